@@ -1,0 +1,24 @@
+"""Exact Bayesian inference for finite-width deep linear networks."""
+
+from lbnn.engines import Diagnostics, choose_engine
+from lbnn.errors import AccuracyWarning
+from lbnn.network import Network
+from lbnn.posterior import Posterior
+from lbnn.predictive import Predictive
+from lbnn.scale_measure import ScaleMeasure
+from lbnn.scale_prior import ScalePrior
+from lbnn.spectrum import Spectrum
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AccuracyWarning",
+    "Diagnostics",
+    "Network",
+    "Posterior",
+    "Predictive",
+    "ScaleMeasure",
+    "ScalePrior",
+    "Spectrum",
+    "choose_engine",
+]

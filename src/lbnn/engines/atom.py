@@ -1,0 +1,24 @@
+"""One atom: depth one (L = I), and any theory that fixes the scale."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lbnn._types import Array
+from lbnn.engines.inference import Diagnostics, ScaleInference
+from lbnn.likelihood import LikelihoodFactor
+from lbnn.scale_measure import ScaleMeasure
+
+
+def infer_atom(scale: Array, factor: LikelihoodFactor, single_output: bool) -> ScaleInference:
+    """All posterior mass on `scale` (n_d, n_d): a Gaussian process."""
+    measure = ScaleMeasure.atom(scale, single_output)
+    log_evidence = factor.log_constant + float(factor.log_value(*measure.eigen)[0])
+    return ScaleInference(measure, log_evidence, 0.0, Diagnostics("atom", math.inf))
+
+
+def identity_scale(outputs: int, variance: float) -> Array:
+    """L of a network of depth one."""
+    return variance * np.eye(outputs)

@@ -1,0 +1,82 @@
+"""The likelihood factor: how the data weigh a scale matrix.
+
+With L = V diag(l) Vᵀ, z = ỹV and the noise variance τ = 1/β, the targets given L are independent in the
+eigenbasis, z_ij ~ N(0, τ + g_i l_j), so that
+
+    log p(Y | L) = −½ Σ_ij [log(τ + g_i l_j) + z_ij² / (τ + g_i l_j)] + constant.
+
+This is the paper's dρ/dϖ with its normalisation, and τ = 0 is the zero-temperature limit of it (the prior
+density of Y): one formula for every temperature.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._types import Array
+
+#: Number of floats that one block of a batched evaluation may hold.
+BLOCK_FLOATS = 1 << 20
+
+
+@dataclass(frozen=True)
+class LikelihoodFactor:
+    """log p(Y | L) as a function of L, for one data set and one noise variance."""
+
+    eigenvalues: Array  # g, (r,)
+    targets: Array  # ỹ, (r, n_d)
+    residual: float  # ‖Y‖² outside the range of G
+    examples: int
+    noise: float  # τ = 1/β: 0 at zero temperature, inf at β = 0
+
+    @property
+    def flat(self) -> bool:
+        """Whether the data say nothing about L."""
+        return math.isinf(self.noise) or not len(self.eigenvalues)
+
+    @property
+    def log_constant(self) -> float:
+        """The part of log p(Y | L) that does not depend on L; −inf at β = 0."""
+        if not self.examples:
+            return 0.0
+        if math.isinf(self.noise):
+            return -math.inf
+        outputs = self.targets.shape[1]
+        constant = -0.5 * self.examples * outputs * math.log(2 * math.pi)
+        unseen = self.examples - len(self.eigenvalues)
+        if unseen:
+            constant -= 0.5 * (unseen * outputs * math.log(self.noise) + self.residual / self.noise)
+        return constant
+
+    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
+        """Log p(Y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m,)."""
+        result = np.zeros(len(eigenvalues))
+        if self.flat:
+            return result
+        for block in blocks(len(result), self.targets.size):
+            variance = self.noise + self.eigenvalues[:, None] * eigenvalues[block, None, :]
+            rotated = self.targets @ vectors[block]
+            result[block] = -0.5 * (np.log(variance) + rotated**2 / variance).sum((1, 2))
+        return result
+
+    def turning_region(self) -> tuple[float, float] | None:
+        """Range of log l outside which log p(Y | L) has no more turns; None where the data say nothing.
+
+        For larger l every term falls with l; for smaller l no term falls faster than l^{−1/2}.
+        """
+        if self.flat:
+            return None
+        floor = self.noise / float(self.eigenvalues.sum())
+        peaks = ((self.targets**2).sum(1) - self.noise) / self.eigenvalues
+        turns = np.append(peaks[peaks > 0], floor) if floor > 0 else peaks[peaks > 0]
+        return (math.log(turns.min()), math.log(turns.max())) if len(turns) else None
+
+
+def blocks(count: int, floats_each: int) -> Iterator[slice]:
+    """Slices of `count` rows such that a block of them holds at most `BLOCK_FLOATS` floats."""
+    size = max(1, BLOCK_FLOATS // max(floats_each, 1))
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))

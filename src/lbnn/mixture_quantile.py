@@ -1,0 +1,43 @@
+"""Quantiles of mixtures of Gaussians, elementwise."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special
+from scipy.optimize import elementwise
+
+from lbnn._types import Array
+
+
+def mixture_quantile(level: float, weights: Array, means: Array, deviations: Array) -> Array:
+    """Solve Σ_s w_s Φ((q − mean_s)/deviation_s) = level; means and deviations (atoms, ...) -> (...).
+
+    A deviation of zero means that the scale does not matter there (every atom has the same mean), so that
+    the law is one point.
+    """
+    shape = means.shape[1:]
+    means, deviations = means.reshape(len(weights), -1), deviations.reshape(len(weights), -1)
+    result = means[0].copy()
+    random = (deviations > 0).all(axis=0)
+    if random.any():
+        result[random] = _solve(level, weights, means[:, random], deviations[:, random])
+    return result.reshape(shape)
+
+
+def _solve(level: float, weights: Array, means: Array, deviations: Array) -> Array:
+    """Root of the log of the tail probability on the shorter side, bracketed by the components' quantiles."""
+    sign = 1.0 if level <= 0.5 else -1.0
+    tail = min(level, 1 - level)
+    components = means + deviations * special.ndtri(level)
+    log_weights = np.log(weights, where=weights > 0, out=np.full(len(weights), -np.inf))[:, None]
+
+    def excess(q: Array, column: Array) -> Array:
+        index = column.astype(int)
+        scores = sign * (q - means[:, index]) / deviations[:, index]
+        return special.logsumexp(log_weights + special.log_ndtr(scores), axis=0) - np.log(tail)
+
+    columns = np.arange(means.shape[1], dtype=float)
+    solution = elementwise.find_root(excess, (components.min(0), components.max(0)), args=(columns,))
+    if not solution.success.all():
+        raise RuntimeError("a quantile could not be bracketed; please report this with your data")
+    return solution.x

@@ -1,0 +1,132 @@
+"""Network: the user's entry. Widths and prior variances, and nothing of numerics."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lbnn import _validation as check
+from lbnn.conditional import ConditionalProcess
+from lbnn.engines import infer
+from lbnn.errors import AccuracyWarning
+from lbnn.existence import require_zero_temperature
+from lbnn.likelihood import LikelihoodFactor
+from lbnn.posterior import Posterior
+from lbnn.predictive import Predictive
+from lbnn.projection import FeatureDirections, InputProjection
+from lbnn.scale_prior import ScalePrior
+from lbnn.spectrum import Spectrum
+
+
+@dataclass(frozen=True, init=False)
+class Network:
+    """A deep linear Bayesian network x ↦ W_d ⋯ W_1 x with [W_ℓ]_ij ~ N(0, σ_ℓ²/n_{ℓ−1}).
+
+    Parameters
+    ----------
+    widths : sequence of int
+        Hidden widths n_1..n_{d−1}; () is depth one, the Gaussian process.
+    prior_variances : sequence of float, optional
+        σ_1²..σ_d², one per layer; ones by default.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(20, 50)), rng.normal(size=20)
+    >>> post = lbnn.Network(widths=(30, 30)).condition(X, y, beta=4.0)
+    >>> post.predict(rng.normal(size=(3, 50))).mean.shape
+    (3,)
+    """
+
+    widths: tuple[int, ...]
+    prior_variances: tuple[float, ...]
+
+    def __init__(self, widths: Sequence[int], prior_variances: Sequence[float] | None = None) -> None:
+        object.__setattr__(self, "widths", check.widths(widths))
+        object.__setattr__(self, "prior_variances", check.prior_variances(prior_variances, self.depth))
+
+    @property
+    def depth(self) -> int:
+        """Number of weight matrices, d."""
+        return len(self.widths) + 1
+
+    def scale_prior(self, outputs: int) -> ScalePrior:
+        """ϖ, the prior law of the scale L over `outputs` output channels."""
+        return ScalePrior(
+            self.widths, check.positive_integer(outputs, "outputs"), math.prod(self.prior_variances[1:])
+        )
+
+    def prior(self, X: Any, outputs: int | None = None, *, engine: str = "auto") -> Predictive:
+        """The function-space prior of the outputs at inputs X.
+
+        Parameters
+        ----------
+        X : (p, n0)
+        outputs : int, optional
+            Number of outputs; None for one output without an output axis, as with a one-dimensional Y.
+        engine : str
+            As in `condition`.
+
+        Returns
+        -------
+        Predictive
+            Its `log_density(F)` is the paper's p_d(F | X).
+        """
+        inputs = check.matrix(X, "X")
+        count = 1 if outputs is None else check.positive_integer(outputs, "outputs")
+        dimension = inputs.shape[1]
+        nothing = FeatureDirections(np.zeros((dimension, 0)))
+        projection = InputProjection(nothing, inputs, self.prior_variances[0] / dimension)
+        no_data = LikelihoodFactor(np.zeros(0), np.zeros((0, count)), 0.0, 0, math.inf)
+        inference = infer(self.scale_prior(count), no_data, outputs is None, engine)
+        return Predictive(
+            projection, ConditionalProcess(np.zeros(0), no_data.targets, math.inf), inference.measure
+        )
+
+    def condition(self, X: Any, Y: Any, beta: float, *, engine: str = "auto", seed: int = 0) -> Posterior:
+        """Condition on inputs X and targets Y.
+
+        Parameters
+        ----------
+        X : (p, n0)
+        Y : (p,) or (p, n_d)
+        beta : float in [0, inf]
+            Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
+        engine : str
+            "auto", or the name of an engine.
+        seed : int
+            Seed of engines that draw; deterministic ones ignore it.
+
+        Returns
+        -------
+        Posterior
+        """
+        return self.condition_spectrum(Spectrum.from_inputs(X, Y), beta, engine=engine, seed=seed)
+
+    def condition_gram(
+        self, gram: Any, Y: Any, beta: float, *, engine: str = "auto", seed: int = 0
+    ) -> Posterior:
+        """Condition on any positive semi-definite kernel matrix (p, p) in the place of G_xx."""
+        return self.condition_spectrum(Spectrum.from_gram(gram, Y), beta, engine=engine, seed=seed)
+
+    def condition_spectrum(
+        self, spectrum: Spectrum, beta: float, *, engine: str = "auto", seed: int = 0
+    ) -> Posterior:
+        """Condition on data that are already decomposed: one `Spectrum` serves every network and beta."""
+        beta = check.inverse_temperature(beta)
+        check.generator(seed)
+        noise = 1 / beta if beta else math.inf
+        data, prior = spectrum.scaled(self.prior_variances[0]), self.scale_prior(spectrum.outputs)
+        if noise == 0:
+            require_zero_temperature(prior, data)
+        factor = LikelihoodFactor(data.eigenvalues, data.targets, data.residual, data.examples, noise)
+        inference = infer(prior, factor, data.single_output, engine)
+        for message in inference.diagnostics.messages:
+            warnings.warn(message, AccuracyWarning, stacklevel=2)
+        return Posterior(prior, data, noise, inference)

@@ -1,0 +1,174 @@
+"""Test points as the training inputs see them.
+
+The training Gram matrix is G_xx = U diag(g) Uᵀ. A test point splits into a part that the training inputs
+explain and a rest that they do not:
+
+    G_x̂x̂ = Φ Φᵀ + R,    Φ = G_x̂x U diag(g)^{-1/2}.
+
+Everything a prediction needs of its inputs is Φ and R. Where the inputs themselves are at hand, R is the
+Gram of what is left of X̂ after projection, so that it is accurate however small it is: differences of
+Gram matrices would lose 1/β below 1e-16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from lbnn._types import Array
+
+#: One cutoff for all ranks: eigenvalues below this multiple of (size · largest) count as zero.
+RANK_TOLERANCE = float(np.finfo(np.float64).eps)
+
+
+def positive_part(eigenvalues: Array, size: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Mask of the eigenvalues that count as positive: the one rank decision of the library."""
+    largest = float(eigenvalues.max(initial=0.0))
+    return eigenvalues > RANK_TOLERANCE * size * largest
+
+
+class Projection(Protocol):
+    """Test points: the explained features Φ (p̂, r) and the unexplained Gram R, in whatever form is cheap."""
+
+    @property
+    def explained(self) -> Array:
+        """Φ, shape (p̂, r)."""
+        ...
+
+    @property
+    def unexplained_diagonal(self) -> Array:
+        """Diag R, shape (p̂,), in memory linear in p̂."""
+        ...
+
+    @property
+    def unexplained_gram(self) -> Array:
+        """R, shape (p̂, p̂)."""
+        ...
+
+    @property
+    def unexplained_factor(self) -> Array:
+        """A matrix E with E Eᵀ = R, shape (p̂, any)."""
+        ...
+
+
+class Directions(Protocol):
+    """Orthonormal directions v_1..v_r in input space, held in whatever form is cheap to apply."""
+
+    def coordinates(self, inputs: Array) -> Array:
+        """Inputs (p̂, n0) to coordinates (p̂, r)."""
+        ...
+
+    def combine(self, coordinates: Array) -> Array:
+        """Coordinates (p̂, r) back to inputs (p̂, n0)."""
+        ...
+
+
+@dataclass(frozen=True)
+class InputDirections:
+    """v_i = Xᵀ u_i / √(n0 g_i), for p ≤ n0: applied as two thin products, never formed."""
+
+    inputs: Array  # X, (p, n0)
+    combination: Array  # u_i / √(n0 g_i), (p, r)
+
+    def coordinates(self, inputs: Array) -> Array:
+        return (inputs @ self.inputs.T) @ self.combination
+
+    def combine(self, coordinates: Array) -> Array:
+        return (coordinates @ self.combination.T) @ self.inputs
+
+
+@dataclass(frozen=True)
+class FeatureDirections:
+    """The eigenvectors of XᵀX as columns (n0, r), for p > n0 and for accumulated moments."""
+
+    vectors: Array
+
+    def coordinates(self, inputs: Array) -> Array:
+        return inputs @ self.vectors
+
+    def combine(self, coordinates: Array) -> Array:
+        return coordinates @ self.vectors.T
+
+
+@dataclass(frozen=True)
+class InputProjection:
+    """Test inputs themselves: G_x̂x̂ = scale · X̂ X̂ᵀ, where scale carries 1/n0."""
+
+    directions: Directions
+    inputs: Array
+    scale: float
+
+    @cached_property
+    def explained(self) -> Array:
+        return np.sqrt(self.scale) * self.directions.coordinates(self.inputs)
+
+    @cached_property
+    def unexplained_diagonal(self) -> Array:
+        squares = [np.einsum("ij,ij->i", rest, rest) for rest in self._rest_in_blocks(1024)]
+        return self.scale * np.concatenate(squares)
+
+    @cached_property
+    def unexplained_factor(self) -> Array:
+        return np.sqrt(self.scale) * np.concatenate(list(self._rest_in_blocks(1024)))
+
+    @cached_property
+    def unexplained_gram(self) -> Array:
+        return self.unexplained_factor @ self.unexplained_factor.T
+
+    def _rest_in_blocks(self, size: int) -> Iterator[Array]:
+        """What the directions leave over of each input, zero where that is only rounding.
+
+        Projected twice, so that the rounding of the directions does not leak into it.
+        """
+        for start in range(0, len(self.inputs), size):
+            inputs = rest = self.inputs[start : start + size]
+            for _ in range(2):
+                rest = rest - self.directions.combine(self.directions.coordinates(rest))
+            rounding = RANK_TOLERANCE * inputs.shape[1] * np.linalg.norm(inputs, axis=1)
+            yield np.where((np.linalg.norm(rest, axis=1) > rounding)[:, None], rest, 0.0)
+
+
+@dataclass(frozen=True)
+class GramProjection:
+    """Test points of a kernel: R is known as a matrix."""
+
+    explained: Array
+    unexplained_gram: Array
+
+    @property
+    def unexplained_diagonal(self) -> Array:
+        return np.diagonal(self.unexplained_gram)
+
+    @cached_property
+    def unexplained_factor(self) -> Array:
+        return gram_factor(self.unexplained_gram)
+
+
+@dataclass(frozen=True)
+class TrainingProjection:
+    """The training points: explained entirely, R = 0."""
+
+    explained: Array
+
+    @property
+    def unexplained_diagonal(self) -> Array:
+        return np.zeros(len(self.explained))
+
+    @property
+    def unexplained_gram(self) -> Array:
+        return np.zeros((len(self.explained), len(self.explained)))
+
+    @property
+    def unexplained_factor(self) -> Array:
+        return np.zeros((len(self.explained), 0))
+
+
+def gram_factor(gram: Array) -> Array:
+    """E with E Eᵀ = gram, of the numerical rank of gram."""
+    values, vectors = np.linalg.eigh(gram)
+    keep = positive_part(values, len(values))
+    return vectors[:, keep] * np.sqrt(values[keep])

@@ -1,0 +1,140 @@
+"""ScaleMeasure: a probability measure over scale matrices as weighted atoms, however it was made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import special
+
+from lbnn import _validation as check
+from lbnn._types import Array, ComplexArray
+
+#: A log factor on scales, given by eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d), to values (m,).
+LogFactor = Callable[[Array, Array], Array | ComplexArray]
+
+
+class Continuum(Protocol):
+    """What stands behind the atoms when they are the nodes of a quadrature: the measure itself."""
+
+    def log_expect_exp(self, log_factor: LogFactor) -> complex:
+        """Log E exp(log_factor(L)), on nodes chosen for this factor."""
+        ...
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Independent draws from the measure rather than from its nodes, (size, n_d, n_d)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tails:
+    """What the atoms cannot tell about the law of L: which of its integrals converge."""
+
+    inverse_mean_exists: bool = True
+    exponential_rate: float = math.inf  # supremum of κ with E exp(½ κ l_max) finite
+
+
+@dataclass(frozen=True)
+class ScaleMeasure:
+    """A law of the scale matrix L, held as weighted atoms.
+
+    Quadrature nodes, weighted draws, equal-weight draws and the single atoms of the limit theories are all
+    of this kind, so that what is computed from them is written once.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> post = lbnn.Network(widths=(10,)).condition(rng.normal(size=(5, 8)), np.ones(5), beta=1.0)
+    >>> bool(np.isclose(post.scale.expect(lambda scale: scale), post.scale.mean))
+    True
+    """
+
+    scales: Array  # (m, n_d, n_d)
+    weights: Array  # (m,), normalised
+    single_output: bool
+    tails: Tails = Tails()
+    continuum: Continuum | None = None
+
+    @classmethod
+    def atom(cls, scale: Array, single_output: bool) -> ScaleMeasure:
+        """All mass on one scale matrix (n_d, n_d)."""
+        return cls(scale[None], np.ones(1), single_output)
+
+    @property
+    def atoms(self) -> Array:
+        """The scales L_s, (m, n_d, n_d), or (m,) when Y was one-dimensional."""
+        return self.scales[:, 0, 0] if self.single_output else self.scales
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the atoms carry no Monte Carlo error: quadrature nodes or one atom."""
+        return self.continuum is not None or len(self.weights) == 1
+
+    @property
+    def effective_sample_size(self) -> float:
+        """1/Σw², infinite where the atoms carry no Monte Carlo error."""
+        return np.inf if self.deterministic else float(1 / (self.weights**2).sum())
+
+    @cached_property
+    def eigen(self) -> tuple[Array, Array]:
+        """Eigenvalues l (m, n_d) and eigenvectors V (m, n_d, n_d) of every atom."""
+        if self.scales.shape[1] == 1:
+            return self.scales[:, 0, :], np.ones_like(self.scales)
+        values, vectors = np.linalg.eigh(self.scales)
+        return values, vectors
+
+    @property
+    def mean(self) -> Array | float:
+        """E L."""
+        return self._shaped(self.average(self.scales))
+
+    @property
+    def inverse_mean(self) -> Array | float:
+        """E L⁻¹; infinite (on the diagonal, undefined off it) where the integral diverges."""
+        if not self.tails.inverse_mean_exists:
+            return self._shaped(np.where(np.eye(self.scales.shape[1]) > 0, np.inf, np.nan))
+        values, vectors = self.eigen
+        return self._shaped(self.average((vectors / values[:, None, :]) @ vectors.swapaxes(1, 2)))
+
+    def expect(self, fn: Callable[[Array], Any]) -> Any:
+        """E fn(L) for fn of one atom: a matrix, or a number when Y was one-dimensional."""
+        return self.average(np.stack([np.asarray(fn(atom)) for atom in self.atoms]))[()]
+
+    def average(self, values: Array) -> Array:
+        """Σ_s w_s values_s over the leading axis."""
+        return np.tensordot(self.weights, values, axes=1)
+
+    def log_expect_exp(self, log_factor: LogFactor) -> complex:
+        """Log E exp(log_factor(L)): the tilted normaliser behind densities and generating functions."""
+        if self.continuum is not None:
+            return self.continuum.log_expect_exp(log_factor)
+        return complex(special.logsumexp(log_factor(*self.eigen), b=self.weights.astype(complex)))
+
+    def sample(self, size: int, rng: Any) -> Array:
+        """Draw scales: from the continuous law behind a quadrature, by resampling the atoms otherwise.
+
+        Parameters
+        ----------
+        size : int
+        rng : int or numpy.random.Generator
+
+        Returns
+        -------
+        (size, n_d, n_d) array, or (size,) when Y was one-dimensional
+        """
+        draws = self.draw(check.positive_integer(size, "size"), check.generator(rng))
+        return draws[:, 0, 0] if self.single_output else draws
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """`sample` without the checks, always (size, n_d, n_d)."""
+        if self.continuum is not None:
+            return self.continuum.sample(size, rng)
+        return self.scales[rng.choice(len(self.weights), size=size, p=self.weights)]
+
+    def _shaped(self, value: Array) -> Array | float:
+        return float(value[0, 0]) if self.single_output else value
