@@ -7,3 +7,5 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
+IndexArray = NDArray[np.intp]
+Mask = NDArray[np.bool_]

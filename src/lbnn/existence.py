@@ -1,15 +1,23 @@
 """When the zero-temperature posterior exists.
 
-At β = ∞ the network interpolates, which needs an invertible Gram matrix, and the law of L,
+At β = ∞ the network interpolates, which needs an invertible Gram matrix, and the prior density of the
+targets, E_ϖ[det(L)^{−p/2} etr(−½ YᵀG⁻¹Y L⁻¹)] up to constants, must be finite. Let q = rank(Y). Rotate the
+outputs so that the first m = n_d − q of them are zero. The Bartlett factors are lower triangular, so their
+diagonal blocks multiply separately: the Schur complement P of the first block C in L is independent of C,
+and det L = det C det P. The targets only see P, where the exponential closes the singularity; what is left is
 
-    dρ ∝ dϖ(L) · det(L)^{−p/2} etr(−½ Y'G⁻¹Y L⁻¹),
+    E det(C)^{−p/2} = Π_ℓ E det(W_ℓ)^{−p/2},   W_ℓ Wishart of size m with n_ℓ degrees of freedom,
 
-must be integrable. For one output and y ≠ 0 the exponential closes the singularity at λ = 0 whatever the
-network. For y = 0 what is left is E λ^{−p/2} = Π_ℓ E (χ²(n_ℓ)/n_ℓ)^{−p/2}, which is finite if and only if
-every hidden width exceeds p. At depth one there is no scale to integrate.
+which is finite if and only if n_ℓ ≥ n_d + p − q for every hidden layer. Nothing is left for q = n_d. The dual
+representation (see `dual`) exchanges p and n_d, so nothing is left for q = p either. In every case a layer
+narrower than min(p, n_d) forbids interpolation of generic targets. So the posterior exists if and only if
+
+    every n_ℓ ≥ min(p, n_d), and: q = min(p, n_d) or every n_ℓ ≥ n_d + p − q.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from lbnn.scale_prior import ScalePrior
 from lbnn.spectrum import Spectrum
@@ -22,13 +30,22 @@ def require_zero_temperature(prior: ScalePrior, spectrum: Spectrum) -> None:
             "zero temperature (beta=inf) needs an invertible Gram matrix, so that the training data can be "
             f"interpolated, got rank {spectrum.rank} with p = {spectrum.examples} examples: use a finite beta"
         )
-    if prior.outputs == 1 and not spectrum.targets.any():
-        _require_wider_than_data(prior, spectrum.examples)
+    if prior.widths:
+        _require_wide_enough(prior, spectrum)
 
 
-def _require_wider_than_data(prior: ScalePrior, examples: int) -> None:
-    if any(width <= examples for width in prior.widths):
+def _require_wide_enough(prior: ScalePrior, spectrum: Spectrum) -> None:
+    smaller = min(spectrum.examples, prior.outputs)
+    rank = int(np.linalg.matrix_rank(spectrum.targets))
+    given = f"got widths={prior.widths}, p = {spectrum.examples}, n_d = {prior.outputs}, rank(Y) = {rank}"
+    if min(prior.widths) < smaller:
         raise ValueError(
-            "at zero temperature with targets that are all zero the posterior exists only if every hidden "
-            f"width exceeds p, got widths={prior.widths} with p = {examples} examples: use a finite beta"
+            f"at zero temperature every hidden width must be at least min(p, n_d) = {smaller} for targets "
+            f"to have a density, {given}: use a finite beta"
+        )
+    needed = prior.outputs + spectrum.examples - rank
+    if rank < smaller and min(prior.widths) < needed:
+        raise ValueError(
+            "at zero temperature with targets of rank q < min(p, n_d) the posterior exists only if every "
+            f"hidden width is at least n_d + p − q = {needed}, {given}: use a finite beta"
         )

@@ -14,7 +14,7 @@ import numpy as np
 
 from lbnn._types import Array
 from lbnn.conditional import ConditionalProcess
-from lbnn.likelihood import blocks
+from lbnn.likelihood import PRODUCT_FLOATS, blocks
 from lbnn.projection import Projection
 from lbnn.scale_measure import ScaleMeasure
 
@@ -26,10 +26,16 @@ def average_feature_kernel(
     explained = projection.explained
     retained = 1 - process.outputs / width + _average_shrinkage(process, measure) / width
     kernel = projection.unexplained_gram + (explained * retained) @ explained.T
-    for block in blocks(len(measure.weights), max(process.targets.size, explained.size)):
-        learned = explained @ _weighted_features(process, measure, block)
-        kernel = kernel + learned @ learned.T / width
-    return kernel
+    return kernel + explained @ _learned_part(process, measure) @ explained.T / width
+
+
+def _learned_part(process: ConditionalProcess, measure: ScaleMeasure) -> Array:
+    """E[B Bᵀ], (r, r)."""
+    total = np.zeros((len(process.eigenvalues), len(process.eigenvalues)))
+    for block in blocks(len(measure.weights), process.targets.size, PRODUCT_FLOATS):
+        features = _weighted_features(process, measure, block)
+        total += features @ features.T
+    return total
 
 
 def _average_shrinkage(process: ConditionalProcess, measure: ScaleMeasure) -> Array:

@@ -29,6 +29,7 @@ class GammaProduct:
     """The law of x = log λ, λ = variance · Π_ℓ χ²(n_ℓ)/n_ℓ, over at least one width."""
 
     def __init__(self, widths: Sequence[int], variance: float = 1.0) -> None:
+        self.widths = tuple(widths)
         self.shapes, self.multiplicity = np.unique(np.asarray(widths, float) / 2, return_counts=True)
         self.shift = float(np.log(variance))
 
@@ -64,6 +65,24 @@ class GammaProduct:
         """Standard deviation of x under the density times e^{tilt · x}."""
         spread, _ = self._contour_shape(np.array([self.left_exponent + tilt]))
         return 1 / float(spread[0])
+
+    def split(self, x: Array, rng: np.random.Generator) -> Array:
+        """Draw the logs of the factors given their sum x, (m, factors), last width first; exact.
+
+        Given the product, tilting every Gamma by λ^c changes nothing, so c is chosen such that the sum is
+        typical. All factors but the broadest are drawn, the sum gives that one, and its density accepts.
+        """
+        shapes = np.asarray(self.widths[::-1], float) / 2
+        gap = self.saddle_gap(x - self.shift)
+        tilted = shapes - self.shapes[0] + gap[:, None]  # (m, factors)
+        result = np.empty((len(x), len(shapes)))
+        open_rows = np.arange(len(x))
+        while len(open_rows):
+            draws, accepted = _split_once(x[open_rows] - self.shift, shapes, tilted[open_rows], rng)
+            result[open_rows[accepted]] = draws[accepted]
+            open_rows = open_rows[~accepted]
+        result[:, 0] += self.shift  # the variance multiplies the first factor, as in the Bartlett coordinates
+        return result
 
     def saddle_gap(self, centred: Array) -> Array:
         """Distance from the rightmost pole to the saddle point: solves Σ_ℓ ψ(a_ℓ + c) − log a_ℓ = x.
@@ -113,6 +132,20 @@ class GammaProduct:
         for column, count in enumerate(self.multiplicity):
             exponent = exponent + count * log_gamma_increment(arguments[:, column, None], step)
         return exponent
+
+
+def _split_once(
+    centred: Array, shapes: Array, tilted: Array, rng: np.random.Generator
+) -> tuple[Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Propose factors that sum to `centred`; accept by the density of the broadest over its peak."""
+    draws = np.log(rng.standard_gamma(tilted)) - np.log(shapes)
+    broadest = int(np.argmin(shapes))
+    draws[:, broadest] = 0.0
+    draws[:, broadest] = centred - draws.sum(axis=1)
+    own = tilted[:, broadest]
+    scaled = draws[:, broadest] + np.log(shapes[broadest]) - np.log(own)  # zero at the peak of the density
+    log_acceptance = own * (scaled - np.expm1(scaled))
+    return draws, np.log(rng.random(len(centred))) < log_acceptance
 
 
 def log_gamma_increment(base: Array, step: Array | ComplexArray) -> ComplexArray:

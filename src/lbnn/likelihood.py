@@ -19,8 +19,10 @@ import numpy as np
 
 from lbnn._types import Array
 
-#: Number of floats that one block of a batched evaluation may hold.
-BLOCK_FLOATS = 1 << 20
+#: Number of floats in one block of a batched evaluation: elementwise work stays in the cache, ...
+BLOCK_FLOATS = 1 << 17
+#: ... matrix products want larger ones.
+PRODUCT_FLOATS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,18 @@ class LikelihoodFactor:
             constant -= 0.5 * (unseen * outputs * math.log(self.noise) + self.residual / self.noise)
         return constant
 
+    @property
+    def operations(self) -> float:
+        """Rough number of floating-point operations of one gradient, for planning."""
+        return float(self.targets.size * (30 + 4 * self.targets.shape[1]))
+
+    @property
+    def keeps_from_zero(self) -> bool:
+        """Whether the data exclude singular L: zero temperature and targets of full output rank."""
+        if self.noise > 0 or not len(self.eigenvalues):
+            return False
+        return int(np.linalg.matrix_rank(self.targets)) == self.targets.shape[1]
+
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """Log p(Y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m,)."""
         result = np.zeros(len(eigenvalues))
@@ -62,6 +76,26 @@ class LikelihoodFactor:
             rotated = self.targets @ vectors[block]
             result[block] = -0.5 * (np.log(variance) + rotated**2 / variance).sum((1, 2))
         return result
+
+    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+        """`log_value` (m,) and its gradient in L (m, n_d, n_d).
+
+        ∂/∂L = V [−½ diag_j Σ_i g_i/D_ij + ½ Σ_i g_i z_ij z_ik/(D_ij D_ik)] Vᵀ with D_ij = τ + g_i l_j: no
+        derivative of eigenvectors, so that degenerate eigenvalues are harmless.
+        """
+        value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
+        if self.flat:
+            return value, gradient
+        for block in blocks(len(value), self.targets.size):
+            variance = self.noise + self.eigenvalues[:, None] * eigenvalues[block, None, :]
+            rotated = self.targets @ vectors[block]
+            value[block] = -0.5 * (np.log(variance) + rotated**2 / variance).sum((1, 2))
+            pull = np.sqrt(self.eigenvalues)[:, None] * rotated / variance
+            inner = 0.5 * pull.swapaxes(1, 2) @ pull
+            index = np.arange(self.targets.shape[1])
+            inner[:, index, index] -= 0.5 * (self.eigenvalues[:, None] / variance).sum(1)
+            gradient[block] = vectors[block] @ inner @ vectors[block].swapaxes(1, 2)
+        return value, gradient
 
     def turning_region(self) -> tuple[float, float] | None:
         """Range of log l outside which log p(Y | L) has no more turns; None where the data say nothing.
@@ -76,7 +110,48 @@ class LikelihoodFactor:
         return (math.log(turns.min()), math.log(turns.max())) if len(turns) else None
 
 
-def blocks(count: int, floats_each: int) -> Iterator[slice]:
-    """Slices of `count` rows such that a block of them holds at most `BLOCK_FLOATS` floats."""
-    size = max(1, BLOCK_FLOATS // max(floats_each, 1))
+@dataclass(frozen=True)
+class FactorRatio:
+    """A product of likelihood factors over others, in logs: Σ numerators − Σ denominators."""
+
+    numerators: tuple[LikelihoodFactor, ...]
+    denominators: tuple[LikelihoodFactor, ...] = ()
+
+    @property
+    def operations(self) -> float:
+        """Rough number of floating-point operations of one gradient, for planning."""
+        return sum(factor.operations for _, factor in self._signed)
+
+    @property
+    def log_constant(self) -> float:
+        """The part that does not depend on L."""
+        return sum(sign * factor.log_constant for sign, factor in self._signed)
+
+    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
+        """Log of the ratio less `log_constant`, (m,)."""
+        terms = [sign * factor.log_value(eigenvalues, vectors) for sign, factor in self._signed]
+        return np.sum(terms, axis=0)
+
+    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+        """`log_value` and its gradient in L."""
+        value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
+        for sign, factor in self._signed:
+            term, slope = factor.value_and_gradient(eigenvalues, vectors)
+            value, gradient = value + sign * term, gradient + sign * slope
+        return value, gradient
+
+    def __call__(self, eigenvalues: Array, vectors: Array) -> Array:
+        """Log of the ratio, (m,)."""
+        return self.log_constant + self.log_value(eigenvalues, vectors)
+
+    @property
+    def _signed(self) -> list[tuple[float, LikelihoodFactor]]:
+        return [(1.0, factor) for factor in self.numerators] + [
+            (-1.0, factor) for factor in self.denominators
+        ]
+
+
+def blocks(count: int, floats_each: int, floats: int = BLOCK_FLOATS) -> Iterator[slice]:
+    """Slices of `count` rows such that a block of them holds at most `floats` floats."""
+    size = max(1, floats // max(floats_each, 1))
     return (slice(start, min(start + size, count)) for start in range(0, count, size))

@@ -13,37 +13,23 @@ import numpy as np
 
 from lbnn._types import Array
 from lbnn.conditional import ConditionalProcess
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood import FactorRatio, LikelihoodFactor
 from lbnn.projection import Projection, positive_part
-from lbnn.scale_measure import LogFactor
 
 
 def conditional_log_density(
     projection: Projection, process: ConditionalProcess, observation_noise: float, values: Array
-) -> LogFactor:
+) -> FactorRatio:
     """Log N(v(F); μ_L, Σ_L + noise) as a function of the scale, for F of shape (p̂, n_d)."""
     if process.noise == 0:
-        return _total([_interpolating_factor(projection, process, values)], [])
+        return FactorRatio((_interpolating_factor(projection, process, values),))
     own = LikelihoodFactor(process.eigenvalues, process.targets, 0.0, len(process.eigenvalues), process.noise)
     if observation_noise > 0:
-        return _total([_joint_factor(projection, process, values)], [own])
+        return FactorRatio((_joint_factor(projection, process, values),), (own,))
     if np.isinf(process.noise):
-        return _total([_prior_factor(projection, values)], [])
-    return _total(
-        [_prior_factor(projection, values), _data_given_outputs(projection, process, values)], [own]
-    )
-
-
-def _total(numerators: list[LikelihoodFactor], denominators: list[LikelihoodFactor]) -> LogFactor:
-    signed = [(1.0, factor) for factor in numerators] + [(-1.0, factor) for factor in denominators]
-
-    def log_density(scale_values: Array, scale_vectors: Array) -> Array:
-        total = np.zeros(len(scale_values))
-        for sign, factor in signed:
-            total += sign * (factor.log_constant + factor.log_value(scale_values, scale_vectors))
-        return total
-
-    return log_density
+        return FactorRatio((_prior_factor(projection, values),))
+    numerators = _prior_factor(projection, values), _data_given_outputs(projection, process, values)
+    return FactorRatio(numerators, (own,))
 
 
 def _interpolating_factor(

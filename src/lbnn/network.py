@@ -12,7 +12,7 @@ import numpy as np
 
 from lbnn import _validation as check
 from lbnn.conditional import ConditionalProcess
-from lbnn.engines import infer
+from lbnn.engines import Effort, infer
 from lbnn.errors import AccuracyWarning
 from lbnn.existence import require_zero_temperature
 from lbnn.likelihood import LikelihoodFactor
@@ -21,6 +21,9 @@ from lbnn.predictive import Predictive
 from lbnn.projection import FeatureDirections, InputProjection
 from lbnn.scale_prior import ScalePrior
 from lbnn.spectrum import Spectrum
+
+#: Default standard error aimed at by engines that draw: 400 effective draws.
+TARGET_ERROR = 0.05
 
 
 @dataclass(frozen=True, init=False)
@@ -62,7 +65,9 @@ class Network:
             self.widths, check.positive_integer(outputs, "outputs"), math.prod(self.prior_variances[1:])
         )
 
-    def prior(self, X: Any, outputs: int | None = None, *, engine: str = "auto") -> Predictive:
+    def prior(
+        self, X: Any, outputs: int | None = None, *, target_error: float = TARGET_ERROR, seed: int = 0
+    ) -> Predictive:
         """The function-space prior of the outputs at inputs X.
 
         Parameters
@@ -70,7 +75,7 @@ class Network:
         X : (p, n0)
         outputs : int, optional
             Number of outputs; None for one output without an output axis, as with a one-dimensional Y.
-        engine : str
+        target_error, seed
             As in `condition`.
 
         Returns
@@ -79,17 +84,27 @@ class Network:
             Its `log_density(F)` is the paper's p_d(F | X).
         """
         inputs = check.matrix(X, "X")
+        effort = _effort("auto", target_error, seed)
         count = 1 if outputs is None else check.positive_integer(outputs, "outputs")
         dimension = inputs.shape[1]
         nothing = FeatureDirections(np.zeros((dimension, 0)))
         projection = InputProjection(nothing, inputs, self.prior_variances[0] / dimension)
         no_data = LikelihoodFactor(np.zeros(0), np.zeros((0, count)), 0.0, 0, math.inf)
-        inference = infer(self.scale_prior(count), no_data, outputs is None, engine)
+        inference = infer(self.scale_prior(count), no_data, outputs is None, effort)
         return Predictive(
             projection, ConditionalProcess(np.zeros(0), no_data.targets, math.inf), inference.measure
         )
 
-    def condition(self, X: Any, Y: Any, beta: float, *, engine: str = "auto", seed: int = 0) -> Posterior:
+    def condition(
+        self,
+        X: Any,
+        Y: Any,
+        beta: float,
+        *,
+        engine: str = "auto",
+        target_error: float = TARGET_ERROR,
+        seed: int = 0,
+    ) -> Posterior:
         """Condition on inputs X and targets Y.
 
         Parameters
@@ -99,7 +114,10 @@ class Network:
         beta : float in [0, inf]
             Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
         engine : str
-            "auto", or the name of an engine.
+            "auto", or the name of an engine (see `choose_engine`).
+        target_error : float
+            Standard error aimed at by engines that draw: of the log evidence, and of posterior means in
+            units of posterior standard deviations.
         seed : int
             Seed of engines that draw; deterministic ones ignore it.
 
@@ -107,26 +125,46 @@ class Network:
         -------
         Posterior
         """
-        return self.condition_spectrum(Spectrum.from_inputs(X, Y), beta, engine=engine, seed=seed)
+        spectrum = Spectrum.from_inputs(X, Y)
+        return self.condition_spectrum(spectrum, beta, engine=engine, target_error=target_error, seed=seed)
 
     def condition_gram(
-        self, gram: Any, Y: Any, beta: float, *, engine: str = "auto", seed: int = 0
+        self,
+        gram: Any,
+        Y: Any,
+        beta: float,
+        *,
+        engine: str = "auto",
+        target_error: float = TARGET_ERROR,
+        seed: int = 0,
     ) -> Posterior:
         """Condition on any positive semi-definite kernel matrix (p, p) in the place of G_xx."""
-        return self.condition_spectrum(Spectrum.from_gram(gram, Y), beta, engine=engine, seed=seed)
+        spectrum = Spectrum.from_gram(gram, Y)
+        return self.condition_spectrum(spectrum, beta, engine=engine, target_error=target_error, seed=seed)
 
     def condition_spectrum(
-        self, spectrum: Spectrum, beta: float, *, engine: str = "auto", seed: int = 0
+        self,
+        spectrum: Spectrum,
+        beta: float,
+        *,
+        engine: str = "auto",
+        target_error: float = TARGET_ERROR,
+        seed: int = 0,
     ) -> Posterior:
         """Condition on data that are already decomposed: one `Spectrum` serves every network and beta."""
         beta = check.inverse_temperature(beta)
-        check.generator(seed)
+        effort = _effort(engine, target_error, seed)
         noise = 1 / beta if beta else math.inf
         data, prior = spectrum.scaled(self.prior_variances[0]), self.scale_prior(spectrum.outputs)
         if noise == 0:
             require_zero_temperature(prior, data)
         factor = LikelihoodFactor(data.eigenvalues, data.targets, data.residual, data.examples, noise)
-        inference = infer(prior, factor, data.single_output, engine)
+        inference = infer(prior, factor, data.single_output, effort)
         for message in inference.diagnostics.messages:
             warnings.warn(message, AccuracyWarning, stacklevel=2)
         return Posterior(prior, data, noise, inference)
+
+
+def _effort(engine: str, target_error: float, seed: int) -> Effort:
+    check.generator(seed)
+    return Effort(float(check.probability(target_error, "target_error")), seed, engine)

@@ -18,7 +18,7 @@ from lbnn import _validation as check
 from lbnn._types import Array
 from lbnn.conditional import ConditionalProcess
 from lbnn.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
-from lbnn.likelihood import blocks
+from lbnn.likelihood import PRODUCT_FLOATS, blocks
 from lbnn.mixture_density import conditional_log_density
 from lbnn.mixture_quantile import mixture_quantile
 from lbnn.projection import Projection
@@ -109,12 +109,14 @@ class Predictive:
     @cached_property
     def _mean_shrunken(self) -> Array:
         """E V diag_j(s_ij) Vᵀ, (r, n_d, n_d)."""
-        total = np.zeros((*self.process.targets.shape, self.shape[1]))
-        for block in self._atom_blocks():
+        rank, outputs = self.process.targets.shape
+        total = np.zeros((rank, outputs * outputs))
+        for block in self._atom_blocks(outputs * max(rank, outputs * outputs)):
             values, vectors = self._eigen(block)
             weighted = self.measure.weights[block, None, None] * self.process.shrunken_scale(values)
-            total += np.einsum("sja,sia,ska->ijk", vectors, weighted, vectors, optimize=True)
-        return total
+            squares = np.einsum("sja,ska->sajk", vectors, vectors).reshape(-1, outputs * outputs)
+            total += weighted.transpose(1, 0, 2).reshape(rank, -1) @ squares
+        return total.reshape(rank, outputs, outputs)
 
     def _mean_deviations(self) -> Any:
         """√w_s (μ_{L_s} − E μ_L), in blocks of shape (atoms, p̂, n_d)."""
@@ -128,7 +130,7 @@ class Predictive:
         for block in self._atom_blocks(max(self.process.targets.size, math.prod(self.shape))):
             deviations = self.process.varying_coefficients(*self._eigen(block), typical) - average
             deviations *= np.sqrt(self.measure.weights[block, None, None])
-            yield np.einsum("mi,sij->smj", self.projection.explained, deviations, optimize=True)
+            yield _at_points(self.projection.explained, deviations)
 
     # ------------------------------------------------------------------ densities and quantiles
 
@@ -171,11 +173,11 @@ class Predictive:
         means, variances = [], []
         for block in self._atom_blocks():
             values, vectors = self._eigen(block)
-            means.append(np.einsum("mi,sij->smj", explained, self.process.mean_coefficients(values, vectors)))
+            means.append(_at_points(explained, self.process.mean_coefficients(values, vectors)))
             own_scale = np.diagonal(self.measure.scales[block], axis1=1, axis2=2)
             shrunken = self.process.shrunken_scale(values) @ (vectors**2).swapaxes(1, 2)
             variances.append(
-                unexplained * own_scale[:, None, :] + np.einsum("mi,sij->smj", explained**2, shrunken)
+                unexplained * own_scale[:, None, :] + _at_points(explained**2, shrunken)
             )
         return np.concatenate(means), np.sqrt(np.concatenate(variances) + self.observation_noise)
 
@@ -247,7 +249,7 @@ class Predictive:
         return replace(self, observation_noise=self.process.noise)
 
     def _atom_blocks(self, floats_each: int | None = None) -> Any:
-        return blocks(len(self.measure.weights), floats_each or self.process.targets.size)
+        return blocks(len(self.measure.weights), floats_each or self.process.targets.size, PRODUCT_FLOATS)
 
     def _eigen(self, block: slice) -> tuple[Array, Array]:
         values, vectors = self.measure.eigen
@@ -255,3 +257,10 @@ class Predictive:
 
     def _shaped(self, values: Array) -> Array:
         return values[:, 0] if self.measure.single_output else values
+
+
+def _at_points(features: Array, coefficients: Array) -> Array:
+    """Features (p̂, r) times coefficients (m, r, n_d) as one matrix product, (m, p̂, n_d)."""
+    atoms, rank, outputs = coefficients.shape
+    flat = features @ coefficients.transpose(1, 0, 2).reshape(rank, atoms * outputs)
+    return flat.reshape(len(features), atoms, outputs).transpose(1, 0, 2)

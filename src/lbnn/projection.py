@@ -41,7 +41,7 @@ class Projection(Protocol):
 
     @property
     def unexplained_diagonal(self) -> Array:
-        """Diag R, shape (p̂,), in memory linear in p̂."""
+        """diag R, shape (p̂,), in memory linear in p̂."""
         ...
 
     @property

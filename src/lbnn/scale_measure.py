@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -12,21 +12,25 @@ import numpy as np
 from scipy import special
 
 from lbnn import _validation as check
-from lbnn._types import Array, ComplexArray
+from lbnn._types import Array, ComplexArray, IndexArray
 
 #: A log factor on scales, given by eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d), to values (m,).
 LogFactor = Callable[[Array, Array], Array | ComplexArray]
 
 
-class Continuum(Protocol):
-    """What stands behind the atoms when they are the nodes of a quadrature: the measure itself."""
+class Law(Protocol):
+    """The law behind the atoms: what it can do better than a sum over them."""
 
     def log_expect_exp(self, log_factor: LogFactor) -> complex:
-        """Log E exp(log_factor(L)), on nodes chosen for this factor."""
+        """Log E exp(log_factor(L)), with atoms chosen for this factor where the own ones do not serve."""
         ...
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
-        """Independent draws from the measure rather than from its nodes, (size, n_d, n_d)."""
+        """Draws from the law rather than from quadrature nodes, (size, n_d, n_d)."""
+        ...
+
+    def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
+        """Draws of the Bartlett factors T_d, ..., T_2 of L = T Tᵀ, each (size, rows, columns)."""
         ...
 
 
@@ -58,12 +62,19 @@ class ScaleMeasure:
     weights: Array  # (m,), normalised
     single_output: bool
     tails: Tails = Tails()
-    continuum: Continuum | None = None
+    law: Law | None = None
+    groups: IndexArray | None = (
+        None  # (m,), independent replicates; None where the atoms carry no Monte Carlo error
+    )
 
     @classmethod
     def atom(cls, scale: Array, single_output: bool) -> ScaleMeasure:
         """All mass on one scale matrix (n_d, n_d)."""
         return cls(scale[None], np.ones(1), single_output)
+
+    def behind(self, law: Law) -> ScaleMeasure:
+        """The same atoms with the law behind them."""
+        return replace(self, law=law)
 
     @property
     def atoms(self) -> Array:
@@ -73,7 +84,7 @@ class ScaleMeasure:
     @property
     def deterministic(self) -> bool:
         """Whether the atoms carry no Monte Carlo error: quadrature nodes or one atom."""
-        return self.continuum is not None or len(self.weights) == 1
+        return self.groups is None
 
     @property
     def effective_sample_size(self) -> float:
@@ -105,14 +116,35 @@ class ScaleMeasure:
         """E fn(L) for fn of one atom: a matrix, or a number when Y was one-dimensional."""
         return self.average(np.stack([np.asarray(fn(atom)) for atom in self.atoms]))[()]
 
+    def expect_with_error(self, fn: Callable[[Array], Any]) -> tuple[Any, Any]:
+        """E fn(L) and its Monte Carlo standard error (zero where the atoms carry none)."""
+        values = np.stack([np.asarray(fn(atom), float) for atom in self.atoms])
+        return self.average(values)[()], self.standard_error(values)[()]
+
+    @property
+    def mean_error(self) -> Array | float:
+        """Monte Carlo standard error of `mean`, entry by entry."""
+        return self._shaped(self.standard_error(self.scales))
+
+    def standard_error(self, values: Array) -> Array:
+        """Standard error of `average(values)`, from the spread of the independent groups of atoms."""
+        if self.groups is None:
+            return np.zeros(values.shape[1:])
+        labels = np.unique(self.groups)
+        centred = values - self.average(values)
+        parts = [
+            np.tensordot(self.weights[here], centred[here], axes=1) for here in self.groups == labels[:, None]
+        ]
+        return np.sqrt((np.stack(parts) ** 2).sum(axis=0) * len(labels) / (len(labels) - 1))
+
     def average(self, values: Array) -> Array:
         """Σ_s w_s values_s over the leading axis."""
         return np.tensordot(self.weights, values, axes=1)
 
     def log_expect_exp(self, log_factor: LogFactor) -> complex:
         """Log E exp(log_factor(L)): the tilted normaliser behind densities and generating functions."""
-        if self.continuum is not None:
-            return self.continuum.log_expect_exp(log_factor)
+        if self.law is not None:
+            return self.law.log_expect_exp(log_factor)
         return complex(special.logsumexp(log_factor(*self.eigen), b=self.weights.astype(complex)))
 
     def sample(self, size: int, rng: Any) -> Array:
@@ -132,8 +164,8 @@ class ScaleMeasure:
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """`sample` without the checks, always (size, n_d, n_d)."""
-        if self.continuum is not None:
-            return self.continuum.sample(size, rng)
+        if self.law is not None:
+            return self.law.sample(size, rng)
         return self.scales[rng.choice(len(self.weights), size=size, p=self.weights)]
 
     def _shaped(self, value: Array) -> Array | float:

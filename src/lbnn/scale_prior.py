@@ -20,6 +20,7 @@ from scipy import stats
 
 from lbnn import _validation as check
 from lbnn._types import Array
+from lbnn.bartlett import BartlettCoordinates, product
 from lbnn.gamma_product import GammaProduct
 
 
@@ -80,13 +81,13 @@ class ScalePrior:
         return GammaProduct(self.widths, self.variance)
 
     @cached_property
-    def factor_shapes(self) -> tuple[tuple[int, int, int], ...]:
-        """(rows, columns, n_{ℓ−1}) of T_d, ..., T_2: r_ℓ × r_{ℓ−1} with r_{ℓ−1} = min(r_ℓ, n_{ℓ−1})."""
-        shapes, rows = [], self.outputs
+    def coordinates(self) -> BartlettCoordinates:
+        """Standard normal coordinates of T_d, ..., T_2: r_ℓ × r_{ℓ−1} with r_{ℓ−1} = min(r_ℓ, n_{ℓ−1})."""
+        shapes, rows, variance = [], self.outputs, self.variance
         for width in reversed(self.widths):
-            shapes.append((rows, min(rows, width), width))
-            rows = min(rows, width)
-        return tuple(shapes)
+            shapes.append((rows, min(rows, width), width, variance))
+            rows, variance = min(rows, width), 1.0
+        return BartlettCoordinates(tuple(shapes))
 
     def sample(self, size: int, rng: Any) -> Array:
         """Draw independent scale matrices.
@@ -103,9 +104,11 @@ class ScalePrior:
         """
         generator = check.generator(rng)
         count = check.positive_integer(size, "size")
-        factor = np.broadcast_to(math.sqrt(self.variance) * np.eye(self.outputs), (count, *self.mean.shape))
-        for rows, columns, width in self.factor_shapes:
-            factor = factor @ _bartlett_factor(count, rows, columns, width, generator)
+        factor = product(
+            self.coordinates.factors(generator.standard_normal((count, self.coordinates.dimension)))
+        )
+        if factor is None:
+            return np.broadcast_to(self.mean, (count, *self.mean.shape)).copy()
         return factor @ factor.swapaxes(1, 2)
 
     def log_density(self, L: Any) -> Array | float:
@@ -150,14 +153,6 @@ class ScalePrior:
             )
         law = stats.wishart(self.widths[0], self.mean / self.widths[0])
         return _log_density_on_cone(law.logpdf, array)
-
-
-def _bartlett_factor(count: int, rows: int, columns: int, width: int, rng: np.random.Generator) -> Array:
-    """`count` draws of T_ℓ, lower trapezoidal (rows, columns), with W Wᵀ = T Tᵀ for W (rows, width)."""
-    factor = np.tril(rng.standard_normal((count, rows, columns)), -1)
-    diagonal = np.arange(columns)
-    factor[:, diagonal, diagonal] = np.sqrt(rng.chisquare(width - diagonal, size=(count, columns)))
-    return factor / math.sqrt(width)
 
 
 def _log_density_on_cone(log_density: Any, array: Array) -> Array | float:

@@ -61,8 +61,9 @@ def log_density(law: LogScale, scale: float) -> tuple[arb, str, float]:
     The second route is the Mellin line with a wider period and more digits, or for a closed form the Mellin
     line. The density of lambda is pi(x) / lambda.
     """
-    set_digits(DIGITS + 40)
+    set_digits(DIGITS + 400)
     x = arb(scale).log()
+    set_digits(DIGITS + 40)
     value = mellin_log_density(law, x, DIGITS)
     route = "mellin"
     if len(law.widths) == 1:
@@ -92,7 +93,6 @@ def make_densities(path: Path) -> None:
         record["log_density"] = [value.mid().str(35, radius=False) for value, _, _ in values]
         records.append(record)
         numbers = [float(value) for value, _, _ in values]
-        print(f"{widths if len(widths) < 4 else (widths[0], len(widths))}: {record['route']}, {len(scales)} points,"
-              f" log density {numbers[0]:.6g} ... {max(numbers):.4g} ... {numbers[-1]:.6g},"
-              f" gap {worst:.1e}", flush=True)
+        print(f"{widths}: {record['route']}, {len(scales)} points", end=", ")
+        print(f"log density {numbers[0]:.6g} ... {numbers[-1]:.6g}, gap {worst:.1e}", flush=True)
     path.write_text(json.dumps(records, indent=1) + "\n")

@@ -29,6 +29,7 @@ HERE = Path(__file__).parent
 EIGEN_DIGITS = 110
 TEST_PAIRS = ((0, 0), (1, 1), (2, 2), (0, 1))
 CHUNK = 64
+Values = dict[str, list[arb]]
 
 
 def exact_ball(value: mpmath.mpf | float) -> arb:
@@ -47,6 +48,7 @@ class Likelihood:
 
     def __init__(self, case: Case) -> None:
         mpmath.mp.dps = EIGEN_DIGITS
+        set_digits(EIGEN_DIGITS + 10)
         train, targets, test = case.data()
         gram = scaled_products(train, train, case.inputs)
         eigenvalues, basis = mpmath.mp.eigsy(gram)
@@ -57,7 +59,7 @@ class Likelihood:
         null = [value < floor for value in eigenvalues]
         self.smallest, self.largest = min(v for v in eigenvalues if v >= floor), max(eigenvalues)
         self.rank, self.exact = null.count(False), case.beta == EXACT
-        self.eigenvalues = [arb(0) if is_null else exact_ball(v) for v, is_null in zip(eigenvalues, null, strict=True)]
+        self.eigenvalues = [arb(0) if v < floor else exact_ball(v) for v in eigenvalues]
         self.noise = arb(0) if self.exact else 1 / exact_ball(case.beta)
         self.targets_vanish = not targets.any()
         rotated_targets = basis.T * mpmath.matrix(targets.tolist())
@@ -71,9 +73,8 @@ class Likelihood:
         self.block = min(2, case.examples)
         self.block_pairs = [(r, s) for r in range(self.block) for s in range(r, self.block)]
         self.gram_block = {pair: exact_ball(gram[pair]) for pair in self.block_pairs}
-        rows = [  # rows of U diag(mu)
-            [exact_ball(basis[r, i]) * mu for i, mu in enumerate(self.eigenvalues)] for r in range(self.block)
-        ]
+        spectrum = list(enumerate(self.eigenvalues))
+        rows = [[exact_ball(basis[r, i]) * mu for i, mu in spectrum] for r in range(self.block)]  # U diag(mu)
         columns = [[v * v for v in y]]
         columns += [[g * v for g, v in zip(test_row, y, strict=True)] for test_row in tests]
         columns += [[g * h for g, h in zip(tests[i], tests[j], strict=True)] for i, j in TEST_PAIRS]
@@ -182,7 +183,7 @@ def weighted_places(posterior: Posterior, effort: int) -> list[tuple[arb, arb]]:
     return [(x.exp(), arb(step) * density) for x, density in zip(places, densities, strict=True)]
 
 
-def integrate(case: Case, likelihood: Likelihood, nodes: list[tuple[arb, arb]], center: arb) -> dict[str, list[arb]]:
+def integrate(case: Case, likelihood: Likelihood, nodes: list[tuple[arb, arb]], center: arb) -> Values:
     """Return all reference values from the nodes (lambda, prior weight); the means are summed from center."""
     center_means = likelihood.at(center)[1]
     sums = [arb(0)] * (3 + 3 + len(TEST_PAIRS) + len(likelihood.block_pairs))
@@ -218,7 +219,7 @@ def integrate(case: Case, likelihood: Likelihood, nodes: list[tuple[arb, arb]], 
     return values
 
 
-def agreement(one: dict[str, list[arb]], other: dict[str, list[arb]]) -> float:
+def agreement(one: Values, other: Values) -> float:
     """Return the smallest number of digits in which two sets of values agree (the balls' radii included)."""
     worst = 100.0
     for name, values in one.items():
@@ -231,7 +232,7 @@ def agreement(one: dict[str, list[arb]], other: dict[str, list[arb]]) -> float:
     return worst
 
 
-def reference_values(case: Case, digits: float) -> tuple[dict[str, list[arb]], float, Likelihood]:
+def reference_values(case: Case, digits: float) -> tuple[Values, float, Likelihood]:
     """Return the values of one case, the digits in which the last two efforts agree, and the data."""
     likelihood = Likelihood(case)
     if not case.widths:
@@ -252,10 +253,10 @@ def reference_values(case: Case, digits: float) -> tuple[dict[str, list[arb]], f
     return values, agreed, likelihood
 
 
-def as_record(case: Case, values: dict[str, list[arb]], agreed: float) -> dict:
+def as_record(case: Case, values: Values, agreed: float) -> dict:
     """Return the JSON record: decimal strings, null where a value does not exist."""
     text = {name: [v.mid().str(35, radius=False) for v in entries] for name, entries in values.items()}
-    record: dict = {"widths": list(case.widths), "beta": str(case.beta), "data_sha256": case.fingerprint()}
+    record: dict = {"data_sha256": case.fingerprint()}
     for name in ("log_evidence", "scale_mean", "inverse_scale_mean", "covariance01"):
         record[name] = text[name][0] if text[name] else None
     record["mean"], record["variance"] = text["mean"], text["variance"]
@@ -285,13 +286,13 @@ def main() -> None:
     for case in CASES:
         if arguments.only and case.name not in arguments.only:
             continue
-        start = time.perf_counter()
         print(case, flush=True)
+        start = time.perf_counter()
         values, agreed, likelihood = reference_values(case, arguments.digits)
         merge(HERE / "references.json", case.name, as_record(case, values, agreed))
-        condition = float(likelihood.largest / likelihood.smallest)
-        print(f"    rank {likelihood.rank}, condition {condition:.3g}, log evidence "
-              f"{float(values['log_evidence'][0]):.10g}, {time.perf_counter() - start:.1f} s", flush=True)
+        evidence, seconds = float(values["log_evidence"][0]), time.perf_counter() - start
+        print(f"    rank {likelihood.rank}, condition {float(likelihood.largest / likelihood.smallest):.3g}")
+        print(f"    log evidence {evidence:.10g}, {seconds:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

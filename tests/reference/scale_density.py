@@ -7,11 +7,12 @@ and the density is the Mellin inversion  pi(x) = 1/(2 pi) int exp(K(c + i t) - (
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from flint import acb, acb_mat, arb, ctx
 
 LOG_TEN = math.log(10.0)
+LEAST_GAP = 0.1
 
 
 def set_digits(digits: float) -> None:
@@ -37,7 +38,8 @@ class LogScale:
 
     def slope(self, order: arb) -> arb:
         """Return K'(order): the x whose saddle point is ``order``."""
-        return sum((count * ((shape + order).digamma() - shape.log()) for shape, count in self.shapes), arb(0))
+        terms = (count * ((shape + order).digamma() - shape.log()) for shape, count in self.shapes)
+        return sum(terms, arb(0))
 
     def curvature(self, order: arb) -> arb:
         """Return K''(order); the trigamma function is the Hurwitz zeta function at 2."""
@@ -79,7 +81,7 @@ class LogScale:
         return tuple(falls_below(height, x_peak, height(x_peak) - drop, side) for side in (-1.0, 1.0))
 
 
-def falls_below(height, start: float, level: float, side: float) -> float:
+def falls_below(height: Callable[[float], float], start: float, level: float, side: float) -> float:
     """Return a place on one side of ``start`` where the function ``height`` has just fallen below level."""
     inner, step = 0.0, 1e-4
     while height(start + side * step) > level:
@@ -160,6 +162,21 @@ def bessel_log_density(law: LogScale, x: arb) -> arb:
 
 
 def mellin_log_density(law: LogScale, x: arb, digits: float, wider: float = 1.0) -> arb:
-    """Return log pi(x) by the vertical line through the saddle point of this x."""
-    line = MellinLine(law, law.saddle(float(x)), float(x), float(x), digits, wider)
-    return line.densities([x])[0].log()
+    """Return log pi(x) by the vertical line through the saddle point of this x.
+
+    In the far left tail the saddle point comes so close to the first pole at -min a that the line would need
+    very many nodes; there the line stays at a distance, with as many more digits as the sum then cancels.
+    """
+    order = law.saddle(float(x))
+    if order + law.smallest < LEAST_GAP:
+        order = (arb(LEAST_GAP) - law.smallest).mid()
+    peak = float(law.slope(order))
+    fall = law.saddle_log_density(peak) - law.saddle_log_density(float(x))
+    cancelled = max(fall + float(order) * (peak - float(x)), 0.0)
+    digits += cancelled / LOG_TEN
+    precision = ctx.prec
+    ctx.prec += int(2 * cancelled)
+    line = MellinLine(law, order, float(x), float(x), digits, wider)
+    value = line.densities([x])[0].log()
+    ctx.prec = precision
+    return +value

@@ -23,6 +23,8 @@ class Diagnostics:
         False means that an `AccuracyWarning` was given.
     messages : tuple of str
         What was noticed, and what to try next.
+    stages : int
+        Temperatures that sequential Monte Carlo went through; 0 for other engines.
     """
 
     engine: str
@@ -30,6 +32,7 @@ class Diagnostics:
     pareto_k: float | None = None
     ok: bool = True
     messages: tuple[str, ...] = ()
+    stages: int = 0
 
 
 @dataclass(frozen=True)

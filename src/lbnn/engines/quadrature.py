@@ -38,10 +38,10 @@ AnyFunction = Callable[[Array], Array | ComplexArray]
 
 def infer_quadrature(prior: ScalePrior, factor: LikelihoodFactor, single_output: bool) -> ScaleInference:
     """Posterior of λ for one output and at least one hidden layer."""
-    continuum = ScaleContinuum(prior.log_scale_law, factor)
-    nodes = continuum.nodes
-    tails = Tails(continuum.inverse_integrable, prior.exponential_rate)
-    measure = ScaleMeasure(np.exp(nodes.x)[:, None, None], nodes.weights, single_output, tails, continuum)
+    law = QuadratureLaw(prior.log_scale_law, factor)
+    nodes = law.nodes
+    tails = Tails(law.inverse_integrable, prior.exponential_rate)
+    measure = ScaleMeasure(np.exp(nodes.x)[:, None, None], nodes.weights, single_output, tails, law)
     diagnostics = Diagnostics("quadrature", math.inf, ok=nodes.converged, messages=nodes.messages)
     return ScaleInference(measure, factor.log_constant + nodes.log_total, 0.0, diagnostics)
 
@@ -75,7 +75,7 @@ _NOT_CONVERGED = (
 )
 
 
-class ScaleContinuum:
+class QuadratureLaw:
     """The continuous posterior of λ behind the nodes: prior law of log λ times likelihood factor."""
 
     def __init__(self, law: GammaProduct, factor: LikelihoodFactor) -> None:
@@ -105,6 +105,11 @@ class ScaleContinuum:
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Independent draws by inversion of the distribution function."""
         return np.exp(self._inverse_distribution(rng.random(size)))[:, None, None]
+
+    def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
+        """Draws of T_d, ..., T_2 (numbers here): the factors of a product given the product."""
+        log_squares = self.law.split(np.log(self.sample(size, rng)[:, 0, 0]), rng)
+        return [np.exp(column / 2)[:, None, None] for column in log_squares.T]
 
     @cached_property
     def _inverse_distribution(self) -> Callable[[Array], Array]:

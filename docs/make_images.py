@@ -1,0 +1,93 @@
+"""Draw the pictures of the README: `.venv/bin/python docs/make_images.py`. Same machine, same bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ["SOURCE_DATE_EPOCH"] = "0"  # no dates in the files
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+import lbnn
+from lbnn import plots
+
+ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "docs" / "images"
+STYLE = {
+    "svg.hashsalt": "lbnn",
+    "figure.figsize": (6.4, 3.6),
+    "figure.dpi": 100,
+    "savefig.facecolor": "white",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+INPUTS = np.array([-2.6, -2.2, -1.9, -1.1, -0.5, 0.2, 0.9, 1.3])
+GRID = np.linspace(-5, 5, 121)
+
+
+def readme_example() -> str:
+    """The first Python block of the README."""
+    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert block, "README.md has no Python example"
+    return block[1]
+
+
+def draw_readme_example() -> None:
+    """scale.svg: by running the README's example as it is written, in docs/images."""
+    with contextlib.chdir(IMAGES):
+        exec(compile(readme_example(), "README.md", "exec"), {})
+
+
+def draw_bands() -> None:
+    """bands.svg: predictive bands of depth one, two and ten on small and on large targets."""
+    figure, rows = plt.subplots(2, 3, sharex=True, sharey=True, figsize=(8.4, 5.0), layout="constrained")
+    for axes_of_row, amplitude, name in zip(rows, (0.25, 3.0), ("small", "large"), strict=True):
+        for axes, depth in zip(axes_of_row, (1, 2, 10), strict=True):
+            draw_band(axes, depth, amplitude * np.sin(1.5 * INPUTS))
+        axes_of_row[0].set_ylabel(f"output, {name} targets")
+    for axes, depth in zip(rows[0], (1, 2, 10), strict=True):
+        axes.set_title(f"depth {depth}" + (" (Gaussian process)" if depth == 1 else ", width 5"), fontsize=10)
+    rows[0, 0].set_ylim(-5.5, 6.5)
+    figure.supxlabel("input t", fontsize=10)
+    figure.savefig(IMAGES / "bands.svg")
+
+
+def draw_band(axes: Axes, depth: int, targets: np.ndarray) -> None:
+    """One panel: a network of width five on the features of a squared-exponential kernel."""
+    network = lbnn.Network(widths=(5,) * (depth - 1))
+    posterior = network.condition_gram(kernel(INPUTS, INPUTS), targets, beta=1e4)
+    plots.predictive_band(posterior.predict(kernel(GRID, INPUTS), kernel(GRID, GRID)), GRID, axes)
+    axes.plot(INPUTS, targets, "o", color="black", markersize=3.5)
+    text = f"log evidence {posterior.log_evidence:.1f}".replace("-", "\N{MINUS SIGN}")
+    axes.text(0.97, 0.97, text, transform=axes.transAxes, ha="right", va="top", fontsize=9)
+
+
+def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """exp(−(a − b)²/2)."""
+    return np.exp(-0.5 * (a[:, None] - b) ** 2)
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """Draw everything in one style and leave no figures open."""
+    with matplotlib.rc_context(STYLE):
+        yield
+    plt.close("all")
+
+
+if __name__ == "__main__":
+    IMAGES.mkdir(exist_ok=True)
+    with style():
+        draw_readme_example()
+        draw_bands()

@@ -1,0 +1,130 @@
+"""Unconstrained coordinates of the Bartlett factors in which the prior is standard normal.
+
+Below the diagonal T_ℓ is Gaussian already; a diagonal entry is a χ variable, χ = F⁻¹(Φ(u)) with u ~ N(0, 1).
+In these coordinates the law of L needs no density and no Jacobian, and the tails of the prior are those of
+a Gaussian: in log-diagonal coordinates the left tail would be exponential, beyond any Gaussian proposal.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property, lru_cache
+
+import numpy as np
+from scipy import special
+
+from lbnn._types import Array
+
+_TABLE_END = 9  # Φ(−9) = 1e-19; linear in log χ beyond
+_TABLE_DENSITY = 32  # points per unit of u: interpolates log χ to 5e-10 or better
+
+#: (rows, columns, width n_{ℓ−1}, variance σ_ℓ²) of one factor
+FactorShape = tuple[int, int, int, float]
+
+
+class BartlettCoordinates:
+    """The map u ↦ (T_d, ..., T_2) ↦ T = T_d ⋯ T_2, with its derivative, for batches of u (m, dimension)."""
+
+    def __init__(self, shapes: tuple[FactorShape, ...]) -> None:
+        self.shapes = shapes
+        self.blocks = [_FactorBlock(*shape) for shape in shapes]
+        self.dimension = sum(block.size for block in self.blocks)
+
+    def factors(self, u: Array) -> list[Array]:
+        """T_d, ..., T_2, each (m, rows, columns)."""
+        return self.factors_and_slopes(u)[0]
+
+    def factors_and_slopes(self, u: Array) -> tuple[list[Array], list[Array]]:
+        """The factors, and the derivatives of the logs of their diagonals in u, each (m, columns)."""
+        ends = np.cumsum([block.size for block in self.blocks])[:-1]
+        pieces = np.split(u, ends, axis=1)
+        both = [block.factor_and_slope(piece) for block, piece in zip(self.blocks, pieces, strict=True)]
+        return [factor for factor, _ in both], [slope for _, slope in both]
+
+    def pull_back(self, factors: list[Array], slopes: list[Array], gradient: Array) -> Array:
+        """Gradient in u (m, dimension) from the gradient in T (m, n_d, columns of T_2)."""
+        pieces = []
+        for index, block in enumerate(self.blocks):
+            after, before = product(factors[:index]), product(factors[index + 1 :])
+            local = gradient if before is None else gradient @ before.swapaxes(1, 2)
+            local = local if after is None else after.swapaxes(1, 2) @ local
+            pieces.append(block.pull_back(factors[index], slopes[index], local))
+        return np.concatenate(pieces, axis=1)
+
+
+class _FactorBlock:
+    """Coordinates of one lower trapezoidal factor: first its diagonal, then what is below it."""
+
+    def __init__(self, rows: int, columns: int, width: int, variance: float) -> None:
+        self.rows, self.columns = rows, columns
+        self.width, self.root = width, math.sqrt(variance / width)
+        self.diagonal = np.arange(columns)
+        self.below = np.tril_indices(rows, -1, columns)
+        self.size = columns + len(self.below[0])
+
+    def factor_and_slope(self, piece: Array) -> tuple[Array, Array]:
+        log_chi, slope = _ChiTable.of(self.width, self.columns).log_chi(piece[:, : self.columns])
+        factor = np.zeros((len(piece), self.rows, self.columns))
+        factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
+        factor[:, *self.below] = self.root * piece[:, self.columns :]
+        return factor, slope
+
+    def pull_back(self, factor: Array, slope: Array, gradient: Array) -> Array:
+        along = gradient[:, self.diagonal, self.diagonal] * factor[:, self.diagonal, self.diagonal] * slope
+        return np.concatenate([along, self.root * gradient[:, *self.below]], axis=1)
+
+
+def product(factors: list[Array]) -> Array | None:
+    """Matrix product of a list of batches, None for an empty list."""
+    total = None
+    for factor in factors:
+        total = factor if total is None else total @ factor
+    return total
+
+
+class _ChiTable:
+    """log χ_k as a function of u for k = width, width − 1, ...: cubic Hermite interpolation, one row each."""
+
+    def __init__(self, width: int, columns: int) -> None:
+        degrees = (width - np.arange(columns)).astype(float)
+        self.grid = np.arange(-_TABLE_END * _TABLE_DENSITY, _TABLE_END * _TABLE_DENSITY + 1) / _TABLE_DENSITY
+        self.values = _log_chi_quantile(degrees[:, None], self.grid)
+        self.slopes = _log_chi_slope(degrees[:, None], self.grid, self.values)
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(width: int, columns: int) -> _ChiTable:
+        return _ChiTable(width, columns)
+
+    @cached_property
+    def _columns(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        return np.arange(len(self.values))
+
+    def log_chi(self, u: Array) -> tuple[Array, Array]:
+        """Log χ and its derivative in u, both of the shape of u, (m, columns)."""
+        inside = np.clip(u, -_TABLE_END, _TABLE_END)
+        position = (inside + _TABLE_END) * _TABLE_DENSITY
+        cell = np.minimum(position.astype(np.intp), len(self.grid) - 2)
+        t = position - cell
+        left, right = self.values[self._columns, cell], self.values[self._columns, cell + 1]
+        step = 1 / _TABLE_DENSITY
+        slope_left, slope_right = (self.slopes[self._columns, cell + end] * step for end in (0, 1))
+        rise = right - left
+        bend_left, bend_right = slope_left - rise, rise - slope_right
+        value = left + t * (rise + (1 - t) * ((1 - t) * bend_left + t * bend_right))
+        slope = rise + (1 - t) * (1 - 3 * t) * bend_left + t * (2 - 3 * t) * bend_right
+        return value + slope / step * (u - inside), slope / step
+
+
+def _log_chi_quantile(degrees: Array, u: Array) -> Array:
+    """½ log of the χ² quantile at probability Φ(u), accurate in both tails."""
+    low = special.gammaincinv(degrees / 2, special.ndtr(np.minimum(u, 0)))
+    high = special.gammainccinv(degrees / 2, special.ndtr(-np.maximum(u, 0)))
+    return 0.5 * np.log(2 * np.where(u < 0, low, high))
+
+
+def _log_chi_slope(degrees: Array, u: Array, log_chi: Array) -> Array:
+    """Normal density over the density of log χ."""
+    log_density = degrees * log_chi - np.exp(2 * log_chi) / 2 - special.gammaln(degrees / 2)
+    log_density += math.log(2) * (1 - degrees / 2)
+    return np.exp(-(u**2) / 2 - 0.5 * math.log(2 * math.pi) - log_density)

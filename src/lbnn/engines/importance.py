@@ -1,0 +1,112 @@
+"""Importance sampling from the Laplace approximation: several outputs, widths well above them.
+
+Scrambled Sobol points through the Gaussian at the mode, mixed with the prior (a defensive mixture: the
+weights stay bounded, since the likelihood is). Independent scrambles give honest errors of every average.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+from scipy.stats import qmc
+
+from lbnn._types import Array, IndexArray
+from lbnn.engines.laplace import GaussianProposal, laplace_proposal
+from lbnn.engines.pareto import pareto_k
+from lbnn.engines.progress import Progress
+from lbnn.engines.target import ScaleTarget
+
+REPLICATES = 8
+LARGEST_K = 0.7
+_FIRST, _LAST, _GROWTH = 128, 1024, 8  # points per replicate: first round, last round, factor between them
+_DEFENSIVE = 0.1  # share of points drawn from the prior
+_FEWEST_EFFECTIVE = 200  # draws under which the diagnostics themselves are not to be trusted
+
+
+@dataclass(frozen=True)
+class ImportanceSample:
+    """Weighted points in Bartlett coordinates, in `REPLICATES` independent groups of equal size."""
+
+    points: Array  # (m, D)
+    log_weights: Array  # (m,), prior × likelihood / proposal
+
+    @property
+    def groups(self) -> IndexArray:
+        """Replicate of every point."""
+        return np.repeat(np.arange(REPLICATES), len(self.log_weights) // REPLICATES)
+
+    @property
+    def log_evidence(self) -> float:
+        """Log of the mean weight."""
+        return float(special.logsumexp(self.log_weights)) - math.log(len(self.log_weights))
+
+    @property
+    def log_evidence_error(self) -> float:
+        """Standard error, from the spread between replicates."""
+        per_replicate = special.logsumexp(self.log_weights.reshape(REPLICATES, -1), axis=1)
+        ratios = np.exp(per_replicate - special.logsumexp(per_replicate)) * REPLICATES
+        return float(ratios.std(ddof=1) / math.sqrt(REPLICATES))
+
+    @property
+    def effective_sample_size(self) -> float:
+        """(Σw)² / Σw²."""
+        return float(
+            np.exp(2 * special.logsumexp(self.log_weights) - special.logsumexp(2 * self.log_weights))
+        )
+
+    @property
+    def pareto_k(self) -> float:
+        """Tail index of the weights."""
+        return pareto_k(self.log_weights)
+
+    def reaches(self, target_error: float) -> bool:
+        """Whether evidence and averages are as accurate as asked, and the weights can be trusted to tell."""
+        return (
+            self.pareto_k < LARGEST_K
+            and self.effective_sample_size >= max(target_error**-2, _FEWEST_EFFECTIVE)
+            and self.log_evidence_error <= target_error
+        )
+
+    def could_reach(self, target_error: float) -> bool:
+        """Whether the last round, with more points, would likely be enough."""
+        growth = _LAST * REPLICATES / len(self.log_weights)
+        return self.pareto_k < LARGEST_K + 0.2 and growth * self.effective_sample_size >= target_error**-2
+
+
+def importance_sample(
+    target: ScaleTarget, target_error: float, seed: int, progress: Progress
+) -> tuple[ImportanceSample, GaussianProposal]:
+    """Sample in growing rounds until the target error is reached or out of reach."""
+    proposal = laplace_proposal(target)
+    size = _FIRST
+    while True:
+        progress.say(f"importance sampling, {REPLICATES * size} points in {target.dimension} dimensions")
+        sample = _round(target, proposal, size, seed)
+        if size >= _LAST or sample.reaches(target_error) or not sample.could_reach(target_error):
+            return sample, proposal
+        size *= _GROWTH
+
+
+def _round(target: ScaleTarget, proposal: GaussianProposal, size: int, seed: int) -> ImportanceSample:
+    streams = np.random.default_rng([seed, size]).spawn(REPLICATES)
+    points = np.concatenate([_propose(proposal, size, stream) for stream in streams])
+    log_prior = -0.5 * (points**2).sum(axis=1)
+    log_gauss = -0.5 * (proposal.whiten(points) ** 2).sum(axis=1) - proposal.log_determinant
+    log_mixture = np.logaddexp(math.log1p(-_DEFENSIVE) + log_gauss, math.log(_DEFENSIVE) + log_prior)
+    return ImportanceSample(points, log_prior + target.log_likelihood(points) - log_mixture)
+
+
+def _propose(proposal: GaussianProposal, size: int, rng: np.random.Generator) -> Array:
+    """`size` points of the mixture: one Sobol coordinate chooses the component, the rest the point."""
+    dimension = len(proposal.mean)
+    if dimension < qmc.Sobol.MAXDIM:
+        uniform = qmc.Sobol(dimension + 1, rng=rng).random(size)
+    else:
+        uniform = rng.random((size, dimension + 1))
+    tiny = np.finfo(float).eps
+    white = special.ndtri(np.clip(uniform[:, :-1], tiny, 1 - tiny))
+    from_prior = uniform[:, -1:] < _DEFENSIVE
+    return np.where(from_prior, white, proposal.place(white))

@@ -1,0 +1,72 @@
+"""Gaussian approximation of the posterior in Bartlett coordinates: mode and curvature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import optimize
+
+from lbnn._types import Array
+from lbnn.engines.target import ScaleTarget
+
+_LARGEST_CURVATURE = 1500  # dimensions above which a dense Hessian costs more than it brings
+_WIDEST = 2.0  # standard deviation allowed in a direction; the prior's is one
+_DIFFERENCE = 1e-4
+
+
+@dataclass(frozen=True)
+class GaussianProposal:
+    """N(mean, root rootᵀ): a centre and a linear map from white coordinates ξ to u."""
+
+    mean: Array  # (D,)
+    root: Array | None  # (D, D), None for the identity
+    log_determinant: float  # log |det root|
+
+    def place(self, white: Array) -> Array:
+        """ξ ↦ u, (m, D)."""
+        return self.mean + (white if self.root is None else white @ self.root.T)
+
+    def whiten(self, u: Array) -> Array:
+        """U ↦ ξ, (m, D)."""
+        centred = u - self.mean
+        return centred if self._inverse_root is None else centred @ self._inverse_root.T
+
+    def pull_back(self, gradient: Array) -> Array:
+        """Gradient in u to gradient in ξ."""
+        return gradient if self.root is None else gradient @ self.root
+
+    @cached_property
+    def _inverse_root(self) -> Array | None:
+        return None if self.root is None else np.asarray(np.linalg.inv(self.root), float)
+
+
+def laplace_proposal(target: ScaleTarget) -> GaussianProposal:
+    """The Gaussian at the posterior mode with its curvature; the prior itself in very many dimensions."""
+    if target.dimension > _LARGEST_CURVATURE:
+        return GaussianProposal(np.zeros(target.dimension), None, 0.0)
+    mean = find_mode(target)
+    values, vectors = np.linalg.eigh(curvature(target, mean))
+    deviations = 1 / np.sqrt(np.maximum(values, _WIDEST**-2))
+    return GaussianProposal(mean, (vectors * deviations) @ vectors.T, float(np.log(deviations).sum()))
+
+
+def find_mode(target: ScaleTarget) -> Array:
+    """Maximise −½‖u‖² + log p(Y | L(u)) from the centre of the prior."""
+
+    def negative(u: Array) -> tuple[float, Array]:
+        value, gradient = target.value_and_gradient(u[None])
+        return float(0.5 * u @ u - value[0]), u - gradient[0]
+
+    start = np.zeros(target.dimension)
+    return optimize.minimize(negative, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+
+
+def curvature(target: ScaleTarget, mean: Array) -> Array:
+    """Hessian of the negative log posterior, by central differences of the gradient, (D, D)."""
+    steps = _DIFFERENCE * np.eye(target.dimension)
+    ahead = target.value_and_gradient(mean + steps)[1]
+    behind = target.value_and_gradient(mean - steps)[1]
+    hessian = (behind - ahead) / (2 * _DIFFERENCE)
+    return np.eye(target.dimension) + (hessian + hessian.T) / 2

@@ -1,0 +1,160 @@
+"""Posterior draws in Bartlett coordinates: importance sampling, or sequential Monte Carlo where it fails."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from lbnn._types import Array, IndexArray
+from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_sample
+from lbnn.engines.inference import Diagnostics
+from lbnn.engines.progress import Progress
+from lbnn.engines.smc import SmcSample, smc_sample
+from lbnn.engines.target import ScaleTarget
+from lbnn.errors import AccuracyWarning
+from lbnn.likelihood import FactorRatio, LikelihoodFactor
+from lbnn.scale_measure import LogFactor
+
+_FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
+_LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill
+_MOST_ATOMS = 8192
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to try: the standard error aimed at, of log evidence and of means in posterior deviations."""
+
+    target_error: float
+    seed: int
+    engine: str = "auto"  # "auto", "importance" or "smc"
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Weighted posterior draws of one target, by whichever engine served."""
+
+    points: Array  # u, (m, D)
+    log_weights: Array
+    groups: IndexArray
+    log_total: float  # log E_prior exp(log_value)
+    log_total_error: float
+    diagnostics: Diagnostics
+
+    @property
+    def weights(self) -> Array:
+        """Normalised weights."""
+        weights = np.exp(self.log_weights - special.logsumexp(self.log_weights))
+        return weights / weights.sum()
+
+
+def draw_posterior(target: ScaleTarget, effort: Effort) -> Draws:
+    """Importance sampling; sequential Monte Carlo if its diagnostics say no."""
+    progress = Progress()
+    try:
+        sample, proposal = importance_sample(target, effort.target_error, effort.seed, progress)
+        if effort.engine == "importance" or (effort.engine == "auto" and sample.reaches(effort.target_error)):
+            return _from_importance(sample, effort)
+        return _from_smc(
+            smc_sample(target, proposal, effort.target_error, effort.seed, progress), target, effort
+        )
+    finally:
+        progress.close()
+
+
+def _from_importance(sample: ImportanceSample, effort: Effort) -> Draws:
+    ok = sample.reaches(effort.target_error)
+    advice = (
+        f"importance sampling reached {sample.effective_sample_size:.0f} effective draws (Pareto k "
+        f"{sample.pareto_k:.2f}, should be below {LARGEST_K}; error of log evidence "
+        f"{sample.log_evidence_error:.2g}) for a target error of {effort.target_error:g}: try engine='smc'"
+    )
+    diagnostics = Diagnostics(
+        "importance", sample.effective_sample_size, sample.pareto_k, ok, () if ok else (advice,)
+    )
+    return Draws(
+        sample.points,
+        sample.log_weights,
+        sample.groups,
+        sample.log_evidence,
+        sample.log_evidence_error,
+        diagnostics,
+    )
+
+
+def _from_smc(sample: SmcSample, target: ScaleTarget, effort: Effort) -> Draws:
+    ok = sample.reaches(effort.target_error)
+    advice = (
+        f"sequential Monte Carlo reached {sample.effective_sample_size:.0f} effective draws and an error of "
+        f"log evidence of {sample.log_evidence_error:.2g} for a target error of {effort.target_error:g}: "
+        "take the stated errors as they are, or raise target_error"
+    )
+    diagnostics = Diagnostics(
+        "smc", sample.effective_sample_size, None, ok, () if ok else (advice,), sample.stages
+    )
+    keep = slice(None, None, _thinning(len(sample.points), target))
+    return Draws(
+        sample.points[keep],
+        sample.log_weights[keep],
+        sample.groups[keep],
+        sample.log_evidence,
+        sample.log_evidence_error,
+        diagnostics,
+    )
+
+
+def _thinning(count: int, target: ScaleTarget) -> int:
+    """Stride that keeps the atoms within memory; odd, so that no island is favoured."""
+    each = max(target.dimension, target.coordinates.shapes[0][0] ** 2)
+    stride = math.ceil(count / min(_MOST_ATOMS, max(_LARGEST_SAMPLE // each, 1)))
+    return stride + 1 - stride % 2
+
+
+@dataclass(frozen=True)
+class SampledLaw:
+    """The posterior behind a set of draws."""
+
+    target: ScaleTarget
+    draws: Draws
+    eigen: tuple[Array, Array]
+    effort: Effort
+
+    def log_expect_exp(self, log_factor: LogFactor) -> complex:
+        """From the atoms where enough of them count, else for a density ratio from a run of its own."""
+        log_terms = np.log(self.draws.weights) + log_factor(*self.eigen)
+        real = log_terms.real
+        effective = math.exp(2 * special.logsumexp(real) - special.logsumexp(2 * real))
+        if effective >= _FEWEST_FOR_TILT:
+            return complex(special.logsumexp(log_terms.astype(complex)))
+        own = self.target.factor
+        if isinstance(log_factor, FactorRatio) and isinstance(own, LikelihoodFactor):
+            return complex(self._infer_tilted(own, log_factor))
+        warnings.warn(
+            f"only {effective:.0f} atoms of the scale's law count for this average, {_FEWEST_FOR_TILT} are "
+            "needed to trust it: ask nearer to the mean, or condition with a smaller target_error",
+            AccuracyWarning,
+            stacklevel=3,
+        )
+        return complex(special.logsumexp(log_terms.astype(complex)))
+
+    def _infer_tilted(self, own: LikelihoodFactor, ratio: FactorRatio) -> float:
+        """Log of ∫ dϖ p(Y|L) ratio(L) over ∫ dϖ p(Y|L), the upper integral by a new run."""
+        joint = FactorRatio((own, *ratio.numerators), ratio.denominators)
+        draws = draw_posterior(ScaleTarget(self.target.coordinates, joint), self.effort)
+        for message in draws.diagnostics.messages:
+            warnings.warn(message, AccuracyWarning, stacklevel=4)
+        return draws.log_total - self.draws.log_total + ratio.log_constant
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Resample the atoms."""
+        return self.target.scales(self._resample(size, rng))
+
+    def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
+        """Bartlett factors of resampled atoms."""
+        return self.target.coordinates.factors(self._resample(size, rng))
+
+    def _resample(self, size: int, rng: np.random.Generator) -> Array:
+        return self.draws.points[rng.choice(len(self.draws.points), size=size, p=self.draws.weights)]

@@ -1,0 +1,87 @@
+"""The posterior of the scale in Bartlett coordinates: standard normal prior times likelihood factor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from lbnn._types import Array
+from lbnn.bartlett import BartlettCoordinates, product
+from lbnn.likelihood import blocks
+
+_FARTHEST = 100.0  # |u| beyond which a diverging trajectory is cut off; the prior has mass e^{−5000} there
+
+
+class Factor(Protocol):
+    """A likelihood factor: a function of a scale, given by eigenvalues (m, n) and eigenvectors (m, n, n)."""
+
+    @property
+    def operations(self) -> float:
+        """Rough number of floating-point operations of one gradient."""
+        ...
+
+    def log_value(self, eigenvalues: Array, vectors: Array) -> Array: ...
+
+    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]: ...
+
+
+@dataclass(frozen=True)
+class ScaleTarget:
+    """log posterior(u) = −½‖u‖² + log p(Y | L(u)), up to a constant."""
+
+    coordinates: BartlettCoordinates
+    factor: Factor
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        return self.coordinates.dimension
+
+    @property
+    def operations(self) -> float:
+        """Rough number of floating-point operations of one gradient."""
+        rows, layers = self.coordinates.shapes[0][0], len(self.coordinates.shapes)
+        return 12.0 * layers * rows**3 + 40.0 * rows**3 + self.factor.operations
+
+    def scales(self, u: Array) -> Array:
+        """L(u), (m, n_d, n_d)."""
+        total = _product(self.coordinates.factors(u))
+        return total @ total.swapaxes(1, 2)
+
+    def log_likelihood(self, u: Array) -> Array:
+        """Log p(Y | L(u)) less its constant, (m,); −inf beyond any plausible u."""
+        result = np.full(len(u), -np.inf)
+        for block in blocks(len(u), self._floats_each):
+            fine = np.flatnonzero((np.abs(u[block]) < _FARTHEST).all(axis=1))
+            values, vectors = np.linalg.eigh(self.scales(u[block][fine]))
+            result[block][fine] = self.factor.log_value(np.maximum(values, 0.0), vectors)
+        return result
+
+    def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
+        """Log p(Y | L(u)) and its gradient in u; −inf and zero beyond any plausible u."""
+        value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
+        for block in blocks(len(u), self._floats_each):
+            fine = np.flatnonzero((np.abs(u[block]) < _FARTHEST).all(axis=1))
+            value[block][fine], gradient[block][fine] = self._differentiate(u[block][fine])
+        return value, gradient
+
+    def _differentiate(self, u: Array) -> tuple[Array, Array]:
+        """Chain rule: ∂/∂T = 2 (∂/∂L) T, then through the product to the coordinates."""
+        factors, slopes = self.coordinates.factors_and_slopes(u)
+        total = _product(factors)
+        values, vectors = np.linalg.eigh(total @ total.swapaxes(1, 2))
+        value, gradient = self.factor.value_and_gradient(np.maximum(values, 0.0), vectors)
+        return value, self.coordinates.pull_back(factors, slopes, 2 * gradient @ total)
+
+    @property
+    def _floats_each(self) -> int:
+        rows = self.coordinates.shapes[0][0]
+        return 4 * len(self.coordinates.shapes) * rows * rows
+
+
+def _product(factors: list[Array]) -> Array:
+    total = product(factors)
+    assert total is not None  # engines that sample have at least one hidden layer
+    return total

@@ -1,0 +1,191 @@
+"""§III-B and the appendix, several outputs: the predictive is a scale average of Gaussian processes.
+
+The identities hold for every prior of L, so a prior of a few scale matrices tests them with plain sums.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lbnn._types import Array
+from lbnn.network import Network
+from lbnn.report import dense
+from lbnn.report.compare import absolute_error, relative_error
+from lbnn.report.problem import (
+    Problem,
+    ScaleAtoms,
+    library_factor,
+    random_problem,
+    random_scales,
+)
+from lbnn.report.registry import Run, claim
+
+BETA = 4.0
+
+
+def dense_moments(problem: Problem, atoms: ScaleAtoms, beta: float) -> tuple[Array, Array, Array]:
+    """μ_L and Σ_L of every scale and the weights of ρ, all by the printed equations."""
+    means = [dense.mean(L, problem.gram, problem.cross, problem.Y, beta) for L in atoms.scales]
+    covariances = [
+        dense.covariance(L, problem.gram, problem.cross, problem.test_gram, beta) for L in atoms.scales
+    ]
+    return np.array(means), np.array(covariances), atoms.dense_weights(problem, beta)
+
+
+@claim(
+    id="posterior.given-scale",
+    equation="(10), (11), (12)",
+    statement="Given L, the predictive is N(μ_L, Σ_L) with Γ_L = I + β G_xx ⊗ L: three outputs.",
+    route="dense Kronecker products",
+    tolerance=1e-11,
+)
+def given_scale(run: Run) -> float:
+    """Compare mean and covariance for a single scale matrix."""
+    problem = random_problem(run.rng, outputs=3)
+    atom = random_scales(run.rng, count=1)
+    means, covariances, _ = dense_moments(problem, atom, BETA)
+    predictive = atom.library_posterior(problem, BETA).predict(problem.X_test)
+    return max(
+        relative_error(predictive.mean.reshape(-1), means[0]),
+        relative_error(predictive.covariance.reshape(covariances[0].shape), covariances[0]),
+    )
+
+
+@claim(
+    id="posterior.scale-density",
+    equation="(13)",
+    statement="dρ/dϖ ∝ det(Γ_L)^{−1/2} exp(−½ β v(Y)ᵀ Γ_L⁻¹ v(Y)): three outputs.",
+    route="dense Kronecker products, differences between scales",
+    tolerance=1e-11,
+)
+def scale_density(run: Run) -> float:
+    """Compare log densities up to their common constant."""
+    problem, atoms = random_problem(run.rng, outputs=3), random_scales(run.rng, count=12)
+    value = library_factor(problem, BETA).log_value(*np.linalg.eigh(atoms.scales))
+    reference = np.array([dense.log_scale_factor(L, problem.gram, problem.Y, BETA) for L in atoms.scales])
+    return absolute_error(value - value[0], reference - reference[0])
+
+
+@claim(
+    id="posterior.generating-function",
+    equation="(8), (9), (14)",
+    statement="Z(β, J) = E_ρ exp(μ_Lᵀ v(J) + ½ v(J)ᵀ Σ_L v(J)): three outputs.",
+    route="dense Kronecker products, averaged over a prior of four scale matrices",
+    tolerance=1e-11,
+)
+def generating_function(run: Run) -> float:
+    """Compare log Z(J) and the characteristic function."""
+    problem, atoms = random_problem(run.rng, outputs=3), random_scales(run.rng)
+    source = 0.5 * run.rng.standard_normal((3, 3))
+    means, covariances, weights = dense_moments(problem, atoms, BETA)
+    j = source.reshape(-1)
+    quadratic = np.einsum("i,sij,j->s", j, covariances, j)
+    predictive = atoms.library_posterior(problem, BETA).predict(problem.X_test)
+    return max(
+        absolute_error(predictive.cgf(source), math.log(weights @ np.exp(means @ j + 0.5 * quadratic))),
+        absolute_error(predictive.characteristic(source), weights @ np.exp(1j * means @ j - 0.5 * quadratic)),
+    )
+
+
+@claim(
+    id="posterior.mean",
+    equation="(15)",
+    statement="⟨F̂⟩ = E_ρ μ_L: three outputs.",
+    route="dense Kronecker products, averaged over a prior of four scale matrices",
+    tolerance=1e-11,
+)
+def mean(run: Run) -> float:
+    """Compare predictive means."""
+    problem, atoms = random_problem(run.rng, outputs=3), random_scales(run.rng)
+    means, _, weights = dense_moments(problem, atoms, BETA)
+    predictive = atoms.library_posterior(problem, BETA).predict(problem.X_test)
+    return relative_error(predictive.mean.reshape(-1), weights @ means)
+
+
+@claim(
+    id="posterior.covariance",
+    equation="(16)",
+    statement="cov F̂ = E_ρ Σ_L + cov_ρ(μ_L), the law of total covariance: three outputs.",
+    route="dense Kronecker products, averaged over a prior of four scale matrices",
+    tolerance=1e-11,
+)
+def covariance(run: Run) -> float:
+    """Compare predictive covariances."""
+    problem, atoms = random_problem(run.rng, outputs=3), random_scales(run.rng)
+    means, covariances, weights = dense_moments(problem, atoms, BETA)
+    deviations = means - weights @ means
+    total = np.tensordot(weights, covariances, 1) + (weights[:, None] * deviations).T @ deviations
+    predictive = atoms.library_posterior(problem, BETA).predict(problem.X_test)
+    return relative_error(predictive.covariance.reshape(total.shape), total)
+
+
+@claim(
+    id="posterior.training-set",
+    equation="§III-B",
+    statement="The training-set predictor follows with G_xx̂ ← G_xx.",
+    route="dense Kronecker products with X̂ = X",
+    tolerance=1e-11,
+)
+def training_set(run: Run) -> float:
+    """Compare the predictive at the training points, asked for without test inputs."""
+    problem, atoms = random_problem(run.rng, outputs=2), random_scales(run.rng, outputs=2)
+    at_training = Problem(problem.X, problem.Y, problem.X)
+    means, covariances, weights = dense_moments(at_training, atoms, BETA)
+    deviations = means - weights @ means
+    total = np.tensordot(weights, covariances, 1) + (weights[:, None] * deviations).T @ deviations
+    predictive = atoms.library_posterior(problem, BETA).predict()
+    return max(
+        relative_error(predictive.mean.reshape(-1), weights @ means),
+        relative_error(predictive.covariance.reshape(total.shape), total),
+    )
+
+
+@claim(
+    id="posterior.single-layer",
+    equation="§III-B",
+    statement="Depth one is Gaussian process regression, L = I.",
+    route="the textbook predictor G_x̂x (G_xx + I/β)⁻¹ Y, its covariance and the marginal likelihood",
+    tolerance=1e-11,
+)
+def single_layer(run: Run) -> float:
+    """Compare a network without hidden layers with regression, output by output."""
+    problem = random_problem(run.rng, outputs=2)
+    post = Network(()).condition(problem.X, problem.Y, BETA)
+    pred = post.predict(problem.X_test)
+    noisy = problem.gram + np.eye(len(problem.gram)) / BETA
+    covariance = problem.test_gram - problem.cross.T @ np.linalg.solve(noisy, problem.cross)
+    evidence = sum(dense.log_gaussian(column, noisy) for column in problem.Y.T)
+    return max(
+        relative_error(pred.mean, problem.cross.T @ np.linalg.solve(noisy, problem.Y)),
+        relative_error(pred.covariance[:, 0, :, 0], covariance),
+        relative_error(pred.covariance[:, 1, :, 1], covariance),
+        float(np.abs(pred.covariance[:, 0, :, 1]).max()),
+        absolute_error(post.log_evidence, evidence),
+    )
+
+
+@claim(
+    id="posterior.appendix",
+    equation="(44)–(50)",
+    statement="det(G̃ ⊗ L) det A = det Γ_L; ½bᵀA⁻¹b − ½β tr YYᵀ is the sum of the exponents of (13), (14).",
+    route="the appendix's Gaussian integral with the joint Gram matrix, dense",
+    tolerance=1e-9,
+)
+def appendix(run: Run) -> float:
+    """Compare the integral with the library's evidence and generating function of one scale."""
+    problem, atom = random_problem(run.rng, outputs=2), random_scales(run.rng, outputs=2, count=1)
+    source, L = 0.5 * run.rng.standard_normal((3, 2)), atom.scales[0]
+    joint = np.block([[problem.gram, problem.cross], [problem.cross.T, problem.test_gram]])
+    size = problem.Y.size
+    likelihood = np.diag(np.where(np.arange(len(joint) * len(L)) < size, BETA, 0.0))
+    A: Array = likelihood + np.kron(np.linalg.inv(joint), np.linalg.inv(L))
+    b = np.append(BETA * problem.Y, source)
+    exponent = 0.5 * float(b @ np.linalg.solve(A, b)) - 0.5 * BETA * float((problem.Y**2).sum())
+    integral = exponent - 0.5 * dense.log_det(np.kron(joint, L)) - 0.5 * dense.log_det(A)
+    normaliser = 0.5 * size * math.log(BETA / (2 * math.pi))
+    factor = library_factor(problem, BETA)
+    own = factor.log_constant + float(factor.log_value(*np.linalg.eigh(L[None]))[0])
+    cgf = atom.library_posterior(problem, BETA).predict(problem.X_test).cgf(source)
+    return absolute_error(own + cgf, integral + normaliser)
