@@ -14,14 +14,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Problem:
-    """Data and their Gram matrices, as the referees want them (`cross` is (p, p̂), `Y2` is (p, n_d))."""
+    """Data and their Gram matrices, as the referees want them (`cross` is (p, p̂), `columns` is (p, n_d))."""
 
     X: Array
     Y: Array
     X_test: Array
 
     @property
-    def Y2(self) -> Array:
+    def columns(self) -> Array:
         return self.Y.reshape(len(self.X), -1)
 
     @cached_property

@@ -45,7 +45,7 @@ def atoms_of(post: lbnn.Posterior) -> tuple[np.ndarray, np.ndarray]:
 def test_mean(data: Problem, beta: float, widths: tuple[int, ...]) -> None:
     """⟨F̂⟩ = E β (G_x̂x ⊗ L) Γ_L⁻¹ v(Y)."""
     post = lbnn.Network(widths).condition(data.X, data.Y, beta)
-    expected = kronecker.average_mean(*atoms_of(post), data.gram, data.cross, data.Y2, beta)
+    expected = kronecker.average_mean(*atoms_of(post), data.gram, data.cross, data.columns, beta)
     np.testing.assert_allclose(post.predict(data.X_test).mean, expected[:, 0], **CLOSE)
 
 
@@ -56,7 +56,7 @@ def test_covariance(data: Problem, beta: float, widths: tuple[int, ...]) -> None
     post = lbnn.Network(widths).condition(data.X, data.Y, beta)
     pred = post.predict(data.X_test)
     expected = kronecker.average_covariance(
-        *atoms_of(post), data.gram, data.cross, data.test_gram, data.Y2, beta
+        *atoms_of(post), data.gram, data.cross, data.test_gram, data.columns, beta
     )[:, 0, :, 0]
     np.testing.assert_allclose(pred.covariance, expected, **CLOSE)
     np.testing.assert_allclose(pred.variance, np.diag(expected), **CLOSE)
@@ -68,7 +68,7 @@ def test_covariance(data: Problem, beta: float, widths: tuple[int, ...]) -> None
 def test_feature_kernel(data: Problem, beta: float, widths: tuple[int, ...]) -> None:
     """⟨K⟩ = G + E Δ_L / n_1."""
     post = lbnn.Network(widths).condition(data.X, data.Y, beta)
-    expected = kronecker.average_kernel(*atoms_of(post), data.gram, data.Y2, beta, widths[0])
+    expected = kronecker.average_kernel(*atoms_of(post), data.gram, data.columns, beta, widths[0])
     np.testing.assert_allclose(post.feature_kernel(), expected, **CLOSE)
 
 
@@ -79,7 +79,7 @@ def test_generating_function_at_training_points(widths: tuple[int, ...], beta: f
     J = np.array([0.4, -0.7, 0.2, 0.5])
     post = lbnn.Network(widths).condition(WIDE.X, WIDE.Y, beta)
     expected = kronecker.average_generating_function(
-        J[:, None], *atoms_of(post), WIDE.gram, WIDE.gram, WIDE.gram, WIDE.Y2, beta
+        J[:, None], *atoms_of(post), WIDE.gram, WIDE.gram, WIDE.gram, WIDE.columns, beta
     )
     assert post.predict().mgf(J) == pytest.approx(expected, rel=1e-9)
 
@@ -90,7 +90,7 @@ def test_generating_function_at_depth_two(beta: float) -> None:
     J = np.array([0.2, -0.3, 0.1])
     post = lbnn.Network((12,)).condition(WIDE.X, WIDE.Y, beta)
     expected = kronecker.average_generating_function(
-        J[:, None], *atoms_of(post), WIDE.gram, WIDE.cross, WIDE.test_gram, WIDE.Y2, beta
+        J[:, None], *atoms_of(post), WIDE.gram, WIDE.cross, WIDE.test_gram, WIDE.columns, beta
     )
     assert post.predict(WIDE.X_test).mgf(J) == pytest.approx(expected, rel=1e-9)
 
@@ -101,8 +101,8 @@ def test_training_set_predictor(beta: float) -> None:
     post = lbnn.Network((3, 5)).condition(WIDE.X, WIDE.Y, beta)
     own, explicit = post.predict(), post.predict(WIDE.X)
     arguments = (*atoms_of(post), WIDE.gram, WIDE.gram)
-    mean = kronecker.average_mean(*arguments, WIDE.Y2, beta)[:, 0]
-    covariance = kronecker.average_covariance(*arguments, WIDE.gram, WIDE.Y2, beta)[:, 0, :, 0]
+    mean = kronecker.average_mean(*arguments, WIDE.columns, beta)[:, 0]
+    covariance = kronecker.average_covariance(*arguments, WIDE.gram, WIDE.columns, beta)[:, 0, :, 0]
     for pred in (own, explicit):
         np.testing.assert_allclose(pred.mean, mean, **CLOSE)
         np.testing.assert_allclose(pred.covariance, covariance, **CLOSE)
@@ -186,7 +186,7 @@ def test_depth_one_with_several_outputs(beta: float, variance: float) -> None:
 def test_shapes_follow_the_targets() -> None:
     """One-dimensional Y drops the output axis everywhere; a single column keeps it."""
     flat = lbnn.Network((4,)).condition(WIDE.X, WIDE.Y, 2.0)
-    column = lbnn.Network((4,)).condition(WIDE.X, WIDE.Y2, 2.0)
+    column = lbnn.Network((4,)).condition(WIDE.X, WIDE.columns, 2.0)
     assert isinstance(flat.scale.mean, float)
     assert column.scale.mean.shape == (1, 1)
     assert column.scale.atoms.shape == (len(column.scale.weights), 1, 1)

@@ -24,7 +24,9 @@ def factor_of(data: Problem, beta: float) -> LikelihoodFactor:
 
 
 @pytest.mark.parametrize(
-    ("shape", "beta"), [((4, 7), 0.2), ((4, 7), 30.0), ((4, 7), math.inf), ((8, 3), 0.2), ((8, 3), 30.0)], ids=str
+    ("shape", "beta"),
+    [((4, 7), 0.2), ((4, 7), 30.0), ((4, 7), math.inf), ((8, 3), 0.2), ((8, 3), 30.0)],
+    ids=str,
 )
 def test_factor_is_the_gaussian_likelihood(shape: tuple[int, int], beta: float) -> None:
     """log p(Y | L) in the eigenbasis is log N(v(Y); 0, G ⊗ L + I/β), for matrices L."""

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 import pytest
+from dense_mixture import log_evidence_by_mellin
 from problems import make_problem
 from scipy import integrate, special, stats
 
 import lbnn
-from lbnn.gamma_product import GammaProduct
 
 DATA = make_problem(5, 8, seed=81)
 NETWORKS = [(4,), (1,), (3, 5), (2, 1, 6), (50, 50), (1,) * 12]
@@ -35,20 +35,6 @@ def log_integrand(network: lbnn.Network, gram: np.ndarray, y: np.ndarray, beta: 
 # ---------------------------------------------------------------- zero temperature without quadrature
 
 
-def log_evidence_by_mellin(network: lbnn.Network, gram: np.ndarray, y: np.ndarray) -> float:
-    """Zero temperature: S = yᵀG⁻¹y = λ χ²(p), a product with one more factor of width p.
-
-    p(y) = (2π)^{−p/2} |G|^{−1/2} E λ^{−p/2} e^{−S/2λ}, and the density of S is
-    S^{p/2−1} / (2^{p/2} Γ(p/2)) times the same expectation; with π the density of log(S/p),
-    log p(y) = log π(log S/p) + log Γ(p/2) − (p/2) log(π S) − ½ log |G|.
-    """
-    p, S = len(y), float(y @ np.linalg.solve(gram, y))
-    law = GammaProduct((*network.widths, p), math.prod(network.prior_variances[1:]))
-    log_density = float(law.log_density(np.array([math.log(S / p)]))[0])
-    log_det = float(np.linalg.slogdet(gram)[1])
-    return log_density + special.gammaln(p / 2) - 0.5 * p * math.log(math.pi * S) - 0.5 * log_det
-
-
 @networks
 @pytest.mark.parametrize("size", [1e-4, 1.0, 1e3])
 def test_zero_temperature_evidence_is_the_density_of_one_more_layer(
@@ -57,7 +43,7 @@ def test_zero_temperature_evidence_is_the_density_of_one_more_layer(
     """The integral over λ against one Mellin inversion, targets small, typical and large."""
     network, y = lbnn.Network(widths), size * DATA.Y
     post = network.condition(DATA.X, y, math.inf)
-    expected = log_evidence_by_mellin(network, DATA.gram, y)
+    expected = log_evidence_by_mellin(widths, 1.0, DATA.gram, y)
     assert post.log_evidence == pytest.approx(expected, rel=1e-11, abs=1e-11)
 
 
@@ -65,7 +51,7 @@ def test_zero_temperature_evidence_with_prior_variances() -> None:
     """σ_1² is in G, σ_2² σ_3² in λ."""
     network = lbnn.Network((3, 5), (0.4, 2.0, 1.7))
     post = network.condition(DATA.X, DATA.Y, math.inf)
-    expected = log_evidence_by_mellin(network, 0.4 * DATA.gram, DATA.Y)
+    expected = log_evidence_by_mellin((3, 5), 3.4, 0.4 * DATA.gram, DATA.Y)
     assert post.log_evidence == pytest.approx(expected, rel=1e-11)
 
 
@@ -78,7 +64,7 @@ def test_zero_temperature_evidence_is_the_prior_density(widths: tuple[int, ...])
 
 
 def test_prior_density_is_a_meijer_g_function() -> None:
-    """One point, two hidden layers: p(F) = G^{30}_{03}(F² a b/2G | a−½, b−½, 0) √(ab/2πG)/Γ(a)Γ(b), by mpmath."""
+    """One point, two hidden layers: p(F) = √(ab/2πG)/Γ(a)Γ(b) · G³⁰₀₃(F² a b/2G | a−½, b−½, 0), by mpmath."""
     a, b, F, gram = 1.5, 2.5, 0.7, float(DATA.X[0] @ DATA.X[0]) / 8
     with mpmath.workdps(30):
         value = mpmath.meijerg([[], []], [[a - 0.5, b - 0.5, 0], []], F**2 * a * b / (2 * gram))
@@ -108,19 +94,19 @@ def test_evidence_and_moments_by_adaptive_quadrature(widths: tuple[int, ...], be
     assert post.scale.expect(math.sqrt) == pytest.approx(total[3], rel=1e-9)
 
 
-def bimodal_problem(group: int) -> tuple[np.ndarray, np.ndarray]:
+def bimodal_problem(group: int, square: float) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues 1 with targets that want λ ~ 30, and 1e12 with targets that want λ < 1e-12."""
     gram = np.diag(np.repeat([1.0, 1e12], group))
-    return gram, np.repeat([math.sqrt(34.3), 1.0], group)
+    return gram, np.repeat([math.sqrt(square), 1.0], group)
 
 
-@pytest.mark.parametrize("group", [1, 3, 10])
+@pytest.mark.parametrize("group", [1, 3, 30])
 def test_two_modes_far_apart(group: int) -> None:
     """A posterior with modes at λ ~ 1e-12 and λ ~ 10 under the broad prior of nine layers of width one."""
-    gram, y = bimodal_problem(group)
+    gram, y = bimodal_problem(group, 34.3)
     network = lbnn.Network((1,) * 9)
     post = network.condition_gram(gram, y, 1.0)
-    x = np.linspace(-120.0, 20.0, 40_001)  # trapezoid: peaks are wider than 0.1, the step is 0.0035
+    x = np.linspace(-120.0, 20.0, 7_001)  # trapezoid: peaks are wider than 0.2, the step is 0.02
     scale = np.exp(x)[:, None]
     variance = 1 + np.diag(gram) * scale
     log_values = network.scale_prior(1).log_density(scale[:, 0]) + x
@@ -128,18 +114,19 @@ def test_two_modes_far_apart(group: int) -> None:
     weights = np.exp(log_values - special.logsumexp(log_values))
     low = weights[x < -12].sum()
     assert 0.05 < low < 0.95, "the problem must have two modes that matter"
-    step = 140.0 / 40_000
+    step = 140.0 / 7_000
     assert post.log_evidence == pytest.approx(special.logsumexp(log_values) + math.log(step), rel=1e-10)
     assert post.scale.mean == pytest.approx(weights @ np.exp(x), rel=1e-9)
-    assert post.scale.weights[post.scale.atoms < math.exp(-12)].sum() == pytest.approx(low, rel=1e-9)
+    smooth = post.scale.expect(lambda value: special.expit(-12 - math.log(value)))
+    assert smooth == pytest.approx(weights @ special.expit(-12 - x), rel=1e-9)
     draws = post.scale.sample(20_000, 82)
     assert stats.binomtest(int((draws < math.exp(-12)).sum()), 20_000, low).pvalue > 1e-3 / 3
 
 
 @pytest.mark.parametrize("widths", [(1,) * 3, (20,) * 5], ids=str)
-def test_thousand_examples_make_a_narrow_posterior(widths: tuple[int, ...]) -> None:
-    """p = 1000 equal eigenvalues: S/(1 + βλ) is sufficient, so that the evidence is a one-term integral."""
-    p, beta = 1000, 50.0
+def test_many_examples_make_a_narrow_posterior(widths: tuple[int, ...]) -> None:
+    """p = 300 equal eigenvalues: the likelihood sees ‖y‖² only, so that the trapezoid rule is one line."""
+    p, beta = 300, 50.0
     y = np.random.default_rng(83).standard_normal(p)
     network = lbnn.Network(widths)
     post = network.condition_gram(np.eye(p), y, beta)
@@ -162,21 +149,21 @@ def test_draws_of_the_scale_follow_the_quadrature(widths: tuple[int, ...], beta:
     """Kolmogorov–Smirnov against the distribution function of the adaptive integrand on a fine grid."""
     post = lbnn.Network(widths).condition(DATA.X, DATA.Y, beta)
     draws = np.log(post.scale.sample(20_000, 84))
-    x = np.linspace(draws.min() - 25.0, draws.max() + 5.0, 60_001)
+    x = np.linspace(draws.min() - 25.0, draws.max() + 5.0, 4_001)
     log_values = lbnn.Network(widths).scale_prior(1).log_density(np.exp(x)) + x
     if beta:
         values, vectors = np.linalg.eigh(DATA.gram)
         variance = values * np.exp(x)[:, None] + 1 / beta
         log_values = log_values - 0.5 * (np.log(variance) + (vectors.T @ DATA.Y) ** 2 / variance).sum(1)
     density = np.exp(log_values - log_values.max())
-    distribution = integrate.cumulative_trapezoid(density, x, initial=0)
+    distribution = integrate.cumulative_simpson(density, x=x, initial=0)
     uniform = np.interp(draws, x, distribution / distribution[-1])
     assert stats.kstest(uniform, stats.uniform.cdf).pvalue > 1e-3 / 12
     assert len(np.unique(draws)) == len(draws)
 
 
 def test_draws_of_the_scale_have_its_tails() -> None:
-    """The probability transform of 10⁶ stratified draws is uniform far beyond what sampling noise would hide."""
+    """The probability transform of 10⁶ stratified draws is uniform, to 1% in tails of 5e-7."""
 
     class Stratified(np.random.Generator):
         def random(self, size: int) -> np.ndarray:  # type: ignore[override]
@@ -186,8 +173,8 @@ def test_draws_of_the_scale_have_its_tails() -> None:
     draws = post.scale.sample(1_000_000, Stratified(np.random.PCG64(0)))
     law = stats.gamma(2.0, scale=0.5)
     np.testing.assert_allclose(law.cdf(draws), (np.arange(1_000_000) + 0.5) / 1e6, rtol=0, atol=2e-6)
-    assert law.cdf(draws[0]) == pytest.approx(0.5e-6, rel=1e-3)
-    assert law.sf(draws[-1]) == pytest.approx(0.5e-6, rel=1e-3)
+    assert law.cdf(draws[0]) == pytest.approx(0.5e-6, rel=1e-2)
+    assert law.sf(draws[-1]) == pytest.approx(0.5e-6, rel=1e-2)
 
 
 def test_same_seed_same_draws_of_the_scale() -> None:
@@ -264,8 +251,8 @@ def test_diagnostics_name_the_engine(widths: tuple[int, ...], engine: str) -> No
 
 
 def test_a_quadrature_that_does_not_converge_says_so() -> None:
-    """200 targets on each of two eigenvalues 1e12 apart are two needles: warned of, and diagnostics.ok is False."""
-    gram, y = bimodal_problem(200)
+    """200 targets on each of two eigenvalues 1e12 apart are two needles: a warning, and ok is False."""
+    gram, y = bimodal_problem(200, 34.2)
     with pytest.warns(lbnn.AccuracyWarning, match="did not converge"):
         post = lbnn.Network((1,) * 9).condition_gram(gram, y, 1.0)
     assert not post.diagnostics.ok

@@ -13,7 +13,9 @@ import pytest
 from lbnn.report import registry
 from lbnn.report.cli import main
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+PAPER_MAP = ROOT / "docs" / "paper-map.md"
 FIELDS = {"id", "equation", "statement", "route", "discrepancy", "tolerance", "verdict"}
 
 
@@ -107,6 +109,16 @@ def test_same_seed_same_discrepancy():
     claim = registry.CLAIMS["prior.scale-draws"]
     first, again, other = (registry.judge(claim, seed, quick=True).discrepancy for seed in (3, 3, 4))
     assert first == again != other
+
+
+def test_the_paper_map_names_every_claim_and_no_other():
+    registry.load()
+    named = set(
+        re.findall(
+            r"`((?:prior|posterior|one-output|zero-temperature|kernel)\.[a-z-]+)`", PAPER_MAP.read_text()
+        )
+    )
+    assert named == set(registry.CLAIMS)
 
 
 def test_the_example_of_the_readme_runs_as_written(tmp_path, monkeypatch, capsys):

@@ -1,6 +1,6 @@
 """Exact Bayesian inference for finite-width deep linear networks."""
 
-from lbnn.engines import Diagnostics, choose_engine
+from lbnn.engines import Diagnostics, EngineChoice
 from lbnn.errors import AccuracyWarning
 from lbnn.network import Network
 from lbnn.posterior import Posterior
@@ -14,11 +14,11 @@ __version__ = "0.1.0"
 __all__ = [
     "AccuracyWarning",
     "Diagnostics",
+    "EngineChoice",
     "Network",
     "Posterior",
     "Predictive",
     "ScaleMeasure",
     "ScalePrior",
     "Spectrum",
-    "choose_engine",
 ]

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._types import Array
+from lbnn._types import Array, Mask
+from lbnn.projection import RANK_TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,16 @@ class ConditionalProcess:
         return ((self.targets @ scale_vectors) * factor) @ scale_vectors.swapaxes(1, 2)
 
     def learned_features(self, scale_values: Array, scale_vectors: Array) -> Array:
-        """√(g_i l_j) z_ij / (τ + g_i l_j), (m, r, n_d): what the data teach the first layer."""
+        """√(g_i l_j) z_ij / (τ + g_i l_j), (m, r, n_d): what the data teach the first layer.
+
+        At zero temperature directions in which L is singular carry no targets and teach nothing.
+        """
         scale = scale_values[:, None, :]
-        gain = np.sqrt(self.eigenvalues[:, None] * scale) / (self.noise + self.eigenvalues[:, None] * scale)
+        variance = self.noise + self.eigenvalues[:, None] * scale
+        taught = variance > 0 if self.noise > 0 else _regular(scale_values)[:, None, :]
+        gain = np.divide(
+            np.sqrt(self.eigenvalues[:, None] * scale), variance, out=np.zeros_like(variance), where=taught
+        )
         return (self.targets @ scale_vectors) * gain
 
     def shrunken_scale(self, scale_values: Array) -> Array:
@@ -64,12 +72,18 @@ class ConditionalProcess:
     def shrinkage(self, scale_values: Array) -> Array:
         """1 / (1 + g_i l_j / τ), (m, r, n_d): one at β = 0, zero at zero temperature."""
         if self.noise == 0:
-            return np.zeros((len(scale_values), *self.targets.shape))
+            return np.zeros((len(scale_values), len(self.eigenvalues), scale_values.shape[1]))
         return 1 / (1 + self.eigenvalues[:, None] * scale_values[:, None, :] / self.noise)
 
     def _gain(self, scale_values: Array) -> Array:
         """l_j / (τ + g_i l_j), (m, r, n_d); at zero temperature 1/g_i even where l_j underflows."""
         if self.noise == 0:
-            return np.broadcast_to(1 / self.eigenvalues[:, None], (len(scale_values), *self.targets.shape))
+            shape = len(scale_values), len(self.eigenvalues), scale_values.shape[1]
+            return np.broadcast_to(1 / self.eigenvalues[:, None], shape)
         scale = scale_values[:, None, :]
         return scale / (self.noise + self.eigenvalues[:, None] * scale)
+
+
+def _regular(scale_values: Array) -> Mask:
+    """Eigenvalues of each scale that count as positive, (m, n)."""
+    return scale_values > RANK_TOLERANCE * scale_values.shape[1] * scale_values.max(axis=1, keepdims=True)

@@ -67,7 +67,7 @@ class GammaProduct:
         return 1 / float(spread[0])
 
     def split(self, x: Array, rng: np.random.Generator) -> Array:
-        """Draw the logs of the factors given their sum x, (m, factors), last width first; exact.
+        """Draw log χ²(n_ℓ)/n_ℓ of every factor given x = log λ, (m, factors), last width first; exact.
 
         Given the product, tilting every Gamma by λ^c changes nothing, so c is chosen such that the sum is
         typical. All factors but the broadest are drawn, the sum gives that one, and its density accepts.
@@ -81,7 +81,6 @@ class GammaProduct:
             draws, accepted = _split_once(x[open_rows] - self.shift, shapes, tilted[open_rows], rng)
             result[open_rows[accepted]] = draws[accepted]
             open_rows = open_rows[~accepted]
-        result[:, 0] += self.shift  # the variance multiplies the first factor, as in the Bartlett coordinates
         return result
 
     def saddle_gap(self, centred: Array) -> Array:

@@ -29,6 +29,8 @@ def _solve(level: float, weights: Array, means: Array, deviations: Array) -> Arr
     sign = 1.0 if level <= 0.5 else -1.0
     tail = min(level, 1 - level)
     components = means + deviations * special.ndtri(level)
+    if len(weights) == 1:
+        return components[0]
     log_weights = np.log(weights, where=weights > 0, out=np.full(len(weights), -np.inf))[:, None]
 
     def excess(q: Array, column: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lbnn import _validation as check
 from lbnn.conditional import ConditionalProcess
-from lbnn.engines import Effort, infer
+from lbnn.engines import Effort, EngineChoice, choose, infer
 from lbnn.errors import AccuracyWarning
 from lbnn.existence import require_zero_temperature
 from lbnn.likelihood import LikelihoodFactor
@@ -61,9 +61,19 @@ class Network:
 
     def scale_prior(self, outputs: int) -> ScalePrior:
         """ϖ, the prior law of the scale L over `outputs` output channels."""
-        return ScalePrior(
-            self.widths, check.positive_integer(outputs, "outputs"), math.prod(self.prior_variances[1:])
-        )
+        return ScalePrior(self.widths, check.positive_integer(outputs, "outputs"), self.prior_variances[1:])
+
+    def choose_engine(self, examples: int, outputs: int) -> EngineChoice:
+        """Tell which engine `condition` takes by itself for data of this size, and why.
+
+        Examples
+        --------
+        >>> import lbnn
+        >>> lbnn.Network(widths=(50,)).choose_engine(examples=100, outputs=1).engine
+        'quadrature'
+        """
+        count = check.positive_integer(examples, "examples")
+        return choose(self.scale_prior(outputs), count)
 
     def prior(
         self, X: Any, outputs: int | None = None, *, target_error: float = TARGET_ERROR, seed: int = 0
@@ -114,7 +124,7 @@ class Network:
         beta : float in [0, inf]
             Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
         engine : str
-            "auto", or the name of an engine (see `choose_engine`).
+            "auto" (see `choose_engine`), "importance", "smc", "dual", "quadrature" or "atom".
         target_error : float
             Standard error aimed at by engines that draw: of the log evidence, and of posterior means in
             units of posterior standard deviations.

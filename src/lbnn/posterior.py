@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from lbnn import _validation as check
 from lbnn._types import Array
 from lbnn.conditional import ConditionalProcess
 from lbnn.engines import Diagnostics, ScaleInference
-from lbnn.feature_kernel import average_feature_kernel
+from lbnn.feature_kernel import average_layer_kernel
 from lbnn.predictive import Predictive
 from lbnn.scale_measure import ScaleMeasure
 from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import Spectrum
+from lbnn.spectrum import InputBasis, Spectrum
+from lbnn.weights import sample_weights
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,66 @@ class Posterior:
         """
         return Predictive(self.spectrum.project(*test), self._process, self.scale)
 
-    def feature_kernel(self, *test: Any) -> Array:
-        """⟨K⟩, the posterior mean of K = X W_1ᵀW_1 Xᵀ / n_1, on the training or the given points, (p̂, p̂)."""
-        if not self.prior.widths:
-            raise ValueError("a feature kernel needs a hidden layer, got a network of depth one (widths=())")
-        return average_feature_kernel(
-            self.spectrum.project(*test), self._process, self.scale, self.prior.widths[0]
+    def feature_kernel(self, *test: Any, layer: int = 1) -> Array:
+        """⟨K_ℓ⟩, the posterior mean of K_ℓ = X W_1ᵀ⋯W_ℓᵀ W_ℓ⋯W_1 Xᵀ / n_ℓ.
+
+        Parameters
+        ----------
+        *test
+            As in `predict`; nothing for the training points.
+        layer : int
+            Hidden layer ℓ, from 1 (the paper's kernel) to d − 1.
+
+        Returns
+        -------
+        (p̂, p̂) array
+        """
+        widths, number = self.prior.widths, check.positive_integer(layer, "layer")
+        if number > len(widths):
+            raise ValueError(
+                f"layer must be a hidden layer, from 1 to {len(widths)}, got layer={number}"
+                if widths
+                else "a feature kernel needs a hidden layer, got a network of depth one (widths=())"
+            )
+        return average_layer_kernel(
+            self.spectrum.project(*test),
+            self._process,
+            self.scale,
+            widths,
+            self.prior.layer_variances,
+            number,
+        )
+
+    def sample_weights(self, size: int, rng: Any) -> list[Array]:
+        """Draw all weights from their exact posterior.
+
+        Independent given independent draws of the scale: so for one output and at depth one; with several
+        outputs scales are resampled from the atoms of `scale`.
+
+        Parameters
+        ----------
+        size : int
+        rng : int or numpy.random.Generator
+
+        Returns
+        -------
+        list of arrays
+            W_1 (size, n_1, n_0), ..., W_d (size, n_d, n_{d−1}).
+        """
+        count, generator = check.positive_integer(size, "size"), check.generator(rng)
+        if not isinstance(self.spectrum.basis, InputBasis):
+            raise ValueError(
+                "weights act on inputs: condition on inputs X, got a posterior from a Gram matrix"
+            )
+        factors = [] if self.scale.law is None else self.scale.law.sample_factors(count, generator)
+        return sample_weights(
+            count,
+            factors,
+            self.prior.widths,
+            self.prior.layer_variances,
+            self._process,
+            self.spectrum.basis,
+            generator,
         )
 
     @property

@@ -115,7 +115,7 @@ class Predictive:
             values, vectors = self._eigen(block)
             weighted = self.measure.weights[block, None, None] * self.process.shrunken_scale(values)
             squares = np.einsum("sja,ska->sajk", vectors, vectors).reshape(-1, outputs * outputs)
-            total += weighted.transpose(1, 0, 2).reshape(rank, -1) @ squares
+            total += weighted.transpose(1, 0, 2).reshape(rank, len(squares)) @ squares
         return total.reshape(rank, outputs, outputs)
 
     def _mean_deviations(self) -> Any:
@@ -176,9 +176,7 @@ class Predictive:
             means.append(_at_points(explained, self.process.mean_coefficients(values, vectors)))
             own_scale = np.diagonal(self.measure.scales[block], axis1=1, axis2=2)
             shrunken = self.process.shrunken_scale(values) @ (vectors**2).swapaxes(1, 2)
-            variances.append(
-                unexplained * own_scale[:, None, :] + _at_points(explained**2, shrunken)
-            )
+            variances.append(unexplained * own_scale[:, None, :] + _at_points(explained**2, shrunken))
         return np.concatenate(means), np.sqrt(np.concatenate(variances) + self.observation_noise)
 
     # ------------------------------------------------------------------ samples
@@ -205,6 +203,7 @@ class Predictive:
     def _sample_given(self, scales: Array, rng: np.random.Generator) -> Array:
         """One draw from N(μ_L, Σ_L) for each scale: along each eigenvector of L, Φ(mean + √s ξ) + E √l ξ'."""
         values, vectors = np.linalg.eigh(scales)
+        values = np.maximum(values, 0.0)
         explained, rest = self.projection.explained, self.projection.unexplained_factor
         spread = np.sqrt(self.process.shrunken_scale(values))
         coefficients = self.process.rotated_mean(values, vectors) + spread * rng.standard_normal(spread.shape)

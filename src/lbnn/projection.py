@@ -122,13 +122,17 @@ class InputProjection:
     def _rest_in_blocks(self, size: int) -> Iterator[Array]:
         """What the directions leave over of each input, zero where that is only rounding.
 
-        Projected twice, so that the rounding of the directions does not leak into it.
+        Small rests are projected twice, so that the rounding of the directions does not leak into them.
         """
         for start in range(0, len(self.inputs), size):
-            inputs = rest = self.inputs[start : start + size]
-            for _ in range(2):
-                rest = rest - self.directions.combine(self.directions.coordinates(rest))
-            rounding = RANK_TOLERANCE * inputs.shape[1] * np.linalg.norm(inputs, axis=1)
+            inputs = self.inputs[start : start + size]
+            seen = self.explained[start : start + size] / np.sqrt(self.scale)
+            rest = inputs - self.directions.combine(seen)
+            length = np.linalg.norm(inputs, axis=1)
+            small = np.linalg.norm(rest, axis=1) < 1e-3 * length
+            if small.any():
+                rest[small] -= self.directions.combine(self.directions.coordinates(rest[small]))
+            rounding = RANK_TOLERANCE * inputs.shape[1] * length
             yield np.where((np.linalg.norm(rest, axis=1) > rounding)[:, None], rest, 0.0)
 
 

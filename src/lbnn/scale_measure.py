@@ -33,6 +33,10 @@ class Law(Protocol):
         """Draws of the Bartlett factors T_d, ..., T_2 of L = T Tᵀ, each (size, rows, columns)."""
         ...
 
+    def partial_products(self, layer: int) -> Array:
+        """T_ℓ ⋯ T_2 of every atom, (m, r_ℓ, r_1): the identity for layer one, T for layer d."""
+        ...
+
 
 @dataclass(frozen=True)
 class Tails:
@@ -97,7 +101,7 @@ class ScaleMeasure:
         if self.scales.shape[1] == 1:
             return self.scales[:, 0, :], np.ones_like(self.scales)
         values, vectors = np.linalg.eigh(self.scales)
-        return values, vectors
+        return np.maximum(values, 0.0), vectors  # a scale is a Gram matrix: negative values are rounding
 
     @property
     def mean(self) -> Array | float:

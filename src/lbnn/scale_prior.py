@@ -34,9 +34,9 @@ class ScalePrior:
         n_1..n_{d−1}; () makes L the identity.
     outputs : int
         n_d.
-    variance : float
-        Product of the prior variances of the layers 2..d, which multiplies L. (The first layer's variance
-        multiplies the Gram matrix: W_1 is not part of L.)
+    layer_variances : tuple of float
+        Prior variances σ_2²..σ_d² of the layers in L, ones by default. (The first layer's variance multiplies
+        the Gram matrix: W_1 is not part of L.)
 
     Examples
     --------
@@ -51,7 +51,12 @@ class ScalePrior:
 
     widths: tuple[int, ...]
     outputs: int
-    variance: float = 1.0
+    layer_variances: tuple[float, ...] = ()
+
+    @property
+    def variance(self) -> float:
+        """Π_ℓ σ_ℓ² over the layers in L."""
+        return math.prod(self.layer_variances)
 
     @property
     def mean(self) -> Array:
@@ -83,10 +88,11 @@ class ScalePrior:
     @cached_property
     def coordinates(self) -> BartlettCoordinates:
         """Standard normal coordinates of T_d, ..., T_2: r_ℓ × r_{ℓ−1} with r_{ℓ−1} = min(r_ℓ, n_{ℓ−1})."""
-        shapes, rows, variance = [], self.outputs, self.variance
-        for width in reversed(self.widths):
+        shapes, rows = [], self.outputs
+        variances = self.layer_variances or (1.0,) * len(self.widths)
+        for width, variance in zip(reversed(self.widths), reversed(variances), strict=True):
             shapes.append((rows, min(rows, width), width, variance))
-            rows, variance = min(rows, width), 1.0
+            rows = min(rows, width)
         return BartlettCoordinates(tuple(shapes))
 
     def sample(self, size: int, rng: Any) -> Array:

@@ -38,7 +38,7 @@ AnyFunction = Callable[[Array], Array | ComplexArray]
 
 def infer_quadrature(prior: ScalePrior, factor: LikelihoodFactor, single_output: bool) -> ScaleInference:
     """Posterior of λ for one output and at least one hidden layer."""
-    law = QuadratureLaw(prior.log_scale_law, factor)
+    law = QuadratureLaw(prior, factor)
     nodes = law.nodes
     tails = Tails(law.inverse_integrable, prior.exponential_rate)
     measure = ScaleMeasure(np.exp(nodes.x)[:, None, None], nodes.weights, single_output, tails, law)
@@ -78,8 +78,8 @@ _NOT_CONVERGED = (
 class QuadratureLaw:
     """The continuous posterior of λ behind the nodes: prior law of log λ times likelihood factor."""
 
-    def __init__(self, law: GammaProduct, factor: LikelihoodFactor) -> None:
-        self.law, self.factor = law, factor
+    def __init__(self, prior: ScalePrior, factor: LikelihoodFactor) -> None:
+        self.prior, self.law, self.factor = prior, prior.log_scale_law, factor
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -109,7 +109,23 @@ class QuadratureLaw:
     def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
         """Draws of T_d, ..., T_2 (numbers here): the factors of a product given the product."""
         log_squares = self.law.split(np.log(self.sample(size, rng)[:, 0, 0]), rng)
-        return [np.exp(column / 2)[:, None, None] for column in log_squares.T]
+        roots = [math.sqrt(variance) for variance in reversed(self.prior.layer_variances)]
+        return [
+            root * np.exp(column / 2)[:, None, None]
+            for root, column in zip(roots, log_squares.T, strict=True)
+        ]
+
+    def partial_products(self, layer: int) -> Array:
+        """√E[(T_ℓ ⋯ T_2)² | λ] at every node, (m, 1, 1): all that a kernel needs, since it is quadratic.
+
+        Weighting by χ²(n)/n raises n by two, so that the conditional mean is a ratio of two densities.
+        """
+        widths, variances = self.prior.widths, self.prior.layer_variances
+        raised = [width + 2 if number < layer - 1 else width for number, width in enumerate(widths)]
+        growth = math.prod(new / old for new, old in zip(raised, widths, strict=True))
+        weighted = GammaProduct(raised, self.prior.variance * growth)
+        ratio = np.exp(weighted.log_density(self.nodes.x) - self.law.log_density(self.nodes.x))
+        return np.sqrt(math.prod(variances[: layer - 1]) * ratio)[:, None, None]
 
     @cached_property
     def _inverse_distribution(self) -> Callable[[Array], Array]:
@@ -224,7 +240,11 @@ def _log_totals(
 ) -> ComplexArray:
     """Log Σ integrand · λ^power · step, for every power."""
     x = peak + width * np.sinh(v)
-    totals = [special.logsumexp(log_values.astype(complex) + power * x) for power in powers]
+    totals = []
+    for power in powers:
+        terms = log_values + power * x
+        top = terms.real.max()
+        totals.append(top + np.log(np.exp(terms - top).sum() + 0j))
     return np.asarray(totals, np.complex128) + math.log(v[1] - v[0])
 
 

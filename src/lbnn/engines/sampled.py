@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from lbnn._types import Array, IndexArray
+from lbnn.bartlett import product
 from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_sample
 from lbnn.engines.inference import Diagnostics
 from lbnn.engines.progress import Progress
@@ -20,7 +21,7 @@ from lbnn.likelihood import FactorRatio, LikelihoodFactor
 from lbnn.scale_measure import LogFactor
 
 _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
-_LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill
+LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill
 _MOST_ATOMS = 8192
 
 
@@ -109,52 +110,78 @@ def _from_smc(sample: SmcSample, target: ScaleTarget, effort: Effort) -> Draws:
 def _thinning(count: int, target: ScaleTarget) -> int:
     """Stride that keeps the atoms within memory; odd, so that no island is favoured."""
     each = max(target.dimension, target.coordinates.shapes[0][0] ** 2)
-    stride = math.ceil(count / min(_MOST_ATOMS, max(_LARGEST_SAMPLE // each, 1)))
+    stride = math.ceil(count / min(_MOST_ATOMS, max(LARGEST_SAMPLE // each, 1)))
     return stride + 1 - stride % 2
 
 
-@dataclass(frozen=True)
-class SampledLaw:
-    """The posterior behind a set of draws."""
+class AtomLaw:
+    """The law behind weighted draws, each known with its Bartlett factors."""
 
-    target: ScaleTarget
-    draws: Draws
-    eigen: tuple[Array, Array]
-    effort: Effort
+    def __init__(self, weights: Array, eigen: tuple[Array, Array]) -> None:
+        self.weights, self.eigen = weights, eigen
 
     def log_expect_exp(self, log_factor: LogFactor) -> complex:
         """From the atoms where enough of them count, else for a density ratio from a run of its own."""
-        log_terms = np.log(self.draws.weights) + log_factor(*self.eigen)
+        log_terms = np.log(self.weights) + log_factor(*self.eigen)
         real = log_terms.real
         effective = math.exp(2 * special.logsumexp(real) - special.logsumexp(2 * real))
-        if effective >= _FEWEST_FOR_TILT:
-            return complex(special.logsumexp(log_terms.astype(complex)))
-        own = self.target.factor
-        if isinstance(log_factor, FactorRatio) and isinstance(own, LikelihoodFactor):
-            return complex(self._infer_tilted(own, log_factor))
-        warnings.warn(
-            f"only {effective:.0f} atoms of the scale's law count for this average, {_FEWEST_FOR_TILT} are "
-            "needed to trust it: ask nearer to the mean, or condition with a smaller target_error",
-            AccuracyWarning,
-            stacklevel=3,
-        )
+        if effective < _FEWEST_FOR_TILT:
+            rescued = self.rescue(log_factor)
+            if rescued is not None:
+                return complex(rescued)
+            warnings.warn(_too_few(effective), AccuracyWarning, stacklevel=4)
         return complex(special.logsumexp(log_terms.astype(complex)))
 
-    def _infer_tilted(self, own: LikelihoodFactor, ratio: FactorRatio) -> float:
-        """Log of ∫ dϖ p(Y|L) ratio(L) over ∫ dϖ p(Y|L), the upper integral by a new run."""
-        joint = FactorRatio((own, *ratio.numerators), ratio.denominators)
-        draws = draw_posterior(ScaleTarget(self.target.coordinates, joint), self.effort)
-        for message in draws.diagnostics.messages:
-            warnings.warn(message, AccuracyWarning, stacklevel=4)
-        return draws.log_total - self.draws.log_total + ratio.log_constant
+    def rescue(self, log_factor: LogFactor) -> float | None:
+        """log E exp(log_factor) by other means than the atoms, if there are any."""
+        return None
+
+    def factors(self, index: IndexArray) -> list[Array]:
+        """T_d, ..., T_2 of the given atoms."""
+        raise NotImplementedError
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Resample the atoms."""
-        return self.target.scales(self._resample(size, rng))
+        total = product(self.sample_factors(size, rng))
+        assert total is not None
+        return total @ total.swapaxes(1, 2)
 
     def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
         """Bartlett factors of resampled atoms."""
-        return self.target.coordinates.factors(self._resample(size, rng))
+        return self.factors(rng.choice(len(self.weights), size=size, p=self.weights))
 
-    def _resample(self, size: int, rng: np.random.Generator) -> Array:
-        return self.draws.points[rng.choice(len(self.draws.points), size=size, p=self.draws.weights)]
+    def partial_products(self, layer: int) -> Array:
+        """T_ℓ ⋯ T_2 of every atom."""
+        factors = self.factors(np.arange(len(self.weights)))
+        width = factors[-1].shape[2]
+        lower = product(factors[len(factors) - (layer - 1) :])
+        return np.broadcast_to(np.eye(width), (len(self.weights), width, width)) if lower is None else lower
+
+
+class SampledLaw(AtomLaw):
+    """The posterior behind draws in Bartlett coordinates."""
+
+    def __init__(self, target: ScaleTarget, draws: Draws, eigen: tuple[Array, Array], effort: Effort) -> None:
+        super().__init__(draws.weights, eigen)
+        self.target, self.draws, self.effort = target, draws, effort
+
+    def factors(self, index: IndexArray) -> list[Array]:
+        return self.target.coordinates.factors(self.draws.points[index])
+
+    def rescue(self, log_factor: LogFactor) -> float | None:
+        """log of ∫ dϖ p(Y|L) ratio(L) over ∫ dϖ p(Y|L), for a density ratio, by a new run for the former."""
+        own = self.target.factor
+        if not (isinstance(log_factor, FactorRatio) and isinstance(own, LikelihoodFactor)):
+            return None
+        joint = FactorRatio((own, *log_factor.numerators), log_factor.denominators)
+        draws = draw_posterior(ScaleTarget(self.target.coordinates, joint), self.effort)
+        for message in draws.diagnostics.messages:
+            warnings.warn(message, AccuracyWarning, stacklevel=5)
+        return draws.log_total - self.draws.log_total + log_factor.log_constant
+
+
+def _too_few(effective: float) -> str:
+    return (
+        f"only {effective:.0f} atoms of the scale's law count for this average, {_FEWEST_FOR_TILT} must "
+        "for it: ask nearer to the mean, or condition with a smaller target_error"
+    )

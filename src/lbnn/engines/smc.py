@@ -23,11 +23,13 @@ from lbnn.engines.target import ScaleTarget
 ISLANDS, PER_ISLAND = 16, 32
 _LEAPFROG_STEPS = 8
 _ACCEPTANCE = 0.85
-_REMEMBERED = 0.1  # correlation with the state after resampling below which it counts as forgotten; 0.3 was biased
+_REMEMBERED = (
+    0.1  # correlation with the state after resampling below which it counts as forgotten; 0.3 was biased
+)
 _FEWEST_MOVES, _MOST_MOVES = 2, 30
 _COLLECTED = 4  # states kept of every particle at t = 1
 _MOST_ROUNDS = 16
-_WORK = 2e11  # floating-point operations of the moves after which no further round is started
+_WORK = 1e11  # floating-point operations of the moves after which no further round is started
 
 
 #: log π₂/π₁ at the particles before and after one step of temperature, each (islands, particles)

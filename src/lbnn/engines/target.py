@@ -43,7 +43,7 @@ class ScaleTarget:
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient."""
         rows, layers = self.coordinates.shapes[0][0], len(self.coordinates.shapes)
-        return 12.0 * layers * rows**3 + 40.0 * rows**3 + self.factor.operations
+        return 5e4 + 12.0 * layers * rows**3 + 40.0 * rows**3 + self.factor.operations
 
     def scales(self, u: Array) -> Array:
         """L(u), (m, n_d, n_d)."""
@@ -55,8 +55,7 @@ class ScaleTarget:
         result = np.full(len(u), -np.inf)
         for block in blocks(len(u), self._floats_each):
             fine = np.flatnonzero((np.abs(u[block]) < _FARTHEST).all(axis=1))
-            values, vectors = np.linalg.eigh(self.scales(u[block][fine]))
-            result[block][fine] = self.factor.log_value(np.maximum(values, 0.0), vectors)
+            result[block][fine] = self.factor.log_value(*_eigen(self.scales(u[block][fine])))
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
@@ -71,8 +70,7 @@ class ScaleTarget:
         """Chain rule: ∂/∂T = 2 (∂/∂L) T, then through the product to the coordinates."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
         total = _product(factors)
-        values, vectors = np.linalg.eigh(total @ total.swapaxes(1, 2))
-        value, gradient = self.factor.value_and_gradient(np.maximum(values, 0.0), vectors)
+        value, gradient = self.factor.value_and_gradient(*_eigen(total @ total.swapaxes(1, 2)))
         return value, self.coordinates.pull_back(factors, slopes, 2 * gradient @ total)
 
     @property
@@ -85,3 +83,9 @@ def _product(factors: list[Array]) -> Array:
     total = product(factors)
     assert total is not None  # engines that sample have at least one hidden layer
     return total
+
+
+def _eigen(scales: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of Gram matrices; rounding to zero or below is kept just above it."""
+    values, vectors = np.linalg.eigh(scales)
+    return np.maximum(values, np.finfo(float).eps ** 2 * values[:, -1:]), vectors

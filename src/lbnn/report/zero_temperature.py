@@ -197,10 +197,12 @@ def existence(run: Run) -> float:
 
 
 def exists(problem: Problem, widths: tuple[int, ...]) -> bool:
-    """Whether the library conditions at zero temperature."""
+    """Whether the library conditions at zero temperature, or refuses and says that this is why."""
     try:
         condition(problem, widths)
-    except ValueError:
+    except ValueError as error:
+        if "zero temperature" not in str(error):
+            raise
         return False
     return True
 
