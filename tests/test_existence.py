@@ -25,7 +25,7 @@ def test_zero_targets_need_widths_above_p(widths: tuple[int, ...], targets: np.n
 
 @pytest.mark.parametrize("widths", [(), (5,), (5, 9), (9, 5), (30, 30, 5), (5,) * 6], ids=str)
 def test_zero_targets_with_wide_layers(widths: tuple[int, ...]) -> None:
-    """y = 0, every width above p: log p(0) = −(p/2) log 2π − ½ log|G| + log E λ^{−p/2}, by Gamma functions."""
+    """y = 0, every width above p: log p(0) = log E λ^{−p/2} − (p/2) log 2π − ½ log|G|, by Gamma functions."""
     post = lbnn.Network(widths).condition(DATA.X, ZEROS, math.inf)
     shapes = np.array(widths) / 2
     moment = np.sum(special.gammaln(shapes - 2.0) - special.gammaln(shapes) + 2.0 * np.log(shapes))

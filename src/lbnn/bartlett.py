@@ -1,13 +1,16 @@
 """Unconstrained coordinates of the Bartlett factors in which the prior is standard normal.
 
 Below the diagonal T_ℓ is Gaussian already; a diagonal entry is a χ variable, χ = F⁻¹(Φ(u)) with u ~ N(0, 1).
-In these coordinates the law of L needs no density and no Jacobian, and the tails of the prior are those of
-a Gaussian: in log-diagonal coordinates the left tail would be exponential, beyond any Gaussian proposal.
+In these coordinates the tails of the prior are those of a Gaussian: in log-diagonal coordinates the left
+tail would be exponential, beyond any Gaussian proposal. Data can still pull a diagonal entry far into its
+prior tail, where products of small factors would lie on rings: beyond |u| = 6 the map goes on with log χ
+linear in u, and the prior density there is that of log χ.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -15,11 +18,19 @@ from scipy import special
 
 from lbnn._types import Array
 
-_TABLE_END = 9  # Φ(−9) = 1e-19; linear in log χ beyond
+_TABLE_END = 6  # Φ(−6) = 1e-9
 _TABLE_DENSITY = 32  # points per unit of u: interpolates log χ to 5e-10 or better
 
-#: (rows, columns, width n_{ℓ−1}, variance σ_ℓ²) of one factor
-FactorShape = tuple[int, int, int, float]
+
+@dataclass(frozen=True)
+class FactorShape:
+    """One factor T_ℓ: lower trapezoidal, for a layer of input width n_{ℓ−1} and prior variance σ_ℓ²."""
+
+    rows: int
+    columns: int
+    width: int
+    variance: float
+    degrees: tuple[int, ...]  # of freedom of the χ variables on the diagonal
 
 
 class BartlettCoordinates:
@@ -27,7 +38,7 @@ class BartlettCoordinates:
 
     def __init__(self, shapes: tuple[FactorShape, ...]) -> None:
         self.shapes = shapes
-        self.blocks = [_FactorBlock(*shape) for shape in shapes]
+        self.blocks = [_FactorBlock(shape) for shape in shapes]
         self.dimension = sum(block.size for block in self.blocks)
 
     def factors(self, u: Array) -> list[Array]:
@@ -40,6 +51,19 @@ class BartlettCoordinates:
         pieces = np.split(u, ends, axis=1)
         both = [block.factor_and_slope(piece) for block, piece in zip(self.blocks, pieces, strict=True)]
         return [factor for factor, _ in both], [slope for _, slope in both]
+
+    def log_prior(self, u: Array) -> tuple[Array, Array]:
+        """Log prior density of u up to a constant (m,), and its gradient: normal, that of log χ beyond."""
+        value, gradient = -0.5 * (u**2).sum(axis=1), -u
+        start = 0
+        for block in self.blocks:
+            columns = slice(start, start + block.columns)
+            if (np.abs(u[:, columns]) > _TABLE_END).any():
+                correction, slope = block.tail_correction(u[:, columns])
+                value = value + correction
+                gradient[:, columns] += slope
+            start += block.size
+        return value, gradient
 
     def pull_back(self, factors: list[Array], slopes: list[Array], gradient: Array) -> Array:
         """Gradient in u (m, dimension) from the gradient in T (m, n_d, columns of T_2)."""
@@ -55,19 +79,32 @@ class BartlettCoordinates:
 class _FactorBlock:
     """Coordinates of one lower trapezoidal factor: first its diagonal, then what is below it."""
 
-    def __init__(self, rows: int, columns: int, width: int, variance: float) -> None:
-        self.rows, self.columns = rows, columns
-        self.width, self.root = width, math.sqrt(variance / width)
-        self.diagonal = np.arange(columns)
-        self.below = np.tril_indices(rows, -1, columns)
-        self.size = columns + len(self.below[0])
+    def __init__(self, shape: FactorShape) -> None:
+        self.rows, self.columns, self.degrees = shape.rows, shape.columns, shape.degrees
+        self.root = math.sqrt(shape.variance / shape.width)
+        self.diagonal = np.arange(shape.columns)
+        self.below = np.tril_indices(shape.rows, -1, shape.columns)
+        self.size = shape.columns + len(self.below[0])
 
     def factor_and_slope(self, piece: Array) -> tuple[Array, Array]:
-        log_chi, slope = _ChiTable.of(self.width, self.columns).log_chi(piece[:, : self.columns])
+        log_chi, slope = _ChiTable.of(self.degrees).log_chi(piece[:, : self.columns])
         factor = np.zeros((len(piece), self.rows, self.columns))
         factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
         factor[:, *self.below] = self.root * piece[:, self.columns :]
         return factor, slope
+
+    def tail_correction(self, diagonal: Array) -> tuple[Array, Array]:
+        """Log density of log χ less −½u² beyond the table, summed over the diagonal (m,), and its slope."""
+        table = _ChiTable.of(self.degrees)
+        log_chi, slope = table.log_chi(diagonal)
+        end = np.clip(diagonal, -_TABLE_END, _TABLE_END)
+        end_log_chi, _ = table.log_chi(end)
+        degrees = np.array(self.degrees, float)
+        beyond = diagonal != end
+        fall = degrees * (log_chi - end_log_chi) - (np.exp(2 * log_chi) - np.exp(2 * end_log_chi)) / 2
+        correction = np.where(beyond, fall + (diagonal**2 - end**2) / 2, 0.0)
+        change = np.where(beyond, (degrees - np.exp(2 * log_chi)) * slope + diagonal, 0.0)
+        return correction.sum(axis=1), change
 
     def pull_back(self, factor: Array, slope: Array, gradient: Array) -> Array:
         along = gradient[:, self.diagonal, self.diagonal] * factor[:, self.diagonal, self.diagonal] * slope
@@ -83,18 +120,18 @@ def product(factors: list[Array]) -> Array | None:
 
 
 class _ChiTable:
-    """log χ_k as a function of u for k = width, width − 1, ...: cubic Hermite interpolation, one row each."""
+    """log χ_k as a function of u, one row for each number of degrees k: cubic Hermite interpolation."""
 
-    def __init__(self, width: int, columns: int) -> None:
-        degrees = (width - np.arange(columns)).astype(float)
+    def __init__(self, degrees: tuple[int, ...]) -> None:
+        column = np.array(degrees, float)[:, None]
         self.grid = np.arange(-_TABLE_END * _TABLE_DENSITY, _TABLE_END * _TABLE_DENSITY + 1) / _TABLE_DENSITY
-        self.values = _log_chi_quantile(degrees[:, None], self.grid)
-        self.slopes = _log_chi_slope(degrees[:, None], self.grid, self.values)
+        self.values = _log_chi_quantile(column, self.grid)
+        self.slopes = _log_chi_slope(column, self.grid, self.values)
 
     @staticmethod
     @lru_cache(maxsize=64)
-    def of(width: int, columns: int) -> _ChiTable:
-        return _ChiTable(width, columns)
+    def of(degrees: tuple[int, ...]) -> _ChiTable:
+        return _ChiTable(degrees)
 
     @cached_property
     def _columns(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:

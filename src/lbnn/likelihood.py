@@ -60,6 +60,18 @@ class LikelihoodFactor:
         return float(self.targets.size * (30 + 4 * self.targets.shape[1]))
 
     @property
+    def pull(self) -> Array:
+        """√g_i / (τ + g_i), (r,): how strongly a target along direction i pulls on L at L = I."""
+        if self.flat:
+            return np.zeros_like(self.eigenvalues)
+        return np.sqrt(self.eigenvalues) / (self.noise + self.eigenvalues)
+
+    @property
+    def dual_deficient(self) -> bool:
+        """Whether zero temperature leaves the dual problem singular: targets of deficient example rank."""
+        return self.noise == 0 and int(np.linalg.matrix_rank(self.targets)) < len(self.eigenvalues)
+
+    @property
     def keeps_from_zero(self) -> bool:
         """Whether the data exclude singular L: zero temperature and targets of full output rank."""
         if self.noise > 0 or not len(self.eigenvalues):

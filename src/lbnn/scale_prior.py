@@ -20,7 +20,7 @@ from scipy import stats
 
 from lbnn import _validation as check
 from lbnn._types import Array
-from lbnn.bartlett import BartlettCoordinates, product
+from lbnn.bartlett import BartlettCoordinates, FactorShape, product
 from lbnn.gamma_product import GammaProduct
 
 
@@ -88,12 +88,32 @@ class ScalePrior:
     @cached_property
     def coordinates(self) -> BartlettCoordinates:
         """Standard normal coordinates of T_d, ..., T_2: r_ℓ × r_{ℓ−1} with r_{ℓ−1} = min(r_ℓ, n_{ℓ−1})."""
+        return self.tilted_coordinates(0, 0)
+
+    def tilted_coordinates(self, first: int, fewer: int) -> BartlettCoordinates:
+        """Coordinates for ϖ weighted by det(C)^{−fewer/2}, C the leading block of L of size `first`.
+
+        The weight takes `fewer` degrees of freedom off the leading diagonal entries of every factor.
+        """
         shapes, rows = [], self.outputs
         variances = self.layer_variances or (1.0,) * len(self.widths)
         for width, variance in zip(reversed(self.widths), reversed(variances), strict=True):
-            shapes.append((rows, min(rows, width), width, variance))
-            rows = min(rows, width)
+            columns = min(rows, width)
+            degrees = tuple(width - i - (fewer if i < first else 0) for i in range(columns))
+            shapes.append(FactorShape(rows, columns, width, variance, degrees))
+            rows = columns
         return BartlettCoordinates(tuple(shapes))
+
+    def log_negative_moment(self, first: int, fewer: int) -> float:
+        """log E det(C)^{−fewer/2}, C the leading block of L of size `first`: a product of χ moments."""
+        total = 0.0
+        variances = self.layer_variances or (1.0,) * len(self.widths)
+        for width, variance in zip(self.widths, variances, strict=True):
+            for i in range(first):
+                half = (width - i) / 2
+                total += math.lgamma(half - fewer / 2) - math.lgamma(half)
+                total -= fewer / 2 * math.log(2 * variance / width)
+        return total
 
     def sample(self, size: int, rng: Any) -> Array:
         """Draw independent scale matrices.

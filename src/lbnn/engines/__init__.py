@@ -49,8 +49,7 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
 
 def infer(prior: ScalePrior, factor: LikelihoodFactor, single_output: bool, effort: Effort) -> ScaleInference:
     """Run the engine asked for, if it applies."""
-    rank = 0 if factor.flat else len(factor.eigenvalues)
-    best = choose(prior, rank)
+    best = choose(prior, 0 if factor.flat or factor.dual_deficient else len(factor.eigenvalues))
     engine = best.engine if effort.engine == "auto" else effort.engine
     _require_applicable(engine, best, prior, factor)
     if engine == "atom":
@@ -69,7 +68,7 @@ def _require_applicable(engine: str, best: EngineChoice, prior: ScalePrior, fact
     fits = {
         "atom": not prior.widths,
         "quadrature": bool(prior.widths) and prior.outputs == 1,
-        "dual": len(prior.widths) == 1 and not factor.flat,
+        "dual": len(prior.widths) == 1 and not factor.flat and not factor.dual_deficient,
         "importance": bool(prior.widths),
         "smc": bool(prior.widths),
     }

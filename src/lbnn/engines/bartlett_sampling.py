@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from lbnn._types import Array, IndexArray
+from lbnn.deficient import RegularFactor, zeros_first
 from lbnn.dual import DualFactor, dual_prior, last_layer_factor
 from lbnn.engines.inference import ScaleInference
 from lbnn.engines.sampled import LARGEST_SAMPLE, AtomLaw, Draws, Effort, SampledLaw, draw_posterior
@@ -20,44 +21,67 @@ def infer_primal(
     prior: ScalePrior, factor: LikelihoodFactor, single_output: bool, effort: Effort
 ) -> ScaleInference:
     """Draw the factors of L."""
-    target = ScaleTarget(prior.coordinates, factor)
+    if factor.noise == 0 and not factor.keeps_from_zero:
+        return _infer_deficient(prior, factor, single_output, effort)
+    axes = principal_axes(factor.pull[:, None] * factor.targets, prior.widths)
+    target = ScaleTarget(prior.coordinates, factor, axes)
     draws = draw_posterior(target, effort)
-    measure = _measure(target.scales(draws.points), draws, prior, factor, single_output)
+    exists = prior.inverse_mean_exists or factor.keeps_from_zero
+    measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
     law = SampledLaw(target, draws, measure.eigen, effort)
     return _inference(measure.behind(law), draws, factor)
+
+
+def _infer_deficient(
+    prior: ScalePrior, factor: LikelihoodFactor, single_output: bool, effort: Effort
+) -> ScaleInference:
+    """Zero temperature with targets of deficient rank: see `deficient`."""
+    rotation = zeros_first(factor)
+    zeros = prior.outputs - int(np.linalg.matrix_rank(factor.targets))
+    regular = RegularFactor(factor, rotation[:, :zeros])
+    target = ScaleTarget(prior.tilted_coordinates(zeros, factor.examples), regular, rotation)
+    draws = draw_posterior(target, effort)
+    exists = min(prior.widths) >= zeros + factor.examples + 2
+    measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
+    law = FactorLaw(draws.weights, measure.eigen, target.factors(draws.points))
+    moment = prior.log_negative_moment(zeros, factor.examples)
+    return _inference(measure.behind(law), replace(draws, log_total=draws.log_total + moment), factor)
 
 
 def infer_dual(
     prior: ScalePrior, factor: LikelihoodFactor, single_output: bool, effort: Effort
 ) -> ScaleInference:
     """Draw the factors of the hidden kernel Λ, and L given each of them."""
-    target = ScaleTarget(dual_prior(prior, len(factor.eigenvalues)).coordinates, DualFactor(factor))
+    coordinates = dual_prior(prior, len(factor.eigenvalues)).coordinates
+    axes = principal_axes((factor.pull[:, None] * factor.targets).T, prior.widths)
+    target = ScaleTarget(coordinates, DualFactor(factor), axes)
     draws = _affordable(draw_posterior(target, effort), prior.outputs, effort.seed)
     rng = np.random.default_rng([effort.seed, 2])
-    kernel_factor = target.coordinates.factors(draws.points)[0]
+    kernel_factor = target.factors(draws.points)[0]
     last = last_layer_factor(kernel_factor, prior, factor, rng)
-    measure = _measure(last @ last.swapaxes(1, 2), draws, prior, factor, single_output)
-    inference = _inference(measure.behind(DualLaw(draws.weights, measure.eigen, last)), draws, factor)
+    exists = prior.inverse_mean_exists or factor.keeps_from_zero
+    measure = _measure(last @ last.swapaxes(1, 2), draws, prior, single_output, exists)
+    inference = _inference(measure.behind(FactorLaw(draws.weights, measure.eigen, [last])), draws, factor)
     return replace(
         inference, diagnostics=replace(draws.diagnostics, engine=f"dual {draws.diagnostics.engine}")
     )
 
 
-class DualLaw(AtomLaw):
-    """The posterior behind draws of L that were made through the hidden kernel."""
+class FactorLaw(AtomLaw):
+    """The posterior behind draws whose Bartlett factors (up to a rotation of the outputs) are at hand."""
 
-    def __init__(self, weights: Array, eigen: tuple[Array, Array], last: Array) -> None:
+    def __init__(self, weights: Array, eigen: tuple[Array, Array], factors: list[Array]) -> None:
         super().__init__(weights, eigen)
-        self.last = last
+        self.all_factors = factors
 
     def factors(self, index: IndexArray) -> list[Array]:
-        return [self.last[index]]
+        return [factor[index] for factor in self.all_factors]
 
 
 def _measure(
-    scales: Array, draws: Draws, prior: ScalePrior, factor: LikelihoodFactor, single_output: bool
+    scales: Array, draws: Draws, prior: ScalePrior, single_output: bool, inverse_mean_exists: bool
 ) -> ScaleMeasure:
-    tails = Tails(prior.inverse_mean_exists or factor.keeps_from_zero, prior.exponential_rate)
+    tails = Tails(inverse_mean_exists, prior.exponential_rate)
     return ScaleMeasure(scales, draws.weights, single_output, tails, None, draws.groups)
 
 
@@ -81,3 +105,13 @@ def _affordable(draws: Draws, outputs: int, seed: int) -> Draws:
         groups=draws.groups[index],
         diagnostics=replace(draws.diagnostics, effective_sample_size=size),
     )
+
+
+def principal_axes(rows: Array, widths: tuple[int, ...]) -> Array:
+    """Orthonormal axes of the columns of `rows` (m, n), as columns (n, n): weakest first.
+
+    Then a weak direction of L is one small diagonal entry. Behind a bottleneck, where the last rows of T are
+    combinations of the first, the strongest come first.
+    """
+    axes = np.linalg.svd(rows, full_matrices=True).Vh.T
+    return axes if min(widths) < len(axes) else axes[:, ::-1].copy()

@@ -93,10 +93,10 @@ def importance_sample(
 def _round(target: ScaleTarget, proposal: GaussianProposal, size: int, seed: int) -> ImportanceSample:
     streams = np.random.default_rng([seed, size]).spawn(REPLICATES)
     points = np.concatenate([_propose(proposal, size, stream) for stream in streams])
-    log_prior = -0.5 * (points**2).sum(axis=1)
+    log_normal = -0.5 * (points**2).sum(axis=1)
     log_gauss = -0.5 * (proposal.whiten(points) ** 2).sum(axis=1) - proposal.log_determinant
-    log_mixture = np.logaddexp(math.log1p(-_DEFENSIVE) + log_gauss, math.log(_DEFENSIVE) + log_prior)
-    return ImportanceSample(points, log_prior + target.log_likelihood(points) - log_mixture)
+    log_mixture = np.logaddexp(math.log1p(-_DEFENSIVE) + log_gauss, math.log(_DEFENSIVE) + log_normal)
+    return ImportanceSample(points, target.log_density(points) - log_mixture)
 
 
 def _propose(proposal: GaussianProposal, size: int, rng: np.random.Generator) -> Array:

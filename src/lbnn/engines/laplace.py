@@ -53,14 +53,15 @@ def laplace_proposal(target: ScaleTarget) -> GaussianProposal:
 
 
 def find_mode(target: ScaleTarget) -> Array:
-    """Maximise −½‖u‖² + log p(Y | L(u)) from the centre of the prior."""
+    """Maximise the log posterior from the centre of the prior."""
 
     def negative(u: Array) -> tuple[float, Array]:
         value, gradient = target.value_and_gradient(u[None])
-        return float(0.5 * u @ u - value[0]), u - gradient[0]
+        return -float(value[0]), -gradient[0]
 
     start = np.zeros(target.dimension)
-    return optimize.minimize(negative, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    result = optimize.minimize(negative, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000})
+    return result.x
 
 
 def curvature(target: ScaleTarget, mean: Array) -> Array:
@@ -69,4 +70,4 @@ def curvature(target: ScaleTarget, mean: Array) -> Array:
     ahead = target.value_and_gradient(mean + steps)[1]
     behind = target.value_and_gradient(mean - steps)[1]
     hessian = (behind - ahead) / (2 * _DIFFERENCE)
-    return np.eye(target.dimension) + (hessian + hessian.T) / 2
+    return (hessian + hessian.T) / 2

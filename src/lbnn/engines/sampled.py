@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -109,7 +109,7 @@ def _from_smc(sample: SmcSample, target: ScaleTarget, effort: Effort) -> Draws:
 
 def _thinning(count: int, target: ScaleTarget) -> int:
     """Stride that keeps the atoms within memory; odd, so that no island is favoured."""
-    each = max(target.dimension, target.coordinates.shapes[0][0] ** 2)
+    each = max(target.dimension, target.coordinates.shapes[0].rows ** 2)
     stride = math.ceil(count / min(_MOST_ATOMS, max(LARGEST_SAMPLE // each, 1)))
     return stride + 1 - stride % 2
 
@@ -166,7 +166,7 @@ class SampledLaw(AtomLaw):
         self.target, self.draws, self.effort = target, draws, effort
 
     def factors(self, index: IndexArray) -> list[Array]:
-        return self.target.coordinates.factors(self.draws.points[index])
+        return self.target.factors(self.draws.points[index])
 
     def rescue(self, log_factor: LogFactor) -> float | None:
         """log of ∫ dϖ p(Y|L) ratio(L) over ∫ dϖ p(Y|L), for a density ratio, by a new run for the former."""
@@ -174,7 +174,7 @@ class SampledLaw(AtomLaw):
         if not (isinstance(log_factor, FactorRatio) and isinstance(own, LikelihoodFactor)):
             return None
         joint = FactorRatio((own, *log_factor.numerators), log_factor.denominators)
-        draws = draw_posterior(ScaleTarget(self.target.coordinates, joint), self.effort)
+        draws = draw_posterior(replace(self.target, factor=joint), self.effort)
         for message in draws.diagnostics.messages:
             warnings.warn(message, AccuracyWarning, stacklevel=5)
         return draws.log_total - self.draws.log_total + log_factor.log_constant

@@ -148,9 +148,8 @@ class _Path:
         """Density and gradient of the posterior, as functions of ξ."""
         u = self.proposal.place(white)
         value, gradient = self.target.value_and_gradient(u)
-        log_target = value - 0.5 * (u**2).sum(axis=1) + self.proposal.log_determinant
         self.work += len(u) * self.target.operations
-        return Particles(white, log_target, self.proposal.pull_back(gradient - u))
+        return Particles(white, value + self.proposal.log_determinant, self.proposal.pull_back(gradient))
 
     def forget(self, particles: Particles, temperature: float) -> Particles:
         """Move until log density and norm no longer remember the state before."""

@@ -11,7 +11,7 @@ from lbnn._types import Array
 from lbnn.bartlett import BartlettCoordinates, product
 from lbnn.likelihood import blocks
 
-_FARTHEST = 100.0  # |u| beyond which a diverging trajectory is cut off; the prior has mass e^{−5000} there
+_FARTHEST = 300.0  # |u| beyond which a diverging trajectory is cut off
 
 
 class Factor(Protocol):
@@ -29,10 +29,15 @@ class Factor(Protocol):
 
 @dataclass(frozen=True)
 class ScaleTarget:
-    """log posterior(u) = −½‖u‖² + log p(Y | L(u)), up to a constant."""
+    """log posterior(u) = log prior(u) + log p(Y | L(u)), up to a constant, with L(u) = O T Tᵀ Oᵀ.
+
+    The prior does not change under rotations O of the outputs. In the axes of the data L is close to diagonal
+    and its factors are nearly independent; in others, weak directions make them tightly bound to each other.
+    """
 
     coordinates: BartlettCoordinates
     factor: Factor
+    rotation: Array  # O, (n_d, n_d)
 
     @property
     def dimension(self) -> int:
@@ -42,24 +47,31 @@ class ScaleTarget:
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient."""
-        rows, layers = self.coordinates.shapes[0][0], len(self.coordinates.shapes)
+        rows, layers = self.coordinates.shapes[0].rows, len(self.coordinates.shapes)
         return 5e4 + 12.0 * layers * rows**3 + 40.0 * rows**3 + self.factor.operations
 
     def scales(self, u: Array) -> Array:
         """L(u), (m, n_d, n_d)."""
-        total = _product(self.coordinates.factors(u))
+        total = self._product(self.coordinates.factors(u))
         return total @ total.swapaxes(1, 2)
 
-    def log_likelihood(self, u: Array) -> Array:
-        """Log p(Y | L(u)) less its constant, (m,); −inf beyond any plausible u."""
+    def factors(self, u: Array) -> list[Array]:
+        """O T_d, T_{d−1}, ..., T_2, whose product is a root of L."""
+        first, *others = self.coordinates.factors(u)
+        return [self.rotation @ first, *others]
+
+    def log_density(self, u: Array) -> Array:
+        """Log posterior up to a constant, (m,); −inf beyond any plausible u."""
         result = np.full(len(u), -np.inf)
         for block in blocks(len(u), self._floats_each):
             fine = np.flatnonzero((np.abs(u[block]) < _FARTHEST).all(axis=1))
-            result[block][fine] = self.factor.log_value(*_eigen(self.scales(u[block][fine])))
+            points = u[block][fine]
+            log_likelihood = self.factor.log_value(*_eigen(self.scales(points)))
+            result[block][fine] = self.coordinates.log_prior(points)[0] + log_likelihood
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
-        """Log p(Y | L(u)) and its gradient in u; −inf and zero beyond any plausible u."""
+        """`log_density` and its gradient in u (zero beyond any plausible u)."""
         value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
         for block in blocks(len(u), self._floats_each):
             fine = np.flatnonzero((np.abs(u[block]) < _FARTHEST).all(axis=1))
@@ -69,20 +81,21 @@ class ScaleTarget:
     def _differentiate(self, u: Array) -> tuple[Array, Array]:
         """Chain rule: ∂/∂T = 2 (∂/∂L) T, then through the product to the coordinates."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
-        total = _product(factors)
+        total = self._product(factors)
         value, gradient = self.factor.value_and_gradient(*_eigen(total @ total.swapaxes(1, 2)))
-        return value, self.coordinates.pull_back(factors, slopes, 2 * gradient @ total)
+        log_prior, pull = self.coordinates.log_prior(u)
+        likelihood_pull = self.coordinates.pull_back(factors, slopes, 2 * self.rotation.T @ gradient @ total)
+        return log_prior + value, pull + likelihood_pull
+
+    def _product(self, factors: list[Array]) -> Array:
+        total = product(factors)
+        assert total is not None  # engines that sample have at least one hidden layer
+        return self.rotation @ total
 
     @property
     def _floats_each(self) -> int:
-        rows = self.coordinates.shapes[0][0]
+        rows = self.coordinates.shapes[0].rows
         return 4 * len(self.coordinates.shapes) * rows * rows
-
-
-def _product(factors: list[Array]) -> Array:
-    total = product(factors)
-    assert total is not None  # engines that sample have at least one hidden layer
-    return total
 
 
 def _eigen(scales: Array) -> tuple[Array, Array]:
