@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from problems import Array, make_problem, random_scale
+from problems import Array, make_problem, random_rotation, random_scale
 from referees import weight_space
 from referees.statistics import assert_agrees
 from scipy import special, stats
@@ -110,7 +110,7 @@ def log_chi_of(degrees: int, u: Array) -> tuple[Array, Array]:
 @pytest.mark.parametrize("degrees", [1, 2, 3, 10, 100, 1000])
 def test_chi_table_against_scipy(degrees: int) -> None:
     """χ = F⁻¹(Φ(u)) to 1e-8 between the nodes of the table, in both tails."""
-    u = np.random.default_rng(7).uniform(-8, 8, 4000)
+    u = np.random.default_rng(7).uniform(-6, 6, 4000)
     log_chi, slope = log_chi_of(degrees, u)
     lower = stats.chi2.ppf(stats.norm.cdf(u), degrees)
     upper = stats.chi2.isf(stats.norm.sf(u), degrees)
@@ -120,13 +120,26 @@ def test_chi_table_against_scipy(degrees: int) -> None:
     np.testing.assert_allclose(slope, density, rtol=1e-5)
 
 
-def test_chi_table_is_continuous_and_monotone_at_its_ends() -> None:
-    """Beyond |u| = 9 log χ goes on linearly, with the slope at the end."""
-    u = np.array([-12.0, -9.5, -9.0, -9.0 + 1e-9, 9.0 - 1e-9, 9.0, 9.5, 12.0])
+def test_log_chi_goes_on_linearly_beyond_the_table() -> None:
+    """Continuous, with a continuous slope, at |u| = 6 and linear beyond."""
+    u = np.array([-12.0, -6.5, -6.0, -6.0 + 1e-9, 6.0 - 1e-9, 6.0, 6.5, 12.0])
     log_chi, slope = log_chi_of(3, u)
     assert (np.diff(log_chi) > 0).all()
-    np.testing.assert_allclose(log_chi[0] - log_chi[1], -2.5 * slope[0], rtol=1e-12)
+    np.testing.assert_allclose(log_chi[0] - log_chi[1], -5.5 * slope[0], rtol=1e-12)
     np.testing.assert_allclose(slope[[0, 3]], slope[[2, 2]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("degrees", [1, 4, 30])
+def test_prior_density_of_a_coordinate_is_that_of_log_chi(degrees: int) -> None:
+    """log prior(u) = log density of log χ + log slope, in the table and far beyond, with its gradient."""
+    u = np.array([-40.0, -9.0, -6.001, -5.999, -2.0, 0.3, 4.0, 5.999, 6.001, 6.5])
+    coordinates = lbnn.Network((degrees,)).scale_prior(1).coordinates
+    log_chi, slope = log_chi_of(degrees, u)
+    density = degrees * log_chi - np.exp(2 * log_chi) / 2 + np.log(slope)
+    value, gradient = coordinates.log_prior(u[:, None])
+    np.testing.assert_allclose(value - value[5], density - density[5], rtol=1e-6, atol=1e-6)
+    ahead, behind = (coordinates.log_prior((u + step)[:, None])[0] for step in (1e-6, -1e-6))
+    np.testing.assert_allclose(gradient[:, 0], (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("width", "outputs"), [(3, 3), (7, 2), (2, 4)])
@@ -157,16 +170,16 @@ def primal_target(
     values, vectors = np.linalg.eigh(data.gram)
     noise = 0.0 if math.isinf(beta) else 1 / beta
     factor = LikelihoodFactor(values, vectors.T @ data.columns, 0.0, 6, noise)
-    return ScaleTarget(
-        lbnn.Network(widths, prior_variances=variances).scale_prior(outputs).coordinates, factor
-    )
+    prior = lbnn.Network(widths, prior_variances=variances).scale_prior(outputs)
+    return ScaleTarget(prior.coordinates, factor, random_rotation(outputs, 16))
 
 
 def dual_target(width: int, outputs: int, beta: float) -> ScaleTarget:
     factor = primal_target((width,), outputs, beta).factor
     assert isinstance(factor, LikelihoodFactor)
     prior = lbnn.Network((width,)).scale_prior(outputs)
-    return ScaleTarget(dual_prior(prior, len(factor.eigenvalues)).coordinates, DualFactor(factor))
+    rank = len(factor.eigenvalues)
+    return ScaleTarget(dual_prior(prior, rank).coordinates, DualFactor(factor), random_rotation(rank, 17))
 
 
 TARGETS = {
@@ -184,15 +197,15 @@ TARGETS = {
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_gradient_against_finite_differences(name: str) -> None:
-    """Every component of ∂ log p(Y | L(u)) / ∂u, relative to the largest one."""
+    """Every component of the gradient of log prior(u) + log p(Y | L(u)), relative to the largest one."""
     target = TARGETS[name]
     rng, step = np.random.default_rng(11), 1e-5
     for u in 0.7 * rng.standard_normal((4, target.dimension)):
         value, gradient = target.value_and_gradient(u[None])
         shifts = step * np.eye(target.dimension)
-        numeric = (target.log_likelihood(u + shifts) - target.log_likelihood(u - shifts)) / (2 * step)
+        numeric = (target.log_density(u + shifts) - target.log_density(u - shifts)) / (2 * step)
         np.testing.assert_allclose(gradient[0], numeric, rtol=1e-6, atol=1e-7 * np.abs(numeric).max() + 1e-7)
-        np.testing.assert_allclose(value, target.log_likelihood(u[None]), rtol=1e-13)
+        np.testing.assert_allclose(value, target.log_density(u[None]), rtol=1e-13)
 
 
 def test_gradient_where_eigenvalues_of_the_scale_coincide() -> None:
@@ -213,7 +226,7 @@ def test_far_away_points_are_impossible_rather_than_an_overflow() -> None:
     value, gradient = target.value_and_gradient(np.full((1, target.dimension), 1e3))
     assert value[0] == -math.inf
     assert (gradient == 0).all()
-    assert target.log_likelihood(np.full((1, target.dimension), -1e3))[0] == -math.inf
+    assert target.log_density(np.full((1, target.dimension), -1e3))[0] == -math.inf
 
 
 # ---------------------------------------------------------------- factors given the product

@@ -54,6 +54,13 @@ def test_one_factor_is_a_gamma(width: int, variance: float) -> None:
     np.testing.assert_allclose(got, law.logpdf(np.exp(x)) + x, rtol=1e-12, atol=1e-13 + rounding)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e30, 1e50, 1e100, 1e300])
+def test_one_factor_at_the_ends_of_double_precision(scale: float) -> None:
+    """Log density a log a − log Γ(a) + (a − 1) log λ − aλ, far beyond the references; here a = 2."""
+    expected = 2 * math.log(2) + math.log(scale) - 2 * scale
+    assert lbnn.Network((4,)).scale_prior(1).log_density(scale) == pytest.approx(expected, rel=1e-10)
+
+
 @pytest.mark.parametrize("widths", [(1, 1), (1, 4), (3, 5), (2, 40), (60, 60)])
 @pytest.mark.parametrize("variance", [1.0, 0.01, 300.0])
 def test_two_factors_are_a_bessel_function(widths: tuple[int, int], variance: float) -> None:

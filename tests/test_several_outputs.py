@@ -134,6 +134,20 @@ def test_layer_variances_against_the_lattice() -> None:
     )
 
 
+@pytest.mark.parametrize("width", [5, 8])
+def test_zero_temperature_with_targets_of_deficient_rank(width: int) -> None:
+    """Y = y cᵀ of rank one: the lattice wants the zero output first, the library any direction c."""
+    base = make_problem(3, 7, seed=205)
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+    Y = np.stack([np.zeros(3), base.Y], axis=1)
+    grid = TwoOutputLattice(Problem(base.X, Y, base.X_test), width, math.inf)
+    post = run((width,), Problem(base.X, Y @ turn, base.X_test), math.inf, target_error=0.02)
+    options = {"comparisons": 12, "degrees_of_freedom": freedom(post)}
+    assert_agrees(post.log_evidence, post.log_evidence_error, grid.log_evidence, **options)
+    assert_agrees(post.scale.mean, post.scale.mean_error, turn.T @ grid.mean @ turn, **options)
+    assert np.isfinite(post.scale.inverse_mean).all() == (width >= 6)  # n_1 ≥ n_d + p − q + 2
+
+
 # ---------------------------------------------------------------- (b) weight-space Gibbs chains
 
 GIBBS = {

@@ -40,12 +40,12 @@ class GaussianTarget:
         """Mean and variance."""
         return self.precision * self.centre / (1 + self.precision), 1 / (1 + self.precision)
 
-    def log_likelihood(self, u: Array) -> Array:
+    def log_density(self, u: Array) -> Array:
         return self.value_and_gradient(u)[0]
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
         rest = u - self.centre
-        return -0.5 * (self.precision * rest**2).sum(1), -self.precision * rest
+        return -0.5 * (u**2 + self.precision * rest**2).sum(1), -u - self.precision * rest
 
     def scales(self, u: Array) -> Array:
         return np.exp(0.1 * u[:, :1, None]) * np.eye(2)
@@ -55,7 +55,7 @@ TARGET = GaussianTarget(np.array([0.0, 0.5, 3.0, 20.0]), np.array([1.0, 2.0, -1.
 
 
 class SkewedTarget(GaussianTarget):
-    """Likelihood Σ-free and far from Gaussian: u_0 sees a logistic factor, E Φ-like evidence by symmetry."""
+    """Logistic likelihoods, far from Gaussian."""
 
     @property
     def log_evidence(self) -> float:
@@ -63,7 +63,7 @@ class SkewedTarget(GaussianTarget):
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
         a = 4.0
-        return special.log_expit(a * u).sum(1), a * special.expit(-a * u)
+        return (special.log_expit(a * u) - u**2 / 2).sum(1), a * special.expit(-a * u) - u
 
 
 SKEWED = SkewedTarget(np.ones(3), np.zeros(3))

@@ -2,6 +2,7 @@
 
 from lbnn.engines import Diagnostics, EngineChoice
 from lbnn.errors import AccuracyWarning
+from lbnn.mgig import MatrixGIG
 from lbnn.network import Network
 from lbnn.posterior import Posterior
 from lbnn.predictive import Predictive
@@ -15,6 +16,7 @@ __all__ = [
     "AccuracyWarning",
     "Diagnostics",
     "EngineChoice",
+    "MatrixGIG",
     "Network",
     "Posterior",
     "Predictive",

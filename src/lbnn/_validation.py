@@ -103,6 +103,15 @@ def inverse_temperature(value: Any) -> float:
     return beta
 
 
+def finite_number(value: Any, name: str) -> float:
+    """Check for one finite real number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a real number, got {value!r}")
+    if not math.isfinite(float(value)):
+        raise ValueError(f"{name} must be finite, got {value!r}")
+    return float(value)
+
+
 def probability(value: Any, name: str) -> Array:
     """Check for probabilities strictly between zero and one."""
     array = real_array(value, name)

@@ -16,9 +16,10 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array
+from lbnn._types import Array, Mask
 
 _TABLE_END = 6  # Φ(−6) = 1e-9
+_FARTHEST_DOWN, _FARTHEST_UP, _FARTHEST_BELOW = 60.0, 1000.0, 1e8  # of diagonal and other coordinates
 _TABLE_DENSITY = 32  # points per unit of u: interpolates log χ to 5e-10 or better
 
 
@@ -30,7 +31,7 @@ class FactorShape:
     columns: int
     width: int
     variance: float
-    degrees: tuple[int, ...]  # of freedom of the χ variables on the diagonal
+    degrees: tuple[float, ...]  # of freedom of the χ variables on the diagonal
 
 
 class BartlettCoordinates:
@@ -51,6 +52,16 @@ class BartlettCoordinates:
         pieces = np.split(u, ends, axis=1)
         both = [block.factor_and_slope(piece) for block, piece in zip(self.blocks, pieces, strict=True)]
         return [factor for factor, _ in both], [slope for _, slope in both]
+
+    def plausible(self, u: Array) -> Mask:
+        """Where neither factors nor their inverses overflow (m,): elsewhere a trajectory has diverged."""
+        fine: Mask = np.all(np.abs(u) < _FARTHEST_BELOW, axis=1)
+        start = 0
+        for block in self.blocks:
+            diagonal = u[:, start : start + block.columns]
+            fine &= ((diagonal > -_FARTHEST_DOWN) & (diagonal < _FARTHEST_UP)).all(axis=1)
+            start += block.size
+        return fine
 
     def log_prior(self, u: Array) -> tuple[Array, Array]:
         """Log prior density of u up to a constant (m,), and its gradient: normal, that of log χ beyond."""
@@ -122,7 +133,7 @@ def product(factors: list[Array]) -> Array | None:
 class _ChiTable:
     """log χ_k as a function of u, one row for each number of degrees k: cubic Hermite interpolation."""
 
-    def __init__(self, degrees: tuple[int, ...]) -> None:
+    def __init__(self, degrees: tuple[float, ...]) -> None:
         column = np.array(degrees, float)[:, None]
         self.grid = np.arange(-_TABLE_END * _TABLE_DENSITY, _TABLE_END * _TABLE_DENSITY + 1) / _TABLE_DENSITY
         self.values = _log_chi_quantile(column, self.grid)
@@ -130,7 +141,7 @@ class _ChiTable:
 
     @staticmethod
     @lru_cache(maxsize=64)
-    def of(degrees: tuple[int, ...]) -> _ChiTable:
+    def of(degrees: tuple[float, ...]) -> _ChiTable:
         return _ChiTable(degrees)
 
     @cached_property

@@ -59,8 +59,9 @@ class DualFactor:
             inverse = (vectors / eigenvalues[:, None, :]) @ vectors.swapaxes(1, 2) / np.outer(root, root)
             return inverse, np.log(eigenvalues).sum(axis=1) + 2 * np.log(root).sum()
         kernel = np.outer(root, root) * ((vectors * eigenvalues[:, None, :]) @ vectors.swapaxes(1, 2))
-        kernel = kernel + self.primal.noise * np.eye(len(root))
-        return np.asarray(np.linalg.inv(kernel), float), np.linalg.slogdet(kernel)[1]
+        values, axes = np.linalg.eigh(kernel)
+        values = np.maximum(values, 0.0) + self.primal.noise
+        return (axes / values[:, None, :]) @ axes.swapaxes(1, 2), np.log(values).sum(axis=1)
 
 
 def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:

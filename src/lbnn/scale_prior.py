@@ -99,7 +99,7 @@ class ScalePrior:
         variances = self.layer_variances or (1.0,) * len(self.widths)
         for width, variance in zip(reversed(self.widths), reversed(variances), strict=True):
             columns = min(rows, width)
-            degrees = tuple(width - i - (fewer if i < first else 0) for i in range(columns))
+            degrees = tuple(float(width - i - (fewer if i < first else 0)) for i in range(columns))
             shapes.append(FactorShape(rows, columns, width, variance, degrees))
             rows = columns
         return BartlettCoordinates(tuple(shapes))

@@ -17,11 +17,12 @@ from lbnn._types import Array, IndexArray
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
 from lbnn.engines.pareto import pareto_k
 from lbnn.engines.progress import Progress
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import Target
 
 REPLICATES = 8
 LARGEST_K = 0.7
-_FIRST, _LAST, _GROWTH = 128, 1024, 8  # points per replicate: first round, last round, factor between them
+_FIRST, _GROWTH = 128, 8  # points per replicate in the first round, and factor to the next
+_LARGEST = 1 << 26  # floats that a round may fill
 _DEFENSIVE = 0.1  # share of points drawn from the prior
 _FEWEST_EFFECTIVE = 200  # draws under which the diagnostics themselves are not to be trusted
 
@@ -72,12 +73,12 @@ class ImportanceSample:
 
     def could_reach(self, target_error: float) -> bool:
         """Whether the last round, with more points, would likely be enough."""
-        growth = _LAST * REPLICATES / len(self.log_weights)
+        growth = _last_size(target_error, self.points.shape[1]) * REPLICATES / len(self.log_weights)
         return self.pareto_k < LARGEST_K + 0.2 and growth * self.effective_sample_size >= target_error**-2
 
 
 def importance_sample(
-    target: ScaleTarget, target_error: float, seed: int, progress: Progress
+    target: Target, target_error: float, seed: int, progress: Progress
 ) -> tuple[ImportanceSample, GaussianProposal]:
     """Sample in growing rounds until the target error is reached or out of reach."""
     proposal = laplace_proposal(target)
@@ -85,27 +86,52 @@ def importance_sample(
     while True:
         progress.say(f"importance sampling, {REPLICATES * size} points in {target.dimension} dimensions")
         sample = _round(target, proposal, size, seed)
-        if size >= _LAST or sample.reaches(target_error) or not sample.could_reach(target_error):
+        if (
+            size >= _last_size(target_error, target.dimension)
+            or sample.reaches(target_error)
+            or not sample.could_reach(target_error)
+        ):
             return sample, proposal
         size *= _GROWTH
 
 
-def _round(target: ScaleTarget, proposal: GaussianProposal, size: int, seed: int) -> ImportanceSample:
+def _last_size(target_error: float, dimension: int) -> int:
+    """Points per replicate in the last round: more for finer targets, as far as memory goes."""
+    size = 1024 if target_error >= 0.02 else 8192 if target_error >= 0.002 else 65536
+    return max(_FIRST, min(size, _LARGEST // (REPLICATES * max(dimension, 1))))
+
+
+def _round(target: Target, proposal: GaussianProposal, size: int, seed: int) -> ImportanceSample:
     streams = np.random.default_rng([seed, size]).spawn(REPLICATES)
-    points = np.concatenate([_propose(proposal, size, stream) for stream in streams])
+    points = np.concatenate([_mixture(proposal, _sobol(size, proposal, stream)) for stream in streams])
+    return ImportanceSample(points, _log_weights(target, proposal, points))
+
+
+def weighted_draws(
+    target: Target, proposal: GaussianProposal, size: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Independent draws (size, D) with their log weights."""
+    points = _mixture(proposal, rng.random((size, len(proposal.mean) + 1)))
+    return points, _log_weights(target, proposal, points)
+
+
+def _log_weights(target: Target, proposal: GaussianProposal, points: Array) -> Array:
     log_normal = -0.5 * (points**2).sum(axis=1)
     log_gauss = -0.5 * (proposal.whiten(points) ** 2).sum(axis=1) - proposal.log_determinant
     log_mixture = np.logaddexp(math.log1p(-_DEFENSIVE) + log_gauss, math.log(_DEFENSIVE) + log_normal)
-    return ImportanceSample(points, target.log_density(points) - log_mixture)
+    return target.log_density(points) - log_mixture
 
 
-def _propose(proposal: GaussianProposal, size: int, rng: np.random.Generator) -> Array:
-    """`size` points of the mixture: one Sobol coordinate chooses the component, the rest the point."""
-    dimension = len(proposal.mean)
-    if dimension < qmc.Sobol.MAXDIM:
-        uniform = qmc.Sobol(dimension + 1, rng=rng).random(size)
-    else:
-        uniform = rng.random((size, dimension + 1))
+def _sobol(size: int, proposal: GaussianProposal, rng: np.random.Generator) -> Array:
+    """Scrambled Sobol points of one dimension more than the proposal has; plain ones beyond the tables."""
+    dimension = len(proposal.mean) + 1
+    if dimension > qmc.Sobol.MAXDIM:
+        return rng.random((size, dimension))
+    return qmc.Sobol(dimension, rng=rng).random(size)
+
+
+def _mixture(proposal: GaussianProposal, uniform: Array) -> Array:
+    """Points of the mixture: the last uniform chooses the component, the others the point."""
     tiny = np.finfo(float).eps
     white = special.ndtri(np.clip(uniform[:, :-1], tiny, 1 - tiny))
     from_prior = uniform[:, -1:] < _DEFENSIVE

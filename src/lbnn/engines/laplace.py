@@ -9,7 +9,7 @@ import numpy as np
 from scipy import optimize
 
 from lbnn._types import Array
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import Target
 
 _LARGEST_CURVATURE = 1500  # dimensions above which a dense Hessian costs more than it brings
 _WIDEST = 2.0  # standard deviation allowed in a direction; the prior's is one
@@ -42,7 +42,7 @@ class GaussianProposal:
         return None if self.root is None else np.asarray(np.linalg.inv(self.root), float)
 
 
-def laplace_proposal(target: ScaleTarget) -> GaussianProposal:
+def laplace_proposal(target: Target) -> GaussianProposal:
     """The Gaussian at the posterior mode with its curvature; the prior itself in very many dimensions."""
     if target.dimension > _LARGEST_CURVATURE:
         return GaussianProposal(np.zeros(target.dimension), None, 0.0)
@@ -52,7 +52,7 @@ def laplace_proposal(target: ScaleTarget) -> GaussianProposal:
     return GaussianProposal(mean, (vectors * deviations) @ vectors.T, float(np.log(deviations).sum()))
 
 
-def find_mode(target: ScaleTarget) -> Array:
+def find_mode(target: Target) -> Array:
     """Maximise the log posterior from the centre of the prior."""
 
     def negative(u: Array) -> tuple[float, Array]:
@@ -64,7 +64,7 @@ def find_mode(target: ScaleTarget) -> Array:
     return result.x
 
 
-def curvature(target: ScaleTarget, mean: Array) -> Array:
+def curvature(target: Target, mean: Array) -> Array:
     """Hessian of the negative log posterior, by central differences of the gradient, (D, D)."""
     steps = _DIFFERENCE * np.eye(target.dimension)
     ahead = target.value_and_gradient(mean + steps)[1]

@@ -17,8 +17,8 @@ def pareto_k(log_weights: Array) -> float:
         return float("inf")
     ordered = np.sort(log_weights)[-count - 1 :]
     excess = np.exp(ordered[1:] - ordered[-1]) - np.exp(ordered[0] - ordered[-1])
-    if excess[-1] <= 0:
-        return float("-inf")  # all large weights are equal: no tail
+    if excess[-1] <= 1e-10:
+        return float("-inf")  # all large weights are equal up to rounding: no tail
     return _zhang_stephens(np.maximum(excess, np.finfo(float).tiny))
 
 

@@ -15,7 +15,7 @@ from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_samp
 from lbnn.engines.inference import Diagnostics
 from lbnn.engines.progress import Progress
 from lbnn.engines.smc import SmcSample, smc_sample
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import ScaleTarget, Target
 from lbnn.errors import AccuracyWarning
 from lbnn.likelihood import FactorRatio, LikelihoodFactor
 from lbnn.scale_measure import LogFactor
@@ -52,7 +52,7 @@ class Draws:
         return weights / weights.sum()
 
 
-def draw_posterior(target: ScaleTarget, effort: Effort) -> Draws:
+def draw_posterior(target: Target, effort: Effort) -> Draws:
     """Importance sampling; sequential Monte Carlo if its diagnostics say no."""
     progress = Progress()
     try:
@@ -86,7 +86,7 @@ def _from_importance(sample: ImportanceSample, effort: Effort) -> Draws:
     )
 
 
-def _from_smc(sample: SmcSample, target: ScaleTarget, effort: Effort) -> Draws:
+def _from_smc(sample: SmcSample, target: Target, effort: Effort) -> Draws:
     ok = sample.reaches(effort.target_error)
     advice = (
         f"sequential Monte Carlo reached {sample.effective_sample_size:.0f} effective draws and an error of "
@@ -107,9 +107,9 @@ def _from_smc(sample: SmcSample, target: ScaleTarget, effort: Effort) -> Draws:
     )
 
 
-def _thinning(count: int, target: ScaleTarget) -> int:
+def _thinning(count: int, target: Target) -> int:
     """Stride that keeps the atoms within memory; odd, so that no island is favoured."""
-    each = max(target.dimension, target.coordinates.shapes[0].rows ** 2)
+    each = max(target.dimension, target.rows**2)
     stride = math.ceil(count / min(_MOST_ATOMS, max(LARGEST_SAMPLE // each, 1)))
     return stride + 1 - stride % 2
 

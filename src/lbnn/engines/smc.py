@@ -18,7 +18,7 @@ from scipy import optimize, special
 from lbnn._types import Array, IndexArray, Mask
 from lbnn.engines.laplace import GaussianProposal
 from lbnn.engines.progress import Progress
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import Target
 
 ISLANDS, PER_ISLAND = 16, 32
 _LEAPFROG_STEPS = 8
@@ -107,7 +107,7 @@ class SmcSample:
 
 
 def smc_sample(
-    target: ScaleTarget, proposal: GaussianProposal, target_error: float, seed: int, progress: Progress
+    target: Target, proposal: GaussianProposal, target_error: float, seed: int, progress: Progress
 ) -> SmcSample:
     """Run rounds of islands until the target error is reached or the work allotted is done."""
     path = _Path(target, proposal, np.random.default_rng([seed, 1]), progress)
@@ -124,7 +124,7 @@ class _Path:
     """The path of densities q^{1−t} π^t, with the random stream and the step size of its moves."""
 
     def __init__(
-        self, target: ScaleTarget, proposal: GaussianProposal, rng: np.random.Generator, progress: Progress
+        self, target: Target, proposal: GaussianProposal, rng: np.random.Generator, progress: Progress
     ) -> None:
         self.target, self.proposal, self.rng, self.progress = target, proposal, rng, progress
         self.step = 0.5 * target.dimension**-0.25
@@ -168,8 +168,9 @@ class _Path:
         """One Hamiltonian Monte Carlo move of every particle, adapting the step to the acceptance."""
         momentum = self.rng.standard_normal(particles.white.shape)
         step = self.step * self.rng.uniform(0.8, 1.2)
-        end, end_momentum = self._leapfrog(particles, momentum, temperature, step)
-        gain = _energy(end, end_momentum, temperature) - _energy(particles, momentum, temperature)
+        with np.errstate(over="ignore", invalid="ignore"):  # diverged trajectories are rejected below
+            end, end_momentum = self._leapfrog(particles, momentum, temperature, step)
+            gain = _energy(end, end_momentum, temperature) - _energy(particles, momentum, temperature)
         probability = np.exp(np.minimum(np.where(np.isnan(gain), -np.inf, gain), 0.0))
         self.step *= math.exp(float(probability.mean()) - _ACCEPTANCE)
         return end.where(self.rng.random(len(probability)) < probability, particles)

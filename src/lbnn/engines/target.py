@@ -11,8 +11,6 @@ from lbnn._types import Array
 from lbnn.bartlett import BartlettCoordinates, product
 from lbnn.likelihood import blocks
 
-_FARTHEST = 300.0  # |u| beyond which a diverging trajectory is cut off
-
 
 class Factor(Protocol):
     """A likelihood factor: a function of a scale, given by eigenvalues (m, n) and eigenvectors (m, n, n)."""
@@ -25,6 +23,37 @@ class Factor(Protocol):
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array: ...
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]: ...
+
+
+class Target(Protocol):
+    """A posterior over coordinates u in which its prior is nearly standard normal."""
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Size of the matrices that the coordinates stand for."""
+        ...
+
+    @property
+    def operations(self) -> float:
+        """Rough number of floating-point operations of one gradient."""
+        ...
+
+    def scales(self, u: Array) -> Array:
+        """The positive semi-definite matrices at u, (m, rows, rows)."""
+        ...
+
+    def log_density(self, u: Array) -> Array:
+        """Log density up to a constant, (m,)."""
+        ...
+
+    def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
+        """`log_density` and its gradient in u."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -45,9 +74,14 @@ class ScaleTarget:
         return self.coordinates.dimension
 
     @property
+    def rows(self) -> int:
+        """n_d."""
+        return self.coordinates.shapes[0].rows
+
+    @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient."""
-        rows, layers = self.coordinates.shapes[0].rows, len(self.coordinates.shapes)
+        rows, layers = self.rows, len(self.coordinates.shapes)
         return 5e4 + 12.0 * layers * rows**3 + 40.0 * rows**3 + self.factor.operations
 
     def scales(self, u: Array) -> Array:
@@ -64,7 +98,7 @@ class ScaleTarget:
         """Log posterior up to a constant, (m,); −inf beyond any plausible u."""
         result = np.full(len(u), -np.inf)
         for block in blocks(len(u), self._floats_each):
-            fine = np.flatnonzero((np.abs(u[block]) < _FARTHEST).all(axis=1))
+            fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
             log_likelihood = self.factor.log_value(*_eigen(self.scales(points)))
             result[block][fine] = self.coordinates.log_prior(points)[0] + log_likelihood
@@ -74,7 +108,7 @@ class ScaleTarget:
         """`log_density` and its gradient in u (zero beyond any plausible u)."""
         value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
         for block in blocks(len(u), self._floats_each):
-            fine = np.flatnonzero((np.abs(u[block]) < _FARTHEST).all(axis=1))
+            fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             value[block][fine], gradient[block][fine] = self._differentiate(u[block][fine])
         return value, gradient
 
@@ -94,7 +128,7 @@ class ScaleTarget:
 
     @property
     def _floats_each(self) -> int:
-        rows = self.coordinates.shapes[0].rows
+        rows = self.rows
         return 4 * len(self.coordinates.shapes) * rows * rows
 
 
