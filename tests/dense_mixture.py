@@ -58,6 +58,14 @@ class DenseMixture:
         tails = [special.logsumexp(self.log_weights + special.log_ndtr(sign * scores)) for sign in (1, -1)]
         return float(tails[0]), float(tails[1])
 
+    def distribution_along(self, direction: Array, values: Array, noise: float = 0.0) -> Array:
+        """P(direction · F ≤ v) for every v of `values`."""
+        relevant = self.log_weights > -30
+        means = self.means[relevant] @ direction
+        variances = np.einsum("i,sij,j->s", direction, self.covariances[relevant], direction)
+        deviations = np.sqrt(variances + noise * direction @ direction)
+        return special.ndtr((values[:, None] - means) / deviations) @ self.weights[relevant]
+
     def characteristic(self, J: Array) -> complex:
         """Σ_s w_s exp(i Jᵀμ_s − ½ JᵀΣ_s J)."""
         return complex(np.sum(self.weights * np.exp(1j * self.means @ J - 0.5 * self._quadratic(J))))

@@ -44,8 +44,9 @@ def test_widths_that_are_no_sequence(widths: Any) -> None:
 
 
 def test_width_beyond_double_precision() -> None:
-    with pytest.raises(ValueError, match="width"):
-        Network((10**400,))
+    for width in (10**15 + 1, 10**300, 10**400):
+        with pytest.raises(ValueError, match="every hidden width must be at most 10"):
+            Network((width,))
 
 
 @pytest.mark.parametrize("widths", [[4, 3], (4.0, 3.0), np.array([4, 3]), (np.int32(4), 3), iter([4, 3])])
@@ -463,7 +464,7 @@ def test_extreme_targets(size: float, beta: float) -> None:
     assert_answer_or_advice(answer_or_reason(NETWORK, DATA.X, DATA.Y / size, beta))
 
 
-@pytest.mark.parametrize("widths", [(10**12,), (10**300,), (1,) * 200], ids=["1e12", "1e300", "1x200"])
+@pytest.mark.parametrize("widths", [(10**12,), (10**15,), (1,) * 200], ids=["1e12", "1e15", "1x200"])
 @pytest.mark.parametrize("variance", [1.0, 1e-200, 1e200])
 def test_extreme_networks(widths: tuple[int, ...], variance: float) -> None:
     network = Network(widths, (1.0, variance, *[1.0] * (len(widths) - 1)))

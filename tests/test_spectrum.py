@@ -187,6 +187,16 @@ def test_small_rests_are_accurate() -> None:
     assert rest[0] == pytest.approx(1e-18 / 9, rel=1e-6)
 
 
+def test_small_rests_of_collinear_inputs() -> None:
+    """Singular values from 1 to 1e-6 leave rounding of 1e-10 in the directions, and none of it in R."""
+    basis, left = random_rotation(9, 53), random_rotation(6, 54)
+    X = (left * np.geomspace(1.0, 1e-6, 6)) @ basis[:, :6].T
+    tilted = X[:1] + 1e-5 * basis[:, 6:] @ np.array([1.0, 2.0, 2.0]) / 3
+    rest = Spectrum.from_inputs(X, np.ones(6)).project(tilted).unexplained_diagonal
+    # the point's own rounding, eps·|x| against 1e-5, is 4e-11 relative
+    assert rest[0] == pytest.approx(1e-10 / 9, rel=4e-11)
+
+
 @pytest.mark.parametrize("shape", [(4, 9), (11, 3)], ids=str)
 def test_training_projection_reproduces_the_gram(shape: tuple[int, int]) -> None:
     """project() without arguments is project(X): ΦΦᵀ = G, R = 0."""

@@ -14,6 +14,8 @@ import numpy as np
 
 from lbnn._types import Array
 
+_LARGEST_INTEGER = 10**15  # doubles hold these exactly
+
 
 def real_array(value: Any, name: str) -> Array:
     """Convert to a float64 array of finite real numbers."""
@@ -66,9 +68,11 @@ def positive_integer(value: Any, name: str) -> int:
     """Check for a whole number of at least one."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a positive integer, got {value!r}")
-    number = float(value)
-    if not number.is_integer() or number < 1:
+    number: Any = value
+    if not 1 <= number < math.inf or number != int(number):
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    if number > _LARGEST_INTEGER:
+        raise ValueError(f"{name} must be at most 10^15, which doubles hold exactly, got {value!r}")
     return int(number)
 
 

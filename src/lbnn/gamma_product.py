@@ -99,7 +99,7 @@ class GammaProduct:
 
     @cached_property
     def _saddle_table(self) -> tuple[Array, Array]:
-        grid = np.linspace(-9.0, 90.0, 600)
+        grid = np.concatenate([np.linspace(-9.0, 30.0, 300), np.linspace(30.5, 705.0, 700)])
         return grid, self._location(np.exp(grid))
 
     def _arguments(self, gap: Array) -> Array:
@@ -154,16 +154,25 @@ def log_gamma_increment(base: Array, step: Array | ComplexArray) -> ComplexArray
     large = (base >= _STIRLING_FROM) & (np.abs(end) >= _STIRLING_FROM / 2) & (end.real > 0)
     result = np.empty(step.shape, complex)
     b, s, e = base[large], step[large], end[large]
-    result[large] = (e - 0.5) * special.log1p(s / b) - s + _binet(e) - _binet(b)
+    result[large] = b * _entropy(s / b) - 0.5 * special.log1p(s / b) + _binet(e) - _binet(b)
     b, s, e = base[~large], step[~large], end[~large]
     result[~large] = special.loggamma(e) - special.gammaln(b) - s * np.log(b)
     return result
 
 
+def _entropy(ratio: Array | ComplexArray) -> Array | ComplexArray:
+    """(1 + r) log(1 + r) − r, by its series where the terms would cancel."""
+    small = np.abs(ratio) < 1e-3
+    r = np.where(small, ratio, 0.0)
+    series = r**2 * (1 / 2 - r * (1 / 6 - r * (1 / 12 - r * (1 / 20 - r / 30))))
+    return np.where(small, series, (1 + ratio) * special.log1p(ratio) - ratio)
+
+
 def _binet(z: ComplexArray | Array) -> ComplexArray | Array:
     """Log Γ(z) − (z − ½) log z + z − ½ log 2π, by Stirling's series."""
-    inverse_square = 1 / z**2
-    return (1 / 12 - inverse_square * (1 / 360 - inverse_square / 1260)) / z
+    inverse = 1 / z
+    square = inverse**2
+    return (1 / 12 - square * (1 / 360 - square / 1260)) * inverse
 
 
 def _log_ratio(argument: Array, base: Array) -> Array:

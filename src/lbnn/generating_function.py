@@ -37,15 +37,17 @@ def characteristic_exponent(projection: Projection, process: ConditionalProcess,
     return exponent
 
 
-def source_in_domain(projection: Projection, source: Array, exponential_rate: float) -> bool:
+def source_in_domain(projection: Projection, source: Array, exponential_rate: float, informed: bool) -> bool:
     """Whether E exp(½ tr(L JᵀRJ)) is finite, for E exp(½ κ l_max(L)) finite for κ < exponential_rate.
 
+    R is what the training inputs leave unexplained, and all of G_x̂x̂ where targets do not inform (β = 0).
     On the boundary itself, at depth two, the answer is no.
     """
     if math.isinf(exponential_rate):
         return True
-    largest = _largest_eigenvalue(_unexplained_square(projection, source))
     explained = projection.explained.T @ source
+    unexplained = _unexplained_square(projection, source)
+    largest = _largest_eigenvalue(unexplained if informed else unexplained + explained.T @ explained)
     size = largest + _largest_eigenvalue(explained.T @ explained)
     return largest <= RANK_TOLERANCE * len(source) * size or largest < exponential_rate
 

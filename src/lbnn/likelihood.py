@@ -117,7 +117,8 @@ class LikelihoodFactor:
         if self.flat:
             return None
         floor = self.noise / float(self.eigenvalues.sum())
-        peaks = ((self.targets**2).sum(1) - self.noise) / self.eigenvalues
+        with np.errstate(over="ignore"):
+            peaks = ((self.targets**2).sum(1) - self.noise) / self.eigenvalues
         turns = np.append(peaks[peaks > 0], floor) if floor > 0 else peaks[peaks > 0]
         return (math.log(turns.min()), math.log(turns.max())) if len(turns) else None
 
@@ -138,6 +139,18 @@ class FactorRatio:
     def log_constant(self) -> float:
         """The part that does not depend on L."""
         return sum(sign * factor.log_constant for sign, factor in self._signed)
+
+    def bounded_average(self, narrowest: float) -> bool:
+        """Whether E exp(ratio) is finite under a prior whose narrowest hidden layer has this width.
+
+        Noise-free targets of rank q < n_d, p rows, leave det(L)^{−p/2} on n_d − q outputs (see `existence`).
+        """
+        exact = [factor.targets for factor in self.numerators if factor.noise == 0]
+        if not exact:
+            return True
+        rows = np.concatenate(exact)
+        rank = int(np.linalg.matrix_rank(rows)) if rows.size else 0
+        return rank == min(rows.shape) or narrowest >= rows.shape[1] + len(rows) - rank
 
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """Log of the ratio less `log_constant`, (m,)."""

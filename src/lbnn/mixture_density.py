@@ -52,14 +52,15 @@ def _data_given_outputs(
     cross = np.sqrt(process.eigenvalues)[:, None] * projection.explained.T  # (r, p̂)
     slope = np.linalg.solve(_test_gram(projection), cross.T).T
     complement = np.diag(process.eigenvalues) - slope @ cross.T
-    return _noisy_factor(complement, process.targets - slope @ values, process.noise)
+    largest = float(process.eigenvalues.max(initial=0.0))
+    return _noisy_factor(complement, process.targets - slope @ values, process.noise, largest)
 
 
 def _joint_factor(projection: Projection, process: ConditionalProcess, values: Array) -> LikelihoodFactor:
     """Training and test observations together."""
     cross = np.sqrt(process.eigenvalues)[:, None] * projection.explained.T
     joint = np.block([[np.diag(process.eigenvalues), cross], [cross.T, _test_gram(projection)]])
-    return _noisy_factor(joint, np.concatenate([process.targets, values]), process.noise)
+    return _noisy_factor(joint, np.concatenate([process.targets, values]), process.noise, 0.0)
 
 
 def _test_gram(projection: Projection) -> Array:
@@ -78,9 +79,10 @@ def _definite_factor(gram: Array, values: Array) -> LikelihoodFactor:
     return LikelihoodFactor(eigenvalues, vectors.T @ values, 0.0, len(gram), 0.0)
 
 
-def _noisy_factor(gram: Array, values: Array, noise: float) -> LikelihoodFactor:
+def _noisy_factor(gram: Array, values: Array, noise: float, largest: float) -> LikelihoodFactor:
+    """Factor of noisy values; `largest` is the scale of the matrices that `gram` is a difference of."""
     eigenvalues, vectors = np.linalg.eigh(gram)
-    keep = positive_part(eigenvalues, len(gram))
+    keep = positive_part(eigenvalues, len(gram), largest)
     rotated = vectors.T @ values
     residual = float((rotated[~keep] ** 2).sum())
     return LikelihoodFactor(eigenvalues[keep], rotated[keep], residual, len(gram), noise)

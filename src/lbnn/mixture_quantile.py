@@ -39,7 +39,9 @@ def _solve(level: float, weights: Array, means: Array, deviations: Array) -> Arr
         return special.logsumexp(log_weights + special.log_ndtr(scores), axis=0) - np.log(tail)
 
     columns = np.arange(means.shape[1], dtype=float)
-    solution = elementwise.find_root(excess, (components.min(0), components.max(0)), args=(columns,))
+    margin = 1e-6 * deviations.max(axis=0)  # keeps rounding from spoiling the signs at the ends
+    bracket = components.min(axis=0) - margin, components.max(axis=0) + margin
+    solution = elementwise.find_root(excess, bracket, args=(columns,))
     if not solution.success.all():
         raise RuntimeError("a quantile could not be bracketed; please report this with your data")
     return solution.x

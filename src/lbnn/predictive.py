@@ -135,7 +135,7 @@ class Predictive:
     # ------------------------------------------------------------------ densities and quantiles
 
     def log_density(self, F: Any) -> float:
-        """Joint log density at F, shaped like the mean.
+        """Joint log density at F, shaped like the mean; inf where narrow layers give the density a pole.
 
         Raises
         ------
@@ -145,14 +145,17 @@ class Predictive:
         """
         values = check.like_mean(F, self.shape, self.measure.single_output, "F")
         factor = conditional_log_density(self.projection, self.process, self.observation_noise, values)
+        if not factor.bounded_average(self.measure.tails.narrowest):
+            return math.inf
         return self.measure.log_expect_exp(factor).real
 
     def quantile(self, q: Any) -> Array:
         """Quantiles of every output at every point, of shape np.shape(q) + shape of the mean."""
         levels = check.probability(q, "q")
-        return np.stack([self._quantile(float(level)) for level in levels.ravel()]).reshape(
-            levels.shape + self.mean.shape
-        )
+        result = np.empty((levels.size, *self.mean.shape))
+        for row, level in zip(result, levels.ravel(), strict=True):
+            row[...] = self._quantile(float(level))
+        return result.reshape(levels.shape + self.mean.shape)
 
     def interval(self, probability: float = 0.95) -> tuple[Array, Array]:
         """Equal-tailed interval of every output at every point: lower and upper ends."""
@@ -225,7 +228,8 @@ class Predictive:
     def cgf(self, J: Any) -> float:
         """Log Z(J), the cumulant generating function; inf where the integral diverges."""
         source = check.like_mean(J, self.shape, self.measure.single_output, "J")
-        if not source_in_domain(self.projection, source, self.measure.tails.exponential_rate):
+        informed = not math.isinf(self.process.noise)
+        if not source_in_domain(self.projection, source, self.measure.tails.exponential_rate, informed):
             return math.inf
         exponent = cumulant_exponent(self.projection, self.process, source)
         return self.measure.log_expect_exp(exponent).real + 0.5 * self.observation_noise * float(

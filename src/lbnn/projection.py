@@ -19,16 +19,18 @@ from typing import Protocol
 
 import numpy as np
 
-from lbnn._types import Array
+from lbnn._types import Array, Mask
 
 #: One cutoff for all ranks: eigenvalues below this multiple of (size · largest) count as zero.
 RANK_TOLERANCE = float(np.finfo(np.float64).eps)
 
 
-def positive_part(eigenvalues: Array, size: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Mask of the eigenvalues that count as positive: the one rank decision of the library."""
-    largest = float(eigenvalues.max(initial=0.0))
-    return eigenvalues > RANK_TOLERANCE * size * largest
+def positive_part(eigenvalues: Array, size: int, scale: float = 0.0) -> Mask:
+    """Mask of the eigenvalues that count as positive: the one rank decision of the library.
+
+    `scale` is that of the matrix the eigenvalues come from, where it exceeds the largest of them.
+    """
+    return eigenvalues > RANK_TOLERANCE * size * max(scale, float(eigenvalues.max(initial=0.0)))
 
 
 class Projection(Protocol):

@@ -44,6 +44,7 @@ class Tails:
 
     inverse_mean_exists: bool = True
     exponential_rate: float = math.inf  # supremum of κ with E exp(½ κ l_max) finite
+    narrowest: float = math.inf  # hidden width that decides which negative moments of L exist
 
 
 @dataclass(frozen=True)

@@ -130,11 +130,9 @@ class ScalePrior:
         """
         generator = check.generator(rng)
         count = check.positive_integer(size, "size")
-        factor = product(
-            self.coordinates.factors(generator.standard_normal((count, self.coordinates.dimension)))
-        )
-        if factor is None:
-            return np.broadcast_to(self.mean, (count, *self.mean.shape)).copy()
+        u = generator.standard_normal((count, self.coordinates.dimension))
+        factor = product(self.coordinates.factors(u) if self.widths else [np.stack([self.mean] * count)])
+        assert factor is not None
         return factor @ factor.swapaxes(1, 2)
 
     def log_density(self, L: Any) -> Array | float:

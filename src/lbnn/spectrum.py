@@ -27,6 +27,7 @@ from lbnn.projection import (
 
 #: Grams and moments that are inconsistent beyond this fraction of their scale are refused.
 _GRAM_TOLERANCE = 1e-8
+_LARGEST_TARGET = 1e100
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class Spectrum:
         """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0."""
         inputs = check.matrix(X, "X")
         targets, single = check.targets(Y, len(inputs))
+        _require_representable(targets, "Y")
         if inputs.shape[0] > inputs.shape[1]:
             return _from_tall_inputs(inputs, targets, single)
         return _from_wide_inputs(inputs, targets, single)
@@ -99,6 +101,7 @@ class Spectrum:
         """Build from a positive semi-definite kernel matrix (p, p) and targets Y."""
         matrix = check.square_matrix(gram, "gram")
         targets, single = check.targets(Y, len(matrix))
+        _require_representable(targets, "Y")
         values, vectors = _eigh(matrix, len(matrix), "gram")
         basis = GramBasis(vectors, values)
         return cls(values, vectors.T @ targets, _residual(targets, vectors), len(matrix), single, basis)
@@ -120,6 +123,7 @@ class Spectrum:
                 f"target_moment must be YᵀY for {cross.shape[1]} outputs, got shape {square.shape}"
             )
         count = check.positive_integer(examples, "examples")
+        _require_representable(cross, "XᵀY")
         total = float(np.trace(square.reshape(cross.shape[1], -1)))
         return _from_moments(moment / len(moment), cross, total, count, single, None)
 
@@ -187,7 +191,9 @@ class GramBasis:
 def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
     """P ≤ n0: eigenvectors of the Gram matrix."""
     examples, dimension = inputs.shape
-    values, vectors = _eigh(inputs @ inputs.T / dimension, dimension, "XXᵀ/n0")
+    with np.errstate(over="ignore"):  # `_eigh` reports it
+        gram = inputs @ inputs.T / dimension
+    values, vectors = _eigh(gram, dimension, "XXᵀ/n0")
     directions = InputDirections(inputs, vectors / np.sqrt(dimension * values))
     basis = InputBasis(directions, dimension, inputs, 1 / dimension)
     return Spectrum(values, vectors.T @ targets, _residual(targets, vectors), examples, single, basis)
@@ -195,8 +201,9 @@ def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
 
 def _from_tall_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
     """P > n0: eigenvectors of XᵀX/n0, and U = XV/√(n0 g) never formed."""
-    moment = inputs.T @ inputs / inputs.shape[1]
-    spectrum = _from_moments(moment, inputs.T @ targets, 0.0, len(inputs), single, inputs)
+    with np.errstate(over="ignore"):  # `_eigh` reports it
+        moment, cross = inputs.T @ inputs / inputs.shape[1], inputs.T @ targets
+    spectrum = _from_moments(moment, cross, 0.0, len(inputs), single, inputs)
     rest = targets - spectrum.project().explained @ (
         spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
     )
@@ -209,6 +216,10 @@ def _from_moments(
     """From XᵀX/n0, XᵀY and ‖Y‖²."""
     dimension = len(moment)
     values, vectors = _eigh(moment, max(dimension, examples), "XᵀX/n0")
+    if len(values) > examples:
+        raise ValueError(f"XᵀX has rank {len(values)} and needs as many examples, got examples={examples}")
+    if inputs is None:
+        _require_in_range(cross, vectors)
     targets = vectors.T @ cross / np.sqrt(dimension * values)[:, None]
     residual = _moment_residual(total, float((targets**2).sum())) if inputs is None else 0.0
     basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
@@ -235,6 +246,22 @@ def _residual(targets: Array, vectors: Array) -> float:
     if vectors.shape[0] == vectors.shape[1]:
         return 0.0
     return float(((targets - vectors @ (vectors.T @ targets)) ** 2).sum())
+
+
+def _require_in_range(cross: Array, vectors: Array) -> None:
+    """XᵀY has no component where XᵀX has none."""
+    outside = float(np.abs(cross - vectors @ (vectors.T @ cross)).max())
+    if outside > _GRAM_TOLERANCE * float(np.abs(cross).max()):
+        raise ValueError(
+            "input_moment and cross_moment must come from the same data, got a cross_moment with "
+            f"{outside:.3g} outside the range of input_moment"
+        )
+
+
+def _require_representable(targets: Array, name: str) -> None:
+    """Squares of targets enter everywhere."""
+    if np.abs(targets).max() > _LARGEST_TARGET:
+        raise ValueError(f"{name} must be below {_LARGEST_TARGET:g} in size, got larger values: rescale Y")
 
 
 def _moment_residual(total: float, explained: float) -> float:
@@ -265,11 +292,20 @@ def _unexplained(gram: Array, cross: Array, explained: Array, basis: GramBasis) 
     outside = np.abs(cross - (cross @ basis.vectors) @ basis.vectors.T).max()
     rest = gram - explained @ explained.T
     diagonal = np.diagonal(rest)
-    if diagonal.min() < -_GRAM_TOLERANCE * scale or outside > _GRAM_TOLERANCE * scale:
+    if not _is_semidefinite(rest, _GRAM_TOLERANCE * scale) or outside > _GRAM_TOLERANCE * scale:
         raise ValueError(
             "cross_gram and test_gram must form a positive semi-definite matrix with the training gram, got "
-            f"an unexplained variance of {diagonal.min():.3g} and {outside:.3g} outside the range of gram"
+            f"unexplained variances from {diagonal.min():.3g} and {outside:.3g} outside the range of gram"
         )
     known = diagonal <= RANK_TOLERANCE * len(basis.vectors) * scale
     rest[known, :] = rest[:, known] = 0.0
     return rest
+
+
+def _is_semidefinite(matrix: Array, tolerance: float) -> bool:
+    """Whether no eigenvalue is below −tolerance."""
+    try:
+        np.linalg.cholesky(matrix + tolerance * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        return not tolerance  # all matrices are zero
+    return True

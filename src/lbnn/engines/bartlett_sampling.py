@@ -81,7 +81,7 @@ class FactorLaw(AtomLaw):
 def _measure(
     scales: Array, draws: Draws, prior: ScalePrior, single_output: bool, inverse_mean_exists: bool
 ) -> ScaleMeasure:
-    tails = Tails(inverse_mean_exists, prior.exponential_rate)
+    tails = Tails(inverse_mean_exists, prior.exponential_rate, min(prior.widths))
     return ScaleMeasure(scales, draws.weights, single_output, tails, None, draws.groups)
 
 

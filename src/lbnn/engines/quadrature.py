@@ -32,6 +32,8 @@ _FIRST_STEP = 0.5  # in v
 _HALVINGS = 8
 _TOLERANCE = 1e-9  # change of a log normaliser at the last halving; geometric convergence squares it
 
+_TOO_FAR = "got targets or inputs too far from what the network expects: rescale the data"
+
 RealFunction = Callable[[Array], Array]
 AnyFunction = Callable[[Array], Array | ComplexArray]
 
@@ -40,7 +42,7 @@ def infer_quadrature(prior: ScalePrior, factor: LikelihoodFactor, single_output:
     """Posterior of λ for one output and at least one hidden layer."""
     law = QuadratureLaw(prior, factor)
     nodes = law.nodes
-    tails = Tails(law.inverse_integrable, prior.exponential_rate)
+    tails = Tails(law.inverse_integrable, prior.exponential_rate, min(prior.widths))
     measure = ScaleMeasure(np.exp(nodes.x)[:, None, None], nodes.weights, single_output, tails, law)
     diagnostics = Diagnostics("quadrature", math.inf, ok=nodes.converged, messages=nodes.messages)
     return ScaleInference(measure, factor.log_constant + nodes.log_total, 0.0, diagnostics)
@@ -187,7 +189,9 @@ def shrink(scout: RealFunction, low: float, high: float, powers: tuple[int, ...]
         keep = np.zeros(len(x), bool)
         for power in powers:
             tilted = values + power * x
-            keep |= tilted > tilted.max() - _DROP
+            keep |= tilted >= tilted.max() - _DROP
+        if not keep.any():
+            raise ValueError(f"the density of log λ must be representable as a double, {_TOO_FAR}")
         first, last = np.flatnonzero(keep)[[0, -1]]
         new_low, new_high = x[max(first - 1, 0)], x[min(last + 1, len(x) - 1)]
         if new_high - new_low > 0.7 * (high - low):
@@ -202,8 +206,10 @@ def find_peak(scout: RealFunction, low: float, high: float) -> tuple[float, floa
         values = scout(x)
         best = int(np.clip(values.argmax(), 1, len(x) - 2))
         around = values[best - 1 : best + 2]
-        if around.max() - around.min() < 0.5 or x[best + 1] - x[best - 1] < 1e-12 * (1 + abs(x[best])):
+        if around.max() - around.min() < 0.5:
             break
+        if x[best + 1] - x[best - 1] < 1e-12 * (1 + abs(x[best])):
+            raise ValueError(f"the posterior of log λ must be wider than the spacing of doubles, {_TOO_FAR}")
         low, high = x[best - 1], x[best + 1]
     curvature = (2 * around[1] - around[0] - around[2]) / (x[best + 1] - x[best]) ** 2
     return float(x[best]), 1 / math.sqrt(curvature) if curvature > 0 else float(high - low)
