@@ -9,7 +9,7 @@ import threadpoolctl
 import benchmarks
 from benchmarks.timing import busy, conditions
 
-SHARED = {"__main__", "timing"}
+SHARED = {"__main__", "nuts", "timing"}
 
 
 def main() -> None:

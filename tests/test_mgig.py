@@ -111,7 +111,7 @@ class PlaneReferee:
         a, c, s = a[:, None, None], c[None, :, None], s[None, None, :]
         p, f = self.psi, self.phi
         first, second = np.exp(a), np.exp(c)
-        # tr ΦX + tr ΨX⁻¹ = precision b² − 2 linear b + ..., C⁻¹ = [[1/first, 0], [−b/(first second), 1/second]]
+        # tr ΦX + tr ΨX⁻¹ = precision b² − 2 linear b + ..., C⁻¹ = [[1/first, 0], [−b/(first second), ·]]
         precision = f[1, 1] + p[0, 0] / (first * second) ** 2
         linear = p[0, 1] / (first * second**2) - f[0, 1] * first
         b = linear / precision + s / np.sqrt(precision)
@@ -215,10 +215,10 @@ class SpaceReferee:
 def gibbs_chains(
     psi: Array, phi: Array, nu: float, *, seed: int, chains: int = 300, sweeps: int = 150, burn_in: int = 40
 ) -> tuple[Array, Array]:
-    """Means of X, X⁻¹ and log det X and their errors by Gibbs chains over X = A D Aᵀ, A unit lower triangular.
+    """Means of X, X⁻¹ and log det X and their errors by Gibbs chains over X = A D Aᵀ, A unit triangular.
 
     After Hamura, Irie & Sugasawa: D given A is generalised inverse Gaussian entry by entry (here by a nearly
-    exact Metropolis step), and A⁻¹ is affine in each column of A, so that a column given the rest is Gaussian.
+    exact Metropolis step); A⁻¹ is affine in each column of A, so that a column given the rest is Gaussian.
     """
     rng, size = np.random.default_rng(seed), len(psi)
     A = np.broadcast_to(np.eye(size), (chains, size, size)).copy()
@@ -413,7 +413,7 @@ def test_two_dimensions_at_extreme_parameters(psi: Array, phi: Array, nu: float)
 @pytest.mark.xfail(reason="MatrixGIG drops small eigenvalues of Φ^½ΨΦ^½ though Ψ and Φ are definite")
 @pytest.mark.parametrize("size", [2, 3])
 def test_weak_directions_of_both_scales_are_not_dropped(size: int) -> None:
-    """Ψ = Φ = diag(1e-8, 1, ...) are definite: with A = diag(1e4, 1, ...), MGIG(diag(1, ...), diag(1e-16, ...))."""
+    """Ψ = Φ = diag(1e-8, 1, ...) are definite, and so the law exists for ν = 0."""
     weak = np.diag([1e-8] + [1.0] * (size - 1))
     stronger = np.diag([1e-6] + [1.0] * (size - 1))
     nearby = MatrixGIG(stronger, stronger, 0.0, target_error=0.1).log_normalizer
@@ -455,7 +455,7 @@ def test_three_dimensions_against_quadrature(delta: tuple[float, float, float], 
 @pytest.mark.parametrize("size", [3, 5, 8])
 @pytest.mark.parametrize("nu", [0.4, 2.6])
 def test_rank_two_reduces_to_the_plane(size: int, nu: float) -> None:
-    """Ψ = diag(0, Ψ₂): a Wishart block, Gaussians, and the plane's law with ν − (N − 2)/2. Sampled, yet exact.
+    """Ψ = diag(0, Ψ₂): a Wishart block, Gaussians, and the law of the plane with ν − (N − 2)/2.
 
     `nu` is that of the plane; 2ν of the whole is nu's double plus N − 2, above N − 1 − rank(Ψ).
     """
@@ -831,7 +831,7 @@ def test_moments_of_draws(name: str) -> None:
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_weighted_draws(name: str) -> None:
-    """Weighted means with delta-method errors; weights are equal where draws are direct, effective elsewhere."""
+    """Weighted means with delta-method errors; equal weights where draws are direct."""
     size = 20_000
     law = MatrixGIG(*DRAWN[name])
     draws, log_weights = law.weighted_sample(size, 433)
@@ -897,7 +897,7 @@ FOUR = (with_spectrum([0.5, 1.0, 3.0, 7.0], 437), with_spectrum([1.0, 1.5, 2.0, 
 
 
 def test_target_error_controls_the_error() -> None:
-    """Of the log normaliser, and of means in units of standard deviations (as far as eight replicates tell)."""
+    """Of the log normaliser, and of means in units of standard deviations (eight replicates tell)."""
     deviations = functions_of(MatrixGIG(*FOUR).sample(4000, 439)).std(axis=0)[:-1]
     noise = math.sqrt(stats.chi2.isf(1e-3 / 96, REPLICATE_FREEDOM) / REPLICATE_FREEDOM)
     errors = []

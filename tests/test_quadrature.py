@@ -13,6 +13,8 @@ from problems import make_problem
 from scipy import integrate, special, stats
 
 import lbnn
+from lbnn.engines.quadrature import infer_quadrature
+from lbnn.likelihood import LikelihoodFactor
 
 DATA = make_problem(5, 8, seed=81)
 NETWORKS = [(4,), (1,), (3, 5), (2, 1, 6), (50, 50), (1,) * 12]
@@ -258,6 +260,21 @@ def test_a_quadrature_that_does_not_converge_says_so() -> None:
         post = lbnn.Network((1,) * 9).condition_gram(gram, y, 1.0)
     assert not post.diagnostics.ok
     assert "did not converge" in post.diagnostics.messages[0]
+
+
+def test_the_higher_of_two_needles_is_not_missed() -> None:
+    """10⁴ targets on each of two eigenvalues: modes narrower than the scan, the upper one e⁸⁰ times higher."""
+    group, square, prior = 10_000, 34.27, lbnn.Network((1,) * 9).scale_prior(1)
+    eigenvalues, targets = np.repeat([1.0, 1e12], group), np.repeat([math.sqrt(square), 1.0], group)
+    factor = LikelihoodFactor(eigenvalues, targets[:, None], 0.0, 2 * group, 1.0)
+    inference = infer_quadrature(prior, factor, True)
+    x = np.linspace(2.0, 3.5, 15_001)  # the upper mode alone; it is 0.014 wide
+    scale = np.exp(x)
+    log_values = prior.log_density(scale) + x - group * math.log(2 * math.pi)
+    log_values -= 0.5 * group * (np.log1p(scale) + square / (1 + scale))
+    log_values -= 0.5 * group * (np.log1p(1e12 * scale) + 1 / (1 + 1e12 * scale))
+    expected = special.logsumexp(log_values) + math.log(1e-4)
+    assert inference.log_evidence == pytest.approx(expected, rel=1e-11) or not inference.diagnostics.ok
 
 
 def test_scales_beyond_double_precision_are_refused() -> None:

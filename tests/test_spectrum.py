@@ -184,7 +184,7 @@ def test_small_rests_are_accurate() -> None:
     tilted = X[:1] + 1e-9 * basis[:, 8]
     rest = Spectrum.from_inputs(X, data.Y).project(tilted).unexplained_diagonal
     # the point's own rounding, eps·|x| against 1e-9, is 1e-7 relative
-    assert rest[0] == pytest.approx(1e-18 / 9, rel=1e-6)
+    assert rest[0] == pytest.approx(1e-18 / 9, rel=1e-6, abs=0)
 
 
 def test_small_rests_of_collinear_inputs() -> None:
@@ -194,7 +194,7 @@ def test_small_rests_of_collinear_inputs() -> None:
     tilted = X[:1] + 1e-5 * basis[:, 6:] @ np.array([1.0, 2.0, 2.0]) / 3
     rest = Spectrum.from_inputs(X, np.ones(6)).project(tilted).unexplained_diagonal
     # the point's own rounding, eps·|x| against 1e-5, is 4e-11 relative
-    assert rest[0] == pytest.approx(1e-10 / 9, rel=4e-11)
+    assert rest[0] == pytest.approx(1e-10 / 9, rel=4e-11, abs=0)
 
 
 @pytest.mark.parametrize("shape", [(4, 9), (11, 3)], ids=str)

@@ -208,7 +208,7 @@ def find_peak(scout: RealFunction, low: float, high: float) -> tuple[float, floa
         around = values[best - 1 : best + 2]
         if around.max() - around.min() < 0.5:
             break
-        if x[best + 1] - x[best - 1] < 1e-12 * (1 + abs(x[best])):
+        if x[best + 1] - x[best - 1] < 1e-15 * (1 + abs(x[best])):
             raise ValueError(f"the posterior of log λ must be wider than the spacing of doubles, {_TOO_FAR}")
         low, high = x[best - 1], x[best + 1]
     curvature = (2 * around[1] - around[0] - around[2]) / (x[best + 1] - x[best]) ** 2
