@@ -1,9 +1,9 @@
 """The peers: NumPyro's NUTS and nutpie, on the weights of a network of depth two.
 
 Both get the same jitted log density and gradient, in float64 and on one thread, in coordinates in which the
-prior is standard normal. NumPyro keeps the unit mass matrix of those coordinates (adapting one was no better at
-10,250 and 42,000 weights and slower at 210,000, after warm-ups this short); nutpie adapts its own. Both start
-from a draw of the prior. Of each draw only the functions of interest are kept.
+prior is standard normal. NumPyro keeps the unit mass matrix of those coordinates (adapting one was no better
+at 10,250 and 42,000 weights and slower at 210,000, after warm-ups this short); nutpie adapts its own. Both
+start from a draw of the prior. Of each draw only the functions of interest are kept.
 """
 
 from __future__ import annotations

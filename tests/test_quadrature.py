@@ -263,7 +263,7 @@ def test_a_quadrature_that_does_not_converge_says_so() -> None:
 
 
 def test_the_higher_of_two_needles_is_not_missed() -> None:
-    """10⁴ targets on each of two eigenvalues: modes narrower than the scan, the upper one e⁸⁰ times higher."""
+    """10⁴ targets on each of two eigenvalues: two modes narrower than the scan, the upper one higher."""
     group, square, prior = 10_000, 34.27, lbnn.Network((1,) * 9).scale_prior(1)
     eigenvalues, targets = np.repeat([1.0, 1e12], group), np.repeat([math.sqrt(square), 1.0], group)
     factor = LikelihoodFactor(eigenvalues, targets[:, None], 0.0, 2 * group, 1.0)
