@@ -248,7 +248,8 @@ def cost_table(repeats: int) -> None:
     seconds = median_seconds({"floor": floor, "fit": fit, "both": fit_and_predict}, repeats)
     base = seconds["floor"]
     print(
-        f"{'p':>6} {'n0':>6} {'n_d':>4} {'floor s':>9} {'fit s':>9} {'both s':>9} {'fit/floor':>10} both/floor"
+        f"{'p':>6} {'n0':>6} {'n_d':>4} {'floor s':>9} {'fit s':>9} {'both s':>9} {'fit/floor':>10} "
+        f"{'both/floor':>10}"
     )
     print(
         f"{examples:6} {inputs:6} {outputs:4} {base:9.4f} {seconds['fit']:9.4f} {seconds['both']:9.4f} "

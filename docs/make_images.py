@@ -1,4 +1,4 @@
-"""Draw the pictures of the README: `.venv/bin/python docs/make_images.py`. Same machine, same bytes."""
+"""Draw the pictures of README and docs: `.venv/bin/python docs/make_images.py`. Same machine, same bytes."""
 
 from __future__ import annotations
 
@@ -73,6 +73,57 @@ def draw_band(axes: Axes, depth: int, targets: np.ndarray) -> None:
     axes.text(0.97, 0.97, text, transform=axes.transAxes, ha="right", va="top", fontsize=9)
 
 
+def draw_zero_temperature() -> None:
+    """zero-temperature.svg: evidence, E L and variance on the way to β = ∞, and what is left of the way."""
+    betas = 10.0 ** np.arange(0, 9)
+    figure, rows = plt.subplots(2, 3, sharex=True, figsize=(9.6, 5.4), layout="constrained")
+    generic = [three_outputs(beta) for beta in (*betas, np.inf)]
+    zero = [zero_targets(beta) for beta in (*betas, np.inf)]
+    titles = "log evidence", "E L, first entry", "variance at a test point"
+    for index, title in enumerate(titles):
+        upper, lower = rows[:, index]
+        mean, error = (np.array([part[index] for part in pair]) for pair in zip(*generic, strict=True))
+        upper.errorbar(betas, mean[:-1], 2 * error[:-1], fmt="o-", markersize=3.5, capsize=2, color="C0")
+        upper.axhspan(mean[-1] - 2 * error[-1], mean[-1] + 2 * error[-1], color="C0", alpha=0.3, lw=0)
+        upper.axhline(mean[-1], color="C0", lw=1, ls="--")
+        upper.set_title(title, fontsize=10)
+        gap = [abs(part[0][index] - generic[-1][0][index]) for part in generic[:-1]]
+        lower.loglog(betas, gap, "o-", markersize=3.5, color="C0", label="three outputs, full rank")
+        gap = [abs(part[index] - zero[-1][index]) for part in zero[:-1]]
+        lower.loglog(betas, gap, "s-", markersize=3.5, color="C1", label="zero targets, width p + 1")
+        lower.loglog(
+            betas, 0.5 / betas, color="grey", lw=1, ls=":", label="slopes \N{MINUS SIGN}1 and \N{MINUS SIGN}½"
+        )
+        lower.loglog(betas, 0.5 / np.sqrt(betas), color="grey", lw=1, ls=":")
+        lower.set_ylim(1e-10, 20)
+    rows[0, 0].set_ylabel("three outputs, full rank")
+    rows[1, 0].set_ylabel("distance to the limit")
+    rows[1, 0].legend(fontsize=8, frameon=False, loc="lower left")
+    rows[1, 1].set_xlabel("β")
+    figure.savefig(IMAGES / "zero-temperature.svg")
+
+
+def three_outputs(beta: float) -> tuple[np.ndarray, np.ndarray]:
+    """Log evidence, (E L)_11 and a variance: means over eight seeds and their standard errors."""
+    rng = np.random.default_rng(0)
+    X, x = rng.standard_normal((8, 12)), rng.standard_normal((1, 12))
+    Y = X @ rng.standard_normal((12, 3)) / np.sqrt(12) + 0.3 * rng.standard_normal((8, 3))
+    runs = []
+    for seed in range(8):
+        posterior = lbnn.Network(widths=(10,)).condition(X, Y, beta, seed=seed)
+        variance = posterior.predict(x).variance[0, 0]
+        runs.append([posterior.log_evidence, posterior.scale.mean[0, 0], variance])
+    return np.mean(runs, axis=0), np.std(runs, axis=0, ddof=1) / np.sqrt(len(runs))
+
+
+def zero_targets(beta: float) -> np.ndarray:
+    """The same for one output that is zero on four examples, and width five; deterministic."""
+    rng = np.random.default_rng(0)
+    X, x = rng.standard_normal((4, 12)), rng.standard_normal((1, 12))
+    posterior = lbnn.Network(widths=(5,)).condition(X, np.zeros(4), beta)
+    return np.array([posterior.log_evidence, posterior.scale.mean, posterior.predict(x).variance[0]])
+
+
 def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """exp(−(a − b)²/2)."""
     return np.exp(-0.5 * (a[:, None] - b) ** 2)
@@ -91,3 +142,4 @@ if __name__ == "__main__":
     with style():
         draw_readme_example()
         draw_bands()
+        draw_zero_temperature()

@@ -267,7 +267,7 @@ def test_wide_networks_are_gaussian_processes() -> None:
         )
     assert max(gaps[0]) < 0.02
     assert max(gaps[1]) < 2e-3
-    assert gaps[1][0] < 0.05 * gaps[0][0]
+    assert gaps[1][0] < 0.05 * gaps[0][0] + 3 * post.log_evidence_error
 
 
 def test_rotated_outputs_rotate_the_answers() -> None:

@@ -102,10 +102,11 @@ def test_importance_sampling_of_known_targets(target: GaussianTarget) -> None:
 
 
 def test_importance_weights_of_the_right_gaussian_are_bounded() -> None:
-    """The defensive mixture holds every weight below 1/0.9 of the evidence."""
+    """Below (1 + ½/√D)^D / 0.9 of the evidence: the proposal is wider by the bracket, and nine tenths of all."""
     sample, _ = importance.importance_sample(TARGET, 0.05, 2, Progress())
-    assert np.exp(sample.log_weights - TARGET.log_evidence).max() < 1 / 0.9 + 1e-6
-    assert sample.effective_sample_size > 0.85 * len(sample.log_weights)
+    bound = (1 + 0.5 / math.sqrt(TARGET.dimension)) ** TARGET.dimension / 0.9
+    assert np.exp(sample.log_weights - TARGET.log_evidence).max() < bound + 1e-6
+    assert sample.effective_sample_size > 0.7 * len(sample.log_weights)
 
 
 def test_importance_moments() -> None:

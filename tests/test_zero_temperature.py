@@ -1,4 +1,4 @@
-"""Zero temperature: closed forms, the matrix generalised inverse Gaussian, existence, and the way to the limit."""
+"""Zero temperature: closed forms, the matrix generalised inverse Gaussian, existence, the approach to it."""
 
 from __future__ import annotations
 
@@ -140,9 +140,8 @@ def test_scale_is_a_matrix_generalised_inverse_gaussian(name: str) -> None:
 
 
 def test_evidence_with_constants_by_hand() -> None:
-    """One example, two outputs, by a lattice over L and by the constants above."""
+    """Two outputs: by a lattice over L, and by the constants above."""
     data = make_problem(3, 6, 2, seed=505)
-    data = Problem(data.X, data.Y, data.X_test)
     law = mgig(data, network((5,)))
     scaled = Problem(math.sqrt(VARIANCES[0]) * data.X, data.Y, data.X_test)
     grid = TwoOutputLattice(scaled, 5, math.inf, variance=VARIANCES[1])
@@ -160,7 +159,7 @@ def test_hidden_kernel_is_a_matrix_generalised_inverse_gaussian() -> None:
         data.Y @ data.Y.T,
         width / VARIANCES[1] * (back + back.T) / 2,
         (width - outputs) / 2,
-        target_error=0.005,
+        target_error=0.01,
     )
     log_wishart = special.multigammaln(width / 2, p) + width * p / 2 * math.log(2 * VARIANCES[1] / width)
     log_wishart += width / 2 * np.linalg.slogdet(gram)[1]
@@ -187,7 +186,7 @@ POWERS = range(2, 9)
 
 
 def test_approach_of_one_output_is_linear_in_the_noise() -> None:
-    """β (quantity − limit) settles: evidence, E L and predictive variance. Deterministic, so to four digits."""
+    """β (quantity − limit) settles, ten times closer for ten times β: evidence, E L, predictive variance."""
     data = make_problem(5, 9, seed=506)
     net = lbnn.Network((4, 6))
 
@@ -199,8 +198,8 @@ def test_approach_of_one_output_is_linear_in_the_noise() -> None:
     scaled = np.stack([10.0**k * (quantities(10.0**k) - limit) for k in POWERS])
     steps = np.abs(scaled[1:] / scaled[:-1] - 1).max(axis=1)
     assert (np.abs(scaled[-1]) > 1e-3).all()
-    assert steps[0] < 0.2
-    assert (steps[:4] < 0.2 * 10.0 ** -np.arange(4)).all()
+    np.testing.assert_allclose(steps[1:4] / steps[:3], 0.1, rtol=0.3)
+    assert steps[3] < 1e-3
     for beta in (1e8, 1e12, 1e15):
         np.testing.assert_allclose(quantities(beta), limit, rtol=1e2 / beta + 1e-12)
 
@@ -249,7 +248,7 @@ def test_approach_of_two_outputs_on_the_lattice(power: int) -> None:
 @pytest.mark.parametrize("beta", [1e8, 1e12, 1e15])
 @pytest.mark.parametrize("name", CASES)
 def test_very_large_beta_is_the_limit(name: str, beta: float) -> None:
-    """Same seed: same atoms and evidence. Fewer examples than outputs take different coordinates: within errors."""
+    """Same seed: same atoms and evidence. With fewer examples than outputs: within errors."""
     data, net, limit = case(name)
     post = net.condition(data.X, data.Y, beta, target_error=0.02)
     assert post.diagnostics.ok
@@ -335,11 +334,10 @@ def test_deep_bottlenecks_are_not_supported_and_say_so() -> None:
 def test_the_rule_is_where_the_evidence_stops_diverging(rank: int) -> None:
     """Two outputs on the lattice: at n_d + p − q the evidence converges as β grows, one below it grows.
 
-    One below, ∫ l^{−1} dl is cut off at l ≈ 1/β: p(Y) grows by the same amount for every factor of β, until
-    two zero outputs make it more.
+    One below, ∫ l^{−1} dl is cut off at l ≈ 1/β: p(Y) grows by the same amount for every factor of β.
     """
     data = make_problem(3, 9, 2, seed=511)
-    Y = np.zeros((3, 2)) if rank == 0 else np.outer(data.Y[:, 0], [1.0, -0.5])
+    Y = data.Y * ([0.0, 0.0] if rank == 0 else [0.0, 1.0])
     data = Problem(data.X, Y, data.X_test)
     needed = 2 + 3 - rank
 
@@ -357,7 +355,7 @@ def test_the_rule_is_where_the_evidence_stops_diverging(rank: int) -> None:
 def test_zero_targets_one_below_the_rule_diverge_logarithmically(widths: tuple[int, ...]) -> None:
     """One output: p(0) at width p grows like (log β)^{layers}; deterministic at every temperature."""
     data = make_problem(4, 9, seed=512)
-    betas = 10.0 ** np.array([8, 12, 16, 20])
+    betas = 10.0 ** np.array([5, 7, 9, 11])
     values = np.exp([lbnn.Network(widths).condition(data.X, np.zeros(4), b).log_evidence for b in betas])
     differences = np.diff(values, n=len(widths))
     np.testing.assert_allclose(differences, differences[0], rtol=1e-2)
@@ -400,7 +398,7 @@ def test_deficient_rank_is_the_limit_of_large_beta(name: str) -> None:
 def test_deficient_rank_at_the_rule_itself() -> None:
     """The approach is slow there, as β^{−1/2}: on the lattice, and β = 1e6 is measurably not the limit."""
     data = make_problem(3, 9, 2, seed=511)
-    data = Problem(data.X, np.outer(data.Y[:, 0], [1.0, -0.5]), data.X_test)
+    data = Problem(data.X, data.Y * [0.0, 1.0], data.X_test)
     post = lbnn.Network((4,)).condition(data.X, data.Y, math.inf, target_error=0.01)
     values = [TwoOutputLattice(data, 4, beta).log_evidence for beta in (1e6, 1e8, 1e10, 1e12)]
     steps = np.diff(values)
@@ -432,13 +430,15 @@ def test_dual_does_not_apply_to_deficient_example_rank() -> None:
 
 @pytest.mark.parametrize("widths", [(5,), (8,), (6, 9)], ids=str)
 def test_zero_targets_by_sampling_agree_with_quadrature(widths: tuple[int, ...]) -> None:
-    """One output, y = 0: everything is in the tilted prior, so the evidence has no error left at all."""
+    """One output, y = 0: everything is in the tilted prior; closed forms."""
     data = make_problem(4, 9, seed=512)
     exact = network(widths).condition(data.X, np.zeros(4), math.inf)
     post = network(widths).condition(data.X, np.zeros(4), math.inf, engine="importance", target_error=0.02)
-    assert post.log_evidence == pytest.approx(exact.log_evidence, abs=1e-9)
+    options = {"comparisons": 6, "degrees_of_freedom": REPLICATE_FREEDOM}
+    assert_agrees(post.log_evidence, post.log_evidence_error, exact.log_evidence, **options)
+    assert post.log_evidence_error < 1e-3
     value, error = post.scale.expect_with_error(lambda s: s)
-    assert_agrees(value, error, exact.scale.mean, comparisons=3, degrees_of_freedom=REPLICATE_FREEDOM)
+    assert_agrees(value, error, exact.scale.mean, **options)
     shapes = np.array(widths) / 2
     closed = np.prod((shapes - 2) / shapes) * math.prod(VARIANCES[1 : len(widths) + 1])
     assert exact.scale.mean == pytest.approx(closed, rel=1e-9)  # χ² of n − p degrees of freedom over n
@@ -459,8 +459,8 @@ def test_inverse_mean_of_deficient_posteriors(name: str) -> None:
 def test_sampled_weights_interpolate(name: str) -> None:
     """W_d ⋯ W_1 X is Y for every draw, and its scale has the mean of the measure."""
     if name in DEFICIENT:
-        data = Problem(DATA.X, *(deficient(name, math.inf)[0],) * 1, DATA.X_test)
-        post = deficient(name, math.inf)[1]
+        Y, post = deficient(name, math.inf)
+        data = Problem(DATA.X, Y, DATA.X_test)
     else:
         data, _, post = case("wide" if name == "full rank" else "p below n_d")
     weights = post.sample_weights(2000, 513)
@@ -480,9 +480,7 @@ def test_one_output_has_one_more_gamma_factor(widths: tuple[int, ...]) -> None:
     """y = √λ z: ‖G^{−½}y‖² is λ χ²(p), a product of Gammas with one more factor, uniform on the sphere."""
     p = 4
     data = make_problem(p, 9, seed=514)
-    post = network(widths[:2] if len(widths) > 2 else widths).condition(data.X, data.Y, math.inf)
-    variances = VARIANCES if len(widths) < 3 else (*VARIANCES, 1.1)
-    net = lbnn.Network(widths, prior_variances=variances[: len(widths) + 1])
+    net = lbnn.Network(widths, prior_variances=(*VARIANCES, 1.1)[: len(widths) + 1])
     post = net.condition(data.X, data.Y, math.inf)
     gram = VARIANCES[0] * data.gram
     square = float(data.Y @ np.linalg.solve(gram, data.Y))
@@ -517,7 +515,7 @@ def test_one_output_is_a_meijer_g_function(widths: tuple[int, ...]) -> None:
 def brute_force(
     F: Array, gram: Array, widths: tuple[int, ...], variances: tuple[float, ...], size: int, seed: int
 ) -> tuple[float, float, Array, Array]:
-    """log E_ϖ MN(F; 0, G, L), its error, E L and its error: L from prior weights W_2..W_d, nothing cleverer."""
+    """log E_ϖ MN(F; 0, G, L), its error, E L and its error: L from weights W_2..W_d of the prior."""
     rng, (p, outputs) = np.random.default_rng(seed), F.shape
     sizes, factor = (*widths, outputs), np.broadcast_to(np.eye(outputs), (size, outputs, outputs))
     for fan_in, fan_out, variance in zip(sizes[-2::-1], sizes[:0:-1], variances[::-1], strict=True):
@@ -607,9 +605,9 @@ def test_prior_density_of_one_output_integrates_to_one(widths: tuple[int, ...]) 
     """One example: over log |f|, by the trapezoid rule; deterministic."""
     x = np.random.default_rng(521).standard_normal((1, 5))
     prior = network(widths).prior(x)
-    t = np.arange(-40, 6.0, 0.05)
+    t = np.arange(-40, 6.0, 0.2)
     values = np.array([math.exp(prior.log_density([math.exp(s)]) + s) for s in t])
-    assert 2 * 0.05 * values.sum() == pytest.approx(1, abs=1e-9)
+    assert 2 * 0.2 * values.sum() == pytest.approx(1, abs=1e-9)
 
 
 def test_prior_density_of_two_outputs_integrates_to_one() -> None:

@@ -144,6 +144,11 @@ class Predictive:
             points) or by the data (training points at zero temperature).
         """
         values = check.like_mean(F, self.shape, self.measure.single_output, "F")
+        if self.observation_noise == 0 and self.measure.tails.narrowest < self.shape[1]:
+            raise ValueError(
+                "behind a hidden layer narrower than the outputs noise-free outputs have no computed density, "
+                f"got width {self.measure.tails.narrowest} for {self.shape[1]} outputs: use with_noise()"
+            )
         factor = conditional_log_density(self.projection, self.process, self.observation_noise, values)
         if not factor.bounded_average(self.measure.tails.narrowest):
             return math.inf

@@ -72,9 +72,9 @@ class ImportanceSample:
         )
 
     def could_reach(self, target_error: float) -> bool:
-        """Whether the last round, with more points, would likely be enough."""
+        """Whether the last round, with more points, would likely be enough (k is too noisy to tell yet)."""
         growth = _last_size(target_error, self.points.shape[1]) * REPLICATES / len(self.log_weights)
-        return self.pareto_k < LARGEST_K + 0.2 and growth * self.effective_sample_size >= target_error**-2
+        return growth * self.effective_sample_size >= target_error**-2
 
 
 def importance_sample(
@@ -92,7 +92,7 @@ def importance_sample(
             or not sample.could_reach(target_error)
         ):
             return sample, proposal
-        size *= _GROWTH
+        size = min(size * _GROWTH, _last_size(target_error, target.dimension))
 
 
 def _last_size(target_error: float, dimension: int) -> int:

@@ -15,8 +15,8 @@ _LARGEST_CURVATURE = 1500  # dimensions above which a dense Hessian costs more t
 _WIDEST = 2.0  # standard deviation allowed in a direction; the prior's is one
 _DIFFERENCE = 1e-4
 # The posterior is skewed and its tails are broader than the Gaussian's. Widening every direction by this over
-# √D costs a quarter of the effective draws of a Gaussian target in any dimension D, and gains several times as
-# many of the actual ones; without it, errors in narrow networks were understated.
+# √D costs a quarter of the effective draws of a Gaussian target in any dimension D, and gains several times
+# as many of the actual ones; without it, errors in narrow networks were understated.
 _INFLATION = 0.5
 
 

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from scipy import integrate, interpolate, special
 
-from lbnn._types import Array, ComplexArray
+from lbnn._types import Array, ComplexArray, IndexArray, Mask
 from lbnn.engines.inference import Diagnostics, ScaleInference
 from lbnn.errors import AccuracyWarning
 from lbnn.gamma_product import GammaProduct
@@ -143,10 +143,9 @@ class QuadratureLaw:
     def _integrate(self, tilt: AnyFunction | None, powers: tuple[int, ...]) -> Nodes:
         rough = self._with(self.law.saddle_log_density, tilt)
         scout: RealFunction = lambda x: np.real(rough(x))  # noqa: E731
-        low, high = self._relevant_range(scout, powers)
-        return trapezoid(
-            self._with(self.law.log_density, tilt), *find_peak(scout, low, high), low, high, powers
-        )
+        low, high, peaks = survey(scout, *self._first_range(scout, powers), powers)
+        best = max(peaks, key=lambda peak: peak.height)
+        return trapezoid(self._with(self.law.log_density, tilt), best, low, high, powers)
 
     def _with(self, log_prior: RealFunction, tilt: AnyFunction | None) -> AnyFunction:
         def log_integrand(x: Array) -> Array | ComplexArray:
@@ -155,13 +154,20 @@ class QuadratureLaw:
 
         return log_integrand
 
-    def _relevant_range(self, scout: RealFunction, powers: tuple[int, ...]) -> tuple[float, float]:
-        """Where any of the integrands e^{power · x + scout(x)} is within `_DROP` of its own peak."""
-        exponent = self.law.left_exponent
-        region = (self.law.location(-exponent / 2), self.law.location(2.0))
+    def _first_range(self, scout: RealFunction, powers: tuple[int, ...]) -> tuple[float, float]:
+        """A range that holds every peak of e^{power · x + scout(x)} and sees it drop at both ends."""
+        region = (self.law.location(-self.law.left_exponent / 2), self.law.location(2.0))
         turning = self.factor.turning_region() or region
-        low, high = min(region[0], turning[0]), max(region[1], turning[1])
-        return shrink(scout, *extend(scout, low, high, powers), powers)
+        return extend(scout, min(region[0], turning[0]), max(region[1], turning[1]), powers)
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A local maximum of a log integrand, with its width 1/√curvature."""
+
+    location: float
+    width: float
+    height: float
 
 
 def extend(scout: RealFunction, low: float, high: float, powers: tuple[int, ...]) -> tuple[float, float]:
@@ -181,30 +187,56 @@ def extend(scout: RealFunction, low: float, high: float, powers: tuple[int, ...]
         low, high = low - reach * left, high + reach * right
 
 
-def shrink(scout: RealFunction, low: float, high: float, powers: tuple[int, ...]) -> tuple[float, float]:
-    """Move the ends in while that still helps, on a finer and finer scan."""
+def survey(
+    scout: RealFunction, low: float, high: float, powers: tuple[int, ...]
+) -> tuple[float, float, list[Peak]]:
+    """The part of the range that matters, and all peaks of the scan.
+
+    Ends move in while that still helps, on a finer and finer scan. A peak may be a needle between two points
+    of the scan, so that every local maximum is climbed before anything is dropped.
+    """
     while True:
         x = _scan(low, high)
         values = scout(x)
-        keep = np.zeros(len(x), bool)
-        for power in powers:
-            tilted = values + power * x
-            keep |= tilted >= tilted.max() - _DROP
-        if not keep.any():
+        if not np.isfinite(values).any():
             raise ValueError(f"the density of log λ must be representable as a double, {_TOO_FAR}")
-        first, last = np.flatnonzero(keep)[[0, -1]]
+        summits = _local_maxima(values)
+        peaks = [find_peak(scout, x[max(i - 1, 0)], x[min(i + 1, len(x) - 1)]) for i in summits]
+        first, last = np.flatnonzero(_relevant(x, values, summits, peaks, powers))[[0, -1]]
         new_low, new_high = x[max(first - 1, 0)], x[min(last + 1, len(x) - 1)]
         if new_high - new_low > 0.7 * (high - low):
-            return float(new_low), float(new_high)
+            return float(new_low), float(new_high), peaks
         low, high = new_low, new_high
 
 
-def find_peak(scout: RealFunction, low: float, high: float) -> tuple[float, float]:
-    """Location of the highest peak and its width (1/√curvature), by zooming in on a scan."""
+def _local_maxima(values: Array) -> IndexArray:
+    """Indices of values that no neighbour exceeds."""
+    padded = np.concatenate([[-np.inf], np.where(np.isnan(values), -np.inf, values), [-np.inf]])
+    inner = padded[1:-1]
+    highest = (inner >= padded[:-2]) & (inner >= padded[2:]) & np.isfinite(inner)
+    return np.flatnonzero(highest)
+
+
+def _relevant(
+    x: Array, values: Array, summits: IndexArray, peaks: list[Peak], powers: tuple[int, ...]
+) -> Mask:
+    """Where any integrand e^{power · x + values} is within `_DROP` of its own top, needles included."""
+    keep = np.zeros(len(x), bool)
+    for power in powers:
+        tilted = values + power * x
+        heights = np.array([peak.height + power * peak.location for peak in peaks])
+        top = max(float(np.nanmax(tilted)), float(heights.max()))
+        keep |= tilted >= top - _DROP
+        keep[summits[heights >= top - _DROP]] = True
+    return keep
+
+
+def find_peak(scout: RealFunction, low: float, high: float) -> Peak:
+    """The highest peak between two points, by zooming in on a scan."""
     while True:
-        x = _scan(low, high)
+        x = np.linspace(low, high, 33)
         values = scout(x)
-        best = int(np.clip(values.argmax(), 1, len(x) - 2))
+        best = int(np.clip(np.nanargmax(values), 1, len(x) - 2))
         around = values[best - 1 : best + 2]
         if around.max() - around.min() < 0.5:
             break
@@ -212,13 +244,15 @@ def find_peak(scout: RealFunction, low: float, high: float) -> tuple[float, floa
             raise ValueError(f"the posterior of log λ must be wider than the spacing of doubles, {_TOO_FAR}")
         low, high = x[best - 1], x[best + 1]
     curvature = (2 * around[1] - around[0] - around[2]) / (x[best + 1] - x[best]) ** 2
-    return float(x[best]), 1 / math.sqrt(curvature) if curvature > 0 else float(high - low)
+    width = 1 / math.sqrt(curvature) if curvature > 0 else float(high - low)
+    return Peak(float(x[best]), width, float(around.max()))
 
 
 def trapezoid(
-    log_integrand: AnyFunction, peak: float, width: float, low: float, high: float, powers: tuple[int, ...]
+    log_integrand: AnyFunction, highest: Peak, low: float, high: float, powers: tuple[int, ...]
 ) -> Nodes:
     """Trapezoid rule in v, x = peak + width · sinh(v), halving the step until every normaliser stands."""
+    peak, width = highest.location, highest.width
     start, end = math.asinh((low - peak) / width), math.asinh((high - peak) / width)
     count = math.ceil((end - start) / _FIRST_STEP) + 1
     v = np.linspace(start, end, count)
@@ -270,6 +304,6 @@ def _still_high(values: Array, x: Array, powers: tuple[int, ...]) -> tuple[bool,
     left = right = False
     for power in powers:
         tilted = values + power * x
-        left |= bool(tilted[0] > tilted.max() - _DROP)
-        right |= bool(tilted[-1] > tilted.max() - _DROP)
+        left |= bool(tilted[0] >= tilted.max() - _DROP)
+        right |= bool(tilted[-1] >= tilted.max() - _DROP)
     return left, right

@@ -122,7 +122,9 @@ class AtomLaw:
 
     def log_expect_exp(self, log_factor: LogFactor) -> complex:
         """From the atoms where enough of them count, else for a density ratio from a run of its own."""
-        log_terms = np.log(self.weights) + log_factor(*self.eigen)
+        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+            log_weights = np.log(self.weights)
+        log_terms = log_weights + log_factor(*self.eigen)
         real = log_terms.real
         effective = math.exp(2 * special.logsumexp(real) - special.logsumexp(2 * real))
         if effective < _FEWEST_FOR_TILT:
