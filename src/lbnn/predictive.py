@@ -146,7 +146,7 @@ class Predictive:
         values = check.like_mean(F, self.shape, self.measure.single_output, "F")
         if self.observation_noise == 0 and self.measure.tails.narrowest < self.shape[1]:
             raise ValueError(
-                "behind a hidden layer narrower than the outputs noise-free outputs have no computed density, "
+                "behind a hidden layer narrower than the outputs, noise-free outputs have no density here, "
                 f"got width {self.measure.tails.narrowest} for {self.shape[1]} outputs: use with_noise()"
             )
         factor = conditional_log_density(self.projection, self.process, self.observation_noise, values)
