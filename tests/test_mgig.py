@@ -399,7 +399,6 @@ def test_means_that_diverge_in_the_plane() -> None:
     assert axis_aligned[1, 1] == pytest.approx(referee.moment(-1), rel=1e-10)
 
 
-@pytest.mark.xfail(reason="N = 2: the coarse grid of PlanarCanonical._axis misses narrow peaks")
 @pytest.mark.parametrize(
     ("psi", "phi", "nu"), [(PSI, PHI, 1e5), (PSI, PHI, 1e6), (1e5 * PSI, 1e5 * PHI, 1.0)]
 )
@@ -410,7 +409,6 @@ def test_two_dimensions_at_extreme_parameters(psi: Array, phi: Array, nu: float)
     np.testing.assert_allclose(law.mean, law.mode, rtol=1e-3)
 
 
-@pytest.mark.xfail(reason="MatrixGIG drops small eigenvalues of Φ^½ΨΦ^½ though Ψ and Φ are definite")
 @pytest.mark.parametrize("size", [2, 3])
 def test_weak_directions_of_both_scales_are_not_dropped(size: int) -> None:
     """Ψ = Φ = diag(1e-8, 1, ...) are definite, and so the law exists for ν = 0."""
@@ -498,7 +496,6 @@ def test_rank_one_in_closed_form(size: int, nu: float) -> None:
         assert law.inverse_mean[-1, -1] == pytest.approx(exact.moment(-1), rel=0.05)
 
 
-@pytest.mark.xfail(reason="MatrixGIG._transformed states zero errors where some entries diverge")
 def test_finite_part_of_a_divergent_mean_has_an_error() -> None:
     """(X⁻¹)_33 is finite and drawn, so its error is not zero."""
     law = MatrixGIG(np.diag([0.0, 1.0, 2.0]), np.eye(3), 0.9)
@@ -598,11 +595,16 @@ def test_wishart_inverse_mean_exists_above_two_degrees_more(size: int, excess: f
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_weak_psi_tends_to_a_wishart(size: int) -> None:
-    """Ψ = ε I with many degrees of freedom: log normaliser and means by first-order perturbation."""
+    """Ψ = ε I with many degrees of freedom: the log normaliser by first-order perturbation."""
     nu, weak = 6.0, 1e-6
     law, limit = (MatrixGIG(w * np.eye(size), np.eye(size), nu) for w in (weak, 0.0))
     change = -0.5 * weak * np.trace(limit.inverse_mean)
-    assert law.log_normalizer - limit.log_normalizer == pytest.approx(change, abs=1e-9)
+    difference = law.log_normalizer - limit.log_normalizer
+    if size == 2:
+        assert difference == pytest.approx(change, abs=1e-9)
+    else:
+        options = {"degrees_of_freedom": REPLICATE_FREEDOM, "largest_error": 1e-3}
+        assert_agrees(difference, law.log_normalizer_error, change, **options)
 
 
 # ---------------------------------------------------------------- identities
@@ -1040,7 +1042,6 @@ def test_bad_points(X: Any) -> None:
         MatrixGIG(np.eye(2), np.eye(2), 1.0).log_density(X)
 
 
-@pytest.mark.xfail(reason="MatrixGIG.log_density does not check symmetry")
 def test_asymmetric_points_are_an_error() -> None:
     with pytest.raises(ValueError, match="X must be symmetric"):
         MatrixGIG(np.eye(2), np.eye(2), 1.0).log_density([[2.0, 1.0], [0.0, 2.0]])

@@ -102,7 +102,7 @@ def test_importance_sampling_of_known_targets(target: GaussianTarget) -> None:
 
 
 def test_importance_weights_of_the_right_gaussian_are_bounded() -> None:
-    """Below (1 + ½/√D)^D / 0.9 of the evidence: the proposal is wider by the bracket, and nine tenths of all."""
+    """Below (1 + ½/√D)^D / 0.9 of the evidence: the proposal is that much wider, and 0.9 of the points."""
     sample, _ = importance.importance_sample(TARGET, 0.05, 2, Progress())
     bound = (1 + 0.5 / math.sqrt(TARGET.dimension)) ** TARGET.dimension / 0.9
     assert np.exp(sample.log_weights - TARGET.log_evidence).max() < bound + 1e-6

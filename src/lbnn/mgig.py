@@ -128,6 +128,8 @@ class MatrixGIG:
             raise ValueError(
                 f"X must have shape (..., {self.dimension}, {self.dimension}), got {array.shape}"
             )
+        if np.abs(array - array.swapaxes(-1, -2)).max(initial=0.0) > 1e-10 * np.abs(array).max(initial=0.0):
+            raise ValueError("X must be symmetric, got a matrix that differs from its transpose")
         values, vectors = np.linalg.eigh(array.reshape(-1, *self.psi.shape))
         inside = values[:, 0] > 0
         result = np.full(len(values), -np.inf)
@@ -195,9 +197,9 @@ class MatrixGIG:
         other = self.phi if self._inverted else self.psi
         values, vectors = np.linalg.eigh(self._definite)
         root, back = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
-        delta, axes = np.linalg.eigh(root @ other @ root)
-        delta = np.where(positive_part(delta, len(delta)), delta, 0.0)
-        return delta, back @ axes
+        axes = np.linalg.svd(_root(other) @ root)  # singular values keep the digits of weak directions
+        delta = np.where(np.arange(len(root)) < _rank(other), axes.S**2, 0.0)
+        return delta[::-1].copy(), (back @ axes.Vh.T)[:, ::-1].copy()
 
     @property
     def _delta(self) -> Array:
@@ -219,13 +221,15 @@ class MatrixGIG:
         of_inverse = bool(which) != self._inverted
         value, error = self._law.inverse_mean if of_inverse else self._law.mean
         frame = np.linalg.inv(self._frame).T if of_inverse else self._frame
-        if np.isinf(value).any():
-            finite = np.where(np.isinf(value), 0.0, value)
-            touched = np.abs(frame[:, np.isinf(value)]).max(axis=1) > 0
-            spread = np.where(np.outer(touched, touched), np.nan, (frame * finite) @ frame.T)
-            spread[np.diag_indices_from(spread)] = np.where(touched, np.inf, np.diagonal(spread))
-            return spread, np.zeros_like(spread)
-        return (frame * value) @ frame.T, np.sqrt((frame**2 * error**2) @ (frame**2).T)
+        spread = np.sqrt((frame**2 * error**2) @ (frame**2).T)
+        infinite = np.isinf(value)
+        total = (frame * np.where(infinite, 0.0, value)) @ frame.T
+        if infinite.any():
+            touched = np.abs(frame[:, infinite]).max(axis=1) > 1e-12 * np.abs(frame).max()
+            both = np.outer(touched, touched)
+            total, spread = np.where(both, np.nan, total), np.where(both, 0.0, spread)
+            total[np.diag_indices_from(total)] = np.where(touched, np.inf, np.diagonal(total))
+        return total, spread
 
     def _log_kernel(self, values: Array, vectors: Array) -> Array:
         """Log of the unnormalised density at V diag(values) Vᵀ, (m,)."""
@@ -243,6 +247,12 @@ def _scale_matrix(value: Any, name: str) -> Array:
     if values[0] < -1e-10 * max(abs(values[-1]), abs(values[0])):
         raise ValueError(f"{name} must be positive semi-definite, got smallest eigenvalue {values[0]:.3g}")
     return matrix
+
+
+def _root(matrix: Array) -> Array:
+    """Symmetric square root."""
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
 def _rank(matrix: Array) -> int:

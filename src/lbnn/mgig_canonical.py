@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 from lbnn._types import Array
 from lbnn.engines.importance import weighted_draws
@@ -138,17 +138,13 @@ class PlanarCanonical:
 
     def _axis(self, index: int) -> tuple[Array, float]:
         """Grid of v = log T_ii that covers the density and its moments, fine enough for its curvature."""
-        slopes = np.array([[2 * self.nu - index + tilt] for tilt in (-2.5, 0.0, 3.5)])
-        slopes = slopes if self.delta[index] > 0 else np.maximum(slopes, min(0.25, self.nu))
-        coarse = np.linspace(-350.0, 350.0, 28001)
-        with np.errstate(over="ignore"):
-            energy = np.exp(2 * coarse) + self.delta[index] * np.exp(-2 * coarse)
-        log_values = slopes * coarse - 0.5 * energy
-        keep = coarse[(log_values > log_values.max(axis=1, keepdims=True) - 60).any(axis=0)]
-        width = 1 / math.sqrt(2 * math.sqrt(slopes.max() ** 2 + self.delta[index]) + 2)
-        step = min(0.1, 0.3 * width)
-        v = np.arange(keep[0] - step, keep[-1] + 2 * step, step)
-        return v, step
+        delta = float(self.delta[index])
+        slopes = [2 * self.nu - index + tilt for tilt in (-2.5, 0.0, 3.5)]
+        slopes = slopes if delta > 0 else [max(slope, min(0.25, self.nu)) for slope in slopes]
+        ends = [_reach(slope, delta, side) for slope in slopes for side in (-1.0, 1.0)]
+        curvature = 2 * math.sqrt(max(slope**2 for slope in slopes) + 4 * delta)
+        step = min(0.1, 0.3 / math.sqrt(curvature + 2))
+        return np.arange(min(ends) - step, max(ends) + 2 * step, step), step
 
     @property
     def log_normalizer(self) -> tuple[float, float]:
@@ -240,3 +236,23 @@ def log_bessel_k(order: float, argument: float) -> float:
     log_terms = order * (t - peak) - 2 * argument * np.sinh((t - peak) / 2) * np.sinh((t + peak) / 2)
     total = float(np.exp(np.maximum(log_terms, -700.0)).sum()) * step
     return order * peak - argument * math.cosh(peak) + math.log(total / 2)
+
+
+def _reach(slope: float, delta: float, side: float) -> float:
+    """Where s v − ½(e^{2v} + δ e^{−2v}), concave in v, has dropped by 60 on one side of its peak."""
+    square = (
+        (slope + math.sqrt(slope**2 + 4 * delta)) / 2
+        if slope >= 0
+        else (2 * delta / (math.sqrt(slope**2 + 4 * delta) - slope))
+    )
+    peak = 0.5 * math.log(square)
+
+    def left_over(distance: float) -> float:
+        change = math.expm1(2 * side * distance)
+        back = math.expm1(-2 * side * distance)
+        return 60 + slope * side * distance - 0.5 * (square * change + delta / square * back)
+
+    farthest = 1e-3
+    while left_over(farthest) > 0:
+        farthest *= 2
+    return peak + side * float(optimize.brentq(left_over, 0.0, farthest))

@@ -87,7 +87,9 @@ def make_densities(path: Path) -> None:
         values = [log_density(law, scale) for scale in scales]
         worst = max(gap for _, _, gap in values)
         routes = {route for _, route, _ in values}
-        assert len(routes) == 1 and worst < 1e-35, (widths, worst)
+        assert len(routes) == 1, (widths, routes)
+        assert worst < 1e-35, (widths, worst)
+        assert all(math.isfinite(float(value)) for value, _, _ in values), widths
         record = {"widths": list(widths), "route": routes.pop(), "largest_gap_to_second_route": worst}
         record["scale"] = [repr(scale) for scale in scales]
         record["log_density"] = [value.mid().str(35, radius=False) for value, _, _ in values]
