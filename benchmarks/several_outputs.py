@@ -118,10 +118,11 @@ def sampling_table(problem: Problem) -> None:
     for row in ours.values():
         print(line(row))
     if peers:
-        print("times the ESS per second of the better peer, in total and without its warm-up:")
+        print("times the median ESS per second of the better peer, in total and without its warm-up:")
         total, sampling = max(row.rate for row in peers), max(row.sampling_rate for row in peers)
-        for row in ours.values():
-            print(f"{row.name:17} {row.rate / total:9,.0f} {row.rate / sampling:9,.0f}")
+        for name in ("weights", "predictions", "scale"):
+            rate = ours[name].rate
+            print(f"{ours[name].name:17} {rate / total:9,.0f} {rate / sampling:9,.0f}")
     print(f"{conditions()}\n", flush=True)
 
 
@@ -160,11 +161,12 @@ def lbnn_rows(problem: Problem) -> dict[str, Row]:
     base = statistics.median(seconds["condition"])
     variance = np.concatenate(values["weights"]).var(axis=0)
     atoms = len(post.scale.weights)
-    rows = {"scale": Row("lbnn scale", atoms, np.array(sizes), 0.0, base)}
+    rows = {}
     for name in methods:
         draws = atoms if name == "averages" else len(values[name][0])
         cost = base + statistics.median(seconds[name])
         rows[name] = lbnn_row(name, draws, values[name], variance, cost)
+    rows["scale"] = Row("lbnn scale", atoms, np.array(sizes), 0.0, base)
     return rows
 
 
