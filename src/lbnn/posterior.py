@@ -38,6 +38,14 @@ class Posterior:
     noise: float  # 1/β
     inference: ScaleInference
 
+    def __repr__(self) -> str:
+        """One line: network, data, evidence, engine."""
+        return (
+            f"Posterior(widths={self.prior.widths}, examples={self.spectrum.examples}, "
+            f"outputs={self.prior.outputs}, log_evidence={self.log_evidence:.6g}, "
+            f"engine={self.diagnostics.engine!r}, ok={self.diagnostics.ok})"
+        )
+
     @property
     def log_evidence(self) -> float:
         """Log p(Y | X): log E_ϖ of the normalised likelihood (β/2π)^{p n_d/2} exp(−β/2 ‖F − Y‖²).

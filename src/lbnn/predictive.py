@@ -48,6 +48,12 @@ class Predictive:
     measure: ScaleMeasure
     observation_noise: float = 0.0
 
+    def __repr__(self) -> str:
+        """One line: points and outputs."""
+        return (
+            f"Predictive(points={self.shape[0]}, outputs={self.shape[1]}, noise={self.observation_noise:g})"
+        )
+
     @property
     def shape(self) -> tuple[int, int]:
         """(p̂, n_d)."""

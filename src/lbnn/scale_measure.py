@@ -72,6 +72,10 @@ class ScaleMeasure:
         None  # (m,), independent replicates; None where the atoms carry no Monte Carlo error
     )
 
+    def __repr__(self) -> str:
+        """One line: the atoms can be thousands."""
+        return f"ScaleMeasure({len(self.weights)} atoms of shape {self.atoms.shape[1:]}, mean={self.mean!r})"
+
     @classmethod
     def atom(cls, scale: Array, single_output: bool) -> ScaleMeasure:
         """All mass on one scale matrix (n_d, n_d)."""

@@ -66,6 +66,10 @@ class Spectrum:
     single_output: bool
     basis: InputBasis | GramBasis
 
+    def __repr__(self) -> str:
+        """One line: the sizes."""
+        return f"Spectrum(examples={self.examples}, rank={self.rank}, outputs={self.outputs})"
+
     @property
     def rank(self) -> int:
         """Number of positive eigenvalues of G_xx."""
