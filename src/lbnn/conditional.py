@@ -46,10 +46,12 @@ class ConditionalProcess:
         Since √g l/(τ + g l) = (1 − (1 + g l/τ)⁻¹)/√g, directions that the data determine leave M = ỹ/√g less
         a small term; that term alone is returned there, so that its variation is not lost to rounding.
         """
-        determined = self.eigenvalues * typical_scale > self.noise
-        root = np.sqrt(self.eigenvalues)[:, None]
-        small = -self.shrinkage(scale_values) / root
-        factor = np.where(determined[:, None], small, root * self._gain(scale_values))
+        if self.noise == 0:
+            return np.zeros((len(scale_values), *self.targets.shape))
+        scale, values = scale_values[:, None, :], self.eigenvalues[:, None]
+        determined = values * typical_scale > self.noise
+        above = np.where(determined, -self.noise / np.sqrt(values), np.sqrt(values) * scale)
+        factor = above / (self.noise + values * scale)
         return ((self.targets @ scale_vectors) * factor) @ scale_vectors.swapaxes(1, 2)
 
     def learned_features(self, scale_values: Array, scale_vectors: Array) -> Array:

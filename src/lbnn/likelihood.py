@@ -22,7 +22,7 @@ from lbnn._types import Array
 #: Number of floats in one block of a batched evaluation: elementwise work stays in the cache, ...
 BLOCK_FLOATS = 1 << 17
 #: ... matrix products want larger ones.
-PRODUCT_FLOATS = 1 << 22
+PRODUCT_FLOATS = 1 << 19
 
 
 @dataclass(frozen=True)

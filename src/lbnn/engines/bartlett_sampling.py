@@ -113,5 +113,5 @@ def principal_axes(rows: Array, widths: tuple[int, ...]) -> Array:
     Then a weak direction of L is one small diagonal entry. Behind a bottleneck, where the last rows of T are
     combinations of the first, the strongest come first.
     """
-    axes = np.linalg.svd(rows, full_matrices=True).Vh.T
+    axes = np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1]).Vh.T
     return axes if min(widths) < len(axes) else axes[:, ::-1].copy()
