@@ -23,6 +23,7 @@ from lbnn.scale_measure import LogFactor
 _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
 LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill
 _MOST_ATOMS = 8192
+_HURRIED = "the work allotted ran out and moves were cut short, so that even these figures may be too good"
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def _from_smc(sample: SmcSample, target: Target, effort: Effort) -> Draws:
     advice = (
         f"sequential Monte Carlo reached {sample.effective_sample_size:.0f} effective draws and an error of "
         f"log evidence of {sample.log_evidence_error:.2g} for a target error of {effort.target_error:g}: "
-        "take the stated errors as they are, or raise target_error"
+        + (_HURRIED if sample.hurried else "take the stated errors as they are, or raise target_error")
     )
     diagnostics = Diagnostics(
         "smc", sample.effective_sample_size, None, ok, () if ok else (advice,), sample.stages

@@ -29,7 +29,8 @@ _REMEMBERED = (
 _FEWEST_MOVES, _MOST_MOVES = 2, 30
 _COLLECTED = 4  # states kept of every particle at t = 1
 _MOST_ROUNDS = 16
-_WORK = 1e11  # floating-point operations of the moves after which no further round is started
+_WORK = 1e11  # floating-point operations after which no further round is started, ...
+_HURRY = 2e11  # ... and after which moves are cut short, and the answer is not ok
 
 
 #: log π₂/π₁ at the particles before and after one step of temperature, each (islands, particles)
@@ -79,6 +80,7 @@ class SmcSample:
     rounds: int
     chain_efficiency: float  # independent draws per point, from the autocorrelation of the moves
     stages: int
+    hurried: bool = False  # whether moves were cut short because the work allotted was done
 
     @property
     def effective_sample_size(self) -> float:
@@ -87,8 +89,12 @@ class SmcSample:
         return self.chain_efficiency * float(np.exp(log_square))
 
     def reaches(self, target_error: float) -> bool:
-        """Whether evidence and averages are as accurate as asked."""
-        return self.effective_sample_size >= target_error**-2 and self.log_evidence_error <= target_error
+        """Whether evidence and averages are as accurate as asked; never after a hurried round."""
+        return (
+            not self.hurried
+            and self.effective_sample_size >= target_error**-2
+            and self.log_evidence_error <= target_error
+        )
 
     def merge(self, other: SmcSample) -> SmcSample:
         """Both samples as one, weighted by their numbers of rounds."""
@@ -103,6 +109,7 @@ class SmcSample:
             rounds,
             min(self.chain_efficiency, other.chain_efficiency),
             max(self.stages, other.stages),
+            self.hurried or other.hurried,
         )
 
 
@@ -128,7 +135,7 @@ class _Path:
     ) -> None:
         self.target, self.proposal, self.rng, self.progress = target, proposal, rng, progress
         self.step = 0.5 * target.dimension**-0.25
-        self.work = 0.0
+        self.work, self.hurried = 0.0, False
 
     def round(self) -> SmcSample:
         """One pass from q to π on every island, and the states collected there."""
@@ -160,7 +167,8 @@ class _Path:
                 _correlation(start.log_target, particles.log_target),
                 _correlation(start.log_start, particles.log_start),
             )
-            if count >= _FEWEST_MOVES and memory < _REMEMBERED:
+            if count >= _FEWEST_MOVES and (memory < _REMEMBERED or self.work > _HURRY):
+                self.hurried |= memory >= _REMEMBERED
                 break
         return particles
 
@@ -198,7 +206,9 @@ class _Path:
         island_weights = np.sum([special.logsumexp(before, axis=1) for before, _ in bridges], axis=0)
         log_evidence, error = chain_of_bridges(bridges)
         log_weights = island_weights[groups] - len(bridges) * math.log(PER_ISLAND)
-        return SmcSample(points, log_weights, groups, log_evidence, error, 1, efficiency, len(bridges))
+        return SmcSample(
+            points, log_weights, groups, log_evidence, error, 1, efficiency, len(bridges), self.hurried
+        )
 
     def _summaries(self, state: Particles) -> Array:
         """Log density, log trace and log determinant of L, whose correlations stand for all, (m, 3)."""
