@@ -1,5 +1,9 @@
 """Exact Bayesian inference for finite-width deep linear networks."""
 
+from typing import TYPE_CHECKING, Any
+
+from lbnn.comparison import Comparison, compare
+from lbnn.convergence import convergence
 from lbnn.engines import Diagnostics, EngineChoice
 from lbnn.errors import AccuracyWarning
 from lbnn.mgig import MatrixGIG
@@ -10,12 +14,17 @@ from lbnn.scale_measure import ScaleMeasure
 from lbnn.scale_prior import ScalePrior
 from lbnn.spectrum import Spectrum
 
+if TYPE_CHECKING:
+    from lbnn.estimator import LBNNRegressor
+
 __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyWarning",
+    "Comparison",
     "Diagnostics",
     "EngineChoice",
+    "LBNNRegressor",
     "MatrixGIG",
     "Network",
     "Posterior",
@@ -24,3 +33,20 @@ __all__ = [
     "ScalePrior",
     "Spectrum",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the estimator when it is asked for: it needs scikit-learn, which is an extra."""
+    if name != "LBNNRegressor":
+        raise AttributeError(f"module 'lbnn' has no attribute {name!r}")
+    try:
+        from lbnn.estimator import LBNNRegressor
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "sklearn":
+            raise
+        raise ImportError("lbnn.LBNNRegressor needs scikit-learn: pip install 'lbnn[sklearn]'") from error
+    return LBNNRegressor
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

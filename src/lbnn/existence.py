@@ -25,13 +25,18 @@ from lbnn.spectrum import Spectrum
 
 def require_zero_temperature(prior: ScalePrior, spectrum: Spectrum) -> None:
     """Raise a ValueError that names the rule that is broken."""
+    require_invertible_gram(spectrum)
+    if prior.widths:
+        _require_wide_enough(prior, spectrum)
+
+
+def require_invertible_gram(spectrum: Spectrum) -> None:
+    """Zero temperature interpolates, whatever the network."""
     if spectrum.rank < spectrum.examples:
         raise ValueError(
             "zero temperature (beta=inf) needs an invertible Gram matrix, so that the training data can be "
             f"interpolated, got rank {spectrum.rank} with p = {spectrum.examples} examples: use a finite beta"
         )
-    if prior.widths:
-        _require_wide_enough(prior, spectrum)
 
 
 def _require_wide_enough(prior: ScalePrior, spectrum: Spectrum) -> None:

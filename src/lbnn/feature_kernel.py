@@ -21,7 +21,7 @@ from lbnn.scale_measure import ScaleMeasure
 
 
 def average_feature_kernel(
-    projection: Projection, process: ConditionalProcess, measure: ScaleMeasure, width: int
+    projection: Projection, process: ConditionalProcess, measure: ScaleMeasure, width: float
 ) -> Array:
     """⟨K⟩ at the projected points, (p̂, p̂); `width` is n_1."""
     explained = projection.explained

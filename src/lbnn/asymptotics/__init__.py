@@ -1,0 +1,32 @@
+"""Every limit theory of the paper, returning what the exact inference returns.
+
+| function | limit | fixed | temperature, depth |
+|---|---|---|---|
+| `infinite_width` | n → ∞ | p, n_d | any |
+| `infinite_data` | p → ∞ | n, n_d | zero; any depth |
+| `proportional` | n, p → ∞ | n_d | any |
+| `proportional_expansion` | n, p → ∞, then γ → 0 | n_d | zero; any depth |
+| `many_outputs` | n, n_d → ∞ | p | any |
+
+With α = p/n_1, γ = n_d/n_1, S = Yᵀ G_xx⁻¹ Y, G_yy = YYᵀ/n_d.
+"""
+
+from __future__ import annotations
+
+from lbnn.asymptotics.regimes import (
+    infinite_data,
+    infinite_width,
+    many_outputs,
+    proportional,
+    proportional_expansion,
+)
+from lbnn.asymptotics.theory import Theory
+
+__all__ = [
+    "Theory",
+    "infinite_data",
+    "infinite_width",
+    "many_outputs",
+    "proportional",
+    "proportional_expansion",
+]

@@ -1,0 +1,212 @@
+"""Every limit theory beside the exact answer: relative errors, and how well the exact side is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lbnn._types import Array
+from lbnn.asymptotics import Theory
+from lbnn.asymptotics.regimes import THEORIES, as_setting
+from lbnn.feature_kernel import average_feature_kernel
+from lbnn.network import TARGET_ERROR, Network
+from lbnn.posterior import Posterior
+from lbnn.predictive import Predictive
+from lbnn.scale_measure import ScaleMeasure
+from lbnn.spectrum import Spectrum
+
+#: What is compared, and in which units the error is given.
+QUANTITIES = {
+    "kernel": "‖K − ⟨K⟩‖ / ‖⟨K⟩‖",
+    "kernel correction": "‖K − ⟨K⟩‖ / ‖⟨K⟩ − G‖",
+    "scale": "‖L − E L‖ / ‖E L‖",
+    "mean": "‖mean − exact‖ / ‖exact‖",
+    "covariance": "‖cov − exact‖ / ‖exact‖, across outputs at each point",
+    "log evidence": "log p − exact, in nats",
+}
+
+#: Quantities that are another one in other units.
+_SOURCES = {"kernel correction": "kernel"}
+
+
+@dataclass(frozen=True)
+class Discrepancy:
+    """One theory and one quantity: its error, and the Monte Carlo error of the exact side in its units."""
+
+    theory: str
+    quantity: str
+    error: float
+    monte_carlo: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Limit theories against the exact posterior. Returned by `compare`.
+
+    Attributes
+    ----------
+    exact : Posterior
+    theories : dict of Theory
+        Those that apply, by name.
+    left_out : dict of str
+        Why the others do not apply.
+    rows : tuple of Discrepancy
+    """
+
+    exact: Posterior
+    theories: dict[str, Theory]
+    left_out: dict[str, str]
+    rows: tuple[Discrepancy, ...]
+
+    def error(self, theory: str, quantity: str) -> float:
+        """The error of one theory in one quantity."""
+        return next(row.error for row in self.rows if row.theory == theory and row.quantity == quantity)
+
+    def table(self) -> str:
+        """The errors as text: one line for each theory, one column for each quantity."""
+        lines = [_line("theory", QUANTITIES)]
+        lines += [
+            _line(name, [self._cell(name, quantity) for quantity in QUANTITIES]) for name in self.theories
+        ]
+        lines.append(_line("Monte Carlo", [self._exact_error(quantity) for quantity in QUANTITIES]))
+        return "\n".join(lines + [f"{name}: {reason}" for name, reason in self.left_out.items()])
+
+    def _cell(self, theory: str, quantity: str) -> str:
+        found = [row for row in self.rows if (row.theory, row.quantity) == (theory, quantity)]
+        return f"{found[0].error:.2g}" if found else "–"
+
+    def _exact_error(self, quantity: str) -> str:
+        return f"{next((row.monte_carlo for row in self.rows if row.quantity == quantity), math.nan):.1g}"
+
+
+def _line(name: str, cells: Any) -> str:
+    return f"{name:26}" + "".join(f"{cell:>19}" for cell in cells)
+
+
+def compare(
+    net: Network,
+    X: Any,
+    Y: Any,
+    beta: float,
+    X_test: Any = None,
+    *,
+    quantities: Sequence[str] = tuple(QUANTITIES),
+    target_error: float = TARGET_ERROR,
+    seed: int = 0,
+) -> Comparison:
+    """Compare every limit theory that applies with the exact answer.
+
+    Parameters
+    ----------
+    net : Network
+        With at least one hidden layer.
+    X : (p, n0)
+    Y : (p,) or (p, n_d)
+    beta : float in (0, inf]
+    X_test : (p̂, n0), optional
+        Where predictors are compared; the training inputs by default.
+    quantities : sequence of str
+        Keys of `QUANTITIES`; covariances of many outputs take time.
+    target_error, seed
+        As in `Network.condition`: how well the exact side is to be known.
+
+    Returns
+    -------
+    Comparison
+        `table()` is text; `lbnn.plots.comparison` draws it.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(40, 60)), rng.normal(size=40)
+    >>> result = lbnn.compare(lbnn.Network(widths=(80,)), X, y, beta=np.inf)
+    >>> sorted(result.theories)[:3]
+    ['infinite data', 'infinite width', 'many outputs']
+    >>> result.error("proportional", "kernel") < result.error("infinite width", "kernel")
+    True
+    """
+    for quantity in quantities:
+        if quantity not in QUANTITIES:
+            raise ValueError(f"quantities must be among {tuple(QUANTITIES)}, got {quantity!r}")
+    spectrum = Spectrum.from_inputs(X, Y)
+    setting = as_setting(net, spectrum, beta)
+    exact = net.condition_spectrum(spectrum, beta, target_error=target_error, seed=seed)
+    theories, left_out = {}, {}
+    for name, theory in THEORIES.items():
+        try:
+            theories[name] = theory(setting)
+        except ValueError as reason:
+            left_out[name] = str(reason)
+    test = () if X_test is None else (X_test,)
+    truth = _Truth(exact, net.widths[0], test, quantities)
+    rows = [row for name, theory in theories.items() for row in truth.judge(name, theory)]
+    return Comparison(exact, theories, left_out, tuple(rows))
+
+
+class _Truth:
+    """The exact answers with their Monte Carlo errors, computed once."""
+
+    def __init__(
+        self, exact: Posterior, width: int, test: tuple[Any, ...], quantities: Sequence[str]
+    ) -> None:
+        self.exact, self.test, self.quantities = exact, test, quantities
+        training, points = exact.spectrum.project(), exact.spectrum.project(*test)
+        process = exact.predict().process
+        statistics: dict[str, Callable[[ScaleMeasure], Array]] = {
+            "kernel": lambda measure: average_feature_kernel(training, process, measure, width),
+            "scale": lambda measure: measure.average(measure.scales),
+            "mean": lambda measure: Predictive(points, process, measure).mean,
+            "covariance": lambda measure: Predictive(points, process, measure).output_covariance,
+        }
+        asked = {_SOURCES.get(quantity, quantity) for quantity in quantities} & set(statistics)
+        self.values = {name: statistics[name](exact.scale) for name in asked}
+        self.errors = {name: group_error(exact.scale, statistics[name], self.values[name]) for name in asked}
+        self.gram = training.explained @ training.explained.T
+
+    def judge(self, name: str, theory: Theory) -> list[Discrepancy]:
+        """The discrepancies of one theory in what was asked and what it answers."""
+        rows = [self._row(name, theory, quantity) for quantity in self.quantities]
+        return [row for row in rows if row is not None]
+
+    def _row(self, name: str, theory: Theory, quantity: str) -> Discrepancy | None:
+        if quantity == "log evidence":
+            if theory.log_evidence is None:
+                return None
+            difference = theory.log_evidence - self.exact.log_evidence
+            return Discrepancy(name, quantity, difference, self.exact.log_evidence_error)
+        source = _SOURCES.get(quantity, quantity)
+        given, exact = self._answer(theory, source), self.values[source]
+        if given is None:
+            return None
+        size = float(np.linalg.norm(exact - self.gram if quantity in _SOURCES else exact)) or math.nan
+        error = float(np.linalg.norm(given - exact))
+        return Discrepancy(name, quantity, error / size, self.errors[source] / size)
+
+    def _answer(self, theory: Theory, source: str) -> Array | None:
+        if source == "kernel":
+            return theory.kernel
+        if source == "scale":
+            return None if theory.scale is None else theory.scale.average(theory.scale.scales)
+        predictive = theory.predict(*self.test)
+        return predictive.mean if source == "mean" else predictive.output_covariance
+
+
+def group_error(measure: ScaleMeasure, statistic: Callable[[ScaleMeasure], Array], value: Array) -> float:
+    """Monte Carlo error of a statistic, as a norm, from the spread of the independent groups of atoms."""
+    if measure.groups is None:
+        return 0.0
+    labels = np.unique(measure.groups)
+    total = 0.0
+    for label in labels:
+        here = measure.groups == label
+        share = float(measure.weights[here].sum())
+        part = replace(
+            measure, scales=measure.scales[here], weights=measure.weights[here] / share, law=None, groups=None
+        )
+        total += share**2 * float(((statistic(part) - value) ** 2).sum())
+    return math.sqrt(total * len(labels) / (len(labels) - 1))
