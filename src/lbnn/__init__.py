@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from lbnn import asymptotics, convergence
 from lbnn.comparison import Comparison, compare
-from lbnn.convergence import convergence
 from lbnn.engines import Diagnostics, EngineChoice
 from lbnn.errors import AccuracyWarning
 from lbnn.mgig import MatrixGIG
@@ -11,6 +11,7 @@ from lbnn.network import Network
 from lbnn.posterior import Posterior
 from lbnn.predictive import Predictive
 from lbnn.scale_measure import ScaleMeasure
+from lbnn.scale_mixing import ScaleMixture
 from lbnn.scale_prior import ScalePrior
 from lbnn.spectrum import Spectrum
 
@@ -30,8 +31,12 @@ __all__ = [
     "Posterior",
     "Predictive",
     "ScaleMeasure",
+    "ScaleMixture",
     "ScalePrior",
     "Spectrum",
+    "asymptotics",
+    "compare",
+    "convergence",
 ]
 
 

@@ -55,14 +55,14 @@ REGIMES = {
         "proportional", "n_1 = n_2 = 2p", lambda n: Sizes(n // 2, 3, (n, n)), (40, 80, 160, 320), beta=4.0
     ),
     "many outputs": Regime(
-        "many outputs", "n_1 = 2 n_d", lambda n: Sizes(4, n // 2, (n,)), (40, 80, 160, 320), "kernel"
+        "many outputs", "n_1 = 2 n_d", lambda n: Sizes(4, n // 2, (n,)), (20, 40, 80, 160), "kernel"
     ),
 }
 
 
 @dataclass(frozen=True)
 class ConvergenceStudy:
-    """Errors of one theory along a growing size. Returned by `convergence`.
+    """Errors of one theory along a growing size. Returned by `study`.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class ConvergenceStudy:
     rate_error: float
 
 
-def convergence(
+def study(
     regime: str,
     sizes: Sequence[int] | None = None,
     *,
@@ -129,9 +129,9 @@ def convergence(
 
     Examples
     --------
-    >>> from lbnn.convergence import convergence
-    >>> study = convergence("infinite width", sizes=(40, 160), data_sets=1, target_error=0.1)
-    >>> -1.3 < study.rate < -0.7
+    >>> import lbnn
+    >>> result = lbnn.convergence.study("infinite width", sizes=(40, 160), data_sets=1, target_error=0.1)
+    >>> -1.3 < result.rate < -0.7
     True
     """
     if regime not in REGIMES:
@@ -156,7 +156,7 @@ def _errors_at(
 ) -> Array:
     """Error and Monte Carlo error for every data set, (data_sets, 2)."""
     results = [
-        _compare_once(regime, n, np.random.default_rng([seed, n, number]), quantity, target_error)
+        _compare_once(regime, n, np.random.default_rng([seed, number]), quantity, target_error)
         for number in range(data_sets)
     ]
     return np.array([_entry(result, regime.theory, quantity) for result in results])

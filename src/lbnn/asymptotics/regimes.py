@@ -71,10 +71,11 @@ def infinite_data(net: Network, X: Any, Y: Any) -> Theory:
     --------
     >>> import numpy as np, lbnn
     >>> rng = np.random.default_rng(0)
-    >>> X, y = rng.normal(size=(200, 300)), rng.normal(size=200)
+    >>> X = rng.normal(size=(200, 300))
+    >>> y = 0.1 * X @ rng.normal(size=300)
     >>> net = lbnn.Network(widths=(5,))
     >>> exact = net.condition(X, y, beta=np.inf).scale.mean
-    >>> bool(abs(lbnn.asymptotics.infinite_data(net, X, y).scale.mean / exact - 1) < 0.05)
+    >>> bool(abs(lbnn.asymptotics.infinite_data(net, X, y).scale.mean / exact - 1) < 0.1)
     True
     """
     return large_data(as_setting(net, Spectrum.from_inputs(X, Y), math.inf))
