@@ -46,7 +46,7 @@ REGIMES = {
     "infinite width, depth three": Regime(
         "infinite width", "n_1 = n_2", lambda n: Sizes(10, 2, (n, n)), (40, 80, 160, 320, 640), beta=4.0
     ),
-    "infinite data": Regime("infinite data", "p", lambda n: Sizes(n, 2, (10,)), (40, 80, 160, 320)),
+    "infinite data": Regime("infinite data", "p", lambda n: Sizes(n, 2, (4,)), (40, 80, 160, 320)),
     "proportional": Regime("proportional", "n_1 = 2p", lambda n: Sizes(n // 2, 3, (n,)), (40, 80, 160, 320)),
     "proportional, α = 3": Regime(
         "proportional", "n_1 = p/3", lambda n: Sizes(3 * n, 3, (n,)), (20, 40, 80, 160)
@@ -73,13 +73,13 @@ class ConvergenceStudy:
         A key of `comparison.QUANTITIES`.
     sizes : (k,)
     errors : (k,)
-        Root mean square over data sets.
+        Geometric mean over data sets.
     error_bars : (k,)
-        Its standard error over data sets.
+        Its standard error over data sets; NaN for one.
     monte_carlo : (k,)
         Monte Carlo error of the exact side: errors near it are noise.
     rate, rate_error : float
-        Slope of log error against log size by least squares, and its standard error.
+        Slope of log error against log size by least squares, averaged over data sets, and its standard error.
     """
 
     regime: str
@@ -183,30 +183,25 @@ def _entry(result: Comparison, theory: str, quantity: str) -> tuple[float, float
 def _study(
     regime: str, chosen: Regime, quantity: str, sizes: list[int], measured: list[Array]
 ) -> ConvergenceStudy:
-    squares = [each[:, 0] ** 2 for each in measured]
-    errors = np.sqrt([each.mean() for each in squares])
-    spread = [each.std(ddof=1) / math.sqrt(len(each)) if len(each) > 1 else math.nan for each in squares]
-    monte_carlo = np.sqrt([(each[:, 1] ** 2).mean() for each in measured])
-    logs = np.log(np.asarray(sizes, float))
-    rate, rate_error = _slope(logs, np.log(errors))
+    logs = np.log(np.array([each[:, 0] for each in measured]))  # (sizes, data sets)
+    slopes = np.polyfit(np.log(sizes), logs, 1)[0]
+    errors = np.exp(logs.mean(axis=1))
     return ConvergenceStudy(
         regime,
         chosen.growing,
         quantity,
         np.asarray(sizes, float),
         errors,
-        np.asarray(spread) / (2 * errors),
-        monte_carlo,
-        rate,
-        rate_error,
+        errors * _standard_error(logs),
+        np.sqrt([(each[:, 1] ** 2).mean() for each in measured]),
+        float(slopes.mean()),
+        float(_standard_error(slopes[None])[0]),
     )
 
 
-def _slope(x: Array, y: Array) -> tuple[float, float]:
-    """Least squares slope and its standard error (NaN for two points)."""
-    centred = x - x.mean()
-    slope = float(centred @ y / (centred @ centred))
-    rest = y - y.mean() - slope * centred
-    freedom = len(x) - 2
-    variance = float(rest @ rest) / freedom / float(centred @ centred) if freedom else math.nan
-    return slope, math.sqrt(variance)
+def _standard_error(values: Array) -> Array:
+    """Of the mean over the last axis; NaN for one value."""
+    count = values.shape[-1]
+    if count == 1:
+        return np.full(values.shape[:-1], math.nan)
+    return values.std(axis=-1, ddof=1) / math.sqrt(count)
