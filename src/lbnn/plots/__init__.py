@@ -1,0 +1,25 @@
+"""Pictures of posteriors: functions that take posteriors and return matplotlib axes.
+
+Needs matplotlib: `pip install lbnn[plots]`.
+"""
+
+from lbnn.plots._style import COLOURS
+from lbnn.plots.band import predictive_band
+from lbnn.plots.curves import convergence, speed
+from lbnn.plots.matrices import coupling_matrix, kernel_panels
+from lbnn.plots.phase import kernel_change, phase_diagram
+from lbnn.plots.scale import scale_density
+from lbnn.plots.theories import comparison
+
+__all__ = [
+    "COLOURS",
+    "comparison",
+    "convergence",
+    "coupling_matrix",
+    "kernel_change",
+    "kernel_panels",
+    "phase_diagram",
+    "predictive_band",
+    "scale_density",
+    "speed",
+]
