@@ -1,0 +1,6 @@
+"""Archives: results in files that execute nothing when loaded (docs/archive.md describes the format)."""
+
+from lbnn.archive.container import read, write
+from lbnn.archive.packing import pack_posterior, unpack_posterior
+
+__all__ = ["pack_posterior", "read", "unpack_posterior", "write"]

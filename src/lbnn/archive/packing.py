@@ -1,0 +1,300 @@
+"""A posterior as header and arrays, and back: the same numbers without running an engine again.
+
+Stored is what cannot be recomputed: the data, their eigenvectors, the draws. Atoms, weights and laws follow
+from these by the operations that made them, so that they are the same to the last bit on the same machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from lbnn import _validation as check
+from lbnn._types import Array
+from lbnn.archive.container import AnyArray
+from lbnn.bartlett import product
+from lbnn.engines import Diagnostics, Effort, ScaleInference
+from lbnn.engines.bartlett_sampling import FactorLaw
+from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
+from lbnn.engines.sampled import Draws, SampledLaw
+from lbnn.engines.target import ScaleTarget
+from lbnn.likelihood import LikelihoodFactor
+from lbnn.posterior import Posterior
+from lbnn.projection import FeatureDirections, InputDirections
+from lbnn.scale_measure import ScaleMeasure, Tails
+from lbnn.scale_prior import ScalePrior
+from lbnn.spectrum import GramBasis, InputBasis, Spectrum
+
+_SAME_EVIDENCE = 1e-6  # relative difference of a recomputed evidence: other machines round differently
+
+Packed = tuple[dict[str, Any], dict[str, AnyArray]]
+
+
+def pack_posterior(posterior: Posterior) -> Packed:
+    """Take a posterior apart, into a header for JSON and arrays.
+
+    Parameters
+    ----------
+    posterior : Posterior
+
+    Returns
+    -------
+    header, arrays
+        For `archive.write` and `unpack_posterior`.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> from lbnn import archive
+    >>> rng = np.random.default_rng(0)
+    >>> post = lbnn.Network(widths=(5,)).condition(rng.normal(size=(6, 8)), np.ones(6), beta=2.0)
+    >>> again = archive.unpack_posterior(*archive.pack_posterior(post))
+    >>> bool(np.array_equal(again.predict().mean, post.predict().mean))
+    True
+    """
+    prior, inference = posterior.prior, posterior.inference
+    spectrum_header, arrays = _pack_spectrum(posterior.spectrum)
+    scale_header, scale_arrays = _pack_measure(inference.measure)
+    header = {
+        "widths": list(prior.widths),
+        "outputs": prior.outputs,
+        "layer_variances": list(prior.layer_variances),
+        "noise": posterior.noise,
+        "spectrum": spectrum_header,
+        "scale": scale_header,
+        "log_evidence": inference.log_evidence,
+        "log_evidence_error": inference.log_evidence_error,
+        "diagnostics": _pack_diagnostics(inference.diagnostics),
+    }
+    return header, arrays | scale_arrays
+
+
+def unpack_posterior(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
+    """Put a posterior together again.
+
+    Parameters
+    ----------
+    header, arrays
+        From `pack_posterior`, directly or by way of a file.
+
+    Returns
+    -------
+    Posterior
+        With the numbers of the one packed.
+    """
+    try:
+        return _unpack(header, arrays)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"header and arrays must be those of a posterior, got others ({error!r})") from error
+
+
+def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
+    for name, array in arrays.items():
+        expected = np.intp if name == "draws.groups" else np.float64
+        _require(array.dtype == expected, f"{name} of dtype {array.dtype}")
+    prior = _unpack_prior(header)
+    spectrum, noise = _unpack_spectrum(header["spectrum"], arrays), float(header["noise"])
+    _require(noise >= 0, f"noise {noise}")
+    _require(spectrum.outputs == prior.outputs, "outputs of network and targets differ")
+    data = LikelihoodFactor(
+        spectrum.eigenvalues, spectrum.targets, spectrum.residual, spectrum.examples, noise
+    )
+    measure = _unpack_measure(header["scale"], arrays, prior, data, spectrum.single_output)
+    evidence, error = float(header["log_evidence"]), float(header["log_evidence_error"])
+    if isinstance(measure.law, QuadratureLaw):
+        again = data.log_constant + measure.law.nodes.log_total
+        _require(bool(np.isclose(again, evidence, rtol=_SAME_EVIDENCE, atol=_SAME_EVIDENCE)), "evidence")
+    diagnostics = _unpack_diagnostics(header["diagnostics"])
+    return Posterior(prior, spectrum, noise, ScaleInference(measure, evidence, error, diagnostics))
+
+
+def _unpack_prior(header: dict[str, Any]) -> ScalePrior:
+    widths, variances = check.widths(header["widths"]), tuple(header["layer_variances"])
+    if variances:  # none given: ones
+        variances = check.prior_variances(variances, len(widths))
+    return ScalePrior(widths, check.positive_integer(header["outputs"], "outputs"), variances)
+
+
+def _pack_diagnostics(diagnostics: Diagnostics) -> dict[str, Any]:
+    return asdict(diagnostics) | {"messages": list(diagnostics.messages)}
+
+
+def _unpack_diagnostics(header: dict[str, Any]) -> Diagnostics:
+    return Diagnostics(**(header | {"messages": tuple(header["messages"])}))
+
+
+# ---------------------------------------------------------------------- data
+
+
+def _pack_spectrum(spectrum: Spectrum) -> Packed:
+    basis_header, arrays = _pack_basis(spectrum.basis)
+    header = {
+        "residual": spectrum.residual,
+        "examples": int(spectrum.examples),
+        "single_output": spectrum.single_output,
+        "basis": basis_header,
+    }
+    return header, arrays | {"eigenvalues": spectrum.eigenvalues, "targets": spectrum.targets}
+
+
+def _pack_basis(basis: InputBasis | GramBasis) -> Packed:
+    if isinstance(basis, GramBasis):
+        arrays: dict[str, AnyArray] = {"basis.vectors": basis.vectors, "basis.eigenvalues": basis.eigenvalues}
+        return {"kind": "gram", "scale": basis.scale}, arrays
+    header = {"kind": "features", "scale": basis.scale, "dimension": basis.dimension}
+    arrays = {} if basis.training_inputs is None else {"inputs": basis.training_inputs}
+    if isinstance(basis.directions, InputDirections):
+        _require(basis.training_inputs is basis.directions.inputs, "directions of other inputs")
+        return header | {"kind": "inputs"}, arrays | {"basis.combination": basis.directions.combination}
+    if isinstance(basis.directions, FeatureDirections):
+        return header, arrays | {"basis.vectors": basis.directions.vectors}
+    raise TypeError(f"directions of type {type(basis.directions).__name__} have no place in an archive")
+
+
+def _unpack_spectrum(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Spectrum:
+    basis = _unpack_basis(header["basis"], arrays)
+    values, targets = arrays["eigenvalues"], arrays["targets"]
+    _require(values.ndim == 1 and targets.ndim == 2, "dimensions of eigenvalues and targets")
+    _require(len(values) == len(targets) == _rank(basis), "rank of eigenvalues, targets and basis")
+    residual, examples = float(header["residual"]), int(header["examples"])
+    return Spectrum(values, targets, residual, examples, bool(header["single_output"]), basis)
+
+
+def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> InputBasis | GramBasis:
+    scale = float(header["scale"])
+    if header["kind"] == "gram":
+        return GramBasis(arrays["basis.vectors"], arrays["basis.eigenvalues"], scale)
+    inputs, dimension = arrays.get("inputs"), int(header["dimension"])
+    if header["kind"] == "inputs":
+        directions = InputDirections(arrays["inputs"], arrays["basis.combination"])
+        _require(len(directions.inputs) == len(directions.combination), "rows of inputs and directions")
+        return InputBasis(directions, dimension, inputs, scale)
+    _require(header["kind"] == "features", f"basis of kind {header['kind']!r}")
+    _require(len(arrays["basis.vectors"]) == dimension, "columns of inputs and directions")
+    return InputBasis(FeatureDirections(arrays["basis.vectors"]), dimension, inputs, scale)
+
+
+def _rank(basis: InputBasis | GramBasis) -> int:
+    if isinstance(basis, GramBasis):
+        return basis.vectors.shape[1]
+    directions = basis.directions
+    assert isinstance(directions, InputDirections | FeatureDirections)  # there are no others in an archive
+    columns = directions.combination if isinstance(directions, InputDirections) else directions.vectors
+    return columns.shape[1]
+
+
+# ---------------------------------------------------------------------- the law of the scale
+
+
+def _pack_measure(measure: ScaleMeasure) -> Packed:
+    law = measure.law
+    if law is None:
+        _require(len(measure.scales) == 1, "atoms without a law behind them")
+        return {"law": "atom"}, {"scale": measure.scales[0]}
+    if isinstance(law, QuadratureLaw):
+        return {"law": "quadrature"}, {}
+    if isinstance(law, SampledLaw):
+        return _pack_sampled(law, measure.tails)
+    if isinstance(law, FactorLaw):
+        return _pack_factors(law, measure)
+    raise TypeError(f"a law of type {type(law).__name__} has no place in an archive")
+
+
+def _unpack_measure(
+    header: dict[str, Any],
+    arrays: dict[str, AnyArray],
+    prior: ScalePrior,
+    data: LikelihoodFactor,
+    single_output: bool,
+) -> ScaleMeasure:
+    if header["law"] == "atom":
+        _require(arrays["scale"].shape == prior.mean.shape, "shape of the scale")
+        return ScaleMeasure.atom(arrays["scale"], single_output)
+    if header["law"] == "quadrature":  # deterministic
+        return infer_quadrature(prior, data, single_output).measure
+    if header["law"] == "sampled":
+        return _unpack_sampled(header, arrays, prior, data, single_output)
+    _require(header["law"] == "factors", f"law of kind {header['law']!r}")
+    return _unpack_factors(header, arrays, single_output)
+
+
+def _pack_sampled(law: SampledLaw, tails: Tails) -> Packed:
+    """Draws in Bartlett coordinates; factors and scales follow from them."""
+    draws = law.draws
+    header = {
+        "law": "sampled",
+        "tails": asdict(tails),
+        "effort": asdict(law.effort) | {"seed": int(law.effort.seed)},
+        "log_total": draws.log_total,
+        "log_total_error": draws.log_total_error,
+        "diagnostics": _pack_diagnostics(draws.diagnostics),
+    }
+    arrays: dict[str, AnyArray] = {
+        "draws.points": draws.points,
+        "draws.log_weights": draws.log_weights,
+        "draws.groups": draws.groups,
+        "draws.rotation": law.target.rotation,
+    }
+    return header, arrays
+
+
+def _unpack_sampled(
+    header: dict[str, Any],
+    arrays: dict[str, AnyArray],
+    prior: ScalePrior,
+    data: LikelihoodFactor,
+    single_output: bool,
+) -> ScaleMeasure:
+    draws = Draws(
+        arrays["draws.points"],
+        arrays["draws.log_weights"],
+        arrays["draws.groups"],
+        float(header["log_total"]),
+        float(header["log_total_error"]),
+        _unpack_diagnostics(header["diagnostics"]),
+    )
+    target = ScaleTarget(prior.coordinates, data, arrays["draws.rotation"])
+    _require(draws.points.shape == (len(draws.log_weights), target.dimension), "shape of the draws")
+    _require(draws.groups.shape == draws.log_weights.shape, "shape of the groups")
+    _require(target.rotation.shape == prior.mean.shape, "shape of the rotation")
+    tails, effort = Tails(**header["tails"]), Effort(**header["effort"])
+    measure = ScaleMeasure(
+        target.scales(draws.points), draws.weights, single_output, tails, None, draws.groups
+    )
+    return measure.behind(SampledLaw(target, draws, measure.eigen, effort))
+
+
+def _pack_factors(law: FactorLaw, measure: ScaleMeasure) -> Packed:
+    """Bartlett factors; the scales only where their product is not the same to the last bit."""
+    assert measure.groups is not None  # draws come in groups
+    header = {"law": "factors", "tails": asdict(measure.tails), "count": len(law.all_factors)}
+    arrays: dict[str, AnyArray] = {"draws.weights": law.weights, "draws.groups": measure.groups}
+    arrays |= {f"draws.factor.{number}": factor for number, factor in enumerate(law.all_factors)}
+    if not np.array_equal(_squared(law.all_factors), measure.scales):
+        arrays["draws.scales"] = measure.scales
+    return header, arrays
+
+
+def _unpack_factors(header: dict[str, Any], arrays: dict[str, AnyArray], single_output: bool) -> ScaleMeasure:
+    factors = [arrays[f"draws.factor.{number}"] for number in range(header["count"])]
+    weights, groups = arrays["draws.weights"], arrays["draws.groups"]
+    scales = arrays["draws.scales"] if "draws.scales" in arrays else _squared(factors)
+    _require(weights.shape == groups.shape == (len(scales),), "numbers of weights, groups and scales")
+    _require(all(len(factor) == len(scales) for factor in factors), "numbers of factors and scales")
+    measure = ScaleMeasure(scales, weights, single_output, Tails(**header["tails"]), None, groups)
+    return measure.behind(FactorLaw(weights, measure.eigen, factors))
+
+
+def _squared(factors: list[Array]) -> Array:
+    """T Tᵀ of every draw."""
+    total = product(factors)
+    if total is None:
+        raise ValueError("a network with a hidden layer has factors")
+    return total @ total.swapaxes(1, 2)
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(f"inconsistent: {what}")

@@ -1,0 +1,20 @@
+"""Leave-one-out scores from one posterior, without refits.
+
+Given L = V diag(l) Vᵀ the targets along eigenvector j are Gaussian with the covariance l_j G + τ over the
+examples. Its inverse is diagonal in the eigenbasis of G = U diag(g) Uᵀ,
+
+    P_j = U diag_i(1/(τ + g_i l_j)) Uᵀ + (I − UUᵀ)/τ,
+
+and the example a given all others has the variance 1/(P_j)_aa and the residual (P_j Y V_j)_a/(P_j)_aa. An
+intercept of flat prior, by centring, leaves I − 11ᵀ/p − UUᵀ in the last term (universal kriging). The law of
+L without example a is that with it, weighted:
+
+    ρ_{−a}(L) ∝ ρ(L) / p(y_a | Y_{−a}, L),     p(y_a | Y_{−a}) = 1 / E_ρ[1 / p(y_a | Y_{−a}, L)].
+
+Weights of draws are smoothed, and their tail index says whether they can be trusted. Quadrature nodes that do
+not resolve ρ_{−a} are replaced by nodes made for it.
+"""
+
+from lbnn.leave_one_out.scores import LeaveOneOut, leave_one_out
+
+__all__ = ["LeaveOneOut", "leave_one_out"]

@@ -1,0 +1,70 @@
+"""What leave-one-out scores ask of a posterior and its targets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lbnn import _validation as check
+from lbnn._types import Array
+from lbnn.existence import require_zero_temperature
+from lbnn.leave_one_out.examples import example_vectors
+from lbnn.posterior import Posterior
+from lbnn.spectrum import GramBasis, Spectrum
+
+_SAME_TARGETS = 1e-6  # relative difference above which Y is not what the posterior has seen
+
+
+def checked_targets(posterior: Posterior, Y: Any, centred: bool) -> tuple[Array, bool]:
+    """Y as (p, n_d), if posterior and Y belong together and leave-one-out scores exist."""
+    spectrum = posterior.spectrum
+    if not isinstance(spectrum.basis, GramBasis) and spectrum.basis.training_inputs is None:
+        raise ValueError("leave-one-out scores need the training inputs, got a posterior from moments")
+    if math.isinf(posterior.noise):
+        raise ValueError("left-out observations have finite variance only for beta > 0, got beta=0")
+    if centred and spectrum.examples < 1:
+        raise ValueError("with an intercept, leaving one out needs two examples, got one")
+    columns, one_dimensional = check.targets(Y, spectrum.examples + centred)
+    _require_same_data(spectrum, columns, centred)
+    if posterior.noise == 0:
+        _require_left_out_exist(posterior, columns, centred)
+    return columns, one_dimensional
+
+
+def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
+    """UᵀY = ỹ, and Uᵀ1 = 0 if centred."""
+    vectors = example_vectors(spectrum)
+    if len(vectors) != len(Y):
+        raise ValueError(
+            "centred must be True exactly if the spectrum counts one example less than its inputs have "
+            f"rows, got centred={centred} with {len(vectors)} rows counted as {spectrum.examples} examples"
+        )
+    if Y.shape[1] != spectrum.outputs or (
+        np.linalg.norm(vectors.T @ Y - spectrum.targets) > _SAME_TARGETS * np.linalg.norm(Y)
+    ):
+        raise ValueError("Y must be the targets that the posterior was conditioned on, got others")
+    if centred and np.abs(vectors.sum(axis=0)).max(initial=0.0) > _SAME_TARGETS * math.sqrt(len(Y)):
+        raise ValueError("centred=True needs inputs (or a Gram matrix) that were centred, got others")
+
+
+def _require_left_out_exist(posterior: Posterior, Y: Array, centred: bool) -> None:
+    """At zero temperature every left-out posterior must exist, and its scales be invertible."""
+    prior, spectrum = posterior.prior, posterior.spectrum
+    if not prior.full_rank:
+        raise ValueError(
+            "at zero temperature a left-out example has no density behind a hidden layer narrower than the "
+            f"outputs, got widths={prior.widths} for {prior.outputs} outputs: use a finite beta"
+        )
+    for a in range(len(Y) if spectrum.examples > 1 else 0):
+        others = np.delete(Y, a, axis=0)
+        others = others - centred * others.mean(axis=0)
+        left = replace(
+            spectrum, eigenvalues=spectrum.eigenvalues[1:], targets=others, examples=spectrum.examples - 1
+        )
+        try:
+            require_zero_temperature(prior, left)
+        except ValueError as error:
+            raise ValueError(f"leaving out example {a}: {error}") from error

@@ -1,0 +1,89 @@
+"""Examples given all others and a scale: the precision P_j in the eigenbasis of the data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from lbnn._types import Array
+from lbnn.projection import RANK_TOLERANCE, InputDirections
+from lbnn.spectrum import GramBasis, Spectrum
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Some examples a in the eigenbasis of the data: all that P_j needs, for any scale."""
+
+    vectors: Array  # U_a, (rows, r)
+    unseen_precision: Array  # (I − UUᵀ)_aa / τ, (rows,)
+    unseen_targets: Array  # ((I − UUᵀ)Y)_a / τ, (rows, n_d)
+    eigenvalues: Array  # g, (r,)
+    targets: Array  # ỹ, (r, n_d)
+    noise: float  # τ
+
+    @classmethod
+    def of(cls, spectrum: Spectrum, noise: float, Y: Array, centred: bool) -> Examples:
+        """All examples of a data set; what their directions span entirely leaves nothing unseen."""
+        vectors = example_vectors(spectrum)
+        unseen, rest = np.zeros(len(Y)), np.zeros_like(Y)
+        if spectrum.rank < spectrum.examples:
+            constant = 1 / len(Y) if centred else 0.0
+            unseen = 1 - constant - (vectors**2).sum(axis=1)
+            rest = Y - centred * Y.mean(axis=0) - vectors @ spectrum.targets
+            spanned = unseen <= RANK_TOLERANCE * len(Y)
+            unseen[spanned], rest[spanned] = 0.0, 0.0
+            unseen, rest = unseen / noise, rest / noise
+        return cls(vectors, unseen, rest, spectrum.eigenvalues, spectrum.targets, noise)
+
+    def take(self, rows: slice) -> Examples:
+        """Some of the examples."""
+        return replace(
+            self,
+            vectors=self.vectors[rows],
+            unseen_precision=self.unseen_precision[rows],
+            unseen_targets=self.unseen_targets[rows],
+        )
+
+    @cached_property
+    def _squares(self) -> Array:
+        return self.vectors**2
+
+    def precision_and_residual(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
+        """(P_j)_aa and (P_j Y V_j)_a/(P_j)_aa for scales l (m, n_d), V (m, n_d, n_d): (rows, m, n_d) each."""
+        axes = scale_vectors.transpose(1, 0, 2).reshape(scale_values.shape[1], -1)  # V side by side
+        inverse = 1 / (self.noise + np.outer(self.eigenvalues, self._positive(scale_values)))
+        precision = self._squares @ inverse + self.unseen_precision[:, None]
+        pulled = self.vectors @ (inverse * (self.targets @ axes)) + self.unseen_targets @ axes
+        shape = len(self.vectors), *scale_values.shape
+        return precision.reshape(shape), (pulled / precision).reshape(shape)
+
+    def log_density(self, scale_values: Array, scale_vectors: Array) -> Array:
+        """log p(y_a | Y_{−a}, L), (rows, m)."""
+        precision, residual = self.precision_and_residual(scale_values, scale_vectors)
+        terms = np.log(precision / (2 * math.pi)) - residual * (residual * precision)
+        return 0.5 * terms.sum(axis=2)
+
+    def moments(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
+        """Residual y_a − E[y_a | Y_{−a}, L] and its variance in every output, (m, rows, n_d) each."""
+        precision, residual = self.precision_and_residual(scale_values, scale_vectors)
+        back = scale_vectors.swapaxes(1, 2)
+        return residual.transpose(1, 0, 2) @ back, (1 / precision).transpose(1, 0, 2) @ back**2
+
+    def _positive(self, scale_values: Array) -> Array:
+        """Eigenvalues of L; at zero temperature, where L is invertible, rounding to zero is kept above it."""
+        if self.noise > 0:
+            return scale_values
+        return np.maximum(scale_values, np.finfo(float).eps ** 2 * scale_values.max(axis=1, keepdims=True))
+
+
+def example_vectors(spectrum: Spectrum) -> Array:
+    """U, the eigenvectors of the Gram matrix over the examples, (p, r)."""
+    basis = spectrum.basis
+    if isinstance(basis, GramBasis):
+        return basis.vectors
+    if isinstance(basis.directions, InputDirections):  # XXᵀ u would lose directions of small g to rounding
+        return basis.directions.combination / np.linalg.norm(basis.directions.combination, axis=0)
+    return basis.training().explained / np.sqrt(spectrum.eigenvalues)

@@ -1,0 +1,134 @@
+"""Leave-one-out scores: the public function and what it returns."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lbnn._types import Array
+from lbnn.engines.importance import LARGEST_K
+from lbnn.engines.quadrature import QuadratureLaw
+from lbnn.errors import AccuracyWarning
+from lbnn.leave_one_out.averages import Scores, row_blocks, score
+from lbnn.leave_one_out.boundary import checked_targets
+from lbnn.leave_one_out.examples import Examples
+from lbnn.leave_one_out.own_nodes import replace_unresolved
+from lbnn.posterior import Posterior
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """Predictive of every observation given all others, noise included.
+
+    Attributes
+    ----------
+    mean, variance : (p, n_d), or (p,) where Y was one-dimensional
+        Of each left-out observation.
+    log_density : (p,)
+        log p(y_a | Y_{−a}), joint over outputs.
+    log_density_error : (p,)
+        Its Monte Carlo standard error; zero where the scale is integrated deterministically.
+    pareto_k : (p,)
+        Tail index of the weights: above 0.7 they are not to be trusted; −inf where there is no tail, as for
+        deterministic engines.
+    messages : tuple of str
+        What the diagnostics noticed, those of the posterior included.
+    """
+
+    mean: Array
+    variance: Array
+    log_density: Array
+    log_density_error: Array
+    pareto_k: Array
+    messages: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """One line: the score."""
+        return (
+            f"LeaveOneOut(examples={len(self.log_density)}, elpd={self.elpd:.6g} ± {self.elpd_error:.2g}, "
+            f"ok={self.ok})"
+        )
+
+    @property
+    def elpd(self) -> float:
+        """Expected log predictive density: the sum of `log_density`."""
+        return float(self.log_density.sum())
+
+    @property
+    def elpd_error(self) -> float:
+        """Standard error of `elpd` for new data, from the spread over examples; inf for a single one."""
+        count = len(self.log_density)
+        return math.sqrt(count) * float(self.log_density.std(ddof=1)) if count > 1 else math.inf
+
+    @property
+    def ok(self) -> bool:
+        """Whether the diagnostics support the scores."""
+        return not self.messages
+
+
+def leave_one_out(posterior: Posterior, Y: Any, centred: bool = False) -> LeaveOneOut:
+    """Score every example given all others.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        From inputs or a Gram matrix, with beta > 0.
+    Y : (p, n_d), or (p,) for one output
+        The targets that the posterior was conditioned on.
+    centred : bool
+        Whether an intercept of flat prior was handled by centring: inputs (or the Gram matrix) and targets
+        were centred and the spectrum counts p − 1 examples. Y itself may then be given with its mean.
+
+    Returns
+    -------
+    LeaveOneOut
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> from lbnn.leave_one_out import leave_one_out
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(12, 20)), rng.normal(size=12)
+    >>> network = lbnn.Network(widths=(5, 5))
+    >>> scores = leave_one_out(network.condition(X, y, beta=2.0), y)
+    >>> refit = network.condition(X[1:], y[1:], beta=2.0).predict(X[:1]).with_noise()
+    >>> bool(np.isclose(scores.mean[0], refit.mean[0]))
+    True
+    >>> bool(np.isclose(scores.variance[0], refit.variance[0]))
+    True
+    """
+    columns, one_dimensional = checked_targets(posterior, Y, centred)
+    examples = Examples.of(posterior.spectrum, posterior.noise, columns, centred)
+    measure = posterior.scale
+    parts = [score(measure, examples.take(rows)) for rows in row_blocks(len(columns), measure)]
+    scores = Scores(*(np.concatenate(each) for each in zip(*(p.fields for p in parts), strict=True)))
+    messages = _messages(scores.pareto_k)
+    if isinstance(measure.law, QuadratureLaw):
+        messages += replace_unresolved(scores, posterior, examples)
+    for message in messages:
+        warnings.warn(message, AccuracyWarning, stacklevel=2)
+    mean, variance = columns - scores.residual, scores.variance
+    return LeaveOneOut(
+        mean[:, 0] if one_dimensional else mean,
+        variance[:, 0] if one_dimensional else variance,
+        scores.log_density,
+        scores.log_density_error,
+        scores.pareto_k,
+        posterior.diagnostics.messages + messages,
+    )
+
+
+def _messages(shapes: Array) -> tuple[str, ...]:
+    bad = np.flatnonzero(shapes > LARGEST_K)
+    if not len(bad):
+        return ()
+    worst = int(shapes.argmax())
+    return (
+        f"leave-one-out weights have a Pareto k above {LARGEST_K} for {len(bad)} of {len(shapes)} examples "
+        f"(largest {shapes[worst]:.2f}, at example {worst}), whose scores are not to be trusted: condition "
+        "with a smaller target_error, or refit without them",
+    )
