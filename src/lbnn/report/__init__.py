@@ -1,20 +1,44 @@
-"""The paper's results, recomputed: `python -m lbnn.report --out report`.
+r"""The paper's results, recomputed: `python -m lbnn.report --out report`.
 
 A claim is one equation or statement of the paper, checked against the library by a route that does not
-call the function being checked. To add one, write a function in the file of its section:
+call the function being checked. To add one, write a function in the file of its section (a new section is a
+file and a line in `registry.SECTIONS`):
 
     @claim(
         id="prior.gamma",
         equation="§III-A",
+        latex=r"\lambda \sim \operatorname{Gamma}(n_1/2, 2/n_1)",
         statement="Depth two, one output: λ ~ Gamma(n_1/2, 2/n_1).",
         route="SciPy's Gamma density",
-        tolerance=1e-12,
+        **rounding(1e-12),
     )
     def gamma(run: Run) -> float:
         ...
         return discrepancy
 
-A claim that holds only after a correction of the printed text says so in `correction`.
+`**rounding(...)`, `**quadrature(...)` and `**standard_errors(...)` of `compare` give `tolerance` and
+`tolerance_reason`; both can be written out instead. A claim that holds only after a correction of the printed
+text says so in `correction`. `figure` takes a function of the same `Run` that returns a `Picture`;
+`run.record` carries what the check measured to the figure and into claims.json.
 """
 
 from __future__ import annotations
+
+from lbnn.report.cli import main, print_table, reproduce
+from lbnn.report.progress import terminal_progress
+from lbnn.report.registry import Claim, Outcome, Picture, Run
+from lbnn.report.runner import failed, run, summary
+
+__all__ = [
+    "Claim",
+    "Outcome",
+    "Picture",
+    "Run",
+    "failed",
+    "main",
+    "print_table",
+    "reproduce",
+    "run",
+    "summary",
+    "terminal_progress",
+]

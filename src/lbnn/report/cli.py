@@ -1,19 +1,19 @@
-"""The command line of the report."""
+"""The command line of the report: `python -m lbnn.report`."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from lbnn.report import registry
-from lbnn.report.page import render
-from lbnn.report.registry import Claim, Outcome
+from lbnn.report.progress import terminal_progress
+from lbnn.report.registry import Outcome
+from lbnn.report.runner import failed, run, summary
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check the claims, write claims.json and index.html; 1 if a claim fails."""
+    """Check the claims and write the report; 1 if a claim fails."""
     registry.load()
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -24,10 +24,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         print("\n".join(f"{claim.id:40} {claim.equation}" for claim in claims))
         return 0
-    outcomes = _judge_all(claims, options.seed, options.quick)
-    _print_table(outcomes)
-    _write(outcomes, options.out)
-    return int(any(outcome.verdict == "fails" for outcome in outcomes))
+    try:
+        return reproduce(options.out, options.only, options.quick, options.seed)
+    except (ImportError, ValueError) as problem:
+        parser.error(str(problem))
+
+
+def reproduce(out: Path, only: Sequence[str] = (), quick: bool = False, seed: int = 0) -> int:
+    """Run the report with a progress display and a table on the standard output; the exit code."""
+    with terminal_progress() as progress:
+        outcomes = run(out, only, quick, seed, progress)
+    print_table(outcomes)
+    print(f"Written: {out / 'index.html'}, {out / 'claims.json'}, {out / 'figures'}")
+    return int(failed(outcomes))
+
+
+def print_table(outcomes: Sequence[Outcome]) -> None:
+    """Claims, discrepancies and verdicts as plain text."""
+    width = max(len(outcome.claim.id) for outcome in outcomes)
+    place = max(len(outcome.claim.equation) for outcome in outcomes)
+    print(f"\n{'claim':{width}}  {'equation':{place}}  discrepancy  tolerance  verdict")
+    for outcome in outcomes:
+        claim = outcome.claim
+        numbers = f"{outcome.discrepancy:11.1e}  {claim.tolerance:9.1e}"
+        print(f"{claim.id:{width}}  {claim.equation:{place}}  {numbers}  {outcome.verdict}")
+    print(f"\n{summary(outcomes)}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,41 +63,3 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="seed of data and draws (default: 0)")
     parser.add_argument("--list", action="store_true", help="list the claims and stop")
     return parser
-
-
-def _judge_all(claims: Sequence[Claim], seed: int, quick: bool) -> list[Outcome]:
-    outcomes = []
-    for number, claim in enumerate(claims, 1):
-        outcome = registry.judge(claim, seed, quick)
-        outcomes.append(outcome)
-        print(f"[{number}/{len(claims)}] {claim.id}: {outcome.verdict} ({outcome.seconds:.1f} s)", flush=True)
-        if outcome.error:
-            print(f"    {outcome.error}")
-    return outcomes
-
-
-def _print_table(outcomes: Sequence[Outcome]) -> None:
-    width = max(len(outcome.claim.id) for outcome in outcomes)
-    place = max(len(outcome.claim.equation) for outcome in outcomes)
-    print(f"\n{'claim':{width}}  {'equation':{place}}  discrepancy  tolerance  verdict")
-    for outcome in outcomes:
-        claim = outcome.claim
-        numbers = f"{outcome.discrepancy:11.1e}  {claim.tolerance:9.1e}"
-        print(f"{claim.id:{width}}  {claim.equation:{place}}  {numbers}  {outcome.verdict}")
-    print(f"\n{summary(outcomes)}")
-
-
-def summary(outcomes: Sequence[Outcome]) -> str:
-    """How many claims hold, hold corrected, and fail."""
-    verdicts = [outcome.verdict for outcome in outcomes]
-    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("holds", "corrected", "fails"))
-    return f"{len(verdicts)} claims: {counts}."
-
-
-def _write(outcomes: Sequence[Outcome], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    records = [outcome.as_json() for outcome in outcomes]
-    text = json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / "claims.json").write_text(text + "\n", encoding="utf-8")
-    (folder / "index.html").write_text(render(outcomes, summary(outcomes)), encoding="utf-8")
-    print(f"Written: {folder / 'index.html'}, {folder / 'claims.json'}")

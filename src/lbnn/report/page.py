@@ -1,69 +1,162 @@
-"""The report as a page of its own: one HTML file, no outside assets, light and dark."""
+"""The report as a page of its own: one HTML file, no scripts, no outside assets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from importlib import resources
 
-from lbnn.report.registry import Outcome
+import lbnn
+from lbnn.report.claim_card import card, prose
+from lbnn.report.environment import Environment
+from lbnn.report.images import Image
+from lbnn.report.registry import VERDICTS, Outcome, section_title
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #d0d4da; --soft: #5a6472; --holds: #00664a; --corrected: #8a5a00;
-  --fails: #b3261e; --back: #ffffff; --text: #1b1f24; }
-@media (prefers-color-scheme: dark) {
-  :root { --line: #3a414b; --soft: #a0a9b6; --holds: #5fd3ac; --corrected: #f0b860; --fails: #ff9a90;
-    --back: #14171b; --text: #e6e9ee; } }
-body { background: var(--back); color: var(--text); font: 15px/1.5 system-ui, sans-serif;
-  margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; }
-th, td { border-bottom: 1px solid var(--line); padding: .4rem .6rem; text-align: left; vertical-align: top; }
-th { color: var(--soft); font-weight: 600; }
-td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
-code, .soft { color: var(--soft); font-size: .9em; }
-.holds { color: var(--holds); } .corrected { color: var(--corrected); } .fails { color: var(--fails); }
-"""
+PAPER = (
+    "J. A. Zavatone-Veth and C. Pehlevan, <cite>Depth induces scale-averaging in overparameterized linear "
+    "Bayesian neural networks</cite>, 55th Asilomar Conference on Signals, Systems, and Computers (2021), "
+    "arXiv:2111.11954"
+)
+BIBTEX = """@inproceedings{zavatoneveth2021depth,
+  title     = {Depth induces scale-averaging in overparameterized linear {Bayesian} neural networks},
+  author    = {Zavatone-Veth, Jacob A. and Pehlevan, Cengiz},
+  booktitle = {55th Asilomar Conference on Signals, Systems, and Computers},
+  year      = {2021},
+  note      = {arXiv:2111.11954}
+}
+@software{lbnn,
+  title   = {lbnn: exact {Bayesian} inference for finite-width deep linear networks},
+  author  = {{The lbnn authors}},
+  version = {%s},
+  note    = {Claims checked with seed %d on %s}
+}"""
 
-_HEADINGS = ("claim", "equation", "statement", "compared with", "discrepancy", "tolerance", "verdict")
+Groups = Mapping[str, Sequence[Outcome]]
 
 
-def render(outcomes: Sequence[Outcome], summary: str) -> str:
+def render(outcomes: Sequence[Outcome], environment: Environment, images: Mapping[str, Image]) -> str:
     """The whole page."""
-    sections = list(dict.fromkeys(outcome.claim.section for outcome in outcomes))
-    tables = [_table(name, [each for each in outcomes if each.claim.section == name]) for name in sections]
+    groups = {
+        name: [each for each in outcomes if each.claim.section == name]
+        for name in dict.fromkeys(outcome.claim.section for outcome in outcomes)
+    }
+    rows = environment.rows()
+    parts = [
+        _head(),
+        '<body>\n<a class="skip" href="#summary">Skip to the summary</a>\n',
+        _header(outcomes),
+        "<main>\n",
+        _summary(groups),
+        _corrections(outcomes),
+        *(_section(name, group, images) for name, group in groups.items()),
+        _environment(rows),
+        _citation(environment.seed, rows["Date"]),
+        "</main>\n",
+        f"<footer><p>Made by lbnn {escape(lbnn.__version__)} with <code>python -m lbnn.report</code>. The "
+        "same numbers are in <code>claims.json</code>, the figures as SVG and PNG in <code>figures/</code>."
+        "</p></footer>\n",
+        "</body>\n</html>\n",
+    ]
+    return "".join(parts)
+
+
+def _head() -> str:
+    style = resources.files("lbnn.report").joinpath("style.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>lbnn: the paper's results, recomputed</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        "<h1>Depth induces scale-averaging in overparameterized linear Bayesian neural networks: "
-        f"the results, recomputed</h1>\n<p>{escape(summary)}</p>\n"
-        "<p>Each claim is checked against the library by a route that does not use the function being "
-        "checked. <em>Corrected</em> means: holds once the printed text is corrected as noted.</p>\n"
-        + "".join(tables)
-        + "</body>\n</html>\n"
+        '<meta name="description" content="Every result of the paper, recomputed by an independent route.">\n'
+        f"<title>lbnn: the paper's results, recomputed</title>\n<style>\n{style}</style>\n</head>\n"
     )
 
 
-def _table(section: str, outcomes: Sequence[Outcome]) -> str:
-    head = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
-    rows = "".join(_row(outcome) for outcome in outcomes)
-    title = section.replace("-", " ").capitalize()
+def _header(outcomes: Sequence[Outcome]) -> str:
+    counts = {name: sum(outcome.verdict == name for outcome in outcomes) for name in VERDICTS}
     return (
-        f'<h2>{escape(title)}</h2>\n<div class="wide"><table>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n"
+        "<header>\n<h1>Depth induces scale-averaging in linear Bayesian networks: the results, recomputed"
+        "</h1>\n"
+        f'<p class="lead">{PAPER}.</p>\n'
+        f"<p><strong>{len(outcomes)} claims: {counts['holds']} hold, {counts['corrected']} hold once the "
+        f"printed text is corrected, {counts['fails']} fail.</strong> Each is checked against the library "
+        "<code>lbnn</code> by a route that does not use the function being checked. A claim holds if the "
+        "discrepancy is at most the tolerance; every tolerance says where it comes from. Equation numbers "
+        "are those that LaTeX gives the paper's source.</p>\n</header>\n"
     )
 
 
-def _row(outcome: Outcome) -> str:
-    claim = outcome.claim
-    notes = "".join(
-        f'<br><span class="soft">{escape(note)}</span>' for note in (claim.correction, outcome.error) if note
+def _summary(groups: Groups) -> str:
+    head = "".join(f'<th scope="col" class="count">{name}</th>' for name in VERDICTS)
+    body = "".join(_summary_row(name, group) for name, group in groups.items())
+    everything = [outcome for group in groups.values() for outcome in group]
+    index = "".join(
+        f'<li><a href="#{escape(each.claim.id)}">{escape(each.claim.id)}</a> '
+        f'<span class="{each.verdict}">{each.verdict}</span></li>\n'
+        for each in everything
     )
     return (
-        f'<tr id="{escape(claim.id)}"><td><code>{escape(claim.id)}</code></td>'
-        f"<td>{escape(claim.equation)}</td>"
-        f"<td>{escape(claim.statement)}{notes}</td><td>{escape(claim.route)}</td>"
-        f'<td class="number">{outcome.discrepancy:.1e}</td><td class="number">{claim.tolerance:.1e}</td>'
-        f'<td class="{outcome.verdict}">{outcome.verdict}</td></tr>\n'
+        '<section id="summary" aria-labelledby="summary-title">\n<h2 id="summary-title">Summary</h2>\n'
+        '<nav aria-label="Sections and claims">\n<div class="scroll"><table>\n'
+        f'<thead><tr><th scope="col">section</th>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n'
+        f'<tfoot><tr><th scope="row">all</th>{_counts(everything)}</tr></tfoot>\n</table></div>\n'
+        f'<details><summary>All claims</summary>\n<ul class="index">\n{index}</ul></details>\n'
+        "</nav>\n</section>\n"
+    )
+
+
+def _summary_row(name: str, outcomes: Sequence[Outcome]) -> str:
+    link = f'<a href="#section-{escape(name)}">{escape(section_title(name))}</a>'
+    return f'<tr><th scope="row">{link}</th>{_counts(outcomes)}</tr>\n'
+
+
+def _counts(outcomes: Sequence[Outcome]) -> str:
+    """One cell for each verdict; a verdict that does not occur is a dash."""
+    verdicts = [outcome.verdict for outcome in outcomes]
+    cells = [(name, verdicts.count(name)) for name in VERDICTS]
+    return "".join(
+        f'<td class="count{f" {name}" if count else ""}">{count or "–"}</td>' for name, count in cells
+    )
+
+
+def _corrections(outcomes: Sequence[Outcome]) -> str:
+    corrected = [outcome for outcome in outcomes if outcome.claim.correction]
+    if not corrected:
+        return ""
+    items = "".join(
+        f'<li><a href="#{escape(each.claim.id)}">{escape(each.claim.equation)}</a>: '
+        f"{prose(each.claim.correction)}</li>\n"
+        for each in corrected
+    )
+    return (
+        '<section id="corrections" aria-labelledby="corrections-title">\n'
+        '<h2 id="corrections-title">Where the printed text needs care</h2>\n'
+        f"<ul>\n{items}</ul>\n</section>\n"
+    )
+
+
+def _section(name: str, outcomes: Sequence[Outcome], images: Mapping[str, Image]) -> str:
+    cards = "".join(card(outcome, images.get(outcome.claim.id)) for outcome in outcomes)
+    anchor = f"section-{escape(name)}"
+    return (
+        f'<section id="{anchor}" aria-labelledby="{anchor}-title">\n'
+        f'<h2 id="{anchor}-title">{escape(section_title(name))}</h2>\n{cards}</section>\n'
+    )
+
+
+def _environment(rows: Mapping[str, str]) -> str:
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in rows.items())
+    return (
+        '<section id="environment" aria-labelledby="environment-title">\n'
+        f'<h2 id="environment-title">This run</h2>\n<dl>\n{items}</dl>\n'
+        "<p>The same seed gives the same data and draws on the same machine; timings differ.</p>\n"
+        "</section>\n"
+    )
+
+
+def _citation(seed: int, date: str) -> str:
+    bibtex = escape(BIBTEX % (lbnn.__version__, seed, date[:10]))
+    return (
+        '<section id="cite" aria-labelledby="cite-title">\n<h2 id="cite-title">How to cite</h2>\n'
+        "<p>Cite the paper for the results and the software for the numbers. Every claim has an address of "
+        "its own, as in <code>index.html#prior.gamma</code>: the claim's name links to it.</p>\n"
+        f'<pre tabindex="0" aria-label="BibTeX">{bibtex}</pre>\n</section>\n'
     )

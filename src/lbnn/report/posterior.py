@@ -12,7 +12,7 @@ import numpy as np
 from lbnn._types import Array
 from lbnn.network import Network
 from lbnn.report import dense
-from lbnn.report.compare import absolute_error, relative_error
+from lbnn.report.compare import absolute_error, relative_error, rounding
 from lbnn.report.problem import (
     Problem,
     ScaleAtoms,
@@ -37,9 +37,17 @@ def dense_moments(problem: Problem, atoms: ScaleAtoms, beta: float) -> tuple[Arr
 @claim(
     id="posterior.given-scale",
     equation="(10), (11), (12)",
+    latex=(
+        r"\Gamma_L \equiv I_{p n_d} + \beta G_{xx} \otimes L",
+        (
+            r"\Sigma_L \equiv G_{\hat{x}\hat{x}} \otimes L - \beta (G_{x\hat{x}}^\top \otimes L) "
+            r"\Gamma_L^{-1} (G_{x\hat{x}} \otimes L)"
+        ),
+        r"\mu_L \equiv \beta (G_{x\hat{x}}^\top \otimes L) \Gamma_L^{-1} \operatorname{v}(Y)",
+    ),
     statement="Given L, the predictive is N(μ_L, Σ_L) with Γ_L = I + β G_xx ⊗ L: three outputs.",
     route="dense Kronecker products",
-    tolerance=1e-11,
+    **rounding(1e-11),
 )
 def given_scale(run: Run) -> float:
     """Compare mean and covariance for a single scale matrix."""
@@ -56,9 +64,13 @@ def given_scale(run: Run) -> float:
 @claim(
     id="posterior.scale-density",
     equation="(13)",
+    latex=(
+        r"\frac{d\rho}{d\varpi} \propto \det(\Gamma_L)^{-1/2} \exp\left(-\tfrac{1}{2} \beta\, "
+        r"\operatorname{v}(Y)^\top \Gamma_L^{-1} \operatorname{v}(Y)\right)"
+    ),
     statement="dρ/dϖ ∝ det(Γ_L)^{−1/2} exp(−½ β v(Y)ᵀ Γ_L⁻¹ v(Y)): three outputs.",
     route="dense Kronecker products, differences between scales",
-    tolerance=1e-11,
+    **rounding(1e-11),
 )
 def scale_density(run: Run) -> float:
     """Compare log densities up to their common constant."""
@@ -71,9 +83,14 @@ def scale_density(run: Run) -> float:
 @claim(
     id="posterior.generating-function",
     equation="(8), (9), (14)",
+    latex=(
+        r"Z(\beta, J) = \mathbb{E}_{L \sim \rho} \exp\left(\mu_L^\top \operatorname{v}(J) + \tfrac{1}{2} "
+        r"\operatorname{v}(J)^\top \Sigma_L \operatorname{v}(J)\right)"
+    ),
     statement="Z(β, J) = E_ρ exp(μ_Lᵀ v(J) + ½ v(J)ᵀ Σ_L v(J)): three outputs.",
     route="dense Kronecker products, averaged over a prior of four scale matrices",
-    tolerance=1e-11,
+    **rounding(1e-11),
+    correction="(8) should read etr(J W_d⋯W_1 X̂ᵀ): J is p̂ × n_d, as in (9) and (14), and not its transpose.",
 )
 def generating_function(run: Run) -> float:
     """Compare log Z(J) and the characteristic function."""
@@ -92,9 +109,13 @@ def generating_function(run: Run) -> float:
 @claim(
     id="posterior.mean",
     equation="(15)",
+    latex=(
+        r"\langle \hat{F}_{\hat{\mu} j} \rangle = \mathbb{E}_{L \sim \rho}\, \mu_L^\top "
+        r"\operatorname{v}(\chi_{\hat{\mu} j})"
+    ),
     statement="⟨F̂⟩ = E_ρ μ_L: three outputs.",
     route="dense Kronecker products, averaged over a prior of four scale matrices",
-    tolerance=1e-11,
+    **rounding(1e-11),
 )
 def mean(run: Run) -> float:
     """Compare predictive means."""
@@ -107,9 +128,15 @@ def mean(run: Run) -> float:
 @claim(
     id="posterior.covariance",
     equation="(16)",
+    latex=(
+        r"\operatorname{cov}(\hat{F}_{\hat{\mu} j}, \hat{F}_{\hat{\nu} k}) = \mathbb{E}_{L \sim \rho}\, "
+        r"\operatorname{v}(\chi_{\hat{\mu} j})^\top \Sigma_L \operatorname{v}(\chi_{\hat{\nu} k}) + "
+        r"\operatorname{cov}_{L \sim \rho}\left(\mu_L^\top \operatorname{v}(\chi_{\hat{\mu} j}), \mu_L^\top "
+        r"\operatorname{v}(\chi_{\hat{\nu} k})\right)"
+    ),
     statement="cov F̂ = E_ρ Σ_L + cov_ρ(μ_L), the law of total covariance: three outputs.",
     route="dense Kronecker products, averaged over a prior of four scale matrices",
-    tolerance=1e-11,
+    **rounding(1e-11),
 )
 def covariance(run: Run) -> float:
     """Compare predictive covariances."""
@@ -124,9 +151,10 @@ def covariance(run: Run) -> float:
 @claim(
     id="posterior.training-set",
     equation="§III-B",
+    latex=r"\hat{X} = X: \quad G_{x\hat{x}} \gets G_{xx}, \quad G_{\hat{x}\hat{x}} \gets G_{xx}",
     statement="The training-set predictor follows with G_xx̂ ← G_xx.",
     route="dense Kronecker products with X̂ = X",
-    tolerance=1e-11,
+    **rounding(1e-11),
 )
 def training_set(run: Run) -> float:
     """Compare the predictive at the training points, asked for without test inputs."""
@@ -145,9 +173,13 @@ def training_set(run: Run) -> float:
 @claim(
     id="posterior.single-layer",
     equation="§III-B",
+    latex=(
+        r"d = 1: \quad L = I_{n_d}, \quad \langle \hat{F} \rangle = G_{x\hat{x}}^\top (G_{xx} + "
+        r"I_p/\beta)^{-1} Y"
+    ),
     statement="Depth one is Gaussian process regression, L = I.",
     route="the textbook predictor G_x̂x (G_xx + I/β)⁻¹ Y, its covariance and the marginal likelihood",
-    tolerance=1e-11,
+    **rounding(1e-11),
 )
 def single_layer(run: Run) -> float:
     """Compare a network without hidden layers with regression, output by output."""
@@ -169,9 +201,20 @@ def single_layer(run: Run) -> float:
 @claim(
     id="posterior.appendix",
     equation="(44)–(50)",
+    latex=(
+        (
+            r"\det(\tilde{G}_{xx} \otimes L) \det(A) = \det(\Gamma_L), \quad A = \begin{bmatrix} \beta "
+            r"I & 0 \\ 0 & 0 \end{bmatrix} + \tilde{G}_{xx}^{-1} \otimes L^{-1}"
+        ),
+        (
+            r"\tfrac{1}{2} b^\top A^{-1} b - \tfrac{1}{2} \beta \operatorname{tr}(Y Y^\top) = "
+            r"-\tfrac{1}{2} \beta\, \operatorname{v}(Y)^\top \Gamma_L^{-1} \operatorname{v}(Y) + \mu_L^\top "
+            r"\operatorname{v}(J) + \tfrac{1}{2} \operatorname{v}(J)^\top \Sigma_L \operatorname{v}(J)"
+        ),
+    ),
     statement="det(G̃ ⊗ L) det A = det Γ_L; ½bᵀA⁻¹b − ½β tr YYᵀ is the sum of the exponents of (13), (14).",
     route="the appendix's Gaussian integral with the joint Gram matrix, dense",
-    tolerance=1e-9,
+    **rounding(1e-9),
 )
 def appendix(run: Run) -> float:
     """Compare the integral with the library's evidence and generating function of one scale."""

@@ -1,23 +1,20 @@
-"""Pictures of posteriors. Needs matplotlib: `pip install lbnn[plots]`."""
+"""The scale before and after the data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lbnn._types import Array
 from lbnn.likelihood import LikelihoodFactor
+from lbnn.plots._style import COLOURS, axes_or_new
 from lbnn.posterior import Posterior
-from lbnn.predictive import Predictive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-#: Okabe and Ito's colours, told apart by colour-blind readers.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 
 _POINTS = 400
 _LEFT_OUT = 1e-4  # mass beyond either end of a density curve
@@ -65,82 +62,13 @@ def scale_density(
     names = [f"depth {len(each.prior.widths) + 1}" for each in several] if labels is None else list(labels)
     if len(names) != len(several):
         raise ValueError(f"labels must be one per posterior, got {len(names)} for {len(several)} posteriors")
-    axes = _axes(ax)
+    axes = axes_or_new(ax)
     for index, (posterior, name) in enumerate(zip(several, names, strict=True)):
         _draw_scale(axes, posterior, name, COLOURS[index % len(COLOURS)], prior)
     axes.set(xscale="log", xlabel="scale λ", ylabel="density of log λ")
     axes.set_ylim(bottom=0)
     _add_legend(axes, prior and any(each.prior.widths for each in several))
     return axes
-
-
-def predictive_band(
-    predictive: Predictive,
-    coordinate: Any,
-    ax: Axes | None = None,
-    label: str | None = None,
-    *,
-    probability: float = 0.95,
-    output: int = 0,
-    colour: str = COLOURS[0],
-) -> Axes:
-    """Draw mean and equal-tailed interval of one output along a coordinate.
-
-    Parameters
-    ----------
-    predictive : Predictive
-    coordinate : (p̂,)
-        Where the test points lie on the horizontal axis, in increasing order.
-    ax : matplotlib axes, optional
-        Where to draw; a new figure by default.
-    label : str, optional
-        Name of the mean in a legend.
-    probability : float
-        Mass of the interval at each point.
-    output : int
-        Which output to draw.
-    colour : str
-
-    Returns
-    -------
-    matplotlib axes
-
-    Examples
-    --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
-    >>> import numpy as np, lbnn
-    >>> from lbnn import plots
-    >>> t = np.linspace(-1, 1, 30)
-    >>> powers = t[:, None] ** np.arange(4)
-    >>> post = lbnn.Network(widths=(5,)).condition(powers[::6], np.sin(3 * t[::6]), beta=100.0)
-    >>> pred = post.predict(powers)
-    >>> ax = plots.predictive_band(pred, t, label="depth 2")
-    >>> ax.get_legend_handles_labels()[1]
-    ['depth 2']
-    >>> matplotlib.pyplot.close(ax.figure)
-    """
-    points, outputs = predictive.shape
-    positions = np.asarray(coordinate, float)
-    if positions.shape != (points,):
-        raise ValueError(f"coordinate must have shape ({points},), got coordinate.shape={positions.shape}")
-    column = range(outputs)[output]
-    mean, low, high = (
-        values.reshape(points, outputs)[:, column]
-        for values in (predictive.mean, *predictive.interval(probability))
-    )
-    axes = _axes(ax)
-    axes.fill_between(positions, low, high, color=colour, alpha=0.25, linewidth=0)
-    axes.plot(positions, mean, color=colour, label=label)
-    return axes
-
-
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(layout="constrained")[1]
 
 
 def _add_legend(axes: Axes, prior: bool) -> None:

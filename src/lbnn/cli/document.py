@@ -1,0 +1,113 @@
+"""A small document of headings, lines and tables, shown in a terminal, as plain text or as HTML."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+REPORT_FORMATS = (".html", ".txt", ".md")
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 1rem/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0; }
+caption { text-align: left; font-style: italic; padding-bottom: 0.3rem; }
+th, td { padding: 0.2rem 0.8rem; text-align: right; border-bottom: 1px solid #8884; }
+th:first-child, td:first-child { text-align: left; }
+@media print { .wide { overflow: visible; } }
+"""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: first column left, the others right."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+
+
+@dataclass
+class Section:
+    """A heading with lines and tables below it, in this order."""
+
+    title: str
+    parts: list[str | Grid] = field(default_factory=list)
+
+
+@dataclass
+class Document:
+    """A title and sections."""
+
+    title: str
+    sections: list[Section] = field(default_factory=list)
+
+    def show(self, console: Console) -> None:
+        """Print it."""
+        console.print(Text(self.title, style="bold"))
+        for section in self.sections:
+            console.print()
+            console.print(Text(section.title, style="bold"))
+            for part in section.parts:
+                if isinstance(part, str):
+                    console.print(Text(part))
+                else:
+                    show_grid(part, console)
+
+    def text(self) -> str:
+        """As plain text."""
+        page = io.StringIO()
+        self.show(Console(file=page, width=160, color_system=None))
+        return "\n".join(line.rstrip() for line in page.getvalue().splitlines()) + "\n"
+
+    def html(self) -> str:
+        """As one page that needs nothing else."""
+        title = html.escape(self.title)
+        body = "\n".join(_html_section(section) for section in self.sections)
+        head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        return (
+            f'<!doctype html>\n<html lang="en"><head>{head}<title>{title}</title>'
+            f"<style>{_STYLE}</style></head>\n"
+            f"<body><main><h1>{title}</h1>\n{body}\n</main></body></html>\n"
+        )
+
+    def rendered(self, suffix: str) -> str:
+        """In the format that a file name asks for."""
+        return self.html() if suffix.lower() == ".html" else self.text()
+
+
+def show_grid(grid: Grid, console: Console) -> None:
+    """Print a table below its caption."""
+    if grid.caption:
+        console.print(Text(grid.caption, style="italic"))
+    table = RichTable(box=None, pad_edge=False)
+    for number, name in enumerate(grid.header):
+        table.add_column(Text(name), justify="left" if number == 0 else "right", no_wrap=True)
+    for row in grid.rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _html_section(section: Section) -> str:
+    parts = "\n".join(
+        f"<p>{html.escape(part)}</p>" if isinstance(part, str) else _html_table(part)
+        for part in section.parts
+    )
+    return f"<section><h2>{html.escape(section.title)}</h2>\n{parts}</section>"
+
+
+def _html_table(grid: Grid) -> str:
+    caption = f"<caption>{html.escape(grid.caption)}</caption>" if grid.caption else ""
+    header = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in grid.header)
+    rows = "\n".join(
+        "<tr>" + "".join(f"<td>{html.escape(value)}</td>" for value in row) + "</tr>" for row in grid.rows
+    )
+    body = f"<thead><tr>{header}</tr></thead><tbody>{rows}</tbody>"
+    return f'<div class="wide"><table>{caption}{body}</table></div>'

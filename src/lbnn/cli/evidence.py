@@ -1,0 +1,139 @@
+"""`lbnn evidence`: which depth, width and noise the data prefer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from lbnn.cli.document import Grid, show_grid
+from lbnn.cli.files import check_outputs, check_suffix, write_atomically
+from lbnn.cli.modelling import (
+    BY_EVIDENCE,
+    Kernel,
+    NoIntercept,
+    Noise,
+    NoiseModel,
+    PriorScale,
+    counted,
+    kernel_of,
+    number_or_evidence,
+    shown,
+    shown_widths,
+)
+from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
+from lbnn.cli.problems import BadInputError, console
+from lbnn.cli.tables import choose_columns, numbers_of, read_table
+from lbnn.estimator import LBNNRegressor
+
+EXAMPLES = """
+[bold]Examples[/bold]
+lbnn evidence data.csv --targets y
+lbnn evidence data.csv --targets a,b --depths 1,2,3 --widths 5,20,100
+lbnn evidence data.csv --targets a,b --betas 1,10,100 --out table.csv
+
+Depth one has no hidden layer and so no width: it is the Gaussian process that
+wide networks approach.
+"""
+
+
+def evidence(
+    data: Data,
+    targets: Targets,
+    features: Features = [],  # noqa: B006
+    drop: Drop = [],  # noqa: B006
+    depths: Annotated[str, typer.Option(help="Depths, as 1,2,3.", metavar="NUMBERS")] = "1,2,3",
+    widths: Annotated[str, typer.Option(help="Widths of hidden layers.", metavar="NUMBERS")] = "2,5,20,100",
+    betas: Annotated[
+        str,
+        typer.Option(
+            help="Inverse noise variances, as 1,10,inf; or evidence to choose it.", metavar="NUMBERS"
+        ),
+    ] = BY_EVIDENCE,
+    prior_scale: PriorScale = BY_EVIDENCE,
+    noise: Noise = NoiseModel.per_output,
+    kernel: Kernel = "linear",
+    no_intercept: NoIntercept = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the table as .csv.", metavar="FILE")
+    ] = None,
+    seed: Seed = 0,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Tabulate the log evidence over depth × width × beta.
+
+    The evidence is the density of the targets given the features, averaged
+    over the prior: it compares networks without a validation set. A difference
+    of 3 is a factor of 20 in odds.
+    """
+    check_suffix(out, (".csv",), "--out")
+    check_outputs([out], [data], force)
+    table = read_table(data)
+    inputs, goals = choose_columns(table, targets, features, drop)
+    X, Y = table.split(inputs, goals)
+    settings = {
+        "prior_scale": number_or_evidence(prior_scale, "--prior-scale"),
+        "noise": noise.value,
+        "kernel": kernel_of(kernel),
+        "fit_intercept": not no_intercept,
+        "random_state": seed,
+    }
+    rows = [_row(X, Y, cell, settings) for cell in _cells(depths, widths, betas)]
+    show_grid(_grid(rows, counted(len(X), len(inputs), len(goals))), console())
+    if out:
+        write_atomically(out, lambda path: pd.DataFrame(rows).to_csv(path, index=False))
+        typer.echo(f"Written: {out}")
+
+
+def _cells(depths: str, widths: str, betas: str) -> Iterator[tuple[tuple[int, ...], float | str]]:
+    """Hidden widths and beta of every network of the table; depth one has one width only, none."""
+    layers = [depth - 1 for depth in numbers_of(depths, int, "--depths")]
+    units = numbers_of(widths, int, "--widths")
+    if min(layers) < 0 or min(units) < 1:
+        raise BadInputError(f"depths and widths must be positive, got --depths {depths} --widths {widths}")
+    temperatures: list[float | str] = [
+        number_or_evidence(part.strip(), "--betas") for part in betas.split(",")
+    ]
+    networks = dict.fromkeys((width,) * count for count, width in product(layers, units))
+    return product(networks, temperatures)
+
+
+def _row(
+    X: Any, Y: Any, cell: tuple[tuple[int, ...], float | str], settings: dict[str, Any]
+) -> dict[str, Any]:
+    """One network: its evidence and what was chosen by it."""
+    widths, beta = cell
+    model = LBNNRegressor(depth=len(widths) + 1, width=widths, beta=beta, **settings).fit(X, Y)
+    return {
+        "depth": len(widths) + 1,
+        "width": widths[0] if widths else None,
+        "beta": model.beta_,
+        "prior_scale": model.prior_scale_,
+        "log_evidence": model.log_evidence_,
+        "error": model.log_evidence_error_,
+    }
+
+
+def _grid(rows: list[dict[str, Any]], caption: str) -> Grid:
+    best = max(row["log_evidence"] for row in rows)
+    return Grid(
+        ("depth", "width", "beta", "prior scale", "log evidence", "error", "below the best"),
+        [
+            (
+                str(row["depth"]),
+                shown_widths([row["width"]] if row["width"] else []),
+                shown(row["beta"]),
+                shown(row["prior_scale"]),
+                f"{row['log_evidence']:.2f}",
+                f"{row['error']:.2g}",
+                f"{best - row['log_evidence']:.2f}" if row["log_evidence"] < best else "best",
+            )
+            for row in rows
+        ],
+        caption,
+    )

@@ -1,0 +1,61 @@
+"""What commands write: nothing is replaced unless asked, and nothing is left half written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from lbnn.cli.problems import BadInputError
+
+
+def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path], force: bool) -> None:
+    """Refuse before the work begins what could not be written after it."""
+    given = [path for path in outputs if path is not None]
+    for path in given:
+        _check_output(path, force)
+        if any(path.exists() and path.samefile(source) for source in inputs if source.exists()):
+            raise BadInputError(f"an output must not replace an input, got {path} for both")
+    if len({path.absolute() for path in given}) < len(given):
+        raise BadInputError(f"outputs must be different files, got {', '.join(map(str, given))}")
+
+
+def _check_output(path: Path, force: bool) -> None:
+    if path.is_dir():
+        raise BadInputError(f"an output must be a file, got the folder {path}")
+    if not path.parent.is_dir():
+        raise BadInputError(f"the folder of an output must exist, got {path}")
+    if path.exists() and not force:
+        raise BadInputError(f"{path} exists already; give --force to replace it")
+
+
+def check_suffix(path: Path | None, allowed: tuple[str, ...], option: str) -> None:
+    """An output's name says its format."""
+    if path is not None and path.suffix.lower() not in allowed:
+        raise BadInputError(f"{option} must end in {' or '.join(allowed)}, got {path}")
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then put it in its place in one step."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        temporary.chmod(0o666 & ~_umask())  # mkstemp made it private
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """The process's mask of permissions; it can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def text_writer(text: str) -> Callable[[Path], object]:
+    """A `write` for text."""
+    return lambda path: path.write_text(text, encoding="utf-8")

@@ -1,0 +1,106 @@
+"""`lbnn fit`: a model and a report from a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lbnn.cli.document import REPORT_FORMATS
+from lbnn.cli.files import check_outputs, check_suffix, text_writer, write_atomically
+from lbnn.cli.fit_report import fit_report
+from lbnn.cli.modelling import (
+    BY_EVIDENCE,
+    Kernel,
+    NoIntercept,
+    Noise,
+    NoiseModel,
+    PriorScale,
+    depth_of,
+    kernel_of,
+    number_or_evidence,
+    width_of,
+)
+from lbnn.cli.models import save_model
+from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
+from lbnn.cli.problems import console, working
+from lbnn.cli.tables import choose_columns, read_table
+from lbnn.estimator import LBNNRegressor
+
+MODEL_SUFFIX = ".lbnn"
+
+EXAMPLES = """
+[bold]Examples[/bold]
+lbnn fit samples.csv --targets fat,water --out model.lbnn
+lbnn fit samples.csv -t fat -t water --drop id -o m.lbnn --report fit.html
+lbnn fit samples.csv -t yield --depth 2 --width 10 --beta 4 -o model.lbnn
+
+Then: lbnn predict model.lbnn new.csv --out predictions.csv
+"""
+
+
+def fit(
+    data: Data,
+    targets: Targets,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Model file, .lbnn.", metavar="FILE", show_default=False)
+    ],
+    features: Features = [],  # noqa: B006
+    drop: Drop = [],  # noqa: B006
+    depth: Annotated[
+        str, typer.Option(help="Number of weight matrices: 1, 2, ... or evidence.")
+    ] = BY_EVIDENCE,
+    width: Annotated[
+        str, typer.Option(help="Hidden units: 20 for every layer, 20,10 for each, or evidence.")
+    ] = BY_EVIDENCE,
+    beta: Annotated[str, typer.Option(help="1 / noise variance: a number, inf, or evidence.")] = BY_EVIDENCE,
+    prior_scale: PriorScale = BY_EVIDENCE,
+    noise: Noise = NoiseModel.per_output,
+    kernel: Kernel = "linear",
+    no_intercept: NoIntercept = False,
+    average: Annotated[
+        bool, typer.Option("--average", help="Average over networks by their evidence.", show_default=False)
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report", help="Also write the report: .html, .txt or .md.", metavar="FILE", show_default=False
+        ),
+    ] = None,
+    seed: Seed = 0,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Fit a deep linear Bayesian network to a table.
+
+    Noise, prior scale, width and depth are chosen by the evidence unless they
+    are given. Columns need no scaling. Prints a report: what was chosen, the
+    evidence of the alternatives, how the targets are coupled, and how well each
+    row is predicted from all others.
+    """
+    check_suffix(out, (MODEL_SUFFIX,), "--out")
+    check_suffix(report, REPORT_FORMATS, "--report")
+    check_outputs([out, report], [data], force)
+    table = read_table(data)
+    inputs, goals = choose_columns(table, targets, features, drop)
+    X, Y = table.split(inputs, goals)
+    model = LBNNRegressor(
+        depth=depth_of(depth),
+        width=width_of(width),
+        beta=number_or_evidence(beta, "--beta"),
+        prior_scale=number_or_evidence(prior_scale, "--prior-scale"),
+        noise=noise.value,
+        kernel=kernel_of(kernel),
+        fit_intercept=not no_intercept,
+        average=average,
+        random_state=seed,
+    )
+    with working("comparing networks"):
+        model.fit(X, Y)
+        document = fit_report(model, Y, f"Fit of {', '.join(goals)} to {data.name}")
+    document.show(console())
+    write_atomically(out, lambda path: save_model(model, goals, path))
+    if report:
+        write_atomically(report, text_writer(document.rendered(report.suffix)))
+    typer.echo(f"\nWritten: {', '.join(str(path) for path in (out, report) if path)}")

@@ -1,0 +1,137 @@
+"""The report of a fit: what was chosen, what else was tried, coupling, calibration."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from lbnn._types import Array
+from lbnn.cli.document import Document, Grid, Section
+from lbnn.cli.modelling import counted, shown, shown_widths
+from lbnn.errors import AccuracyWarning
+
+_CANDIDATES = 8  # rows of the evidence table that are shown
+_MATRIX = 8  # targets whose coupling is shown as a matrix
+_PAIRS = 12
+_LEVELS = (0.5, 0.9, 0.99)
+
+
+def fit_report(model: Any, targets: Any, title: str) -> Document:
+    """The document for a fitted `LBNNRegressor` and the frame of its targets, (p, n_d)."""
+    names = list(targets.columns)
+    sections = [_chosen(model, names, len(targets)), _candidates(model)]
+    if len(names) > 1:
+        sections.append(_coupling(model, names))
+    sections.append(_calibration(model, targets))
+    return Document(title, [section for section in sections if section.parts])
+
+
+def _chosen(model: Any, names: list[str], rows: int) -> Section:
+    """Network and noise."""
+    width = shown_widths(model.widths_)
+    network = (
+        f"depth {model.depth_}, width {width}" if model.widths_ else "infinite width (a Gaussian process)"
+    )
+    lines: list[str | Grid] = [
+        counted(rows, model.n_features_in_, len(names)),
+        f"Network: {network}; prior scale {shown(model.prior_scale_)}",
+        f"Log evidence {model.log_evidence_:.2f} ± {model.log_evidence_error_:.2g}",
+    ]
+    if len(model.models_) > 1:
+        lines.append(f"Predictions average {len(model.models_)} networks; this is the best of them.")
+    deviations = np.sqrt(np.atleast_1d(model.noise_variance_))
+    lines.append(
+        Grid(
+            ("target", "noise"),
+            [(n, shown(d)) for n, d in zip(names, deviations, strict=True)],
+            "Standard deviation of the noise",
+        )
+    )
+    lines += [f"Note: {message}" for message in model.messages_]
+    return Section("What was chosen", lines)
+
+
+def _candidates(model: Any) -> Section:
+    """The evidence table, best first."""
+    table = model.evidence_table_
+    if len(table) < 2:
+        return Section("Evidence")
+    table = sorted(table, key=lambda row: -row["log_evidence"])
+    best = table[0]["log_evidence"]
+    rows = [
+        (
+            str(row["depth"]),
+            shown_widths(row["widths"]),
+            f"{row['log_evidence']:.2f}",
+            f"{best - row['log_evidence']:.2f}",
+            shown(row["beta"], 3),
+            shown(row["prior_scale"], 3),
+        )
+        for row in table[:_CANDIDATES]
+    ]
+    header = "depth", "width", "log evidence", "below the best", "beta", "prior scale"
+    caption = f"{len(rows)} best of {len(table)} networks; a difference of 3 is a factor of 20 in odds"
+    return Section("Evidence", [Grid(header, rows, caption)])
+
+
+def _coupling(model: Any, names: list[str]) -> Section:
+    """E L as correlations: the matrix, or its largest entries where it does not fit on a page."""
+    scale = np.asarray(model.scale_mean_)
+    size = np.sqrt(np.diag(scale))
+    correlations = scale / np.outer(size, size)
+    caption = "Correlation of the targets as functions of the features, as learned: the scale E L"
+    if len(names) > _MATRIX:
+        return Section("Coupling of the targets", [_strongest(correlations, names, caption)])
+    rows = [(name, *(f"{value:.2f}" for value in row)) for name, row in zip(names, correlations, strict=True)]
+    return Section("Coupling of the targets", [Grid(("target", *names), rows, caption)])
+
+
+def _strongest(correlations: Array, names: list[str], caption: str) -> Grid:
+    """The pairs of targets that are coupled most."""
+    first, second = np.triu_indices(len(names), 1)
+    order = np.argsort(-np.abs(correlations[first, second]))[:_PAIRS]
+    rows = [(names[first[k]], names[second[k]], f"{correlations[first[k], second[k]]:.2f}") for k in order]
+    header = "target", "with", "correlation"
+    return Grid(header, rows, f"{caption}; {len(rows)} strongest of {len(first)} pairs")
+
+
+def _calibration(model: Any, targets: Any) -> Section:
+    """Leave-one-out predictions against the targets."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)  # the notes below have it
+        scores = model.leave_one_out()
+    truth = targets.to_numpy()
+    mean, variance = (np.reshape(each, truth.shape) for each in (scores.mean, scores.variance))
+    residuals = truth - mean
+    z = residuals / np.sqrt(variance)
+    rows = [
+        _calibration_row(name, residuals[:, j], z[:, j], truth[:, j])
+        for j, name in enumerate(targets.columns)
+    ]
+    header = ("target", "R²", "RMSE", "mean z", "sd z", *(f"in {level:.0%}" for level in _LEVELS))
+    caption = "Each row predicted from all others; z is (value − prediction) / predicted standard deviation"
+    lines: list[str | Grid] = [
+        Grid(header, rows, caption),
+        "Trust the intervals if sd z is near 1 and the last columns near their headings.",
+        f"Log predictive density {scores.elpd:.2f} ± {scores.elpd_error:.2g} over {len(truth)} rows",
+    ]
+    lines += [f"Note: {message}" for message in scores.messages]
+    return Section("Leave-one-out calibration", lines)
+
+
+def _calibration_row(name: str, residual: Array, z: Array, truth: Array) -> tuple[str, ...]:
+    spread = float(((truth - truth.mean()) ** 2).sum())
+    r_squared = f"{1 - float((residual**2).sum()) / spread:.3f}" if spread > 0 else "–"
+    reach = special.ndtri((1 + np.array(_LEVELS)) / 2)
+    inside = [f"{float((np.abs(z) < each).mean()):.0%}" for each in reach]
+    return (
+        name,
+        r_squared,
+        shown(np.sqrt((residual**2).mean())),
+        f"{z.mean():.2f}",
+        f"{z.std():.2f}",
+        *inside,
+    )

@@ -1,0 +1,101 @@
+"""Options of a model, shared by the commands that fit one, and numbers as they are printed."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Annotated, Any
+
+import typer
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
+
+from lbnn.cli.problems import BadInputError
+from lbnn.cli.tables import numbers_of
+
+BY_EVIDENCE = "evidence"
+
+PriorScale = Annotated[
+    str,
+    typer.Option("--prior-scale", help="Prior variance of the network: a number, or evidence to choose it."),
+]
+
+
+class NoiseModel(enum.StrEnum):
+    """How noise may differ between targets."""
+
+    isotropic = "isotropic"
+    per_output = "per_output"
+
+
+Noise = Annotated[
+    NoiseModel,
+    typer.Option(
+        "--noise",
+        help="per_output: a noise variance for each target; isotropic: one for all, in the same units.",
+    ),
+]
+Kernel = Annotated[
+    str,
+    typer.Option("--kernel", help="linear, or a kernel of scikit-learn such as rbf, polynomial, laplacian."),
+]
+NoIntercept = Annotated[
+    bool, typer.Option("--no-intercept", help="Model targets without a constant.", show_default=False)
+]
+
+
+def number_or_evidence(text: str, option: str) -> float | str:
+    """A positive number, or the word evidence."""
+    if text == BY_EVIDENCE:
+        return text
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value > 0:
+        raise BadInputError(f"{option} must be a positive number or {BY_EVIDENCE}, got {text!r}")
+    return value
+
+
+def depth_of(text: str) -> int | str:
+    """A depth, or the word evidence."""
+    if text == BY_EVIDENCE:
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise BadInputError(f"--depth must be a whole number from 1 on, or {BY_EVIDENCE}, got {text!r}")
+    return int(text)
+
+
+def width_of(text: str) -> int | tuple[int, ...] | str:
+    """A width for all hidden layers, one width for each, or the word evidence."""
+    if text == BY_EVIDENCE:
+        return text
+    widths = numbers_of(text, int, "--width")
+    if min(widths) < 1:
+        raise BadInputError(f"--width must be positive whole numbers, got {text!r}")
+    return widths[0] if len(widths) == 1 else tuple(widths)
+
+
+def kernel_of(text: str) -> str:
+    """The name of a kernel that takes rows of a table."""
+    if text not in PAIRWISE_KERNEL_FUNCTIONS:
+        raise BadInputError(f"--kernel must be one of {', '.join(PAIRWISE_KERNEL_FUNCTIONS)}, got {text!r}")
+    return text
+
+
+def shown(value: Any, digits: int = 4) -> str:
+    """A number as tables show it."""
+    if value is None:
+        return "–"
+    number = float(value)
+    return f"{number:.{digits}g}" if math.isfinite(number) else str(number).replace("inf", "∞")
+
+
+def counted(rows: int, features: int, targets: int) -> str:
+    """20 rows, 3 features, 1 target."""
+    numbers = (rows, "row"), (features, "feature"), (targets, "target")
+    return ", ".join(f"{number} {name}{'s' * (number != 1)}" for number, name in numbers)
+
+
+def shown_widths(widths: Any) -> str:
+    """Hidden widths: (20, 20), or ∞ for the Gaussian process."""
+    return " × ".join(str(width) for width in widths) if widths else "∞"

@@ -1,0 +1,69 @@
+"""How commands fail: one line on stderr, an exit code, and a traceback only for those who ask."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import traceback
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand
+
+#: Exit codes: 0 is success.
+FAILURE = 1  # a claim fails, or the run did
+BAD_INPUT = 2  # usage, data or files that break a rule; also what typer gives for a wrong option
+
+
+class BadInputError(Exception):
+    """The user's data, files or options break a rule; the message states it and what was given."""
+
+
+class Command(TyperCommand):
+    """A command that reports problems without a traceback, unless --debug is given."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        debug = bool(ctx.params.get("debug"))
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            try:
+                return super().invoke(ctx)
+            except Exception as problem:
+                if hasattr(problem, "exit_code") or isinstance(problem, typer.Abort | BrokenPipeError):
+                    raise  # typer's own way of ending
+                _complain(problem, debug)
+                bad_input = isinstance(
+                    problem, BadInputError | ValueError
+                )  # the library's rules are ValueErrors
+                raise typer.Exit(BAD_INPUT if bad_input else FAILURE) from problem
+
+
+def _complain(problem: BaseException, debug: bool) -> None:
+    """`lbnn: rule, what was given`, in one line."""
+    if debug:
+        typer.echo("".join(traceback.format_exception(problem)), err=True)
+    message = " ".join(str(problem).split())
+    expected = isinstance(problem, BadInputError | ValueError | OSError)
+    kind = "" if expected else f"{type(problem).__name__}: "
+    typer.echo(f"lbnn: {kind}{message}", err=True)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    typer.echo(f"lbnn: warning: {message}", err=True)
+
+
+def console() -> Console:
+    """Where commands print: as wide as the terminal, plain text when piped."""
+    width = None if "COLUMNS" in os.environ or Console().is_terminal else 120
+    return Console(width=width, highlight=False, soft_wrap=False)
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say that something takes its time, in a terminal."""
+    with Console(stderr=True).status(what):
+        yield

@@ -1,0 +1,389 @@
+"""LBNNRegressor: the scikit-learn estimator. Needs the extra `sklearn`."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import special
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from lbnn import _validation as check
+from lbnn._types import Array
+from lbnn.affine_predictive import AnyPredictive
+from lbnn.engines import ENGINES
+from lbnn.errors import AccuracyWarning
+from lbnn.estimator import saving, settings
+from lbnn.estimator.centring import CentredInputs, CentredKernel
+from lbnn.estimator.model import FittedModel, FittedState, TargetUnits, decompose, fit_model, table_row
+from lbnn.evidence_search import Candidate, Choice, EvidenceData, Shapes, search
+from lbnn.leave_one_out import LeaveOneOut
+
+_EVIDENCE = StrOptions({"evidence"})
+_SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
+_POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
+
+
+class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """Regression with a deep linear Bayesian network of finite width, its hyperparameters chosen by evidence.
+
+    Y = 1bᵀ + F(X − mean) + noise with a flat prior of the level b and F a deep linear network: a Gaussian
+    process whose covariance across outputs is learned. A narrow network is Bayesian reduced-rank regression.
+
+    Parameters
+    ----------
+    depth : "evidence" or int
+        Number of weight matrices. "evidence" compares one (the Gaussian process), two and three.
+    width : "evidence", int or tuple of int
+        Hidden widths: one for all hidden layers, or one each. "evidence" compares a ladder of widths and
+        infinite width, the Gaussian process, whatever the depth.
+    beta : "evidence" or float in (0, inf]
+        1/(noise variance) in the units of the targets; with unequal noise, of its geometric mean.
+    prior_scale : "evidence" or float
+        Prior variance of an output at an input with mean square one (a kernel value of one), in squared
+        units of the targets; with unequal noise, its geometric mean.
+    noise : "isotropic" or "per_output"
+        One noise variance for all outputs, or one each: outputs are then whitened by their noise, and the
+        prior variance of each output is proportional to its noise variance.
+    kernel : str or callable
+        "linear" (XXᵀ/n_features), "precomputed", or what `sklearn.metrics.pairwise.pairwise_kernels` takes.
+    kernel_params : dict, optional
+        Parameters of the kernel.
+    fit_intercept : bool
+        Whether there is a level b; otherwise data are taken as they are.
+    average : bool
+        Average over the candidates with their evidence as weights instead of taking the best.
+    engine : str
+        As in `Network.condition`, for the final answer.
+    target_error : float
+        Monte Carlo error aimed at in the final answer, as in `Network.condition`.
+    random_state : int, RandomState or None
+        Seed of the draws; one output needs none.
+    verbose : int
+        Whether to print a line for every candidate.
+
+    Attributes
+    ----------
+    coef_ : (n_targets, n_features), or (n_features,) for a one-dimensional target
+        Weights of the mean function; linear kernel only.
+    intercept_ : (n_targets,) or float
+        Linear kernel only.
+    dual_coef_ : (n_targets, n_samples) or (n_samples,)
+        Weights of the centred kernel; other kernels only.
+    beta_, prior_scale_ : float
+        As chosen or given.
+    noise_variance_ : (n_targets,) or float
+        Noise variance of each output.
+    depth_, widths_ : int, tuple of int
+        Of the best candidate; 1 and () for the Gaussian process.
+    scale_mean_ : (n_targets, n_targets) or float
+        Posterior mean covariance of the outputs at an input of mean square one: how outputs are coupled.
+    log_evidence_, log_evidence_error_ : float
+        Of the best candidate, from the final posterior.
+    evidence_table_ : list of dict
+        Every candidate: depth, widths, beta, prior_scale, log_evidence, error, at_edge; best first.
+    posterior_ : Posterior
+        Of the best candidate, in whitened units.
+    models_, model_weights_ : tuple of FittedModel, (models,)
+        What predictions come from: the best candidate, or those averaged.
+    messages_ : tuple of str
+        What was noticed during the fit.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(40, 60))
+    >>> Y = X @ rng.normal(size=(60, 1)) @ rng.normal(size=(1, 3)) + rng.normal(size=(40, 3))
+    >>> model = lbnn.LBNNRegressor().fit(X, Y)
+    >>> mean, deviation = model.predict(X[:2], return_std=True)
+    >>> mean.shape, deviation.shape, model.scale_mean_.shape
+    ((2, 3), (2, 3), (3, 3))
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "depth": [_EVIDENCE, Interval(Integral, 1, None, closed="left")],
+        "width": [_EVIDENCE, Interval(Integral, 1, None, closed="left"), tuple, list],
+        "beta": [_EVIDENCE, Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
+        "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
+        "noise": [StrOptions({"isotropic", "per_output"})],
+        "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}), callable],
+        "kernel_params": [dict, None],
+        "fit_intercept": ["boolean"],
+        "average": ["boolean"],
+        "engine": [StrOptions({"auto", *ENGINES})],
+        "target_error": [Interval(Real, 0, 1, closed="neither")],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        depth: Any = "evidence",
+        width: Any = "evidence",
+        beta: Any = "evidence",
+        prior_scale: Any = "evidence",
+        noise: str = "isotropic",
+        kernel: Any = "linear",
+        kernel_params: dict[str, Any] | None = None,
+        fit_intercept: bool = True,
+        average: bool = False,
+        engine: str = "auto",
+        target_error: float = 0.05,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.depth = depth
+        self.width = width
+        self.beta = beta
+        self.prior_scale = prior_scale
+        self.noise = noise
+        self.kernel = kernel
+        self.kernel_params = kernel_params
+        self.fit_intercept = fit_intercept
+        self.average = average
+        self.engine = engine
+        self.target_error = target_error
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that a precomputed kernel is indexed on both axes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+    # ------------------------------------------------------------------ fit
+
+    def fit(self, X: Any, y: Any) -> LBNNRegressor:
+        """Choose hyperparameters by evidence and condition on the data.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features), or (n_samples, n_samples) for a precomputed kernel
+        y : (n_samples,) or (n_samples, n_targets)
+        """
+        self._validate_params()
+        shapes = settings.network_shapes(self.depth, self.width)
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
+        y = np.asarray(y, dtype=np.float64)
+        linear, noise = self.kernel == "linear", 0.0 if self.beta == math.inf else 1.0
+        points = X if linear else self._kernel_matrix(X, X)
+        inputs, data, units = decompose(points, y, linear=linear, centre=self.fit_intercept, noise=noise)
+        choice, shapes, messages = self._settle(data, units, shapes)
+        seed = self._seed()
+        candidates = search(data, choice, shapes, seed=seed, report=self._reporter(data, units))
+        if candidates[0].on_edge:
+            messages.append(settings.ON_EDGE)
+        models = self._condition(data, units, candidates, seed)
+        state = FittedState(models, inputs, X[:0] if linear else X, y.reshape(len(y), -1))
+        table = [table_row(candidate, data, units) for candidate in candidates]
+        return self._describe(state, table, messages)
+
+    def _kernel_matrix(self, left: Array, right: Array) -> Array:
+        if self.kernel == "precomputed":
+            return left
+        return np.asarray(pairwise_kernels(left, right, metric=self.kernel, **(self.kernel_params or {})))
+
+    def _settle(
+        self, data: EvidenceData, units: TargetUnits, shapes: Shapes
+    ) -> tuple[Choice, Shapes, list[str]]:
+        """What is searched; what the data cannot tell is settled by convention, and said."""
+        per_output = self.noise == "per_output" and data.outputs > 1
+        choice = settings.given(self.beta, self.prior_scale, per_output, units.unit)
+        settings.require_examples(data, choice)
+        constant, messages = settings.constant_outputs(data), []
+        if choice.noise_variance is None and len(constant) == data.outputs:
+            messages.append(settings.CONSTANT_TARGETS)
+            warnings.warn(settings.CONSTANT_TARGETS, AccuracyWarning, stacklevel=3)
+        elif choice.noise_variance is None and constant and per_output:
+            messages.append(f"outputs {constant} are constant: their noise is at the lower end of its range")
+        if not data.spectrum.rank:
+            messages.append(settings.CONSTANT_INPUTS)
+            choice = Choice(choice.noise_variance, choice.prior_scale or 1.0, per_output)
+            shapes = Shapes(fixed=((),)) if shapes.fixed is None else shapes
+        return choice, shapes, messages
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _condition(
+        self, data: EvidenceData, units: TargetUnits, candidates: list[Candidate], seed: int
+    ) -> tuple[FittedModel, ...]:
+        """Final posteriors of the best candidate, or of those that count in an average; best first."""
+        supported = special.softmax(np.array([candidate.supported for candidate in candidates]))
+        count = np.count_nonzero(supported >= _SMALLEST_WEIGHT) if self.average else 1
+        level_examples = data.spectrum.examples + 1 if self.fit_intercept else None
+        effort = {"engine": self.engine, "target_error": self.target_error, "seed": seed}
+        models = [
+            fit_model(data, candidate, units, level_examples, **effort) for candidate in candidates[:count]
+        ]
+        return tuple(sorted(models, key=lambda model: -model.log_evidence))
+
+    def _reporter(self, data: EvidenceData, units: TargetUnits) -> Any:
+        def report(candidate: Candidate) -> None:
+            if self.verbose:
+                row = table_row(candidate, data, units)
+                print(
+                    f"[LBNNRegressor] widths={row['widths'] or 'infinite'}: log evidence "
+                    f"{row['log_evidence']:.2f} ± {row['error']:.2f}, beta {row['beta']:.3g}, "
+                    f"prior scale {row['prior_scale']:.3g}"
+                )
+
+        return report
+
+    def _describe(
+        self, state: FittedState, table: list[dict[str, Any]], messages: list[str]
+    ) -> LBNNRegressor:
+        """Set the fitted attributes."""
+        best, single = state.best, state.best.single_output
+        self._state, self.evidence_table_, self.messages_ = state, table, tuple(messages)
+        self.models_, self.model_weights_, self.posterior_ = state.models, state.weights, best.posterior
+        self.widths_, self.depth_ = best.widths, len(best.widths) + 1
+        self.log_evidence_, self.log_evidence_error_ = best.log_evidence, best.posterior.log_evidence_error
+        variances = best.noise_variances
+        self.noise_variance_ = float(variances[0]) if single else variances
+        self.beta_ = math.exp(-float(np.log(variances).mean())) if variances.all() else math.inf
+        self.prior_scale_ = best.mean_prior_scale
+        self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
+        self._weights = state.coefficients()
+        shaped = self._weights[0] if single else self._weights
+        if isinstance(state.inputs, CentredKernel):
+            self.dual_coef_ = shaped
+            return self
+        intercept = best.mean - self._weights @ state.inputs.columns.means
+        self.coef_, self.intercept_ = shaped, float(intercept[0]) if single else intercept
+        return self
+
+    # ------------------------------------------------------------------ predictions
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Mean of the targets at X, and on request their uncertainty, noise included.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features), or (n_samples, n_training) for a precomputed kernel
+        return_std : bool
+            Also return standard deviations of observations, shaped like the mean.
+        return_cov : bool
+            Also return the covariance of observations over points and outputs: (n, n_targets, n, n_targets),
+            or (n, n) for a one-dimensional target.
+
+        Notes
+        -----
+        For the function without its noise, quantiles, densities and draws see `predictive`.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("at most one of return_std and return_cov can be asked for")
+        inputs = self._checked(X)
+        mean = self._predict_mean(inputs)
+        if return_cov:
+            return mean, self._predictive(inputs).with_noise().covariance
+        if return_std:
+            return mean, self._standard_deviations(inputs)
+        return mean
+
+    def predictive(self, X: Any, test_gram: Any = None) -> AnyPredictive:
+        """The predictive distribution of the function at X; `.with_noise()` for observations.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features), or (n_samples, n_training) for a precomputed kernel
+        test_gram : (n_samples, n_samples), optional
+            For a precomputed kernel: the kernel among the test points.
+
+        Returns
+        -------
+        AffinePredictive, or MixturePredictive where models were averaged
+        """
+        return self._predictive(self._checked(X), test_gram)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
+        """Draw observations jointly over points and outputs.
+
+        Returns
+        -------
+        (n, n_targets, n_samples) array, or (n, n_samples) for a one-dimensional target
+        """
+        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+        draws = self.predictive(X).with_noise().sample(n_samples, int(seed))
+        return np.moveaxis(draws, 0, -1)
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Score every training example given all others, without refits.
+
+        From the best candidate at the hyperparameters of all data: these are not chosen anew.
+        """
+        check_is_fitted(self)
+        return self._state.best.leave_one_out(self._state.targets)
+
+    def _checked(self, X: Any) -> Array:
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, dtype=np.float64)
+
+    def _predict_mean(self, X: Array) -> Array:
+        inputs = self._state.inputs
+        if isinstance(inputs, CentredKernel):
+            features = inputs.cross(self._kernel_matrix(X, self._state.training_inputs))
+        else:
+            features = inputs.columns.centred(X)
+        mean = features @ self._weights.T + self._state.best.mean
+        return mean[:, 0] if self._state.best.single_output else mean
+
+    def _predictive(self, X: Array, test_gram: Any = None) -> AnyPredictive:
+        inputs = self._state.inputs
+        if isinstance(inputs, CentredInputs):
+            return self._state.predictive(*inputs.test(X))
+        if self.kernel == "precomputed" and test_gram is None:
+            raise ValueError(
+                "the uncertainty at test points needs the kernel among them, got a precomputed cross kernel "
+                "only: use predictive(X, test_gram)"
+            )
+        gram = self._kernel_matrix(X, X) if test_gram is None else check.square_matrix(test_gram, "test_gram")
+        cross = self._kernel_matrix(X, self._state.training_inputs)
+        return self._state.predictive(*inputs.test(cross, gram))
+
+    def _standard_deviations(self, X: Array) -> Array:
+        parts = [
+            self._predictive(X[start : start + _POINTS_AT_ONCE]).with_noise().standard_deviation
+            for start in range(0, len(X), _POINTS_AT_ONCE)
+        ]
+        return np.concatenate(parts)
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to a file that executes nothing when loaded (see docs/archive.md)."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        about = {
+            "parameters": saving.plain_parameters(self.get_params(deep=False)),
+            "features": self.n_features_in_,
+            "feature_names": None if names is None else [str(name) for name in names],
+            "table": self.evidence_table_,
+            "messages": list(self.messages_),
+        }
+        saving.write(path, about, self._state)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LBNNRegressor:
+        """Read a fitted estimator; a file that is not one, or not whole, is a ValueError."""
+        about, state = saving.read(path)
+        estimator = cls(**about["parameters"])
+        estimator.n_features_in_ = about["features"]
+        if about["feature_names"] is not None:
+            estimator.feature_names_in_ = np.array(about["feature_names"], dtype=object)
+        table = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
+        return estimator._describe(state, table, about["messages"])

@@ -1,0 +1,125 @@
+"""Centred data. A flat prior of the level leaves the p − 1 contrasts of the data, which centring keeps.
+
+The centred Gram matrix has the eigenvector 1 with the eigenvalue 0: its other eigenvectors are contrasts, so
+that the evidence of centred data with p − 1 in the place of p is the evidence with the level integrated out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lbnn._types import Array
+from lbnn.projection import RANK_TOLERANCE, InputDirections
+from lbnn.spectrum import GramBasis, InputBasis, Spectrum
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns less their means, or as they are (zero means)."""
+
+    means: Array  # (n,)
+
+    @classmethod
+    def of(cls, array: Array, centre: bool) -> Columns:
+        """The means of the columns, or zeros."""
+        return cls(array.mean(axis=0) if centre else np.zeros(array.shape[1]))
+
+    def centred(self, array: Array) -> Array:
+        """The array less the means; a training column that varies by rounding only is constant: zero."""
+        return array - self.means
+
+    def centred_training(self, array: Array) -> Array:
+        """`centred`, where a column that varies by rounding only counts as constant and becomes zero."""
+        centred = self.centred(array)
+        rounding = 4 * RANK_TOLERANCE * np.abs(array).max(axis=0)
+        return np.where((np.abs(centred).max(axis=0) > rounding) | (self.means == 0), centred, 0.0)
+
+
+@dataclass(frozen=True)
+class CentredInputs:
+    """Inputs of the linear kernel: what the network sees is x − mean."""
+
+    columns: Columns
+
+    @classmethod
+    def of(cls, X: Array, centre: bool) -> CentredInputs:
+        """Centred at the means of the training inputs."""
+        return cls(Columns.of(X, centre))
+
+    def spectrum(self, X: Array, targets: Array) -> Spectrum:
+        """The training data."""
+        return Spectrum.from_inputs(self.columns.centred_training(X), targets)
+
+    def test(self, X: Array) -> tuple[Array, ...]:
+        """Test points as `Posterior.predict` wants them."""
+        return (self.columns.centred(X),)
+
+
+@dataclass(frozen=True)
+class CentredKernel:
+    """A kernel of features less their means over the training points."""
+
+    means: Array  # of the training Gram matrix over one index, (p,); zeros without centring
+    grand_mean: float
+    centre: bool
+
+    @classmethod
+    def of(cls, gram: Array, centre: bool) -> CentredKernel:
+        """Centred at the training points."""
+        if not centre:
+            return cls(np.zeros(len(gram)), 0.0, False)
+        return cls(gram.mean(axis=0), float(gram.mean()), True)
+
+    def spectrum(self, gram: Array, targets: Array) -> Spectrum:
+        """The training data; a Gram matrix that is constant up to rounding counts as zero."""
+        centred = gram - self.means[:, None] - self.means + self.grand_mean
+        rounding = 4 * RANK_TOLERANCE * len(gram) * float(np.abs(gram).max())
+        if self.centre and float(np.abs(centred).max()) <= rounding:
+            centred = np.zeros_like(centred)
+        return Spectrum.from_gram((centred + centred.T) / 2, targets)
+
+    def test(self, cross: Array, gram: Array) -> tuple[Array, ...]:
+        """Cross kernel (p̂, p) and test kernel (p̂, p̂) as `Posterior.predict` wants them."""
+        own = cross.mean(axis=1) if self.centre else np.zeros(len(cross))
+        return self.cross(cross), gram - own[:, None] - own + self.grand_mean
+
+    def cross(self, cross: Array) -> Array:
+        """The centred cross kernel alone."""
+        own = cross.mean(axis=1, keepdims=True) if self.centre else 0.0
+        return cross - own - self.means + self.grand_mean
+
+
+def contrasts(spectrum: Spectrum) -> Spectrum:
+    """Centred data as p − 1 contrasts; an eigenvalue of the level, which is rounding, is left out."""
+    fewer = spectrum.examples - 1
+    if spectrum.rank <= fewer:
+        return replace(spectrum, examples=fewer)
+    basis: Any = spectrum.basis
+    return replace(
+        spectrum,
+        eigenvalues=spectrum.eigenvalues[1:],
+        targets=spectrum.targets[1:],
+        examples=fewer,
+        basis=_without_first(basis),
+    )
+
+
+def _without_first(basis: InputBasis | GramBasis) -> InputBasis | GramBasis:
+    """The basis without its smallest eigenvalue; full rank p means p ≤ n0, so inputs are combined."""
+    if isinstance(basis, GramBasis):
+        return replace(basis, vectors=basis.vectors[:, 1:], eigenvalues=basis.eigenvalues[1:])
+    assert isinstance(basis.directions, InputDirections)
+    directions = InputDirections(basis.directions.inputs, basis.directions.combination[:, 1:])
+    return replace(basis, directions=directions)
+
+
+def residuals(spectrum: Spectrum, targets: Array) -> Array:
+    """Squared norm of each output outside the range of G, (n_d,); zero where there is no such range."""
+    columns = targets.reshape(len(targets), -1)
+    if spectrum.rank == spectrum.examples:
+        return np.zeros(columns.shape[1])
+    vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
+    return ((columns - vectors @ spectrum.targets) ** 2).sum(axis=0)

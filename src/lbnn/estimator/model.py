@@ -1,0 +1,205 @@
+"""Fitted networks in the user's units, and the state of a fitted estimator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from lbnn._types import Array
+from lbnn.affine_predictive import AffinePredictive, AnyPredictive, MixturePredictive
+from lbnn.estimator.centring import CentredInputs, CentredKernel, Columns, contrasts, residuals
+from lbnn.evidence_search import Candidate, EvidenceData, condition
+from lbnn.leave_one_out import LeaveOneOut, leave_one_out
+from lbnn.posterior import Posterior
+from lbnn.projection import TrainingProjection
+from lbnn.spectrum import InputBasis
+
+
+@dataclass(frozen=True)
+class TargetUnits:
+    """Targets are unit · (targets of the search) + mean."""
+
+    mean: Array  # (n_d,)
+    unit: float
+    single_output: bool
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A posterior in whitened units and the way back to the user's.
+
+    Attributes
+    ----------
+    posterior : Posterior
+        Of the network that sees (targets − mean)/deviations.
+    deviations : (n_d,)
+        The diagonal of A; with noise, its standard deviations.
+    mean : (n_d,)
+        Mean of the training targets; zero without an intercept.
+    level_variance : float
+        τ/p, the variance of the level in whitened units; 0 without an intercept.
+    prior_scale : float
+        κ, in whitened units.
+    log_evidence : float
+        In the user's units.
+    single_output : bool
+        Whether the targets were one-dimensional.
+    """
+
+    posterior: Posterior
+    deviations: Array
+    mean: Array
+    level_variance: float
+    prior_scale: float
+    log_evidence: float
+    single_output: bool
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Hidden widths."""
+        return self.posterior.prior.widths
+
+    @property
+    def noise_variances(self) -> Array:
+        """Noise variance of each output, (n_d,)."""
+        return self.posterior.noise * self.deviations**2
+
+    @property
+    def mean_prior_scale(self) -> float:
+        """Prior scale in squared units of the targets: geometric mean over outputs."""
+        return self.prior_scale * math.exp(2 * float(np.log(self.deviations).mean()))
+
+    @property
+    def scale_mean(self) -> Array:
+        """κ A E[L] Aᵀ, (n_d, n_d): mean covariance of the outputs at an input of mean square one."""
+        mean = np.reshape(self.posterior.scale.mean, (len(self.deviations),) * 2)
+        return self.prior_scale * self.deviations[:, None] * mean * self.deviations
+
+    def predictive(self, *test: Any) -> AffinePredictive:
+        """The function at test points given as `Posterior.predict` wants them."""
+        matrix, level = np.diag(self.deviations), self.level_variance
+        return AffinePredictive(self.posterior.predict(*test), matrix, self.mean, level, self.single_output)
+
+    def coefficients(self) -> Array:
+        """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
+        basis, directions = self.posterior.spectrum.basis, np.eye(self.posterior.spectrum.rank)
+        along = replace(self.posterior.predict(), projection=TrainingProjection(directions))
+        inner = along.mean.reshape(len(directions), len(self.deviations))  # E M, (r, n_d)
+        if isinstance(basis, InputBasis):
+            weights = math.sqrt(basis.scale) * basis.directions.combine(inner.T)
+        else:
+            weights = math.sqrt(basis.scale) * (inner.T / np.sqrt(basis.eigenvalues)) @ basis.vectors.T
+        return self.deviations[:, None] * weights
+
+    def leave_one_out(self, targets: Array) -> LeaveOneOut:
+        """Scores of the training targets (p, n_d), each given all others, in the user's units."""
+        whitened = (targets - self.mean) / self.deviations
+        if self.single_output:
+            whitened = whitened[:, 0]
+        inner = leave_one_out(
+            self.posterior, whitened, centred=self.posterior.spectrum.examples < len(targets)
+        )
+        unit, mean = (
+            (self.deviations[0], self.mean[0]) if self.single_output else (self.deviations, self.mean)
+        )
+        return replace(
+            inner,
+            mean=inner.mean * unit + mean,
+            variance=inner.variance * unit**2,
+            log_density=inner.log_density - float(np.log(self.deviations).sum()),
+        )
+
+
+def decompose(
+    points: Array, y: Array, *, linear: bool, centre: bool, noise: float
+) -> tuple[CentredInputs | CentredKernel, EvidenceData, TargetUnits]:
+    """Data after their one eigendecomposition, targets in units of their own size.
+
+    Parameters
+    ----------
+    points : (p, n0) inputs where `linear`, else a (p, p) kernel matrix
+    y : (p,) or (p, n_d)
+    linear, centre : bool
+    noise : float
+        1, or 0 at zero temperature.
+    """
+    columns = y.reshape(len(y), -1)
+    level = Columns.of(columns, centre)
+    centred = level.centred_training(columns)
+    size = math.sqrt(float((centred**2).mean()) * len(y) / max(len(y) - centre, 1))
+    units = TargetUnits(level.means, size if size > 0 else 1.0, y.ndim == 1)
+    targets = (centred / units.unit).reshape(y.shape)
+    inputs = CentredInputs.of(points, centre) if linear else CentredKernel.of(points, centre)
+    spectrum = inputs.spectrum(points, targets)
+    if centre:
+        spectrum = contrasts(spectrum)
+    return inputs, EvidenceData(spectrum, residuals(spectrum, targets), noise), units
+
+
+def fit_model(
+    data: EvidenceData, candidate: Candidate, units: TargetUnits, level_examples: int | None, **effort: Any
+) -> FittedModel:
+    """Condition one candidate; `level_examples` is p where a level is fitted."""
+    posterior = condition(data, candidate.widths, candidate.h, **effort)
+    jacobian = data.log_jacobian(candidate.h) + log_unit_jacobian(data, units)
+    return FittedModel(
+        posterior,
+        units.unit * np.exp(candidate.h[:-1] / 2),
+        units.mean,
+        posterior.noise / level_examples if level_examples else 0.0,
+        math.exp(candidate.h[-1]),
+        posterior.log_evidence + jacobian,
+        units.single_output,
+    )
+
+
+def log_unit_jacobian(data: EvidenceData, units: TargetUnits) -> float:
+    """From densities of the search's targets to those of the user's."""
+    return -data.spectrum.examples * data.outputs * math.log(units.unit)
+
+
+def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> dict[str, Any]:
+    """One line of the evidence table, in the user's units."""
+    log_unit = float(candidate.h[:-1].mean()) + 2 * math.log(units.unit)
+    return {
+        "depth": len(candidate.widths) + 1,
+        "widths": candidate.widths,
+        "beta": math.exp(-log_unit) if data.noise else math.inf,
+        "prior_scale": math.exp(float(candidate.h[-1]) + log_unit),
+        "log_evidence": candidate.log_evidence + log_unit_jacobian(data, units),
+        "error": candidate.error,
+        "at_edge": candidate.on_edge,
+    }
+
+
+@dataclass(frozen=True)
+class FittedState:
+    """Everything that predictions need."""
+
+    models: tuple[FittedModel, ...]
+    inputs: CentredInputs | CentredKernel
+    training_inputs: Array  # of kernels that are computed; empty for the linear one
+    targets: Array  # (p, n_d)
+
+    @property
+    def best(self) -> FittedModel:
+        """The model that the evidence prefers."""
+        return self.models[0]
+
+    @property
+    def weights(self) -> Array:
+        """Posterior probabilities of the models, (models,)."""
+        return special.softmax(np.array([model.log_evidence for model in self.models]))
+
+    def coefficients(self) -> Array:
+        """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p)."""
+        return np.tensordot(self.weights, np.stack([model.coefficients() for model in self.models]), axes=1)
+
+    def predictive(self, *test: Array) -> AnyPredictive:
+        """The function at centred test points."""
+        components = tuple(model.predictive(*test) for model in self.models)
+        return components[0] if len(components) == 1 else MixturePredictive(components, self.weights)

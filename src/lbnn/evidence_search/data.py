@@ -1,0 +1,68 @@
+"""The data of the search, and the log likelihood given a scale as a function of the hyperparameters.
+
+Outputs are whitened by the units u_j of their noise: Y_w = Y diag(u)^{−½} = F + noise of variance τ, F a
+network of prior scale κ. With finite noise τ = 1 and u_j is the noise variance of output j; without noise
+τ = 0 and the units are fixed. In the eigenbases of G and L, with z = ỹ_w V and D_ij = τ + κ g_i l_j,
+
+    f(h; L) = −½ Σ_ij [log D_ij + z_ij²/D_ij] − ½ Σ_j residual_j/u_j − (p/2) Σ_j log u_j + constant,
+
+the last sum the Jacobian of the whitening. The hyperparameters are h = (log u_1, ..., log u_{n_d}, log κ).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lbnn._types import Array
+from lbnn.likelihood import LikelihoodFactor, blocks
+from lbnn.spectrum import Spectrum
+
+
+@dataclass(frozen=True)
+class EvidenceData:
+    """Centred data after their one eigendecomposition; every candidate is computed from them."""
+
+    spectrum: Spectrum
+    residuals: Array  # squared norm of each output outside the range of G, (n_d,)
+    noise: float = 1.0  # τ in whitened units: 1, or 0 without noise
+
+    @property
+    def outputs(self) -> int:
+        """n_d."""
+        return self.spectrum.outputs
+
+    def whitened(self, h: Array) -> Spectrum:
+        """The data in units of the noise; no new eigendecomposition."""
+        units = np.exp(h[:-1])
+        residual = float((self.residuals / units).sum())
+        return replace(self.spectrum, targets=self.spectrum.targets / np.sqrt(units), residual=residual)
+
+    def log_jacobian(self, h: Array) -> float:
+        """−(p/2) Σ_j log u_j, from densities of whitened targets to those of targets."""
+        return -0.5 * self.spectrum.examples * float(h[:-1].sum())
+
+    def factor(self, h: Array) -> LikelihoodFactor:
+        """log p(Y_w | L) with the prior scale in the eigenvalues of G."""
+        data = self.whitened(h)
+        eigenvalues = math.exp(h[-1]) * data.eigenvalues
+        return LikelihoodFactor(eigenvalues, data.targets, data.residual, data.examples, self.noise)
+
+    def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
+        """∂f/∂h at scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m, n_d + 1).
+
+        By Fisher's identity their average over the posterior of L is the gradient of the log evidence.
+        """
+        factor, result = self.factor(h), np.empty((len(scale_values), self.outputs + 1))
+        outside = -0.5 * self.spectrum.examples + (0.5 * self.residuals / np.exp(h[:-1]) if self.noise else 0)
+        for block in blocks(len(result), factor.targets.size):
+            signal = factor.eigenvalues[:, None] * scale_values[block, None, :]
+            variance = self.noise + signal
+            rotated = factor.targets @ vectors[block]
+            fit = rotated / variance
+            by_unit = 0.5 * (vectors[block] * (factor.targets.T @ fit)).sum(2)
+            by_scale = -0.5 * (signal / variance * (1 - rotated * fit)).sum((1, 2))
+            result[block] = np.column_stack([by_unit + outside, by_scale])
+        return result

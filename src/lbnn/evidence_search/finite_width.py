@@ -1,0 +1,172 @@
+"""The evidence of one network as a smooth function of the hyperparameters, with its gradient.
+
+One output: quadrature, exact. Several: importance sampling from the Laplace approximation at each h, with
+the same Sobol points at every h and the proposal carried along, so that the estimate is a smooth function of
+h and its noise hardly matters to a maximum.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from scipy import special
+from scipy.stats import qmc
+
+from lbnn._types import Array
+from lbnn.engines.bartlett_sampling import principal_axes
+from lbnn.engines.laplace import GaussianProposal, laplace_proposal
+from lbnn.engines.target import ScaleTarget
+from lbnn.errors import AccuracyWarning
+from lbnn.evidence_search.data import EvidenceData
+from lbnn.network import Network
+from lbnn.posterior import Posterior
+
+_POINTS = 256
+_DIFFERENCE = 1e-4
+
+
+class NetworkEvidence(Protocol):
+    """Log evidence of one network at h and its gradient; `error` is that of the last value."""
+
+    error: float
+
+    def __call__(self, h: Array) -> tuple[float, Array]: ...
+
+
+def network_evidence(data: EvidenceData, widths: tuple[int, ...], start: Array, seed: int) -> NetworkEvidence:
+    """The evidence of a network with these hidden widths; `start` is a typical h."""
+    if data.outputs == 1:
+        return QuadratureEvidence(data, widths)
+    return SampledEvidence(data, widths, start, seed)
+
+
+class QuadratureEvidence:
+    """One output: exact, and so is Fisher's identity on the nodes."""
+
+    def __init__(self, data: EvidenceData, widths: tuple[int, ...]) -> None:
+        self.data, self.widths, self.error = data, widths, 0.0
+
+    def __call__(self, h: Array) -> tuple[float, Array]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AccuracyWarning)  # the final answer warns
+            posterior = condition(self.data, self.widths, h)
+        slopes = self.data.slopes(h, *posterior.scale.eigen)
+        return posterior.log_evidence + self.data.log_jacobian(h), posterior.scale.average(slopes)
+
+
+class SampledEvidence:
+    """Several outputs: importance sampling with common random numbers."""
+
+    def __init__(self, data: EvidenceData, widths: tuple[int, ...], start: Array, seed: int) -> None:
+        self.data, self.prior, self.error = data, Network(widths).scale_prior(data.outputs), math.inf
+        factor = data.factor(start)
+        self.axes = principal_axes(factor.pull[:, None] * factor.targets, widths)
+        dimension = self.prior.coordinates.dimension
+        self.mode, self.white = np.zeros(dimension), _normal_points(dimension, seed)
+        self.best = -math.inf
+
+    def __call__(self, h: Array) -> tuple[float, Array]:
+        target, factor = self._target(h), self.data.factor(h)
+        proposal = self._proposal(target)
+        points = proposal.place(self.white)
+        log_target, gradient = target.value_and_gradient(points)
+        log_weights = log_target + 0.5 * (self.white**2).sum(axis=1) + proposal.log_determinant
+        log_total = float(special.logsumexp(log_weights))
+        weights = np.exp(log_weights - log_total)
+        self.error = float(np.sqrt(max((weights**2).sum() - 1 / len(weights), 0.0)))
+        value = log_total - math.log(len(weights)) + factor.log_constant + self.data.log_jacobian(h)
+        if value > self.best:
+            self.best, self.mode = value, proposal.mean
+        return value, self._slope(h, proposal, points, weights, gradient)
+
+    def _slope(
+        self, h: Array, proposal: GaussianProposal, points: Array, weights: Array, pull: Array
+    ) -> Array:
+        """Fisher's identity, E ∂f/∂h, plus E ∇_u log π · ∂mode/∂h, which is zero for the posterior itself.
+
+        The second term (Stein's identity) makes this the derivative of log π along draws that move with the
+        mode: the part of ∂f/∂h that is linear in u, nearly all of its variance, cancels.
+        """
+        slopes = self.data.slopes(h, *_eigen(self._target(h).scales(points)))
+        return weights @ (slopes + pull @ self._mode_slopes(h, proposal))
+
+    def _mode_slopes(self, h: Array, proposal: GaussianProposal) -> Array:
+        """∂mode/∂h ≈ (−∇²log π)⁻¹ ∂_h ∇ log π, (D, n_d + 1); the proposal's covariance is the inverse."""
+        columns = []
+        for step in _DIFFERENCE * np.eye(len(h)):
+            ahead = self._target(h + step).value_and_gradient(proposal.mean[None])[1]
+            behind = self._target(h - step).value_and_gradient(proposal.mean[None])[1]
+            columns.append((ahead - behind)[0] / (2 * _DIFFERENCE))
+        mixed = np.stack(columns, axis=1)
+        return mixed if proposal.root is None else proposal.root @ (proposal.root.T @ mixed)
+
+    def _proposal(self, target: ScaleTarget) -> GaussianProposal:
+        """Laplace approximation, its mode sought from that of the best h so far."""
+        shifted = laplace_proposal(ShiftedTarget(target, self.mode))
+        return replace(shifted, mean=self.mode + shifted.mean)
+
+    def _target(self, h: Array) -> ScaleTarget:
+        return ScaleTarget(self.prior.coordinates, self.data.factor(h), self.axes)
+
+
+@dataclass(frozen=True)
+class ShiftedTarget:
+    """A target with its origin elsewhere: a search that begins at zero begins there."""
+
+    target: ScaleTarget
+    origin: Array
+
+    @property
+    def dimension(self) -> int:
+        return self.target.dimension
+
+    @property
+    def rows(self) -> int:
+        return self.target.rows
+
+    @property
+    def operations(self) -> float:
+        return self.target.operations
+
+    def scales(self, u: Array) -> Array:
+        return self.target.scales(self.origin + u)
+
+    def log_density(self, u: Array) -> Array:
+        return self.target.log_density(self.origin + u)
+
+    def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
+        return self.target.value_and_gradient(self.origin + u)
+
+
+def condition(
+    data: EvidenceData,
+    widths: tuple[int, ...],
+    h: Array,
+    *,
+    engine: str = "auto",
+    target_error: float = 0.05,
+    seed: int = 0,
+) -> Posterior:
+    """The posterior of one network at h, in whitened units."""
+    network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
+    beta = 1 / data.noise if data.noise else math.inf
+    return network.condition_spectrum(
+        data.whitened(h), beta, engine=engine, target_error=target_error, seed=seed
+    )
+
+
+def _normal_points(dimension: int, seed: int) -> Array:
+    """Scrambled Sobol points through the normal quantile, (m, D); plain normal ones beyond the tables."""
+    rng = np.random.default_rng([seed, dimension])
+    if dimension > qmc.Sobol.MAXDIM:
+        return rng.standard_normal((_POINTS, dimension))
+    return special.ndtri(qmc.Sobol(dimension, rng=rng).random(_POINTS))
+
+
+def _eigen(scales: Array) -> tuple[Array, Array]:
+    values, vectors = np.linalg.eigh(scales)
+    return np.maximum(values, 0.0), vectors

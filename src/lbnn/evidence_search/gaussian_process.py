@@ -1,0 +1,94 @@
+"""Infinite width: the evidence of the Gaussian process in closed form, for many hyperparameters at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from lbnn._types import Array
+from lbnn.evidence_search.data import EvidenceData
+from lbnn.evidence_search.optimise import Optimum, gradient_curvature, maximise
+from lbnn.evidence_search.parameters import Choice, FreeParameters, target_variances
+
+_GRID = 241
+_STARTS = 3  # local maxima of the grid that are followed up
+
+
+def log_evidence(data: EvidenceData, h: Array) -> Array:
+    """log p(Y | h) at L = I, for h of shape (k, n_d + 1) -> (k,)."""
+    eigenvalues, squares = data.spectrum.eigenvalues, data.spectrum.targets**2
+    units, examples = np.exp(h[:, :-1]), data.spectrum.examples
+    variance = data.noise + np.exp(h[:, -1:]) * eigenvalues
+    misfit = (1 / variance) @ squares + (data.residuals if data.noise else 0.0)
+    constant = -0.5 * examples * data.outputs * math.log(2 * math.pi)
+    return constant - 0.5 * (
+        data.outputs * np.log(variance).sum(1) + (misfit / units + examples * h[:, :-1]).sum(1)
+    )
+
+
+def evidence_and_gradient(data: EvidenceData, h: Array) -> tuple[float, Array]:
+    """Log evidence and its gradient in h: the likelihood at L = I."""
+    slope = data.slopes(h, np.ones((1, data.outputs)), np.eye(data.outputs)[None])
+    return float(log_evidence(data, h[None])[0]), slope[0]
+
+
+def search(data: EvidenceData, choice: Choice, free: FreeParameters) -> list[Optimum]:
+    """Local maxima of the evidence at infinite width, best first: a wide grid, then L-BFGS."""
+    grid = np.stack([free.nearest(h) for h in _grid(data, choice, free)])
+    values = log_evidence(data, np.stack([free.at(phi) for phi in grid]))
+    optima = [_climb(data, free, grid[index]) for index in _peaks(values)]
+    return _distinct(sorted(optima, key=lambda optimum: -optimum.value))
+
+
+def _climb(data: EvidenceData, free: FreeParameters, start: Array) -> Optimum:
+    """A local maximum, with the true curvature there."""
+
+    def evidence(h: Array) -> tuple[float, Array]:
+        return evidence_and_gradient(data, h)
+
+    curvature = gradient_curvature(evidence, free, start)
+    top = maximise(evidence, free, start, curvature, tolerance=1e-9)
+    return replace(top, curvature=gradient_curvature(evidence, free, top.phi))
+
+
+def _grid(data: EvidenceData, choice: Choice, free: FreeParameters) -> Array:
+    """Hyperparameters along one line through the box, (k, n_d + 1): the other ones at their best or typical.
+
+    Given κ the best noise variances are averages: u_j = [Σ_i ỹ_ij²/(1 + κ g_i) + residual_j]/p.
+    """
+    if not free.count:
+        return free.base[None]
+    if choice.prior_scale is not None:
+        shifts = np.linspace(free.lower - free.lower, free.upper - free.lower, _GRID) + free.lower
+        return np.stack([free.at(phi) for phi in shifts])
+    log_scale = np.linspace(free.lower[-1], free.upper[-1], _GRID)[:, None]
+    if choice.noise_variance is not None:
+        return np.hstack([np.broadcast_to(free.base[:-1], (_GRID, data.outputs)), log_scale])
+    return np.hstack([_best_log_units(data, choice, log_scale), log_scale])
+
+
+def _best_log_units(data: EvidenceData, choice: Choice, log_scale: Array) -> Array:
+    weights = 1 / (1 + np.exp(log_scale) * data.spectrum.eigenvalues)
+    misfit = weights @ data.spectrum.targets**2 + data.residuals
+    if not choice.per_output:
+        misfit = np.broadcast_to(misfit.mean(axis=1, keepdims=True), misfit.shape)
+    floor = np.finfo(float).tiny * target_variances(data)
+    return np.log(misfit / max(data.spectrum.examples, 1) + floor)
+
+
+def _peaks(values: Array) -> list[int]:
+    """Indices of the highest local maxima."""
+    padded = np.concatenate([[-np.inf], values, [-np.inf]])
+    peaks = np.flatnonzero((padded[1:-1] >= padded[:-2]) & (padded[1:-1] > padded[2:]))
+    return sorted(peaks.tolist(), key=lambda index: -values[index])[:_STARTS]
+
+
+def _distinct(optima: list[Optimum]) -> list[Optimum]:
+    """Optima that differ by more than the search's own tolerance."""
+    kept: list[Optimum] = []
+    for optimum in optima:
+        if all(np.abs(optimum.phi - other.phi).max(initial=0.0) > 0.1 for other in kept):
+            kept.append(optimum)
+    return kept

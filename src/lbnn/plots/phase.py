@@ -1,0 +1,89 @@
+"""Where in the plane of data and outputs a network learns representations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbnn.plots._style import axes_or_new
+from lbnn.plots.matrices import input_gram
+from lbnn.posterior import Posterior
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def kernel_change(posterior: Posterior) -> float:
+    """‖⟨K⟩ − G_xx‖ / ‖G_xx‖ in the Frobenius norm, of the first hidden layer: zero where nothing is learned.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> from lbnn import plots
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(20, 50)), rng.normal(size=20)
+    >>> plots.kernel_change(lbnn.Network(widths=(10**6,)).condition(X, y, beta=4.0)) < 1e-5
+    True
+    """
+    gram = input_gram(posterior)
+    return float(np.linalg.norm(posterior.feature_kernel() - gram) / np.linalg.norm(gram))
+
+
+def phase_diagram(posteriors: Sequence[Posterior], ax: Axes | None = None) -> Axes:
+    """Draw ‖⟨K⟩ − G_xx‖ / ‖G_xx‖ over α = p/n_1 and γ = n_d/n_1.
+
+    Parameters
+    ----------
+    posteriors : sequence of Posterior
+        One for every pair of α and γ on a grid, in any order; several for one pair are averaged.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> import numpy as np, lbnn
+    >>> from lbnn import plots
+    >>> rng = np.random.default_rng(0)
+    >>> posteriors = [
+    ...     lbnn.Network(widths=(8,)).condition(rng.normal(size=(p, 9)), rng.normal(size=(p, k)), beta=9.0)
+    ...     for p in (4, 8)
+    ...     for k in (1, 2)
+    ... ]
+    >>> ax = plots.phase_diagram(posteriors)
+    >>> ax.collections[0].get_array().shape  # (values of γ, values of α)
+    (2, 2)
+    >>> matplotlib.pyplot.close(ax.figure)
+    """
+    measured: dict[tuple[float, float], list[float]] = {}
+    for posterior in posteriors:
+        measured.setdefault(_coordinates(posterior), []).append(kernel_change(posterior))
+    alphas, gammas = (sorted({pair[axis] for pair in measured}) for axis in (0, 1))
+    if len(measured) < len(alphas) * len(gammas):
+        raise ValueError(
+            "posteriors must cover a grid of α and γ, got "
+            f"{len(measured)} pairs for {len(alphas)} values of α and {len(gammas)} of γ"
+        )
+    values = np.array([[np.mean(measured[alpha, gamma]) for alpha in alphas] for gamma in gammas])
+    axes = axes_or_new(ax)
+    image = axes.pcolormesh(
+        alphas, gammas, values, cmap="viridis", shading="nearest", vmin=0.0, edgecolors="face"
+    )
+    axes.figure.colorbar(image, ax=axes, label=r"$\Vert\langle K\rangle - G\Vert\,/\,\Vert G\Vert$")
+    axes.set(xlabel=r"data per width, $\alpha = p/n_1$", ylabel=r"outputs per width, $\gamma = n_d/n_1$")
+    return axes
+
+
+def _coordinates(posterior: Posterior) -> tuple[float, float]:
+    """α and γ."""
+    if not posterior.prior.widths:
+        raise ValueError("a phase diagram needs a hidden layer, got a posterior of depth one")
+    width = posterior.prior.widths[0]
+    return posterior.spectrum.examples / width, posterior.prior.outputs / width

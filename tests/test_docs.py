@@ -1,0 +1,172 @@
+"""Every example of the documentation runs and prints what the page says; the site needs no network.
+
+Python blocks run in the order of their page, in one namespace, in an empty folder. A `text` block right after
+one is what it prints (... stands for digits that depend on the machine). In `sh` blocks the lines that begin
+with `lbnn ` run as well. A block after `<!-- not run: reason -->` does not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+BLOCK = re.compile(
+    r"^(?P<mark><!-- not run: [^\n]+ -->\n\n?)?"
+    r"^```(?P<language>python|sh)\n(?P<code>.*?)^```\n"
+    r"(?:\n```text\n(?P<output>.*?)^```\n)?",
+    re.DOTALL | re.MULTILINE,
+)
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def blocks(page: Path) -> list[tuple[int, re.Match[str]]]:
+    """The examples of a page that run, each with the line where its code begins."""
+    text = page.read_text(encoding="utf-8")
+    found = [(text.count("\n", 0, match.start("code")), match) for match in BLOCK.finditer(text)]
+    return [(line, match) for line, match in found if not match["mark"]]
+
+
+def runs(page: Path) -> bool:
+    return any(
+        match["language"] == "python" or "\nlbnn " in "\n" + match["code"] for _, match in blocks(page)
+    )
+
+
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if runs(page)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_examples_of_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("Agg")
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for line, match in blocks(page):
+        run = run_python if match["language"] == "python" else run_shell
+        printed = run(match["code"], page, line, namespace)
+        if match["output"] is not None:
+            assert_prints(match["output"], printed, f"{page.relative_to(ROOT)}, line {line}")
+    pyplot.close("all")
+
+
+def run_python(code: str, page: Path, line: int, namespace: dict[str, object]) -> str:
+    """Run a block; the traceback of a failure has the line numbers of the page."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile("\n" * line + code, str(page), "exec"), namespace)
+    return printed.getvalue()
+
+
+def run_shell(code: str, page: Path, line: int, namespace: dict[str, object]) -> str:
+    """Run the `lbnn` commands of a block."""
+    from typer.testing import CliRunner
+
+    from lbnn.cli.app import app
+
+    printed = ""
+    for command in code.replace("\\\n", " ").splitlines():
+        if command.startswith("lbnn "):
+            result = CliRunner().invoke(app, shlex.split(command, comments=True)[1:])
+            assert result.exit_code == 0, f"{page.name}, line {line}: {command}\n{result.output}"
+            printed += result.output
+    return printed
+
+
+def assert_prints(expected: str, printed: str, where: str) -> None:
+    assert doctest.OutputChecker().check_output(expected, printed, OPTIONS), (
+        f"{where}: the page says\n{expected}\nbut the example prints\n{printed}"
+    )
+
+
+def test_checker_notices_a_wrong_output():
+    with pytest.raises(AssertionError, match="the page says"):
+        assert_prints("depth 2\n", "depth 3\n", "here")
+
+
+def test_mark_spares_a_block(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nfirst\n```\n\n<!-- not run: needs a GPU -->\n```python\nsecond\n```\n")
+    assert [match["code"] for _, match in blocks(page)] == ["first\n"]
+
+
+# ---------------------------------------------------------------------- the site
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    """The folder of the site and what the build said."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "ignore"}
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    return folder, result.stderr
+
+
+@pytest.fixture(scope="module")
+def site(build):
+    return build[0]
+
+
+def test_site_builds_strictly(build):
+    """No broken link, no page outside the menu, no docstring that cannot be read: what --strict refuses."""
+    complaints = [line for line in build[1].splitlines() if line.startswith(("WARNING", "ERROR"))]
+    assert not complaints, "\n".join(complaints)
+
+
+def html_pages(site: Path) -> dict[str, str]:
+    return {
+        file.relative_to(site).as_posix(): file.read_text("utf-8") for file in sorted(site.rglob("*.html"))
+    }
+
+
+def test_site_has_every_page(site):
+    pages = {page.relative_to(DOCS).with_suffix(".html").as_posix() for page in DOCS.rglob("*.md")}
+    assert pages <= set(html_pages(site))
+
+
+def test_site_needs_no_network(site):
+    """No script, style, picture or font comes from elsewhere; links in the text may."""
+    outside = re.compile(
+        r"<(?:script|img|iframe|source)[^>]*\ssrc=\"?(?:https?:)?//|<link[^>]*href=\"?(?:https?:)?//"
+    )
+    for name, page in html_pages(site).items():
+        assert not outside.search(page), f"{name}: {outside.search(page)[0]}"
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(\s*[\"']?(?:https?:)?//|@import", style.read_text("utf-8")), style.name
+
+
+def test_site_searches_from_disk(site):
+    """A page opened from disk may not fetch the index: it is a script."""
+    index = (site / "search" / "search_index.js").read_text("utf-8")
+    documents = json.loads(index.partition("=")[2])["docs"]
+    assert any("Bartlett" in document["text"] for document in documents)
+
+
+def test_equations_are_mathml(site):
+    pages = html_pages(site)
+    assert "<math alttext=" in pages["concepts.html"]
+    assert not [name for name, page in pages.items() if "arithmatex" in page]
+
+
+def test_subscripts_of_docstrings_are_not_emphasis(site):
+    assert "[W_ℓ]_ij ~ N(0, σ_ℓ²/n_{ℓ−1})" in html_pages(site)["api/networks.html"]
+
+
+def test_reference_has_every_public_name(site):
+    import lbnn
+
+    anchors = set(re.findall(r'id="(lbnn\.[\w.]+)"', "".join(html_pages(site).values())))
+    missing = [name for name in lbnn.__all__ if not any(each.endswith("." + name) for each in anchors)]
+    assert not missing, f"public names without an entry in docs/api: {missing}"
