@@ -151,9 +151,7 @@ class AffinePredictive:
         The mixture over the atoms of the scale; `log_density` at one point may choose atoms anew.
         """
         values = check.like_mean(Y, self.shape, self.single_output, "Y")
-        return special.logsumexp(
-            self.point_log_densities(values), b=self.predictive.measure.weights[:, None], axis=0
-        )
+        return _log_average(self.predictive.measure.weights, self.point_log_densities(values))
 
     def point_log_densities(self, values: Array) -> Array:
         """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂).
@@ -296,13 +294,13 @@ class MixturePredictive:
 
     def log_density(self, Y: Any) -> float:
         """Joint log density over all points and outputs."""
-        terms = [component.log_density(Y) for component in self.components]
-        return float(special.logsumexp(terms, b=self.weights))
+        terms = np.array([component.log_density(Y) for component in self.components])
+        return float(_log_average(self.weights, terms))
 
     def pointwise_log_density(self, Y: Any) -> Array:
         """Log density at each point by itself, jointly over outputs, (p̂,)."""
         terms = np.stack([component.pointwise_log_density(Y) for component in self.components])
-        return special.logsumexp(terms, b=self.weights[:, None], axis=0)
+        return _log_average(self.weights, terms)
 
     def quantile(self, q: Any) -> Array:
         """Quantiles of every output at every point, of shape np.shape(q) + shape of the mean."""
@@ -339,6 +337,13 @@ class MixturePredictive:
 
 
 AnyPredictive = AffinePredictive | MixturePredictive
+
+
+def _log_average(weights: Array, log_values: Array) -> Array:
+    """log Σ_s w_s exp(log_values_s) over the leading axis; weights may be zero or tiny."""
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(weights).reshape(-1, *(1,) * (log_values.ndim - 1))
+    return special.logsumexp(log_values + log_weights, axis=0)
 
 
 def _quantile(law: AnyPredictive, q: Any) -> Array:

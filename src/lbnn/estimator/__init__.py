@@ -15,6 +15,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from lbnn import _validation as check
 from lbnn._types import Array
@@ -139,7 +140,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         fit_intercept: bool = True,
         average: bool = False,
         engine: str = "auto",
-        target_error: float = 0.05,
+        target_error: float = 0.1,
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
@@ -182,10 +183,11 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         inputs, data, units = decompose(points, y, linear=linear, centre=self.fit_intercept, noise=noise)
         choice, shapes, messages = self._settle(data, units, shapes)
         seed = self._seed()
-        candidates = search(data, choice, shapes, seed=seed, report=self._reporter(data, units))
+        with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
+            candidates = search(data, choice, shapes, seed=seed, report=self._reporter(data, units))
+            models = self._condition(data, units, candidates, seed)
         if candidates[0].on_edge:
             messages.append(settings.ON_EDGE)
-        models = self._condition(data, units, candidates, seed)
         state = FittedState(models, inputs, X[:0] if linear else X, y.reshape(len(y), -1))
         table = [table_row(candidate, data, units) for candidate in candidates]
         return self._describe(state, table, messages)

@@ -56,7 +56,7 @@ class EvidenceData:
         By Fisher's identity their average over the posterior of L is the gradient of the log evidence.
         """
         factor, result = self.factor(h), np.empty((len(scale_values), self.outputs + 1))
-        outside = -0.5 * self.spectrum.examples + (0.5 * self.residuals / np.exp(h[:-1]) if self.noise else 0)
+        outside = self._slopes_outside(h)
         for block in blocks(len(result), factor.targets.size):
             signal = factor.eigenvalues[:, None] * scale_values[block, None, :]
             variance = self.noise + signal
@@ -66,3 +66,24 @@ class EvidenceData:
             by_scale = -0.5 * (signal / variance * (1 - rotated * fit)).sum((1, 2))
             result[block] = np.column_stack([by_unit + outside, by_scale])
         return result
+
+    def dual_slopes(self, h: Array, kernels: Array) -> Array:
+        """∂f/∂h given the hidden kernel Λ (m, r, r) in the place of L (see `dual`), (m, n_d + 1); with noise.
+
+        With M = (diag(√κg) Λ diag(√κg) + τ)⁻¹, f = ½ n_d log det M − ½ tr M ỹỹᵀ and what Λ does not touch.
+        """
+        factor, result = self.factor(h), np.empty((len(kernels), self.outputs + 1))
+        root, identity = np.sqrt(factor.eigenvalues), np.eye(len(factor.eigenvalues))
+        for block in blocks(len(result), 4 * identity.size):
+            inverse = np.linalg.inv(root[:, None] * kernels[block] * root + self.noise * identity)
+            fit = inverse @ factor.targets
+            misfit = (factor.targets * fit).sum(1)
+            taken = len(root) - self.noise * np.trace(inverse, axis1=1, axis2=2)
+            by_scale = misfit.sum(1) - self.noise * (fit**2).sum((1, 2)) - self.outputs * taken
+            result[block] = np.column_stack([0.5 * misfit + self._slopes_outside(h), 0.5 * by_scale])
+        return result
+
+    def _slopes_outside(self, h: Array) -> Array:
+        """∂f/∂log u_j of what the scale does not touch: Jacobian and targets outside the range, (n_d,)."""
+        seen = 0.5 * self.residuals / np.exp(h[:-1]) if self.noise else np.zeros(self.outputs)
+        return seen - 0.5 * self.spectrum.examples

@@ -17,31 +17,37 @@ from scipy import special
 from scipy.stats import qmc
 
 from lbnn._types import Array
+from lbnn.bartlett import BartlettCoordinates
+from lbnn.dual import DualFactor, dual_prior
 from lbnn.engines.bartlett_sampling import principal_axes
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import Factor, ScaleTarget
 from lbnn.errors import AccuracyWarning
 from lbnn.evidence_search.data import EvidenceData
 from lbnn.network import Network
 from lbnn.posterior import Posterior
 
-_POINTS = 256
+POINTS = 128
 _DIFFERENCE = 1e-4
 
 
 class NetworkEvidence(Protocol):
-    """Log evidence of one network at h and its gradient; `error` is that of the last value."""
+    """Log evidence of one network at h and its gradient; `error` is that of the highest value so far."""
 
     error: float
 
     def __call__(self, h: Array) -> tuple[float, Array]: ...
 
 
-def network_evidence(data: EvidenceData, widths: tuple[int, ...], start: Array, seed: int) -> NetworkEvidence:
-    """The evidence of a network with these hidden widths; `start` is a typical h."""
+def network_evidence(
+    data: EvidenceData, widths: tuple[int, ...], start: Array, seed: int, points: int = POINTS
+) -> NetworkEvidence:
+    """The evidence of a network with these hidden widths; `start` is a typical h, `points` a power of two."""
     if data.outputs == 1:
         return QuadratureEvidence(data, widths)
-    return SampledEvidence(data, widths, start, seed)
+    more_outputs = data.noise > 0 and len(widths) == 1 and data.outputs > data.spectrum.rank > 0
+    kind = DualEvidence if more_outputs else SampledEvidence
+    return kind(data, widths, start, seed, points)
 
 
 class QuadratureEvidence:
@@ -61,12 +67,15 @@ class QuadratureEvidence:
 class SampledEvidence:
     """Several outputs: importance sampling with common random numbers."""
 
-    def __init__(self, data: EvidenceData, widths: tuple[int, ...], start: Array, seed: int) -> None:
+    def __init__(
+        self, data: EvidenceData, widths: tuple[int, ...], start: Array, seed: int, points: int
+    ) -> None:
         self.data, self.prior, self.error = data, Network(widths).scale_prior(data.outputs), math.inf
         factor = data.factor(start)
-        self.axes = principal_axes(factor.pull[:, None] * factor.targets, widths)
-        dimension = self.prior.coordinates.dimension
-        self.mode, self.white = np.zeros(dimension), _normal_points(dimension, seed)
+        self.coordinates, rows = self._setting(factor.pull[:, None] * factor.targets)
+        self.axes = principal_axes(rows, widths)
+        dimension = self.coordinates.dimension
+        self.mode, self.white = np.zeros(dimension), _normal_points(points, dimension, seed)
         self.best = -math.inf
 
     def __call__(self, h: Array) -> tuple[float, Array]:
@@ -77,10 +86,10 @@ class SampledEvidence:
         log_weights = log_target + 0.5 * (self.white**2).sum(axis=1) + proposal.log_determinant
         log_total = float(special.logsumexp(log_weights))
         weights = np.exp(log_weights - log_total)
-        self.error = float(np.sqrt(max((weights**2).sum() - 1 / len(weights), 0.0)))
         value = log_total - math.log(len(weights)) + factor.log_constant + self.data.log_jacobian(h)
         if value > self.best:
             self.best, self.mode = value, proposal.mean
+            self.error = float(np.sqrt(max((weights**2).sum() - 1 / len(weights), 0.0)))
         return value, self._slope(h, proposal, points, weights, gradient)
 
     def _slope(
@@ -91,17 +100,17 @@ class SampledEvidence:
         The second term (Stein's identity) makes this the derivative of log π along draws that move with the
         mode: the part of ∂f/∂h that is linear in u, nearly all of its variance, cancels.
         """
-        slopes = self.data.slopes(h, *_eigen(self._target(h).scales(points)))
+        slopes = self._given(h, self._target(h).scales(points))
         return weights @ (slopes + pull @ self._mode_slopes(h, proposal))
 
     def _mode_slopes(self, h: Array, proposal: GaussianProposal) -> Array:
         """∂mode/∂h ≈ (−∇²log π)⁻¹ ∂_h ∇ log π, (D, n_d + 1); the proposal's covariance is the inverse."""
-        columns = []
-        for step in _DIFFERENCE * np.eye(len(h)):
-            ahead = self._target(h + step).value_and_gradient(proposal.mean[None])[1]
-            behind = self._target(h - step).value_and_gradient(proposal.mean[None])[1]
-            columns.append((ahead - behind)[0] / (2 * _DIFFERENCE))
-        mixed = np.stack(columns, axis=1)
+        here = self._target(h).value_and_gradient(proposal.mean[None])[1][0]
+        ahead = [
+            self._target(h + step).value_and_gradient(proposal.mean[None])[1][0]
+            for step in _DIFFERENCE * np.eye(len(h))
+        ]
+        mixed = (np.stack(ahead, axis=1) - here[:, None]) / _DIFFERENCE
         return mixed if proposal.root is None else proposal.root @ (proposal.root.T @ mixed)
 
     def _proposal(self, target: ScaleTarget) -> GaussianProposal:
@@ -110,7 +119,31 @@ class SampledEvidence:
         return replace(shifted, mean=self.mode + shifted.mean)
 
     def _target(self, h: Array) -> ScaleTarget:
-        return ScaleTarget(self.prior.coordinates, self.data.factor(h), self.axes)
+        return ScaleTarget(self.coordinates, self._factor(h), self.axes)
+
+    def _setting(self, pulls: Array) -> tuple[BartlettCoordinates, Array]:
+        """Coordinates of what is sampled, and rows whose principal axes are its axes."""
+        return self.prior.coordinates, pulls
+
+    def _factor(self, h: Array) -> Factor:
+        return self.data.factor(h)
+
+    def _given(self, h: Array, scales: Array) -> Array:
+        """∂f/∂h given each draw."""
+        return self.data.slopes(h, *_eigen(scales))
+
+
+class DualEvidence(SampledEvidence):
+    """More outputs than data, depth two: the hidden kernel is sampled in the place of the scale."""
+
+    def _setting(self, pulls: Array) -> tuple[BartlettCoordinates, Array]:
+        return dual_prior(self.prior, len(pulls)).coordinates, pulls.T
+
+    def _factor(self, h: Array) -> Factor:
+        return DualFactor(self.data.factor(h))
+
+    def _given(self, h: Array, scales: Array) -> Array:
+        return self.data.dual_slopes(h, scales)
 
 
 @dataclass(frozen=True)
@@ -159,12 +192,12 @@ def condition(
     )
 
 
-def _normal_points(dimension: int, seed: int) -> Array:
+def _normal_points(count: int, dimension: int, seed: int) -> Array:
     """Scrambled Sobol points through the normal quantile, (m, D); plain normal ones beyond the tables."""
-    rng = np.random.default_rng([seed, dimension])
+    rng = np.random.default_rng([seed, dimension, count])
     if dimension > qmc.Sobol.MAXDIM:
-        return rng.standard_normal((_POINTS, dimension))
-    return special.ndtri(qmc.Sobol(dimension, rng=rng).random(_POINTS))
+        return rng.standard_normal((count, dimension))
+    return special.ndtri(qmc.Sobol(dimension, rng=rng).random(count))
 
 
 def _eigen(scales: Array) -> tuple[Array, Array]:

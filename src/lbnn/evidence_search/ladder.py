@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lbnn._types import Array
 from lbnn.evidence_search import gaussian_process
 from lbnn.evidence_search.data import EvidenceData
-from lbnn.evidence_search.finite_width import network_evidence
+from lbnn.evidence_search.finite_width import POINTS, network_evidence
 from lbnn.evidence_search.optimise import Optimum, maximise
 from lbnn.evidence_search.parameters import Choice, FreeParameters, free_parameters
 
 #: Widths tried, from wide to narrow; the integers between are tried around the best of them.
 LADDER = (128, 64, 32, 20, 12, 8, 5, 3, 2, 1)
 _CLEAR_DROP = 3.0  # nats below the best at which a width is clearly worse
-_TOLERANCE = 0.01  # nats left on the table by the search for one network
+_UNTOLD = 0.5  # error from which an estimate rests on a few draws
+_COARSE = 0.15  # error above which the evidence of a contender is computed again, ...
+_MORE = 8  # ... with so many times the points
+_TOLERANCE = 0.02  # nats left on the table by the search for one network
 
 Report = Callable[["Candidate"], None]
 
@@ -96,11 +99,15 @@ class _Walk:
         start, drops = self.visit_from_all((LADDER[0],) * layers, starts), 0
         for width in LADDER[1:]:
             start = self.visit((width,) * layers, start)
-            drops = drops + 1 if start.value < self.best.log_evidence - _CLEAR_DROP else 0
+            drops = drops + 1 if self._clearly_worse(self.candidates[-1]) else 0
             if drops == 2:
                 break
         for width in _between(self.best.widths):
             self.visit((width,) * layers, self.optima[self.best.widths])
+
+    def _clearly_worse(self, candidate: Candidate) -> bool:
+        """Whether a candidate falls behind; an estimate without support (it is too low) does not tell."""
+        return candidate.error < _UNTOLD and candidate.log_evidence < self.best.log_evidence - _CLEAR_DROP
 
     def deeper(self) -> None:
         """Depth three at the best width and at the next wider one of the ladder."""
@@ -143,9 +150,17 @@ class _Walk:
         phi = self.free.nearest(h)
         rival = self.best.log_evidence - _CLEAR_DROP if self.candidates else -np.inf
         top = maximise(
-            evidence, self.free, phi, start.curvature, tolerance=_TOLERANCE, evaluations=25, rival=rival
+            evidence, self.free, phi, start.curvature, tolerance=_TOLERANCE, evaluations=12, rival=rival
         )
+        if evidence.error > _COARSE and top.value > rival:
+            return self._again(widths, top)
         return top, evidence.error
+
+    def _again(self, widths: tuple[int, ...], top: Optimum) -> tuple[Optimum, float]:
+        """A contender whose evidence is uncertain, with more points and new ones."""
+        h = self.free.at(top.phi)
+        finer = network_evidence(self.data, widths, h, self.seed + 1, _MORE * POINTS)
+        return replace(top, value=finer(h)[0]), finer.error
 
 
 def rank_limited_start(data: EvidenceData, h: Array, rank: int) -> Array:

@@ -1,0 +1,147 @@
+"""What is measured of a forecast: errors, densities and coverage, each for outputs alone and together.
+
+Everything is in units of the training targets' standard deviations and averaged over test points; densities
+are per output, so that sets with many outputs and few can be read side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import special, stats
+
+LEVEL = 0.9
+MEASURES = ("rmse", "marginal", "joint", "covers", "covers jointly")
+DRAWS = 2000
+
+
+class Forecast(Protocol):
+    """A distribution of the outputs at p̂ test points."""
+
+    @property
+    def mean(self) -> np.ndarray:
+        """(p̂, n_d)."""
+        ...
+
+    def marginal_log_density(self, Y: np.ndarray) -> np.ndarray:
+        """Of every output alone, (p̂, n_d)."""
+        ...
+
+    def joint_log_density(self, Y: np.ndarray) -> np.ndarray:
+        """Of the outputs together at each point, (p̂,)."""
+        ...
+
+    def inside(self, Y: np.ndarray) -> np.ndarray:
+        """Whether every target lies in its equal-tailed interval, (p̂, n_d)."""
+        ...
+
+    def inside_jointly(self, Y: np.ndarray) -> np.ndarray:
+        """Whether the targets of a point lie in the ellipsoid about the mean that holds LEVEL, (p̂,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Normal at each point: mean (p̂, n_d), covariance across outputs (p̂, n_d, n_d)."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+    @classmethod
+    def independent(cls, mean: np.ndarray, deviation: np.ndarray) -> Gaussian:
+        """Outputs that know nothing of each other: standard deviations shaped like the mean."""
+        return cls(mean, deviation[:, :, None] ** 2 * np.eye(mean.shape[1]))
+
+    @classmethod
+    def constant(cls, mean: np.ndarray, covariance: np.ndarray) -> Gaussian:
+        """The same covariance (n_d, n_d) at every point."""
+        return cls(mean, np.broadcast_to(covariance, (len(mean), *covariance.shape)))
+
+    @property
+    def deviation(self) -> np.ndarray:
+        return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+
+    def marginal_log_density(self, Y: np.ndarray) -> np.ndarray:
+        return stats.norm.logpdf(Y, self.mean, self.deviation)
+
+    def joint_log_density(self, Y: np.ndarray) -> np.ndarray:
+        log_determinant = np.linalg.slogdet(self.covariance)[1]
+        constant = Y.shape[1] * math.log(2 * math.pi)
+        return -0.5 * (squared_distance(self.covariance, Y - self.mean) + log_determinant + constant)
+
+    def inside(self, Y: np.ndarray) -> np.ndarray:
+        return np.abs(Y - self.mean) <= stats.norm.ppf((1 + LEVEL) / 2) * self.deviation
+
+    def inside_jointly(self, Y: np.ndarray) -> np.ndarray:
+        return squared_distance(self.covariance, Y - self.mean) <= stats.chi2.ppf(LEVEL, Y.shape[1])
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What `LBNNRegressor.predictive(X_test).with_noise()` says; the ellipsoid's size is taken from draws."""
+
+    predictive: Any
+    mean: np.ndarray
+    covariance: np.ndarray  # across outputs at each point, (p̂, n_d, n_d)
+
+    @classmethod
+    def of(cls, predictive: Any) -> Mixture:
+        """With its moments computed, as the peers' are."""
+        return cls(predictive, _as_matrix(predictive.mean), predictive.output_covariance)
+
+    def marginal_log_density(self, Y: np.ndarray) -> np.ndarray:
+        return np.concatenate([self._marginal_rows(Y, slice(row, row + 8)) for row in range(0, len(Y), 8)])
+
+    def _marginal_rows(self, Y: np.ndarray, rows: slice) -> np.ndarray:
+        weights, means, deviations = self.predictive.marginals(rows)
+        terms = stats.norm.logpdf(Y[rows], means, deviations)
+        return special.logsumexp(terms, b=weights[:, None, None], axis=0)
+
+    def joint_log_density(self, Y: np.ndarray) -> np.ndarray:
+        return self.predictive.pointwise_log_density(self._shaped(Y))
+
+    def inside(self, Y: np.ndarray) -> np.ndarray:
+        low, high = (_as_matrix(end) for end in self.predictive.interval(LEVEL))
+        return (low <= Y) & (high >= Y)
+
+    def inside_jointly(self, Y: np.ndarray) -> np.ndarray:
+        draws = self.predictive.sample(DRAWS, 0).reshape(DRAWS, *Y.shape)
+        distances = squared_distance(self.covariance, draws - self.mean)
+        return squared_distance(self.covariance, Y - self.mean) <= np.quantile(distances, LEVEL, axis=0)
+
+    def _shaped(self, Y: np.ndarray) -> np.ndarray:
+        return Y.reshape(self.predictive.mean.shape)
+
+
+def squared_distance(covariance: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """δᵀ C⁻¹ δ at each point, for covariances (p̂, n_d, n_d) and deviations (..., p̂, n_d)."""
+    whitening = np.linalg.inv(np.linalg.cholesky(covariance))
+    return (np.einsum("mjk,...mk->...mj", whitening, deviation) ** 2).sum(axis=-1)
+
+
+def measures(forecast: Forecast, Y: np.ndarray) -> dict[str, float]:
+    """The five measures of one forecast."""
+    values = (
+        math.sqrt(((forecast.mean - Y) ** 2).mean()),
+        -forecast.marginal_log_density(Y).mean(),
+        -forecast.joint_log_density(Y).mean() / Y.shape[1],
+        forecast.inside(Y).mean(),
+        forecast.inside_jointly(Y).mean(),
+    )
+    return dict(zip(MEASURES, map(float, values), strict=True))
+
+
+def mean_and_error(values: np.ndarray, train: int, test: int) -> tuple[float, float]:
+    """Mean over random splits and its standard error, by the corrected resampled variance.
+
+    Splits share examples, so s²/J is too small; Nadeau and Bengio (2003) put s² (1/J + test/train).
+    """
+    values = np.asarray(values, float)
+    return float(values.mean()), float(values.std(ddof=1) * math.sqrt(1 / len(values) + test / train))
+
+
+def _as_matrix(values: np.ndarray) -> np.ndarray:
+    return values[:, None] if values.ndim == 1 else values

@@ -1,0 +1,106 @@
+"""The study: every set, every split, every method, one thread; and the command that renews the documents."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import threadpoolctl
+
+import lbnn
+from benchmarks.real_data import datasets, peers, tables
+from benchmarks.real_data.metrics import Forecast, Mixture, measures
+from benchmarks.real_data.tables import OURS
+from benchmarks.timing import conditions
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SPLITS = 10
+
+
+def network(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
+    """LBNNRegressor, all defaults."""
+    return forecast(lbnn.LBNNRegressor(), X, Y, X_test)
+
+
+def forecast(model, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
+    """What a fitted LBNNRegressor says of observations at X_test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lbnn.AccuracyWarning)  # the scores tell
+        model.fit(X, Y[:, 0] if Y.shape[1] == 1 else Y)
+    return Mixture.of(model.predictive(X_test).with_noise())
+
+
+def study(splits: int, names: Iterable[str] = ()) -> dict:
+    """Measures of every method on every split: {set: {shape, test, methods: {name: {measure: [...]}}}}."""
+    chosen, results = set(names), {}
+    with threadpoolctl.threadpool_limits(1):
+        for data in datasets.available():
+            if not chosen or data.name in chosen:
+                results[data.name] = one_set(data, splits)
+                print(tables.one_set(data.name, results[data.name]), flush=True)
+    return results
+
+
+def one_set(data: datasets.DataSet, splits: int) -> dict:
+    methods = {OURS: network, **peers.methods(data.shape[2])}
+    rows: dict[str, list[dict[str, float]]] = {name: [] for name in methods}
+    for seed in range(splits):
+        X, Y, X_test, Y_test = data.split(seed)
+        for name, method in methods.items():
+            rows[name].append(timed(method, X, Y, X_test, Y_test))
+    columns = {name: {key: [row[key] for row in rows[name]] for key in rows[name][0]} for name in rows}
+    return {"shape": data.shape, "test": data.test, "methods": columns}
+
+
+def timed(method: peers.Method, X, Y, X_test, Y_test) -> dict[str, float]:
+    """Measures, and the seconds of fit and prediction (mean and covariance; densities are not counted)."""
+    started = time.perf_counter()
+    result = method(X, Y, X_test)
+    seconds = time.perf_counter() - started
+    return {**measures(result, Y_test), "seconds": seconds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.real_data.study")
+    parser.add_argument("names", nargs="*", help="which sets (all)")
+    parser.add_argument("--splits", type=int, default=SPLITS)
+    parser.add_argument("--write", action="store_true", help="renew the documents")
+    parser.add_argument(
+        "--redraw", action="store_true", help="renew tables and figure from docs/real-data.json"
+    )
+    options = parser.parse_args()
+    stored = ROOT / "docs" / "real-data.json"
+    if options.redraw:
+        document = json.loads(stored.read_text(encoding="utf-8"))
+    else:
+        started = conditions()
+        document = {
+            "conditions": [started],
+            "splits": options.splits,
+            "sets": study(options.splits, options.names),
+        }
+        document["conditions"].append(conditions())
+    if options.write or options.redraw:
+        stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
+        tables.insert(ROOT / "docs" / "real-data.md", document)
+        tables.draw(ROOT / "docs" / "images" / "real-data.svg", document["sets"])
+    else:
+        print(tables.markdown(document["sets"]))
+
+
+def _rounded(value):
+    """Five digits of every number."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+if __name__ == "__main__":
+    main()
