@@ -12,7 +12,7 @@ export MPLBACKEND = Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test lint types unit test-slow reproduce bench format lock clean
+.PHONY: help venv test lint types unit test-slow reproduce docs bench format lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ test-slow: venv  ## run the slow tests
 reproduce: venv  ## recompute every number and figure into report/
 	@echo "== reproduce: writing report/"
 	@$(BIN)/python -m lbnn.report --out report
+
+docs: venv  ## build the documentation site into build/site, strictly
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: .venv-bench/package.stamp  ## run the benchmarks, in .venv-bench with the peers
 	@echo "== benchmarks"

@@ -86,6 +86,7 @@ class Problem:
     X: Array
     Y: Array
     teacher: Array
+    teacher_power: float  # E of one squared output of the teacher
     beta: float
 
 
@@ -100,7 +101,8 @@ def draw_problem(case: Case, n: int, rng: np.random.Generator) -> Problem:
     )
     X = rng.standard_normal((examples, inputs))
     noise = rng.standard_normal((examples, outputs)) / math.sqrt(case.beta)
-    return Problem(lbnn.Network((n,) * (case.depth - 1)), X, X @ teacher + noise, teacher, case.beta)
+    power = 1.0 if case.matched else TEACHER_SCALE**2
+    return Problem(lbnn.Network((n,) * (case.depth - 1)), X, X @ teacher + noise, teacher, power, case.beta)
 
 
 def _full_rank_teacher(inputs: int, outputs: int, rng: np.random.Generator) -> Array:
@@ -132,7 +134,7 @@ def answer_of(
     examples, outputs = problem.Y.shape
     values = {
         "kernel": float(np.linalg.norm(kernel - gram) / np.linalg.norm(gram)),
-        "test": float(((predictive.mean - problem.teacher) ** 2).sum()) / outputs / TEACHER_SCALE**2,
+        "test": float(((predictive.mean - problem.teacher) ** 2).sum()) / outputs / problem.teacher_power,
         "variance": float(predictive.variance.sum()) / outputs,
     }
     if scale is not None:

@@ -20,7 +20,7 @@ QUANTITIES = {
     "scale": "tr E L / n_d",
     "kernel": "‖⟨K⟩ − G‖ / ‖G‖",
     "evidence": "log evidence / (p n_d)",
-    "test": "test error of the mean / s²",
+    "test": "relative test error of the mean",
     "variance": "variance per point",
 }
 #: The kernel's gap is a distance between matrices; of the others it is theory − exact.
@@ -268,8 +268,11 @@ def rounded(value: Any) -> Any:
 
 def write(studies: dict[str, dict[str, Any]]) -> None:
     """Numbers, picture, and the tables of the page."""
-    text = json.dumps(rounded(studies), indent=1, ensure_ascii=False)
-    (DOCS / "joint-limit.json").write_text(text + "\n", encoding="utf-8")
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(rounded(each), ensure_ascii=False)}"
+        for name, each in studies.items()
+    ]
+    (DOCS / "joint-limit.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     draw(studies).savefig(DOCS / "images" / "joint-limit.svg", metadata={"Date": None})
     page = DOCS / "joint-limit.md"
     content = page.read_text(encoding="utf-8")
