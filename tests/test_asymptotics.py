@@ -346,5 +346,20 @@ def test_gradient_in_the_logarithm(spread: float) -> None:
 def test_search_that_stops_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its last steps the search is not stationary to rounding, and no saddle is returned."""
     monkeypatch.setattr(saddle, "_newton", lambda gradient, point: point)
-    with pytest.raises(ArithmeticError, match="must be stationary to 1e-09, got"):
+    with pytest.raises(ArithmeticError, match="must be stationary to 1e-08, got"):
         asymptotics.proportional(lbnn.Network((9, 14)), DATA.X, DATA.Y, beta=3.0)
+
+
+@pytest.mark.parametrize("seed", [7, 8, 17, 20, 24, 36])
+@pytest.mark.parametrize("widths", [(36, 4), (4, 4, 4)])
+def test_targets_far_from_the_prior_are_found(seed, widths):
+    """From the prior's own scale the search used to lose its way where targets are 400 times as large."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(4, 6))
+    Y = 400 * X @ rng.normal(size=(6, 4)) / math.sqrt(6)
+    warm = asymptotics.proportional(lbnn.Network(widths), X, Y, beta=1e6)
+    cold = asymptotics.proportional(lbnn.Network(widths), X, Y)
+    np.testing.assert_allclose(
+        warm.scale.mean, cold.scale.mean, rtol=1e-4, atol=1e-4 * np.abs(cold.scale.mean).max()
+    )
+    assert asymptotics.proportional(lbnn.Network(widths), X, Y, beta=0.01).scale.mean.shape == (4, 4)

@@ -38,7 +38,7 @@ INPUTS_PER_EXAMPLE = 2  # n0/p
 
 #: Random data sets at each n: many where they are cheap and fluctuate most.
 DATA_SETS = {8: 96, 12: 64, 16: 48, 24: 24, 32: 16, 48: 8, 64: 8}
-QUICK_DATA_SETS = {8: 8, 12: 6, 16: 4, 24: 2}
+QUICK_DATA_SETS = {8: 8, 12: 6, 16: 4, 24: 3, 32: 3}
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,9 @@ def run(cases: tuple[Case, ...], data_sets: dict[int, int], jobs: int) -> dict[s
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few small data sets; prints, writes nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="few data sets, rough error bars; prints, writes nothing"
+    )
     parser.add_argument("--redraw", action="store_true", help="tables and picture from the last full run")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args()

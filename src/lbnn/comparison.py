@@ -64,7 +64,17 @@ class Comparison:
 
     def error(self, theory: str, quantity: str) -> float:
         """The error of one theory in one quantity."""
-        return next(row.error for row in self.rows if row.theory == theory and row.quantity == quantity)
+        return self.row(theory, quantity).error
+
+    def row(self, theory: str, quantity: str) -> Discrepancy:
+        """The discrepancy of one theory in one quantity."""
+        for row in self.rows:
+            if (row.theory, row.quantity) == (theory, quantity):
+                return row
+        raise ValueError(
+            f"no theory {theory!r} with quantity {quantity!r} was compared, "
+            f"got theories {tuple(self.theories)} and quantities among {tuple(QUANTITIES)}"
+        )
 
     def table(self) -> str:
         """The errors as text: one line for each theory, one column for each quantity."""
@@ -135,12 +145,14 @@ def compare(
             raise ValueError(f"quantities must be among {tuple(QUANTITIES)}, got {quantity!r}")
     spectrum = Spectrum.from_inputs(X, Y)
     setting = as_setting(net, spectrum, beta)
+    if math.isinf(setting.noise):
+        raise ValueError("theories are compared on data that count, got beta=0")
     exact = net.condition_spectrum(spectrum, beta, target_error=target_error, seed=seed)
     theories, left_out = {}, {}
     for name, theory in THEORIES.items():
         try:
             theories[name] = theory(setting)
-        except ValueError as reason:
+        except (ValueError, ArithmeticError) as reason:
             left_out[name] = str(reason)
     test = () if X_test is None else (X_test,)
     truth = _Truth(exact, net.widths[0], test, quantities)

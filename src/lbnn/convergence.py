@@ -140,12 +140,14 @@ def study(
     kind = chosen.quantity if quantity is None else quantity
     if kind not in QUANTITIES:
         raise ValueError(f"quantity must be one of {tuple(QUANTITIES)}, got {quantity!r}")
-    steps = [check.positive_integer(n, "every size") for n in (sizes or chosen.default)]
+    given = chosen.default if sizes is None else sizes
+    steps = [check.positive_integer(n, "every size") for n in given]
+    count = check.positive_integer(data_sets, "data_sets")
     if len(steps) < 2 or sorted(set(steps)) != steps:
         raise ValueError(f"sizes must be at least two increasing integers, got {sizes!r}")
     measured = []
     for n in steps:
-        measured.append(_errors_at(chosen, n, kind, data_sets, target_error, seed))
+        measured.append(_errors_at(chosen, n, kind, count, target_error, seed))
         if progress is not None:
             progress(f"{regime}: {chosen.growing} = {n}")
     return _study(regime, chosen, kind, steps, measured)
@@ -176,7 +178,7 @@ def _compare_once(
 
 
 def _entry(result: Comparison, theory: str, quantity: str) -> tuple[float, float]:
-    row = next(each for each in result.rows if (each.theory, each.quantity) == (theory, quantity))
+    row = result.row(theory, quantity)
     return abs(row.error), row.monte_carlo
 
 

@@ -8,6 +8,7 @@ the outputs.
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -59,7 +60,10 @@ class ScaleMixture:
 
     def __post_init__(self) -> None:
         """The prior must be a law of positive numbers."""
-        if not hasattr(self.prior, "logpdf") or not hasattr(self.prior, "support"):
+        rate = self.exponential_rate
+        if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not float(rate) >= 0:
+            raise ValueError(f"exponential_rate must be a number of at least zero, got {rate!r}")
+        if not (hasattr(self.prior, "logpdf") and hasattr(self.prior, "args")):  # frozen ones have both
             raise TypeError(
                 f"prior must be a frozen continuous distribution of scipy.stats, got {self.prior!r}"
             )

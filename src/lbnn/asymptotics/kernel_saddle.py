@@ -83,8 +83,7 @@ def _hidden_kernel(setting: Setting) -> Array:
         root = targets / np.sqrt(setting.spectrum.eigenvalues)[:, None]
         squares, vectors = np.linalg.eigh(root @ root.T)
         return (vectors * prior.stationary(np.maximum(squares, 0.0), targets.shape[1])) @ vectors.T
-    start = np.log(setting.variance) * np.eye(len(targets))
-    return find_saddle(prior, DualFactor(setting.factor), start, targets.shape[1]).scale
+    return find_saddle(prior, DualFactor(setting.factor), setting.pull, targets.shape[1]).scale
 
 
 def _log_evidence(setting: Setting, hidden: Array) -> float:

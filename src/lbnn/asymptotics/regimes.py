@@ -113,6 +113,8 @@ def proportional(net: Network, X: Any, Y: Any, as_printed: bool = False, *, beta
     >>> bool(abs(lbnn.asymptotics.proportional(net, X, y).scale.mean / exact - 1) < 0.02)
     True
     """
+    if not isinstance(as_printed, bool):
+        raise TypeError(f"as_printed must be True or False (beta goes by keyword), got {as_printed!r}")
     setting = as_setting(net, Spectrum.from_inputs(X, Y), beta)
     return printed(setting) if as_printed else renormalised(setting)
 
@@ -212,8 +214,7 @@ def renormalised(setting: Setting) -> Theory:
         values = prior.stationary(np.maximum(squares, 0.0), setting.spectrum.examples)
         scale = (vectors * values) @ vectors.T
     else:
-        start = math.log(setting.variance) * np.eye(setting.spectrum.outputs)
-        scale = find_saddle(prior, setting.factor, start, setting.spectrum.examples).scale
+        scale = find_saddle(prior, setting.factor, setting.pull.T, setting.spectrum.examples).scale
     rate = float(prior.rate(np.linalg.eigvalsh(scale)).sum())
     log_evidence = setting.log_likelihood(scale) + rate
     return from_scale("proportional", setting, scale, log_evidence, aligned=True)
@@ -231,8 +232,10 @@ def printed(setting: Setting) -> Theory:
 
     def kernel_at(projection: Projection, layer: int) -> Array:
         alpha = data.examples / net.widths[0]
-        values, vectors = np.linalg.eigh(_whitened_targets(data) / net.widths[0])
-        inner = 0.5 * ((1 + alpha) + np.sqrt((1 - alpha) ** 2 + 4 * np.maximum(values, 0.0)))
+        vectors, singular, _ = np.linalg.svd(data.targets / np.sqrt(data.eigenvalues)[:, None])
+        squares = np.zeros(data.examples)
+        squares[: len(singular)] = singular**2 / net.widths[0]
+        inner = 0.5 * ((1 + alpha) + np.sqrt((1 - alpha) ** 2 + 4 * squares))
         root = projection.explained @ vectors
         return (root * inner) @ root.T + projection.unexplained_gram
 
@@ -299,9 +302,3 @@ def _require_pull(setting: Setting, count: int, size: int) -> None:
             "at zero temperature the saddle point exists if the targets have full rank or every width "
             f"exceeds {count}, got targets of rank {rank} (full: {size}) and widths={setting.widths}"
         )
-
-
-def _whitened_targets(data: Spectrum) -> Array:
-    """diag(g)^{−1/2} ỹỹᵀ diag(g)^{−1/2}, (r, r)."""
-    root = data.targets / np.sqrt(data.eigenvalues)[:, None]
-    return root @ root.T

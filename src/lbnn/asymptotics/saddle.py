@@ -13,8 +13,9 @@ from scipy.sparse import linalg
 from lbnn._types import Array
 from lbnn.asymptotics.wide_prior import WidePrior
 
-#: Largest derivative left over, relative to the number of widths and examples that pull.
-TOLERANCE = 1e-9
+#: Largest derivative left over, relative to the number of units and examples that pull. Rounding leaves up to
+#: 2e-16 times the condition number of L.
+TOLERANCE = 1e-8
 _STEP = 1e-5  # of central differences of the gradient along a direction
 _MOST_STEPS = 20
 
@@ -70,10 +71,21 @@ class Saddle:
     residual: float
 
 
-def find_saddle(prior: WidePrior, factor: Factor, start: Array, examples: int) -> Saddle:
-    """Maximise Φ from the symmetric matrix log L = start: quasi-Newton, then Newton to rounding."""
+def find_saddle(prior: WidePrior, factor: Factor, pull: Array, count: int) -> Saddle:
+    """Maximise Φ: quasi-Newton, then Newton to rounding.
+
+    Parameters
+    ----------
+    prior, factor
+        ψ and log p(Y | L).
+    pull : (n, any)
+        Targets over the root of their prior variance: pull pullᵀ stands for S in a first guess.
+    count : int
+        Number of columns that the factor weighs each eigenvalue of L by: examples, or outputs in the dual.
+    """
+    start = _first_guess(prior, pull, count)
     objective = LogScaleObjective(prior, factor, len(start))
-    strength = float(sum(prior.widths) + examples)
+    strength = float(sum(prior.widths) + count)
 
     def loss(u: Array) -> tuple[float, Array]:
         value, gradient = objective.value_and_gradient(u)
@@ -87,6 +99,15 @@ def find_saddle(prior: WidePrior, factor: Factor, start: Array, examples: int) -
         raise ArithmeticError(f"the saddle point must be stationary to {TOLERANCE:g}, got {residual:.2g}")
     logs, vectors = np.linalg.eigh(objective.matrix(best))
     return Saddle((vectors * np.exp(logs)) @ vectors.T, value, residual)
+
+
+def _first_guess(prior: WidePrior, pull: Array, count: int) -> Array:
+    """Log L as at zero temperature, with fewer columns than units so that every direction is held up."""
+    vectors, singular, _ = np.linalg.svd(pull)
+    squares = np.zeros(len(pull))
+    squares[: len(singular)] = singular**2
+    values = prior.stationary(squares, min(count, 0.9 * min(prior.widths)))
+    return (vectors * np.log(values)) @ vectors.T
 
 
 def _newton(gradient: Callable[[Array], Array], point: Array) -> Array:

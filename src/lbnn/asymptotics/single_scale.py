@@ -65,6 +65,13 @@ class Setting:
         root = self.spectrum.targets / np.sqrt(self.spectrum.eigenvalues)[:, None]
         return root.T @ root
 
+    @property
+    def pull(self) -> Array:
+        """Targets over the root of their prior variance, ỹ_ij/√(g_i + τ/v), (r, n_d)."""
+        return (
+            self.spectrum.targets / np.sqrt(self.spectrum.eigenvalues + self.noise / self.variance)[:, None]
+        )
+
     def log_likelihood(self, scale: Array) -> float:
         """log p(Y | L)."""
         values, vectors = np.linalg.eigh(scale[None])

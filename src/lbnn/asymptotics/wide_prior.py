@@ -12,7 +12,6 @@ r_ℓ = n_min/n_ℓ, gives the others without cancellation: c_ℓ = (1 − r_ℓ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,7 +46,7 @@ class WidePrior:
         """dψ/d log l = n_ℓ(1 − c_ℓ)/2, the same for every layer."""
         return 0.5 * min(self.widths) * (1 - self._narrowest_factor(np.log(values / self.variance)))
 
-    def stationary(self, squares: Array, count: int) -> Array:
+    def stationary(self, squares: Array, count: float) -> Array:
         """The l with dψ/d log l = ½(count − s/l) for every s: the saddle at zero temperature, (n,).
 
         For depth two this is the Riccati equation l² − (1 − count/n_1) v l − s v/n_1 = 0.
@@ -86,5 +85,8 @@ def _root(function: Callable[..., Array], guess: Array, arguments: tuple[Array, 
         args=arguments,
         tolerances={"xatol": 1e-14, "xrtol": 1e-15, "fatol": 0.0, "frtol": 0.0},
     )
-    assert math.isfinite(float(np.sum(found.x)))  # monotone, and of both signs
+    if not found.success.all():
+        raise ArithmeticError(
+            "a factor of the scale must fit into double precision, got none: rescale the data"
+        )
     return found.x
