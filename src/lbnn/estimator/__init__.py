@@ -117,7 +117,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "width": [_EVIDENCE, Interval(Integral, 1, None, closed="left"), tuple, list],
         "beta": [_EVIDENCE, Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
         "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
-        "noise": [StrOptions({"isotropic", "per_output"})],
+        "noise": [StrOptions({"evidence", "isotropic", "per_output", "coupled", "coupled_per_output"})],
         "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}), callable],
         "kernel_params": [dict, None],
         "fit_intercept": ["boolean"],
@@ -134,7 +134,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         width: Any = "evidence",
         beta: Any = "evidence",
         prior_scale: Any = "evidence",
-        noise: str = "isotropic",
+        noise: str = "evidence",
         kernel: Any = "linear",
         kernel_params: dict[str, Any] | None = None,
         fit_intercept: bool = True,
@@ -181,10 +181,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         linear, noise = self.kernel == "linear", 0.0 if self.beta == math.inf else 1.0
         points = X if linear else self._kernel_matrix(X, X)
         inputs, data, units = decompose(points, y, linear=linear, centre=self.fit_intercept, noise=noise)
-        choice, shapes, messages = self._settle(data, units, shapes)
+        choices, shapes, messages = self._settle(data, units, shapes)
         seed = self._seed()
         with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
-            candidates = search(data, choice, shapes, seed=seed, report=self._reporter(data, units))
+            candidates = search(data, choices, shapes, seed=seed, report=self._reporter(data, units))
             models = self._condition(data, units, candidates, seed)
         if candidates[0].on_edge:
             messages.append(settings.ON_EDGE)
@@ -199,22 +199,21 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _settle(
         self, data: EvidenceData, units: TargetUnits, shapes: Shapes
-    ) -> tuple[Choice, Shapes, list[str]]:
+    ) -> tuple[list[Choice], Shapes, list[str]]:
         """What is searched; what the data cannot tell is settled by convention, and said."""
-        per_output = self.noise == "per_output" and data.outputs > 1
-        choice = settings.given(self.beta, self.prior_scale, per_output, units.unit)
+        choice = settings.given(self.beta, self.prior_scale, units.unit)
         settings.require_examples(data, choice)
         constant, messages = settings.constant_outputs(data), []
         if choice.noise_variance is None and len(constant) == data.outputs:
             messages.append(settings.CONSTANT_TARGETS)
             warnings.warn(settings.CONSTANT_TARGETS, AccuracyWarning, stacklevel=3)
-        elif choice.noise_variance is None and constant and per_output:
+        elif choice.noise_variance is None and constant and self.noise == "per_output":
             messages.append(f"outputs {constant} are constant: their noise is at the lower end of its range")
         if not data.spectrum.rank:
             messages.append(settings.CONSTANT_INPUTS)
-            choice = Choice(choice.noise_variance, choice.prior_scale or 1.0, per_output)
+            choice = Choice(choice.noise_variance, choice.prior_scale or 1.0)
             shapes = Shapes(fixed=((),)) if shapes.fixed is None else shapes
-        return choice, shapes, messages
+        return settings.noise_choices(self.noise, choice, data, shapes), shapes, messages
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):
@@ -239,8 +238,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             if self.verbose:
                 row = table_row(candidate, data, units)
                 print(
-                    f"[LBNNRegressor] widths={row['widths'] or 'infinite'}: log evidence "
-                    f"{row['log_evidence']:.2f} ± {row['error']:.2f}, beta {row['beta']:.3g}, "
+                    f"[LBNNRegressor] widths={row['widths'] or 'infinite'}, {row['noise']} noise: "
+                    f"log evidence {row['log_evidence']:.2f} ± {row['error']:.2f}, beta {row['beta']:.3g}, "
                     f"prior scale {row['prior_scale']:.3g}"
                 )
 
@@ -255,9 +254,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.models_, self.model_weights_, self.posterior_ = state.models, state.weights, best.posterior
         self.widths_, self.depth_ = best.widths, len(best.widths) + 1
         self.log_evidence_, self.log_evidence_error_ = best.log_evidence, best.posterior.log_evidence_error
-        variances = best.noise_variances
-        self.noise_variance_ = float(variances[0]) if single else variances
-        self.beta_ = math.exp(-float(np.log(variances).mean())) if variances.all() else math.inf
+        covariance, prior_noise = best.noise_covariance, best.prior_noise
+        self.noise_covariance_ = float(covariance[0, 0]) if single else covariance
+        self.noise_variance_ = float(covariance[0, 0]) if single else np.diagonal(covariance).copy()
+        self.beta_ = math.exp(-float(np.log(prior_noise).mean())) if prior_noise.all() else math.inf
         self.prior_scale_ = best.mean_prior_scale
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()

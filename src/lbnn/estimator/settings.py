@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from lbnn import _validation as check
-from lbnn.evidence_search import Choice, EvidenceData, Shapes
+from lbnn.evidence_search import Choice, EvidenceData, Shapes, coupled, prefers_own_units
 
 CONSTANT_TARGETS = (
     "the targets are constant, and the evidence of their noise has no maximum: noise_variance_ is 1e-10, the "
@@ -42,15 +42,45 @@ def _matching(widths: tuple[int, ...], layers: int | None) -> tuple[int, ...]:
     return widths
 
 
-def given(beta: Any, prior_scale: Any, per_output: bool, unit: float) -> Choice:
+def given(beta: Any, prior_scale: Any, unit: float) -> Choice:
     """The hyperparameters that are given, for targets divided by `unit`."""
-    if beta == math.inf and per_output:
-        raise ValueError("noise='per_output' needs noise, got beta=inf: use noise='isotropic'")
     return Choice(
         None if isinstance(beta, str) else 1 / (float(beta) * unit**2),
         None if isinstance(prior_scale, str) else float(prior_scale) / unit**2,
-        per_output,
     )
+
+
+def noise_choices(noise: str, basic: Choice, data: EvidenceData, shapes: Shapes) -> list[Choice]:
+    """The kinds of noise to be compared; with one output there is one kind."""
+    if data.outputs == 1:
+        return [basic]
+    coupling = _coupling(noise, basic, data, shapes)
+    if noise != "evidence":
+        return [replace(basic, per_output=noise in ("per_output", "coupled_per_output"), coupled=coupling)]
+    units = (False, True) if prefers_own_units(data, basic) else (False,)
+    kinds = (True, False) if coupling else (False,)
+    return [replace(basic, per_output=own, coupled=kind) for kind in kinds for own in units]
+
+
+def _coupling(noise: str, basic: Choice, data: EvidenceData, shapes: Shapes) -> bool:
+    """Whether coupled noise is a candidate; where it is asked for and has no posterior, that is an error."""
+    if noise not in ("isotropic", "evidence") and basic.noise_variance == 0:
+        raise ValueError(f"noise={noise!r} needs noise, got beta=inf: use noise='isotropic'")
+    if noise in ("isotropic", "per_output"):
+        return False
+    narrow = [widths for widths in shapes.fixed or () if widths and min(widths) < data.outputs]
+    if noise != "evidence" and narrow:
+        raise ValueError(
+            f"noise={noise!r} needs hidden widths of at least the number of outputs, got "
+            f"width={narrow[0]} with {data.outputs} outputs: use noise='isotropic' or 'per_output'"
+        )
+    possible = basic.noise_variance != 0 and coupled(data).exists
+    if noise != "evidence" and not possible:
+        raise ValueError(
+            f"noise={noise!r} needs targets of which every combination varies and inputs that vary, got "
+            f"{data.spectrum.examples} contrasts of {data.outputs} outputs: use noise='isotropic'"
+        )
+    return possible
 
 
 def require_examples(data: EvidenceData, choice: Choice) -> None:

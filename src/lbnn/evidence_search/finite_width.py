@@ -18,14 +18,18 @@ from scipy.stats import qmc
 
 from lbnn._types import Array
 from lbnn.bartlett import BartlettCoordinates
+from lbnn.coupled_noise import condition_coupled
 from lbnn.dual import DualFactor, dual_prior
+from lbnn.engines import Effort
 from lbnn.engines.bartlett_sampling import principal_axes
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
 from lbnn.engines.target import Factor, ScaleTarget
 from lbnn.errors import AccuracyWarning
+from lbnn.evidence_search.coupled import CoupledData
 from lbnn.evidence_search.data import EvidenceData
 from lbnn.network import Network
 from lbnn.posterior import Posterior
+from lbnn.scale_prior import ScalePrior
 
 POINTS = 128
 _DIFFERENCE = 1e-4
@@ -185,6 +189,9 @@ def condition(
     seed: int = 0,
 ) -> Posterior:
     """The posterior of one network at h, in whitened units."""
+    if isinstance(data, CoupledData):
+        prior = ScalePrior(widths, data.outputs, (1.0,) * len(widths))
+        return condition_coupled(prior, data.private_spectrum(h), Effort(target_error, seed, engine))
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
     beta = 1 / data.noise if data.noise else math.inf
     return network.condition_spectrum(
