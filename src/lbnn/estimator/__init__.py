@@ -231,7 +231,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         models = [
             fit_model(data, candidate, units, level_examples, **effort) for candidate in candidates[:count]
         ]
-        return tuple(sorted(models, key=lambda model: -model.log_evidence))
+        return tuple(sorted(models, key=lambda model: model.penalty - model.log_evidence))
 
     def _reporter(self, data: EvidenceData, units: TargetUnits) -> Any:
         def report(candidate: Candidate) -> None:

@@ -48,6 +48,8 @@ class FittedModel:
         Whether the targets were one-dimensional.
     level_examples : int or None
         p where a level is fitted, else None.
+    penalty : float
+        Of the log evidence, for the number of hyperparameters fitted.
     """
 
     posterior: Posterior
@@ -57,6 +59,7 @@ class FittedModel:
     prior_scale: float
     log_evidence: float
     single_output: bool
+    penalty: float
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -174,6 +177,7 @@ def fit_model(
         math.exp(candidate.h[-1]),
         posterior.log_evidence + jacobian,
         units.single_output,
+        candidate.penalty,
     )
 
 
@@ -214,7 +218,7 @@ class FittedState:
     @property
     def weights(self) -> Array:
         """Posterior probabilities of the models, (models,)."""
-        return special.softmax(np.array([model.log_evidence for model in self.models]))
+        return special.softmax(np.array([model.log_evidence - model.penalty for model in self.models]))
 
     def coefficients(self) -> Array:
         """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p)."""

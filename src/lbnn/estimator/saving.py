@@ -86,6 +86,7 @@ def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
         "prior_scale": model.prior_scale,
         "log_evidence": model.log_evidence,
         "single_output": model.single_output,
+        "penalty": model.penalty,
     }
     units = {"units/deviations": model.deviations, "units/mean": model.mean}
     return header, units | {f"posterior/{name}": array for name, array in arrays.items()}
@@ -102,4 +103,5 @@ def _unpack_model(header: dict[str, Any], arrays: dict[str, Array]) -> FittedMod
         float(header["prior_scale"]),
         float(header["log_evidence"]),
         bool(header["single_output"]),
+        float(header["penalty"]),
     )

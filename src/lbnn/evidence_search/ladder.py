@@ -70,7 +70,7 @@ def _walk(walk: Walk, depth: int | None, found: Sequence[Candidate]) -> None:
     if walk.choice.coupled:
         walk.around(layers)
     else:
-        coupled_leads = any(each.supported > infinite.log_evidence + _CLEAR_LEAD for each in found)
+        coupled_leads = any(each.supported > infinite.supported + _CLEAR_LEAD for each in found)
         walk.down(layers, walk.data.outputs if coupled_leads else LADDER[0])
     if depth is None:
         walk.deeper()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -42,6 +43,8 @@ class Candidate:
         Whether the search ended at the edge of its ranges.
     noise : str
         "isotropic", "per_output", "coupled" or "coupled_per_output".
+    penalty : float
+        ½ log p for each hyperparameter that was fitted: what its maximum has over its average (BIC).
     """
 
     widths: tuple[int, ...]
@@ -50,6 +53,7 @@ class Candidate:
     error: float
     on_edge: bool
     noise: str = "isotropic"
+    penalty: float = 0.0
 
     @property
     def coupled(self) -> bool:
@@ -58,14 +62,14 @@ class Candidate:
 
     @property
     def supported(self) -> float:
-        """The log evidence less two errors: what the estimate vouches for, by which candidates are ranked.
+        """What candidates are ranked by: the log evidence less its penalty and two errors.
 
         The error of n weighted draws is √(Σw² − 1/n): near one the estimate is that of one draw and vouches
         for nothing, which the division by 1 − error² says.
         """
         if self.error >= 1:
             return -np.inf
-        return self.log_evidence - 2 * self.error / (1 - self.error**2)
+        return self.log_evidence - self.penalty - 2 * self.error / (1 - self.error**2)
 
 
 class Walk:
@@ -77,6 +81,7 @@ class Walk:
         self.data = coupled(data) if choice.coupled else data
         self.choice, self.free = choice, free_parameters(data, choice)
         self.seed, self.report, self.rival = seed, report, rival
+        self.penalty = 0.5 * self.free.count * math.log(max(data.spectrum.examples, 1))
         self.starts = gaussian_process.search(data, choice, self.free)
         self.candidates: list[Candidate] = []
         self.optima: dict[tuple[int, ...], Optimum] = {}
@@ -151,7 +156,7 @@ class Walk:
         h, edge = self.free.at(optimum.phi), self.free.on_edge(optimum.phi)
         self.optima[widths] = optimum
         noise = self.choice.noise if widths else self.choice.units
-        self.candidates.append(Candidate(widths, h, optimum.value, error, edge, noise))
+        self.candidates.append(Candidate(widths, h, optimum.value, error, edge, noise, self.penalty))
         self.report(self.candidates[-1])
         return optimum
 
@@ -167,7 +172,7 @@ class Walk:
         evidence = network_evidence(self.data, widths, h, self.seed)
         phi = self.free.nearest(h)
         own = self.best.log_evidence if self.candidates else -np.inf
-        rival = max(own, self.rival) - _CLEAR_DROP
+        rival = max(own, self.rival + self.penalty) - _CLEAR_DROP
         top = maximise(
             evidence, self.free, phi, start.curvature, tolerance=_TOLERANCE, evaluations=12, rival=rival
         )
