@@ -10,10 +10,12 @@ from scipy import special, stats
 
 import lbnn
 from lbnn import LBNNRegressor
+from lbnn.coupled_noise import scatter_factor
 from lbnn.estimator.model import decompose
 from lbnn.evidence_search import Choice, Shapes, condition, coupled, search
 from lbnn.evidence_search import gaussian_process as gp
 from lbnn.evidence_search.finite_width import network_evidence
+from lbnn.spectrum import with_private_inputs
 from tests.problems import make_problem, random_rotation, random_scale
 from tests.referees.statistics import assert_agrees
 
@@ -68,6 +70,25 @@ def test_likelihood_given_the_scale_is_the_dense_density_of_the_contrasts(p, inp
     targets = C @ problem.Y / units.unit
     dense = dense_log_density(targets, np.zeros_like(targets), C @ gram @ C.T, own_scale)
     assert value == pytest.approx(dense, rel=1e-10)
+
+
+@pytest.mark.parametrize(("p", "inputs"), SHAPES)
+def test_private_inputs_of_any_variance_are_a_diagonal_of_the_gram_matrix(p, inputs):
+    problem, scale = make_problem(p, inputs, 2, seed=0), random_scale(2, 1)
+    spectrum = lbnn.Spectrum.from_inputs(problem.X, problem.Y)
+    vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
+    outside = problem.Y - vectors @ spectrum.targets if spectrum.rank < p else np.zeros((0, 2))
+    private = with_private_inputs(spectrum, 0.3, outside).scaled(2.5)
+    factor, eigen = scatter_factor(private), [part[None] for part in np.linalg.eigh(scale)]
+    gram = 2.5 * (problem.gram + 0.3 * np.eye(p))
+    dense = dense_log_density(problem.Y, np.zeros_like(problem.Y), gram, scale)
+    assert factor.log_value(*eigen)[0] + factor.log_constant == pytest.approx(dense, rel=1e-10)
+    projection = private.project(problem.X_test)
+    seen = 2.5 * problem.cross.T @ np.linalg.solve(gram, 2.5 * problem.cross)
+    np.testing.assert_allclose(projection.explained @ projection.explained.T, seen, rtol=1e-9)
+    np.testing.assert_allclose(projection.unexplained_gram, 2.5 * problem.test_gram - seen, atol=1e-12)
+    factor_gram = projection.unexplained_factor @ projection.unexplained_factor.T
+    np.testing.assert_allclose(factor_gram, projection.unexplained_gram, atol=1e-12)
 
 
 @pytest.mark.parametrize(("p", "inputs"), SHAPES)

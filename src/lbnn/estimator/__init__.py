@@ -47,13 +47,15 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Hidden widths: one for all hidden layers, or one each. "evidence" compares a ladder of widths and
         infinite width, the Gaussian process, whatever the depth.
     beta : "evidence" or float in (0, inf]
-        1/(noise variance) in the units of the targets; with unequal noise, of its geometric mean.
+        1/(noise variance) in the units of the targets; with unequal noise, of its geometric mean; with
+        coupled noise, of its prior mean.
     prior_scale : "evidence" or float
         Prior variance of an output at an input with mean square one (a kernel value of one), in squared
         units of the targets; with unequal noise, its geometric mean.
-    noise : "isotropic" or "per_output"
-        One noise variance for all outputs, or one each: outputs are then whitened by their noise, and the
-        prior variance of each output is proportional to its noise variance.
+    noise : "evidence", "isotropic", "per_output", "coupled" or "coupled_per_output"
+        One noise variance for all outputs; one each (outputs are whitened by their noise, and prior variances
+        are proportional to noise variances); noise that passes through the network, so that its covariance
+        across outputs is learned, with one unit for all outputs or one each; or the best of these.
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", or what `sklearn.metrics.pairwise.pairwise_kernels` takes.
     kernel_params : dict, optional
@@ -81,8 +83,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Weights of the centred kernel; other kernels only.
     beta_, prior_scale_ : float
         As chosen or given.
-    noise_variance_ : (n_targets,) or float
-        Noise variance of each output.
+    noise_covariance_, noise_variance_ : (n_targets, n_targets) and (n_targets,), or floats
+        Posterior mean covariance of the noise, and its diagonal.
     depth_, widths_ : int, tuple of int
         Of the best candidate; 1 and () for the Gaussian process.
     scale_mean_ : (n_targets, n_targets) or float
@@ -90,7 +92,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     log_evidence_, log_evidence_error_ : float
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
-        Every candidate: depth, widths, beta, prior_scale, log_evidence, error, at_edge; best first.
+        Every candidate: depth, widths, noise, beta, prior_scale, log_evidence, error, at_edge; best first.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
     models_, model_weights_ : tuple of FittedModel, (models,)

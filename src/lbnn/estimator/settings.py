@@ -57,7 +57,7 @@ def noise_choices(noise: str, basic: Choice, data: EvidenceData, shapes: Shapes)
     coupling = _coupling(noise, basic, data, shapes)
     if noise != "evidence":
         return [replace(basic, per_output=noise in ("per_output", "coupled_per_output"), coupled=coupling)]
-    units = (False, True) if prefers_own_units(data, basic) else (False,)
+    units = (False, True) if not constant_outputs(data) and prefers_own_units(data, basic) else (False,)
     kinds = (True, False) if coupling else (False,)
     return [replace(basic, per_output=own, coupled=kind) for kind in kinds for own in units]
 
