@@ -139,6 +139,24 @@ def test_search_evidence_and_gradient_agree_with_the_engine(widths):
     assert (np.abs(gradient - fisher) < 4 * posterior.scale.standard_error(slopes) + 0.03 * spread).all()
 
 
+def test_strongly_correlated_outputs_are_searched_as_the_engine_sees_them():
+    """A signal of rank one and little noise: the mode is far from the prior, and single units are steep."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(20, 50))
+    Y = X @ rng.normal(size=(50, 1)) @ rng.normal(size=(1, 3)) + 0.01 * rng.normal(size=(20, 3))
+    data = coupled(decompose(X, Y, linear=True, centre=True, noise=1.0)[1])
+    directions, h = np.array([[1.0, 0.0]] * 3 + [[0.0, 1.0]]), np.array([-1.1, -1.1, -1.1, 0.6])
+    evidence = network_evidence(data, (4,), h, 0, directions=directions)
+    value, gradient = evidence(h)
+    posterior = condition(data, (4,), h)
+    exact = posterior.log_evidence + data.log_jacobian(h)
+    assert abs(value - exact) < 4 * math.hypot(evidence.error, posterior.log_evidence_error)
+    slopes = data.slopes(h, *posterior.scale.eigen) @ directions
+    fisher, error = posterior.scale.average(slopes), posterior.scale.standard_error(slopes)
+    spread = np.sqrt(posterior.scale.average((slopes - fisher) ** 2))
+    assert (np.abs(gradient @ directions - fisher) < 4 * error + 0.05 * spread).all()
+
+
 def test_infinite_width_is_independent_noise():
     plain = decompose(*_arrays(make_problem(15, 25, 2, seed=0)), linear=True, centre=True, noise=1.0)[1]
     wide = condition(coupled(plain), (10**7,), H)
@@ -321,6 +339,7 @@ def test_one_output_has_one_kind_of_noise():
         (lambda Y: Y, {"beta": math.inf}, "beta=inf"),
         (lambda Y: Y[:, [0, 0]], {}, "every combination varies"),
         (lambda Y: np.hstack([Y, Y**2, Y**3, Y**4]), {}, "every combination varies"),
+        (lambda Y: Y * [1e-7, 1.0], {}, "every combination varies"),
     ],
 )
 def test_coupled_noise_needs_an_invertible_scale(targets, parameters, message):
@@ -329,7 +348,17 @@ def test_coupled_noise_needs_an_invertible_scale(targets, parameters, message):
         LBNNRegressor(noise="coupled", **parameters).fit(problem.X, targets(problem.Y))
     if not parameters:
         table = LBNNRegressor(depth=2, width=3).fit(problem.X, targets(problem.Y)).evidence_table_
-        assert not any(row["noise"].startswith("coupled") for row in table)
+        assert "coupled" not in {row["noise"] for row in table}
+
+
+def test_targets_without_noise_have_no_coupled_noise():
+    problem = make_problem(30, 4, 2, seed=0)
+    Y = problem.X @ np.random.default_rng(0).normal(size=(4, 2))
+    with pytest.raises(ValueError, match="and has noise"):
+        LBNNRegressor(noise="coupled").fit(problem.X, Y)
+    model = LBNNRegressor().fit(problem.X, Y)
+    assert {row["noise"] for row in model.evidence_table_} <= {"isotropic", "per_output"}
+    np.testing.assert_allclose(model.predict(problem.X), Y, atol=1e-3)
 
 
 def test_dual_engine_refuses_rows_that_stand_for_several_examples():

@@ -54,33 +54,35 @@ def noise_choices(noise: str, basic: Choice, data: EvidenceData, shapes: Shapes)
     """The kinds of noise to be compared; with one output there is one kind."""
     if data.outputs == 1:
         return [basic]
-    coupling = _coupling(noise, basic, data, shapes)
     if noise != "evidence":
-        return [replace(basic, per_output=noise in ("per_output", "coupled_per_output"), coupled=coupling)]
+        choice = replace(basic, per_output=noise.endswith("per_output"), coupled=noise.startswith("coupled"))
+        _require_noise(choice, data, shapes)
+        return [choice]
     units = (False, True) if not constant_outputs(data) and prefers_own_units(data, basic) else (False,)
-    kinds = (True, False) if coupling else (False,)
-    return [replace(basic, per_output=own, coupled=kind) for kind in kinds for own in units]
+    choices = [replace(basic, per_output=own, coupled=kind) for kind in (True, False) for own in units]
+    return [choice for choice in choices if not choice.coupled or _can_couple(choice, data)]
 
 
-def _coupling(noise: str, basic: Choice, data: EvidenceData, shapes: Shapes) -> bool:
-    """Whether coupled noise is a candidate; where it is asked for and has no posterior, that is an error."""
-    if noise not in ("isotropic", "evidence") and basic.noise_variance == 0:
-        raise ValueError(f"noise={noise!r} needs noise, got beta=inf: use noise='isotropic'")
-    if noise in ("isotropic", "per_output"):
-        return False
+def _can_couple(choice: Choice, data: EvidenceData) -> bool:
+    return choice.noise_variance != 0 and coupled(data).exists(choice.per_output)
+
+
+def _require_noise(choice: Choice, data: EvidenceData, shapes: Shapes) -> None:
+    """A kind of noise that is asked for must have a posterior."""
+    name = f"noise={choice.noise!r}"
+    if choice.noise != "isotropic" and choice.noise_variance == 0:
+        raise ValueError(f"{name} needs noise, got beta=inf: use noise='isotropic'")
     narrow = [widths for widths in shapes.fixed or () if widths and min(widths) < data.outputs]
-    if noise != "evidence" and narrow:
+    if choice.coupled and narrow:
         raise ValueError(
-            f"noise={noise!r} needs hidden widths of at least the number of outputs, got "
-            f"width={narrow[0]} with {data.outputs} outputs: use noise='isotropic' or 'per_output'"
+            f"{name} needs hidden widths of at least the number of outputs, got width={narrow[0]} with "
+            f"{data.outputs} outputs: use noise='isotropic' or 'per_output'"
         )
-    possible = basic.noise_variance != 0 and coupled(data).exists
-    if noise != "evidence" and not possible:
+    if choice.coupled and not _can_couple(choice, data):
         raise ValueError(
-            f"noise={noise!r} needs targets of which every combination varies and inputs that vary, got "
-            f"{data.spectrum.examples} contrasts of {data.outputs} outputs: use noise='isotropic'"
+            f"{name} needs inputs that vary and targets of which every combination varies and has noise, got "
+            f"{data.spectrum.examples} contrasts of {data.outputs} outputs without: use noise='isotropic'"
         )
-    return possible
 
 
 def require_examples(data: EvidenceData, choice: Choice) -> None:

@@ -26,18 +26,23 @@ from lbnn.spectrum import Spectrum, with_private_inputs
 class CoupledData(EvidenceData):
     """Centred data under coupled noise."""
 
-    @property
-    def exists(self) -> bool:
-        """Whether every combination of the targets varies, so that they determine an invertible L.
+    def exists(self, per_output: bool) -> bool:
+        """Whether the targets determine an invertible L, and the evidence a noise that is not zero.
 
-        The smallest variance counts as the smallest noise of the search does: relative to the largest.
+        For the first every combination of the targets must vary. Without noise outside the range of G the
+        evidence grows without end as the noise vanishes, so for the second every combination must vary there
+        as well, as far as there are directions. Variances count as the smallest noise of the search does,
+        relative to the largest; with units for each output, after outputs are given the same variance.
         """
         rows = np.concatenate([self.spectrum.targets, self.outside])
         lengths = np.linalg.norm(rows, axis=0)
-        if not self.spectrum.rank or len(rows) < self.outputs or not lengths.all():
+        if not self.spectrum.rank or not lengths.all():
             return False
-        values = np.linalg.svd(rows / lengths, compute_uv=False)
-        return bool(values[-1] ** 2 > NOISE_RANGE[0] * values[0] ** 2)
+        units = lengths if per_output else np.ones_like(lengths)
+        largest = float(np.linalg.norm(rows / units, 2))
+        inside, outside = (_rank(part / units, largest) for part in (rows, self.outside))
+        unseen = self.spectrum.examples - self.spectrum.rank
+        return inside == self.outputs and outside == min(self.outputs, unseen)
 
     def private_spectrum(self, h: Array) -> Spectrum:
         """Whitened data with private inputs of variance one."""
@@ -62,6 +67,12 @@ class CoupledData(EvidenceData):
         by_unit = 0.5 * (precision * scatter).sum(2) - 0.5 * data.examples
         by_scale = 0.5 * (precision * change).sum((1, 2)) - 0.5 * self.outputs * seen.sum()
         return np.column_stack([by_unit, by_scale])
+
+
+def _rank(rows: Array, largest: float) -> int:
+    """Number of combinations of the columns whose variance counts."""
+    values = np.linalg.svd(rows, compute_uv=False)
+    return int((values**2 > NOISE_RANGE[0] * largest**2).sum())
 
 
 def coupled(data: EvidenceData) -> CoupledData:

@@ -169,7 +169,7 @@ class Walk:
         if not widths:
             return start, 0.0
         h = rank_limited_start(self.data, self.free.at(start.phi), min(widths))
-        evidence = network_evidence(self.data, widths, h, self.seed)
+        evidence = network_evidence(self.data, widths, h, self.seed, directions=self.free.directions)
         phi = self.free.nearest(h)
         own = self.best.log_evidence if self.candidates else -np.inf
         rival = max(own, self.rival + self.penalty) - _CLEAR_DROP
@@ -183,7 +183,9 @@ class Walk:
     def _again(self, widths: tuple[int, ...], top: Optimum) -> tuple[Optimum, float]:
         """A contender whose evidence is uncertain, with more points and new ones."""
         h = self.free.at(top.phi)
-        finer = network_evidence(self.data, widths, h, self.seed + 1, _MORE * POINTS)
+        finer = network_evidence(
+            self.data, widths, h, self.seed + 1, _MORE * POINTS, directions=self.free.directions
+        )
         return replace(top, value=finer(h)[0]), finer.error
 
 
