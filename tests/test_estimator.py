@@ -174,7 +174,7 @@ def test_unequal_noise_is_found():
     Y = X @ rng.normal(size=(20, 3)) / 4 + noise * rng.normal(size=(150, 3))
     model = LBNNRegressor(noise="per_output").fit(X, Y)
     assert_agrees(model.noise_variance_, noise**2 * math.sqrt(2 / 130), noise**2)
-    equal = LBNNRegressor().fit(X, Y)
+    equal = LBNNRegressor(noise="isotropic").fit(X, Y)
     assert model.log_evidence_ > equal.log_evidence_ + 50
     assert np.ptp(equal.noise_variance_) == 0
     assert model.beta_ == pytest.approx(1 / stats.gmean(model.noise_variance_))
@@ -239,6 +239,7 @@ def test_rotating_outputs_rotates_the_answer_and_permuting_examples_does_nothing
     [
         LBNNRegressor(),
         LBNNRegressor(depth=1, noise="per_output"),
+        LBNNRegressor(noise="coupled", depth=2),
         LBNNRegressor(depth=1, kernel="rbf", fit_intercept=False),
         LBNNRegressor(width=8, depth=2, beta=2.0, prior_scale=1.0),
         LBNNRegressor(depth=1, kernel="precomputed"),
@@ -444,7 +445,7 @@ def test_constant_duplicated_and_huge_columns():
 
 def test_inputs_that_do_not_vary_leave_the_mean():
     problem = make_problem(12, 3, 2, seed=0)
-    model = LBNNRegressor().fit(np.full((12, 3), 0.7), problem.Y)
+    model = LBNNRegressor(noise="isotropic").fit(np.full((12, 3), 0.7), problem.Y)
     mean, deviation = model.predict(np.full((1, 3), 0.7), return_std=True)
     np.testing.assert_allclose(mean[0], problem.Y.mean(0))
     variance = problem.Y.var(0, ddof=1).mean()

@@ -14,9 +14,9 @@ from lbnn.dual import DualFactor
 from lbnn.evidence_search import Choice, EvidenceData, Shapes, condition, free_parameters, search
 from lbnn.evidence_search import gaussian_process as gp
 from lbnn.evidence_search.finite_width import DualEvidence, SampledEvidence, network_evidence
-from lbnn.evidence_search.ladder import rank_limited_start
 from lbnn.evidence_search.optimise import maximise
 from lbnn.evidence_search.parameters import FreeParameters
+from lbnn.evidence_search.walk import rank_limited_start
 from tests.problems import make_problem, random_scale
 from tests.referees.statistics import assert_agrees
 
@@ -25,8 +25,8 @@ def make_data(p=15, inputs=25, outputs=2, seed=0, noise=1.0) -> EvidenceData:
     problem = make_problem(p, inputs, outputs, seed=seed)
     spectrum = lbnn.Spectrum.from_inputs(problem.X, problem.Y)
     vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
-    rest = ((problem.Y - vectors @ spectrum.targets) ** 2).sum(axis=0)
-    return EvidenceData(spectrum, rest if spectrum.rank < p else np.zeros(outputs), noise)
+    rest = problem.Y - vectors @ spectrum.targets
+    return EvidenceData(spectrum, rest if spectrum.rank < p else np.zeros((0, outputs)), noise)
 
 
 def differences(function, h, step=1e-5):
@@ -180,8 +180,8 @@ def test_noise_free_targets_end_at_the_edge_and_say_so():
     problem = make_problem(30, 5, 2, seed=0)
     Y = problem.X @ np.ones((5, 2))
     spectrum = lbnn.Spectrum.from_inputs(problem.X, Y)
-    data = EvidenceData(spectrum, np.zeros(2))
-    best = search(data, Choice(), Shapes(fixed=((),)))[0]
+    data = EvidenceData(spectrum, np.zeros((0, 2)))
+    best = search(data, [Choice()], Shapes(fixed=((),)))[0]
     assert best.on_edge
     variance = (Y**2).mean()
     assert np.exp(best.h[0]) == pytest.approx(1e-10 * variance, rel=1e-6)
@@ -232,8 +232,8 @@ def test_width_of_the_generating_network_wins():
     )
     spectrum = lbnn.Spectrum.from_inputs(X, Y)
     vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
-    data = EvidenceData(spectrum, ((Y - vectors @ spectrum.targets) ** 2).sum(axis=0))
-    candidates = search(data, Choice(), Shapes(depth=2))
+    data = EvidenceData(spectrum, Y - vectors @ spectrum.targets)
+    candidates = search(data, [Choice()], Shapes(depth=2))
     assert candidates[0].widths == (2,)
     by_width = {candidate.widths: candidate for candidate in candidates}
     assert by_width[(128,)].log_evidence < candidates[0].log_evidence - 20
@@ -254,9 +254,9 @@ def test_search_does_not_depend_on_the_units_of_the_targets():
         spectrum=replace(
             data.spectrum, targets=1e6 * data.spectrum.targets, residual=1e12 * data.spectrum.residual
         ),
-        residuals=1e12 * data.residuals,
+        outside=1e6 * data.outside,
     )
-    first, second = (search(each, Choice(), Shapes(fixed=((3,),)))[0] for each in (data, scaled))
+    first, second = (search(each, [Choice()], Shapes(fixed=((3,),)))[0] for each in (data, scaled))
     shift = np.array([math.log(1e12)] * 2 + [0.0])
     np.testing.assert_allclose(second.h, first.h + shift, atol=1e-6)
     assert second.log_evidence == pytest.approx(first.log_evidence - 60 * math.log(1e6), abs=1e-6)

@@ -2,7 +2,9 @@
 
 A model in the user's units is Y = 1bᵀ + F Aᵀ + noise: a network F in units of its own, a matrix A back to the
 outputs, and a level b. Under a flat prior of b the level of centred data is N(mean of Y, (τ/p) A Aᵀ) given
-everything else, independent of F: one shift shared by all points.
+everything else, independent of F: one shift shared by all points. Noise that passes through the network has
+the covariance A (ν L) Aᵀ given the scale L, and its level A (ν L/p) Aᵀ: both act as further inputs of the
+network and are kept in the projection of the test points.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from lbnn._types import Array
 from lbnn.likelihood import blocks
 from lbnn.mixture_quantile import mixture_quantile
 from lbnn.predictive import Predictive
-from lbnn.projection import GramProjection
+from lbnn.projection import GramProjection, PrivateProjection
 
 LOG_TWO_PI = math.log(2 * math.pi)
 
@@ -42,6 +44,8 @@ class AffinePredictive:
         The shift is N(0, level_variance · A Aᵀ).
     single_output : bool
         Whether results drop the output axis.
+    coupled_noise : float
+        ν; the projection of the predictive is then a `PrivateProjection`.
 
     Examples
     --------
@@ -60,6 +64,7 @@ class AffinePredictive:
     offset: Array
     level_variance: float = 0.0
     single_output: bool = False
+    coupled_noise: float = 0.0
 
     def __repr__(self) -> str:
         """One line: points and outputs."""
@@ -73,7 +78,10 @@ class AffinePredictive:
     @property
     def noisy(self) -> bool:
         """Whether these are observations rather than the function."""
-        return self.predictive.observation_noise > 0
+        private = self.predictive.projection
+        return self.predictive.observation_noise > 0 or (
+            isinstance(private, PrivateProjection) and private.own > 0
+        )
 
     # ------------------------------------------------------------------ moments
 
@@ -213,7 +221,10 @@ class AffinePredictive:
 
     def with_noise(self) -> AffinePredictive:
         """The predictive of observations rather than of the function."""
-        return replace(self, predictive=self.predictive.with_noise())
+        noisy, projection = self.predictive.with_noise(), self.predictive.projection
+        if isinstance(projection, PrivateProjection):
+            noisy = replace(noisy, projection=replace(projection, own=self.coupled_noise))
+        return replace(self, predictive=noisy)
 
     def _shaped(self, values: Array) -> Array:
         return values[:, 0] if self.single_output else values

@@ -34,6 +34,7 @@ class LikelihoodFactor:
     residual: float  # ‖Y‖² outside the range of G
     examples: int
     noise: float  # τ = 1/β: 0 at zero temperature, inf at β = 0
+    multiplicity: float = 1.0  # directions that a row stands for, the others without targets: weight of log D
 
     @property
     def flat(self) -> bool:
@@ -49,7 +50,7 @@ class LikelihoodFactor:
             return -math.inf
         outputs = self.targets.shape[1]
         constant = -0.5 * self.examples * outputs * math.log(2 * math.pi)
-        unseen = self.examples - len(self.eigenvalues)
+        unseen = self.examples - round(self.multiplicity * len(self.eigenvalues))
         if unseen:
             constant -= 0.5 * (unseen * outputs * math.log(self.noise) + self.residual / self.noise)
         return constant
@@ -86,7 +87,7 @@ class LikelihoodFactor:
         for block in blocks(len(result), self.targets.size):
             variance = self.noise + self.eigenvalues[:, None] * eigenvalues[block, None, :]
             rotated = self.targets @ vectors[block]
-            result[block] = -0.5 * (np.log(variance) + rotated**2 / variance).sum((1, 2))
+            result[block] = -0.5 * (self.multiplicity * np.log(variance) + rotated**2 / variance).sum((1, 2))
         return result
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
@@ -101,11 +102,11 @@ class LikelihoodFactor:
         for block in blocks(len(value), self.targets.size):
             variance = self.noise + self.eigenvalues[:, None] * eigenvalues[block, None, :]
             rotated = self.targets @ vectors[block]
-            value[block] = -0.5 * (np.log(variance) + rotated**2 / variance).sum((1, 2))
+            value[block] = -0.5 * (self.multiplicity * np.log(variance) + rotated**2 / variance).sum((1, 2))
             pull = np.sqrt(self.eigenvalues)[:, None] * rotated / variance
             inner = 0.5 * pull.swapaxes(1, 2) @ pull
             index = np.arange(self.targets.shape[1])
-            inner[:, index, index] -= 0.5 * (self.eigenvalues[:, None] / variance).sum(1)
+            inner[:, index, index] -= 0.5 * self.multiplicity * (self.eigenvalues[:, None] / variance).sum(1)
             gradient[block] = vectors[block] @ inner @ vectors[block].swapaxes(1, 2)
         return value, gradient
 

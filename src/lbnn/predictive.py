@@ -117,6 +117,8 @@ class Predictive:
         """E V diag_j(s_ij) Vᵀ, (r, n_d, n_d)."""
         rank, outputs = self.process.targets.shape
         total = np.zeros((rank, outputs * outputs))
+        if self.process.noise == 0:  # the data leave nothing of the scale
+            return total.reshape(rank, outputs, outputs)
         for block in self._atom_blocks(outputs * max(rank, outputs * outputs)):
             values, vectors = self._eigen(block)
             weighted = self.measure.weights[block, None, None] * self.process.shrunken_scale(values)

@@ -173,6 +173,45 @@ class TrainingProjection:
         return np.zeros((len(self.explained), 0))
 
 
+@dataclass(frozen=True)
+class PrivateProjection:
+    """Test points where every example has an input of its own besides the shared ones: Gram matrix G + ν I.
+
+    Training directions keep their vectors, and g_i becomes g_i + ν. So Φ shrinks by √(g/(g + ν)), and what it
+    loses is unexplained. `own` is the variance of new private inputs (ν for observations, 0 for the function)
+    and `shared` that of one more input that all test points have in common (the level).
+    """
+
+    inner: Projection
+    seen: Array  # g/(g + ν), (r,)
+    own: float = 0.0
+    shared: float = 0.0
+
+    @cached_property
+    def explained(self) -> Array:
+        return self.inner.explained * np.sqrt(self.seen)
+
+    @cached_property
+    def _lost(self) -> Array:
+        return self.inner.explained * np.sqrt(1 - self.seen)
+
+    @cached_property
+    def unexplained_diagonal(self) -> Array:
+        return self.inner.unexplained_diagonal + (self._lost**2).sum(axis=1) + (self.own + self.shared)
+
+    @cached_property
+    def unexplained_gram(self) -> Array:
+        gram = self.inner.unexplained_gram + self._lost @ self._lost.T + self.shared
+        gram[np.diag_indices_from(gram)] += self.own
+        return gram
+
+    @cached_property
+    def unexplained_factor(self) -> Array:
+        points = len(self._lost)
+        own, shared = np.sqrt(self.own) * np.eye(points), np.full((points, 1), np.sqrt(self.shared))
+        return np.hstack([self.inner.unexplained_factor, self._lost, own, shared])
+
+
 def gram_factor(gram: Array) -> Array:
     """E with E Eᵀ = gram, of the numerical rank of gram."""
     values, vectors = np.linalg.eigh(gram)

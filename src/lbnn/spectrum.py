@@ -20,6 +20,7 @@ from lbnn.projection import (
     GramProjection,
     InputDirections,
     InputProjection,
+    PrivateProjection,
     Projection,
     TrainingProjection,
     positive_part,
@@ -64,7 +65,7 @@ class Spectrum:
     residual: float
     examples: int
     single_output: bool
-    basis: InputBasis | GramBasis
+    basis: Basis
 
     def __repr__(self) -> str:
         """One line: the sizes."""
@@ -190,6 +191,48 @@ class GramBasis:
 
     def scaled(self, variance: float) -> GramBasis:
         return replace(self, scale=variance * self.scale)
+
+
+@dataclass(frozen=True)
+class PrivateBasis:
+    """Where every training example also has a private input, orthogonal to all others: G + ν I."""
+
+    inner: InputBasis | GramBasis
+    eigenvalues: Array  # g, without the private inputs, (r,)
+    private: float  # ν
+    outside: Array  # rows with the moments of the targets outside the range of G, (≤ n_d, n_d)
+
+    def project(self, *test: Any) -> PrivateProjection:
+        """The function at test points: private inputs of training examples do not reach there."""
+        return PrivateProjection(self.inner.project(*test), self.seen)
+
+    def training(self) -> PrivateProjection:
+        return PrivateProjection(self.inner.training(), self.seen)
+
+    @property
+    def seen(self) -> Array:
+        """g/(g + ν), the share of each training direction that is not private, (r,)."""
+        return self.eigenvalues / (self.eigenvalues + self.private)
+
+    def scaled(self, variance: float) -> PrivateBasis:
+        inner = self.inner.scaled(variance)
+        return replace(
+            self, inner=inner, eigenvalues=variance * self.eigenvalues, private=variance * self.private
+        )
+
+
+Basis = InputBasis | GramBasis | PrivateBasis
+
+
+def with_private_inputs(spectrum: Spectrum, private: float, outside: Array) -> Spectrum:
+    """The data with the Gram matrix G + ν I, whose eigenvalues outside the range of G are all ν = `private`.
+
+    `outside` (≤ n_d, n_d) has the moments YᵀY of the targets there. The eigenvalues and targets listed are
+    those of the range of G, which is what predictions need.
+    """
+    assert not isinstance(spectrum.basis, PrivateBasis)
+    basis = PrivateBasis(spectrum.basis, spectrum.eigenvalues, private, outside)
+    return replace(spectrum, eigenvalues=spectrum.eigenvalues + private, basis=basis)
 
 
 def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:

@@ -15,6 +15,7 @@ from lbnn import _validation as check
 from lbnn._types import Array
 from lbnn.archive.container import AnyArray
 from lbnn.bartlett import product
+from lbnn.coupled_noise import scatter_factor
 from lbnn.engines import Diagnostics, Effort, ScaleInference
 from lbnn.engines.bartlett_sampling import FactorLaw
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
@@ -25,7 +26,7 @@ from lbnn.posterior import Posterior
 from lbnn.projection import FeatureDirections, InputDirections
 from lbnn.scale_measure import ScaleMeasure, Tails
 from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import GramBasis, InputBasis, Spectrum
+from lbnn.spectrum import Basis, GramBasis, InputBasis, PrivateBasis, Spectrum
 
 _SAME_EVIDENCE = 1e-6  # relative difference of a recomputed evidence: other machines round differently
 
@@ -98,9 +99,7 @@ def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
     spectrum, noise = _unpack_spectrum(header["spectrum"], arrays), float(header["noise"])
     _require(noise >= 0, f"noise {noise}")
     _require(spectrum.outputs == prior.outputs, "outputs of network and targets differ")
-    data = LikelihoodFactor(
-        spectrum.eigenvalues, spectrum.targets, spectrum.residual, spectrum.examples, noise
-    )
+    data = _likelihood(spectrum, noise)
     measure = _unpack_measure(header["scale"], arrays, prior, data, spectrum.single_output)
     evidence, error = float(header["log_evidence"]), float(header["log_evidence_error"])
     if isinstance(measure.law, QuadratureLaw):
@@ -108,6 +107,14 @@ def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
         _require(bool(np.isclose(again, evidence, rtol=_SAME_EVIDENCE, atol=_SAME_EVIDENCE)), "evidence")
     diagnostics = _unpack_diagnostics(header["diagnostics"])
     return Posterior(prior, spectrum, noise, ScaleInference(measure, evidence, error, diagnostics))
+
+
+def _likelihood(spectrum: Spectrum, noise: float) -> LikelihoodFactor:
+    if isinstance(spectrum.basis, PrivateBasis):
+        return scatter_factor(spectrum)
+    return LikelihoodFactor(
+        spectrum.eigenvalues, spectrum.targets, spectrum.residual, spectrum.examples, noise
+    )
 
 
 def _unpack_prior(header: dict[str, Any]) -> ScalePrior:
@@ -139,9 +146,13 @@ def _pack_spectrum(spectrum: Spectrum) -> Packed:
     return header, arrays | {"eigenvalues": spectrum.eigenvalues, "targets": spectrum.targets}
 
 
-def _pack_basis(basis: InputBasis | GramBasis) -> Packed:
+def _pack_basis(basis: Basis) -> Packed:
+    if isinstance(basis, PrivateBasis):
+        header, arrays = _pack_basis(basis.inner)
+        arrays |= {"private.eigenvalues": basis.eigenvalues, "private.outside": basis.outside}
+        return {"kind": "private", "private": basis.private, "inner": header}, arrays
     if isinstance(basis, GramBasis):
-        arrays: dict[str, AnyArray] = {"basis.vectors": basis.vectors, "basis.eigenvalues": basis.eigenvalues}
+        arrays = {"basis.vectors": basis.vectors, "basis.eigenvalues": basis.eigenvalues}
         return {"kind": "gram", "scale": basis.scale}, arrays
     header = {"kind": "features", "scale": basis.scale, "dimension": basis.dimension}
     arrays = {} if basis.training_inputs is None else {"inputs": basis.training_inputs}
@@ -162,7 +173,12 @@ def _unpack_spectrum(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Spe
     return Spectrum(values, targets, residual, examples, bool(header["single_output"]), basis)
 
 
-def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> InputBasis | GramBasis:
+def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Basis:
+    if header["kind"] == "private":
+        inner, own = _unpack_basis(header["inner"], arrays), arrays["private.eigenvalues"]
+        assert not isinstance(inner, PrivateBasis)
+        _require(own.shape == (_rank(inner),) and header["private"] > 0, "private inputs")
+        return PrivateBasis(inner, own, float(header["private"]), arrays["private.outside"])
     scale = float(header["scale"])
     if header["kind"] == "gram":
         return GramBasis(arrays["basis.vectors"], arrays["basis.eigenvalues"], scale)
@@ -176,7 +192,9 @@ def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> InputB
     return InputBasis(FeatureDirections(arrays["basis.vectors"]), dimension, inputs, scale)
 
 
-def _rank(basis: InputBasis | GramBasis) -> int:
+def _rank(basis: Basis) -> int:
+    if isinstance(basis, PrivateBasis):
+        return len(basis.eigenvalues)
     if isinstance(basis, GramBasis):
         return basis.vectors.shape[1]
     directions = basis.directions

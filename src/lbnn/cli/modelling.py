@@ -21,17 +21,21 @@ PriorScale = Annotated[
 
 
 class NoiseModel(enum.StrEnum):
-    """How noise may differ between targets."""
+    """How noise may differ between targets, and be correlated over them."""
 
+    evidence = "evidence"
     isotropic = "isotropic"
     per_output = "per_output"
+    coupled = "coupled"
+    coupled_per_output = "coupled_per_output"
 
 
 Noise = Annotated[
     NoiseModel,
     typer.Option(
         "--noise",
-        help="per_output: a noise variance for each target; isotropic: one for all, in the same units.",
+        help="isotropic: one noise variance for all targets; per_output: one for each; coupled: noise is "
+        "correlated over targets; coupled_per_output: in units of its own for each; evidence: the best.",
     ),
 ]
 Kernel = Annotated[

@@ -68,7 +68,10 @@ def _require_applicable(engine: str, best: EngineChoice, prior: ScalePrior, fact
     fits = {
         "atom": not prior.widths,
         "quadrature": bool(prior.widths) and prior.outputs == 1,
-        "dual": len(prior.widths) == 1 and not factor.flat and not factor.dual_deficient,
+        "dual": len(prior.widths) == 1
+        and not factor.flat
+        and not factor.dual_deficient
+        and factor.multiplicity == 1,
         "importance": bool(prior.widths),
         "smc": bool(prior.widths),
     }

@@ -47,13 +47,15 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Hidden widths: one for all hidden layers, or one each. "evidence" compares a ladder of widths and
         infinite width, the Gaussian process, whatever the depth.
     beta : "evidence" or float in (0, inf]
-        1/(noise variance) in the units of the targets; with unequal noise, of its geometric mean.
+        1/(noise variance) in the units of the targets; with unequal noise, of its geometric mean; with
+        coupled noise, of its prior mean.
     prior_scale : "evidence" or float
         Prior variance of an output at an input with mean square one (a kernel value of one), in squared
         units of the targets; with unequal noise, its geometric mean.
-    noise : "isotropic" or "per_output"
-        One noise variance for all outputs, or one each: outputs are then whitened by their noise, and the
-        prior variance of each output is proportional to its noise variance.
+    noise : "evidence", "isotropic", "per_output", "coupled" or "coupled_per_output"
+        One noise variance for all outputs; one each (outputs are whitened by their noise, and prior variances
+        are proportional to noise variances); noise that passes through the network, so that its covariance
+        across outputs is learned, with one unit for all outputs or one each; or the best of these.
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", or what `sklearn.metrics.pairwise.pairwise_kernels` takes.
     kernel_params : dict, optional
@@ -81,8 +83,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Weights of the centred kernel; other kernels only.
     beta_, prior_scale_ : float
         As chosen or given.
-    noise_variance_ : (n_targets,) or float
-        Noise variance of each output.
+    noise_covariance_, noise_variance_ : (n_targets, n_targets) and (n_targets,), or floats
+        Posterior mean covariance of the noise, and its diagonal.
     depth_, widths_ : int, tuple of int
         Of the best candidate; 1 and () for the Gaussian process.
     scale_mean_ : (n_targets, n_targets) or float
@@ -90,7 +92,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     log_evidence_, log_evidence_error_ : float
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
-        Every candidate: depth, widths, beta, prior_scale, log_evidence, error, at_edge; best first.
+        Every candidate: depth, widths, noise, beta, prior_scale, log_evidence, error, at_edge; best first.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
     models_, model_weights_ : tuple of FittedModel, (models,)
@@ -117,7 +119,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "width": [_EVIDENCE, Interval(Integral, 1, None, closed="left"), tuple, list],
         "beta": [_EVIDENCE, Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
         "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
-        "noise": [StrOptions({"isotropic", "per_output"})],
+        "noise": [StrOptions({"evidence", "isotropic", "per_output", "coupled", "coupled_per_output"})],
         "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}), callable],
         "kernel_params": [dict, None],
         "fit_intercept": ["boolean"],
@@ -134,7 +136,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         width: Any = "evidence",
         beta: Any = "evidence",
         prior_scale: Any = "evidence",
-        noise: str = "isotropic",
+        noise: str = "evidence",
         kernel: Any = "linear",
         kernel_params: dict[str, Any] | None = None,
         fit_intercept: bool = True,
@@ -181,10 +183,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         linear, noise = self.kernel == "linear", 0.0 if self.beta == math.inf else 1.0
         points = X if linear else self._kernel_matrix(X, X)
         inputs, data, units = decompose(points, y, linear=linear, centre=self.fit_intercept, noise=noise)
-        choice, shapes, messages = self._settle(data, units, shapes)
+        choices, shapes, messages = self._settle(data, units, shapes)
         seed = self._seed()
         with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
-            candidates = search(data, choice, shapes, seed=seed, report=self._reporter(data, units))
+            candidates = search(data, choices, shapes, seed=seed, report=self._reporter(data, units))
             models = self._condition(data, units, candidates, seed)
         if candidates[0].on_edge:
             messages.append(settings.ON_EDGE)
@@ -199,22 +201,21 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _settle(
         self, data: EvidenceData, units: TargetUnits, shapes: Shapes
-    ) -> tuple[Choice, Shapes, list[str]]:
+    ) -> tuple[list[Choice], Shapes, list[str]]:
         """What is searched; what the data cannot tell is settled by convention, and said."""
-        per_output = self.noise == "per_output" and data.outputs > 1
-        choice = settings.given(self.beta, self.prior_scale, per_output, units.unit)
+        choice = settings.given(self.beta, self.prior_scale, units.unit)
         settings.require_examples(data, choice)
         constant, messages = settings.constant_outputs(data), []
         if choice.noise_variance is None and len(constant) == data.outputs:
             messages.append(settings.CONSTANT_TARGETS)
             warnings.warn(settings.CONSTANT_TARGETS, AccuracyWarning, stacklevel=3)
-        elif choice.noise_variance is None and constant and per_output:
+        elif choice.noise_variance is None and constant and self.noise == "per_output":
             messages.append(f"outputs {constant} are constant: their noise is at the lower end of its range")
         if not data.spectrum.rank:
             messages.append(settings.CONSTANT_INPUTS)
-            choice = Choice(choice.noise_variance, choice.prior_scale or 1.0, per_output)
+            choice = Choice(choice.noise_variance, choice.prior_scale or 1.0)
             shapes = Shapes(fixed=((),)) if shapes.fixed is None else shapes
-        return choice, shapes, messages
+        return settings.noise_choices(self.noise, choice, data, shapes), shapes, messages
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):
@@ -232,15 +233,15 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         models = [
             fit_model(data, candidate, units, level_examples, **effort) for candidate in candidates[:count]
         ]
-        return tuple(sorted(models, key=lambda model: -model.log_evidence))
+        return tuple(sorted(models, key=lambda model: model.penalty - model.log_evidence))
 
     def _reporter(self, data: EvidenceData, units: TargetUnits) -> Any:
         def report(candidate: Candidate) -> None:
             if self.verbose:
                 row = table_row(candidate, data, units)
                 print(
-                    f"[LBNNRegressor] widths={row['widths'] or 'infinite'}: log evidence "
-                    f"{row['log_evidence']:.2f} ± {row['error']:.2f}, beta {row['beta']:.3g}, "
+                    f"[LBNNRegressor] widths={row['widths'] or 'infinite'}, {row['noise']} noise: "
+                    f"log evidence {row['log_evidence']:.2f} ± {row['error']:.2f}, beta {row['beta']:.3g}, "
                     f"prior scale {row['prior_scale']:.3g}"
                 )
 
@@ -255,9 +256,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.models_, self.model_weights_, self.posterior_ = state.models, state.weights, best.posterior
         self.widths_, self.depth_ = best.widths, len(best.widths) + 1
         self.log_evidence_, self.log_evidence_error_ = best.log_evidence, best.posterior.log_evidence_error
-        variances = best.noise_variances
-        self.noise_variance_ = float(variances[0]) if single else variances
-        self.beta_ = math.exp(-float(np.log(variances).mean())) if variances.all() else math.inf
+        covariance, prior_noise = best.noise_covariance, best.prior_noise
+        self.noise_covariance_ = float(covariance[0, 0]) if single else covariance
+        self.noise_variance_ = float(covariance[0, 0]) if single else np.diagonal(covariance).copy()
+        self.beta_ = math.exp(-float(np.log(prior_noise).mean())) if prior_noise.all() else math.inf
         self.prior_scale_ = best.mean_prior_scale
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()

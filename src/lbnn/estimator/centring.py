@@ -116,10 +116,10 @@ def _without_first(basis: InputBasis | GramBasis) -> InputBasis | GramBasis:
     return replace(basis, directions=directions)
 
 
-def residuals(spectrum: Spectrum, targets: Array) -> Array:
-    """Squared norm of each output outside the range of G, (n_d,); zero where there is no such range."""
+def outside_range(spectrum: Spectrum, targets: Array) -> Array:
+    """At most n_d rows with the moments YᵀY of the targets outside the range of G, none at full rank."""
     columns = targets.reshape(len(targets), -1)
     if spectrum.rank == spectrum.examples:
-        return np.zeros(columns.shape[1])
+        return np.zeros((0, columns.shape[1]))
     vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
-    return ((columns - vectors @ spectrum.targets) ** 2).sum(axis=0)
+    return np.asarray(np.linalg.qr(columns - vectors @ spectrum.targets, mode="r"), float)

@@ -11,12 +11,12 @@ from scipy import special
 
 from lbnn._types import Array
 from lbnn.affine_predictive import AffinePredictive, AnyPredictive, MixturePredictive
-from lbnn.estimator.centring import CentredInputs, CentredKernel, Columns, contrasts, residuals
-from lbnn.evidence_search import Candidate, EvidenceData, condition
+from lbnn.estimator.centring import CentredInputs, CentredKernel, Columns, contrasts, outside_range
+from lbnn.evidence_search import Candidate, EvidenceData, condition, coupled
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.posterior import Posterior
-from lbnn.projection import TrainingProjection
-from lbnn.spectrum import InputBasis
+from lbnn.projection import PrivateProjection, TrainingProjection
+from lbnn.spectrum import InputBasis, PrivateBasis
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,26 @@ class FittedModel:
         The diagonal of A; with noise, its standard deviations.
     mean : (n_d,)
         Mean of the training targets; zero without an intercept.
-    level_variance : float
-        τ/p, the variance of the level in whitened units; 0 without an intercept.
     prior_scale : float
         κ, in whitened units.
     log_evidence : float
         In the user's units.
     single_output : bool
         Whether the targets were one-dimensional.
+    level_examples : int or None
+        p where a level is fitted, else None.
+    penalty : float
+        Of the log evidence, for the number of hyperparameters fitted.
     """
 
     posterior: Posterior
     deviations: Array
     mean: Array
-    level_variance: float
+    level_examples: int | None
     prior_scale: float
     log_evidence: float
     single_output: bool
+    penalty: float
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -64,9 +67,23 @@ class FittedModel:
         return self.posterior.prior.widths
 
     @property
-    def noise_variances(self) -> Array:
-        """Noise variance of each output, (n_d,)."""
-        return self.posterior.noise * self.deviations**2
+    def coupled_noise(self) -> float:
+        """ν: the noise is ν L + τ I in whitened units."""
+        basis = self.posterior.spectrum.basis
+        return basis.private if isinstance(basis, PrivateBasis) else 0.0
+
+    @property
+    def noise_covariance(self) -> Array:
+        """A (ν E[L] + τ I) Aᵀ, (n_d, n_d)."""
+        inner = self.posterior.noise * np.eye(len(self.deviations))
+        if self.coupled_noise:
+            inner = inner + self.coupled_noise * self.posterior.scale.mean
+        return self.deviations[:, None] * inner * self.deviations
+
+    @property
+    def prior_noise(self) -> Array:
+        """Noise variance of each output before the data (E L = I), (n_d,)."""
+        return (self.posterior.noise + self.coupled_noise) * self.deviations**2
 
     @property
     def mean_prior_scale(self) -> float:
@@ -81,12 +98,17 @@ class FittedModel:
 
     def predictive(self, *test: Any) -> AffinePredictive:
         """The function at test points given as `Posterior.predict` wants them."""
-        matrix, level = np.diag(self.deviations), self.level_variance
-        return AffinePredictive(self.posterior.predict(*test), matrix, self.mean, level, self.single_output)
+        inner, share = self.posterior.predict(*test), 1 / self.level_examples if self.level_examples else 0.0
+        if isinstance(inner.projection, PrivateProjection):
+            inner = replace(inner, projection=replace(inner.projection, shared=share * self.coupled_noise))
+        matrix, level = np.diag(self.deviations), share * self.posterior.noise
+        return AffinePredictive(inner, matrix, self.mean, level, self.single_output, self.coupled_noise)
 
     def coefficients(self) -> Array:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
         basis, directions = self.posterior.spectrum.basis, np.eye(self.posterior.spectrum.rank)
+        if isinstance(basis, PrivateBasis):
+            directions, basis = np.diag(np.sqrt(basis.seen)), basis.inner
         along = replace(self.posterior.predict(), projection=TrainingProjection(directions))
         inner = along.mean.reshape(len(directions), len(self.deviations))  # E M, (r, n_d)
         if isinstance(basis, InputBasis):
@@ -137,23 +159,25 @@ def decompose(
     spectrum = inputs.spectrum(points, targets)
     if centre:
         spectrum = contrasts(spectrum)
-    return inputs, EvidenceData(spectrum, residuals(spectrum, targets), noise), units
+    return inputs, EvidenceData(spectrum, outside_range(spectrum, targets), noise), units
 
 
 def fit_model(
     data: EvidenceData, candidate: Candidate, units: TargetUnits, level_examples: int | None, **effort: Any
 ) -> FittedModel:
     """Condition one candidate; `level_examples` is p where a level is fitted."""
-    posterior = condition(data, candidate.widths, candidate.h, **effort)
+    seen = coupled(data) if candidate.coupled else data
+    posterior = condition(seen, candidate.widths, candidate.h, **effort)
     jacobian = data.log_jacobian(candidate.h) + log_unit_jacobian(data, units)
     return FittedModel(
         posterior,
         units.unit * np.exp(candidate.h[:-1] / 2),
         units.mean,
-        posterior.noise / level_examples if level_examples else 0.0,
+        level_examples,
         math.exp(candidate.h[-1]),
         posterior.log_evidence + jacobian,
         units.single_output,
+        candidate.penalty,
     )
 
 
@@ -168,6 +192,7 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
     return {
         "depth": len(candidate.widths) + 1,
         "widths": candidate.widths,
+        "noise": candidate.noise,
         "beta": math.exp(-log_unit) if data.noise else math.inf,
         "prior_scale": math.exp(float(candidate.h[-1]) + log_unit),
         "log_evidence": candidate.log_evidence + log_unit_jacobian(data, units),
@@ -193,7 +218,7 @@ class FittedState:
     @property
     def weights(self) -> Array:
         """Posterior probabilities of the models, (models,)."""
-        return special.softmax(np.array([model.log_evidence for model in self.models]))
+        return special.softmax(np.array([model.log_evidence - model.penalty for model in self.models]))
 
     def coefficients(self) -> Array:
         """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p)."""

@@ -82,10 +82,11 @@ def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
     posterior, arrays = archive.pack_posterior(model.posterior)
     header = {
         "posterior": posterior,
-        "level_variance": model.level_variance,
+        "level_examples": model.level_examples,
         "prior_scale": model.prior_scale,
         "log_evidence": model.log_evidence,
         "single_output": model.single_output,
+        "penalty": model.penalty,
     }
     units = {"units/deviations": model.deviations, "units/mean": model.mean}
     return header, units | {f"posterior/{name}": array for name, array in arrays.items()}
@@ -98,8 +99,9 @@ def _unpack_model(header: dict[str, Any], arrays: dict[str, Array]) -> FittedMod
         archive.unpack_posterior(header["posterior"], own),
         arrays["units/deviations"],
         arrays["units/mean"],
-        float(header["level_variance"]),
+        None if header["level_examples"] is None else int(header["level_examples"]),
         float(header["prior_scale"]),
         float(header["log_evidence"]),
         bool(header["single_output"]),
+        float(header["penalty"]),
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from lbnn import _validation as check
-from lbnn.evidence_search import Choice, EvidenceData, Shapes
+from lbnn.evidence_search import Choice, EvidenceData, Shapes, coupled, prefers_own_units
 
 CONSTANT_TARGETS = (
     "the targets are constant, and the evidence of their noise has no maximum: noise_variance_ is 1e-10, the "
@@ -42,15 +42,47 @@ def _matching(widths: tuple[int, ...], layers: int | None) -> tuple[int, ...]:
     return widths
 
 
-def given(beta: Any, prior_scale: Any, per_output: bool, unit: float) -> Choice:
+def given(beta: Any, prior_scale: Any, unit: float) -> Choice:
     """The hyperparameters that are given, for targets divided by `unit`."""
-    if beta == math.inf and per_output:
-        raise ValueError("noise='per_output' needs noise, got beta=inf: use noise='isotropic'")
     return Choice(
         None if isinstance(beta, str) else 1 / (float(beta) * unit**2),
         None if isinstance(prior_scale, str) else float(prior_scale) / unit**2,
-        per_output,
     )
+
+
+def noise_choices(noise: str, basic: Choice, data: EvidenceData, shapes: Shapes) -> list[Choice]:
+    """The kinds of noise to be compared; with one output there is one kind."""
+    if data.outputs == 1:
+        return [basic]
+    if noise != "evidence":
+        choice = replace(basic, per_output=noise.endswith("per_output"), coupled=noise.startswith("coupled"))
+        _require_noise(choice, data, shapes)
+        return [choice]
+    units = (False, True) if not constant_outputs(data) and prefers_own_units(data, basic) else (False,)
+    choices = [replace(basic, per_output=own, coupled=kind) for kind in (True, False) for own in units]
+    return [choice for choice in choices if not choice.coupled or _can_couple(choice, data)]
+
+
+def _can_couple(choice: Choice, data: EvidenceData) -> bool:
+    return choice.noise_variance != 0 and coupled(data).exists(choice.per_output)
+
+
+def _require_noise(choice: Choice, data: EvidenceData, shapes: Shapes) -> None:
+    """A kind of noise that is asked for must have a posterior."""
+    name = f"noise={choice.noise!r}"
+    if choice.noise != "isotropic" and choice.noise_variance == 0:
+        raise ValueError(f"{name} needs noise, got beta=inf: use noise='isotropic'")
+    narrow = [widths for widths in shapes.fixed or () if widths and min(widths) < data.outputs]
+    if choice.coupled and narrow:
+        raise ValueError(
+            f"{name} needs hidden widths of at least the number of outputs, got width={narrow[0]} with "
+            f"{data.outputs} outputs: use noise='isotropic' or 'per_output'"
+        )
+    if choice.coupled and not _can_couple(choice, data):
+        raise ValueError(
+            f"{name} needs inputs that vary and targets of which every combination varies and has noise, got "
+            f"{data.spectrum.examples} contrasts of {data.outputs} outputs without: use noise='isotropic'"
+        )
 
 
 def require_examples(data: EvidenceData, choice: Choice) -> None:

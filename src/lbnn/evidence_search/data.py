@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -26,13 +27,18 @@ class EvidenceData:
     """Centred data after their one eigendecomposition; every candidate is computed from them."""
 
     spectrum: Spectrum
-    residuals: Array  # squared norm of each output outside the range of G, (n_d,)
+    outside: Array  # rows with the moments of the targets outside the range of G, (≤ n_d, n_d)
     noise: float = 1.0  # τ in whitened units: 1, or 0 without noise
 
     @property
     def outputs(self) -> int:
         """n_d."""
         return self.spectrum.outputs
+
+    @cached_property
+    def residuals(self) -> Array:
+        """Squared norm of each output outside the range of G, (n_d,)."""
+        return (self.outside**2).sum(axis=0)
 
     def whitened(self, h: Array) -> Spectrum:
         """The data in units of the noise; no new eigendecomposition."""

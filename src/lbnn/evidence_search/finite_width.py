@@ -18,17 +18,23 @@ from scipy.stats import qmc
 
 from lbnn._types import Array
 from lbnn.bartlett import BartlettCoordinates
+from lbnn.coupled_noise import condition_coupled
 from lbnn.dual import DualFactor, dual_prior
+from lbnn.engines import Effort
 from lbnn.engines.bartlett_sampling import principal_axes
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
 from lbnn.engines.target import Factor, ScaleTarget
 from lbnn.errors import AccuracyWarning
+from lbnn.evidence_search.coupled import CoupledData
 from lbnn.evidence_search.data import EvidenceData
 from lbnn.network import Network
 from lbnn.posterior import Posterior
+from lbnn.scale_prior import ScalePrior
 
 POINTS = 128
 _DIFFERENCE = 1e-4
+_SEARCHES = 3  # for a mode, ...
+_AT_MODE = 0.1  # ... until the gradient is below this, in units of the inverse of its deviation
 
 
 class NetworkEvidence(Protocol):
@@ -40,14 +46,22 @@ class NetworkEvidence(Protocol):
 
 
 def network_evidence(
-    data: EvidenceData, widths: tuple[int, ...], start: Array, seed: int, points: int = POINTS
+    data: EvidenceData,
+    widths: tuple[int, ...],
+    start: Array,
+    seed: int,
+    points: int = POINTS,
+    directions: Array | None = None,
 ) -> NetworkEvidence:
-    """The evidence of a network with these hidden widths; `start` is a typical h, `points` a power of two."""
+    """The evidence of a network with these hidden widths; `start` is a typical h, `points` a power of two.
+
+    With `directions` (n_d + 1, k) of h the gradient is asked for along these, and is less accurate elsewhere.
+    """
     if data.outputs == 1:
         return QuadratureEvidence(data, widths)
     more_outputs = data.noise > 0 and len(widths) == 1 and data.outputs > data.spectrum.rank > 0
     kind = DualEvidence if more_outputs else SampledEvidence
-    return kind(data, widths, start, seed, points)
+    return kind(data, widths, start, seed, points, directions)
 
 
 class QuadratureEvidence:
@@ -68,8 +82,15 @@ class SampledEvidence:
     """Several outputs: importance sampling with common random numbers."""
 
     def __init__(
-        self, data: EvidenceData, widths: tuple[int, ...], start: Array, seed: int, points: int
+        self,
+        data: EvidenceData,
+        widths: tuple[int, ...],
+        start: Array,
+        seed: int,
+        points: int,
+        directions: Array | None = None,
     ) -> None:
+        self.directions = np.eye(len(start)) if directions is None else directions
         self.data, self.prior, self.error = data, Network(widths).scale_prior(data.outputs), math.inf
         factor = data.factor(start)
         self.coordinates, rows = self._setting(factor.pull[:, None] * factor.targets)
@@ -104,19 +125,31 @@ class SampledEvidence:
         return weights @ (slopes + pull @ self._mode_slopes(h, proposal))
 
     def _mode_slopes(self, h: Array, proposal: GaussianProposal) -> Array:
-        """∂mode/∂h ≈ (−∇²log π)⁻¹ ∂_h ∇ log π, (D, n_d + 1); the proposal's covariance is the inverse."""
+        """∂mode/∂h ≈ (−∇²log π)⁻¹ ∂_h ∇ log π, (D, n_d + 1); the proposal's covariance is the inverse.
+
+        Along the directions asked for. Others may be steep: with correlated outputs, those of single units.
+        """
         here = self._target(h).value_and_gradient(proposal.mean[None])[1][0]
         ahead = [
             self._target(h + step).value_and_gradient(proposal.mean[None])[1][0]
-            for step in _DIFFERENCE * np.eye(len(h))
+            for step in _DIFFERENCE * self.directions.T
         ]
-        mixed = (np.stack(ahead, axis=1) - here[:, None]) / _DIFFERENCE
+        if not ahead:
+            return np.zeros((len(here), len(h)))
+        mixed = (np.stack(ahead, axis=1) - here[:, None]) / _DIFFERENCE @ np.linalg.pinv(self.directions)
         return mixed if proposal.root is None else proposal.root @ (proposal.root.T @ mixed)
 
     def _proposal(self, target: ScaleTarget) -> GaussianProposal:
-        """Laplace approximation, its mode sought from that of the best h so far."""
-        shifted = laplace_proposal(ShiftedTarget(target, self.mode))
-        return replace(shifted, mean=self.mode + shifted.mean)
+        """Laplace approximation, its mode sought from that of the best h so far, anew where it was missed."""
+        origin = self.mode
+        for _ in range(_SEARCHES):
+            shifted = laplace_proposal(ShiftedTarget(target, origin))
+            proposal = replace(shifted, mean=origin + shifted.mean)
+            slope = target.value_and_gradient(proposal.mean[None])[1]
+            if np.linalg.norm(proposal.pull_back(slope)) < _AT_MODE:
+                break
+            origin = proposal.mean
+        return proposal
 
     def _target(self, h: Array) -> ScaleTarget:
         return ScaleTarget(self.coordinates, self._factor(h), self.axes)
@@ -185,6 +218,9 @@ def condition(
     seed: int = 0,
 ) -> Posterior:
     """The posterior of one network at h, in whitened units."""
+    if isinstance(data, CoupledData):
+        prior = ScalePrior(widths, data.outputs, (1.0,) * len(widths))
+        return condition_coupled(prior, data.private_spectrum(h), Effort(target_error, seed, engine))
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
     beta = 1 / data.noise if data.noise else math.inf
     return network.condition_spectrum(
@@ -201,5 +237,6 @@ def _normal_points(count: int, dimension: int, seed: int) -> Array:
 
 
 def _eigen(scales: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of Gram matrices; rounding to zero or below is kept just above it."""
     values, vectors = np.linalg.eigh(scales)
-    return np.maximum(values, 0.0), vectors
+    return np.maximum(values, np.finfo(float).eps ** 2 * values[:, -1:]), vectors

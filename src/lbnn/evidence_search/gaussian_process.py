@@ -10,7 +10,7 @@ import numpy as np
 from lbnn._types import Array
 from lbnn.evidence_search.data import EvidenceData
 from lbnn.evidence_search.optimise import Optimum, gradient_curvature, maximise
-from lbnn.evidence_search.parameters import Choice, FreeParameters, target_variances
+from lbnn.evidence_search.parameters import Choice, FreeParameters, free_parameters, target_variances
 
 _GRID = 241
 _STARTS = 3  # local maxima of the grid that are followed up
@@ -40,6 +40,20 @@ def search(data: EvidenceData, choice: Choice, free: FreeParameters) -> list[Opt
     values = log_evidence(data, np.stack([free.at(phi) for phi in grid]))
     optima = [_climb(data, free, grid[index]) for index in _peaks(values)]
     return _distinct(sorted(optima, key=lambda optimum: -optimum.value))
+
+
+def prefers_own_units(data: EvidenceData, choice: Choice) -> bool:
+    """Whether noise units of their own are worth ½ log p for each of the n_d − 1 further parameters.
+
+    Where noise has no range (one example, zero temperature) they are not.
+    """
+    if choice.noise_variance == 0 or data.spectrum.examples < 2:
+        return False
+    equal, own = (
+        search(data, each, free_parameters(data, each))[0].value
+        for each in (replace(choice, per_output=False), replace(choice, per_output=True))
+    )
+    return own - equal > 0.5 * (data.outputs - 1) * math.log(data.spectrum.examples)
 
 
 def _climb(data: EvidenceData, free: FreeParameters, start: Array) -> Optimum:

@@ -25,7 +25,20 @@ class Choice:
 
     noise_variance: float | None = None  # geometric mean over outputs; 0 at zero temperature
     prior_scale: float | None = None
-    per_output: bool = False
+    per_output: bool = False  # whether outputs have noise units of their own
+    coupled: bool = False  # whether noise passes through the network
+
+    @property
+    def noise(self) -> str:
+        """The kind of noise by name."""
+        if self.coupled:
+            return "coupled_per_output" if self.per_output else "coupled"
+        return self.units
+
+    @property
+    def units(self) -> str:
+        """The kind of noise at infinite width, where coupled noise is independent noise."""
+        return "per_output" if self.per_output else "isotropic"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from scipy import special
 
 from lbnn._types import Array, IndexArray
 from lbnn.engines.pareto import pareto_smoothed
-from lbnn.leave_one_out.examples import Examples
+from lbnn.leave_one_out.examples import LeftOut
 from lbnn.likelihood import PRODUCT_FLOATS, blocks
 from lbnn.scale_measure import ScaleMeasure
 
@@ -33,7 +33,7 @@ class Scores:
         return self.residual, self.variance, self.log_density, self.log_density_error, self.pareto_k
 
 
-def score(measure: ScaleMeasure, examples: Examples) -> Scores:
+def score(measure: ScaleMeasure, examples: LeftOut) -> Scores:
     """Weight the atoms by ρ_{−a}/ρ, in two passes over them: densities first, moments after."""
     log_density = np.concatenate([examples.log_density(*eigen) for eigen, _ in _atoms(measure, examples)], 1)
     log_weights, shapes = left_out_log_weights(measure, log_density)
@@ -55,7 +55,7 @@ def left_out_log_weights(measure: ScaleMeasure, log_density: Array) -> tuple[Arr
     return log_weights - special.logsumexp(log_weights, axis=1, keepdims=True), shapes
 
 
-def moments(measure: ScaleMeasure, examples: Examples, weights: Array) -> tuple[Array, Array]:
+def moments(measure: ScaleMeasure, examples: LeftOut, weights: Array) -> tuple[Array, Array]:
     """Mean residual and variance (rows, n_d), by the law of total variance.
 
     Residuals are taken relative to that of one atom, so that their spread is not lost to rounding.
@@ -81,10 +81,10 @@ def _standard_error(terms: Array, groups: IndexArray | None) -> Array:
     return np.sqrt((parts**2).sum(axis=1) * len(labels) / (len(labels) - 1))
 
 
-def _atoms(measure: ScaleMeasure, examples: Examples) -> Iterator[tuple[tuple[Array, Array], slice]]:
+def _atoms(measure: ScaleMeasure, examples: LeftOut) -> Iterator[tuple[tuple[Array, Array], slice]]:
     """Eigenvalues and eigenvectors of the scales in blocks that fit the matrix products."""
     values, vectors = measure.eigen
-    each = values.shape[1] * max(examples.vectors.shape)
+    each = values.shape[1] * max(examples.extent)
     return (
         ((values[block], vectors[block]), block) for block in blocks(len(values), each, 4 * PRODUCT_FLOATS)
     )

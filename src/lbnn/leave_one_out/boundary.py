@@ -13,7 +13,7 @@ from lbnn._types import Array
 from lbnn.existence import require_zero_temperature
 from lbnn.leave_one_out.examples import example_vectors
 from lbnn.posterior import Posterior
-from lbnn.spectrum import GramBasis, Spectrum
+from lbnn.spectrum import InputBasis, PrivateBasis, Spectrum
 
 _SAME_TARGETS = 1e-6  # relative difference above which Y is not what the posterior has seen
 
@@ -21,7 +21,8 @@ _SAME_TARGETS = 1e-6  # relative difference above which Y is not what the poster
 def checked_targets(posterior: Posterior, Y: Any, centred: bool) -> tuple[Array, bool]:
     """Y as (p, n_d), if posterior and Y belong together and leave-one-out scores exist."""
     spectrum = posterior.spectrum
-    if not isinstance(spectrum.basis, GramBasis) and spectrum.basis.training_inputs is None:
+    basis = spectrum.basis.inner if isinstance(spectrum.basis, PrivateBasis) else spectrum.basis
+    if isinstance(basis, InputBasis) and basis.training_inputs is None:
         raise ValueError("leave-one-out scores need the training inputs, got a posterior from moments")
     if math.isinf(posterior.noise):
         raise ValueError("left-out observations have finite variance only for beta > 0, got beta=0")
@@ -61,9 +62,8 @@ def _require_left_out_exist(posterior: Posterior, Y: Array, centred: bool) -> No
     for a in range(len(Y) if spectrum.examples > 1 else 0):
         others = np.delete(Y, a, axis=0)
         others = others - centred * others.mean(axis=0)
-        left = replace(
-            spectrum, eigenvalues=spectrum.eigenvalues[1:], targets=others, examples=spectrum.examples - 1
-        )
+        fewer = spectrum.examples - 1
+        left = replace(spectrum, eigenvalues=np.ones(fewer), targets=others, examples=fewer)
         try:
             require_zero_temperature(prior, left)
         except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,11 +11,68 @@ import numpy as np
 
 from lbnn._types import Array
 from lbnn.projection import RANK_TOLERANCE, InputDirections
-from lbnn.spectrum import GramBasis, Spectrum
+from lbnn.spectrum import GramBasis, PrivateBasis, Spectrum
+
+
+class LeftOut(ABC):
+    """Some examples given all others: what they say of any scale."""
+
+    @property
+    @abstractmethod
+    def extent(self) -> tuple[int, int]:
+        """Number of examples, and of directions that one of them takes to evaluate."""
+
+    @abstractmethod
+    def take(self, rows: slice) -> LeftOut:
+        """Some of the examples."""
+
+    @abstractmethod
+    def precision_and_residual(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
+        """(P_j)_aa and (P_j Y V_j)_a/(P_j)_aa for scales l (m, n_d), V (m, n_d, n_d): (rows, m, n_d) each."""
+
+    def log_density(self, scale_values: Array, scale_vectors: Array) -> Array:
+        """log p(y_a | Y_{−a}, L), (rows, m)."""
+        precision, residual = self.precision_and_residual(scale_values, scale_vectors)
+        terms = np.log(precision / (2 * math.pi)) - residual * (residual * precision)
+        return 0.5 * terms.sum(axis=2)
+
+    def moments(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
+        """Residual y_a − E[y_a | Y_{−a}, L] and its variance in every output, (m, rows, n_d) each."""
+        precision, residual = self.precision_and_residual(scale_values, scale_vectors)
+        back = scale_vectors.swapaxes(1, 2)
+        return residual.transpose(1, 0, 2) @ back, (1 / precision).transpose(1, 0, 2) @ back**2
 
 
 @dataclass(frozen=True)
-class Examples:
+class PrivateExamples(LeftOut):
+    """Examples with private inputs: P_j = K⁻¹/l_j with K = G + ν I, so that residuals do not depend on L."""
+
+    variance: Array  # 1/(K⁻¹)_aa, (rows,)
+    residual: Array  # (K⁻¹Y)_a/(K⁻¹)_aa, (rows, n_d)
+
+    @classmethod
+    def of(cls, spectrum: Spectrum, basis: PrivateBasis, Y: Array, centred: bool) -> PrivateExamples:
+        """All examples of a data set."""
+        vectors = example_vectors(spectrum)
+        unseen, rest = _unseen(spectrum, vectors, Y, centred)
+        precision = vectors**2 @ (1 / spectrum.eigenvalues) + unseen / basis.private
+        pulled = vectors @ (spectrum.targets / spectrum.eigenvalues[:, None]) + rest / basis.private
+        return cls(1 / precision, pulled / precision[:, None])
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return len(self.variance), 1
+
+    def take(self, rows: slice) -> PrivateExamples:
+        return PrivateExamples(self.variance[rows], self.residual[rows])
+
+    def precision_and_residual(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
+        precision = 1 / (self.variance[:, None, None] * scale_values)
+        return precision, np.einsum("ak,mkj->amj", self.residual, scale_vectors)
+
+
+@dataclass(frozen=True)
+class Examples(LeftOut):
     """Some examples a in the eigenbasis of the data: all that P_j needs, for any scale."""
 
     vectors: Array  # U_a, (rows, r)
@@ -24,17 +82,17 @@ class Examples:
     targets: Array  # ỹ, (r, n_d)
     noise: float  # τ
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        rows, rank = self.vectors.shape
+        return rows, rank
+
     @classmethod
     def of(cls, spectrum: Spectrum, noise: float, Y: Array, centred: bool) -> Examples:
         """All examples of a data set; what their directions span entirely leaves nothing unseen."""
         vectors = example_vectors(spectrum)
-        unseen, rest = np.zeros(len(Y)), np.zeros_like(Y)
-        if spectrum.rank < spectrum.examples:
-            constant = 1 / len(Y) if centred else 0.0
-            unseen = 1 - constant - (vectors**2).sum(axis=1)
-            rest = Y - centred * Y.mean(axis=0) - vectors @ spectrum.targets
-            spanned = unseen <= RANK_TOLERANCE * len(Y)
-            unseen[spanned], rest[spanned] = 0.0, 0.0
+        unseen, rest = _unseen(spectrum, vectors, Y, centred)
+        if noise > 0:
             unseen, rest = unseen / noise, rest / noise
         return cls(vectors, unseen, rest, spectrum.eigenvalues, spectrum.targets, noise)
 
@@ -60,18 +118,6 @@ class Examples:
         shape = len(self.vectors), *scale_values.shape
         return precision.reshape(shape), (pulled / precision).reshape(shape)
 
-    def log_density(self, scale_values: Array, scale_vectors: Array) -> Array:
-        """log p(y_a | Y_{−a}, L), (rows, m)."""
-        precision, residual = self.precision_and_residual(scale_values, scale_vectors)
-        terms = np.log(precision / (2 * math.pi)) - residual * (residual * precision)
-        return 0.5 * terms.sum(axis=2)
-
-    def moments(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
-        """Residual y_a − E[y_a | Y_{−a}, L] and its variance in every output, (m, rows, n_d) each."""
-        precision, residual = self.precision_and_residual(scale_values, scale_vectors)
-        back = scale_vectors.swapaxes(1, 2)
-        return residual.transpose(1, 0, 2) @ back, (1 / precision).transpose(1, 0, 2) @ back**2
-
     def _positive(self, scale_values: Array) -> Array:
         """Eigenvalues of L; at zero temperature, where L is invertible, rounding to zero is kept above it."""
         if self.noise > 0:
@@ -79,9 +125,22 @@ class Examples:
         return np.maximum(scale_values, np.finfo(float).eps ** 2 * scale_values.max(axis=1, keepdims=True))
 
 
+def _unseen(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tuple[Array, Array]:
+    """(I − UUᵀ)_aa (p,) and ((I − UUᵀ)Y)_a (p, n_d) on contrasts; zero where the directions span all."""
+    unseen, rest = np.zeros(len(Y)), np.zeros_like(Y)
+    if spectrum.rank < spectrum.examples:
+        unseen = 1 - centred / len(Y) - (vectors**2).sum(axis=1)
+        rest = Y - centred * Y.mean(axis=0) - vectors @ spectrum.targets
+        spanned = unseen <= RANK_TOLERANCE * len(Y)
+        unseen[spanned], rest[spanned] = 0.0, 0.0
+    return unseen, rest
+
+
 def example_vectors(spectrum: Spectrum) -> Array:
     """U, the eigenvectors of the Gram matrix over the examples, (p, r)."""
     basis = spectrum.basis
+    if isinstance(basis, PrivateBasis):
+        return example_vectors(replace(spectrum, eigenvalues=basis.eigenvalues, basis=basis.inner))
     if isinstance(basis, GramBasis):
         return basis.vectors
     if isinstance(basis.directions, InputDirections):  # XXᵀ u would lose directions of small g to rounding

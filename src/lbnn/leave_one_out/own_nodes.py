@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,7 +22,7 @@ _END_SHARE = 1e-12  # largest share of the mass that the outermost nodes may hol
 class _LeftOutFactor(LikelihoodFactor):
     """log p(Y_{−a} | L) = log p(Y | L) − log p(y_a | Y_{−a}, L), less the constant of p(Y | L)."""
 
-    example: Examples
+    example: Examples = field(kw_only=True)
 
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         return super().log_value(eigenvalues, vectors) - self.example.log_density(eigenvalues, vectors)[0]
@@ -35,7 +35,7 @@ def replace_unresolved(scores: Scores, posterior: Posterior, examples: Examples)
         example = examples.take(slice(a, a + 1))
         data = posterior.spectrum
         factor = _LeftOutFactor(
-            data.eigenvalues, data.targets, data.residual, data.examples, posterior.noise, example
+            data.eigenvalues, data.targets, data.residual, data.examples, posterior.noise, example=example
         )
         own = infer_quadrature(posterior.prior, factor, data.single_output)
         scores.residual[a], scores.variance[a] = moments(own.measure, example, own.measure.weights[None])

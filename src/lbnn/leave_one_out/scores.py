@@ -15,9 +15,10 @@ from lbnn.engines.quadrature import QuadratureLaw
 from lbnn.errors import AccuracyWarning
 from lbnn.leave_one_out.averages import Scores, row_blocks, score
 from lbnn.leave_one_out.boundary import checked_targets
-from lbnn.leave_one_out.examples import Examples
+from lbnn.leave_one_out.examples import Examples, LeftOut, PrivateExamples
 from lbnn.leave_one_out.own_nodes import replace_unresolved
 from lbnn.posterior import Posterior
+from lbnn.spectrum import PrivateBasis
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,11 @@ def leave_one_out(posterior: Posterior, Y: Any, centred: bool = False) -> LeaveO
     True
     """
     columns, one_dimensional = checked_targets(posterior, Y, centred)
-    examples = Examples.of(posterior.spectrum, posterior.noise, columns, centred)
-    measure = posterior.scale
+    examples, measure = _left_out(posterior, columns, centred), posterior.scale
     parts = [score(measure, examples.take(rows)) for rows in row_blocks(len(columns), measure)]
     scores = Scores(*(np.concatenate(each) for each in zip(*(p.fields for p in parts), strict=True)))
     messages = _messages(scores.pareto_k)
-    if isinstance(measure.law, QuadratureLaw):
+    if isinstance(measure.law, QuadratureLaw) and isinstance(examples, Examples):
         messages += replace_unresolved(scores, posterior, examples)
     for message in messages:
         warnings.warn(message, AccuracyWarning, stacklevel=2)
@@ -120,6 +120,13 @@ def leave_one_out(posterior: Posterior, Y: Any, centred: bool = False) -> LeaveO
         scores.pareto_k,
         posterior.diagnostics.messages + messages,
     )
+
+
+def _left_out(posterior: Posterior, columns: Array, centred: bool) -> LeftOut:
+    spectrum = posterior.spectrum
+    if isinstance(spectrum.basis, PrivateBasis):
+        return PrivateExamples.of(spectrum, spectrum.basis, columns, centred)
+    return Examples.of(spectrum, posterior.noise, columns, centred)
 
 
 def _messages(shapes: Array) -> tuple[str, ...]:

@@ -1,0 +1,80 @@
+"""The data of the search where noise passes through the network.
+
+Whitened targets are MN(0, I + κG, L): the hyperparameters h = (log u, log κ) and their ranges are those of
+independent noise (see `data`), and at L = I, infinite width, the two are one model. With K = I + κG and the
+scatter S = Y_wᵀ K⁻¹ Y_w,
+
+    f(h; L) = −½ tr L⁻¹S − ½ p log det L − ½ n_d log det K − (p/2) Σ_j log u_j + constant.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._types import Array
+from lbnn.coupled_noise import scatter_factor
+from lbnn.evidence_search.data import EvidenceData
+from lbnn.evidence_search.parameters import NOISE_RANGE
+from lbnn.likelihood import LikelihoodFactor
+from lbnn.spectrum import Spectrum, with_private_inputs
+
+
+@dataclass(frozen=True)
+class CoupledData(EvidenceData):
+    """Centred data under coupled noise."""
+
+    def exists(self, per_output: bool) -> bool:
+        """Whether the targets determine an invertible L, and the evidence a noise that is not zero.
+
+        For the first every combination of the targets must vary. Without noise outside the range of G the
+        evidence grows without end as the noise vanishes, so for the second every combination must vary there
+        as well, as far as there are directions. Variances count as the smallest noise of the search does,
+        relative to the largest; with units for each output, after outputs are given the same variance.
+        """
+        rows = np.concatenate([self.spectrum.targets, self.outside])
+        lengths = np.linalg.norm(rows, axis=0)
+        if not self.spectrum.rank or not lengths.all():
+            return False
+        units = lengths if per_output else np.ones_like(lengths)
+        largest = float(np.linalg.norm(rows / units, 2))
+        inside, outside = (_rank(part / units, largest) for part in (rows, self.outside))
+        unseen = self.spectrum.examples - self.spectrum.rank
+        return inside == self.outputs and outside == min(self.outputs, unseen)
+
+    def private_spectrum(self, h: Array) -> Spectrum:
+        """Whitened data with private inputs of variance one."""
+        data, outside = self.whitened(h), self.outside / np.exp(h[:-1] / 2)
+        return with_private_inputs(data.scaled(math.exp(h[-1])), 1.0, outside)
+
+    def factor(self, h: Array) -> LikelihoodFactor:
+        """log p(Y_w | L), from n_d rows."""
+        return scatter_factor(self.private_spectrum(h))
+
+    def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
+        """∂f/∂h at scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m, n_d + 1).
+
+        ∂S/∂log κ = −Y_wᵀ K⁻¹ (κG) K⁻¹ Y_w, and ∂S/∂log u_j halves row and column j.
+        """
+        data = self.private_spectrum(h)
+        variance, outside = data.eigenvalues, self.outside / np.exp(h[:-1] / 2)
+        seen = 1 - 1 / variance
+        scatter = data.targets.T @ (data.targets / variance[:, None]) + outside.T @ outside
+        change = data.targets.T @ (data.targets * (seen / variance)[:, None])
+        precision = (vectors / scale_values[:, None, :]) @ vectors.swapaxes(1, 2)
+        by_unit = 0.5 * (precision * scatter).sum(2) - 0.5 * data.examples
+        by_scale = 0.5 * (precision * change).sum((1, 2)) - 0.5 * self.outputs * seen.sum()
+        return np.column_stack([by_unit, by_scale])
+
+
+def _rank(rows: Array, largest: float) -> int:
+    """Number of combinations of the columns whose variance counts."""
+    values = np.linalg.svd(rows, compute_uv=False)
+    return int((values**2 > NOISE_RANGE[0] * largest**2).sum())
+
+
+def coupled(data: EvidenceData) -> CoupledData:
+    """The same data; the engines see a problem without independent noise."""
+    return CoupledData(data.spectrum, data.outside, 0.0)
