@@ -21,6 +21,8 @@ from lbnn.evidence_search.parameters import NOISE_RANGE
 from lbnn.likelihood import LikelihoodFactor
 from lbnn.spectrum import Spectrum, with_private_inputs
 
+_ROUNDING = 1e-16  # relative variance that may be rounding of targets without noise
+
 
 @dataclass(frozen=True)
 class CoupledData(EvidenceData):
@@ -29,10 +31,11 @@ class CoupledData(EvidenceData):
     def exists(self, per_output: bool) -> bool:
         """Whether the targets determine an invertible L, and the evidence a noise that is not zero.
 
-        For the first every combination of the targets must vary. Without noise outside the range of G the
-        evidence grows without end as the noise vanishes, so for the second every combination must vary there
-        as well, as far as there are directions. Variances count as the smallest noise of the search does,
-        relative to the largest; with units for each output, after outputs are given the same variance.
+        For the first every combination of the targets must vary. For the second: with targets of rank q
+        outside the range of G, of rank r, the evidence at the best L goes as κ^{½ [p (n_d − q) − n_d r]} for
+        large κ, which must not grow. Variances count relative to the largest: in all as the smallest noise of
+        the search does, outside if they are more than rounding. With units for each output, outputs are given
+        the same variance first.
         """
         rows = np.concatenate([self.spectrum.targets, self.outside])
         lengths = np.linalg.norm(rows, axis=0)
@@ -40,9 +43,10 @@ class CoupledData(EvidenceData):
             return False
         units = lengths if per_output else np.ones_like(lengths)
         largest = float(np.linalg.norm(rows / units, 2))
-        inside, outside = (_rank(part / units, largest) for part in (rows, self.outside))
-        unseen = self.spectrum.examples - self.spectrum.rank
-        return inside == self.outputs and outside == min(self.outputs, unseen)
+        inside = _rank(rows / units, NOISE_RANGE[0] * largest**2)
+        outside = _rank(self.outside / units, _ROUNDING * largest**2)
+        growth = self.spectrum.examples * (self.outputs - outside) - self.outputs * self.spectrum.rank
+        return inside == self.outputs and growth <= 0
 
     def private_spectrum(self, h: Array) -> Spectrum:
         """Whitened data with private inputs of variance one."""
@@ -69,10 +73,9 @@ class CoupledData(EvidenceData):
         return np.column_stack([by_unit, by_scale])
 
 
-def _rank(rows: Array, largest: float) -> int:
-    """Number of combinations of the columns whose variance counts."""
-    values = np.linalg.svd(rows, compute_uv=False)
-    return int((values**2 > NOISE_RANGE[0] * largest**2).sum())
+def _rank(rows: Array, smallest: float) -> int:
+    """Number of combinations of the columns with a sum of squares above the smallest that counts."""
+    return int((np.linalg.svd(rows, compute_uv=False) ** 2 > smallest).sum())
 
 
 def coupled(data: EvidenceData) -> CoupledData:
