@@ -278,7 +278,7 @@ def model(data):
 
 
 def test_fit_is_that_of_the_library(frame, model):
-    expected = lbnn.LBNNRegressor(depth=2, width=4, beta=10.0, prior_scale=1.0, noise="per_output")
+    expected = lbnn.LBNNRegressor(depth=2, width=4, beta=10.0, prior_scale=1.0)
     expected.fit(frame[FEATURES], frame[TARGETS])
     loaded = lbnn.LBNNRegressor.load(model)
     assert np.array_equal(loaded.predict(frame[FEATURES]), expected.predict(frame[FEATURES]))
@@ -287,7 +287,7 @@ def test_fit_is_that_of_the_library(frame, model):
 
 def test_fit_reports_the_fit(frame, data):
     output = ok("fit", data, "-t", "fat,water", *QUICK, "-o", "m.lbnn", "--report", "fit.txt")
-    expected = lbnn.LBNNRegressor(depth=2, width=4, beta=10.0, prior_scale=1.0, noise="per_output")
+    expected = lbnn.LBNNRegressor(depth=2, width=4, beta=10.0, prior_scale=1.0)
     expected.fit(frame[FEATURES], frame[TARGETS])
     assert f"Log evidence {expected.log_evidence_:.2f}" in output
     scale = expected.scale_mean_

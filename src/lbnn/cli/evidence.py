@@ -55,7 +55,7 @@ def evidence(
         ),
     ] = BY_EVIDENCE,
     prior_scale: PriorScale = BY_EVIDENCE,
-    noise: Noise = NoiseModel.per_output,
+    noise: Noise = NoiseModel.evidence,
     kernel: Kernel = "linear",
     no_intercept: NoIntercept = False,
     out: Annotated[

@@ -56,7 +56,7 @@ def fit(
     ] = BY_EVIDENCE,
     beta: Annotated[str, typer.Option(help="1 / noise variance: a number, inf, or evidence.")] = BY_EVIDENCE,
     prior_scale: PriorScale = BY_EVIDENCE,
-    noise: Noise = NoiseModel.per_output,
+    noise: Noise = NoiseModel.evidence,
     kernel: Kernel = "linear",
     no_intercept: NoIntercept = False,
     average: Annotated[
