@@ -303,7 +303,7 @@ def test_fit_reports_the_fit(frame, data):
 
 def test_fit_chooses_by_evidence(data):
     output = ok("fit", data, "-t", "fat", "--drop", "water", "-o", "m.lbnn", "--report", "fit.html")
-    assert "networks; a difference of 3" in output
+    assert "a difference of 3 is a factor of 20 in odds" in output
     page = Path("fit.html").read_text(encoding="utf-8")
     assert "<h2>Evidence</h2>" in page
     assert "Coupling" not in page  # one target

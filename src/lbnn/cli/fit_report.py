@@ -55,25 +55,29 @@ def _chosen(model: Any, names: list[str], rows: int) -> Section:
 
 
 def _candidates(model: Any) -> Section:
-    """The evidence table, best first."""
+    """The evidence table, best first: by evidence less penalty."""
     table = model.evidence_table_
     if len(table) < 2:
         return Section("Evidence")
-    table = sorted(table, key=lambda row: -row["log_evidence"])
-    best = table[0]["log_evidence"]
+    scores = [row["log_evidence"] - row["penalty"] for row in table]
     rows = [
         (
             str(row["depth"]),
             shown_widths(row["widths"]),
+            row["noise"],
             f"{row['log_evidence']:.2f}",
-            f"{best - row['log_evidence']:.2f}",
+            f"{row['penalty']:.2f}",
+            f"{scores[0] - score:.2f}",
             shown(row["beta"], 3),
             shown(row["prior_scale"], 3),
         )
-        for row in table[:_CANDIDATES]
+        for row, score in list(zip(table, scores, strict=True))[:_CANDIDATES]
     ]
-    header = "depth", "width", "log evidence", "below the best", "beta", "prior scale"
-    caption = f"{len(rows)} best of {len(table)} networks; a difference of 3 is a factor of 20 in odds"
+    header = "depth", "width", "noise", "log evidence", "penalty", "below the best", "beta", "prior scale"
+    caption = (
+        f"{len(rows)} best of {len(table)} networks, by evidence less a penalty for hyperparameters; "
+        "a difference of 3 is a factor of 20 in odds"
+    )
     return Section("Evidence", [Grid(header, rows, caption)])
 
 

@@ -92,7 +92,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     log_evidence_, log_evidence_error_ : float
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
-        Every candidate: depth, widths, noise, beta, prior_scale, log_evidence, error, at_edge; best first.
+        Every candidate: depth, widths, noise, beta, prior_scale, log_evidence, its error and its penalty
+        for fitted hyperparameters, at_edge; best first.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
     models_, model_weights_ : tuple of FittedModel, (models,)

@@ -197,6 +197,7 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
         "prior_scale": math.exp(float(candidate.h[-1]) + log_unit),
         "log_evidence": candidate.log_evidence + log_unit_jacobian(data, units),
         "error": candidate.error,
+        "penalty": candidate.penalty,
         "at_edge": candidate.on_edge,
     }
 
