@@ -78,7 +78,7 @@ def smc_of(target: GaussianTarget, seed: int, target_error: float = 0.05) -> smc
 
 def test_mode_and_curvature_of_a_gaussian() -> None:
     mean, variance = TARGET.posterior
-    mode = find_mode(TARGET)
+    mode = find_mode(TARGET, np.zeros(TARGET.dimension))
     np.testing.assert_allclose(mode, mean, atol=1e-5)
     np.testing.assert_allclose(curvature(TARGET, mode), np.diag(1 / variance), rtol=1e-6, atol=1e-6)
 

@@ -46,25 +46,28 @@ class GaussianProposal:
         return None if self.root is None else np.asarray(np.linalg.inv(self.root), float)
 
 
-def laplace_proposal(target: Target) -> GaussianProposal:
-    """The Gaussian at the posterior mode with its curvature; the prior itself in very many dimensions."""
+def laplace_proposal(target: Target, start: Array | None = None) -> GaussianProposal:
+    """The Gaussian at the posterior mode with its curvature; the prior itself in very many dimensions.
+
+    The mode is sought from `start`, by default the centre of the prior.
+    """
+    begin = np.zeros(target.dimension) if start is None else start
     if target.dimension > _LARGEST_CURVATURE:
-        return GaussianProposal(np.zeros(target.dimension), None, 0.0)
-    mean = find_mode(target)
+        return GaussianProposal(begin, None, 0.0)
+    mean = find_mode(target, begin)
     values, vectors = np.linalg.eigh(curvature(target, mean))
     inflation = 1 + _INFLATION / np.sqrt(target.dimension)
     deviations = inflation / np.sqrt(np.maximum(values, _WIDEST**-2))
     return GaussianProposal(mean, (vectors * deviations) @ vectors.T, float(np.log(deviations).sum()))
 
 
-def find_mode(target: Target) -> Array:
-    """Maximise the log posterior from the centre of the prior."""
+def find_mode(target: Target, start: Array) -> Array:
+    """Maximise the log posterior."""
 
     def negative(u: Array) -> tuple[float, Array]:
         value, gradient = target.value_and_gradient(u[None])
         return -float(value[0]), -gradient[0]
 
-    start = np.zeros(target.dimension)
     result = optimize.minimize(negative, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000})
     return result.x
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -143,8 +142,7 @@ class SampledEvidence:
         """Laplace approximation, its mode sought from that of the best h so far, anew where it was missed."""
         origin = self.mode
         for _ in range(_SEARCHES):
-            shifted = laplace_proposal(ShiftedTarget(target, origin))
-            proposal = replace(shifted, mean=origin + shifted.mean)
+            proposal = laplace_proposal(target, origin)
             slope = target.value_and_gradient(proposal.mean[None])[1]
             if np.linalg.norm(proposal.pull_back(slope)) < _AT_MODE:
                 break
@@ -177,35 +175,6 @@ class DualEvidence(SampledEvidence):
 
     def _given(self, h: Array, scales: Array) -> Array:
         return self.data.dual_slopes(h, scales)
-
-
-@dataclass(frozen=True)
-class ShiftedTarget:
-    """A target with its origin elsewhere: a search that begins at zero begins there."""
-
-    target: ScaleTarget
-    origin: Array
-
-    @property
-    def dimension(self) -> int:
-        return self.target.dimension
-
-    @property
-    def rows(self) -> int:
-        return self.target.rows
-
-    @property
-    def operations(self) -> float:
-        return self.target.operations
-
-    def scales(self, u: Array) -> Array:
-        return self.target.scales(self.origin + u)
-
-    def log_density(self, u: Array) -> Array:
-        return self.target.log_density(self.origin + u)
-
-    def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
-        return self.target.value_and_gradient(self.origin + u)
 
 
 def condition(
