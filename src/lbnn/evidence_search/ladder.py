@@ -11,6 +11,7 @@ from lbnn.evidence_search.parameters import Choice
 from lbnn.evidence_search.walk import LADDER, Candidate, Report, Walk
 
 _CLEAR_LEAD = 3.0  # nats
+_OUT_OF_REACH = 10.0  # nats that a third layer is not expected to bring
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,29 @@ def search(
 ) -> list[Candidate]:
     """Every candidate of every choice, best first."""
     found: list[Candidate] = []
+    walks: list[Walk] = []
     for choice in sorted(choices, key=lambda each: not each.coupled):
-        rival = max((each.supported for each in found), default=-math.inf)
-        walk = Walk(data, choice, seed, report, rival)
+        walks.append(Walk(data, choice, seed, report, _best(found)))
         if shapes.fixed is None:
-            _walk(walk, shapes.depth, found)
+            _walk(walks[-1], shapes.depth, found)
         else:
-            _visit(walk, shapes.fixed, found)
-        found += [each for each in walk.candidates if each not in found]
-    return sorted(found, key=lambda candidate: -candidate.supported)
+            _visit(walks[-1], shapes.fixed, found)
+        found += [each for each in walks[-1].candidates if each not in found]
+    if shapes.fixed is None and shapes.depth is None:
+        _go_deeper(walks, _best(found))
+    tried = dict.fromkeys(each for walk in walks for each in walk.candidates)
+    return sorted(tried, key=lambda candidate: -candidate.supported)
+
+
+def _best(found: Sequence[Candidate]) -> float:
+    return max((each.supported for each in found), default=-math.inf)
+
+
+def _go_deeper(walks: Sequence[Walk], best: float) -> None:
+    """Depth three near the best widths, for the kinds of noise that are not far behind."""
+    for walk in walks:
+        if walk.best.supported > best - _OUT_OF_REACH:
+            walk.deeper()
 
 
 def _visit(walk: Walk, fixed: Sequence[tuple[int, ...]], found: Sequence[Candidate]) -> None:
@@ -60,7 +75,7 @@ def _visit(walk: Walk, fixed: Sequence[tuple[int, ...]], found: Sequence[Candida
 
 
 def _walk(walk: Walk, depth: int | None, found: Sequence[Candidate]) -> None:
-    """Infinite width, the widths of the ladder, and depth three near the best of them.
+    """Infinite width and the widths of the ladder.
 
     Where coupled noise is clearly better than infinite width, independent noise is left the networks that
     couple outputs by being narrower than them.
@@ -72,8 +87,6 @@ def _walk(walk: Walk, depth: int | None, found: Sequence[Candidate]) -> None:
     else:
         coupled_leads = any(each.supported > infinite.supported + _CLEAR_LEAD for each in found)
         walk.down(layers, walk.data.outputs if coupled_leads else LADDER[0])
-    if depth is None:
-        walk.deeper()
 
 
 def _infinite(choice: Choice, found: Sequence[Candidate]) -> Candidate | None:
