@@ -26,6 +26,7 @@ from lbnn.predictive import Predictive
 from lbnn.projection import GramProjection, PrivateProjection
 
 LOG_TWO_PI = math.log(2 * math.pi)
+_FEWEST_ATOMS = 5  # effective draws under which the error of a log density is about half a nat
 
 
 @dataclass(frozen=True)
@@ -156,10 +157,13 @@ class AffinePredictive:
     def pointwise_log_density(self, Y: Any) -> Array:
         """Log density at each point by itself, jointly over outputs, (p̂,).
 
-        The mixture over the atoms of the scale; `log_density` at one point may choose atoms anew.
+        The mixture over the atoms of the scale, with an `AccuracyWarning` where few of them count, as at
+        outliers; `log_density` at one point may choose atoms anew.
         """
         values = check.like_mean(Y, self.shape, self.single_output, "Y")
-        return _log_average(self.predictive.measure.weights, self.point_log_densities(values))
+        measure, terms = self.predictive.measure, self.point_log_densities(values)
+        measure.warn_of_few(terms, _FEWEST_ATOMS)
+        return _log_average(measure.weights, terms)
 
     def point_log_densities(self, values: Array) -> Array:
         """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂).

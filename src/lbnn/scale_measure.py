@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from scipy import special
 
 from lbnn import _validation as check
 from lbnn._types import Array, ComplexArray, IndexArray
+from lbnn.errors import AccuracyWarning
 
 #: A log factor on scales, given by eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d), to values (m,).
 LogFactor = Callable[[Array, Array], Array | ComplexArray]
@@ -156,6 +158,22 @@ class ScaleMeasure:
             return self.law.log_expect_exp(log_factor)
         return complex(special.logsumexp(log_factor(*self.eigen), b=self.weights.astype(complex)))
 
+    def warn_of_few(self, log_factors: Array, fewest: float) -> None:
+        """Warn where E exp(log_factors), (m, k) at the atoms, rests on fewer than so many draws."""
+        if self.deterministic:
+            return
+        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+            effective = effective_atoms(np.log(self.weights)[:, None] + log_factors)
+        few = np.count_nonzero(effective < fewest)
+        if few:
+            warnings.warn(
+                f"{few} of {len(effective)} averages over the scale rest on fewer than {fewest:g} effective "
+                f"draws (fewest {effective.min():.1f}, number {effective.argmin()}): use a smaller "
+                "target_error, or for densities log_density at one point",
+                AccuracyWarning,
+                stacklevel=3,
+            )
+
     def sample(self, size: int, rng: Any) -> Array:
         """Draw scales: from the continuous law behind a quadrature, by resampling the atoms otherwise.
 
@@ -179,3 +197,8 @@ class ScaleMeasure:
 
     def _shaped(self, value: Array) -> Array | float:
         return float(value[0, 0]) if self.single_output else value
+
+
+def effective_atoms(log_terms: Array) -> Array:
+    """(Σt)²/Σt² over the leading axis: how many terms of a sum count."""
+    return np.exp(2 * special.logsumexp(log_terms, axis=0) - special.logsumexp(2 * log_terms, axis=0))

@@ -18,7 +18,7 @@ from lbnn.engines.smc import SmcSample, smc_sample
 from lbnn.engines.target import ScaleTarget, Target
 from lbnn.errors import AccuracyWarning
 from lbnn.likelihood import FactorRatio, LikelihoodFactor
-from lbnn.scale_measure import LogFactor
+from lbnn.scale_measure import LogFactor, effective_atoms
 
 _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
 LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill
@@ -126,8 +126,7 @@ class AtomLaw:
         with np.errstate(divide="ignore"):  # weights may have underflowed to zero
             log_weights = np.log(self.weights)
         log_terms = log_weights + log_factor(*self.eigen)
-        real = log_terms.real
-        effective = math.exp(2 * special.logsumexp(real) - special.logsumexp(2 * real))
+        effective = float(effective_atoms(log_terms.real))
         if effective < _FEWEST_FOR_TILT:
             rescued = self.rescue(log_factor)
             if rescued is not None:
