@@ -543,3 +543,24 @@ def test_lazy_attribute_and_its_absence(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(ImportError, match=r"lbnn\[sklearn\]"), warnings.catch_warnings():
         lbnn.LBNNRegressor  # noqa: B018
+
+
+def test_a_third_layer_is_tried_where_it_can_matter():
+    """For every kind of noise within ten nats of the best, and for no other."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 40))
+    Y = X @ rng.normal(size=(40, 1)) @ rng.normal(size=(1, 3)) / 6 + 0.3 * rng.normal(size=(60, 3))
+    table = lbnn.LBNNRegressor().fit(X, Y).evidence_table_
+    kinds = {row["noise"] for row in table if row["widths"]}
+    scores = {
+        kind: max(
+            row["log_evidence"] - row["penalty"]
+            for row in table
+            if row["noise"] == kind and row["depth"] == 2
+        )
+        for kind in kinds
+    }
+    deep = {row["noise"] for row in table if row["depth"] == 3}
+    assert deep
+    assert deep == {kind for kind in kinds if scores[kind] > max(scores.values()) - 10}
+    assert deep != kinds  # low rank with plain noise: coupled noise is out of reach
