@@ -129,7 +129,8 @@ def test_evidence_at_depth_two_is_a_normaliser_of_the_matrix_inverse_gaussian(wi
 def test_search_evidence_and_gradient_agree_with_the_engine(widths):
     data, h = coupled_data(make_problem(40, 60, 3, seed=1)), np.array([-1.6, -1.2, -1.5, 0.8])
     evidence = network_evidence(data, widths, h, 0)
-    value, gradient = evidence(h)
+    value, _ = evidence(h)
+    gradient = np.mean([network_evidence(data, widths, h, seed)(h)[1] for seed in range(6)], axis=0)
     posterior = condition(data, widths, h, target_error=0.02)
     exact = posterior.log_evidence + data.log_jacobian(h)
     assert abs(value - exact) < 4 * math.hypot(evidence.error, posterior.log_evidence_error)
@@ -313,7 +314,7 @@ def test_data_from_the_model_are_covered():
         weights = scale @ rng.normal(size=(6, 6)) * math.sqrt(1.5 / 6)
         noise = math.sqrt(0.5) * rng.normal(size=(9, 6)) @ scale.T
         Y = X @ weights.T + noise + 3.0
-        fixed = {**FIXED, "prior_scale": 1.5, "target_error": 0.3}
+        fixed = {**FIXED, "prior_scale": 1.5, "target_error": 0.03}
         law = LBNNRegressor(**fixed).fit(X[1:], Y[1:]).predictive(np.repeat(X[:1], 100, axis=0)).with_noise()
         draws = law.sample(99, rng)[:, 0]
         densities = law.pointwise_log_density(np.vstack([Y[:1], draws]))

@@ -96,21 +96,21 @@ def test_proposal_whitens_what_it_places() -> None:
 
 @pytest.mark.parametrize("target", [TARGET, SKEWED], ids=["gaussian", "skewed"])
 def test_importance_sampling_of_known_targets(target: GaussianTarget) -> None:
-    sample, _ = importance.importance_sample(target, 0.05, 2, Progress())
+    sample = importance.importance_sample(target, laplace_proposal(target), 0.05, 2, Progress())
     assert_agrees(sample.log_evidence, sample.log_evidence_error, target.log_evidence, degrees_of_freedom=7)
     assert sample.reaches(0.05)
 
 
 def test_importance_weights_of_the_right_gaussian_are_bounded() -> None:
     """Below (1 + ½/√D)^D / 0.9 of the evidence: the proposal is that much wider, and 0.9 of the points."""
-    sample, _ = importance.importance_sample(TARGET, 0.05, 2, Progress())
+    sample = importance.importance_sample(TARGET, laplace_proposal(TARGET), 0.05, 2, Progress())
     bound = (1 + 0.5 / math.sqrt(TARGET.dimension)) ** TARGET.dimension / 0.9
     assert np.exp(sample.log_weights - TARGET.log_evidence).max() < bound + 1e-6
     assert sample.effective_sample_size > 0.7 * len(sample.log_weights)
 
 
 def test_importance_moments() -> None:
-    sample, _ = importance.importance_sample(TARGET, 0.05, 3, Progress())
+    sample = importance.importance_sample(TARGET, laplace_proposal(TARGET), 0.05, 3, Progress())
     weights = np.exp(sample.log_weights - special.logsumexp(sample.log_weights))
     mean, variance = TARGET.posterior
     found = weights @ sample.points

@@ -16,6 +16,7 @@ from scipy import special
 
 import lbnn
 from lbnn.gamma_product import GammaProduct
+from lbnn.likelihood import LikelihoodFactor
 
 REPLICATE_FREEDOM = 7  # errors come from eight replicates
 VARIANCES = (0.8, 1.4, 0.9)  # of the first layers, as many as a network has
@@ -218,18 +219,21 @@ def test_slope_of_the_evidence_at_zero_noise() -> None:
 
 @pytest.mark.parametrize("name", ["wide", "p above n_1", "deep"])
 def test_approach_of_several_outputs(name: str) -> None:
-    """The same draws at every temperature: differences to the limit fall like 1/β, far below the errors."""
-    data, net, limit = case(name)
-    errors = []
-    for power in (2, 4, 6, 8):
-        post = net.condition(data.X, data.Y, 10.0**power, target_error=0.02)
-        variance = np.abs(post.predict(data.X_test).variance - limit.predict(data.X_test).variance).max()
-        mean = np.abs(post.scale.mean - limit.scale.mean).max()
-        errors.append([abs(post.log_evidence - limit.log_evidence), mean, variance])
-    errors = np.array(errors)
-    assert (errors[1] < 0.1).all()
-    for k, power in ((2, 6), (3, 8)):
-        assert (errors[k] < 1e3 * 10.0**-power).all()
+    """On the same atoms the evidence approaches its limit like 1/β: E p(Y | L, β)/p(Y | L, ∞) − 1."""
+    limit = case(name)[2]
+    spectrum = limit.spectrum
+    log_values = [
+        LikelihoodFactor(
+            spectrum.eigenvalues, spectrum.targets, spectrum.residual, spectrum.examples, 10.0**-power
+        ).log_value(*limit.scale.eigen)
+        for power in (6, 8, 10, math.inf)
+    ]
+    counts = limit.scale.weights > 1e-30
+    changes = [
+        limit.scale.weights[counts] @ np.expm1((each - log_values[-1])[counts]) for each in log_values[:-1]
+    ]
+    assert abs(changes[0]) < 1e-3
+    np.testing.assert_allclose(np.divide(changes[:-1], changes[1:]), 100, rtol=0.02)
 
 
 @pytest.mark.parametrize("power", [2, 3, 4, 6, 8, 10])
@@ -248,22 +252,17 @@ def test_approach_of_two_outputs_on_the_lattice(power: int) -> None:
 @pytest.mark.parametrize("beta", [1e8, 1e12, 1e15])
 @pytest.mark.parametrize("name", CASES)
 def test_very_large_beta_is_the_limit(name: str, beta: float) -> None:
-    """Same seed: same atoms and evidence. With fewer examples than outputs: within errors."""
+    """Evidence and E L within errors: the draws are not the same, since proposals are fitted to the data."""
     data, net, limit = case(name)
     post = net.condition(data.X, data.Y, beta, target_error=0.02)
     assert post.diagnostics.ok
-    if name == "p below n_d":  # the null directions of Y feel the noise as β^{−1/2} or faster
-        error = math.hypot(post.log_evidence_error, limit.log_evidence_error)
-        assert_agrees(post.log_evidence, error, limit.log_evidence, degrees_of_freedom=REPLICATE_FREEDOM)
-        return
-    tolerance = 1e4 / beta + 1e-9
-    assert post.log_evidence == pytest.approx(limit.log_evidence, abs=tolerance)
-    np.testing.assert_allclose(post.scale.mean, limit.scale.mean, atol=tolerance)
-    expected = limit.predict(data.X_test)
-    found = post.predict(data.X_test)
-    np.testing.assert_allclose(found.mean, expected.mean, atol=tolerance)
-    np.testing.assert_allclose(found.variance, expected.variance, atol=tolerance)
-    np.testing.assert_allclose(post.feature_kernel(), limit.feature_kernel(), atol=10 * tolerance)
+    options = {"comparisons": 3 * len(CASES) * 5, "degrees_of_freedom": REPLICATE_FREEDOM}
+    error = math.hypot(post.log_evidence_error, limit.log_evidence_error)
+    assert_agrees(post.log_evidence, error, limit.log_evidence, **options)
+    both = combined(post.scale.mean_error, limit.scale.mean_error)
+    assert_agrees(post.scale.mean, both, limit.scale.mean, **options)
+    mean = limit.predict(data.X_test).mean  # the interpolant, whatever the scale
+    np.testing.assert_allclose(post.predict(data.X_test).mean, mean, atol=1e4 / beta + 1e-9)
 
 
 # ---------------------------------------------------------------- existence
@@ -433,10 +432,10 @@ def test_zero_targets_by_sampling_agree_with_quadrature(widths: tuple[int, ...])
     """One output, y = 0: everything is in the tilted prior; closed forms."""
     data = make_problem(4, 9, seed=512)
     exact = network(widths).condition(data.X, np.zeros(4), math.inf)
-    post = network(widths).condition(data.X, np.zeros(4), math.inf, engine="importance", target_error=0.02)
+    post = network(widths).condition(data.X, np.zeros(4), math.inf, engine="importance", target_error=0.004)
     options = {"comparisons": 6, "degrees_of_freedom": REPLICATE_FREEDOM}
     assert_agrees(post.log_evidence, post.log_evidence_error, exact.log_evidence, **options)
-    assert post.log_evidence_error < 1e-3
+    assert post.log_evidence_error < 4e-3
     value, error = post.scale.expect_with_error(lambda s: s)
     assert_agrees(value, error, exact.scale.mean, **options)
     shapes = np.array(widths) / 2

@@ -12,6 +12,7 @@ from lbnn.posterior import Posterior
 from lbnn.predictive import Predictive
 from lbnn.scale_measure import ScaleMeasure
 from lbnn.scale_mixing import ScaleMixture
+from lbnn.scale_phases import Phase, Phases
 from lbnn.scale_prior import ScalePrior
 from lbnn.spectrum import Spectrum
 
@@ -28,6 +29,8 @@ __all__ = [
     "LBNNRegressor",
     "MatrixGIG",
     "Network",
+    "Phase",
+    "Phases",
     "Posterior",
     "Predictive",
     "ScaleMeasure",

@@ -42,6 +42,11 @@ class BartlettCoordinates:
         self.blocks = [_FactorBlock(shape) for shape in shapes]
         self.dimension = sum(block.size for block in self.blocks)
 
+    @property
+    def square(self) -> bool:
+        """Whether all factors are square: no layer is narrower than the outputs."""
+        return all(shape.rows == shape.columns for shape in self.shapes)
+
     def factors(self, u: Array) -> list[Array]:
         """T_d, ..., T_2, each (m, rows, columns)."""
         return self.factors_and_slopes(u)[0]
@@ -52,6 +57,12 @@ class BartlettCoordinates:
         pieces = np.split(u, ends, axis=1)
         both = [block.factor_and_slope(piece) for block, piece in zip(self.blocks, pieces, strict=True)]
         return [factor for factor, _ in both], [slope for _, slope in both]
+
+    def locate(self, factors: list[Array]) -> Array:
+        """u of given factors with positive diagonals, (m, dimension): the inverse of `factors`."""
+        return np.concatenate(
+            [block.locate(factor) for block, factor in zip(self.blocks, factors, strict=True)], axis=1
+        )
 
     def plausible(self, u: Array) -> Mask:
         """Where neither factors nor their inverses overflow (m,): elsewhere a trajectory has diverged."""
@@ -103,6 +114,11 @@ class _FactorBlock:
         factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
         factor[:, *self.below] = self.root * piece[:, self.columns :]
         return factor, slope
+
+    def locate(self, factor: Array) -> Array:
+        log_chi = np.log(factor[:, self.diagonal, self.diagonal] / self.root)
+        diagonal = _ChiTable.of(self.degrees).normal(log_chi)
+        return np.concatenate([diagonal, factor[:, *self.below] / self.root], axis=1)
 
     def tail_correction(self, diagonal: Array) -> tuple[Array, Array]:
         """Log density of log χ less −½u² beyond the table, summed over the diagonal (m,), and its slope."""
@@ -162,6 +178,16 @@ class _ChiTable:
         value = left + t * (rise + (1 - t) * ((1 - t) * bend_left + t * bend_right))
         slope = rise + (1 - t) * (1 - 3 * t) * bend_left + t * (2 - 3 * t) * bend_right
         return value + slope / step * (u - inside), slope / step
+
+    def normal(self, log_chi: Array) -> Array:
+        """u at given log χ, both (m, columns): Newton's method from the linear interpolation of the table."""
+        u = np.empty_like(log_chi)
+        for column, values in enumerate(self.values):
+            u[:, column] = np.interp(log_chi[:, column], values, self.grid)
+        for _ in range(4):
+            value, slope = self.log_chi(u)
+            u = u + (log_chi - value) / slope
+        return u
 
 
 def _log_chi_quantile(degrees: Array, u: Array) -> Array:

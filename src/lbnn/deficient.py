@@ -28,6 +28,11 @@ class RegularFactor:
         """Rough number of floating-point operations of one gradient."""
         return self.factor.operations
 
+    @property
+    def target_moment(self) -> Array:
+        """ỹᵀỹ."""
+        return self.factor.target_moment
+
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """log p(Y | L) + ½ p log det C, less the constant, (m,)."""
         return self.value_and_gradient(eigenvalues, vectors)[0]
@@ -36,10 +41,14 @@ class RegularFactor:
         """The value and its gradient in L."""
         value, gradient = self.factor.value_and_gradient(eigenvalues, vectors)
         rows = self.null.T @ vectors
-        block = (rows * eigenvalues[:, None, :]) @ rows.swapaxes(1, 2)
+        sizes, axes = np.linalg.eigh((rows * eigenvalues[:, None, :]) @ rows.swapaxes(1, 2))
+        inside = sizes[:, 0] > 0  # else C is singular to rounding, and so far out that it does not matter
+        sizes = np.where(inside[:, None], sizes, 1.0)
         half = self.factor.examples / 2
-        gradient = gradient + half * self.null @ np.linalg.inv(block) @ self.null.T
-        return value + half * np.linalg.slogdet(block)[1], gradient
+        inverse = (axes / sizes[:, None, :]) @ axes.swapaxes(1, 2)
+        gradient = gradient + half * self.null @ inverse @ self.null.T
+        value = np.where(inside, value + half * np.log(sizes).sum(axis=1), -np.inf)
+        return value, gradient
 
 
 def zeros_first(factor: LikelihoodFactor) -> Array:

@@ -35,6 +35,11 @@ class DualFactor:
         """Rough number of floating-point operations of one gradient."""
         return 20.0 * len(self.primal.eigenvalues) ** 3
 
+    @property
+    def target_moment(self) -> Array:
+        """ỹỹᵀ, (r, r): what it costs to leave targets to the noise."""
+        return self.primal.targets @ self.primal.targets.T
+
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """−½ n_d log det(K + τ) − ½ tr (K + τ)⁻¹ ỹỹᵀ, (m,)."""
         return self.value_and_gradient(eigenvalues, vectors)[0]

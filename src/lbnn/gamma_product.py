@@ -28,7 +28,7 @@ _STIRLING_FROM = 100.0  # where three terms of Stirling's series are exact to ro
 class GammaProduct:
     """The law of x = log λ, λ = variance · Π_ℓ χ²(n_ℓ)/n_ℓ, over at least one width."""
 
-    def __init__(self, widths: Sequence[int], variance: float = 1.0) -> None:
+    def __init__(self, widths: Sequence[float], variance: float = 1.0) -> None:
         self.widths = tuple(widths)
         self.shapes, self.multiplicity = np.unique(np.asarray(widths, float) / 2, return_counts=True)
         self.shift = float(np.log(variance))

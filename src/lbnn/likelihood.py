@@ -68,6 +68,11 @@ class LikelihoodFactor:
         return np.sqrt(self.eigenvalues) / (self.noise + self.eigenvalues)
 
     @property
+    def target_moment(self) -> Array:
+        """ỹᵀỹ, (n_d, n_d): what it costs to leave targets to the noise."""
+        return self.targets.T @ self.targets
+
+    @property
     def dual_deficient(self) -> bool:
         """Whether zero temperature leaves the dual problem singular: targets of deficient example rank."""
         return self.noise == 0 and int(np.linalg.matrix_rank(self.targets)) < len(self.eigenvalues)
@@ -140,6 +145,11 @@ class FactorRatio:
     def log_constant(self) -> float:
         """The part that does not depend on L."""
         return sum(sign * factor.log_constant for sign, factor in self._signed)
+
+    @property
+    def target_moment(self) -> Array:
+        """Sum of those of the numerators."""
+        return np.sum([factor.target_moment for factor in self.numerators], axis=0)
 
     def bounded_average(self, narrowest: float) -> bool:
         """Whether E exp(ratio) is finite under a prior whose narrowest hidden layer has this width.

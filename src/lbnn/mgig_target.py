@@ -11,7 +11,7 @@ and the difference kept as a power). What is left is bounded:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,10 +23,11 @@ from lbnn.likelihood import blocks
 
 @dataclass(frozen=True)
 class CanonicalTarget:
-    """MGIG(diag(delta), I, nu) in coordinates u; delta ascending, so that weak directions come first."""
+    """MGIG(diag(delta), I, nu) in coordinates u of T, X = O T Tᵀ Oᵀ; delta ascending."""
 
     delta: Array  # (N,)
     nu: float
+    turn: Array | None = None  # O, (N, N); None for the identity
 
     @property
     def rows(self) -> int:
@@ -57,6 +58,25 @@ class CanonicalTarget:
         return self.rows * math.log(2) + diagonal + self.rows * (self.rows - 1) / 4 * math.log(2 * math.pi)
 
     @property
+    def rotation(self) -> Array:
+        """O."""
+        return np.eye(self.rows) if self.turn is None else self.turn
+
+    @property
+    def frames(self) -> list[Array]:
+        """The axes of Δ."""
+        return [self.rotation]
+
+    @property
+    def any_frame(self) -> bool:
+        """Whether T may be taken in any frame: no degree of freedom depends on the place of a zero δ."""
+        return bool((self.delta > 0).all() or 2 * self.nu >= self.rows)
+
+    def in_frame(self, frame: Array) -> CanonicalTarget:
+        """The same law with coordinates in another frame."""
+        return replace(self, turn=frame) if self.any_frame else self
+
+    @property
     def dimension(self) -> int:
         """N(N + 1)/2."""
         return self.coordinates.dimension
@@ -68,8 +88,20 @@ class CanonicalTarget:
 
     def scales(self, u: Array) -> Array:
         """X, (m, N, N)."""
-        factor = self.coordinates.factors(u)[0]
-        return factor @ factor.swapaxes(1, 2)
+        root = self.rotation @ self.coordinates.factors(u)[0]
+        return root @ root.swapaxes(1, 2)
+
+    def log_likelihood(self, total: Array, frame: Array) -> Array:
+        """f(T) in a frame, (m,)."""
+        return self._log_factor(total, frame)[0]
+
+    def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
+        """f(T) in a frame and its gradient: T⁻ᵀ T⁻¹ (OᵀΔO) T⁻ᵀ, and the powers on the diagonal."""
+        log_factor, inverse, spread = self._log_factor(total, frame)
+        slope = inverse.swapaxes(1, 2) @ (inverse @ spread)
+        index = np.arange(self.rows)
+        slope[:, index, index] += self.powers * inverse[:, index, index]
+        return log_factor, np.tril(slope)
 
     def log_density(self, u: Array) -> Array:
         """Log density of u, (m,); −inf beyond any plausible u."""
@@ -77,7 +109,7 @@ class CanonicalTarget:
         for block in blocks(len(u), 4 * self.rows**2):
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
-            log_factor, _ = self._log_factor(self.coordinates.factors(points)[0])
+            log_factor = self.log_likelihood(self.coordinates.factors(points)[0], self.rotation)
             result[block][fine] = self.coordinates.log_prior(points)[0] + log_factor
         return result
 
@@ -90,18 +122,16 @@ class CanonicalTarget:
         return value, gradient
 
     def _differentiate(self, u: Array) -> tuple[Array, Array]:
-        """∂f/∂T = T⁻ᵀ T⁻¹ Δ T⁻ᵀ and the powers on the diagonal, then through the coordinates."""
+        """The gradient in T, through the coordinates."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
-        log_prior, pull = self.coordinates.log_prior(u)
-        log_factor, inverse = self._log_factor(factors[0])
-        slope = inverse.swapaxes(1, 2) @ inverse @ (self.delta[:, None] * inverse.swapaxes(1, 2))
-        index = np.arange(self.rows)
-        slope[:, index, index] += self.powers * inverse[:, index, index]
-        return log_prior + log_factor, pull + self.coordinates.pull_back(factors, slopes, slope)
+        log_prior, prior_slope = self.coordinates.log_prior(u)
+        log_factor, slope = self.likelihood_gradient(factors[0], self.rotation)
+        return log_prior + log_factor, prior_slope + self.coordinates.pull_back(factors, slopes, slope)
 
-    def _log_factor(self, factor: Array) -> tuple[Array, Array]:
-        """f(T) (m,), and T⁻¹ (m, N, N)."""
-        inverse = np.asarray(np.linalg.inv(factor), float)
-        square = ((inverse**2) * self.delta).sum(axis=(1, 2))
-        logs = np.log(np.diagonal(factor, axis1=1, axis2=2))
-        return -0.5 * square + logs @ self.powers, inverse
+    def _log_factor(self, total: Array, frame: Array) -> tuple[Array, Array, Array]:
+        """f(T) (m,), T⁻¹ (m, N, N), and OᵀΔO T⁻ᵀ (m, N, N)."""
+        inverse = np.asarray(np.linalg.inv(total), float)
+        spread = (frame.swapaxes(-1, -2) * self.delta) @ frame @ inverse.swapaxes(1, 2)
+        square = (inverse * spread.swapaxes(1, 2)).sum(axis=(1, 2))
+        logs = np.log(np.diagonal(total, axis1=1, axis2=2))
+        return -0.5 * square + logs @ self.powers, inverse, spread

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy import special
@@ -15,6 +15,7 @@ from scipy import special
 from lbnn import _validation as check
 from lbnn._types import Array, ComplexArray, IndexArray
 from lbnn.errors import AccuracyWarning
+from lbnn.scale_phases import Phases, single_phase, standard_error
 
 #: A log factor on scales, given by eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d), to values (m,).
 LogFactor = Callable[[Array, Array], Array | ComplexArray]
@@ -37,6 +38,24 @@ class Law(Protocol):
 
     def partial_products(self, layer: int) -> Array:
         """T_ℓ ⋯ T_2 of every atom, (m, r_ℓ, r_1): the identity for layer one, T for layer d."""
+        ...
+
+
+@runtime_checkable
+class PhasedLaw(Protocol):
+    """A law that knows its phases; atoms without one count as a single phase."""
+
+    def phases(self, measure: ScaleMeasure) -> Phases:
+        """Phases of the law behind the atoms of `measure`."""
+        ...
+
+
+@runtime_checkable
+class DensityLaw(Protocol):
+    """A law of a number λ with a density."""
+
+    def log_density(self, x: Array) -> Array:
+        """Log density of x = log λ, (m,)."""
         ...
 
 
@@ -139,18 +158,91 @@ class ScaleMeasure:
 
     def standard_error(self, values: Array) -> Array:
         """Standard error of `average(values)`, from the spread of the independent groups of atoms."""
-        if self.groups is None:
-            return np.zeros(values.shape[1:])
-        labels = np.unique(self.groups)
-        centred = values - self.average(values)
-        parts = [
-            np.tensordot(self.weights[here], centred[here], axes=1) for here in self.groups == labels[:, None]
-        ]
-        return np.sqrt((np.stack(parts) ** 2).sum(axis=0) * len(labels) / (len(labels) - 1))
+        return standard_error(values, self.weights, self.groups)
+
+    @property
+    def weighted(self) -> tuple[Array, Array, IndexArray | None]:
+        """Scales, their weights and their groups."""
+        return self.scales, self.weights, self.groups
 
     def average(self, values: Array) -> Array:
         """Σ_s w_s values_s over the leading axis."""
         return np.tensordot(self.weights, values, axes=1)
+
+    def phases(self) -> Phases:
+        """The phases of the law: which output directions are fitted, and how probable that is.
+
+        With one output they are the modes of the density of log λ, cut at the minima between its peaks, with
+        masses that carry no Monte Carlo error. Every minimum deeper than rounding counts; peaks that are e⁻⁶⁰
+        of the highest, or lower, are left out. The number of modes depends on the coordinate: log λ is ours,
+        because the prior of log λ has one mode at every depth and width. A single atom is one phase.
+
+        Returns
+        -------
+        Phases
+            Largest mass first; `.mass`, `.error`, `.mean_scale` and `.fitted_directions` are arrays.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> post = lbnn.Network(widths=(10,)).condition(np.eye(4), np.ones(4), beta=1.0)
+        >>> post.scale.phases()
+        Phases(1: mass 1, 0 fitted)
+        """
+        if isinstance(self.law, PhasedLaw):
+            return self.law.phases(self)
+        if self.deterministic and len(self.weights) > 1:
+            raise ValueError(
+                "phases are known for networks and for laws that name them, got the law "
+                f"{type(self.law).__name__} of {len(self.weights)} atoms: use atoms and weights"
+            )
+        return single_phase(self.average(self.scales), self.single_output)
+
+    def log_density(self, value: Any) -> Array | float:
+        """Posterior log density of the scale λ of one output, with respect to dλ.
+
+        log ϖ(λ) + log p(Y | λ) − log p(Y); add log λ for the density of log λ.
+
+        Parameters
+        ----------
+        value : number or array of numbers
+            λ; for Y of shape (p, 1) also (..., 1, 1) matrices, as `sample` draws them.
+
+        Returns
+        -------
+        float or array
+            −inf for λ ≤ 0.
+
+        Examples
+        --------
+        The posterior at β = 0 is the prior, here χ²(4)/4:
+
+        >>> import numpy as np, lbnn
+        >>> scale = lbnn.Network(widths=(4,)).condition(np.eye(3), np.ones(3), beta=0.0).scale
+        >>> scale.log_density([0.5, 0.0])  # log(4 λ) − 2 λ
+        array([-0.30685282,        -inf])
+        """
+        array = check.real_array(value, "value")
+        if self.scales.shape[1] != 1:
+            raise ValueError(
+                "log_density is known for one output, got a law of scale matrices of shape "
+                f"{self.scales.shape[1:]}: use sample, expect or phases, or ask output by output"
+            )
+        if not isinstance(self.law, DensityLaw):
+            raise ValueError(
+                "log_density needs a scale with a density: at least one hidden layer of finite width, got "
+                + (
+                    f"a single atom at λ = {self.scales[0, 0, 0]:g}"
+                    if len(self.scales) == 1
+                    else f"the law {type(self.law).__name__}"
+                )
+            )
+        values = array[..., 0, 0] if not self.single_output and array.shape[-2:] == (1, 1) else array
+        result = np.full(values.shape, -np.inf)
+        positive = values > 0
+        x = np.log(values[positive])
+        result[positive] = self.law.log_density(x) - x
+        return float(result) if result.ndim == 0 else result
 
     def log_expect_exp(self, log_factor: LogFactor) -> complex:
         """Log E exp(log_factor(L)): the tilted normaliser behind densities and generating functions."""

@@ -18,6 +18,7 @@ from lbnn.bartlett import product
 from lbnn.coupled_noise import scatter_factor
 from lbnn.engines import Diagnostics, Effort, ScaleInference
 from lbnn.engines.bartlett_sampling import FactorLaw
+from lbnn.engines.inference import Witness
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.engines.sampled import Draws, SampledLaw
 from lbnn.engines.target import ScaleTarget
@@ -129,7 +130,8 @@ def _pack_diagnostics(diagnostics: Diagnostics) -> dict[str, Any]:
 
 
 def _unpack_diagnostics(header: dict[str, Any]) -> Diagnostics:
-    return Diagnostics(**(header | {"messages": tuple(header["messages"])}))
+    witnesses = tuple(Witness(**each) for each in header.get("witnesses", ()))
+    return Diagnostics(**(header | {"messages": tuple(header["messages"]), "witnesses": witnesses}))
 
 
 # ---------------------------------------------------------------------- data

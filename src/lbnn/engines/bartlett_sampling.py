@@ -10,7 +10,15 @@ from lbnn._types import Array, IndexArray
 from lbnn.deficient import RegularFactor, zeros_first
 from lbnn.dual import DualFactor, dual_prior, last_layer_factor
 from lbnn.engines.inference import ScaleInference
-from lbnn.engines.sampled import LARGEST_SAMPLE, AtomLaw, Draws, Effort, SampledLaw, draw_posterior
+from lbnn.engines.sampled import (
+    LARGEST_SAMPLE,
+    AtomLaw,
+    Draws,
+    Effort,
+    SampledLaw,
+    draw_posterior,
+    draw_prior,
+)
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood import LikelihoodFactor
 from lbnn.scale_measure import ScaleMeasure, Tails
@@ -25,7 +33,7 @@ def infer_primal(
         return _infer_deficient(prior, factor, single_output, effort)
     axes = principal_axes(factor.pull[:, None] * factor.targets, prior.widths)
     target = ScaleTarget(prior.coordinates, factor, axes)
-    draws = draw_posterior(target, effort)
+    draws = draw_prior(target, effort) if factor.flat else draw_posterior(target, effort)
     exists = prior.inverse_mean_exists or factor.keeps_from_zero
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
     law = SampledLaw(target, draws, measure.eigen, effort)
@@ -39,7 +47,7 @@ def _infer_deficient(
     rotation = zeros_first(factor)
     zeros = prior.outputs - int(np.linalg.matrix_rank(factor.targets))
     regular = RegularFactor(factor, rotation[:, :zeros])
-    target = ScaleTarget(prior.tilted_coordinates(zeros, factor.examples), regular, rotation)
+    target = ScaleTarget(prior.tilted_coordinates(zeros, factor.examples), regular, rotation, any_frame=False)
     draws = draw_posterior(target, effort)
     exists = min(prior.widths) >= zeros + factor.examples + 2
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)

@@ -14,7 +14,7 @@ from scipy import special
 from scipy.stats import qmc
 
 from lbnn._types import Array, IndexArray
-from lbnn.engines.laplace import GaussianProposal, laplace_proposal
+from lbnn.engines.laplace import GaussianProposal
 from lbnn.engines.pareto import pareto_k
 from lbnn.engines.progress import Progress
 from lbnn.engines.target import Target
@@ -59,6 +59,11 @@ class ImportanceSample:
         )
 
     @property
+    def effective_share(self) -> float:
+        """Effective draws per draw."""
+        return self.effective_sample_size / len(self.log_weights)
+
+    @property
     def pareto_k(self) -> float:
         """Tail index of the weights."""
         return pareto_k(self.log_weights)
@@ -78,10 +83,9 @@ class ImportanceSample:
 
 
 def importance_sample(
-    target: Target, target_error: float, seed: int, progress: Progress
-) -> tuple[ImportanceSample, GaussianProposal]:
+    target: Target, proposal: GaussianProposal, target_error: float, seed: int, progress: Progress
+) -> ImportanceSample:
     """Sample in growing rounds until the target error is reached or out of reach."""
-    proposal = laplace_proposal(target)
     size = _FIRST
     while True:
         progress.say(f"importance sampling, {REPLICATES * size} points in {target.dimension} dimensions")
@@ -91,7 +95,7 @@ def importance_sample(
             or sample.reaches(target_error)
             or not sample.could_reach(target_error)
         ):
-            return sample, proposal
+            return sample
         size = min(size * _GROWTH, _last_size(target_error, target.dimension))
 
 
@@ -105,6 +109,11 @@ def _round(target: Target, proposal: GaussianProposal, size: int, seed: int) -> 
     streams = np.random.default_rng([seed, size]).spawn(REPLICATES)
     points = np.concatenate([_mixture(proposal, _sobol(size, proposal, stream)) for stream in streams])
     return ImportanceSample(points, _log_weights(target, proposal, points))
+
+
+def importance_round(target: Target, proposal: GaussianProposal, seed: int) -> ImportanceSample:
+    """One first round from a given proposal."""
+    return _round(target, proposal, _FIRST, seed)
 
 
 def weighted_draws(

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from lbnn.scale_measure import ScaleMeasure
+
+_ALLOWED = 3.0  # joint standard errors between two witnesses that agree
+
+
+@dataclass(frozen=True)
+class Witness:
+    """One estimate of the log evidence: how it was made, its value and its standard error.
+
+    The likelihood's constant is left out of the value, so that witnesses are for comparing with each other.
+    """
+
+    method: str
+    log_evidence: float
+    error: float
+
+    def agrees_with(self, other: Witness) -> bool:
+        """Whether two estimates differ by no more than their errors allow."""
+        return abs(self.log_evidence - other.log_evidence) <= _ALLOWED * math.hypot(self.error, other.error)
 
 
 @dataclass(frozen=True)
@@ -25,6 +44,9 @@ class Diagnostics:
         What was noticed, and what to try next.
     stages : int
         Temperatures that sequential Monte Carlo went through; 0 for other engines.
+    witnesses : tuple of Witness
+        Estimates of the log evidence that share no proposal; `ok` needs them to agree. Empty where the answer
+        is deterministic, one where a second is not needed (see docs/engines.md).
     """
 
     engine: str
@@ -33,6 +55,7 @@ class Diagnostics:
     ok: bool = True
     messages: tuple[str, ...] = ()
     stages: int = 0
+    witnesses: tuple[Witness, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,8 +21,9 @@ from lbnn._types import Array, ComplexArray, IndexArray, Mask
 from lbnn.engines.inference import Diagnostics, ScaleInference
 from lbnn.errors import AccuracyWarning
 from lbnn.gamma_product import GammaProduct
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood import LikelihoodFactor, blocks
 from lbnn.scale_measure import LogFactor, ScaleMeasure, Tails
+from lbnn.scale_phases import LogScaleDensity, Phase, Phases, modes
 from lbnn.scale_prior import ScalePrior
 
 _DROP = 60.0  # e-folds below its peak at which a tail is left out
@@ -30,6 +31,7 @@ _SCAN_STEP = 0.5  # log p(Y|λ) and the log prior have structure of order one in
 _FARTHEST = 690.0  # |log λ| that a double can hold
 _FIRST_STEP = 0.5  # in v
 _HALVINGS = 8
+_ROUNDING = 64 * float(np.finfo(float).eps)
 _TOLERANCE = 1e-9  # change of a log normaliser at the last halving; geometric convergence squares it
 
 _TOO_FAR = "got targets or inputs too far from what the network expects: rescale the data"
@@ -104,6 +106,51 @@ class QuadratureLaw:
         total = special.logsumexp(tilted.log_terms.astype(complex))
         return complex(total) - self.nodes.log_total
 
+    def log_density(self, x: Array) -> Array:
+        """Log density of x = log λ, at any λ that a double holds."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            data = self.factor.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
+            smallest = self.factor.noise + self.factor.eigenvalues.min(initial=np.inf) * np.exp(x)
+            beyond = ~np.isfinite(data) | (smallest < np.finfo(float).tiny)  # g_i λ is no double
+            data[beyond] = log_value_in_logs(self.factor, x[beyond])
+            return self.law.log_density(x) + data - self.nodes.log_total
+
+    def phases(self, measure: ScaleMeasure) -> Phases:
+        """Modes of the density of x, cut at the minima between them."""
+        density = LogScaleDensity(
+            self.log_density, self._slope, self._rounding, float(self.nodes.x[0]), float(self.nodes.x[-1])
+        )
+        found = modes(density)
+        if not all(mode.converged for mode in found):
+            warnings.warn(_NOT_CONVERGED, AccuracyWarning, stacklevel=3)
+        return Phases(
+            tuple(
+                Phase(
+                    mode.mass,
+                    0.0,
+                    mode.mean_scale if measure.single_output else np.array([[mode.mean_scale]]),
+                    int(self._signal(mode.location) > self.factor.noise),
+                )
+                for mode in found
+            )
+        )
+
+    def _slope(self, x: Array) -> Array:
+        """Derivative of `log_density`: π′/π = a (1 − π₊/π), π₊ with one width n = 2a raised by two."""
+        widths, narrowest = sorted(self.prior.widths), min(self.prior.widths)
+        growth = (narrowest + 2) / narrowest
+        raised = GammaProduct((narrowest + 2, *widths[1:]), self.prior.variance * growth)
+        ratio = np.exp(raised.log_density(x) - self.law.log_density(x))
+        return narrowest / 2 * (1 - ratio) + data_slope(self.factor, x)
+
+    def _rounding(self, x: Array) -> Array:
+        """What rounding may do to `log_density`: so many units of the last place of its terms."""
+        return _ROUNDING * (1 + np.abs(self.law.log_density(x)) + size_of_terms(self.factor, x))
+
+    def _signal(self, x: float) -> float:
+        """Variance of the function along the strongest direction of the data, max_i g_i λ."""
+        return float(self.factor.eigenvalues.max(initial=0.0)) * math.exp(x)
+
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Independent draws by inversion of the distribution function."""
         return np.exp(self._inverse_distribution(rng.random(size)))[:, None, None]
@@ -159,6 +206,39 @@ class QuadratureLaw:
         region = (self.law.location(-self.law.left_exponent / 2), self.law.location(2.0))
         turning = self.factor.turning_region() or region
         return extend(scout, min(region[0], turning[0]), max(region[1], turning[1]), powers)
+
+
+def log_value_in_logs(factor: LikelihoodFactor, x: Array) -> Array:
+    """`LikelihoodFactor.log_value` at x = log λ, (m,), with fewer digits but without under- or overflow."""
+    log_variance = np.logaddexp(np.log(factor.noise), np.log(factor.eigenvalues) + x[:, None])
+    squares = np.exp(2 * np.log(np.abs(factor.targets[:, 0])) - log_variance)
+    return -0.5 * (factor.multiplicity * log_variance + squares).sum(axis=1)
+
+
+def data_slope(factor: LikelihoodFactor, x: Array) -> Array:
+    """Derivative of log p(Y | λ) in x = log λ: −½ Σ_i (1 − y_i²/v_i) g_i λ/v_i with v_i = τ + g_i λ, (m,)."""
+    result = np.zeros_like(x)
+    for here, signal, variance in _data_blocks(factor, x):
+        missing = factor.multiplicity - factor.targets[:, 0] ** 2 / variance
+        result[here] = -0.5 * (missing * signal / variance).sum(axis=1)
+    return result
+
+
+def size_of_terms(factor: LikelihoodFactor, x: Array) -> Array:
+    """½ Σ_i |log v_i| + y_i²/v_i, (m,): the sizes of what log p(Y | λ) is a sum of."""
+    result = np.zeros_like(x)
+    for here, _, variance in _data_blocks(factor, x):
+        logs = factor.multiplicity * np.abs(np.log(variance))
+        result[here] = 0.5 * (logs + factor.targets[:, 0] ** 2 / variance).sum(axis=1)
+    return result
+
+
+def _data_blocks(factor: LikelihoodFactor, x: Array) -> Iterator[tuple[slice, Array, Array]]:
+    """g_i λ and v_i = τ + g_i λ for blocks of x, each (block, r); nothing where the data say nothing."""
+    if not factor.flat:
+        for here in blocks(len(x), len(factor.eigenvalues)):
+            signal = factor.eigenvalues * np.exp(x[here, None])
+            yield here, signal, factor.noise + signal
 
 
 @dataclass(frozen=True)

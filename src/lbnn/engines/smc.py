@@ -117,7 +117,7 @@ def smc_sample(
     target: Target, proposal: GaussianProposal, target_error: float, seed: int, progress: Progress
 ) -> SmcSample:
     """Run rounds of islands until the target error is reached or the work allotted is done."""
-    path = _Path(target, proposal, np.random.default_rng([seed, 1]), progress)
+    path = Path(target, proposal, np.random.default_rng([seed, 1]), progress)
     sample = path.round()
     for number in range(1, _MOST_ROUNDS):
         if sample.reaches(target_error) or path.work > _WORK:
@@ -127,7 +127,13 @@ def smc_sample(
     return sample
 
 
-class _Path:
+def prior_path(target: Target, seed: int, progress: Progress) -> Path:
+    """The path from the prior, N(0, I) in u, to the posterior: powers of the likelihood."""
+    prior = GaussianProposal(np.zeros(target.dimension), None, 0.0)
+    return Path(target, prior, np.random.default_rng([seed, 7]), progress)
+
+
+class Path:
     """The path of densities q^{1−t} π^t, with the random stream and the step size of its moves."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +11,8 @@ from lbnn._types import Array
 from lbnn.bartlett import BartlettCoordinates, product
 from lbnn.likelihood import blocks
 
+_SAME_AXES = 0.98  # cosine from which two axes are one
+
 
 class Factor(Protocol):
     """A likelihood factor: a function of a scale, given by eigenvalues (m, n) and eigenvectors (m, n, n)."""
@@ -18,6 +20,11 @@ class Factor(Protocol):
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient."""
+        ...
+
+    @property
+    def target_moment(self) -> Array:
+        """Second moment of the targets along the directions of the scale, (n, n)."""
         ...
 
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array: ...
@@ -43,8 +50,40 @@ class Target(Protocol):
         """Rough number of floating-point operations of one gradient."""
         ...
 
+    @property
+    def coordinates(self) -> BartlettCoordinates:
+        """u ↦ T_d, ..., T_2."""
+        ...
+
+    @property
+    def rotation(self) -> Array:
+        """The frame of the coordinates u: orthonormal axes of the outputs as columns (rows, rows)."""
+        ...
+
+    @property
+    def frames(self) -> list[Array]:
+        """Frames in which phases are looked for, `rotation` first."""
+        ...
+
+    @property
+    def any_frame(self) -> bool:
+        """Whether the prior is the same in every frame, so that T may be taken in any."""
+        ...
+
+    def in_frame(self, frame: Array) -> Target:
+        """The same posterior with coordinates in another frame; itself where frames are not free."""
+        ...
+
     def scales(self, u: Array) -> Array:
         """The positive semi-definite matrices at u, (m, rows, rows)."""
+        ...
+
+    def log_likelihood(self, total: Array, frame: Array) -> Array:
+        """Log of what multiplies the prior of T (m, rows, columns) taken in the given frame, (m,)."""
+        ...
+
+    def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
+        """`log_likelihood` and its gradient in T."""
         ...
 
     def log_density(self, u: Array) -> Array:
@@ -67,6 +106,7 @@ class ScaleTarget:
     coordinates: BartlettCoordinates
     factor: Factor
     rotation: Array  # O, (n_d, n_d)
+    any_frame: bool = True
 
     @property
     def dimension(self) -> int:
@@ -93,6 +133,30 @@ class ScaleTarget:
         """O T_d, T_{d−1}, ..., T_2, whose product is a root of L."""
         first, *others = self.coordinates.factors(u)
         return [self.rotation @ first, *others]
+
+    @property
+    def frames(self) -> list[Array]:
+        """The axes of the data, and those of the plain targets: where these are small, L collapses."""
+        if not self.any_frame:
+            return [self.rotation]
+        plain = np.linalg.eigh(self.factor.target_moment).eigenvectors[:, ::-1]
+        overlap = np.abs(plain.T @ self.rotation).max(axis=0)
+        return [self.rotation] if overlap.min() > _SAME_AXES else [self.rotation, plain]
+
+    def in_frame(self, frame: Array) -> ScaleTarget:
+        """The same posterior with coordinates in another frame."""
+        return replace(self, rotation=frame) if self.any_frame else self
+
+    def log_likelihood(self, total: Array, frame: Array) -> Array:
+        """Log p(Y | L) at L = O T Tᵀ Oᵀ for any frame O, (m,)."""
+        root = frame @ total
+        return self.factor.log_value(*_eigen(root @ root.swapaxes(1, 2)))
+
+    def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
+        """`log_likelihood` and its gradient in T: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
+        root = frame @ total
+        value, gradient = self.factor.value_and_gradient(*_eigen(root @ root.swapaxes(1, 2)))
+        return value, 2 * frame.swapaxes(-1, -2) @ gradient @ root
 
     def log_density(self, u: Array) -> Array:
         """Log posterior up to a constant, (m,); −inf beyond any plausible u."""

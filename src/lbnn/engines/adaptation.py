@@ -1,0 +1,163 @@
+"""A mixture fitted to the posterior of T by what its own weighted draws say (population Monte Carlo).
+
+The weights that guide it are those of the evidence and of E L together: between the size of the targets and
+that of the prior the law of L can be a power, whose mean lives where the density has little mass.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from lbnn._types import Array, IndexArray
+from lbnn.engines.mixture import Mixture, MixtureSample, Part, PriorPart, StudentPart
+from lbnn.engines.modes import Mode, coordinate_units, curvature, find_modes, find_tails, scan_axes
+from lbnn.engines.total_target import FactorSpace, TotalTarget
+from lbnn.scale_measure import effective_atoms
+
+_PRIOR_SHARE = 0.1
+_LEAST_SHARE = 0.01
+_TAIL_SHARE = 0.25  # of all parts for means of L that live in a tail
+_WIDEST = 3.0  # deviation allowed to a part, in units of the prior's
+_INFLATION = 0.5  # parts are wider than the curvature says by this over √dimension
+_MOST_PARTS = 14
+_NEAREST = 20  # neighbours per dimension from which a new part takes its shape
+
+
+def laplace_mixture(target: TotalTarget) -> Mixture:
+    """One Student part at every mode, shares by Laplace's mass; parts for tails; the prior."""
+    scans = scan_axes(target, target.axes)
+    modes = find_modes(target, scans)
+    parts: list[Part] = [_laplace_part(target, mode) for mode in modes]
+    log_roots = [float(np.linalg.slogdet(part.root)[1]) for part in parts if isinstance(part, StudentPart)]
+    masses = special.softmax([mode.height + log for mode, log in zip(modes, log_roots, strict=True)])
+    tails = [_laplace_part(target, mode, axis) for mode, axis in find_tails(target, scans)]
+    rest = _PRIOR_SHARE + _TAIL_SHARE * bool(tails)
+    shares = [*((1 - rest) * masses), *[_TAIL_SHARE / max(len(tails), 1)] * len(tails), _PRIOR_SHARE]
+    return Mixture(target, (*parts, *tails, PriorPart(target.axes, target.law)), _floored(np.array(shares)))
+
+
+def _laplace_part(target: TotalTarget, mode: Mode, tilt: int | None = None) -> StudentPart:
+    """Student's law with the curvature at a mode, somewhat wider."""
+    units = coordinate_units(target, mode.theta)
+    values, vectors = np.linalg.eigh(curvature(target, mode, units, tilt))
+    deviations = 1 / np.sqrt(np.maximum(values, _WIDEST**-2))
+    inflation = 1 + _INFLATION / math.sqrt(len(units))
+    return StudentPart(mode.frame, mode.theta, inflation * units[:, None] * vectors * deviations)
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """How well a sample serves the evidence and the mean of L, and the weights that say where it does not."""
+
+    shares: Array  # effective draws per draw: of the evidence, then of every E L_jj
+    log_weights: Array  # (m,), normalised: the average of these integrands' weights
+
+    @property
+    def worst(self) -> float:
+        """Smallest of the shares."""
+        return float(self.shares.min())
+
+
+def guidance(sample: MixtureSample) -> Guidance:
+    """Weights of 1 and of every L_jj in the frame of the coordinates u."""
+    log_diagonal = sample.mixture.space.log_diagonal(sample.roots)
+    tilted = np.concatenate([np.zeros((len(log_diagonal), 1)), log_diagonal], axis=1)
+    log_terms = np.where(
+        np.isfinite(sample.log_weights)[:, None], sample.log_weights[:, None] + tilted, -np.inf
+    )
+    log_terms = log_terms - special.logsumexp(log_terms, axis=0)
+    shares = effective_atoms(log_terms) / len(log_terms)
+    return Guidance(shares, special.logsumexp(log_terms, axis=1) - math.log(log_terms.shape[1]))
+
+
+def adapted(sample: MixtureSample, grow: bool) -> Mixture:
+    """Shares, centres and shapes moved towards the weighted draws; one part more where few draws dominate."""
+    log_weights = _tempered(guidance(sample).log_weights, 6 * sample.mixture.space.dimension)
+    weights = np.exp(log_weights)
+    mixture, responsibilities = sample.mixture, sample.responsibilities
+    parts = [
+        _moved(part, sample, weights * responsibilities[:, index]) if isinstance(part, StudentPart) else part
+        for index, part in enumerate(mixture.parts)
+    ]
+    shares = 0.9 * weights @ responsibilities + 0.1 * mixture.shares
+    if grow and len(parts) < _MOST_PARTS:
+        parts.insert(0, _new_part(sample, weights))
+        shares = np.append(0.25, 0.75 * shares)
+    return Mixture(mixture.space, tuple(parts), _floored(shares))
+
+
+def _moved(part: StudentPart, sample: MixtureSample, weights: Array) -> StudentPart:
+    """One step of expectation maximisation for a Student part, as far as its draws allow."""
+    total = float(weights.sum())
+    if total <= 0:
+        return part
+    dimension = len(part.mean)
+    effective = total**2 / float((weights**2).sum())
+    trust = min(1.0, effective / (20 * dimension))
+    if effective < 4 * dimension:
+        return part
+    theta = sample.mixture.space.seen_from(sample.roots, part.frame)
+    pulled = weights * (part.degrees + dimension) / (part.degrees + part.square_distance(theta))
+    mean = trust * (pulled @ theta / pulled.sum()) + (1 - trust) * part.mean
+    centred = theta - mean
+    spread = (centred * pulled[:, None]).T @ centred / total
+    return StudentPart(part.frame, mean, _root(trust * spread + (1 - trust) * part.root @ part.root.T))
+
+
+def mixture_of_draws(space: FactorSpace, points: Array, labels: IndexArray) -> Mixture:
+    """Student parts shaped by draws (u) of somebody else, one for each label, and a wider one."""
+    parts: list[Part] = []
+    shares = []
+    points = space.of_points(points)
+    overall = np.cov(points.T)
+    for label in np.unique(labels):
+        own = points[labels == label]
+        trust = min(1.0, len(own) / (20 * points.shape[1]))
+        spread = trust * np.cov(own.T) + (1 - trust) * overall if len(own) > 1 else overall
+        parts.append(StudentPart(space.axes, own.mean(axis=0), _root(spread)))
+        shares.append((1 - _PRIOR_SHARE) * len(own) / len(points))
+    parts.append(StudentPart(space.axes, points.mean(axis=0), 2 * _root(overall)))  # for the tails
+    return Mixture(space, tuple(parts), _floored(np.append(shares, _PRIOR_SHARE)))
+
+
+def _new_part(sample: MixtureSample, weights: Array) -> StudentPart:
+    """A part around the draw of largest weight, shaped by its neighbours (incremental mixtures)."""
+    space = sample.mixture.space
+    peak = int(np.argmax(weights))
+    frame = space.own_frame(sample.roots[peak])
+    theta = space.seen_from(sample.roots, frame)
+    centred = theta - theta[peak]
+    spread = (centred * weights[:, None]).T @ centred
+    distance = (np.linalg.solve(_root(spread), centred.T) ** 2).sum(axis=0)
+    near = np.argsort(distance)[: max(_NEAREST * theta.shape[1], len(theta) // 10)]
+    local = 0.5 * weights[near] / weights[near].sum() + 0.5 / len(near)
+    return StudentPart(frame, theta[peak], _root((centred[near] * local[:, None]).T @ centred[near]))
+
+
+def _root(spread: Array) -> Array:
+    """A root of a covariance, kept away from singular ones by rounding of its diagonal."""
+    scale = np.sqrt(np.diagonal(spread))
+    values, vectors = np.linalg.eigh(spread / np.outer(scale, scale))
+    return np.asarray(scale[:, None] * vectors * np.sqrt(np.maximum(values, 1e-10)), float)
+
+
+def _tempered(log_weights: Array, fewest: float) -> Array:
+    """Normalised log weights, flattened until so many draws count."""
+    power = 1.0
+    while power > 0.02:
+        flattened = power * log_weights
+        flattened = flattened - special.logsumexp(flattened)
+        if effective_atoms(flattened) >= fewest:
+            break
+        power *= 0.8
+    return flattened
+
+
+def _floored(shares: Array) -> Array:
+    """Shares of which none is negligible: a part that was found keeps being looked at."""
+    raised = np.maximum(shares, _LEAST_SHARE)
+    return raised / raised.sum()

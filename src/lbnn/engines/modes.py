@@ -1,0 +1,339 @@
+"""Modes of the posterior of T: one search from every phase that the axes of the data suggest.
+
+In the axes of the data the likelihood of a diagonal L is a product over axes, so every axis is a problem of
+one variable whose peaks a scan finds: an output direction can be *fitted*, or *collapsed* towards zero where
+the prior keeps mass. Searches start from the combinations of these peaks, in the frame in which the stronger
+directions come first, and end in the frame in which L is diagonal.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from lbnn._types import Array, IndexArray
+from lbnn.engines.total_target import TotalTarget
+
+_SCAN = np.arange(-40.0, 25.0, 0.5)  # logs of a diagonal entry of T, relative to the prior's typical one
+_MOST_STARTS = 16
+_DIAGONAL = 0.05  # entries below the diagonal, in deviations of the prior, that need no frame of their own
+_RANDOM_STARTS = (1, 1)  # at depth two, and deeper
+_DIFFERENCE = 1e-4
+_APART = 0.75  # distance between peaks of two scans above which they are two
+_MOST_STEPS = 30
+_CUTS = np.array([1.0, 0.5, 0.25, 0.05, 0.005])  # of a step that are tried
+_FLATTEST, _LONGEST = 0.05, 3.0  # curvature below which a step is not trusted, and its length in units
+_CONVERGED = 1e-6  # gain in nats at which a search ends
+_SAME = 0.1  # distance in prior deviations and logs below which modes are the same
+_HEAVY = 2.0  # E l²/(E l)² above which the mean of a squared diagonal entry lives in a tail
+_NEGLIGIBLE = 40.0  # nats below the highest at which a mode is left out
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A local maximum of the posterior of T: L is diagonal in its frame, largest first."""
+
+    frame: Array
+    theta: Array
+    height: float  # log posterior there, with inner factors at typical values
+
+
+def find_modes(target: TotalTarget, scans: list[AxisScan]) -> list[Mode]:
+    """All modes found from combinations of peaks along axes of the data, and from draws of the prior."""
+    modes = climb(target, *starts(target, target.axes, scans))
+    for frame in target.target.frames[1:]:
+        modes += climb(target, *starts(target, frame, scan_axes(target, frame)))
+    if target.target.any_frame:
+        modes += climb(target, *_random_starts(target))
+    modes = _distinct(target, modes)
+    return [mode for mode in modes if mode.height > modes[0].height - _NEGLIGIBLE]
+
+
+def _distinct(target: TotalTarget, modes: list[Mode]) -> list[Mode]:
+    """Modes without repeats, highest first."""
+    result: list[Mode] = []
+    for mode in sorted(modes, key=lambda mode: -mode.height):
+        if not any(_same(target, mode, other) for other in result):
+            result.append(mode)
+    return result
+
+
+@dataclass(frozen=True)
+class AxisScan:
+    """Log posterior of a diagonal T along one axis of the data.
+
+    The prior depends on the place of the axis: where it leads, and where it comes last, behind the others,
+    which is where it collapses most easily.
+    """
+
+    logs: Array  # of the diagonal entry
+    leading: Array
+    last: Array
+
+    def peaks(self) -> list[tuple[float, float]]:
+        """The highest peak where the axis leads, and the highest other one, there or where it comes last."""
+        (first, *others) = _local_maxima(self.logs, self.leading)
+        return [first, *_apart(others + _local_maxima(self.logs, self.last), first[0])]
+
+    @property
+    def valley(self) -> float:
+        """Where the height is lowest between the two peaks; inf where there is one peak."""
+        peaks = self.peaks()
+        if len(peaks) < 2:
+            return np.inf
+        low, high = sorted(position for position, _ in peaks)
+        between = (self.logs >= low) & (self.logs <= high)
+        height = self.leading if np.isneginf(self.last).all() else self.last
+        return float(self.logs[between][np.argmin(height[between])])
+
+    @property
+    def spread(self) -> float:
+        """E l² / (E l)² of the squared entry l: large where its mean lives in the tail of its law."""
+        log_total, log_first, log_second = (
+            special.logsumexp(self.leading + power * self.logs) for power in (0, 2, 4)
+        )
+        return float(np.exp(min(log_second + log_total - 2 * log_first, 700.0)))
+
+
+def _apart(peaks: list[tuple[float, float]], from_: float) -> list[tuple[float, float]]:
+    """The first of the peaks that is another one."""
+    return [peak for peak in peaks if abs(peak[0] - from_) > _APART][:1]
+
+
+def _local_maxima(logs: Array, height: Array) -> list[tuple[float, float]]:
+    """Positions and heights of the local maxima of a scan, highest first."""
+    padded = np.concatenate([[-np.inf], height, [-np.inf]])
+    top = np.flatnonzero((padded[1:-1] >= padded[:-2]) & (padded[1:-1] > padded[2:]))
+    return sorted(((float(logs[i]), float(height[i])) for i in top), key=lambda peak: -peak[1])
+
+
+def scan_axes(target: TotalTarget, frame: Array) -> list[AxisScan]:
+    """One scan for every axis of a frame: first leading, then last behind the peaks of all the others."""
+    law = target.law
+    middle = typical_logs(target)
+    places = [0 if target.target.any_frame else min(axis, law.columns - 1) for axis in range(law.rows)]
+    logs = [middle[place] + _SCAN for place in places]
+    leading = [_scan_leading(target, frame, axis, places[axis], logs[axis]) for axis in range(law.rows)]
+    peaks = np.array([x[np.argmax(height)] for x, height in zip(logs, leading, strict=True)])
+    last = [_scan_last(target, frame, axis, peaks, logs[axis]) for axis in range(law.rows)]
+    return [AxisScan(*each) for each in zip(logs, leading, last, strict=True)]
+
+
+def _scan_leading(target: TotalTarget, frame: Array, axis: int, place: int, logs: Array) -> Array:
+    """Log posterior of a diagonal T along an axis, the others at values typical for the prior, (m,)."""
+    law = target.law
+    order = np.roll(np.arange(law.rows), -axis) if target.target.any_frame else np.arange(law.rows)
+    theta = np.zeros((len(logs), law.dimension))
+    theta[:, : law.columns] = typical_logs(target)
+    theta[:, place] = logs
+    log_likelihood = target.target.log_likelihood(law.matrices(theta), frame[:, order])
+    height = log_likelihood + law.laws[place].log_density(logs - law.shift)[0]
+    return np.where(np.isnan(height), -np.inf, height)
+
+
+def _scan_last(target: TotalTarget, frame: Array, axis: int, peaks: Array, logs: Array) -> Array:
+    """Log posterior along an axis that comes last in its frame, the others at their peaks."""
+    law = target.law
+    if not target.target.any_frame or law.columns < law.rows:
+        return np.full(len(logs), -np.inf)
+    others = [other for other in np.argsort(-peaks, kind="stable") if other != axis]
+    theta = np.zeros((len(logs), law.dimension))
+    theta[:, : law.rows - 1] = peaks[others]
+    theta[:, law.rows - 1] = logs
+    height = target.typical(theta, frame[:, [*others, axis]])[0]
+    return np.where(np.isnan(height), -np.inf, height)
+
+
+def typical_logs(target: TotalTarget) -> Array:
+    """Logs of the diagonal of T that are typical under the prior, (r,)."""
+    law = target.law
+    return law.shift + 0.5 * np.log(np.array([each.degrees for each in law.laws])).sum(axis=1)
+
+
+def starts(target: TotalTarget, frame: Array, scans: list[AxisScan]) -> tuple[Array, Array]:
+    """Points and frames to start from: combinations of the peaks along the axes of a frame."""
+    law = target.law
+    combinations = _combinations([scan.peaks() for scan in scans])
+    if target.target.any_frame:
+        return _ordered(target, frame, combinations)
+    theta = np.stack([_diagonal(target, logs[: law.columns]) for logs in combinations])
+    return theta, np.repeat(frame[None], len(theta), axis=0)
+
+
+def _ordered(target: TotalTarget, axes: Array, combinations: list[Array]) -> tuple[Array, Array]:
+    """Diagonal T with given logs along the axes, strongest first, and their frames."""
+    thetas, frames = [], []
+    for logs in combinations:
+        for chosen in _leading(np.argsort(-logs, kind="stable"), target.law.columns):
+            thetas.append(_diagonal(target, logs[chosen[: target.law.columns]]))
+            frames.append(axes[:, chosen])
+    return np.stack(thetas[:_MOST_STARTS]), np.stack(frames[:_MOST_STARTS])
+
+
+def find_tails(target: TotalTarget, scans: list[AxisScan]) -> list[tuple[Mode, int]]:
+    """Modes of the posterior times L_jj for the axes j along which the mean of L lives in a tail."""
+    best = np.array([scan.peaks()[0][0] for scan in scans])
+    tails: list[tuple[Mode, int]] = []
+    for axis, scan in enumerate(scans):
+        if scan.spread < _HEAVY:
+            continue
+        logs = best.copy()
+        logs[axis] = max(logs[axis], float(typical_logs(target)[0]))
+        order = np.argsort(-logs, kind="stable") if target.target.any_frame else np.arange(len(logs))
+        theta = _diagonal(target, logs[order[: target.law.columns]])
+        found = climb(target, theta[None], target.axes[None, :, order], axis)
+        tails += [(mode, axis) for mode in found]
+    return tails
+
+
+def _random_starts(target: TotalTarget) -> tuple[Array, Array]:
+    """Draws of the prior in random frames, which know nothing of the data."""
+    count = _RANDOM_STARTS[min(len(target.law.shapes), 2) - 1]
+    rng = np.random.default_rng(0)
+    frames = np.linalg.qr(rng.standard_normal((count, target.law.rows, target.law.rows))).Q
+    return target.law.draw_typical(count, rng), np.asarray(frames, float)
+
+
+def _leading(order: IndexArray, columns: int) -> list[IndexArray]:
+    """The axes strongest first; behind a bottleneck every choice of those that lead."""
+    if columns == len(order):
+        return [order]
+    choices = itertools.islice(itertools.combinations(order, columns), _MOST_STARTS)
+    return [np.array([*lead, *(axis for axis in order if axis not in lead)]) for lead in choices]
+
+
+def _diagonal(target: TotalTarget, logs: Array) -> Array:
+    theta = np.zeros(target.law.dimension)
+    theta[: len(logs)] = logs
+    return theta
+
+
+def _combinations(peaks: list[list[tuple[float, float]]]) -> list[Array]:
+    """Logs of the diagonal for combinations of the two highest peaks of every axis, best rivals first."""
+    two = [axis[:2] for axis in peaks]
+    doubtful = [i for i, axis in enumerate(two) if len(axis) > 1]
+    doubtful.sort(key=lambda i: two[i][0][1] - two[i][1][1])
+    free = doubtful[: _MOST_STARTS.bit_length() - 1]
+    result = []
+    for picks in itertools.product((0, 1), repeat=len(free)):
+        logs = np.array([axis[0][0] for axis in two])
+        for i, pick in zip(free, picks, strict=True):
+            logs[i] = two[i][pick][0]
+        result.append(logs)
+    return result
+
+
+def climb(target: TotalTarget, theta: Array, frames: Array, tilt: int | None = None) -> list[Mode]:
+    """Modes above the starts θ (k, dimension) in their frames (k, n, n), each in its own frame.
+
+    With `tilt` = j modes of the posterior times L_jj, along axis j of the data. Starts that lead out of
+    double precision are dropped.
+    """
+    theta = _maximise(target, theta, frames, tilt)
+    roots = frames @ target.law.matrices(theta)
+    frames, theta = frames.copy(), theta.copy()
+    turn = [k for k in range(len(theta)) if target.target.any_frame and _oblique(target, theta[k], roots[k])]
+    for k in turn:
+        frames[k] = target.own_frame(roots[k])
+        theta[k] = target.seen_from(roots[k, None], frames[k])[0]
+    if turn:
+        theta[turn] = _maximise(target, theta[turn], frames[turn], tilt)
+    heights = _tilted(target, theta, frames, tilt)[0]
+    fine = np.isfinite(heights) & np.isfinite(theta).all(axis=1)
+    return [Mode(frames[k], theta[k], float(heights[k])) for k in np.flatnonzero(fine)]
+
+
+def _oblique(target: TotalTarget, theta: Array, root: Array) -> bool:
+    """Whether a scale is far enough from diagonal, or out of order, for a frame of its own."""
+    if not np.isfinite(root).all():
+        return False
+    logs, entries = theta[: target.law.columns], theta[target.law.columns :]
+    size = np.abs(entries) / coordinate_units(target, theta)[target.law.columns :]
+    return not bool((size < _DIAGONAL).all() and (np.diff(logs) < _DIAGONAL).all())
+
+
+def _maximise(target: TotalTarget, theta: Array, frames: Array, tilt: int | None) -> Array:
+    """Newton's method for all starts at once, steps along the absolute curvature, cut where needed."""
+    best = theta.copy()
+    value = _tilted(target, best, frames, tilt)[0]
+    active = np.flatnonzero(np.isfinite(value))
+    for _ in range(_MOST_STEPS):
+        if not len(active):
+            break
+        step, promise = _newton_steps(target, best[active], frames[active], tilt)
+        gain = np.zeros(len(active))
+        trials = best[active, None] + _CUTS[:, None] * step[:, None]
+        flat = trials.reshape(-1, theta.shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            reached = _tilted(target, flat, np.repeat(frames[active], len(_CUTS), axis=0), tilt)[0]
+        reached = np.where(np.isnan(reached), -np.inf, reached).reshape(len(active), -1)
+        top = reached.argmax(axis=1)
+        gain = reached[np.arange(len(active)), top] - value[active]
+        better = gain > 0
+        moved = active[better]
+        best[moved] = trials[better, top[better]]
+        value[moved] += gain[better]
+        active = active[better & (np.maximum(promise, gain) > _CONVERGED)]
+    return best
+
+
+def _newton_steps(target: TotalTarget, theta: Array, frames: Array, tilt: int | None) -> tuple[Array, Array]:
+    """Steps (k, dimension) and the gain that the quadratic model promises, (k,)."""
+    units = np.stack([coordinate_units(target, each) for each in theta])
+    gradient, hessian = _derivatives(target, theta, frames, units, tilt)
+    values, vectors = np.linalg.eigh(hessian)
+    along = (vectors.swapaxes(1, 2) @ gradient[:, :, None])[:, :, 0]
+    size = along / np.maximum(np.abs(values), _FLATTEST)
+    size = np.clip(size, -_LONGEST, _LONGEST)
+    return units * (vectors @ size[:, :, None])[:, :, 0], (size * along).sum(axis=1)
+
+
+def _derivatives(
+    target: TotalTarget, theta: Array, frames: Array, units: Array, tilt: int | None
+) -> tuple[Array, Array]:
+    """Gradient (k, D) and Hessian (k, D, D) of the negative log posterior in the given units."""
+    count, dimension = theta.shape
+    steps = _DIFFERENCE * units[:, None, :] * np.eye(dimension)
+    points = np.concatenate([theta[:, None], theta[:, None] + steps, theta[:, None] - steps], axis=1)
+    repeated = np.repeat(frames, points.shape[1], axis=0)
+    slopes = _tilted(target, points.reshape(-1, dimension), repeated, tilt)[1] * units.repeat(
+        points.shape[1], axis=0
+    )
+    slopes = slopes.reshape(count, -1, dimension)
+    ahead, behind = slopes[:, 1 : dimension + 1], slopes[:, dimension + 1 :]
+    hessian = (behind - ahead) / (2 * _DIFFERENCE)
+    return slopes[:, 0], (hessian + hessian.swapaxes(1, 2)) / 2
+
+
+def _tilted(target: TotalTarget, theta: Array, frames: Array, tilt: int | None) -> tuple[Array, Array]:
+    """Typical log posterior, plus log L_jj along an axis of the data if there is a tilt, and its gradient."""
+    value, gradient = target.typical(theta, frames)
+    if tilt is None:
+        return value, gradient
+    axis = frames.swapaxes(1, 2) @ target.axes[:, tilt]
+    total = target.law.matrices(theta)
+    row = (axis[:, None, :] @ total)[:, 0]
+    size = (row**2).sum(axis=1)
+    slope = 2 * axis[:, :, None] * row[:, None, :] / size[:, None, None]
+    return value + np.log(size), gradient + target.law.pull_back(total, slope)
+
+
+def coordinate_units(target: TotalTarget, theta: Array) -> Array:
+    """One for logs of the diagonal, the prior's typical deviation for entries below, (dimension,)."""
+    log_variance = target.law.log_typical_variance(theta[None, : target.law.columns])[0][0]
+    return np.concatenate([np.ones(target.law.columns), np.exp(0.5 * log_variance)])
+
+
+def curvature(target: TotalTarget, mode: Mode, units: Array, tilt: int | None = None) -> Array:
+    """Hessian of the negative log posterior at a mode in the given units."""
+    return _derivatives(target, mode.theta[None], mode.frame[None], units[None], tilt)[1][0]
+
+
+def _same(target: TotalTarget, one: Mode, other: Mode) -> bool:
+    """Whether two modes are the same point, seen from the frame of the second."""
+    units = coordinate_units(target, other.theta)
+    seen = target.seen_from(target.roots(one.theta[None], one.frame), other.frame)[0]
+    return bool(np.abs((seen - other.theta) / units).max() < _SAME)

@@ -1,0 +1,262 @@
+"""The posterior of the total factor T, in any frame of the outputs: what mixtures are made for.
+
+A frame is a rotation O of the outputs: L = O T Tᵀ Oᵀ. The prior is the same in every frame, and in the frame
+of a mode T is diagonal there. Densities are compared between frames with respect to the measure of any root A
+of L = A Aᵀ, which does not know of frames (`TotalFactorLaw.log_volume`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from scipy import special
+
+from lbnn._types import Array, IndexArray
+from lbnn.bartlett import BartlettCoordinates, product
+from lbnn.engines.target import Target
+from lbnn.likelihood import blocks
+from lbnn.small_matrices import lower_factor
+from lbnn.total_factor import TotalFactorLaw, turned
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+_COPIES = 4  # draws of the inner factors for each T; 1 lost a fifth of the effective draws at depth three
+_LARGEST_LOG = 300.0  # of a diagonal entry of T: beyond, its square leaves double precision
+
+
+class Space(Protocol):
+    """Coordinates θ of the scale in which mixtures are fitted; a frame may turn them."""
+
+    target: Target
+    name: str
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def axes(self) -> Array: ...
+
+    def own_frame(self, root: Array) -> Array: ...
+
+    def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated: ...
+
+    def roots(self, theta: Array, frame: Array) -> Array:
+        """What θ stands for, independent of the frame."""
+        ...
+
+    def seen_from(self, roots: Array, frame: Array) -> Array: ...
+
+    def log_volume(self, theta: Array) -> Array: ...
+
+    def log_diagonal(self, roots: Array) -> Array: ...
+
+
+class FactorSpace:
+    """All factors by their coordinates u, in which the prior is normal: one frame, nothing integrated."""
+
+    name = "mixture fitted to all factors"
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates u."""
+        return self.target.dimension
+
+    @property
+    def axes(self) -> Array:
+        """The frame of the data."""
+        return self.target.rotation
+
+    def own_frame(self, root: Array) -> Array:
+        """The one frame."""
+        return self.axes
+
+    def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated:
+        """Log posterior at u."""
+        return Evaluated(self.target.log_density(theta) - theta.shape[1] * _HALF_LOG_TWO_PI, theta)
+
+    def roots(self, theta: Array, frame: Array) -> Array:
+        """The coordinates themselves."""
+        return theta
+
+    def seen_from(self, roots: Array, frame: Array) -> Array:
+        """The coordinates themselves."""
+        return roots
+
+    def log_volume(self, theta: Array) -> Array:
+        """Zero."""
+        return np.zeros(len(theta))
+
+    def log_diagonal(self, roots: Array) -> Array:
+        """Logs of the diagonal of L along the axes of the data, (m, n)."""
+        scales = self.axes.T @ self.target.scales(roots) @ self.axes
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(np.diagonal(scales, axis1=1, axis2=2), 0.0))
+
+    def of_points(self, points: Array) -> Array:
+        """The coordinates of given u."""
+        return points
+
+
+class CentredSpace(FactorSpace):
+    """T by its coordinates θ and the inner factors by theirs: the data meet θ alone.
+
+    T_d = T (T_{d−1} ⋯ T_2)⁻¹ follows; all factors are square.
+    """
+
+    name = "mixture fitted to the product and the inner factors"
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self.law = TotalFactorLaw(target.coordinates.shapes)
+        self.inner = BartlettCoordinates(target.coordinates.shapes[1:])
+        self.top = target.coordinates.shapes[0]
+
+    def of_points(self, points: Array) -> Array:
+        """θ of T and u of the inner factors, at given u."""
+        total = product(self.target.coordinates.factors(points))
+        assert total is not None
+        return np.concatenate([self.law.coordinates(total), points[:, -self.inner.dimension :]], axis=1)
+
+    def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated:
+        """Log posterior: prior of the inner factors, of T_d given them, and likelihood of T."""
+        own, inner = theta[:, : self.law.dimension], theta[:, self.law.dimension :]
+        fine = np.flatnonzero(self.inner.plausible(inner) & (np.abs(own) < _LARGEST_LOG).all(axis=1))
+        log_posterior, points = np.full(len(theta), -np.inf), np.zeros((len(theta), self.target.dimension))
+        total = self.law.matrices(own[fine])
+        factors = self.inner.factors(inner[fine])
+        under = product(factors)
+        assert under is not None
+        top = np.tril(np.linalg.solve(under.swapaxes(1, 2), total.swapaxes(1, 2)).swapaxes(1, 2))
+        log_inner = self.inner.log_prior(inner[fine])[0] - inner.shape[1] * _HALF_LOG_TWO_PI
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = log_inner + self._log_top(top, under) + self.target.log_likelihood(total, self.axes)
+        log_posterior[fine] = np.where(np.isnan(value), -np.inf, value)
+        points[fine] = self.target.coordinates.locate([top, *factors])
+        return Evaluated(log_posterior, points)
+
+    def _log_top(self, top: Array, under: Array) -> Array:
+        """Log density of T_d as a function of θ: that of its entries, and ∂T_d/∂T given the inner product."""
+        scale = self.top.variance / self.top.width
+        logs = np.log(np.diagonal(top, axis1=1, axis2=2)) - 0.5 * math.log(scale)
+        degrees = np.array(self.top.degrees)
+        constant = (1 - degrees / 2) * math.log(2) - special.gammaln(degrees / 2)
+        diagonal = (degrees * logs - np.exp(2 * logs) / 2 + constant).sum(axis=1)
+        below = top[:, *self.law.below] ** 2 / scale + math.log(2 * math.pi * scale)
+        powers = np.arange(self.law.rows - 1, -1, -1.0)
+        shrink = np.log(np.diagonal(under, axis1=1, axis2=2)) @ powers
+        return diagonal - 0.5 * below.sum(axis=1) - shrink
+
+    def log_diagonal(self, roots: Array) -> Array:
+        """Logs of the diagonal of L along the axes of the data, (m, n)."""
+        with np.errstate(divide="ignore"):
+            return np.log((self.law.matrices(roots[:, : self.law.dimension]) ** 2).sum(axis=2))
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The log posterior at some points (in the frameless measure), and u of all factors there."""
+
+    log_posterior: Array  # (m,)
+    points: Array  # u, (m, D)
+
+
+class TotalTarget:
+    """Prior of T times likelihood, in coordinates θ of `TotalFactorLaw` and any frame."""
+
+    name = "mixture over phases of the product"
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    @cached_property
+    def law(self) -> TotalFactorLaw:
+        """Prior law of T."""
+        return TotalFactorLaw(self.target.coordinates.shapes)
+
+    def typical(self, theta: Array, frame: Array) -> tuple[Array, Array]:
+        """Log posterior of θ with inner factors at typical values, (m,), and its gradient.
+
+        One frame for all, or one for each, (m, n, n).
+        """
+        value, gradient = np.full(len(theta), -np.inf), np.zeros_like(theta)
+        fine = np.flatnonzero((np.abs(theta[:, : self.law.columns]) < _LARGEST_LOG).all(axis=1))
+        if not len(fine):
+            return value, gradient
+        total = self.law.matrices(theta[fine])
+        log_prior, prior_slope = self.law.log_typical(theta[fine])
+        frames = frame if frame.ndim == 2 else frame[fine]
+        log_likelihood, slope = self.target.likelihood_gradient(total, frames)
+        value[fine] = log_prior + log_likelihood
+        gradient[fine] = prior_slope + self.law.pull_back(total, slope)
+        return value, gradient
+
+    def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated:
+        """Log posterior at θ in a frame with inner factors integrated, and one draw of them."""
+        log_posterior = np.full(len(theta), -np.inf)
+        points = np.zeros((len(theta), self.target.coordinates.dimension))
+        fine = np.flatnonzero((np.abs(theta[:, : self.law.columns]) < _LARGEST_LOG).all(axis=1))
+        each = 8 * _COPIES * len(self.law.shapes) * self.law.rows**2
+        for block in blocks(len(fine), each, 1 << 22):
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # draws beyond all plausible
+                self._evaluate(theta, frame, rng, fine[block], log_posterior, points)
+        return Evaluated(log_posterior, points)
+
+    def _evaluate(
+        self,
+        theta: Array,
+        frame: Array,
+        rng: np.random.Generator,
+        here: IndexArray,
+        log_posterior: Array,
+        points: Array,
+    ) -> None:
+        """Fill in log posterior and u of some of the θ; −inf and zeros beyond double precision."""
+        inner = self.law.integrate(theta[here], _COPIES, rng)
+        log_likelihood = self.target.log_likelihood(self.law.matrices(theta[here]), frame)
+        value = inner.log_density + log_likelihood - self.law.log_volume(theta[here])
+        located = self.target.coordinates.locate(turned(inner.factors, self.target.rotation.T @ frame))
+        fine = ~np.isnan(value) & np.isfinite(located).all(axis=1)
+        log_posterior[here] = np.where(fine, value, -np.inf)
+        points[here] = np.where(fine[:, None], located, 0.0)
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates θ."""
+        return self.law.dimension
+
+    @property
+    def axes(self) -> Array:
+        """The frame of the data."""
+        return self.target.rotation
+
+    def own_frame(self, root: Array) -> Array:
+        """The frame in which one scale, given by its root, is diagonal, largest first."""
+        if not self.target.any_frame:
+            return self.axes
+        axes = np.linalg.svd(root, full_matrices=True).U
+        signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(len(axes))])
+        return np.asarray(axes * signs, float)  # one sign for each axis, however the last digits fall
+
+    def log_volume(self, theta: Array) -> Array:
+        """Log of the frameless measure over dθ, (m,)."""
+        return self.law.log_volume(theta)
+
+    def log_diagonal(self, roots: Array) -> Array:
+        """Logs of the diagonal of L along the axes of the data, (m, n)."""
+        with np.errstate(divide="ignore"):
+            return np.log(((self.axes.T @ roots) ** 2).sum(axis=2))
+
+    def roots(self, theta: Array, frame: Array) -> Array:
+        """O T, (m, n, r)."""
+        return frame @ self.law.matrices(theta)
+
+    def seen_from(self, roots: Array, frame: Array) -> Array:
+        """θ of the same scales in a frame, (m, dimension); logs of zeros are −inf."""
+        with np.errstate(divide="ignore"):
+            return self.law.coordinates(lower_factor(frame.T @ roots))
