@@ -5,7 +5,7 @@
 
 Only public names are used, so that the same script runs on either side of a move. Deterministic answers must
 agree to 1e-13 of the answer's largest entry, sampled ones exactly; both on the same machine with the same
-versions of NumPy and SciPy and with one BLAS thread, since the order of sums depends on the number of threads.
+versions of NumPy and SciPy and with one BLAS thread, since the order of sums depends on their number.
 These are not reference values: that an answer is right is said elsewhere; here only that it has not changed.
 """
 
