@@ -59,7 +59,7 @@ test-slow: venv  ## run the slow tests
 
 reproduce: venv  ## recompute every number and figure into report/
 	@echo "== reproduce: writing report/"
-	@$(BIN)/python -m lbnn.report --out report
+	@$(BIN)/python -m lbnn.paper --out report
 
 docs: venv  ## build the documentation site into build/site, strictly
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lbnn import report
+from lbnn import paper
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -83,7 +83,7 @@ addEventListener("load", () => {
 def folder(tmp_path_factory):
     """A small report, and the page that measures it."""
     path = tmp_path_factory.mktemp("browser")
-    report.run(path, CLAIMS, quick=True)
+    paper.run(path, CLAIMS, quick=True)
     frames = "".join(
         f'<iframe src="index.html" style="border:0;width:{width}px;height:900px"></iframe>'
         for width in (PHONE, DESKTOP)

@@ -23,15 +23,15 @@ import numpy as np
 from joint_limit_report import gap_table, limit_table, read, study, write
 
 import lbnn
-from lbnn._types import Array
-from lbnn.asymptotics.kernel_saddle import KernelSaddle
-from lbnn.asymptotics.regimes import as_setting
-from lbnn.asymptotics.saddle import find_saddle
-from lbnn.asymptotics.single_scale import Setting, from_scale
-from lbnn.asymptotics.wide_prior import WidePrior
-from lbnn.comparison import group_error
-from lbnn.dual import DualFactor
-from lbnn.feature_kernel import average_feature_kernel
+from lbnn._base.types import Array
+from lbnn.likelihood.hidden_kernel import DualFactor
+from lbnn.predict.feature_kernel import average_feature_kernel
+from lbnn.theories.comparison import group_error
+from lbnn.theories.limits.kernel_saddle import KernelSaddle
+from lbnn.theories.limits.regimes import as_setting
+from lbnn.theories.limits.saddle import find_saddle
+from lbnn.theories.limits.single_scale import Setting, from_scale
+from lbnn.theories.limits.wide_prior import WidePrior
 
 TEACHER_SCALE = 1.5  # away from one, where prior and data would agree on the scale
 INPUTS_PER_EXAMPLE = 2  # n0/p

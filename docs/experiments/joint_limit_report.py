@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 
 DOCS = Path(__file__).resolve().parent.parent
 

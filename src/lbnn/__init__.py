@@ -3,17 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 from lbnn import asymptotics, convergence
-from lbnn.comparison import Comparison, compare
+from lbnn._base.errors import AccuracyWarning
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EngineChoice
-from lbnn.errors import AccuracyWarning
-from lbnn.mgig import MatrixGIG
+from lbnn.matrix_gig.distribution import MatrixGIG
 from lbnn.network import Network
 from lbnn.posterior import Posterior
-from lbnn.predictive import Predictive
-from lbnn.scale_measure import ScaleMeasure
-from lbnn.scale_mixing import ScaleMixture
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import Spectrum
+from lbnn.predict.mixture import Predictive
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.scale.prior import ScalePrior
+from lbnn.theories.comparison import Comparison, compare
+from lbnn.theories.scale_mixing import ScaleMixture
 
 if TYPE_CHECKING:
     from lbnn.estimator import LBNNRegressor

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn.conditional import ConditionalProcess
+from lbnn._base import check
+from lbnn._base.errors import AccuracyWarning
+from lbnn.data.projection import FeatureDirections, InputProjection
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Effort, EngineChoice, choose, infer
-from lbnn.errors import AccuracyWarning
-from lbnn.existence import require_zero_temperature
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.existence import require_zero_temperature
+from lbnn.likelihood.gaussian import LikelihoodFactor
 from lbnn.posterior import Posterior
-from lbnn.predictive import Predictive
-from lbnn.projection import FeatureDirections, InputProjection
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import Spectrum
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.mixture import Predictive
+from lbnn.scale.prior import ScalePrior
 
 #: Default standard error aimed at by engines that draw: 400 effective draws.
 TARGET_ERROR = 0.05

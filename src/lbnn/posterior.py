@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.conditional import ConditionalProcess
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.bases import InputBasis
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
-from lbnn.feature_kernel import average_layer_kernel
-from lbnn.predictive import Predictive
-from lbnn.scale_measure import ScaleMeasure
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import InputBasis, Spectrum
-from lbnn.weights import sample_weights
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.feature_kernel import average_layer_kernel
+from lbnn.predict.mixture import Predictive
+from lbnn.predict.weights import sample_weights
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.scale.prior import ScalePrior
 
 
 @dataclass(frozen=True)

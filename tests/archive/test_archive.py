@@ -21,12 +21,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
-from problems import make_problem
 
 import lbnn
 from lbnn import archive
 from lbnn.archive import container
 from lbnn.leave_one_out import leave_one_out
+from tests.helpers.problems import make_problem
 
 # ---------------------------------------------------------------- posteriors
 
@@ -89,7 +89,7 @@ def made(name: str) -> lbnn.Posterior:
 def numbers(post: lbnn.Posterior) -> dict[str, Any]:
     """Everything that can be asked of a posterior."""
     rng = np.random.default_rng(5)
-    gram = isinstance(post.spectrum.basis, lbnn.spectrum.GramBasis)
+    gram = isinstance(post.spectrum.basis, lbnn.data.bases.GramBasis)
     if gram:
         root = rng.standard_normal((2, post.spectrum.examples)) * 0.1
         data = make_problem(6, 9, 2, seed=3)

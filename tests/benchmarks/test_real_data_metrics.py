@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from referees.statistics import assert_agrees
 from scipy import stats
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
@@ -14,6 +13,7 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 import lbnn
 from benchmarks.real_data import conjugate, datasets, metrics, peers, tables
 from benchmarks.real_data.metrics import LEVEL, Gaussian, Mixture, mean_and_error, measures
+from tests.referees.statistics import assert_agrees
 
 POINTS, OUTPUTS = 400, 3
 

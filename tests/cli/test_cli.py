@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 import lbnn
+from lbnn._base.files import write_atomically
 from lbnn.cli.app import app
 from lbnn.cli.document import Document, Grid, Section
-from lbnn.cli.files import write_atomically
 from lbnn.cli.tables import read_table
 
 RUNNER = CliRunner()
@@ -549,7 +549,7 @@ def test_reproduce_writes_the_page():
 
 
 def test_reproduce_fails_with_a_claim(monkeypatch):
-    from lbnn.gamma_product import GammaProduct
+    from lbnn.scale.gamma_product import GammaProduct
 
     honest = GammaProduct.log_density
     monkeypatch.setattr(GammaProduct, "log_density", lambda self, x: honest(self, x) + 1e-3)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from problems import Problem, make_problem, random_rotation
 from scipy import stats
 
 import lbnn
 from lbnn import Spectrum
+from tests.helpers.problems import Problem, make_problem, random_rotation
 
 SHAPES = [(4, 9), (6, 6), (11, 3), (1, 5), (5, 1)]
 shapes = pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"p{s[0]}-n{s[1]}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from referees.statistics import assert_agrees
 
 import lbnn
 from lbnn.engines.sampled import Draws, Effort, draw_posterior
 from lbnn.engines.target import ScaleTarget
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from tests.referees.statistics import assert_agrees
 
 
 def switched_off_directions() -> tuple[LikelihoodFactor, np.ndarray]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 
-import lattice
 import numpy as np
 import pytest
-from lattice import TwoOutputLattice, combined
-from problems import Problem, make_problem
-from referees.statistics import assert_agrees
 from scipy import stats
 
 import lbnn
-from lbnn.dual import DualFactor, _seen_last_layer, last_layer_factor
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.hidden_kernel import DualFactor, _seen_last_layer, last_layer_factor
+from tests.helpers import lattice
+from tests.helpers.lattice import TwoOutputLattice, combined
+from tests.helpers.problems import Problem, make_problem
+from tests.referees.statistics import assert_agrees
 
 # p, outputs, width, beta
 CASES = [

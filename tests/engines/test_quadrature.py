@@ -8,13 +8,13 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 import pytest
-from dense_mixture import log_evidence_by_mellin
-from problems import make_problem
 from scipy import integrate, special, stats
 
 import lbnn
 from lbnn.engines.quadrature import infer_quadrature
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from tests.helpers.dense_mixture import log_evidence_by_mellin
+from tests.helpers.problems import make_problem
 
 DATA = make_problem(5, 8, seed=81)
 NETWORKS = [(4,), (1,), (3, 5), (2, 1, 6), (50, 50), (1,) * 12]

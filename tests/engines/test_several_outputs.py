@@ -8,18 +8,18 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
-import lattice
 import numpy as np
 import pytest
-from lattice import AtomMixture, TwoOutputLattice, combined
-from problems import Array, Problem, make_problem, random_rotation
-from referees import kronecker
-from referees.statistics import assert_agrees
 from scipy import stats
 
 import lbnn
 from lbnn.engines import sampled
 from lbnn.engines.sampled import SampledLaw
+from tests.helpers import lattice
+from tests.helpers.lattice import AtomMixture, TwoOutputLattice, combined
+from tests.helpers.problems import Array, Problem, make_problem, random_rotation
+from tests.referees import kronecker
+from tests.referees.statistics import assert_agrees
 
 REPLICATE_FREEDOM = 7  # errors come from eight replicates
 ISLAND_FREEDOM = 15  # ... or from sixteen islands
@@ -352,7 +352,7 @@ def test_covariance_of_one_point_is_a_block_of_the_whole() -> None:
 def test_mean_and_kernel_over_the_atoms_by_the_paper_s_formulas() -> None:
     """⟨K⟩ = G + E Δ_L / n_1 with dense Kronecker products."""
     exact = kronecker.average_kernel(POST.scale.atoms[:200], np.full(200, 1 / 200), DATA.gram, DATA.Y, 4.0, 6)
-    few = lbnn.scale_measure.ScaleMeasure(POST.scale.atoms[:200], np.full(200, 1 / 200), False)
+    few = lbnn.ScaleMeasure(POST.scale.atoms[:200], np.full(200, 1 / 200), False)
     post = lbnn.Posterior(
         POST.prior, POST.spectrum, POST.noise, lbnn.engines.ScaleInference(few, 0.0, 0.0, POST.diagnostics)
     )

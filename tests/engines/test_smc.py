@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from problems import Array, make_problem
-from referees.statistics import assert_agrees
 from scipy import special, stats
 
 import lbnn
+from lbnn._base.progress import Progress
 from lbnn.engines import importance, smc
 from lbnn.engines.laplace import curvature, find_mode, laplace_proposal
 from lbnn.engines.pareto import pareto_k
-from lbnn.engines.progress import Progress
+from tests.helpers.problems import Array, make_problem
+from tests.referees.statistics import assert_agrees
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from functools import lru_cache
 import mpmath
 import numpy as np
 import pytest
-from lattice import TwoOutputLattice, combined
-from problems import Array, Problem, make_problem
-from referees import weight_space
-from referees.statistics import assert_agrees
 from scipy import special
 
 import lbnn
-from lbnn.gamma_product import GammaProduct
+from lbnn.scale.gamma_product import GammaProduct
+from tests.helpers.lattice import TwoOutputLattice, combined
+from tests.helpers.problems import Array, Problem, make_problem
+from tests.referees import weight_space
+from tests.referees.statistics import assert_agrees
 
 REPLICATE_FREEDOM = 7  # errors come from eight replicates
 VARIANCES = (0.8, 1.4, 0.9)  # of the first layers, as many as a network has

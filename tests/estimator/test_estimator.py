@@ -20,8 +20,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import lbnn
 from lbnn import LBNNRegressor
-from lbnn.estimator.centring import contrasts as remove_level
-from tests.problems import make_problem, random_rotation
+from lbnn.data.centring import contrasts as remove_level
+from tests.helpers.problems import make_problem, random_rotation
 from tests.referees.statistics import assert_agrees
 
 
@@ -538,7 +538,8 @@ def test_lazy_attribute_and_its_absence(monkeypatch):
     assert "LBNNRegressor" in dir(lbnn)
     with pytest.raises(AttributeError, match="Nonsense"):
         lbnn.Nonsense  # noqa: B018
-    monkeypatch.delitem(sys.modules, "lbnn.estimator")
+    for name in [name for name in sys.modules if name.startswith("lbnn.estimator")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(ImportError, match=r"lbnn\[sklearn\]"), warnings.catch_warnings():

@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from problems import Array, Problem
 from scipy import special
 
 import lbnn
-from lbnn.gamma_product import GammaProduct
+from lbnn.scale.gamma_product import GammaProduct
+from tests.helpers.problems import Array, Problem
 
 
 class DenseMixture:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from problems import Array, Problem
-from referees import weight_space
 from scipy import special
+
+from tests.helpers.problems import Array, Problem
+from tests.referees import weight_space
 
 _NEGLIGIBLE = 25.0  # nats below the peak at which the integrand is cut off: 1e-11
 

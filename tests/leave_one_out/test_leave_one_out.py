@@ -11,9 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lattice import AtomMixture, TwoOutputLattice
-from problems import Array, Problem, make_problem, random_rotation
-from referees.statistics import assert_agrees
 from scipy import special, stats
 
 import lbnn
@@ -21,6 +18,9 @@ from lbnn.engines.pareto import pareto_scale, pareto_smoothed
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.leave_one_out import own_nodes as quadrature
 from lbnn.leave_one_out.examples import Examples
+from tests.helpers.lattice import AtomMixture, TwoOutputLattice
+from tests.helpers.problems import Array, Problem, make_problem, random_rotation
+from tests.referees.statistics import assert_agrees
 
 
 def without(data: Problem, a: int) -> Problem:

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from problems import make_problem
 from scipy import special
 
 import lbnn
+from tests.helpers.problems import make_problem
 
 DATA = make_problem(4, 9, seed=121)
 ZEROS = np.zeros(4)

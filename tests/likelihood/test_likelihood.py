@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from problems import Problem, make_problem, random_scale
-from referees import kronecker
 from scipy import stats
 
 import lbnn
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from tests.helpers.problems import Problem, make_problem, random_scale
+from tests.referees import kronecker
 
 DATA = make_problem(5, 8, seed=71)
 
@@ -49,7 +49,7 @@ def test_large_batches_are_split_without_effect(monkeypatch: pytest.MonkeyPatch)
         return [*parts, pred.log_density(np.ones(3))]
 
     whole = answers()
-    monkeypatch.setattr("lbnn.likelihood.BLOCK_FLOATS", 1)
+    monkeypatch.setattr("lbnn._base.blocks.BLOCK_FLOATS", 1)
     for one, other in zip(whole, answers(), strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-14)
 

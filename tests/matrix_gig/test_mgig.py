@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from problems import Array, random_rotation, random_scale
-from referees.statistics import assert_agrees
-from referees.weight_space import chain_mean_and_error, propose_log_scale
 from scipy import special, stats
 
 import lbnn
 from lbnn import MatrixGIG
+from tests.helpers.problems import Array, random_rotation, random_scale
+from tests.referees.statistics import assert_agrees
+from tests.referees.weight_space import chain_mean_and_error, propose_log_scale
 
 REPLICATE_FREEDOM = 7  # errors of the library come from eight replicates
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import make_problem
 
 import lbnn
 from lbnn import Network, Spectrum
+from tests.helpers.problems import make_problem
 
 DATA = make_problem(5, 8, seed=131)
 NETWORK = Network((4, 3))

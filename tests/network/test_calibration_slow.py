@@ -1,8 +1,9 @@
 """Simulation-based calibration (Talts et al., 2018) of exact weight draws, over six kinds of network.
 
 Weights from the prior, data from the weights: the true value of any functional must then be one more draw of
-the posterior, so its rank among posterior draws is uniform. `python tests/test_calibration_slow.py` runs all,
-and writes docs/calibration.json, docs/images/calibration.svg and the table of docs/calibration.md.
+the posterior, so its rank among posterior draws is uniform.
+`python -m tests.network.test_calibration_slow` runs all, and writes docs/calibration.json,
+docs/images/calibration.svg and the table of docs/calibration.md.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from referees import weight_space
 from scipy import stats
 
 import lbnn
+from tests.referees import weight_space
 
 pytestmark = pytest.mark.slow
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 INPUTS, BETA, DRAWS, BINS = 10, 4.0, 99, 20
 QUANTITIES = ("F at a test point", "log tr L", "K[0, 0]")
 FAMILY_ERROR = 1e-3

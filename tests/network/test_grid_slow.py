@@ -1,7 +1,7 @@
 """Several outputs over a grid of sizes: every case ends well and in time, or says that it did not.
 
-`python tests/test_grid_slow.py` runs the grid and writes the table of docs/engines.md; as a test it runs the
-grid without writing.
+`python -m tests.network.test_grid_slow` runs the grid and writes the table of docs/engines.md; as a test it
+runs the grid without writing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from problems import Problem, make_problem
 from scipy import stats
 
 import lbnn
+from tests.helpers.problems import Problem, make_problem
 
 pytestmark = pytest.mark.slow
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 SECONDS, EFFECTIVE = 30.0, 400
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from problems import Problem, make_problem, random_rotation
 
 import lbnn
+from tests.helpers.problems import Problem, make_problem, random_rotation
 
 often = settings(
     max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reference.cases import CASES, case_named
 
 import lbnn
+from tests.reference.cases import CASES, case_named
 
-REFERENCE_FILE = Path(__file__).parent / "reference" / "references.json"
+REFERENCE_FILE = Path(__file__).parents[1] / "reference" / "references.json"
 REFERENCES: dict[str, dict[str, Any]] = json.loads(REFERENCE_FILE.read_text())
 RELATIVE = 1e-10  # the largest error seen is 3e-12
 

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from problems import Problem, make_problem
-from referees import weight_space
-from referees.statistics import assert_agrees
 
 import lbnn
+from tests.helpers.problems import Problem, make_problem
+from tests.referees import weight_space
+from tests.referees.statistics import assert_agrees
 
 BETA = 4.0
 CONFIGURATIONS = [

@@ -10,13 +10,13 @@ from scipy import special, stats
 
 import lbnn
 from lbnn import LBNNRegressor
-from lbnn.coupled_noise import scatter_factor
+from lbnn.data.spectrum import with_private_inputs
 from lbnn.estimator.model import decompose
-from lbnn.evidence_search import Choice, Shapes, condition, coupled, search
-from lbnn.evidence_search import gaussian_process as gp
-from lbnn.evidence_search.finite_width import network_evidence
-from lbnn.spectrum import with_private_inputs
-from tests.problems import make_problem, random_rotation, random_scale
+from lbnn.noise.coupled import scatter_factor
+from lbnn.selection import Choice, Shapes, condition, coupled, search
+from lbnn.selection import gaussian_process as gp
+from lbnn.selection.finite_width import network_evidence
+from tests.helpers.problems import make_problem, random_rotation, random_scale
 from tests.referees.statistics import assert_agrees
 
 SHAPES = [(12, 20), (20, 5)]  # examples and inputs: without and with targets outside the range of G

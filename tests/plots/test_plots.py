@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -12,14 +11,6 @@ import pytest
 import lbnn
 from lbnn import plots
 from lbnn.plots.matrices import input_gram
-
-matplotlib.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")

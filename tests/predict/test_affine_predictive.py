@@ -10,8 +10,8 @@ import pytest
 from scipy import special, stats
 
 import lbnn
-from lbnn.affine_predictive import AffinePredictive, MixturePredictive
-from tests.problems import make_problem
+from lbnn.predict.affine import AffinePredictive, MixturePredictive
+from tests.helpers.problems import make_problem
 from tests.referees.statistics import assert_agrees
 
 MATRIX = np.array([[2.0, 0.5], [-1.0, 3.0]])

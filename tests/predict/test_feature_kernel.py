@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from problems import make_problem
-from referees import weight_space
-from referees.statistics import assert_agrees
 
 import lbnn
+from tests.helpers.problems import make_problem
+from tests.referees import weight_space
+from tests.referees.statistics import assert_agrees
 
 DATA = make_problem(5, 8, seed=111)
 TALL = make_problem(9, 3, seed=112)

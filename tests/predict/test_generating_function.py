@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from dense_mixture import DenseMixture
-from problems import make_problem
 
 import lbnn
+from tests.helpers.dense_mixture import DenseMixture
+from tests.helpers.problems import make_problem
 
 DATA = make_problem(4, 9, seed=101, points=2)
 J = np.array([0.4, -0.7])

@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 import pytest
-from problems import Problem, make_problem
-from referees import kronecker
 
 import lbnn
+from tests.helpers.problems import Problem, make_problem
+from tests.referees import kronecker
 
 DEEP = [(4,), (3, 5), (2, 1, 6)]
 BETAS = [0.3, 40.0, math.inf]

@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 import pytest
-from dense_mixture import DenseMixture, log_evidence_by_mellin
-from problems import Problem, make_problem
-from referees.statistics import assert_agrees
 from scipy import special, stats
 
 import lbnn
+from tests.helpers.dense_mixture import DenseMixture, log_evidence_by_mellin
+from tests.helpers.problems import Problem, make_problem
+from tests.referees.statistics import assert_agrees
 
 BASE = make_problem(4, 9, seed=91, points=2)
 # the first test point is new, the second nearly a combination of training inputs

@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 
-import lattice
 import numpy as np
 import pytest
-from lattice import combined
-from problems import Array, Problem, make_problem
-from referees import weight_space
-from referees.statistics import assert_agrees
 from scipy import stats
 
 import lbnn
-from lbnn.weights import orthonormal_rows
+from lbnn.predict.weights import orthonormal_rows
+from tests.helpers import lattice
+from tests.helpers.lattice import combined
+from tests.helpers.problems import Array, Problem, make_problem
+from tests.referees import weight_space
+from tests.referees.statistics import assert_agrees
 
 SIZE = 20_000
 # widths, outputs (None: one-dimensional Y), prior variances

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from . import kronecker, weight_space
-from .statistics import assert_agrees, critical_value
+from tests.referees import kronecker, weight_space
+from tests.referees.statistics import assert_agrees, critical_value
 
 Array = NDArray[np.float64]
 

@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 import pytest
-from problems import Array, make_problem, random_rotation, random_scale
-from referees import weight_space
-from referees.statistics import assert_agrees
 from scipy import special, stats
 
 import lbnn
-from lbnn.dual import DualFactor, dual_prior
 from lbnn.engines.target import ScaleTarget
-from lbnn.gamma_product import GammaProduct
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.hidden_kernel import DualFactor, dual_prior
+from lbnn.scale.gamma_product import GammaProduct
+from tests.helpers.problems import Array, make_problem, random_rotation, random_scale
+from tests.referees import weight_space
+from tests.referees.statistics import assert_agrees
 
 SIZE = 200_000
 # widths, outputs, layer variances of layers 2..d

@@ -12,9 +12,9 @@ import pytest
 from scipy import special, stats
 
 import lbnn
-from lbnn.gamma_product import GammaProduct
+from lbnn.scale.gamma_product import GammaProduct
 
-DENSITY_FILE = Path(__file__).parent / "reference" / "density.json"
+DENSITY_FILE = Path(__file__).parents[1] / "reference" / "density.json"
 DENSITIES: list[dict[str, Any]] = json.loads(DENSITY_FILE.read_text())
 RELATIVE = 1e-10
 

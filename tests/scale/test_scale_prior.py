@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from referees import weight_space
-from referees.statistics import assert_agrees
 from scipy import integrate, special, stats
 
 import lbnn
+from tests.referees import weight_space
+from tests.referees.statistics import assert_agrees
 
 SIZE = 40_000
 # (widths, outputs, prior variances): plain, deep, and bottlenecks before, between and after wide layers

@@ -10,14 +10,14 @@ import pytest
 from scipy import stats
 
 import lbnn
-from lbnn.dual import DualFactor
-from lbnn.evidence_search import Choice, EvidenceData, Shapes, condition, free_parameters, search
-from lbnn.evidence_search import gaussian_process as gp
-from lbnn.evidence_search.finite_width import DualEvidence, SampledEvidence, network_evidence
-from lbnn.evidence_search.optimise import maximise
-from lbnn.evidence_search.parameters import FreeParameters
-from lbnn.evidence_search.walk import rank_limited_start
-from tests.problems import make_problem, random_scale
+from lbnn.likelihood.hidden_kernel import DualFactor
+from lbnn.selection import Choice, EvidenceData, Shapes, condition, free_parameters, search
+from lbnn.selection import gaussian_process as gp
+from lbnn.selection.finite_width import DualEvidence, SampledEvidence, network_evidence
+from lbnn.selection.optimise import maximise
+from lbnn.selection.parameters import FreeParameters
+from lbnn.selection.walk import rank_limited_start
+from tests.helpers.problems import make_problem, random_scale
 from tests.referees.statistics import assert_agrees
 
 

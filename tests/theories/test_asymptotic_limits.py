@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from problems import make_problem, random_rotation
 from scipy import stats
 
 import lbnn
 from lbnn import asymptotics
+from tests.helpers.problems import make_problem, random_rotation
 
 Array = NDArray[np.float64]
 Theories = Callable[..., asymptotics.Theory]

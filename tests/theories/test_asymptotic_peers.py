@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from referees.statistics import assert_agrees
 
 import lbnn
 from lbnn import asymptotics
-from lbnn.asymptotics.wide_prior import WidePrior
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.theories.limits.wide_prior import WidePrior
+from tests.referees.statistics import assert_agrees
 
 Array = NDArray[np.float64]
 
-REFERENCE = Path(__file__).parent / "reference"
+REFERENCE = Path(__file__).parents[1] / "reference"
 DEEPBAYS = json.loads((REFERENCE / "deepbays.json").read_text(encoding="utf-8"))
 TANGENTS = json.loads((REFERENCE / "neural_tangents.json").read_text(encoding="utf-8"))
 saddles = pytest.mark.parametrize(

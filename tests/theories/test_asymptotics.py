@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from problems import Problem, make_problem, random_rotation
 from scipy import linalg, optimize, stats
 
 import lbnn
 from lbnn import asymptotics
 from lbnn.asymptotics import saddle
-from lbnn.asymptotics.saddle import LogScaleObjective
-from lbnn.asymptotics.wide_prior import WidePrior
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.theories.limits.saddle import LogScaleObjective
+from lbnn.theories.limits.wide_prior import WidePrior
+from tests.helpers.problems import Problem, make_problem, random_rotation
 
 Array = NDArray[np.float64]
 

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from problems import Problem, make_problem
 
 import lbnn
 from lbnn import asymptotics
-from lbnn.comparison import QUANTITIES, Comparison, group_error
-from lbnn.scale_measure import ScaleMeasure
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.theories.comparison import QUANTITIES, Comparison, group_error
+from tests.helpers.problems import Problem, make_problem
 
 ONE = make_problem(20, 30, seed=541, signal=1.5)
 TWO = make_problem(12, 20, 2, seed=542, signal=1.5)

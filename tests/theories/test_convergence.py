@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lbnn.asymptotics.regimes import THEORIES
 from lbnn.convergence import REGIMES, Regime, study
+from lbnn.theories.limits.regimes import THEORIES
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from problems import Problem, make_problem
 from scipy import integrate, linalg, stats
 
 import lbnn
 from lbnn import asymptotics
-from lbnn.asymptotics.wide_prior import WidePrior
+from lbnn.theories.limits.wide_prior import WidePrior
+from tests.helpers.problems import Problem, make_problem
 
 Array = NDArray[np.float64]
 

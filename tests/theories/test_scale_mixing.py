@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from problems import Problem, make_problem, random_rotation
 from scipy import integrate, stats
 
 import lbnn
+from tests.helpers.problems import Problem, make_problem, random_rotation
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 
 _LARGEST_INTEGER = 10**15  # doubles hold these exactly
 

@@ -11,22 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn._types import Array
+from lbnn._base import check
+from lbnn._base.types import Array
 from lbnn.archive.container import AnyArray
-from lbnn.bartlett import product
-from lbnn.coupled_noise import scatter_factor
+from lbnn.data.bases import Basis, GramBasis, InputBasis, PrivateBasis
+from lbnn.data.projection import FeatureDirections, InputDirections
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, Effort, ScaleInference
 from lbnn.engines.bartlett_sampling import FactorLaw
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.engines.sampled import Draws, SampledLaw
 from lbnn.engines.target import ScaleTarget
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.noise.coupled import scatter_factor
 from lbnn.posterior import Posterior
-from lbnn.projection import FeatureDirections, InputDirections
-from lbnn.scale_measure import ScaleMeasure, Tails
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import Basis, GramBasis, InputBasis, PrivateBasis, Spectrum
+from lbnn.scale.bartlett import product
+from lbnn.scale.measure import ScaleMeasure, Tails
+from lbnn.scale.prior import ScalePrior
 
 _SAME_EVIDENCE = 1e-6  # relative difference of a recomputed evidence: other machines round differently
 

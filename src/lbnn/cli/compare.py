@@ -9,16 +9,17 @@ import numpy as np
 import pandas as pd
 import typer
 
-from lbnn._types import Array
+from lbnn._base.files import write_atomically
+from lbnn._base.types import Array
 from lbnn.cli.document import Grid, show_grid
-from lbnn.cli.files import check_outputs, check_suffix, write_atomically
+from lbnn.cli.files import check_outputs, check_suffix
 from lbnn.cli.modelling import counted, shown
 from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
 from lbnn.cli.problems import BadInputError, console, working
 from lbnn.cli.tables import choose_columns, numbers_of, read_table
-from lbnn.comparison import QUANTITIES, Comparison
-from lbnn.comparison import compare as compare_theories
 from lbnn.network import Network
+from lbnn.theories.comparison import QUANTITIES, Comparison
+from lbnn.theories.comparison import compare as compare_theories
 
 EXAMPLES = """
 [bold]Examples[/bold]

@@ -1,4 +1,4 @@
-"""The command `lbnn`: reproduce the paper, fit a table, predict, compare. Needs `pip install lbnn[cli]`."""
+"""Where a shell comes in."""
 
 from __future__ import annotations
 

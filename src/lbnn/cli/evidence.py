@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
+from lbnn._base.files import write_atomically
 from lbnn.cli.document import Grid, show_grid
-from lbnn.cli.files import check_outputs, check_suffix, write_atomically
+from lbnn.cli.files import check_outputs, check_suffix
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
     Kernel,

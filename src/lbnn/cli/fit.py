@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from lbnn._base.files import text_writer, write_atomically
 from lbnn.cli.document import REPORT_FORMATS
-from lbnn.cli.files import check_outputs, check_suffix, text_writer, write_atomically
+from lbnn.cli.files import check_outputs, check_suffix
 from lbnn.cli.fit_report import fit_report
 from lbnn.cli.modelling import (
     BY_EVIDENCE,

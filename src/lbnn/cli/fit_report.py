@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array
 from lbnn.cli.document import Document, Grid, Section
 from lbnn.cli.modelling import counted, shown, shown_widths
-from lbnn.errors import AccuracyWarning
 
 _CANDIDATES = 8  # rows of the evidence table that are shown
 _MATRIX = 8  # targets whose coupling is shown as a matrix

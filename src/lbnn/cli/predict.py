@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import typer
 
-from lbnn._types import Array
+from lbnn._base.files import write_atomically
+from lbnn._base.types import Array
 from lbnn.cli.document import Grid, show_grid
-from lbnn.cli.files import check_outputs, check_suffix, write_atomically
+from lbnn.cli.files import check_outputs, check_suffix
 from lbnn.cli.modelling import shown
 from lbnn.cli.models import NamedModel, load_model
 from lbnn.cli.options import Debug, Force

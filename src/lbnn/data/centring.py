@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.projection import RANK_TOLERANCE, InputDirections
-from lbnn.spectrum import GramBasis, InputBasis, Spectrum
+from lbnn._base.types import Array
+from lbnn.data.bases import GramBasis, InputBasis
+from lbnn.data.projection import RANK_TOLERANCE, InputDirections
+from lbnn.data.spectrum import Spectrum
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lbnn._types import Array, Mask
+from lbnn._base.types import Array, Mask
 
 #: One cutoff for all ranks: eigenvalues below this multiple of (size · largest) count as zero.
 RANK_TOLERANCE = float(np.finfo(np.float64).eps)

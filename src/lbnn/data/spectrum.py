@@ -11,23 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.projection import (
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis, PrivateBasis
+from lbnn.data.projection import (
     RANK_TOLERANCE,
-    Directions,
     FeatureDirections,
-    GramProjection,
     InputDirections,
-    InputProjection,
-    PrivateProjection,
     Projection,
-    TrainingProjection,
     positive_part,
 )
 
-#: Grams and moments that are inconsistent beyond this fraction of their scale are refused.
-_GRAM_TOLERANCE = 1e-8
 _LARGEST_TARGET = 1e100
 
 
@@ -133,97 +127,6 @@ class Spectrum:
         return _from_moments(moment / len(moment), cross, total, count, single, None)
 
 
-@dataclass(frozen=True)
-class InputBasis:
-    """Where test points are inputs."""
-
-    directions: Directions
-    dimension: int  # n0
-    training_inputs: Array | None
-    scale: float  # variance / n0
-
-    def project(self, *test: Any) -> InputProjection:
-        if len(test) != 1:
-            raise TypeError(f"test points are one array X_test of shape (p̂, n0), got {len(test)} arrays")
-        inputs = check.matrix(test[0], "X_test")
-        if inputs.shape[1] != self.dimension:
-            raise ValueError(
-                f"X_test must have n0 = {self.dimension} columns, got X_test.shape={inputs.shape}"
-            )
-        return InputProjection(self.directions, inputs, self.scale)
-
-    def training(self) -> TrainingProjection:
-        if self.training_inputs is None:
-            raise ValueError(
-                "the training inputs are not kept with moments: pass X_test explicitly, got none"
-            )
-        return TrainingProjection(np.sqrt(self.scale) * self.directions.coordinates(self.training_inputs))
-
-    def scaled(self, variance: float) -> InputBasis:
-        return replace(self, scale=variance * self.scale)
-
-
-@dataclass(frozen=True)
-class GramBasis:
-    """Where test points are rows of a kernel."""
-
-    vectors: Array  # U, (p, r)
-    eigenvalues: Array  # of the Gram matrix as given, (r,)
-    scale: float = 1.0
-
-    def project(self, *test: Any) -> GramProjection:
-        if len(test) != 2:
-            raise TypeError(
-                f"with a Gram matrix, predict takes (cross_gram, test_gram), got {len(test)} arrays"
-            )
-        cross, gram = check.matrix(test[0], "cross_gram"), check.square_matrix(test[1], "test_gram")
-        if cross.shape != (len(gram), len(self.vectors)):
-            raise ValueError(
-                f"cross_gram must have shape (p̂, p) = {(len(gram), len(self.vectors))}, "
-                f"got cross_gram.shape={cross.shape}"
-            )
-        explained = cross @ self.vectors / np.sqrt(self.eigenvalues)
-        rest = _unexplained(gram, cross, explained, self)
-        return GramProjection(np.sqrt(self.scale) * explained, self.scale * rest)
-
-    def training(self) -> TrainingProjection:
-        return TrainingProjection(np.sqrt(self.scale * self.eigenvalues) * self.vectors)
-
-    def scaled(self, variance: float) -> GramBasis:
-        return replace(self, scale=variance * self.scale)
-
-
-@dataclass(frozen=True)
-class PrivateBasis:
-    """Where every training example also has a private input, orthogonal to all others: G + ν I."""
-
-    inner: InputBasis | GramBasis
-    eigenvalues: Array  # g, without the private inputs, (r,)
-    private: float  # ν
-    outside: Array  # rows with the moments of the targets outside the range of G, (≤ n_d, n_d)
-
-    def project(self, *test: Any) -> PrivateProjection:
-        """The function at test points: private inputs of training examples do not reach there."""
-        return PrivateProjection(self.inner.project(*test), self.seen)
-
-    def training(self) -> PrivateProjection:
-        return PrivateProjection(self.inner.training(), self.seen)
-
-    @property
-    def seen(self) -> Array:
-        """g/(g + ν), the share of each training direction that is not private, (r,)."""
-        return self.eigenvalues / (self.eigenvalues + self.private)
-
-    def scaled(self, variance: float) -> PrivateBasis:
-        inner = self.inner.scaled(variance)
-        return replace(
-            self, inner=inner, eigenvalues=variance * self.eigenvalues, private=variance * self.private
-        )
-
-
-Basis = InputBasis | GramBasis | PrivateBasis
-
-
 def with_private_inputs(spectrum: Spectrum, private: float, outside: Array) -> Spectrum:
     """The data with the Gram matrix G + ν I, whose eigenvalues outside the range of G are all ν = `private`.
 
@@ -280,7 +183,7 @@ def _eigh(gram: Array, size: int, name: str) -> tuple[Array, Array]:
             f"{name} must be representable in double precision, got values that overflow: rescale X"
         )
     values, vectors = np.linalg.eigh(gram)
-    if values[0] < -_GRAM_TOLERANCE * max(values[-1], 0.0):
+    if values[0] < -GRAM_TOLERANCE * max(values[-1], 0.0):
         raise ValueError(
             f"{name} must be positive semi-definite, got eigenvalues from {values[0]:.3g} to {values[-1]:.3g}"
         )
@@ -298,7 +201,7 @@ def _residual(targets: Array, vectors: Array) -> float:
 def _require_in_range(cross: Array, vectors: Array) -> None:
     """XᵀY has no component where XᵀX has none."""
     outside = float(np.abs(cross - vectors @ (vectors.T @ cross)).max())
-    if outside > _GRAM_TOLERANCE * float(np.abs(cross).max()):
+    if outside > GRAM_TOLERANCE * float(np.abs(cross).max()):
         raise ValueError(
             "input_moment and cross_moment must come from the same data, got a cross_moment with "
             f"{outside:.3g} outside the range of input_moment"
@@ -313,7 +216,7 @@ def _require_representable(targets: Array, name: str) -> None:
 
 def _moment_residual(total: float, explained: float) -> float:
     """‖Y‖² − ‖ỹ‖²: not negative for moments of the same data; rounding of the difference counts as zero."""
-    if explained > total * (1 + _GRAM_TOLERANCE):
+    if explained > total * (1 + GRAM_TOLERANCE):
         raise ValueError(
             "input_moment, cross_moment and target_moment must come from the same data, got targets of "
             f"squared norm {total:.6g} of which the inputs explain {explained:.6g}"
@@ -328,31 +231,3 @@ def _cross_moment(value: Any, dimension: int) -> tuple[Array, bool]:
             f"cross_moment must be XᵀY with n0 = {dimension} rows, got cross_moment.shape={array.shape}"
         )
     return array.reshape(dimension, -1), array.ndim == 1
-
-
-def _unexplained(gram: Array, cross: Array, explained: Array, basis: GramBasis) -> Array:
-    """R = G_x̂x̂ − ΦΦᵀ, for test points that form a positive semi-definite matrix with the training Gram.
-
-    Points whose unexplained variance is at the rounding of the difference count as explained entirely.
-    """
-    scale = max(float(np.abs(gram).max()), float(basis.eigenvalues.max(initial=0.0)))
-    outside = np.abs(cross - (cross @ basis.vectors) @ basis.vectors.T).max()
-    rest = gram - explained @ explained.T
-    diagonal = np.diagonal(rest)
-    if not _is_semidefinite(rest, _GRAM_TOLERANCE * scale) or outside > _GRAM_TOLERANCE * scale:
-        raise ValueError(
-            "cross_gram and test_gram must form a positive semi-definite matrix with the training gram, got "
-            f"unexplained variances from {diagonal.min():.3g} and {outside:.3g} outside the range of gram"
-        )
-    known = diagonal <= RANK_TOLERANCE * len(basis.vectors) * scale
-    rest[known, :] = rest[:, known] = 0.0
-    return rest
-
-
-def _is_semidefinite(matrix: Array, tolerance: float) -> bool:
-    """Whether no eigenvalue is below −tolerance."""
-    try:
-        np.linalg.cholesky(matrix + tolerance * np.eye(len(matrix)))
-    except np.linalg.LinAlgError:
-        return not tolerance  # all matrices are zero
-    return True

@@ -1,4 +1,4 @@
-"""Engines: prior × likelihood factor → ScaleInference. One file each, one rule that chooses."""
+"""The rule that chooses an engine, and running it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 from lbnn.engines.atom import identity_scale, infer_atom
 from lbnn.engines.bartlett_sampling import infer_dual, infer_primal
-from lbnn.engines.inference import Diagnostics, ScaleInference
+from lbnn.engines.inference import ScaleInference
 from lbnn.engines.quadrature import infer_quadrature
 from lbnn.engines.sampled import Effort
-from lbnn.likelihood import LikelihoodFactor
-from lbnn.scale_prior import ScalePrior
-
-__all__ = ["Diagnostics", "Effort", "EngineChoice", "ScaleInference", "choose", "infer"]
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.scale.prior import ScalePrior
 
 ENGINES = ("atom", "quadrature", "importance", "smc", "dual")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lbnn.scale_measure import ScaleMeasure
+from lbnn.scale.measure import ScaleMeasure
 
 
 @dataclass(frozen=True)

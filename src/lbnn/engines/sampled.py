@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array, IndexArray
-from lbnn.bartlett import product
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.progress import Progress
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_sample
 from lbnn.engines.inference import Diagnostics
-from lbnn.engines.progress import Progress
 from lbnn.engines.smc import SmcSample, smc_sample
 from lbnn.engines.target import ScaleTarget, Target
-from lbnn.errors import AccuracyWarning
-from lbnn.likelihood import FactorRatio, LikelihoodFactor
-from lbnn.scale_measure import LogFactor, effective_atoms
+from lbnn.likelihood.gaussian import FactorRatio, LikelihoodFactor
+from lbnn.scale.bartlett import product
+from lbnn.scale.measure import LogFactor, effective_atoms
 
 _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
 LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill

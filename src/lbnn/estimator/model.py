@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array
-from lbnn.affine_predictive import AffinePredictive, AnyPredictive, MixturePredictive
-from lbnn.estimator.centring import CentredInputs, CentredKernel, Columns, contrasts, outside_range
-from lbnn.evidence_search import Candidate, EvidenceData, condition, coupled
+from lbnn._base.types import Array
+from lbnn.data.bases import InputBasis, PrivateBasis
+from lbnn.data.centring import CentredInputs, CentredKernel, Columns, contrasts, outside_range
+from lbnn.data.projection import PrivateProjection, TrainingProjection
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.posterior import Posterior
-from lbnn.projection import PrivateProjection, TrainingProjection
-from lbnn.spectrum import InputBasis, PrivateBasis
+from lbnn.predict.affine import AffinePredictive, AnyPredictive, MixturePredictive
+from lbnn.selection import Candidate, EvidenceData, condition, coupled
 
 
 @dataclass(frozen=True)

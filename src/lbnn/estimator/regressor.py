@@ -17,16 +17,16 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.affine_predictive import AnyPredictive
+from lbnn._base import check
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array
+from lbnn.data.centring import CentredInputs, CentredKernel
 from lbnn.engines import ENGINES
-from lbnn.errors import AccuracyWarning
 from lbnn.estimator import saving, settings
-from lbnn.estimator.centring import CentredInputs, CentredKernel
 from lbnn.estimator.model import FittedModel, FittedState, TargetUnits, decompose, fit_model, table_row
-from lbnn.evidence_search import Candidate, Choice, EvidenceData, Shapes, search
 from lbnn.leave_one_out import LeaveOneOut
+from lbnn.predict.affine import AnyPredictive
+from lbnn.selection import Candidate, Choice, EvidenceData, Shapes, search
 
 _EVIDENCE = StrOptions({"evidence"})
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average

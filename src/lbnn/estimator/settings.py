@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn.evidence_search import Choice, EvidenceData, Shapes, coupled, prefers_own_units
+from lbnn._base import check
+from lbnn.selection import Choice, EvidenceData, Shapes, coupled, prefers_own_units
 
 CONSTANT_TARGETS = (
     "the targets are constant, and the evidence of their noise has no maximum: noise_variance_ is 1e-10, the "

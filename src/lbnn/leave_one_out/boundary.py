@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.existence import require_zero_temperature
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.bases import InputBasis, PrivateBasis
+from lbnn.data.spectrum import Spectrum
 from lbnn.leave_one_out.examples import example_vectors
+from lbnn.likelihood.existence import require_zero_temperature
 from lbnn.posterior import Posterior
-from lbnn.spectrum import InputBasis, PrivateBasis, Spectrum
 
 _SAME_TARGETS = 1e-6  # relative difference above which Y is not what the posterior has seen
 

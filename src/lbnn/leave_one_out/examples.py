@@ -9,9 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.projection import RANK_TOLERANCE, InputDirections
-from lbnn.spectrum import GramBasis, PrivateBasis, Spectrum
+from lbnn._base.types import Array
+from lbnn.data.bases import GramBasis, PrivateBasis
+from lbnn.data.projection import RANK_TOLERANCE, InputDirections
+from lbnn.data.spectrum import Spectrum
 
 
 class LeftOut(ABC):

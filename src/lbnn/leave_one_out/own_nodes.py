@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lbnn._types import Array, Mask
+from lbnn._base.types import Array, Mask
 from lbnn.engines.quadrature import infer_quadrature
 from lbnn.leave_one_out.averages import Scores, left_out_log_weights, moments, row_blocks
 from lbnn.leave_one_out.examples import Examples
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
 from lbnn.posterior import Posterior
-from lbnn.scale_measure import ScaleMeasure
+from lbnn.scale.measure import ScaleMeasure
 
 _HALF_STEP_CHANGE = 1e-5  # of a quadrature on every other node; geometric convergence squares it
 _END_SHARE = 1e-12  # largest share of the mass that the outermost nodes may hold

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._types import Array
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array
+from lbnn.data.bases import PrivateBasis
 from lbnn.engines.importance import LARGEST_K
 from lbnn.engines.quadrature import QuadratureLaw
-from lbnn.errors import AccuracyWarning
 from lbnn.leave_one_out.averages import Scores, row_blocks, score
 from lbnn.leave_one_out.boundary import checked_targets
 from lbnn.leave_one_out.examples import Examples, LeftOut, PrivateExamples
 from lbnn.leave_one_out.own_nodes import replace_unresolved
 from lbnn.posterior import Posterior
-from lbnn.spectrum import PrivateBasis
 
 
 @dataclass(frozen=True)

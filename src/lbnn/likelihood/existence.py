@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import Spectrum
+from lbnn.data.spectrum import Spectrum
+from lbnn.scale.prior import ScalePrior
 
 
 def require_zero_temperature(prior: ScalePrior, spectrum: Spectrum) -> None:

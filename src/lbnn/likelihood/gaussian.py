@@ -12,17 +12,12 @@ density of Y): one formula for every temperature.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._types import Array
-
-#: Number of floats in one block of a batched evaluation: elementwise work stays in the cache, ...
-BLOCK_FLOATS = 1 << 17
-#: ... matrix products want larger ones.
-PRODUCT_FLOATS = 1 << 19
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
 
 
 @dataclass(frozen=True)
@@ -175,9 +170,3 @@ class FactorRatio:
         return [(1.0, factor) for factor in self.numerators] + [
             (-1.0, factor) for factor in self.denominators
         ]
-
-
-def blocks(count: int, floats_each: int, floats: int = BLOCK_FLOATS) -> Iterator[slice]:
-    """Slices of `count` rows such that a block of them holds at most `floats` floats."""
-    size = max(1, floats // max(floats_each, 1))
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.likelihood import LikelihoodFactor, blocks
-from lbnn.scale_prior import ScalePrior
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.scale.prior import ScalePrior
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.likelihood import LikelihoodFactor
+from lbnn._base.types import Array
+from lbnn.likelihood.gaussian import LikelihoodFactor
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from typing import Protocol
 import numpy as np
 from scipy import optimize, stats
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 from lbnn.engines.importance import weighted_draws
 from lbnn.engines.inference import Diagnostics
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
 from lbnn.engines.sampled import Draws, Effort, draw_posterior
-from lbnn.mgig_target import CanonicalTarget
-from lbnn.scale_measure import ScaleMeasure
+from lbnn.matrix_gig.target import CanonicalTarget
+from lbnn.scale.measure import ScaleMeasure
 
 Estimate = tuple[Array, Array]  # value and standard error
 

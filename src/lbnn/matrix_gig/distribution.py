@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn._types import Array
+from lbnn._base import check
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array
+from lbnn.data.projection import positive_part
 from lbnn.engines import Diagnostics, Effort
-from lbnn.errors import AccuracyWarning
-from lbnn.mgig_canonical import Canonical, solve_canonical
-from lbnn.projection import positive_part
+from lbnn.matrix_gig.canonical import Canonical, solve_canonical
 
 _OVERSAMPLING = 20  # weighted draws for every draw that is resampled from them
 

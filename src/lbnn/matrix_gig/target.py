@@ -16,9 +16,9 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.bartlett import BartlettCoordinates, FactorShape
-from lbnn.likelihood import blocks
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
+from lbnn.scale.bartlett import BartlettCoordinates, FactorShape
 
 
 @dataclass(frozen=True)

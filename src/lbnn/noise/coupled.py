@@ -13,17 +13,13 @@ mean of those of G + ν I, each row standing for p/n_d directions.
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.engines import Effort, infer
-from lbnn.errors import AccuracyWarning
-from lbnn.likelihood import LikelihoodFactor
-from lbnn.posterior import Posterior
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import PrivateBasis, Spectrum
+from lbnn._base.types import Array
+from lbnn.data.bases import PrivateBasis
+from lbnn.data.spectrum import Spectrum
+from lbnn.likelihood.gaussian import LikelihoodFactor
 
 
 def scatter_root(spectrum: Spectrum) -> Array:
@@ -45,11 +41,3 @@ def scatter_factor(spectrum: Spectrum) -> LikelihoodFactor:
     return LikelihoodFactor(
         values, np.sqrt(values)[:, None] * root, 0.0, spectrum.examples, 0.0, spectrum.examples / len(root)
     )
-
-
-def condition_coupled(prior: ScalePrior, spectrum: Spectrum, effort: Effort) -> Posterior:
-    """The posterior given data with private inputs; targets have full rank, widths are n_d or more."""
-    inference = infer(prior, scatter_factor(spectrum), spectrum.single_output, effort)
-    for message in inference.diagnostics.messages:
-        warnings.warn(message, AccuracyWarning, stacklevel=2)
-    return Posterior(prior, spectrum, 0.0, inference)

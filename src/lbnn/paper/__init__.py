@@ -1,8 +1,10 @@
-r"""The paper's results, recomputed: `python -m lbnn.report --out report`.
+r"""The paper's results, recomputed: `python -m lbnn.paper --out report`.
 
 A claim is one equation or statement of the paper, checked against the library by a route that does not
-call the function being checked. To add one, write a function in the file of its section (a new section is a
-file and a line in `registry.SECTIONS`):
+call the function being checked. `claims` holds them, one file for each section; `routes` the independent
+ways (dense algebra, integrals over the cone, chains over the weights); `page` the page; `runner` runs them.
+Knows every room. To add a claim, write a function in the file of its section (a new section is a file and a
+line in `registry.SECTIONS`):
 
     @claim(
         id="prior.gamma",
@@ -24,10 +26,10 @@ text says so in `correction`. `figure` takes a function of the same `Run` that r
 
 from __future__ import annotations
 
-from lbnn.report.cli import main, print_table, reproduce
-from lbnn.report.progress import terminal_progress
-from lbnn.report.registry import Claim, Outcome, Picture, Run
-from lbnn.report.runner import failed, run, summary
+from lbnn.paper.cli import main, print_table, reproduce
+from lbnn.paper.progress import terminal_progress
+from lbnn.paper.registry import Claim, Outcome, Picture, Run
+from lbnn.paper.runner import failed, run, summary
 
 __all__ = [
     "Claim",

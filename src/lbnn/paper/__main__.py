@@ -1,10 +1,10 @@
-"""`python -m lbnn.report`."""
+"""`python -m lbnn.paper`."""
 
 from __future__ import annotations
 
 import sys
 
-from lbnn.report.cli import main
+from lbnn.paper.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""The command line of the report: `python -m lbnn.report`."""
+"""The command line of the report: `python -m lbnn.paper`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from lbnn.report import registry
-from lbnn.report.progress import terminal_progress
-from lbnn.report.registry import Outcome
-from lbnn.report.runner import failed, run, summary
+from lbnn.paper import registry
+from lbnn.paper.progress import terminal_progress
+from lbnn.paper.registry import Outcome
+from lbnn.paper.runner import failed, run, summary
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +53,7 @@ def print_table(outcomes: Sequence[Outcome]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m lbnn.report", description="Recompute the paper's results."
+        prog="python -m lbnn.paper", description="Recompute the paper's results."
     )
     parser.add_argument(
         "--out", type=Path, default=Path("report"), help="folder to write to (default: report)"

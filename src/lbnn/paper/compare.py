@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 import numpy as np
 from scipy import stats
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 
 
 def relative_error(value: Any, reference: Any) -> float:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbnn import plots
-from lbnn._types import Array
+from lbnn._base.types import Array
 from lbnn.network import Network
+from lbnn.paper.registry import Picture, Run
 from lbnn.posterior import Posterior
-from lbnn.report.registry import Picture, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from lbnn.report.registry import Claim, Outcome
+from lbnn.paper.registry import Claim, Outcome
 
 #: Called before a claim (outcome None) and after it: claims done, claims in all, the claim, its outcome.
 Progress = Callable[[int, int, Claim, Outcome | None], None]

@@ -184,7 +184,7 @@ def claim(
 def load() -> None:
     """Import every section, which registers its claims."""
     for section in SECTIONS:
-        importlib.import_module(f"lbnn.report.{section}")
+        importlib.import_module(f"lbnn.paper.claims.{section}")
 
 
 def section_title(section: str) -> str:

@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lbnn.report import mathml, registry
-from lbnn.report.environment import Environment
-from lbnn.report.images import drawing
-from lbnn.report.output import write
-from lbnn.report.progress import Progress
-from lbnn.report.registry import Outcome
+from lbnn.paper import registry
+from lbnn.paper.environment import Environment
+from lbnn.paper.page import mathml
+from lbnn.paper.page.images import drawing
+from lbnn.paper.page.output import write
+from lbnn.paper.progress import Progress
+from lbnn.paper.registry import Outcome
 
 
 def run(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lbnn import plots
-from lbnn.convergence import REGIMES
+from lbnn.paper.figures import new_figure
+from lbnn.paper.registry import Picture, Run
 from lbnn.plots._style import MINUS
-from lbnn.report.figures import new_figure
-from lbnn.report.registry import Picture, Run
+from lbnn.theories.convergence import REGIMES
 
 #: The paper's regimes.
 REGIMES_SHOWN = ("infinite width", "infinite data", "proportional", "many outputs")

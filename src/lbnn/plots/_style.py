@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn._types import Array
+from lbnn._base import check
+from lbnn._base.types import Array
 from lbnn.plots._style import COLOURS, MARKERS, MINUS, axes_or_new, names_or_numbers
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn._types import Array
+from lbnn._base import check
+from lbnn._base.types import Array
 from lbnn.plots._style import axes_or_new, heat_map, names_or_numbers
 from lbnn.posterior import Posterior
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.likelihood import LikelihoodFactor
+from lbnn._base.types import Array
+from lbnn.likelihood.gaussian import LikelihoodFactor
 from lbnn.plots._style import COLOURS, axes_or_new
 from lbnn.posterior import Posterior
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbnn.comparison import QUANTITIES, Comparison
 from lbnn.plots._style import COLOURS, MARKERS, axes_or_new
+from lbnn.theories.comparison import QUANTITIES, Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.likelihood import blocks
-from lbnn.mixture_quantile import mixture_quantile
-from lbnn.predictive import Predictive
-from lbnn.projection import GramProjection, PrivateProjection
+from lbnn._base import check
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
+from lbnn.data.projection import GramProjection, PrivateProjection
+from lbnn.predict.mixture import Predictive
+from lbnn.predict.quantile import mixture_quantile
 
 LOG_TWO_PI = math.log(2 * math.pi)
 _FEWEST_ATOMS = 5  # effective draws under which the error of a log density is about half a nat
@@ -51,7 +51,7 @@ class AffinePredictive:
     Examples
     --------
     >>> import numpy as np, lbnn
-    >>> from lbnn.affine_predictive import AffinePredictive
+    >>> from lbnn.predict.affine import AffinePredictive
     >>> rng = np.random.default_rng(0)
     >>> X, Y, X_test = rng.normal(size=(10, 30)), rng.normal(size=(10, 2)), rng.normal(size=(3, 30))
     >>> inner = lbnn.Network(widths=(20,)).condition(X, Y, beta=4.0).predict(X_test)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._types import Array, Mask
-from lbnn.projection import RANK_TOLERANCE
+from lbnn._base.types import Array, Mask
+from lbnn.data.projection import RANK_TOLERANCE
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.conditional import ConditionalProcess
-from lbnn.likelihood import FactorRatio, LikelihoodFactor
-from lbnn.projection import Projection, positive_part
+from lbnn._base.types import Array
+from lbnn.data.projection import Projection, positive_part
+from lbnn.likelihood.gaussian import FactorRatio, LikelihoodFactor
+from lbnn.predict.conditional import ConditionalProcess
 
 
 def conditional_log_density(

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.conditional import ConditionalProcess
-from lbnn.likelihood import PRODUCT_FLOATS, blocks
-from lbnn.projection import Projection
-from lbnn.scale_measure import ScaleMeasure
+from lbnn._base.blocks import PRODUCT_FLOATS, blocks
+from lbnn._base.types import Array
+from lbnn.data.projection import Projection
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.scale.measure import ScaleMeasure
 
 
 def average_feature_kernel(

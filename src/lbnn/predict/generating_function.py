@@ -9,10 +9,10 @@ import math
 
 import numpy as np
 
-from lbnn._types import Array, ComplexArray
-from lbnn.conditional import ConditionalProcess
-from lbnn.projection import RANK_TOLERANCE, Projection
-from lbnn.scale_measure import LogFactor
+from lbnn._base.types import Array, ComplexArray
+from lbnn.data.projection import RANK_TOLERANCE, Projection
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.scale.measure import LogFactor
 
 
 def cumulant_exponent(projection: Projection, process: ConditionalProcess, source: Array) -> LogFactor:

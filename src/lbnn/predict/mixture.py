@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.conditional import ConditionalProcess
-from lbnn.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
-from lbnn.likelihood import PRODUCT_FLOATS, blocks
-from lbnn.mixture_density import conditional_log_density
-from lbnn.mixture_quantile import mixture_quantile
-from lbnn.projection import Projection
-from lbnn.scale_measure import ScaleMeasure
+from lbnn._base import check
+from lbnn._base.blocks import PRODUCT_FLOATS, blocks
+from lbnn._base.types import Array
+from lbnn.data.projection import Projection
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.density import conditional_log_density
+from lbnn.predict.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
+from lbnn.predict.quantile import mixture_quantile
+from lbnn.scale.measure import ScaleMeasure
 
 
 @dataclass(frozen=True)

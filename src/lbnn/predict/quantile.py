@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 from scipy.optimize import elementwise
 
-from lbnn._types import Array, Mask
+from lbnn._base.types import Array, Mask
 
 _NEWTON_STEPS = 20
 _ROUNDING = 1e-14  # relative step at which Newton's method has converged (it does so quadratically)

@@ -15,10 +15,10 @@ import math
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.bartlett import product
-from lbnn.conditional import ConditionalProcess
-from lbnn.spectrum import InputBasis
+from lbnn._base.types import Array
+from lbnn.data.bases import InputBasis
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.scale.bartlett import product
 
 
 def sample_weights(

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array, Mask
+from lbnn._base.types import Array, Mask
 
 _TABLE_END = 6  # Φ(−6) = 1e-9
 _FARTHEST_DOWN, _FARTHEST_UP, _FARTHEST_BELOW = 60.0, 1000.0, 1e8  # of diagonal and other coordinates

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array, ComplexArray
+from lbnn._base.types import Array, ComplexArray
 
 _CONTOUR_POINTS = 48
 _CONTOUR_STEP = 0.25  # in standard deviations of the integrand at the saddle point

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import special
 
-from lbnn import _validation as check
-from lbnn._types import Array, ComplexArray, IndexArray
-from lbnn.errors import AccuracyWarning
+from lbnn._base import check
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array, ComplexArray, IndexArray
 
 #: A log factor on scales, given by eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d), to values (m,).
 LogFactor = Callable[[Array, Array], Array | ComplexArray]

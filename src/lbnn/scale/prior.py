@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.bartlett import BartlettCoordinates, FactorShape, product
-from lbnn.gamma_product import GammaProduct
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.scale.bartlett import BartlettCoordinates, FactorShape, product
+from lbnn.scale.gamma_product import GammaProduct
 
 
 @dataclass(frozen=True)

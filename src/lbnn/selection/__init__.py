@@ -3,18 +3,18 @@
 The Gaussian process (infinite width) has a closed form and is searched first, over a wide grid. Then the
 width goes down a ladder; every network starts from the hyperparameters of its wider neighbour and climbs its
 own evidence by quasi-Newton steps with gradients from Fisher's identity. Networks with coupled noise, which
-need n_d rows of the data only, go first.
+need n_d rows of the data only, go first. Knows `network` and what stands before it.
 """
 
 from __future__ import annotations
 
-from lbnn.evidence_search.coupled import CoupledData, coupled
-from lbnn.evidence_search.data import EvidenceData
-from lbnn.evidence_search.finite_width import condition
-from lbnn.evidence_search.gaussian_process import prefers_own_units
-from lbnn.evidence_search.ladder import Shapes, search
-from lbnn.evidence_search.parameters import NOISE_RANGE, RATIO_RANGE, Choice, free_parameters
-from lbnn.evidence_search.walk import Candidate
+from lbnn.selection.coupled import CoupledData, coupled
+from lbnn.selection.data import EvidenceData
+from lbnn.selection.finite_width import condition
+from lbnn.selection.gaussian_process import prefers_own_units
+from lbnn.selection.ladder import Shapes, search
+from lbnn.selection.parameters import NOISE_RANGE, RATIO_RANGE, Choice, free_parameters
+from lbnn.selection.walk import Candidate
 
 __all__ = [
     "NOISE_RANGE",

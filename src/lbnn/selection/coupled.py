@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.coupled_noise import scatter_factor
-from lbnn.evidence_search.data import EvidenceData
-from lbnn.evidence_search.parameters import NOISE_RANGE
-from lbnn.likelihood import LikelihoodFactor
-from lbnn.spectrum import Spectrum, with_private_inputs
+from lbnn._base.types import Array
+from lbnn.data.spectrum import Spectrum, with_private_inputs
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.noise.coupled import scatter_factor
+from lbnn.selection.data import EvidenceData
+from lbnn.selection.parameters import NOISE_RANGE
 
 _ROUNDING = 1e-16  # relative variance that may be rounding of targets without noise
 

@@ -17,9 +17,10 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.likelihood import LikelihoodFactor, blocks
-from lbnn.spectrum import Spectrum
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
+from lbnn.data.spectrum import Spectrum
+from lbnn.likelihood.gaussian import LikelihoodFactor
 
 
 @dataclass(frozen=True)

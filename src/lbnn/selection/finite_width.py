@@ -15,20 +15,21 @@ import numpy as np
 from scipy import special
 from scipy.stats import qmc
 
-from lbnn._types import Array
-from lbnn.bartlett import BartlettCoordinates
-from lbnn.coupled_noise import condition_coupled
-from lbnn.dual import DualFactor, dual_prior
-from lbnn.engines import Effort
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array
+from lbnn.data.spectrum import Spectrum
+from lbnn.engines import Effort, infer
 from lbnn.engines.bartlett_sampling import principal_axes
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
 from lbnn.engines.target import Factor, ScaleTarget
-from lbnn.errors import AccuracyWarning
-from lbnn.evidence_search.coupled import CoupledData
-from lbnn.evidence_search.data import EvidenceData
+from lbnn.likelihood.hidden_kernel import DualFactor, dual_prior
 from lbnn.network import Network
+from lbnn.noise.coupled import scatter_factor
 from lbnn.posterior import Posterior
-from lbnn.scale_prior import ScalePrior
+from lbnn.scale.bartlett import BartlettCoordinates
+from lbnn.scale.prior import ScalePrior
+from lbnn.selection.coupled import CoupledData
+from lbnn.selection.data import EvidenceData
 
 POINTS = 128
 _DIFFERENCE = 1e-4
@@ -209,3 +210,11 @@ def _eigen(scales: Array) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors of Gram matrices; rounding to zero or below is kept just above it."""
     values, vectors = np.linalg.eigh(scales)
     return np.maximum(values, np.finfo(float).eps ** 2 * values[:, -1:]), vectors
+
+
+def condition_coupled(prior: ScalePrior, spectrum: Spectrum, effort: Effort) -> Posterior:
+    """The posterior given data with private inputs; targets have full rank, widths are n_d or more."""
+    inference = infer(prior, scatter_factor(spectrum), spectrum.single_output, effort)
+    for message in inference.diagnostics.messages:
+        warnings.warn(message, AccuracyWarning, stacklevel=2)
+    return Posterior(prior, spectrum, 0.0, inference)

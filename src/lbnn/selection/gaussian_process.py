@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.evidence_search.data import EvidenceData
-from lbnn.evidence_search.optimise import Optimum, gradient_curvature, maximise
-from lbnn.evidence_search.parameters import Choice, FreeParameters, free_parameters, target_variances
+from lbnn._base.types import Array
+from lbnn.selection.data import EvidenceData
+from lbnn.selection.optimise import Optimum, gradient_curvature, maximise
+from lbnn.selection.parameters import Choice, FreeParameters, free_parameters, target_variances
 
 _GRID = 241
 _STARTS = 3  # local maxima of the grid that are followed up

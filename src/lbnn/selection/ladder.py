@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lbnn.evidence_search.data import EvidenceData
-from lbnn.evidence_search.parameters import Choice
-from lbnn.evidence_search.walk import LADDER, Candidate, Report, Walk
+from lbnn.selection.data import EvidenceData
+from lbnn.selection.parameters import Choice
+from lbnn.selection.walk import LADDER, Candidate, Report, Walk
 
 _CLEAR_LEAD = 3.0  # nats
 _OUT_OF_REACH = 10.0  # nats that a third layer is not expected to bring

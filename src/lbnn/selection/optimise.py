@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._types import Array, Mask
-from lbnn.evidence_search.parameters import FreeParameters
+from lbnn._base.types import Array, Mask
+from lbnn.selection.parameters import FreeParameters
 
 #: Log evidence at h and its gradient ∂/∂h.
 Evidence = Callable[[Array], tuple[float, Array]]

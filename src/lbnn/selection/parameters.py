@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.evidence_search.data import EvidenceData
+from lbnn._base.types import Array
+from lbnn.selection.data import EvidenceData
 
 #: Noise variances are searched between these multiples of the variance of the targets, ...
 NOISE_RANGE = (1e-10, 10.0)

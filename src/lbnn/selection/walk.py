@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.evidence_search import gaussian_process
-from lbnn.evidence_search.coupled import coupled
-from lbnn.evidence_search.data import EvidenceData
-from lbnn.evidence_search.finite_width import POINTS, network_evidence
-from lbnn.evidence_search.optimise import Optimum, maximise
-from lbnn.evidence_search.parameters import Choice, free_parameters
+from lbnn._base.types import Array
+from lbnn.selection import gaussian_process
+from lbnn.selection.coupled import coupled
+from lbnn.selection.data import EvidenceData
+from lbnn.selection.finite_width import POINTS, network_evidence
+from lbnn.selection.optimise import Optimum, maximise
+from lbnn.selection.parameters import Choice, free_parameters
 
 #: Widths tried, from wide to narrow; the integers between are tried around the best of them.
 LADDER = (128, 64, 32, 20, 12, 8, 5, 3, 2, 1)

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.asymptotics import Theory
-from lbnn.asymptotics.regimes import THEORIES, as_setting
-from lbnn.feature_kernel import average_feature_kernel
+from lbnn._base.types import Array
+from lbnn.data.spectrum import Spectrum
 from lbnn.network import TARGET_ERROR, Network
 from lbnn.posterior import Posterior
-from lbnn.predictive import Predictive
-from lbnn.scale_measure import ScaleMeasure
-from lbnn.spectrum import Spectrum
+from lbnn.predict.feature_kernel import average_feature_kernel
+from lbnn.predict.mixture import Predictive
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.theories.limits.regimes import THEORIES, as_setting
+from lbnn.theories.limits.theory import Theory
 
 #: What is compared, and in which units the error is given.
 QUANTITIES = {

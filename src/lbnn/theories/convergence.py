@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.comparison import QUANTITIES, Comparison, compare
+from lbnn._base import check
+from lbnn._base.types import Array
 from lbnn.network import Network
+from lbnn.theories.comparison import QUANTITIES, Comparison, compare
 
 #: Away from one, where prior and data would agree on the scale and leading errors would cancel.
 _TEACHER_SCALE = 1.5

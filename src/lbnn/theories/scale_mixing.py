@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from lbnn import _validation as check
-from lbnn._types import Array
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.engines.quadrature import Nodes, QuadratureLaw
-from lbnn.existence import require_invertible_gram
-from lbnn.likelihood import FactorRatio, LikelihoodFactor
+from lbnn.likelihood.existence import require_invertible_gram
+from lbnn.likelihood.gaussian import FactorRatio, LikelihoodFactor
 from lbnn.posterior import Posterior
-from lbnn.scale_measure import LogFactor, ScaleMeasure, Tails
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import Spectrum
+from lbnn.scale.measure import LogFactor, ScaleMeasure, Tails
+from lbnn.scale.prior import ScalePrior
 
 _FAR = 300.0  # |log s| at which the tails of a prior are read off
 

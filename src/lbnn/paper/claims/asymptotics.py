@@ -9,14 +9,14 @@ import numpy as np
 from scipy import linalg, stats
 
 from lbnn import asymptotics
-from lbnn._types import Array
-from lbnn.convergence import study
+from lbnn._base.types import Array
 from lbnn.network import Network
-from lbnn.report import theory_figures as figures
-from lbnn.report.compare import relative_error, rounding
-from lbnn.report.problem import Problem, random_problem
-from lbnn.report.registry import Run, claim
-from lbnn.scale_mixing import ScaleMixture
+from lbnn.paper import theory_figures as figures
+from lbnn.paper.compare import relative_error, rounding
+from lbnn.paper.registry import Run, claim
+from lbnn.paper.routes.problem import Problem, random_problem
+from lbnn.theories.convergence import study
+from lbnn.theories.scale_mixing import ScaleMixture
 
 BETA = 4.0
 EXTRAPOLATED = (

@@ -10,12 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.mgig import MatrixGIG
+from lbnn._base.types import Array
+from lbnn.matrix_gig.distribution import MatrixGIG
 from lbnn.network import Network
-from lbnn.posterior import Posterior
-from lbnn.report import cone
-from lbnn.report.compare import (
+from lbnn.paper.compare import (
     absolute_error,
     mean_and_error,
     quadrature,
@@ -24,8 +22,10 @@ from lbnn.report.compare import (
     score_between,
     standard_errors,
 )
-from lbnn.report.problem import Problem, random_problem
-from lbnn.report.registry import Run, claim
+from lbnn.paper.registry import Run, claim
+from lbnn.paper.routes import cone
+from lbnn.paper.routes.problem import Problem, random_problem
+from lbnn.posterior import Posterior
 
 BETA = 4.0
 WIDTH = 10

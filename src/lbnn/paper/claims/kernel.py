@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 from lbnn.network import Network
-from lbnn.report import dense, figures, scale_laws
-from lbnn.report.compare import quadrature, relative_error, rounding, standard_errors, worst_score
-from lbnn.report.problem import (
+from lbnn.paper import figures
+from lbnn.paper.compare import quadrature, relative_error, rounding, standard_errors, worst_score
+from lbnn.paper.registry import Run, claim
+from lbnn.paper.routes import dense, scale_laws
+from lbnn.paper.routes.problem import (
     Problem,
     ScaleAtoms,
     draw_weights,
@@ -19,7 +21,6 @@ from lbnn.report.problem import (
     random_problem,
     random_scales,
 )
-from lbnn.report.registry import Run, claim
 
 BETA = 4.0
 

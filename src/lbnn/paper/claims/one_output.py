@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 from lbnn.network import Network
-from lbnn.report import dense, figures, scale_laws
-from lbnn.report.compare import (
+from lbnn.paper import figures
+from lbnn.paper.compare import (
     absolute_error,
     quadrature,
     relative_error,
@@ -17,7 +17,9 @@ from lbnn.report.compare import (
     standard_errors,
     worst_score,
 )
-from lbnn.report.problem import (
+from lbnn.paper.registry import Run, claim
+from lbnn.paper.routes import dense, scale_laws
+from lbnn.paper.routes.problem import (
     Problem,
     ScaleAtoms,
     draw_weights,
@@ -25,7 +27,6 @@ from lbnn.report.problem import (
     network_outputs,
     random_problem,
 )
-from lbnn.report.registry import Run, claim
 
 BETA = 4.0
 WIDTHS = ((5,), (3, 4))

@@ -9,18 +9,18 @@ import math
 
 import numpy as np
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 from lbnn.network import Network
-from lbnn.report import dense
-from lbnn.report.compare import absolute_error, relative_error, rounding
-from lbnn.report.problem import (
+from lbnn.paper.compare import absolute_error, relative_error, rounding
+from lbnn.paper.registry import Run, claim
+from lbnn.paper.routes import dense
+from lbnn.paper.routes.problem import (
     Problem,
     ScaleAtoms,
     library_factor,
     random_problem,
     random_scales,
 )
-from lbnn.report.registry import Run, claim
 
 BETA = 4.0
 

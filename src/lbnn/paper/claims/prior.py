@@ -7,12 +7,9 @@ import math
 import numpy as np
 from scipy import integrate, special, stats
 
-from lbnn.conditional import ConditionalProcess
+from lbnn.data.projection import FeatureDirections, InputProjection
 from lbnn.network import Network
-from lbnn.predictive import Predictive
-from lbnn.projection import FeatureDirections, InputProjection
-from lbnn.report import dense, scale_laws
-from lbnn.report.compare import (
+from lbnn.paper.compare import (
     absolute_error,
     log_ratio_error,
     quadrature,
@@ -21,9 +18,12 @@ from lbnn.report.compare import (
     standard_errors,
     worst_score,
 )
-from lbnn.report.problem import draw_weights, random_problem
-from lbnn.report.registry import Run, claim
-from lbnn.scale_measure import ScaleMeasure
+from lbnn.paper.registry import Run, claim
+from lbnn.paper.routes import dense, scale_laws
+from lbnn.paper.routes.problem import draw_weights, random_problem
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.mixture import Predictive
+from lbnn.scale.measure import ScaleMeasure
 
 SCALES = np.geomspace(1e-6, 30.0, 60)
 

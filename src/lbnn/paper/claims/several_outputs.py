@@ -7,25 +7,26 @@ import time
 
 import numpy as np
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 from lbnn.network import Network
-from lbnn.posterior import Posterior
-from lbnn.report import cone, figures, weight_sampler
-from lbnn.report.compare import (
+from lbnn.paper import figures
+from lbnn.paper.compare import (
     mean_and_error,
     score_against,
     score_between,
     standard_errors,
     weighted_mean_and_error,
 )
-from lbnn.report.problem import (
+from lbnn.paper.registry import Run, claim
+from lbnn.paper.routes import cone, weight_sampler
+from lbnn.paper.routes.problem import (
     Problem,
     draw_weights,
     likelihood_weights,
     network_outputs,
     random_problem,
 )
-from lbnn.report.registry import Run, claim
+from lbnn.posterior import Posterior
 
 BETA = 4.0
 WIDTH = 8

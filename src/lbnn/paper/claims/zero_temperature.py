@@ -7,12 +7,10 @@ import math
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array
-from lbnn.mgig import MatrixGIG
+from lbnn._base.types import Array
+from lbnn.matrix_gig.distribution import MatrixGIG
 from lbnn.network import Network
-from lbnn.posterior import Posterior
-from lbnn.report import cone, dense, scale_laws
-from lbnn.report.compare import (
+from lbnn.paper.compare import (
     absolute_error,
     log_ratio_error,
     mean_and_error,
@@ -22,8 +20,10 @@ from lbnn.report.compare import (
     score_against,
     standard_errors,
 )
-from lbnn.report.problem import Problem, library_factor, random_problem, random_scales
-from lbnn.report.registry import Run, claim
+from lbnn.paper.registry import Run, claim
+from lbnn.paper.routes import cone, dense, scale_laws
+from lbnn.paper.routes.problem import Problem, library_factor, random_problem, random_scales
+from lbnn.posterior import Posterior
 
 WIDTH = 6
 REPLICATES = 16

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from lbnn.report import mathml
-from lbnn.report.images import Image
-from lbnn.report.registry import Claim, Outcome, Picture
+from lbnn.paper.page import mathml
+from lbnn.paper.page.images import Image
+from lbnn.paper.registry import Claim, Outcome, Picture
 
 MARKS = {"holds": "✓", "corrected": "✎", "fails": "✗"}
 

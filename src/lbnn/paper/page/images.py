@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lbnn.report.registry import Outcome, Picture
+from lbnn.paper.registry import Outcome, Picture
 
 #: One look for all figures; letters are drawn as paths, so that no font is needed, and files carry no date.
 STYLE: Any = {  # keys are literals to matplotlib's types

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lbnn.report.environment import Environment
-from lbnn.report.images import Image, files
-from lbnn.report.page import render
-from lbnn.report.registry import Outcome
+from lbnn._base.files import bytes_writer, write_atomically
+from lbnn.paper.environment import Environment
+from lbnn.paper.page.images import Image, files
+from lbnn.paper.page.render import render
+from lbnn.paper.registry import Outcome
 
 FIGURES = "figures"
 
@@ -28,7 +27,9 @@ def write(outcomes: Sequence[Outcome], folder: Path, environment: Environment) -
     contents["index.html"] = render(outcomes, environment, images).encode()
     stale = _figures_of_last_report(folder)
     for name, data in contents.items():
-        _replace(folder / name, data)
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, bytes_writer(data))
     for path in stale - {folder / name for name in contents}:
         path.unlink(missing_ok=True)
     return [folder / name for name in contents]
@@ -61,17 +62,3 @@ def _figures_of_last_report(folder: Path) -> set[Path]:
     except (OSError, ValueError, AttributeError, TypeError):
         return set()
     return {folder / FIGURES / Path(name).name for name in names}
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write beside the file, then move into its place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

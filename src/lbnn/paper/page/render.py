@@ -7,10 +7,10 @@ from html import escape
 from importlib import resources
 
 import lbnn
-from lbnn.report.claim_card import card, prose
-from lbnn.report.environment import Environment
-from lbnn.report.images import Image
-from lbnn.report.registry import VERDICTS, Outcome, section_title
+from lbnn.paper.environment import Environment
+from lbnn.paper.page.claim_card import card, prose
+from lbnn.paper.page.images import Image
+from lbnn.paper.registry import VERDICTS, Outcome, section_title
 
 PAPER = (
     "J. A. Zavatone-Veth and C. Pehlevan, <cite>Depth induces scale-averaging in overparameterized linear "
@@ -52,7 +52,7 @@ def render(outcomes: Sequence[Outcome], environment: Environment, images: Mappin
         _environment(rows),
         _citation(environment.seed, rows["Date"]),
         "</main>\n",
-        f"<footer><p>Made by lbnn {escape(lbnn.__version__)} with <code>python -m lbnn.report</code>. The "
+        f"<footer><p>Made by lbnn {escape(lbnn.__version__)} with <code>python -m lbnn.paper</code>. The "
         "same numbers are in <code>claims.json</code>, the figures as SVG and PNG in <code>figures/</code>."
         "</p></footer>\n",
         "</body>\n</html>\n",
@@ -61,7 +61,7 @@ def render(outcomes: Sequence[Outcome], environment: Environment, images: Mappin
 
 
 def _head() -> str:
-    style = resources.files("lbnn.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = resources.files("lbnn.paper.page").joinpath("style.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 
 #: A log density of matrices (m, 2, 2) to values (m,).
 LogDensity = Callable[[Array], Array]

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 
 
 def gamma_matrix(L: Array, gram: Array, beta: float) -> Array:

@@ -9,14 +9,14 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._types import Array
+from lbnn._base.types import Array
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.paper.routes import dense, scale_laws
 from lbnn.posterior import Posterior
-from lbnn.report import dense, scale_laws
-from lbnn.scale_measure import ScaleMeasure
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import Spectrum
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.scale.prior import ScalePrior
 
 
 @dataclass(frozen=True)

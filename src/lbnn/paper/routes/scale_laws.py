@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import integrate, special, stats
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 
 LogDensity = Callable[[float], float]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.report.problem import Problem
+from lbnn._base.types import Array
+from lbnn.paper.routes.problem import Problem
 
 LEAPFROG_STEPS = 12
 ACCEPTANCE = 0.8

@@ -1,32 +1,5 @@
-"""Every limit theory of the paper, returning what the exact inference returns.
+"""The paper's limit theories. `lbnn.asymptotics` is their public name.
 
-| function | limit | fixed | temperature, depth |
-|---|---|---|---|
-| `infinite_width` | n → ∞ | p, n_d | any |
-| `infinite_data` | p → ∞ | n, n_d | zero; any depth |
-| `proportional` | n, p → ∞ | n_d | any |
-| `proportional_expansion` | n, p → ∞, then γ → 0 | n_d | zero; any depth |
-| `many_outputs` | n, n_d → ∞ | p | any |
-
-With α = p/n_1, γ = n_d/n_1, S = Yᵀ G_xx⁻¹ Y, G_yy = YYᵀ/n_d.
+`regimes` holds the public functions, `single_scale` theories with one L, `saddle` and `kernel_saddle` their
+saddle points over L and over hidden kernels, `wide_prior` the prior's rate, `theory` what all of them return.
 """
-
-from __future__ import annotations
-
-from lbnn.asymptotics.regimes import (
-    infinite_data,
-    infinite_width,
-    many_outputs,
-    proportional,
-    proportional_expansion,
-)
-from lbnn.asymptotics.theory import Theory
-
-__all__ = [
-    "Theory",
-    "infinite_data",
-    "infinite_width",
-    "many_outputs",
-    "proportional",
-    "proportional_expansion",
-]

@@ -11,15 +11,15 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.asymptotics.saddle import find_saddle
-from lbnn.asymptotics.single_scale import Setting
-from lbnn.asymptotics.theory import Theory
-from lbnn.conditional import ConditionalProcess
-from lbnn.dual import DualFactor
-from lbnn.predictive import Predictive
-from lbnn.projection import GramProjection, Projection
-from lbnn.scale_measure import ScaleMeasure
+from lbnn._base.types import Array
+from lbnn.data.projection import GramProjection, Projection
+from lbnn.likelihood.hidden_kernel import DualFactor
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.mixture import Predictive
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.theories.limits.saddle import find_saddle
+from lbnn.theories.limits.single_scale import Setting
+from lbnn.theories.limits.theory import Theory
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.asymptotics.kernel_saddle import many_output_theory
-from lbnn.asymptotics.saddle import find_saddle
-from lbnn.asymptotics.single_scale import Setting, at_infinite_width, from_scale
-from lbnn.asymptotics.theory import Theory
-from lbnn.existence import require_invertible_gram
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.projection import Projection
+from lbnn.data.spectrum import Spectrum
+from lbnn.likelihood.existence import require_invertible_gram
 from lbnn.network import Network
-from lbnn.projection import Projection
-from lbnn.spectrum import Spectrum
+from lbnn.theories.limits.kernel_saddle import many_output_theory
+from lbnn.theories.limits.saddle import find_saddle
+from lbnn.theories.limits.single_scale import Setting, at_infinite_width, from_scale
+from lbnn.theories.limits.theory import Theory
 
 
 def infinite_width(net: Network, X: Any, Y: Any, beta: float) -> Theory:

@@ -10,8 +10,8 @@ import numpy as np
 from scipy import optimize
 from scipy.sparse import linalg
 
-from lbnn._types import Array
-from lbnn.asymptotics.wide_prior import WidePrior
+from lbnn._base.types import Array
+from lbnn.theories.limits.wide_prior import WidePrior
 
 #: Largest derivative left over, relative to the number of units and examples that pull. Rounding leaves up to
 #: 2e-16 times the condition number of L.

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.asymptotics.theory import PredictiveOf, Theory
-from lbnn.asymptotics.wide_prior import WidePrior
-from lbnn.conditional import ConditionalProcess
+from lbnn._base.types import Array
+from lbnn.data.projection import Projection
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines.bartlett_sampling import FactorLaw
-from lbnn.feature_kernel import average_feature_kernel, average_layer_kernel
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
 from lbnn.network import Network
-from lbnn.predictive import Predictive
-from lbnn.projection import Projection
-from lbnn.scale_measure import LogFactor, ScaleMeasure
-from lbnn.spectrum import Spectrum
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.feature_kernel import average_feature_kernel, average_layer_kernel
+from lbnn.predict.mixture import Predictive
+from lbnn.scale.measure import LogFactor, ScaleMeasure
+from lbnn.theories.limits.theory import PredictiveOf, Theory
+from lbnn.theories.limits.wide_prior import WidePrior
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.predictive import Predictive
-from lbnn.projection import Projection
-from lbnn.scale_measure import ScaleMeasure
-from lbnn.spectrum import Spectrum
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.projection import Projection
+from lbnn.data.spectrum import Spectrum
+from lbnn.predict.mixture import Predictive
+from lbnn.scale.measure import ScaleMeasure
 
 KernelOfLayer = Callable[[Projection, int], Array]
 PredictiveOf = Callable[[Projection], Predictive]

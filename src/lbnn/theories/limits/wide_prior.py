@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import elementwise
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 
 
 @dataclass(frozen=True)

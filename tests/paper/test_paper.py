@@ -13,13 +13,14 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
-from lbnn import report
-from lbnn.conditional import ConditionalProcess
-from lbnn.report import mathml, output, progress, registry
-from lbnn.report.claim_card import number, prose
-from lbnn.report.cli import main
+from lbnn import paper
+from lbnn.paper import progress, registry
+from lbnn.paper.cli import main
+from lbnn.paper.page import mathml, output
+from lbnn.paper.page.claim_card import number, prose
+from lbnn.predict.conditional import ConditionalProcess
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 PAPER_MAP = ROOT / "docs" / "paper-map.md"
 FIELDS = {"id", "equation", "statement", "route", "discrepancy", "tolerance", "verdict"}
@@ -65,7 +66,7 @@ def whole(tmp_path_factory):
     """The report of all claims but the heavy ones, with a tenth of the draws."""
     folder = tmp_path_factory.mktemp("report")
     light = [each.id for each in registry.CLAIMS.values() if not {each.id, each.section} & HEAVY]
-    outcomes = report.run(folder, light, quick=True)
+    outcomes = paper.run(folder, light, quick=True)
     return folder, outcomes
 
 
@@ -191,11 +192,11 @@ def test_a_missing_extra_is_told_before_the_work(tmp_path, monkeypatch, register
     register(lambda run: pytest.fail("the check ran"))
     monkeypatch.setitem(sys.modules, "latex2mathml.converter", None)
     with pytest.raises(ImportError, match=r"lbnn\[report\]"):
-        report.run(tmp_path, ["test"])
+        paper.run(tmp_path, ["test"])
 
 
 def test_progress_is_one_plain_line_a_claim_off_a_terminal(tmp_path, capsys):
-    assert report.reproduce(tmp_path, ["prior.gamma", "prior.wishart"]) == 0
+    assert paper.reproduce(tmp_path, ["prior.gamma", "prior.wishart"]) == 0
     printed = capsys.readouterr().out
     assert "[1/2] prior.wishart: holds" in printed
     assert "[2/2] prior.gamma: holds" in printed
@@ -206,7 +207,7 @@ def test_progress_is_a_bar_on_a_terminal(tmp_path, monkeypatch, capsys, register
     register(lambda run: 1.0)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     with progress.terminal_progress() as show:
-        report.run(tmp_path, ["test"], progress=show)
+        paper.run(tmp_path, ["test"], progress=show)
     printed = capsys.readouterr().out
     assert "1/1" in printed
     assert "test.claim fails: 1.0" in printed
@@ -218,13 +219,13 @@ def test_progress_is_a_bar_on_a_terminal(tmp_path, monkeypatch, capsys, register
 def test_the_run_leaves_no_figure_open_and_the_style_alone(tmp_path, register):
     register(lambda run: 0.0, figure=line)
     before = dict(matplotlib.rcParams), plt.get_fignums()
-    report.run(tmp_path, ["test"])
+    paper.run(tmp_path, ["test"])
     assert (dict(matplotlib.rcParams), plt.get_fignums()) == before
 
 
 def test_figures_are_written_in_both_formats_and_inlined(tmp_path, register):
     register(lambda run: 0.0, figure=line)
-    report.run(tmp_path, ["test"])
+    paper.run(tmp_path, ["test"])
     svg, png = (tmp_path / name for name in read(tmp_path)[0]["figures"])
     assert svg.read_bytes().startswith(b"<svg")
     assert png.read_bytes().startswith(b"\x89PNG")
@@ -235,9 +236,9 @@ def test_figures_are_written_in_both_formats_and_inlined(tmp_path, register):
 
 def test_figures_of_the_last_report_do_not_stay(tmp_path, register):
     register(lambda run: 0.0, figure=line)
-    report.run(tmp_path, ["test"])
+    paper.run(tmp_path, ["test"])
     (tmp_path / "figures" / "mine.svg").write_text("somebody's own file")
-    report.run(tmp_path, ["prior.gamma"])
+    paper.run(tmp_path, ["prior.gamma"])
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["mine.svg"]
 
 
@@ -248,14 +249,14 @@ def test_the_record_of_a_check_reaches_json_page_and_figure(tmp_path, register):
 
     seen = []
     register(check, figure=lambda run: seen.append(dict(run.record)) or line(run))
-    report.run(tmp_path, ["test"])
+    paper.run(tmp_path, ["test"])
     assert seen == [{"rates": [10.0, 2.5]}] == [read(tmp_path)[0]["record"]]
     assert '<td class="count">2.5</td>' in page(tmp_path)
 
 
 @pytest.mark.parametrize("stage", ["check", "render"])
 def test_a_run_that_stops_half_way_leaves_the_old_report(tmp_path, register, monkeypatch, stage):
-    report.run(tmp_path, ["prior.gamma"])
+    paper.run(tmp_path, ["prior.gamma"])
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     def stop(*arguments):
@@ -267,16 +268,16 @@ def test_a_run_that_stops_half_way_leaves_the_old_report(tmp_path, register, mon
         register(lambda run: 0.0)
         monkeypatch.setattr(output, "render", stop)
     with pytest.raises(KeyboardInterrupt):
-        report.run(tmp_path, ["prior.gamma", "test"])
+        paper.run(tmp_path, ["prior.gamma", "test"])
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_a_disk_that_fails_leaves_no_scraps(tmp_path, monkeypatch):
-    report.run(tmp_path, ["prior.gamma"])
+    paper.run(tmp_path, ["prior.gamma"])
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        report.run(tmp_path, ["prior.wishart"])
+        paper.run(tmp_path, ["prior.wishart"])
     assert sorted(tmp_path.rglob("*")) == before
     assert read(tmp_path)[0]["id"] == "prior.gamma"
 

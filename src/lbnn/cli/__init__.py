@@ -1,0 +1,8 @@
+"""The command `lbnn`: reproduce the paper, fit a table, predict, compare. Needs `pip install lbnn[cli]`.
+
+One file for each command; `app` lists them, `entry` is where a shell comes in. Knows every room.
+"""
+
+from lbnn.cli.entry import main
+
+__all__ = ["main"]
