@@ -12,8 +12,8 @@ from scipy import linalg, optimize, stats
 
 import lbnn
 from lbnn import asymptotics
-from lbnn.asymptotics import saddle
 from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.theories.limits import saddle
 from lbnn.theories.limits.saddle import LogScaleObjective
 from lbnn.theories.limits.wide_prior import WidePrior
 from tests.helpers.problems import Problem, make_problem, random_rotation
