@@ -53,9 +53,9 @@ def run(
     Examples
     --------
     >>> import tempfile
-    >>> from lbnn import report
+    >>> from lbnn import paper
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     outcomes = report.run(folder, only=["prior.gamma"])
+    ...     outcomes = paper.run(folder, only=["prior.gamma"])
     >>> [(each.claim.id, each.verdict) for each in outcomes]
     [('prior.gamma', 'holds')]
     """
