@@ -63,7 +63,7 @@ def test_likelihood_given_the_scale_is_the_dense_density_of_the_contrasts(p, inp
     problem, scale = make_problem(p, inputs, 2, seed=0), random_scale(2, 1)
     _, plain, units = decompose(problem.X, problem.Y, linear=True, centre=True, noise=1.0)
     data, deviations = coupled(plain), np.exp(H[:-1] / 2)
-    factor, eigen = data.factor(H), [part[None] for part in np.linalg.eigh(scale)]
+    factor, eigen = data.likelihood(H), [part[None] for part in np.linalg.eigh(scale)]
     value = factor.log_value(*eigen)[0] + factor.log_constant + data.log_jacobian(H)
     gram, C = whole_gram(problem, math.exp(H[-1]))[0], contrasts(p)
     own_scale = deviations[:, None] * scale * deviations
@@ -97,7 +97,7 @@ def test_slopes_are_derivatives_of_the_log_likelihood(p, inputs):
     eigen = [part[None] for part in np.linalg.eigh(scale)]
 
     def log_likelihood(h):
-        factor = data.factor(h)
+        factor = data.likelihood(h)
         return factor.log_value(*eigen)[0] + factor.log_constant + data.log_jacobian(h)
 
     steps = 1e-5 * np.eye(3)

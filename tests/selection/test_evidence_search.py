@@ -42,7 +42,7 @@ def test_slopes_are_derivatives_of_the_log_likelihood(p, inputs):
     values, vectors = (part[None] for part in np.linalg.eigh(scale))
 
     def log_likelihood(h):
-        factor = data.factor(h)
+        factor = data.likelihood(h)
         return factor.log_value(values, vectors)[0] + factor.log_constant + data.log_jacobian(h)
 
     expected = differences(log_likelihood, H)
@@ -87,7 +87,7 @@ def test_dual_slopes_are_derivatives_of_the_dual_factor():
     values, vectors = (part[None] for part in np.linalg.eigh(kernel))
 
     def log_likelihood(each):
-        factor = data.factor(each)
+        factor = data.likelihood(each)
         value = DualFactor(factor).log_value(values, vectors)[0]
         return value + factor.log_constant + data.log_jacobian(each)
 
@@ -260,3 +260,26 @@ def test_search_does_not_depend_on_the_units_of_the_targets():
     shift = np.array([math.log(1e12)] * 2 + [0.0])
     np.testing.assert_allclose(second.h, first.h + shift, atol=1e-6)
     assert second.log_evidence == pytest.approx(first.log_evidence - 60 * math.log(1e6), abs=1e-6)
+
+
+# ---------------------------------------------------------------------- one search at infinite width
+
+
+def test_kinds_of_noise_share_the_search_at_infinite_width(monkeypatch):
+    """One for each unit of the noise: coupled and independent noise are one model at infinite width."""
+    searched = []
+
+    def counted(data, choice, free, search=gp.search):
+        searched.append(choice)
+        return search(data, choice, free)
+
+    monkeypatch.setattr(gp, "search", counted)
+    data = make_data(20, 6)
+    gp.prefers_own_units(data, Choice())
+    kinds = [Choice(per_output=own, coupled=kind) for kind in (True, False) for own in (False, True)]
+    shared = [gp.optima(data, kind) for kind in kinds]
+    assert searched == [Choice(), Choice(per_output=True)]
+    alone = gp.search(data, kinds[1], free_parameters(data, kinds[1]))
+    assert [top.value for top in shared[1]] == [top.value for top in alone]
+    gp.optima(EvidenceData(data.spectrum, data.outside), Choice())
+    assert len(searched) == 4  # other data, another search

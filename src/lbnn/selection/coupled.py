@@ -53,7 +53,7 @@ class CoupledData(EvidenceData):
         data, outside = self.whitened(h), self.outside / np.exp(h[:-1] / 2)
         return with_private_inputs(data.scaled(math.exp(h[-1])), 1.0, outside)
 
-    def factor(self, h: Array) -> LikelihoodFactor:
+    def likelihood(self, h: Array) -> LikelihoodFactor:
         """log p(Y_w | L), from n_d rows."""
         return scatter_factor(self.private_spectrum(h))
 

@@ -12,8 +12,9 @@ the last sum the Jacobian of the whitening. The hyperparameters are h = (log u_1
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,8 @@ class EvidenceData:
     spectrum: Spectrum
     outside: Array  # rows with the moments of the targets outside the range of G, (≤ n_d, n_d)
     noise: float = 1.0  # τ in whitened units: 1, or 0 without noise
+    #: Maxima at infinite width that `gaussian_process` has found, by choice: kinds of noise share them.
+    found: dict[Any, Any] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
     def outputs(self) -> int:
@@ -51,7 +54,7 @@ class EvidenceData:
         """−(p/2) Σ_j log u_j, from densities of whitened targets to those of targets."""
         return -0.5 * self.spectrum.examples * float(h[:-1].sum())
 
-    def factor(self, h: Array) -> LikelihoodFactor:
+    def likelihood(self, h: Array) -> LikelihoodFactor:
         """log p(Y_w | L) with the prior scale in the eigenvalues of G."""
         data = self.whitened(h)
         eigenvalues = math.exp(h[-1]) * data.eigenvalues
@@ -62,35 +65,36 @@ class EvidenceData:
 
         By Fisher's identity their average over the posterior of L is the gradient of the log evidence.
         """
-        factor, result = self.factor(h), np.empty((len(scale_values), self.outputs + 1))
+        likelihood, result = self.likelihood(h), np.empty((len(scale_values), self.outputs + 1))
         outside = self._slopes_outside(h)
-        for block in blocks(len(result), factor.targets.size):
-            signal = factor.eigenvalues[:, None] * scale_values[block, None, :]
+        for block in blocks(len(result), likelihood.targets.size):
+            signal = likelihood.eigenvalues[:, None] * scale_values[block, None, :]
             variance = self.noise + signal
-            rotated = factor.targets @ vectors[block]
+            rotated = likelihood.targets @ vectors[block]
             fit = rotated / variance
-            by_unit = 0.5 * (vectors[block] * (factor.targets.T @ fit)).sum(2)
+            by_unit = 0.5 * (vectors[block] * (likelihood.targets.T @ fit)).sum(2)
             by_scale = -0.5 * (signal / variance * (1 - rotated * fit)).sum((1, 2))
             result[block] = np.column_stack([by_unit + outside, by_scale])
         return result
 
     def dual_slopes(self, h: Array, kernels: Array) -> Array:
-        """∂f/∂h given the hidden kernel Λ (m, r, r) in the place of L (see `dual`), (m, n_d + 1); with noise.
+        """∂f/∂h given the hidden kernel Λ (m, r, r) in the place of L, (m, n_d + 1); for finite noise.
 
-        With M = (diag(√κg) Λ diag(√κg) + τ)⁻¹, f = ½ n_d log det M − ½ tr M ỹỹᵀ and what Λ does not touch.
+        See `likelihood.hidden_kernel`. With M = (diag(√κg) Λ diag(√κg) + τ)⁻¹, f is ½ n_d log det M −
+        ½ tr M ỹỹᵀ plus terms without Λ.
         """
-        factor, result = self.factor(h), np.empty((len(kernels), self.outputs + 1))
-        root, identity = np.sqrt(factor.eigenvalues), np.eye(len(factor.eigenvalues))
+        likelihood, result = self.likelihood(h), np.empty((len(kernels), self.outputs + 1))
+        root, identity = np.sqrt(likelihood.eigenvalues), np.eye(len(likelihood.eigenvalues))
         for block in blocks(len(result), 4 * identity.size):
             inverse = np.linalg.inv(root[:, None] * kernels[block] * root + self.noise * identity)
-            fit = inverse @ factor.targets
-            misfit = (factor.targets * fit).sum(1)
+            fit = inverse @ likelihood.targets
+            misfit = (likelihood.targets * fit).sum(1)
             taken = len(root) - self.noise * np.trace(inverse, axis1=1, axis2=2)
             by_scale = misfit.sum(1) - self.noise * (fit**2).sum((1, 2)) - self.outputs * taken
             result[block] = np.column_stack([0.5 * misfit + self._slopes_outside(h), 0.5 * by_scale])
         return result
 
     def _slopes_outside(self, h: Array) -> Array:
-        """∂f/∂log u_j of what the scale does not touch: Jacobian and targets outside the range, (n_d,)."""
+        """∂f/∂log u_j of the terms without L: the Jacobian and the targets outside the range of G, (n_d,)."""
         seen = 0.5 * self.residuals / np.exp(h[:-1]) if self.noise else np.zeros(self.outputs)
         return seen - 0.5 * self.spectrum.examples

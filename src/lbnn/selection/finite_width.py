@@ -33,8 +33,8 @@ from lbnn.selection.data import EvidenceData
 
 POINTS = 128
 _DIFFERENCE = 1e-4
-_SEARCHES = 3  # for a mode, ...
-_AT_MODE = 0.1  # ... until the gradient is below this, in units of the inverse of its deviation
+_MODE_SEARCHES = 3  # at most, ...
+_MODE_GRADIENT = 0.1  # ... until the gradient is below this, per standard deviation of the proposal
 
 
 class NetworkEvidence(Protocol):
@@ -92,42 +92,43 @@ class SampledEvidence:
     ) -> None:
         self.directions = np.eye(len(start)) if directions is None else directions
         self.data, self.prior, self.error = data, Network(widths).scale_prior(data.outputs), math.inf
-        factor = data.factor(start)
-        self.coordinates, rows = self._setting(factor.pull[:, None] * factor.targets)
+        likelihood = data.likelihood(start)
+        self.coordinates, rows = self._setting(likelihood.pull[:, None] * likelihood.targets)
         self.axes = principal_axes(rows, widths)
         dimension = self.coordinates.dimension
         self.mode, self.white = np.zeros(dimension), _normal_points(points, dimension, seed)
         self.best = -math.inf
 
     def __call__(self, h: Array) -> tuple[float, Array]:
-        target, factor = self._target(h), self.data.factor(h)
+        target, likelihood = self._target(h), self.data.likelihood(h)
         proposal = self._proposal(target)
         points = proposal.place(self.white)
         log_target, gradient = target.value_and_gradient(points)
         log_weights = log_target + 0.5 * (self.white**2).sum(axis=1) + proposal.log_determinant
         log_total = float(special.logsumexp(log_weights))
         weights = np.exp(log_weights - log_total)
-        value = log_total - math.log(len(weights)) + factor.log_constant + self.data.log_jacobian(h)
+        value = log_total - math.log(len(weights)) + likelihood.log_constant + self.data.log_jacobian(h)
         if value > self.best:
             self.best, self.mode = value, proposal.mean
             self.error = float(np.sqrt(max((weights**2).sum() - 1 / len(weights), 0.0)))
         return value, self._slope(h, proposal, points, weights, gradient)
 
     def _slope(
-        self, h: Array, proposal: GaussianProposal, points: Array, weights: Array, pull: Array
+        self, h: Array, proposal: GaussianProposal, points: Array, weights: Array, gradient: Array
     ) -> Array:
         """Fisher's identity, E ∂f/∂h, plus E ∇_u log π · ∂mode/∂h, which is zero for the posterior itself.
 
         The second term (Stein's identity) makes this the derivative of log π along draws that move with the
         mode: the part of ∂f/∂h that is linear in u, nearly all of its variance, cancels.
         """
-        slopes = self._given(h, self._target(h).scales(points))
-        return weights @ (slopes + pull @ self._mode_slopes(h, proposal))
+        slopes = self._slopes_given(h, self._target(h).scales(points))
+        return weights @ (slopes + gradient @ self._mode_slopes(h, proposal))
 
     def _mode_slopes(self, h: Array, proposal: GaussianProposal) -> Array:
         """∂mode/∂h ≈ (−∇²log π)⁻¹ ∂_h ∇ log π, (D, n_d + 1); the proposal's covariance is the inverse.
 
-        Along the directions asked for. Others may be steep: with correlated outputs, those of single units.
+        Along `directions` only: with correlated outputs the evidence is steep in the unit of a single output,
+        where differences are inaccurate.
         """
         here = self._target(h).value_and_gradient(proposal.mean[None])[1][0]
         ahead = [
@@ -140,27 +141,27 @@ class SampledEvidence:
         return mixed if proposal.root is None else proposal.root @ (proposal.root.T @ mixed)
 
     def _proposal(self, target: ScaleTarget) -> GaussianProposal:
-        """Laplace approximation, its mode sought from that of the best h so far, anew where it was missed."""
+        """Laplace approximation, its mode sought from that of the best h so far; again if it was missed."""
         origin = self.mode
-        for _ in range(_SEARCHES):
+        for _ in range(_MODE_SEARCHES):
             proposal = laplace_proposal(target, origin)
             slope = target.value_and_gradient(proposal.mean[None])[1]
-            if np.linalg.norm(proposal.pull_back(slope)) < _AT_MODE:
+            if np.linalg.norm(proposal.pull_back(slope)) < _MODE_GRADIENT:
                 break
             origin = proposal.mean
         return proposal
 
     def _target(self, h: Array) -> ScaleTarget:
-        return ScaleTarget(self.coordinates, self._factor(h), self.axes)
+        return ScaleTarget(self.coordinates, self._likelihood(h), self.axes)
 
-    def _setting(self, pulls: Array) -> tuple[BartlettCoordinates, Array]:
-        """Coordinates of what is sampled, and rows whose principal axes are its axes."""
-        return self.prior.coordinates, pulls
+    def _setting(self, weighted_targets: Array) -> tuple[BartlettCoordinates, Array]:
+        """The coordinates that are sampled, and rows (any, n) whose principal axes are their axes."""
+        return self.prior.coordinates, weighted_targets
 
-    def _factor(self, h: Array) -> Factor:
-        return self.data.factor(h)
+    def _likelihood(self, h: Array) -> Factor:
+        return self.data.likelihood(h)
 
-    def _given(self, h: Array, scales: Array) -> Array:
+    def _slopes_given(self, h: Array, scales: Array) -> Array:
         """∂f/∂h given each draw."""
         return self.data.slopes(h, *_eigen(scales))
 
@@ -168,13 +169,13 @@ class SampledEvidence:
 class DualEvidence(SampledEvidence):
     """More outputs than data, depth two: the hidden kernel is sampled in the place of the scale."""
 
-    def _setting(self, pulls: Array) -> tuple[BartlettCoordinates, Array]:
-        return dual_prior(self.prior, len(pulls)).coordinates, pulls.T
+    def _setting(self, weighted_targets: Array) -> tuple[BartlettCoordinates, Array]:
+        return dual_prior(self.prior, len(weighted_targets)).coordinates, weighted_targets.T
 
-    def _factor(self, h: Array) -> Factor:
-        return DualFactor(self.data.factor(h))
+    def _likelihood(self, h: Array) -> Factor:
+        return DualFactor(self.data.likelihood(h))
 
-    def _given(self, h: Array, scales: Array) -> Array:
+    def _slopes_given(self, h: Array, scales: Array) -> Array:
         return self.data.dual_slopes(h, scales)
 
 

@@ -34,12 +34,23 @@ def evidence_and_gradient(data: EvidenceData, h: Array) -> tuple[float, Array]:
     return float(log_evidence(data, h[None])[0]), slope[0]
 
 
+def optima(data: EvidenceData, choice: Choice) -> list[Optimum]:
+    """Local maxima of the evidence at infinite width, best first; searched once for each unit of the noise.
+
+    At infinite width coupled noise is independent noise, so that the two share their search.
+    """
+    key = replace(choice, coupled=False)
+    if key not in data.found:
+        data.found[key] = search(data, key, free_parameters(data, key))
+    return list(data.found[key])
+
+
 def search(data: EvidenceData, choice: Choice, free: FreeParameters) -> list[Optimum]:
-    """Local maxima of the evidence at infinite width, best first: a wide grid, then L-BFGS."""
+    """Local maxima of the evidence at infinite width, best first: a wide grid, then BFGS."""
     grid = np.stack([free.nearest(h) for h in _grid(data, choice, free)])
     values = log_evidence(data, np.stack([free.at(phi) for phi in grid]))
-    optima = [_climb(data, free, grid[index]) for index in _peaks(values)]
-    return _distinct(sorted(optima, key=lambda optimum: -optimum.value))
+    tops = [_climb(data, free, grid[index]) for index in _peaks(values)]
+    return _distinct(sorted(tops, key=lambda optimum: -optimum.value))
 
 
 def prefers_own_units(data: EvidenceData, choice: Choice) -> bool:
@@ -50,7 +61,7 @@ def prefers_own_units(data: EvidenceData, choice: Choice) -> bool:
     if choice.noise_variance == 0 or data.spectrum.examples < 2:
         return False
     equal, own = (
-        search(data, each, free_parameters(data, each))[0].value
+        optima(data, each)[0].value
         for each in (replace(choice, per_output=False), replace(choice, per_output=True))
     )
     return own - equal > 0.5 * (data.outputs - 1) * math.log(data.spectrum.examples)

@@ -11,7 +11,7 @@ from lbnn.selection.parameters import Choice
 from lbnn.selection.walk import LADDER, Candidate, Report, Walk
 
 _CLEAR_LEAD = 3.0  # nats
-_OUT_OF_REACH = 10.0  # nats that a third layer is not expected to bring
+_MOST_FROM_DEPTH = 10.0  # nats, more than a third layer is expected to bring
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ def _best(found: Sequence[Candidate]) -> float:
 def _go_deeper(walks: Sequence[Walk], best: float) -> None:
     """Depth three near the best widths, for the kinds of noise that are not far behind."""
     for walk in walks:
-        if walk.best.supported > best - _OUT_OF_REACH:
-            walk.deeper()
+        if walk.best.supported > best - _MOST_FROM_DEPTH:
+            walk.visit_depth_three()
 
 
 def _visit(walk: Walk, fixed: Sequence[tuple[int, ...]], found: Sequence[Candidate]) -> None:
     """The given widths; coupled noise is for networks as wide as the outputs, and infinite width is one."""
     for widths in fixed:
         if not widths:
-            walk.infinite(_infinite(walk.choice, found))
+            walk.visit_infinite_width(_known_infinite_width(walk.choice, found))
         elif not walk.choice.coupled or min(widths) >= walk.data.outputs:
             walk.visit_from_all(widths)
 
@@ -80,15 +80,15 @@ def _walk(walk: Walk, depth: int | None, found: Sequence[Candidate]) -> None:
     Where coupled noise is clearly better than infinite width, independent noise is left the networks that
     couple outputs by being narrower than them.
     """
-    infinite = walk.infinite(_infinite(walk.choice, found))
+    infinite = walk.visit_infinite_width(_known_infinite_width(walk.choice, found))
     layers = (depth or 2) - 1
     if walk.choice.coupled:
-        walk.around(layers)
+        walk.visit_coupled_widths(layers)
     else:
         coupled_leads = any(each.supported > infinite.supported + _CLEAR_LEAD for each in found)
-        walk.down(layers, walk.data.outputs if coupled_leads else LADDER[0])
+        walk.visit_ladder(layers, walk.data.outputs if coupled_leads else LADDER[0])
 
 
-def _infinite(choice: Choice, found: Sequence[Candidate]) -> Candidate | None:
+def _known_infinite_width(choice: Choice, found: Sequence[Candidate]) -> Candidate | None:
     """The Gaussian process in the units of a choice, if it has been visited."""
     return next((each for each in found if not each.widths and each.noise == choice.units), None)

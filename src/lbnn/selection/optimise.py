@@ -13,8 +13,8 @@ from lbnn.selection.parameters import FreeParameters
 #: Log evidence at h and its gradient ∂/∂h.
 Evidence = Callable[[Array], tuple[float, Array]]
 
-_LONGEST = 1.0  # largest change of a parameter (a logarithm) in one step
-_ENOUGH = 0.1  # share of the gain promised by the gradient that a step must bring
+_LONGEST_STEP = 1.0  # largest change of a parameter (a logarithm) in one step
+_SMALLEST_GAIN = 0.1  # share of the gain promised by the gradient that a step must bring to be kept
 _DIFFERENCE = 1e-4
 
 
@@ -49,7 +49,7 @@ def maximise(
         value, gradient = evidence(free.at(phi))
         return Optimum(phi, value, gradient @ free.directions, curvature)
 
-    here, longest = evaluate(free.inside(start), curvature), _LONGEST
+    here, longest = evaluate(free.inside(start), curvature), _LONGEST_STEP
     for _ in range(evaluations - 1):
         step = _step(here, free, longest)
         promised = float(here.gradient @ step)
@@ -57,8 +57,8 @@ def maximise(
             break
         there = evaluate(here.phi + step, here.curvature)
         learned = _learn(here.curvature, step, here.gradient - there.gradient)
-        if there.value > here.value + _ENOUGH * promised / 2:
-            here, longest = there, _LONGEST
+        if there.value > here.value + _SMALLEST_GAIN * promised / 2:
+            here, longest = there, _LONGEST_STEP
         else:
             longest = float(np.abs(step).max()) / 3
         here = Optimum(here.phi, here.value, here.gradient, learned)

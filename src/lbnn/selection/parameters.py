@@ -56,7 +56,7 @@ class FreeParameters:
         return len(self.lower)
 
     def at(self, phi: Array) -> Array:
-        """H = base + M φ."""
+        """The hyperparameters h = base + M φ."""
         return self.base + self.directions @ phi
 
     def inside(self, phi: Array) -> Array:

@@ -16,12 +16,12 @@ from lbnn.selection.finite_width import POINTS, network_evidence
 from lbnn.selection.optimise import Optimum, maximise
 from lbnn.selection.parameters import Choice, free_parameters
 
-#: Widths tried, from wide to narrow; the integers between are tried around the best of them.
+#: Widths tried, from wide to narrow; the integers between are tried next to the best of them.
 LADDER = (128, 64, 32, 20, 12, 8, 5, 3, 2, 1)
 _CLEAR_DROP = 3.0  # nats below the best at which a width is clearly worse
-_UNTOLD = 0.5  # error from which an estimate rests on a few draws
-_COARSE = 0.15  # error above which the evidence of a contender is computed again, ...
-_MORE = 8  # ... with so many times the points
+_TOO_UNCERTAIN = 0.5  # error from which an estimate rests on a few draws and says nothing of a width
+_UNCERTAIN = 0.15  # error above which the evidence of a contender is computed again, ...
+_REFINEMENT = 8  # ... with so many times the points
 _TOLERANCE = 0.02  # nats left on the table by the search for one network
 
 Report = Callable[["Candidate"], None]
@@ -64,8 +64,8 @@ class Candidate:
     def supported(self) -> float:
         """What candidates are ranked by: the log evidence less its penalty and two errors.
 
-        The error of n weighted draws is √(Σw² − 1/n): near one the estimate is that of one draw and vouches
-        for nothing, which the division by 1 − error² says.
+        The error of n weighted draws is √(Σw² − 1/n), near one where a single draw has all the weight. Such
+        an estimate must not win: dividing by 1 − error² makes the deduction infinite there.
         """
         if self.error >= 1:
             return -np.inf
@@ -82,20 +82,20 @@ class Walk:
         self.choice, self.free = choice, free_parameters(data, choice)
         self.seed, self.report, self.rival = seed, report, rival
         self.penalty = 0.5 * self.free.count * math.log(max(data.spectrum.examples, 1))
-        self.starts = gaussian_process.search(data, choice, self.free)
+        self.starts = gaussian_process.optima(data, choice)
         self.candidates: list[Candidate] = []
         self.optima: dict[tuple[int, ...], Optimum] = {}
 
-    def infinite(self, known: Candidate | None) -> Candidate:
-        """The Gaussian process, if it is not known from a walk in the same units."""
+    def visit_infinite_width(self, known: Candidate | None) -> Candidate:
+        """The Gaussian process; one that is known from a walk in the same units of noise is taken over."""
         if known is None:
             self.record((), self.starts[0], 0.0)
         else:
             self.candidates.append(known)
         return self.candidates[-1]
 
-    def down(self, layers: int, widest: int) -> None:
-        """Down the ladder until two steps in a row are clearly worse, then the integers around the best."""
+    def visit_ladder(self, layers: int, widest: int) -> None:
+        """Down the ladder until two steps in a row are clearly worse, then the integers next to the best."""
         ladder = [width for width in LADDER if width <= widest]
         start, drops = self.visit_from_all((ladder[0],) * layers), 0
         for width in ladder[1:]:
@@ -106,8 +106,11 @@ class Walk:
         for width in _between(self.best.widths):
             self.visit((width,) * layers, self.optima[self.best.widths])
 
-    def around(self, layers: int) -> None:
-        """Widths of coupled noise: from twice the outputs down to as many, and up while that is better."""
+    def visit_coupled_widths(self, layers: int) -> None:
+        """Widths 2 n_d, 1.4 n_d and n_d; if 2 n_d is the best of them, 4 n_d, 8 n_d, ... while that helps.
+
+        For coupled noise, whose networks are at least as wide as the outputs are many.
+        """
         outputs = self.data.outputs
         start = self.visit_from_all((2 * outputs,) * layers)
         for width in dict.fromkeys((round(1.4 * outputs), outputs)):
@@ -125,10 +128,11 @@ class Walk:
         return max(finite, key=lambda candidate: candidate.log_evidence).widths
 
     def _clearly_worse(self, candidate: Candidate) -> bool:
-        """Whether a candidate falls behind; an estimate without support (it is too low) does not tell."""
-        return candidate.error < _UNTOLD and candidate.log_evidence < self.best.log_evidence - _CLEAR_DROP
+        """Whether a candidate is far below the best; an estimate from a few draws is too low to tell."""
+        drop = self.best.log_evidence - candidate.log_evidence
+        return candidate.error < _TOO_UNCERTAIN and drop > _CLEAR_DROP
 
-    def deeper(self) -> None:
+    def visit_depth_three(self) -> None:
         """Depth three at the best width and at a wider one, or at the widest where infinite width is best."""
         width = self.best.widths[0] if self.best.widths else max(self.optima)[0]
         start = self.optima[width,]
@@ -142,17 +146,17 @@ class Walk:
         return min((wider for wider in LADDER if wider > width), default=2 * width)
 
     def visit_from_all(self, widths: tuple[int, ...]) -> Optimum:
-        """The best of the climbs from all maxima at infinite width."""
+        """The network of these widths, its evidence maximised from every maximum at infinite width."""
         optima = [self._climb(widths, start) for start in self.starts]
         best, error = max(optima, key=lambda pair: pair[0].value)
         return self.record(widths, best, error)
 
     def visit(self, widths: tuple[int, ...], start: Optimum) -> Optimum:
-        """Climb from one start."""
+        """The network of these widths, its evidence maximised from one start."""
         return self.record(widths, *self._climb(widths, start))
 
     def record(self, widths: tuple[int, ...], optimum: Optimum, error: float) -> Optimum:
-        """Keep a candidate."""
+        """Keep the optimum of a network, as a candidate, and report it."""
         h, edge = self.free.at(optimum.phi), self.free.on_edge(optimum.phi)
         self.optima[widths] = optimum
         noise = self.choice.noise if widths else self.choice.units
@@ -176,29 +180,30 @@ class Walk:
         top = maximise(
             evidence, self.free, phi, start.curvature, tolerance=_TOLERANCE, evaluations=12, rival=rival
         )
-        if evidence.error > _COARSE and top.value > rival:
-            return self._again(widths, top)
+        if evidence.error > _UNCERTAIN and top.value > rival:
+            return self._refined(widths, top)
         return top, evidence.error
 
-    def _again(self, widths: tuple[int, ...], top: Optimum) -> tuple[Optimum, float]:
-        """A contender whose evidence is uncertain, with more points and new ones."""
+    def _refined(self, widths: tuple[int, ...], top: Optimum) -> tuple[Optimum, float]:
+        """The evidence of a contender computed again where it is uncertain: more points, another seed."""
         h = self.free.at(top.phi)
         finer = network_evidence(
-            self.data, widths, h, self.seed + 1, _MORE * POINTS, directions=self.free.directions
+            self.data, widths, h, self.seed + 1, _REFINEMENT * POINTS, directions=self.free.directions
         )
         return replace(top, value=finer(h)[0]), finer.error
 
 
 def rank_limited_start(data: EvidenceData, h: Array, rank: int) -> Array:
-    """H with the noise raised by what a network of that rank leaves over of the fit at h.
+    """A start for a network that passes on `rank` combinations of the outputs only: h with more noise.
 
-    The signal that the data show, ỹᵀ diag(κg/(1 + κg)) ỹ / p in whitened units, less its leading part.
+    The noise is raised by the part of the signal at h that such a network cannot fit: of ỹᵀ diag(κg/(1 + κg))
+    ỹ / p in whitened units, the eigenvalues beyond the `rank` largest ones.
     """
     if rank >= data.outputs or not data.noise:
         return h
-    factor = data.factor(h)
-    seen = factor.eigenvalues / (1 + factor.eigenvalues)
-    signal = factor.targets.T @ (seen[:, None] * factor.targets) / data.spectrum.examples
+    likelihood = data.likelihood(h)
+    seen = likelihood.eigenvalues / (1 + likelihood.eigenvalues)
+    signal = likelihood.targets.T @ (seen[:, None] * likelihood.targets) / data.spectrum.examples
     values, vectors = np.linalg.eigh(signal)
     left = (vectors[:, : data.outputs - rank] ** 2) @ values[: data.outputs - rank]
     rise = np.append(np.log1p(np.maximum(left, 0.0)), 0.0)
