@@ -163,7 +163,7 @@ def test_rest_has_one_value_in_three_forms(
 ) -> None:
     """R, its diagonal and its factor agree."""
     projection = projection_of(make, make_problem(*shape, seed=50))
-    rest, factor = projection.unexplained_gram, projection.unexplained_factor
+    rest, factor = projection.unexplained_gram, projection.unexplained_root
     np.testing.assert_allclose(factor @ factor.T, rest, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(projection.unexplained_diagonal, np.diag(rest), rtol=1e-10, atol=1e-13)
 
@@ -206,7 +206,30 @@ def test_training_projection_reproduces_the_gram(shape: tuple[int, int]) -> None
         np.testing.assert_allclose(own.explained @ own.explained.T, data.gram, rtol=1e-10, atol=1e-13)
         assert not own.unexplained_gram.any()
         assert not own.unexplained_diagonal.any()
-        assert own.unexplained_factor.shape == (shape[0], 0)
+        assert own.unexplained_root.shape == (shape[0], 0)
+
+
+def test_test_points_by_name() -> None:
+    """project(X_test=...) and project(cross_gram=..., test_gram=...) are the positional calls."""
+    data = make_problem(5, 9, seed=56)
+    inputs, gram = from_inputs(data), from_gram(data)
+    cross, test = data.X_test @ data.X.T / 9, data.X_test @ data.X_test.T / 9
+    np.testing.assert_array_equal(
+        inputs.project(X_test=data.X_test).explained, inputs.project(data.X_test).explained
+    )
+    named, placed = gram.project(cross_gram=cross, test_gram=test), gram.project(cross, test)
+    np.testing.assert_array_equal(named.explained, placed.explained)
+    np.testing.assert_array_equal(named.unexplained_gram, placed.unexplained_gram)
+    with pytest.raises(TypeError, match="X_test or else cross_gram with test_gram, got both"):
+        gram.project(data.X_test, cross_gram=cross, test_gram=test)
+    with pytest.raises(TypeError, match="given together, got no test_gram"):
+        gram.project(cross_gram=cross)
+    with pytest.raises(TypeError, match="given together, got no cross_gram"):
+        gram.project(test_gram=test)
+    with pytest.raises(TypeError, match="test points are one array X_test"):
+        inputs.project(cross_gram=cross, test_gram=test)
+    with pytest.raises(TypeError, match="cross_gram and test_gram, got one array"):
+        gram.project(X_test=data.X_test)
 
 
 # ---------------------------------------------------------------- nothing to learn from

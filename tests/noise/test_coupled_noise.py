@@ -87,7 +87,7 @@ def test_private_inputs_of_any_variance_are_a_diagonal_of_the_gram_matrix(p, inp
     seen = 2.5 * problem.cross.T @ np.linalg.solve(gram, 2.5 * problem.cross)
     np.testing.assert_allclose(projection.explained @ projection.explained.T, seen, rtol=1e-9)
     np.testing.assert_allclose(projection.unexplained_gram, 2.5 * problem.test_gram - seen, atol=1e-12)
-    factor_gram = projection.unexplained_factor @ projection.unexplained_factor.T
+    root_gram = projection.unexplained_root @ projection.unexplained_root.T
     np.testing.assert_allclose(factor_gram, projection.unexplained_gram, atol=1e-12)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.types import Array
@@ -24,16 +24,16 @@ GRAM_TOLERANCE = 1e-8
 
 @dataclass(frozen=True)
 class InputBasis:
-    """Where test points are inputs."""
+    """Data from inputs or moments: test points are inputs X_test (p̂, n0)."""
 
     directions: Directions
     dimension: int  # n0
     training_inputs: Array | None
     scale: float  # variance / n0
 
-    def project(self, *test: Any) -> InputProjection:
+    def project(self, *test: ArrayLike) -> InputProjection:
         if len(test) != 1:
-            raise TypeError(f"test points are one array X_test of shape (p̂, n0), got {len(test)} arrays")
+            raise TypeError(f"test points are one array X_test of shape (p̂, n0), got {_arrays(len(test))}")
         inputs = check.matrix(test[0], "X_test")
         if inputs.shape[1] != self.dimension:
             raise ValueError(
@@ -54,16 +54,16 @@ class InputBasis:
 
 @dataclass(frozen=True)
 class GramBasis:
-    """Where test points are rows of a kernel."""
+    """Data from a Gram matrix: test points are rows of a kernel, cross_gram (p̂, p) and test_gram (p̂, p̂)."""
 
     vectors: Array  # U, (p, r)
     eigenvalues: Array  # of the Gram matrix as given, (r,)
     scale: float = 1.0
 
-    def project(self, *test: Any) -> GramProjection:
+    def project(self, *test: ArrayLike) -> GramProjection:
         if len(test) != 2:
             raise TypeError(
-                f"with a Gram matrix, predict takes (cross_gram, test_gram), got {len(test)} arrays"
+                f"after a Gram matrix, test points are cross_gram and test_gram, got {_arrays(len(test))}"
             )
         cross, gram = check.matrix(test[0], "cross_gram"), check.square_matrix(test[1], "test_gram")
         if cross.shape != (len(gram), len(self.vectors)):
@@ -84,14 +84,14 @@ class GramBasis:
 
 @dataclass(frozen=True)
 class PrivateBasis:
-    """Where every training example also has a private input, orthogonal to all others: G + ν I."""
+    """Data whose every training example also has a private input, orthogonal to all others: G + ν I."""
 
     inner: InputBasis | GramBasis
     eigenvalues: Array  # g, without the private inputs, (r,)
     private: float  # ν
     outside: Array  # rows with the moments of the targets outside the range of G, (≤ n_d, n_d)
 
-    def project(self, *test: Any) -> PrivateProjection:
+    def project(self, *test: ArrayLike) -> PrivateProjection:
         """The function at test points: private inputs of training examples do not reach there."""
         return PrivateProjection(self.inner.project(*test), self.seen)
 
@@ -132,10 +132,14 @@ def _unexplained(gram: Array, cross: Array, explained: Array, basis: GramBasis) 
     return rest
 
 
+def _arrays(count: int) -> str:
+    return "one array" if count == 1 else f"{count} arrays"
+
+
 def _is_semidefinite(matrix: Array, tolerance: float) -> bool:
     """Whether no eigenvalue is below −tolerance."""
     try:
         np.linalg.cholesky(matrix + tolerance * np.eye(len(matrix)))
     except np.linalg.LinAlgError:
-        return not tolerance  # all matrices are zero
+        return not tolerance  # zero tolerance: both matrices are zero, which Cholesky refuses
     return True

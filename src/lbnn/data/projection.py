@@ -52,7 +52,7 @@ class Projection(Protocol):
         ...
 
     @property
-    def unexplained_factor(self) -> Array:
+    def unexplained_root(self) -> Array:
         """A matrix E with E Eᵀ = R, shape (p̂, any)."""
         ...
 
@@ -114,12 +114,12 @@ class InputProjection:
         return self.scale * np.concatenate(squares)
 
     @cached_property
-    def unexplained_factor(self) -> Array:
+    def unexplained_root(self) -> Array:
         return np.sqrt(self.scale) * np.concatenate(list(self._rest_in_blocks(1024)))
 
     @cached_property
     def unexplained_gram(self) -> Array:
-        return self.unexplained_factor @ self.unexplained_factor.T
+        return self.unexplained_root @ self.unexplained_root.T
 
     def _rest_in_blocks(self, size: int) -> Iterator[Array]:
         """What the directions leave over of each input, zero where that is only rounding.
@@ -150,8 +150,8 @@ class GramProjection:
         return np.diagonal(self.unexplained_gram)
 
     @cached_property
-    def unexplained_factor(self) -> Array:
-        return gram_factor(self.unexplained_gram)
+    def unexplained_root(self) -> Array:
+        return gram_root(self.unexplained_gram)
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class TrainingProjection:
         return np.zeros((len(self.explained), len(self.explained)))
 
     @property
-    def unexplained_factor(self) -> Array:
+    def unexplained_root(self) -> Array:
         return np.zeros((len(self.explained), 0))
 
 
@@ -206,13 +206,13 @@ class PrivateProjection:
         return gram
 
     @cached_property
-    def unexplained_factor(self) -> Array:
+    def unexplained_root(self) -> Array:
         points = len(self._lost)
         own, shared = np.sqrt(self.own) * np.eye(points), np.full((points, 1), np.sqrt(self.shared))
-        return np.hstack([self.inner.unexplained_factor, self._lost, own, shared])
+        return np.hstack([self.inner.unexplained_root, self._lost, own, shared])
 
 
-def gram_factor(gram: Array) -> Array:
+def gram_root(gram: Array) -> Array:
     """E with E Eᵀ = gram, of the numerical rank of gram."""
     values, vectors = np.linalg.eigh(gram)
     keep = positive_part(values, len(values))

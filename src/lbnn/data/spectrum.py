@@ -7,9 +7,9 @@ that after one eigendecomposition every depth, width and temperature costs next 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.types import Array
@@ -75,8 +75,25 @@ class Spectrum:
         """n_d."""
         return self.targets.shape[1]
 
-    def project(self, *test: Any) -> Projection:
-        """Split test points (the training points by default) into what is explained and the rest."""
+    def project(
+        self,
+        X_test: ArrayLike | None = None,
+        *more: ArrayLike,
+        cross_gram: ArrayLike | None = None,
+        test_gram: ArrayLike | None = None,
+    ) -> Projection:
+        """Split test points (the training points by default) into what is explained and the rest.
+
+        Parameters
+        ----------
+        X_test : (p̂, n0), optional
+            Of data from inputs or moments.
+        cross_gram : (p̂, p), optional
+            Of data from a Gram matrix: the kernel between test and training points; together with
+        test_gram : (p̂, p̂), optional
+            the kernel among test points. The two may be given without their names, in this order.
+        """
+        test = _test_points(X_test, more, cross_gram, test_gram)
         return self.basis.project(*test) if test else self.basis.training()
 
     def scaled(self, variance: float) -> Spectrum:
@@ -86,7 +103,7 @@ class Spectrum:
         return replace(self, eigenvalues=variance * self.eigenvalues, basis=self.basis.scaled(variance))
 
     @classmethod
-    def from_inputs(cls, X: Any, Y: Any) -> Spectrum:
+    def from_inputs(cls, X: ArrayLike, Y: ArrayLike) -> Spectrum:
         """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0."""
         inputs = check.matrix(X, "X")
         targets, single = check.targets(Y, len(inputs))
@@ -96,7 +113,7 @@ class Spectrum:
         return _from_wide_inputs(inputs, targets, single)
 
     @classmethod
-    def from_gram(cls, gram: Any, Y: Any) -> Spectrum:
+    def from_gram(cls, gram: ArrayLike, Y: ArrayLike) -> Spectrum:
         """Build from a positive semi-definite kernel matrix (p, p) and targets Y."""
         matrix = check.square_matrix(gram, "gram")
         targets, single = check.targets(Y, len(matrix))
@@ -107,7 +124,7 @@ class Spectrum:
 
     @classmethod
     def from_moments(
-        cls, input_moment: Any, cross_moment: Any, target_moment: Any, examples: Any
+        cls, input_moment: ArrayLike, cross_moment: ArrayLike, target_moment: ArrayLike, examples: int
     ) -> Spectrum:
         """Build from XᵀX (n0, n0), XᵀY (n0,) or (n0, n_d), YᵀY (n_d, n_d) or a number, and p.
 
@@ -138,8 +155,25 @@ def with_private_inputs(spectrum: Spectrum, private: float, outside: Array) -> S
     return replace(spectrum, eigenvalues=spectrum.eigenvalues + private, basis=basis)
 
 
+def _test_points(
+    X_test: ArrayLike | None,
+    more: tuple[ArrayLike, ...],
+    cross_gram: ArrayLike | None,
+    test_gram: ArrayLike | None,
+) -> tuple[ArrayLike, ...]:
+    """The arrays that describe test points: none for the training points, X_test, or the two kernels."""
+    if cross_gram is None and test_gram is None:
+        return () if X_test is None and not more else (X_test, *more)  # type: ignore[arg-type]
+    if X_test is not None or more:
+        raise TypeError("test points are X_test or else cross_gram with test_gram, got both")
+    if cross_gram is None or test_gram is None:
+        missing = "cross_gram" if cross_gram is None else "test_gram"
+        raise TypeError(f"cross_gram and test_gram are given together, got no {missing}")
+    return cross_gram, test_gram
+
+
 def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
-    """P ≤ n0: eigenvectors of the Gram matrix."""
+    """For p ≤ n0: eigenvectors of the Gram matrix."""
     examples, dimension = inputs.shape
     with np.errstate(over="ignore"):  # `_eigh` reports it
         gram = inputs @ inputs.T / dimension
@@ -150,7 +184,7 @@ def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
 
 
 def _from_tall_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
-    """P > n0: eigenvectors of XᵀX/n0, and U = XV/√(n0 g) never formed."""
+    """For p > n0: eigenvectors V of XᵀX/n0; U = XV/√(n0 g) is never formed."""
     with np.errstate(over="ignore"):  # `_eigh` reports it
         moment, cross = inputs.T @ inputs / inputs.shape[1], inputs.T @ targets
     spectrum = _from_moments(moment, cross, 0.0, len(inputs), single, inputs)
@@ -199,7 +233,7 @@ def _residual(targets: Array, vectors: Array) -> float:
 
 
 def _require_in_range(cross: Array, vectors: Array) -> None:
-    """XᵀY has no component where XᵀX has none."""
+    """Raise unless XᵀY lies in the range of XᵀX, as moments of the same data do."""
     outside = float(np.abs(cross - vectors @ (vectors.T @ cross)).max())
     if outside > GRAM_TOLERANCE * float(np.abs(cross).max()):
         raise ValueError(
@@ -209,13 +243,13 @@ def _require_in_range(cross: Array, vectors: Array) -> None:
 
 
 def _require_representable(targets: Array, name: str) -> None:
-    """Squares of targets enter everywhere."""
+    """Raise where the squares of targets, which enter everywhere, would overflow."""
     if np.abs(targets).max() > _LARGEST_TARGET:
         raise ValueError(f"{name} must be below {_LARGEST_TARGET:g} in size, got larger values: rescale Y")
 
 
 def _moment_residual(total: float, explained: float) -> float:
-    """‖Y‖² − ‖ỹ‖²: not negative for moments of the same data; rounding of the difference counts as zero."""
+    """‖Y‖² − ‖ỹ‖², where rounding counts as zero; raises if negative, as for moments of different data."""
     if explained > total * (1 + GRAM_TOLERANCE):
         raise ValueError(
             "input_moment, cross_moment and target_moment must come from the same data, got targets of "
@@ -224,7 +258,7 @@ def _moment_residual(total: float, explained: float) -> float:
     return total - explained if total - explained > 100 * RANK_TOLERANCE * total else 0.0
 
 
-def _cross_moment(value: Any, dimension: int) -> tuple[Array, bool]:
+def _cross_moment(value: ArrayLike, dimension: int) -> tuple[Array, bool]:
     array = check.real_array(value, "cross_moment")
     if array.ndim not in (1, 2) or array.shape[0] != dimension or array.size == 0:
         raise ValueError(

@@ -220,7 +220,7 @@ class Predictive:
         """One draw from N(μ_L, Σ_L) for each scale: along each eigenvector of L, Φ(mean + √s ξ) + E √l ξ'."""
         values, vectors = np.linalg.eigh(scales)
         values = np.maximum(values, 0.0)
-        explained, rest = self.projection.explained, self.projection.unexplained_factor
+        explained, rest = self.projection.explained, self.projection.unexplained_root
         spread = np.sqrt(self.process.shrunken_scale(values))
         coefficients = self.process.rotated_mean(values, vectors) + spread * rng.standard_normal(spread.shape)
         fresh = rng.standard_normal((len(scales), rest.shape[1], self.shape[1])) * np.sqrt(values)[:, None, :]
