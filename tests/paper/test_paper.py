@@ -17,7 +17,7 @@ from lbnn import paper
 from lbnn.paper import progress, registry
 from lbnn.paper.cli import main
 from lbnn.paper.page import mathml, output
-from lbnn.paper.page.claim_card import number, prose
+from lbnn.paper.page.words import number, prose
 from lbnn.predict.conditional import ConditionalProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,9 +188,10 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_the_work(tmp_path, 
     assert "into a folder, got the file" in capsys.readouterr().err
 
 
-def test_a_missing_extra_is_told_before_the_work(tmp_path, monkeypatch, register):
+@pytest.mark.parametrize("module", ["latex2mathml.converter", "jinja2"])
+def test_a_missing_extra_is_told_before_the_work(tmp_path, monkeypatch, register, module):
     register(lambda run: pytest.fail("the check ran"))
-    monkeypatch.setitem(sys.modules, "latex2mathml.converter", None)
+    monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r"lbnn\[report\]"):
         paper.run(tmp_path, ["test"])
 
@@ -232,6 +233,35 @@ def test_figures_are_written_in_both_formats_and_inlined(tmp_path, register):
     assert 'src="data:image/svg+xml;base64,' in page(tmp_path)
     assert 'alt="a &lt;rising&gt; line"' in page(tmp_path)
     assert "rises with n<sub>1</sub>" in page(tmp_path)
+
+
+def test_everything_a_claim_says_is_escaped(tmp_path, register):
+    words = dict.fromkeys(("equation", "statement", "route", "tolerance_reason", "correction"), "<b> & `<i>`")
+    picture = registry.Picture(line(None).figure, "<b>", '"><b>')
+    register(lambda run: run.record.update({"<b>": 1.0}) or 2.0, figure=lambda run: picture, **words)
+    paper.run(tmp_path, ["test"])
+    assert not re.search("<[bi]>", page(tmp_path))
+    assert page(tmp_path).count("&lt;b&gt;") >= 8
+    assert "<code>&lt;i&gt;</code>" in page(tmp_path)
+
+
+def test_the_page_begins_with_the_pictures_and_claims_lead_to_them(tmp_path, register):
+    register(lambda run: 0.0, figure=line)
+    paper.run(tmp_path, ["test", "prior.gamma"])
+    text = page(tmp_path)
+    assert text.index("<img") < text.index('id="summary"') < text.index('href="#picture-test.claim"')
+    assert text.count("<img") == 1
+
+
+def test_pictures_have_no_ground_and_light_ink_on_dark_pages(tmp_path, register):
+    register(lambda run: 0.0, figure=line)
+    paper.run(tmp_path, ["test"])
+    svg = (tmp_path / "figures" / "test.claim.svg").read_text(encoding="utf-8")
+    assert "#ffffff" not in svg
+    assert svg.count("#1b1f24") > 10
+    assert "prefers-color-scheme: dark" in svg
+    png = plt.imread(tmp_path / "figures" / "test.claim.png")
+    assert (png[0, 0] == 1).all()  # white, for slides
 
 
 def test_figures_of_the_last_report_do_not_stay(tmp_path, register):
@@ -361,12 +391,12 @@ def test_the_page_tells_the_run(whole):
         (2.0361, "2.04"),
         (0.05, "0.05"),
         (1.24e-14, "1.2 × 10<sup>−14</sup>"),
-        (3e5, "3.0 × 10<sup>5</sup>"),
+        (-3e5, "-3.0 × 10<sup>5</sup>"),
         (float("inf"), "∞"),
     ],
 )
 def test_numbers_read_well(value, text):
-    assert number(value) == text
+    assert prose(number(value)) == text
 
 
 def test_prose_sets_indices_and_code():

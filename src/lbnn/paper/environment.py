@@ -12,7 +12,7 @@ import numpy as np
 
 import lbnn
 
-LIBRARIES = ("numpy", "scipy", "matplotlib", "latex2mathml")
+LIBRARIES = ("numpy", "scipy", "matplotlib", "jinja2", "latex2mathml")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from lbnn import plots
 from lbnn._base.types import Array
 from lbnn.network import Network
+from lbnn.paper.page.images import INK
 from lbnn.paper.registry import Picture, Run
 from lbnn.posterior import Posterior
 
@@ -71,7 +72,7 @@ def bands(run: Run) -> Picture:
     figure.supxlabel("input", fontsize=10)
     return Picture(
         figure,
-        "Mean and 95% band given eight points (black) on a squared-exponential kernel, width 5. Above "
+        "Mean and 95% band given eight points (dots) on a squared-exponential kernel, width 5. Above "
         "small targets, below the same twelve times larger. Far from the data the band of depth one is the "
         "prior's, ±2, whatever the targets; with depth it takes its size from the data, and the evidence "
         "rises in both rows.",
@@ -83,7 +84,7 @@ def bands(run: Run) -> Picture:
 def _band(axes: Axes, depth: int, inputs: Array, targets: Array) -> None:
     posterior = Network((5,) * (depth - 1)).condition_gram(_smooth(inputs, inputs), targets, beta=1e4)
     plots.predictive_band(posterior.predict(_smooth(GRID, inputs), _smooth(GRID, GRID)), GRID, axes)
-    axes.plot(inputs, targets, "o", color="black", markersize=3)
+    axes.plot(inputs, targets, "o", color=INK, markersize=3)
     text = f"log evidence {posterior.log_evidence:.1f}".replace("-", "\N{MINUS SIGN}")
     axes.text(0.96, 0.96, text, transform=axes.transAxes, ha="right", va="top", fontsize=8)
 

@@ -11,6 +11,7 @@ from lbnn.paper.environment import Environment
 from lbnn.paper.page import mathml
 from lbnn.paper.page.images import drawing
 from lbnn.paper.page.output import write
+from lbnn.paper.page.render import template
 from lbnn.paper.progress import Progress
 from lbnn.paper.registry import Outcome
 
@@ -48,7 +49,7 @@ def run(
     ValueError
         If `only` names no claim and no section, or `out` is a file.
     ImportError
-        If matplotlib or latex2mathml is missing.
+        If matplotlib, jinja2 or latex2mathml is missing.
 
     Examples
     --------
@@ -62,7 +63,7 @@ def run(
     registry.load()
     claims = registry.select(only)
     _require_writable(Path(out))
-    mathml.converter()  # an extra that is missing is told before the work, not after it
+    mathml.converter(), template()  # an extra that is missing is told before the work, not after it
     tell: Progress = progress or (lambda done, total, claim, outcome: None)
     started, outcomes = time.perf_counter(), []
     with drawing():

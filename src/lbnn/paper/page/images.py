@@ -12,16 +12,32 @@ from typing import Any
 
 from lbnn.paper.registry import Outcome, Picture
 
+INK = "#1b1f24"  # of axes and words; the grey of auxiliary lines reads on both grounds
 #: One look for all figures; letters are drawn as paths, so that no font is needed, and files carry no date.
 STYLE: Any = {  # keys are literals to matplotlib's types
     "svg.hashsalt": "lbnn",
     "svg.fonttype": "path",
-    "savefig.facecolor": "white",
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "legend.facecolor": "none",
+    "savefig.facecolor": "none",
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    **{
+        f"{name}.{part}": INK
+        for name, part in (("text", "color"), ("xtick", "color"), ("ytick", "color"), ("patch", "edgecolor"))
+    },
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
 }
 PNG_DPI = 200
+#: On a dark page the ink turns light; programs that know no media query see dark ink on no ground.
+DARK = (
+    f'<style>@media (prefers-color-scheme: dark) {{ [style*="fill: {INK}"] {{ fill: #e6e9ee !important }} '
+    f'[style*="stroke: {INK}"] {{ stroke: #e6e9ee !important }} }}</style>'
+)
 
 
 @dataclass(frozen=True)
@@ -59,12 +75,11 @@ def drawing() -> Iterator[None]:
 
 
 def save(picture: Picture) -> Image:
-    """Both formats of a picture."""
+    """Both formats of a picture: SVG without a ground, for light and dark pages; PNG on white."""
     inches = picture.figure.get_size_inches()
     svg = _saved(picture, "svg", metadata={"Date": None, "Creator": None})
-    return Image(
-        _without_prologue(svg), _saved(picture, "png", dpi=PNG_DPI), *(round(96 * x) for x in inches)
-    )
+    png = _saved(picture, "png", dpi=PNG_DPI, facecolor="white")
+    return Image(_for_the_page(svg), png, *(round(96 * x) for x in inches))
 
 
 def files(outcomes: Sequence[Outcome]) -> dict[str, Image]:
@@ -78,8 +93,8 @@ def _saved(picture: Picture, kind: str, **options: object) -> bytes:
     return buffer.getvalue()
 
 
-def _without_prologue(svg: bytes) -> bytes:
-    """The svg element alone: a document type names an outside address."""
-    found = re.search(rb"<svg.*", svg, re.DOTALL)
+def _for_the_page(svg: bytes) -> bytes:
+    """The svg element alone, since a document type names an outside address; with a rule for dark pages."""
+    found = re.search(rb"(<svg[^>]*>)(.*)", svg, re.DOTALL)
     assert found, "matplotlib writes an svg element"
-    return found[0]
+    return found[1] + DARK.encode() + found[2]

@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 SCRIPT = dict(zip("DGIMNOW", "𝒟𝒢ℐℳ𝒩𝒪𝒲", strict=True))
 _SPLIT = re.compile(r"(<math[^>]*>)(.*)(</math>)", re.DOTALL)
 
 
-def display(latex: str) -> str:
+def display(latex: str) -> Markup:
     """A displayed equation, with its LaTeX as an annotation for those who copy it."""
+    from markupsafe import Markup
+
     opening, body, closing = _parts(latex)
     note = f'<annotation encoding="application/x-tex">{escape(latex, quote=False)}</annotation>'
-    return f"{opening}<semantics>{_polished(body)}{note}</semantics>{closing}"
+    return Markup(f"{opening}<semantics>{_polished(body)}{note}</semantics>{closing}")
 
 
 def converter() -> Callable[..., str]:
