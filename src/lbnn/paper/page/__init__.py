@@ -1,1 +1,1 @@
-"""The page of the report: templates and what they need: words, formulas as MathML, figures as images, files."""
+"""The page of the report: its templates and what they need: words, MathML, images; the files written."""

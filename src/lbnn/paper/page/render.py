@@ -1,4 +1,4 @@
-"""The report as a page of its own, from the templates in `templates`: one HTML file that needs nothing else."""
+"""The report as one HTML file that needs nothing else, from the templates beside this module."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def render(outcomes: Sequence[Outcome], environment: Environment, images: Mappin
 
 
 def template() -> Template:
-    """The page's template, with what it may call; an error that says how to get jinja2 where it is missing."""
+    """The page's template, with what it may call; where jinja2 is missing, an error that says how to get it."""
     try:
         from jinja2 import Environment as Templates
         from jinja2 import PackageLoader, StrictUndefined
@@ -48,9 +48,7 @@ def template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    templates.filters.update(
-        prose=words.prose, number=words.number, plain=words.plain, mathml=mathml.display
-    )
+    templates.filters.update(prose=words.prose, number=words.number, plain=words.plain, mathml=mathml.display)
     templates.globals.update(
         verdicts=VERDICTS, marks=MARKS, title=section_title, counts=_counts, as_list=words.as_list
     )
