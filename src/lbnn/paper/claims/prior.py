@@ -22,7 +22,7 @@ from lbnn.paper.registry import Run, claim
 from lbnn.paper.routes import dense, scale_laws
 from lbnn.paper.routes.problem import draw_weights, random_problem
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.mixture import Predictive
+from lbnn.predict.mixture import NetworkPredictive
 from lbnn.scale.measure import ScaleMeasure
 
 SCALES = np.geomspace(1e-6, 30.0, 60)
@@ -46,7 +46,7 @@ def matrix_gaussian(run: Run) -> float:
     lifted = np.kron(X, W3 @ W2) / math.sqrt(X.shape[1])  # v(F) = (X ⊗ A) v(W_1ᵀ)
     nothing = InputProjection(FeatureDirections(np.zeros((6, 0))), X, 1 / X.shape[1])
     process = ConditionalProcess(np.zeros(0), np.zeros((0, 3)), math.inf)
-    predictive = Predictive(nothing, process, ScaleMeasure.atom(W3 @ W2 @ W2.T @ W3.T, False))
+    predictive = NetworkPredictive(nothing, process, ScaleMeasure.atom(W3 @ W2 @ W2.T @ W3.T, False))
     return relative_error(predictive.covariance.reshape(12, 12), lifted @ lifted.T)
 
 

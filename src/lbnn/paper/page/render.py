@@ -34,7 +34,7 @@ def render(outcomes: Sequence[Outcome], environment: Environment, images: Mappin
 
 
 def template() -> Template:
-    """The page's template, with what it may call; where jinja2 is missing, an error that says how to get it."""
+    """The page's template, with what it may call; an error that says how to get jinja2."""
     try:
         from jinja2 import Environment as Templates
         from jinja2 import PackageLoader, StrictUndefined

@@ -13,6 +13,7 @@ from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.noise.independent import IndependentNoise
 from lbnn.paper.routes import dense, scale_laws
 from lbnn.posterior import Posterior
 from lbnn.scale.measure import ScaleMeasure
@@ -100,7 +101,7 @@ class ScaleAtoms:
         measure = ScaleMeasure(self.scales, self.library_weights(problem, beta), False)
         inference = ScaleInference(measure, 0.0, 0.0, Diagnostics("report", math.inf))
         prior = ScalePrior((width,), self.scales.shape[1])
-        return Posterior(prior, Spectrum.from_inputs(problem.X, problem.Y), 1 / beta, inference)
+        return Posterior(prior, Spectrum.from_inputs(problem.X, problem.Y), IndependentNoise(1 / beta), inference)
 
 
 def library_factor(problem: Problem, beta: float) -> LikelihoodFactor:
