@@ -174,7 +174,7 @@ def laplace_in_scale(setting: Setting) -> lbnn.asymptotics.Theory:
     """The mode of the density of L, γ kept: the paper's naive Laplace approximation."""
     outputs = setting.spectrum.outputs
     rate = NaiveRate(setting.widths, 1.0, outputs)
-    saddle = find_saddle(rate, setting.factor, np.zeros((outputs, outputs)), setting.spectrum.examples)
+    saddle = find_saddle(rate, setting.likelihood, np.zeros((outputs, outputs)), setting.spectrum.examples)
     return from_scale("Laplace in L", setting, saddle.scale, None, aligned=False)
 
 
@@ -182,8 +182,8 @@ def laplace_in_kernel(setting: Setting) -> lbnn.asymptotics.Theory:
     """The mode of the density of the hidden kernel, α kept."""
     rank = setting.spectrum.rank
     rate = NaiveRate(setting.widths, 1.0, rank)
-    factor = DualFactor(setting.factor)
-    saddle = KernelSaddle(setting, find_saddle(rate, factor, np.zeros((rank, rank)), rank).scale)
+    likelihood = DualFactor(setting.likelihood)
+    saddle = KernelSaddle(setting, find_saddle(rate, likelihood, np.zeros((rank, rank)), rank).scale)
     return lbnn.asymptotics.Theory(
         "Laplace in K", setting.spectrum, None, None, 1, saddle.kernel_at, saddle.predictive_at
     )

@@ -88,7 +88,7 @@ def test_private_inputs_of_any_variance_are_a_diagonal_of_the_gram_matrix(p, inp
     np.testing.assert_allclose(projection.explained @ projection.explained.T, seen, rtol=1e-9)
     np.testing.assert_allclose(projection.unexplained_gram, 2.5 * problem.test_gram - seen, atol=1e-12)
     root_gram = projection.unexplained_root @ projection.unexplained_root.T
-    np.testing.assert_allclose(factor_gram, projection.unexplained_gram, atol=1e-12)
+    np.testing.assert_allclose(root_gram, projection.unexplained_gram, atol=1e-12)
 
 
 @pytest.mark.parametrize(("p", "inputs"), SHAPES)

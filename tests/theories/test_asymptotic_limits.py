@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -277,12 +278,47 @@ def test_refusals() -> None:
         ("fewer examples", lambda: asymptotics.proportional_expansion(lbnn.Network((6,)), X, Y)),
         ("depth two and unit", lambda: asymptotics.proportional(deep, X, Y, as_printed=True)),
         ("zero temperature", lambda: asymptotics.proportional(wide, X, Y, as_printed=True, beta=2.0)),
+        ("zero temperature", lambda: asymptotics.infinite_data(wide, X, Y, 2.0)),
+        ("zero temperature", lambda: asymptotics.proportional_expansion(wide, X, Y, 2.0)),
         ("layers 1 to 1", lambda: asymptotics.proportional(wide, X, Y).feature_kernel(layer=2)),
         ("layers 1 to 1", lambda: asymptotics.infinite_data(deep, X, Y).feature_kernel(layer=2)),
     ]
     for rule, call in cases:
         with pytest.raises(ValueError, match=rule):
             call()
+
+
+@pytest.mark.parametrize("name", [name for name in asymptotics.__all__ if name.islower()])
+def test_beta_is_the_fourth_argument_of_every_theory(name: str) -> None:
+    function = getattr(asymptotics, name)
+    parameters = list(inspect.signature(function).parameters.values())
+    assert [each.name for each in parameters[:4]] == ["net", "X", "Y", "beta"]
+    assert all(each.kind is inspect.Parameter.KEYWORD_ONLY for each in parameters[4:])
+    net = lbnn.Network((20,))
+    placed, named = (function(net, DATA.X, DATA.Y, math.inf), function(net, DATA.X, DATA.Y, beta=math.inf))
+    np.testing.assert_array_equal(placed.kernel, named.kernel)
+    with pytest.raises(TypeError, match="beta must be a number"):
+        function(net, DATA.X, DATA.Y, True)  # was as_printed
+
+
+def test_test_points_by_name() -> None:
+    theory = asymptotics.proportional(lbnn.Network((20,)), DATA.X, DATA.Y)
+    np.testing.assert_array_equal(theory.predict(X_test=DATA.X_test).mean, theory.predict(DATA.X_test).mean)
+    np.testing.assert_array_equal(
+        theory.feature_kernel(X_test=DATA.X_test, layer=1), theory.feature_kernel(DATA.X_test)
+    )
+    with pytest.raises(TypeError, match="one array X_test"):
+        theory.predict(cross_gram=DATA.cross, test_gram=DATA.test_gram)
+
+
+def test_theories_show_themselves_in_one_line() -> None:
+    theory = asymptotics.proportional(lbnn.Network((20,)), DATA.X, DATA.Y)
+    assert (
+        repr(theory)
+        == f"Theory('proportional', examples=6, outputs=2, log_evidence={theory.log_evidence:.6g})"
+    )
+    first = asymptotics.proportional_expansion(lbnn.Network((20,)), DATA.X, DATA.Y)
+    assert repr(first) == "Theory('proportional, first order', examples=6, outputs=2)"
 
 
 def test_targets_of_low_rank_where_the_prior_holds() -> None:

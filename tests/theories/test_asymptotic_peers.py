@@ -51,7 +51,7 @@ def test_order_parameters_are_the_factors(case: dict[str, Any]) -> None:
     theory = asymptotics.proportional(net, case["X"], case["y"], beta=1 / case["temperature"])
     variance = math.prod(net.prior_variances[1:])
     assert theory.scale.mean == pytest.approx(math.prod(case["order_parameters"]) * variance, rel=2e-7)
-    factors = WidePrior(net.widths, variance).factors(np.array([theory.scale.mean]))[0]
+    factors = WidePrior(net.widths, variance).layer_values(np.array([theory.scale.mean]))[0]
     np.testing.assert_allclose(factors, case["order_parameters"], rtol=2e-7)
     np.testing.assert_allclose(theory.predict(case["X_test"]).mean, case["mean"], rtol=1e-6)
 

@@ -195,11 +195,11 @@ def test_rate_is_a_constrained_maximum(prior: WidePrior) -> None:
 
 
 @wide_priors
-def test_factors_and_slope(prior: WidePrior) -> None:
-    """The factors multiply to l/v, n_ℓ(1 − c_ℓ) is the same in every layer, and dψ/d log l is half of it."""
-    factors = prior.factors(VALUES)
-    np.testing.assert_allclose(prior.variance * factors.prod(axis=1), VALUES, rtol=1e-12)
-    tensions = np.array(prior.widths) * (1 - factors)
+def test_layer_values_and_slope(prior: WidePrior) -> None:
+    """The c_ℓ multiply to l/v, n_ℓ(1 − c_ℓ) is the same in every layer, and dψ/d log l is half of it."""
+    layers = prior.layer_values(VALUES)
+    np.testing.assert_allclose(prior.variance * layers.prod(axis=1), VALUES, rtol=1e-12)
+    tensions = np.array(prior.widths) * (1 - layers)
     slope = prior.log_slope(VALUES)
     np.testing.assert_allclose(tensions, np.repeat(2 * slope[:, None], len(prior.widths), axis=1), atol=1e-10)
     step = 1e-4
@@ -266,7 +266,7 @@ def test_saddle_by_brute_force(net: lbnn.Network, beta: float) -> None:
         product = math.sqrt(variance) * factor @ product
     np.testing.assert_allclose(theory.scale.mean, product @ product.T, rtol=1e-3, atol=1e-4)
     values = np.linalg.eigvalsh(theory.scale.mean)
-    cheapest = WidePrior(net.widths, math.prod(net.prior_variances[1:])).factors(values)
+    cheapest = WidePrior(net.widths, math.prod(net.prior_variances[1:])).layer_values(values)
     found = np.stack([np.sort(np.linalg.svd(factor, compute_uv=False)) ** 2 for factor in factors], axis=1)
     np.testing.assert_allclose(found, cheapest, rtol=2e-3)
 

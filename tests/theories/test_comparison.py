@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ import pytest
 import lbnn
 from lbnn import asymptotics
 from lbnn.scale.measure import ScaleMeasure
-from lbnn.theories.comparison import QUANTITIES, Comparison, group_error
+from lbnn.theories.comparison import Comparison, group_error
+from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid, error_picture
 from tests.helpers.problems import Problem, make_problem
 
+SVG = "{http://www.w3.org/2000/svg}"
 ONE = make_problem(20, 30, seed=541, signal=1.5)
 TWO = make_problem(12, 20, 2, seed=542, signal=1.5)
 
@@ -97,6 +100,42 @@ def test_table() -> None:
     wide = next(line for line in lines if line.startswith("infinite width"))
     assert float(wide[26:].split()[0]) == pytest.approx(result.error("infinite width", "kernel"), rel=0.05)
     assert lines[5:] == [f"{name}: {reason}" for name, reason in result.left_out.items()]
+
+
+def test_notebooks_see_a_table_and_a_picture() -> None:
+    """Well-formed, one dot for each finite error, every cell of the text; nothing is loaded from anywhere."""
+    result = lbnn.compare(lbnn.Network((25,)), ONE.X, ONE.Y, 2.0)
+    page = ElementTree.fromstring(f"<div>{result._repr_html_()}</div>")
+    cells = [[cell.text for cell in row.iter("td")] for row in page.iter("tr")]
+    assert [tuple(line) for line in cells[1:]] == result.grid()
+    assert len(list(page.iter(f"{SVG}circle"))) == len(result.rows)
+    assert [item.text for item in page.iter("li")] == [f"{k}: {v}" for k, v in result.left_out.items()]
+    assert not {"href", "src"} & {name for element in page.iter() for name in element.attrib}
+    assert repr(result).startswith("Comparison(widths=(25,), examples=20, outputs=1, theories=(")
+    assert len(repr(result)) < 200
+
+
+def test_pictures_escape_names_and_place_errors() -> None:
+    """On the logarithmic axis a tenth of the error is one decade to the left; tiny ones stand at the edge."""
+    rows = [
+        Discrepancy("a <b>", "kernel", error, monte_carlo=0.01) for error in (1.0, -0.1, 0.01, 1e-9, math.nan)
+    ]
+    page = ElementTree.fromstring(error_picture(["a <b>"], rows))
+    across = [float(dot.attrib["cx"]) for dot in page.iter(f"{SVG}circle")]
+    assert len(across) == 4  # NaN has no place
+    assert across[0] - across[1] == pytest.approx(across[1] - across[2], abs=0.2)
+    assert across[3] == min(across)
+    assert across[2] - across[3] == pytest.approx(3 * (across[0] - across[1]), abs=0.3)
+    bar = next(page.iter(f"{SVG}rect"))
+    assert float(bar.attrib["x"]) + float(bar.attrib["width"]) == pytest.approx(across[2], abs=0.1)
+    assert next(page.iter(f"{SVG}title")).text == "a <b>, kernel: 1"
+
+
+def test_grid_says_what_is_missing_or_infinite() -> None:
+    rows = [Discrepancy("a", "kernel", math.inf, 0.0), Discrepancy("b", "mean", 0.5, 0.25)]
+    grid = {line[0]: dict(zip(QUANTITIES, line[1:], strict=True)) for line in error_grid(["a", "b"], rows)}
+    assert (grid["a"]["kernel"], grid["a"]["mean"], grid["b"]["mean"]) == ("∞", "–", "0.5")
+    assert (grid["Monte Carlo"]["mean"], grid["Monte Carlo"]["scale"]) == ("0.2", "–")
 
 
 def test_one_output_has_no_monte_carlo_error() -> None:

@@ -34,6 +34,9 @@ def test_study_is_reproducible_and_complete() -> None:
     told: list[str] = []
     first = study("infinite width", (20, 40, 80), data_sets=2, target_error=0.2, progress=told.append)
     second = study("infinite width", (20, 40, 80), data_sets=2, target_error=0.2)
+    assert repr(first).startswith(
+        "ConvergenceStudy('infinite width', 'kernel correction', sizes=[20, 40, 80], rate="
+    )
     other = study("infinite width", (20, 40, 80), data_sets=2, target_error=0.2, seed=1)
     np.testing.assert_array_equal(first.errors, second.errors)
     assert not np.array_equal(first.errors, other.errors)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 import lbnn
+from lbnn.engines import quadrature
 from tests.helpers.problems import Problem, make_problem, random_rotation
 
 Array = NDArray[np.float64]
@@ -231,3 +232,18 @@ def test_refusals() -> None:
         post.feature_kernel()
     with pytest.raises(ValueError, match="no finite list of weights"):
         post.sample_weights(3, 0)
+
+
+def test_an_inference_that_is_not_ok_warns_at_the_callers_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one halving of the step the quadrature has not converged, and says so here."""
+    monkeypatch.setattr(quadrature, "_HALVINGS", 1)
+    with pytest.warns(lbnn.AccuracyWarning, match="quadrature") as told:
+        post = lbnn.ScaleMixture(HEAVY).condition(ONE.X, ONE.Y, 3.0)
+    assert not post.diagnostics.ok
+    assert [str(each.message) for each in told] == list(post.diagnostics.messages)
+    assert {each.filename for each in told} == {__file__}
+
+
+def test_mixtures_show_their_law_in_one_line() -> None:
+    mixture = lbnn.ScaleMixture(stats.gamma(5, scale=0.2), exponential_rate=10)
+    assert repr(mixture) == "ScaleMixture(gamma(5, scale=0.2), exponential_rate=10)"

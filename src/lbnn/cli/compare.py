@@ -13,13 +13,14 @@ from lbnn._base.files import write_atomically
 from lbnn._base.types import Array
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix
-from lbnn.cli.modelling import counted, shown
+from lbnn.cli.modelling import counted
 from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
 from lbnn.cli.problems import BadInputError, console, working
 from lbnn.cli.tables import choose_columns, numbers_of, read_table
 from lbnn.network import Network
-from lbnn.theories.comparison import QUANTITIES, Comparison
+from lbnn.theories.comparison import Comparison
 from lbnn.theories.comparison import compare as compare_theories
+from lbnn.theories.discrepancy import QUANTITIES
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -125,14 +126,7 @@ def _prepared(frame: Any, raw: bool) -> Array:
 
 
 def _show(result: Comparison, caption: str) -> None:
-    cells = {(row.theory, row.quantity): row.error for row in result.rows}
-    rows = [
-        (name, *(shown(cells.get((name, quantity)), 2) for quantity in QUANTITIES))
-        for name in result.theories
-    ]
-    known = {row.quantity: row.monte_carlo for row in result.rows}
-    rows.append(("Monte Carlo", *(shown(known.get(quantity), 1) for quantity in QUANTITIES)))
-    show_grid(Grid(("theory", *QUANTITIES), rows, caption), console())
+    show_grid(Grid(("theory", *QUANTITIES), result.grid(), caption), console())
     for name, reason in result.left_out.items():
         console().print(f"{name}: does not apply, {reason}")
     console().print()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from html import escape
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from lbnn._base.markup import html_table
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.network import TARGET_ERROR, Network
@@ -16,31 +18,12 @@ from lbnn.posterior import Posterior
 from lbnn.predict.feature_kernel import average_feature_kernel
 from lbnn.predict.mixture import Predictive
 from lbnn.scale.measure import ScaleMeasure
+from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid, error_picture, legend
 from lbnn.theories.limits.regimes import THEORIES, as_setting
 from lbnn.theories.limits.theory import Theory
 
-#: What is compared, and in which units the error is given.
-QUANTITIES = {
-    "kernel": "‖K − ⟨K⟩‖ / ‖⟨K⟩‖",
-    "kernel correction": "‖K − ⟨K⟩‖ / ‖⟨K⟩ − G‖",
-    "scale": "‖L − E L‖ / ‖E L‖",
-    "mean": "‖mean − exact‖ / ‖exact‖",
-    "covariance": "‖cov − exact‖ / ‖exact‖, across outputs at each point",
-    "log evidence": "log p − exact, in nats",
-}
-
 #: Quantities that are another one in other units.
 _SOURCES = {"kernel correction": "kernel"}
-
-
-@dataclass(frozen=True)
-class Discrepancy:
-    """One theory and one quantity: its error, and the Monte Carlo error of the exact side in its units."""
-
-    theory: str
-    quantity: str
-    error: float
-    monte_carlo: float
 
 
 @dataclass(frozen=True)
@@ -76,33 +59,40 @@ class Comparison:
             f"got theories {tuple(self.theories)} and quantities among {tuple(QUANTITIES)}"
         )
 
+    def __repr__(self) -> str:
+        """One line: the exact side and the names of the theories."""
+        return (
+            f"Comparison(widths={self.exact.prior.widths}, examples={self.exact.spectrum.examples}, "
+            f"outputs={self.exact.prior.outputs}, theories={tuple(self.theories)})"
+        )
+
+    def _repr_html_(self) -> str:
+        """A table of the errors and a picture of them."""
+        names, caption = tuple(self.theories), f"{self.exact!r}: errors of limit theories"
+        table = html_table(("theory", *QUANTITIES), self.grid(), caption)
+        reasons = "".join(f"<li>{escape(f'{name}: {reason}')}</li>" for name, reason in self.left_out.items())
+        picture = (
+            f"<div>{error_picture(names, self.rows)}</div><div>{legend(names)}</div>" if self.rows else ""
+        )
+        return f"{table}{picture}" + (f"<p>Not compared:</p><ul>{reasons}</ul>" if reasons else "")
+
+    def grid(self) -> list[tuple[str, ...]]:
+        """The errors as text: a line for each theory, a cell for each quantity; then Monte Carlo errors."""
+        return error_grid(tuple(self.theories), self.rows)
+
     def table(self) -> str:
         """The errors as text: one line for each theory, one column for each quantity."""
-        lines = [_line("theory", QUANTITIES)]
-        lines += [
-            _line(name, [self._cell(name, quantity) for quantity in QUANTITIES]) for name in self.theories
-        ]
-        lines.append(_line("Monte Carlo", [self._exact_error(quantity) for quantity in QUANTITIES]))
+        grid = [("theory", *QUANTITIES), *self.grid()]
+        lines = [f"{line[0]:26}" + "".join(f"{cell:>19}" for cell in line[1:]) for line in grid]
         return "\n".join(lines + [f"{name}: {reason}" for name, reason in self.left_out.items()])
-
-    def _cell(self, theory: str, quantity: str) -> str:
-        found = [row for row in self.rows if (row.theory, row.quantity) == (theory, quantity)]
-        return f"{found[0].error:.2g}" if found else "–"
-
-    def _exact_error(self, quantity: str) -> str:
-        return f"{next((row.monte_carlo for row in self.rows if row.quantity == quantity), math.nan):.1g}"
-
-
-def _line(name: str, cells: Any) -> str:
-    return f"{name:26}" + "".join(f"{cell:>19}" for cell in cells)
 
 
 def compare(
     net: Network,
-    X: Any,
-    Y: Any,
+    X: ArrayLike,
+    Y: ArrayLike,
     beta: float,
-    X_test: Any = None,
+    X_test: ArrayLike | None = None,
     *,
     quantities: Sequence[str] = tuple(QUANTITIES),
     target_error: float = TARGET_ERROR,
@@ -154,8 +144,7 @@ def compare(
             theories[name] = theory(setting)
         except (ValueError, ArithmeticError) as reason:
             left_out[name] = str(reason)
-    test = () if X_test is None else (X_test,)
-    truth = _Truth(exact, net.widths[0], test, quantities)
+    truth = _Truth(exact, net.widths[0], X_test, quantities)
     rows = [row for name, theory in theories.items() for row in truth.judge(name, theory)]
     return Comparison(exact, theories, left_out, tuple(rows))
 
@@ -164,10 +153,10 @@ class _Truth:
     """The exact answers with their Monte Carlo errors, computed once."""
 
     def __init__(
-        self, exact: Posterior, width: int, test: tuple[Any, ...], quantities: Sequence[str]
+        self, exact: Posterior, width: int, X_test: ArrayLike | None, quantities: Sequence[str]
     ) -> None:
-        self.exact, self.test, self.quantities = exact, test, quantities
-        training, points = exact.spectrum.project(), exact.spectrum.project(*test)
+        self.exact, self.X_test, self.quantities = exact, X_test, quantities
+        training, points = exact.spectrum.project(), exact.spectrum.project(X_test)
         process = exact.predict().process
         statistics: dict[str, Callable[[ScaleMeasure], Array]] = {
             "kernel": lambda measure: average_feature_kernel(training, process, measure, width),
@@ -204,7 +193,7 @@ class _Truth:
             return theory.kernel
         if source == "scale":
             return None if theory.scale is None else theory.scale.average(theory.scale.scales)
-        predictive = theory.predict(*self.test)
+        predictive = theory.predict(self.X_test)
         return predictive.mean if source == "mean" else predictive.output_covariance
 
 

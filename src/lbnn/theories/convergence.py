@@ -11,15 +11,16 @@ import numpy as np
 from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn.network import Network
-from lbnn.theories.comparison import QUANTITIES, Comparison, compare
+from lbnn.theories.comparison import Comparison, compare
+from lbnn.theories.discrepancy import QUANTITIES
 
-#: Away from one, where prior and data would agree on the scale and leading errors would cancel.
+#: Not one: prior and data would then agree on the scale, and leading errors would cancel.
 _TEACHER_SCALE = 1.5
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """One problem: p examples of n0 inputs, n_d outputs, hidden widths."""
+    """The sizes of one problem: p examples of 2p inputs, n_d outputs, hidden widths."""
 
     examples: int
     outputs: int
@@ -70,7 +71,7 @@ class ConvergenceStudy:
     growing : str
         What the sizes are.
     quantity : str
-        A key of `comparison.QUANTITIES`.
+        A key of `discrepancy.QUANTITIES`.
     sizes : (k,)
     errors : (k,)
         Geometric mean over data sets.
@@ -91,6 +92,13 @@ class ConvergenceStudy:
     monte_carlo: Array
     rate: float
     rate_error: float
+
+    def __repr__(self) -> str:
+        """One line: the regime, its sizes and the rate."""
+        return (
+            f"ConvergenceStudy({self.regime!r}, {self.quantity!r}, sizes={self.sizes.astype(int).tolist()}, "
+            f"rate={self.rate:.3g} ± {self.rate_error:.2g})"
+        )
 
 
 def study(
@@ -114,7 +122,7 @@ def study(
     sizes : sequence of int, optional
         Values of n, increasing; those of the regime by default.
     quantity : str, optional
-        A key of `comparison.QUANTITIES`; the kernel by default.
+        A key of `discrepancy.QUANTITIES`; the kernel by default.
     data_sets : int
         Random data sets at each size.
     target_error : float

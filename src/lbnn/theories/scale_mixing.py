@@ -1,8 +1,8 @@
-"""Scale mixing by hand: an infinitely wide network with a random last-layer variance (Lee et al. 2021).
+"""An infinitely wide network whose last-layer variance is random (Lee et al. 2021): scale mixing by hand.
 
 Then L = s I with one number s for all outputs, of any prior; the data update s as they update the scale of a
-network of one output. Depth brings such a mixture by itself, but of matrices: what s I cannot do is couple
-the outputs.
+network of one output. Finite width mixes over scales by itself, and over matrices L, which couple the
+outputs as s I cannot.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from lbnn._base import check
 from lbnn._base.types import Array
+from lbnn._base.warn import warn_of
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.engines.quadrature import Nodes, QuadratureLaw
@@ -27,7 +29,7 @@ from lbnn.posterior import Posterior
 from lbnn.scale.measure import LogFactor, ScaleMeasure, Tails
 from lbnn.scale.prior import ScalePrior
 
-_FAR = 300.0  # |log s| at which the tails of a prior are read off
+_TAIL = 300.0  # |log s| at which the slope of the log prior is taken for that of its tail
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class ScaleMixture:
         Law of s with a smooth density on all positive numbers; by default the inverse Gamma law with shape 2
         and mean 1.
     exponential_rate : float
-        Supremum of κ with E exp(½ κ s) finite, which generating functions need: 0 for the inverse Gamma and
+        Supremum of c with E exp(½ c s) finite, which generating functions need: 0 for the inverse Gamma and
         log-normal laws, 2/scale for a Gamma law.
 
     Examples
@@ -58,8 +60,14 @@ class ScaleMixture:
     prior: Any = field(default_factory=lambda: stats.invgamma(2.0, scale=1.0))
     exponential_rate: float = 0.0
 
+    def __repr__(self) -> str:
+        """One line: the law and its parameters."""
+        keywords = [f"{name}={value!r}" for name, value in self.prior.kwds.items()]
+        law = f"{self.prior.dist.name}({', '.join([*map(repr, self.prior.args), *keywords])})"
+        return f"ScaleMixture({law}, exponential_rate={self.exponential_rate:g})"
+
     def __post_init__(self) -> None:
-        """The prior must be a law of positive numbers."""
+        """Raise unless the prior is a law on all positive numbers, and the rate a number of at least zero."""
         rate = self.exponential_rate
         if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not float(rate) >= 0:
             raise ValueError(f"exponential_rate must be a number of at least zero, got {rate!r}")
@@ -75,7 +83,7 @@ class ScaleMixture:
                 f"prior must be a law on all positive numbers, got support from {low:g} to {high:g}"
             )
 
-    def condition(self, X: Any, Y: Any, beta: float) -> Posterior:
+    def condition(self, X: ArrayLike, Y: ArrayLike, beta: float) -> Posterior:
         """Condition on inputs X (p, n0) and targets Y (p,) or (p, n_d); beta in (0, inf].
 
         Returns
@@ -92,11 +100,12 @@ class ScaleMixture:
             raise ValueError("scale mixing needs data that count, got beta=0")
         if math.isinf(beta):
             require_invertible_gram(spectrum)
-        law = IsotropicLaw(self.prior, _factor(spectrum, 1 / beta), spectrum.outputs)
+        law = IsotropicLaw(self.prior, _stacked_likelihood(spectrum, 1 / beta), spectrum.outputs)
         nodes = law.scalar.nodes
         tails = Tails(law.scalar.inverse_integrable, self.exponential_rate)
         measure = ScaleMeasure(law.matrices(nodes.x), nodes.weights, spectrum.single_output, tails, law)
         diagnostics = Diagnostics("quadrature", math.inf, ok=nodes.converged, messages=nodes.messages)
+        warn_of(diagnostics.messages)
         log_evidence = law.scalar.factor.log_constant + nodes.log_total
         inference = ScaleInference(measure, log_evidence, 0.0, diagnostics)
         return Posterior(ScalePrior((), spectrum.outputs), spectrum, 1 / beta, inference)
@@ -125,13 +134,14 @@ class LogScaleLaw:
         return self._exponent(1)
 
     def location(self, power: float) -> float:
-        """About where s^power times the density has its mass: for a first range."""
+        """A point near the mass of s^power times the density: where the search for a range begins."""
         quantile = 0.5 + 0.49 * math.tanh(power)
         return math.log(float(self.prior.ppf(quantile)))
 
     def _exponent(self, side: int) -> float:
+        """The rate at which the log density falls towards −∞ (side −1) or ∞ (side 1)."""
         with np.errstate(all="ignore"):
-            near, far = self.log_density(side * np.array([_FAR, _FAR + 20.0]))
+            near, far = self.log_density(side * np.array([_TAIL, _TAIL + 20.0]))
         return float(near - far) / 20.0 if math.isfinite(far) and math.isfinite(near) else math.inf
 
 
@@ -161,7 +171,7 @@ class MixedScaleLaw(QuadratureLaw):
 
     @property
     def _lost(self) -> float:
-        """Power of s that zero temperature takes from the density near zero."""
+        """The likelihood at zero temperature and zero targets is s^{−lost}: this power, p·n_d/2."""
         return len(self.factor.eigenvalues) / 2
 
 
@@ -201,8 +211,8 @@ class IsotropicLaw:
         raise ValueError("an infinitely wide network has no finite hidden layers")
 
 
-def _factor(spectrum: Spectrum, noise: float) -> LikelihoodFactor:
-    """p(Y | s I) as the factor of one output with n_d times the examples."""
+def _stacked_likelihood(spectrum: Spectrum, noise: float) -> LikelihoodFactor:
+    """p(Y | s I): that of one output with n_d times the examples, the outputs stacked."""
     outputs = spectrum.outputs
     return LikelihoodFactor(
         np.repeat(spectrum.eigenvalues, outputs),

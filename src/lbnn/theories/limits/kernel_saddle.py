@@ -37,8 +37,8 @@ class KernelSaddle:
     def of_layer(self, layer: int) -> Array:
         """Λ_ℓ, the kernel of hidden layer ℓ without the variances of the layers above, (r, r)."""
         values, vectors = self._eigen
-        factors = self.setting.wide_prior.factors(values)[:, :layer].prod(axis=1)
-        return self._gain(layer) * (vectors * factors) @ vectors.T
+        up_to_layer = self.setting.wide_prior.layer_values(values)[:, :layer].prod(axis=1)
+        return self._gain(layer) * (vectors * up_to_layer) @ vectors.T
 
     def kernel_at(self, projection: Projection, layer: int) -> Array:
         """⟨K_ℓ⟩: training directions carry Λ_ℓ, the rest of the inputs keeps its prior."""
@@ -60,6 +60,7 @@ class KernelSaddle:
         return Predictive(GramProjection(explained, rest), process, measure)
 
     def _gain(self, layer: int) -> float:
+        """Product of the prior variances of the layers 2 to ℓ."""
         return float(np.prod(self.setting.variances[: layer - 1]))
 
 
@@ -83,11 +84,13 @@ def _hidden_kernel(setting: Setting) -> Array:
         root = targets / np.sqrt(setting.spectrum.eigenvalues)[:, None]
         squares, vectors = np.linalg.eigh(root @ root.T)
         return (vectors * prior.stationary(np.maximum(squares, 0.0), targets.shape[1])) @ vectors.T
-    return find_saddle(prior, DualFactor(setting.factor), setting.pull, targets.shape[1]).scale
+    return find_saddle(
+        prior, DualFactor(setting.likelihood), setting.standardised_targets, targets.shape[1]
+    ).scale
 
 
 def _log_evidence(setting: Setting, hidden: Array) -> float:
     """log p(Y | Λ) + Σ ψ: leading order."""
     values, vectors = np.linalg.eigh(hidden[None])
-    factor = DualFactor(setting.factor).log_value(values, vectors)[0]
-    return setting.factor.log_constant + float(factor + setting.wide_prior.rate(values[0]).sum())
+    log_likelihood = DualFactor(setting.likelihood).log_value(values, vectors)[0]
+    return setting.likelihood.log_constant + float(log_likelihood + setting.wide_prior.rate(values[0]).sum())

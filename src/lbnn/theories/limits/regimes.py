@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.types import Array
@@ -20,7 +20,7 @@ from lbnn.theories.limits.single_scale import Setting, at_infinite_width, from_s
 from lbnn.theories.limits.theory import Theory
 
 
-def infinite_width(net: Network, X: Any, Y: Any, beta: float) -> Theory:
+def infinite_width(net: Network, X: ArrayLike, Y: ArrayLike, beta: float) -> Theory:
     """n → ∞ at fixed p, n_d: the Gaussian process, with the kernels to first order in 1/n (eqn:37).
 
     Parameters
@@ -50,7 +50,7 @@ def infinite_width(net: Network, X: Any, Y: Any, beta: float) -> Theory:
     return wide(as_setting(net, Spectrum.from_inputs(X, Y), beta))
 
 
-def infinite_data(net: Network, X: Any, Y: Any) -> Theory:
+def infinite_data(net: Network, X: ArrayLike, Y: ArrayLike, beta: float = math.inf) -> Theory:
     """p → ∞ at fixed n, n_d and zero temperature: L = S/p (eqn:38).
 
     The prior of L is neglected, so that L does not depend on the widths and the depth.
@@ -61,6 +61,8 @@ def infinite_data(net: Network, X: Any, Y: Any) -> Theory:
     X : (p, n0)
     Y : (p,) or (p, n_d)
         Of full output rank, since L is to be invertible.
+    beta : float
+        math.inf: the theory is for zero temperature only.
 
     Returns
     -------
@@ -78,14 +80,16 @@ def infinite_data(net: Network, X: Any, Y: Any) -> Theory:
     >>> bool(abs(lbnn.asymptotics.infinite_data(net, X, y).scale.mean / exact - 1) < 0.1)
     True
     """
-    return large_data(as_setting(net, Spectrum.from_inputs(X, Y), math.inf))
+    return large_data(as_setting(net, Spectrum.from_inputs(X, Y), beta))
 
 
-def proportional(net: Network, X: Any, Y: Any, as_printed: bool = False, *, beta: float = math.inf) -> Theory:
+def proportional(
+    net: Network, X: ArrayLike, Y: ArrayLike, beta: float = math.inf, *, as_printed: bool = False
+) -> Theory:
     """n, p → ∞ at fixed n_d: the saddle point of L (eqn:39), Li and Sompolinsky's renormalisation.
 
     At depth two and zero temperature L solves the Riccati equation I − L⁻¹(S/n_1)L⁻¹ − (1 − α)L⁻¹ = 0; deeper
-    networks take the saddle point of the product prior, finite temperatures that of the full factor.
+    networks take the saddle point of the product prior, finite temperatures that of the full likelihood.
 
     Parameters
     ----------
@@ -93,10 +97,10 @@ def proportional(net: Network, X: Any, Y: Any, as_printed: bool = False, *, beta
         Every width at least n_d.
     X : (p, n0)
     Y : (p,) or (p, n_d)
+    beta : float in (0, inf]
     as_printed : bool
         Give the kernel as the paper prints it (eqn:40), which exceeds the kernel of its own L by γG for α ≤ 1
         (docs/errata.md). Depth two, unit variances and zero temperature only.
-    beta : float in (0, inf]
 
     Returns
     -------
@@ -114,12 +118,12 @@ def proportional(net: Network, X: Any, Y: Any, as_printed: bool = False, *, beta
     True
     """
     if not isinstance(as_printed, bool):
-        raise TypeError(f"as_printed must be True or False (beta goes by keyword), got {as_printed!r}")
+        raise TypeError(f"as_printed must be True or False, got {as_printed!r}")
     setting = as_setting(net, Spectrum.from_inputs(X, Y), beta)
     return printed(setting) if as_printed else renormalised(setting)
 
 
-def proportional_expansion(net: Network, X: Any, Y: Any) -> Theory:
+def proportional_expansion(net: Network, X: ArrayLike, Y: ArrayLike, beta: float = math.inf) -> Theory:
     """n, p → ∞ at fixed n_d, to first order in γ (eqn:41): ⟨K⟩ ≈ (1 − γ) G + γ/(1 − α) G_yy.
 
     This is the kernel of L = (1 − α) I, or of Π_ℓ (1 − p/n_ℓ) I in deeper networks: zero temperature, p below
@@ -130,15 +134,17 @@ def proportional_expansion(net: Network, X: Any, Y: Any) -> Theory:
     net : Network
     X : (p, n0)
     Y : (p,) or (p, n_d)
+    beta : float
+        math.inf: the theory is for zero temperature only.
 
     Returns
     -------
     Theory
     """
-    return expanded(as_setting(net, Spectrum.from_inputs(X, Y), math.inf))
+    return expanded(as_setting(net, Spectrum.from_inputs(X, Y), beta))
 
 
-def many_outputs(net: Network, X: Any, Y: Any, *, beta: float = math.inf) -> Theory:
+def many_outputs(net: Network, X: ArrayLike, Y: ArrayLike, beta: float = math.inf) -> Theory:
     """n, n_d → ∞ at fixed p: the saddle point of the hidden kernels (eqn:42, eqn:43), Aitchison's limit.
 
     At depth two and zero temperature K solves G⁻¹ − γK⁻¹G_yyK⁻¹ + (γ − 1)K⁻¹ = 0; at γ = 1 it is
@@ -185,13 +191,13 @@ def as_setting(net: Network, spectrum: Spectrum, beta: float) -> Setting:
 
 
 def wide(setting: Setting) -> Theory:
-    """L = v I."""
+    """Infinite width: L = v I."""
     scale = setting.variance * np.eye(setting.spectrum.outputs)
     return at_infinite_width("infinite width", setting, setting.log_likelihood(scale))
 
 
 def large_data(setting: Setting) -> Theory:
-    """L = S/p."""
+    """Infinite data: L = S/p."""
     _require_zero_temperature(setting, "infinite data")
     _require_full_rank_scale(setting)
     scale = setting.target_square / setting.spectrum.examples
@@ -204,17 +210,19 @@ def large_data(setting: Setting) -> Theory:
 
 
 def renormalised(setting: Setting) -> Theory:
-    """The saddle point of rate + factor over L."""
+    """The saddle point of the prior's rate + log likelihood over L."""
     _require_data(setting)
     _require_full_rank_scale(setting)
     prior = setting.wide_prior
     if setting.noise == 0:
         squares, vectors = np.linalg.eigh(setting.target_square)
-        _require_pull(setting, setting.spectrum.examples, setting.spectrum.outputs)
+        _require_saddle(setting, setting.spectrum.examples, setting.spectrum.outputs)
         values = prior.stationary(np.maximum(squares, 0.0), setting.spectrum.examples)
         scale = (vectors * values) @ vectors.T
     else:
-        scale = find_saddle(prior, setting.factor, setting.pull.T, setting.spectrum.examples).scale
+        scale = find_saddle(
+            prior, setting.likelihood, setting.standardised_targets.T, setting.spectrum.examples
+        ).scale
     rate = float(prior.rate(np.linalg.eigvalsh(scale)).sum())
     log_evidence = setting.log_likelihood(scale) + rate
     return from_scale("proportional", setting, scale, log_evidence, aligned=True)
@@ -243,7 +251,7 @@ def printed(setting: Setting) -> Theory:
 
 
 def expanded(setting: Setting) -> Theory:
-    """L = v Π_ℓ (1 − p/n_ℓ) I."""
+    """First order in γ: L = v Π_ℓ (1 − p/n_ℓ) I."""
     _require_zero_temperature(setting, "the expansion in γ")
     _require_full_rank_scale(setting)
     examples, narrowest = setting.spectrum.examples, min(setting.widths)
@@ -258,10 +266,10 @@ def expanded(setting: Setting) -> Theory:
 
 
 def dual_saddle(setting: Setting) -> Theory:
-    """The saddle point of rate + factor over hidden kernels."""
+    """The saddle point of the prior's rate + log likelihood over hidden kernels."""
     _require_data(setting)
     if setting.noise == 0:
-        _require_pull(setting, setting.spectrum.outputs, setting.spectrum.examples)
+        _require_saddle(setting, setting.spectrum.outputs, setting.spectrum.examples)
     return many_output_theory("many outputs", setting)
 
 
@@ -294,8 +302,12 @@ def _require_full_rank_scale(setting: Setting) -> None:
         )
 
 
-def _require_pull(setting: Setting, count: int, size: int) -> None:
-    """At zero temperature a direction without targets has a saddle only where the prior holds it up."""
+def _require_saddle(setting: Setting, count: int, size: int) -> None:
+    """Raise where the saddle point at zero temperature does not exist.
+
+    In a direction without targets the likelihood drives L to zero as l^{−count/2}, the prior holds it up as
+    l^{n_ℓ/2}: every width must exceed `count`. `size` is the full rank of the targets.
+    """
     rank = int(np.linalg.matrix_rank(setting.spectrum.targets))
     if rank < size and min(setting.widths) <= count:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The saddle point of prior rate + likelihood factor over positive definite matrices."""
+"""The saddle point of the prior's rate + log likelihood over positive definite matrices."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from scipy.sparse import linalg
 from lbnn._base.types import Array
 from lbnn.theories.limits.wide_prior import WidePrior
 
-#: Largest derivative left over, relative to the number of units and examples that pull. Rounding leaves up to
+#: Largest derivative left over, relative to the number of units and examples. Rounding leaves up to
 #: 2e-16 times the condition number of L.
 TOLERANCE = 1e-8
-_STEP = 1e-5  # of central differences of the gradient along a direction
-_MOST_STEPS = 20
+_DIFFERENCE = 1e-5  # of central differences of the gradient along a direction
+_MOST_NEWTON_STEPS = 20
 
 
-class Factor(Protocol):
-    """A likelihood factor with its gradient: of L, or of the hidden kernel in the dual problem."""
+class Likelihood(Protocol):
+    """A log likelihood with its gradient: of L, or of the hidden kernel in the dual problem."""
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
         """Values (m,) and gradients (m, n, n) at V diag(l) Vᵀ."""
@@ -33,7 +33,7 @@ class LogScaleObjective:
     """Φ(L) = Σ_j ψ(l_j) + log p(Y | L) as a function of the symmetric matrix H = log L."""
 
     prior: WidePrior
-    factor: Factor
+    likelihood: Likelihood
     size: int
 
     def value_and_gradient(self, coordinates: Array) -> tuple[float, Array]:
@@ -43,7 +43,7 @@ class LogScaleObjective:
         """
         logs, vectors = np.linalg.eigh(self.matrix(coordinates))
         values = np.exp(logs)
-        value, gradient = self.factor.value_and_gradient(values[None], vectors[None])
+        value, gradient = self.likelihood.value_and_gradient(values[None], vectors[None])
         inner = vectors.T @ gradient[0] @ vectors
         inner[np.diag_indices(self.size)] += self.prior.log_slope(values) / values
         slope = vectors @ (inner * _divided_differences(logs)) @ vectors.T
@@ -71,20 +71,20 @@ class Saddle:
     residual: float
 
 
-def find_saddle(prior: WidePrior, factor: Factor, pull: Array, count: int) -> Saddle:
+def find_saddle(prior: WidePrior, likelihood: Likelihood, standardised: Array, count: int) -> Saddle:
     """Maximise Φ: quasi-Newton, then Newton to rounding.
 
     Parameters
     ----------
-    prior, factor
+    prior, likelihood
         ψ and log p(Y | L).
-    pull : (n, any)
-        Targets over the root of their prior variance: pull pullᵀ stands for S in a first guess.
+    standardised : (n, any)
+        Targets over the root of their prior variance, A: A Aᵀ stands for S in a first guess.
     count : int
-        Number of columns that the factor weighs each eigenvalue of L by: examples, or outputs in the dual.
+        The likelihood falls as l^{−count/2} in each eigenvalue: examples, or outputs in the dual problem.
     """
-    start = _first_guess(prior, pull, count)
-    objective = LogScaleObjective(prior, factor, len(start))
+    start = _first_guess(prior, standardised, count)
+    objective = LogScaleObjective(prior, likelihood, len(start))
     strength = float(sum(prior.widths) + count)
 
     def loss(u: Array) -> tuple[float, Array]:
@@ -101,10 +101,10 @@ def find_saddle(prior: WidePrior, factor: Factor, pull: Array, count: int) -> Sa
     return Saddle((vectors * np.exp(logs)) @ vectors.T, value, residual)
 
 
-def _first_guess(prior: WidePrior, pull: Array, count: int) -> Array:
-    """Log L as at zero temperature, with fewer columns than units so that every direction is held up."""
-    vectors, singular, _ = np.linalg.svd(pull)
-    squares = np.zeros(len(pull))
+def _first_guess(prior: WidePrior, standardised: Array, count: int) -> Array:
+    """log L at zero temperature, with `count` kept below every width so that it exists."""
+    vectors, singular, _ = np.linalg.svd(standardised)
+    squares = np.zeros(len(standardised))
     squares[: len(singular)] = singular**2
     values = prior.stationary(squares, min(count, 0.9 * min(prior.widths)))
     return (vectors * np.log(values)) @ vectors.T
@@ -113,12 +113,12 @@ def _first_guess(prior: WidePrior, pull: Array, count: int) -> Array:
 def _newton(gradient: Callable[[Array], Array], point: Array) -> Array:
     """Newton's steps while they help, each by conjugate gradients on differences of the gradient."""
     slope = gradient(point)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MOST_NEWTON_STEPS):
 
         def curvature(direction: Array, at: Array = point) -> Array:
             length = float(np.linalg.norm(direction)) or 1.0
-            step = _STEP / length * direction
-            return (gradient(at + step) - gradient(at - step)) * (length / (2 * _STEP))
+            step = _DIFFERENCE / length * direction
+            return (gradient(at + step) - gradient(at - step)) * (length / (2 * _DIFFERENCE))
 
         size = len(point)
         operator = linalg.LinearOperator((size, size), matvec=curvature, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Theories that put all mass on one scale matrix: predictor and kernels follow from the house."""
+"""Theories that put all mass on one scale matrix; predictor and kernels are those of any measure of L."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Setting:
         return ConditionalProcess(self.spectrum.eigenvalues, self.spectrum.targets, self.noise)
 
     @property
-    def factor(self) -> LikelihoodFactor:
+    def likelihood(self) -> LikelihoodFactor:
         """log p(Y | L)."""
         data = self.spectrum
         return LikelihoodFactor(data.eigenvalues, data.targets, data.residual, data.examples, self.noise)
@@ -66,7 +66,7 @@ class Setting:
         return root.T @ root
 
     @property
-    def pull(self) -> Array:
+    def standardised_targets(self) -> Array:
         """Targets over the root of their prior variance, ỹ_ij/√(g_i + τ/v), (r, n_d)."""
         return (
             self.spectrum.targets / np.sqrt(self.spectrum.eigenvalues + self.noise / self.variance)[:, None]
@@ -75,11 +75,11 @@ class Setting:
     def log_likelihood(self, scale: Array) -> float:
         """log p(Y | L)."""
         values, vectors = np.linalg.eigh(scale[None])
-        return self.factor.log_constant + float(self.factor.log_value(values, vectors)[0])
+        return self.likelihood.log_constant + float(self.likelihood.log_value(values, vectors)[0])
 
 
 class AlignedLaw(FactorLaw):
-    """One atom with its factors T_ℓ = V diag(√c_ℓ) Vᵀ, which share the eigenvectors of L."""
+    """One atom with its Bartlett factors T_ℓ = V diag(√c_ℓ) Vᵀ, which share the eigenvectors V of L."""
 
     def log_expect_exp(self, log_factor: LogFactor) -> complex:
         """The value at the atom: nothing is averaged."""
@@ -89,7 +89,7 @@ class AlignedLaw(FactorLaw):
 def from_scale(
     name: str, setting: Setting, scale: Array, log_evidence: float | None, *, aligned: bool
 ) -> Theory:
-    """The theory with all mass on `scale`; `aligned` if its factors are those of the wide prior."""
+    """The theory with all mass on `scale`; `aligned` if every layer's C_ℓ follows from it by `WidePrior`."""
     measure = ScaleMeasure.atom(scale, setting.spectrum.single_output)
     if aligned:
         measure = measure.behind(_aligned_law(setting, measure))
@@ -128,7 +128,9 @@ def _predictive(setting: Setting, measure: ScaleMeasure) -> PredictiveOf:
 
 def _aligned_law(setting: Setting, measure: ScaleMeasure) -> AlignedLaw:
     values, vectors = measure.eigen
-    roots = np.sqrt(setting.wide_prior.factors(values) * np.asarray(setting.variances))  # (1, n_d, layers)
+    roots = np.sqrt(
+        setting.wide_prior.layer_values(values) * np.asarray(setting.variances)
+    )  # (1, n_d, layers)
     factors = [
         (vectors * roots[:, None, :, layer]) @ vectors.swapaxes(1, 2)
         for layer in reversed(range(len(setting.widths)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.types import Array
@@ -50,21 +50,38 @@ class Theory:
     predictive_at: PredictiveOf
 
     def __repr__(self) -> str:
-        """One line: name and data."""
-        return f"Theory({self.name!r}, examples={self.spectrum.examples}, outputs={self.spectrum.outputs})"
+        """One line: name, data and evidence."""
+        evidence = "" if self.log_evidence is None else f", log_evidence={self.log_evidence:.6g}"
+        data = f"examples={self.spectrum.examples}, outputs={self.spectrum.outputs}"
+        return f"Theory({self.name!r}, {data}{evidence})"
 
     @property
     def kernel(self) -> Array:
         """⟨K⟩ of the first hidden layer on the training inputs, (p, p)."""
         return self.feature_kernel()
 
-    def feature_kernel(self, *test: Any, layer: int = 1) -> Array:
+    def feature_kernel(
+        self,
+        X_test: ArrayLike | None = None,
+        *more: ArrayLike,
+        cross_gram: ArrayLike | None = None,
+        test_gram: ArrayLike | None = None,
+        layer: int = 1,
+    ) -> Array:
         """⟨K_ℓ⟩ on the training inputs or at test points, as `Posterior.feature_kernel`, (p̂, p̂)."""
         number = check.positive_integer(layer, "layer")
         if number > self.layers:
             raise ValueError(f"{self.name} gives kernels of layers 1 to {self.layers}, got layer={number}")
-        return np.asarray(self.kernel_at(self.spectrum.project(*test), number))
+        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
+        return np.asarray(self.kernel_at(points, number))
 
-    def predict(self, *test: Any) -> Predictive:
+    def predict(
+        self,
+        X_test: ArrayLike | None = None,
+        *more: ArrayLike,
+        cross_gram: ArrayLike | None = None,
+        test_gram: ArrayLike | None = None,
+    ) -> Predictive:
         """The predictive at test points, as `Posterior.predict`; the training points by default."""
-        return self.predictive_at(self.spectrum.project(*test))
+        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
+        return self.predictive_at(points)
