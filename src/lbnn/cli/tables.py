@@ -95,7 +95,14 @@ def _read_csv(path: Path) -> Any:
         names = _header(path)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # pandas only warns when rows are longer than the header
-            return pd.read_csv(path, names=names, header=0, index_col=False, encoding="utf-8-sig")
+            return pd.read_csv(
+                path,
+                names=names,
+                header=0,
+                index_col=False,
+                encoding="utf-8-sig",
+                float_precision="round_trip",  # not the default before pandas 3: the last digit would be lost
+            )
     except UnicodeDecodeError as problem:
         raise BadInputError(
             f"{path}: CSV must be UTF-8 text, got byte {problem.start} outside it"
