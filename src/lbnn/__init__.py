@@ -6,10 +6,14 @@ from lbnn import asymptotics, convergence
 from lbnn._base.errors import AccuracyWarning
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EngineChoice
+from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.matrix_gig.distribution import MatrixGIG
 from lbnn.network import Network
 from lbnn.posterior import Posterior
-from lbnn.predict.mixture import Predictive
+from lbnn.predict.affine import AffinePredictive
+from lbnn.predict.average import MixturePredictive
+from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.predictive import Predictive
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.prior import ScalePrior
 from lbnn.theories.comparison import Comparison, compare
@@ -22,12 +26,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccuracyWarning",
+    "AffinePredictive",
     "Comparison",
     "Diagnostics",
     "EngineChoice",
     "LBNNRegressor",
+    "LeaveOneOut",
     "MatrixGIG",
+    "MixturePredictive",
     "Network",
+    "NetworkPredictive",
     "Posterior",
     "Predictive",
     "ScaleMeasure",
@@ -37,6 +45,7 @@ __all__ = [
     "asymptotics",
     "compare",
     "convergence",
+    "leave_one_out",
 ]
 
 

@@ -75,6 +75,10 @@ POSTERIORS: dict[str, Callable[[], lbnn.Posterior]] = {
     "smc": lambda: condition(6, 9, 2, (3,), 4.0, engine="smc", seed=7),
     "dual": lambda: condition(3, 9, 5, (7,), 4.0),
     "deficient": deficient,
+    "coupled": lambda: condition(9, 6, 2, (7,), 4.0, noise="coupled"),
+    "coupled, one output": lambda: condition(9, 6, None, (7, 5), 4.0, noise="coupled"),
+    "per output": lambda: condition(9, 6, 2, (7, 8), [4.0, 0.5], noise="per_output"),
+    "per output, depth one": lambda: condition(9, 6, 2, (), [4.0, 0.5], noise="per_output"),
     "gram": from_gram,
     "moments": from_moments,
     "doubtful": doubtful,
@@ -93,11 +97,12 @@ def numbers(post: lbnn.Posterior) -> dict[str, Any]:
     if gram:
         root = rng.standard_normal((2, post.spectrum.examples)) * 0.1
         data = make_problem(6, 9, 2, seed=3)
-        test: Any = (root @ data.gram, root @ data.gram @ root.T + np.eye(2))
+        own = root @ data.gram @ root.T + np.eye(2)
+        test: Any = {"cross_gram": root @ data.gram, "test_gram": own}
     else:
-        test = (rng.standard_normal((2, post.spectrum.basis.dimension)),)
-    predictive = post.predict(*test)
-    if 0 < post.noise < math.inf:
+        test = {"X_test": rng.standard_normal((2, post.spectrum.basis.dimension))}
+    predictive = post.predict(**test)
+    if post.noise.coupling or 0 < post.noise.variance < math.inf:
         predictive = predictive.with_noise()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)
@@ -111,14 +116,19 @@ def numbers(post: lbnn.Posterior) -> dict[str, Any]:
             "sample": predictive.sample(5, 6),
             "scales": post.scale.sample(5, 7),
             "E L": (post.scale.mean, post.scale.mean_error, post.scale.inverse_mean),
-            "evidence": (post.log_evidence, post.log_evidence_error, post.noise),
+            "evidence": (
+                post.log_evidence,
+                post.log_evidence_error,
+                post.noise.variance,
+                post.noise.coupling,
+            ),
             "tails": tuple(vars(post.scale.tails).values()),
         }
         if post.prior.widths:
             asked["kernels"] = [
-                post.feature_kernel(*test, layer=each + 1) for each in range(len(post.prior.widths))
+                post.feature_kernel(**test, layer=each + 1) for each in range(len(post.prior.widths))
             ]
-        if not gram:
+        if not gram and not post.noise.coupling:
             asked["weights"] = post.sample_weights(3, 8)
     return asked
 

@@ -78,8 +78,8 @@ def test_posterior_is_the_same_whichever_way_in(widths: tuple[int, ...], shape: 
     """Evidence, scale and predictions from inputs, Gram matrix and moments agree."""
     data, network = make_problem(*shape, seed=44), lbnn.Network(widths, (0.7, *[1.3] * len(widths)))
     posts = [network.condition_spectrum(make(data), 3.0) for make in (from_inputs, from_gram, from_moments)]
-    tests = [(data.X_test,), (data.cross.T, data.test_gram), (data.X_test,)]
-    preds = [post.predict(*test) for post, test in zip(posts, tests, strict=True)]
+    inputs, kernels = {"X_test": data.X_test}, {"cross_gram": data.cross.T, "test_gram": data.test_gram}
+    preds = [post.predict(**test) for post, test in zip(posts, (inputs, kernels, inputs), strict=True)]
     for post, pred in zip(posts[1:], preds[1:], strict=True):
         assert post.log_evidence == pytest.approx(posts[0].log_evidence, rel=1e-11)
         assert post.scale.mean == pytest.approx(posts[0].scale.mean, rel=1e-11)

@@ -308,7 +308,10 @@ def test_gram_and_inputs_give_the_same_posterior() -> None:
     post = run((5, 4), data, 4.0)
     from_gram = lbnn.Network((5, 4)).condition_gram(data.gram, data.Y, 4.0)
     assert post.log_evidence == pytest.approx(from_gram.log_evidence, abs=1e-9)
-    pred, gram_pred = post.predict(data.X_test), from_gram.predict(data.cross.T, data.test_gram)
+    pred, gram_pred = (
+        post.predict(data.X_test),
+        from_gram.predict(cross_gram=data.cross.T, test_gram=data.test_gram),
+    )
     np.testing.assert_allclose(pred.covariance, gram_pred.covariance, atol=1e-8)
     np.testing.assert_allclose(post.feature_kernel(layer=2), from_gram.feature_kernel(layer=2), atol=1e-8)
 

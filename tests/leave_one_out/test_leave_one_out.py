@@ -121,7 +121,7 @@ def test_outlier_gets_nodes_of_its_own(outlier: float) -> None:
     shifted = Problem(data.X, y, data.X_test)
     posterior = network.condition(shifted.X, y, 100.0)
     missed = quadrature.unresolved(
-        posterior.scale, Examples.of(posterior.spectrum, posterior.noise, y[:, None], False)
+        posterior.scale, Examples.of(posterior.spectrum, posterior.noise.variance, y[:, None], False)
     )
     assert missed[5]
     scores = leave_one_out(posterior, y)

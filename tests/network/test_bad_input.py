@@ -93,8 +93,8 @@ MATRIX_ENTRIES: dict[str, Callable[[Any], Any]] = {
     "X": lambda value: NETWORK.condition(value, DATA.Y, 4.0),
     "gram": lambda value: NETWORK.condition_gram(value, DATA.Y, 4.0),
     "X_test": POST.predict,
-    "cross_gram": lambda value: GRAM_POST.predict(value, DATA.test_gram),
-    "test_gram": lambda value: GRAM_POST.predict(DATA.cross.T, value),
+    "cross_gram": lambda value: GRAM_POST.predict(cross_gram=value, test_gram=DATA.test_gram),
+    "test_gram": lambda value: GRAM_POST.predict(cross_gram=DATA.cross.T, test_gram=value),
     "input_moment": lambda value: Spectrum.from_moments(value, *MOMENTS[1:], 5),
 }
 ARRAY_ENTRIES: dict[str, Callable[[Any], Any]] = {
@@ -136,8 +136,8 @@ def test_arrays_must_be_real(name: str) -> None:
     "value", [None, "text", [["a", "b"]], OBJECTS, {"a": 1}], ids=lambda v: type(v).__name__
 )
 def test_arrays_must_hold_numbers(name: str, value: Any) -> None:
-    if name == "X_test" and value is None:
-        return  # predict(None) is predict(): the training points
+    if name in ("X_test", "cross_gram", "test_gram") and value is None:
+        return  # not given: predict(None) is predict(), the training points
     with pytest.raises(TypeError, match=f"^{name} must be an array of numbers, got"):
         ARRAY_ENTRIES[name](value)
 
@@ -244,9 +244,9 @@ def test_gram_with_rounding_errors_is_taken() -> None:
 
 def test_test_gram_must_be_symmetric_and_square() -> None:
     with pytest.raises(ValueError, match="test_gram must be symmetric"):
-        GRAM_POST.predict(DATA.cross.T, DATA.test_gram + np.triu(np.ones((3, 3)), 1))
+        GRAM_POST.predict(cross_gram=DATA.cross.T, test_gram=DATA.test_gram + np.triu(np.ones((3, 3)), 1))
     with pytest.raises(ValueError, match="test_gram must be square"):
-        GRAM_POST.predict(DATA.cross.T, DATA.cross.T)
+        GRAM_POST.predict(cross_gram=DATA.cross.T, test_gram=DATA.cross.T)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_cross_gram_must_fit(cross: np.ndarray) -> None:
     with pytest.raises(
         ValueError, match=r"cross_gram must have shape \(p̂, p\) = \(3, 5\), got cross_gram.shape="
     ):
-        GRAM_POST.predict(cross, DATA.test_gram)
+        GRAM_POST.predict(cross_gram=cross, test_gram=DATA.test_gram)
 
 
 CONSISTENT = "cross_gram and test_gram must form a positive semi-definite matrix with the training gram"
@@ -265,20 +265,20 @@ CONSISTENT = "cross_gram and test_gram must form a positive semi-definite matrix
 def test_test_points_must_have_room_for_what_the_data_explain() -> None:
     """cross_gram too large for test_gram."""
     with pytest.raises(ValueError, match=CONSISTENT):
-        GRAM_POST.predict(3 * DATA.cross.T, DATA.test_gram)
+        GRAM_POST.predict(cross_gram=3 * DATA.cross.T, test_gram=DATA.test_gram)
 
 
 def test_cross_gram_must_lie_in_the_range_of_the_gram() -> None:
     """A covariance with something that has no variance."""
     low_rank = NETWORK.condition_gram(np.diag([1.0, 1.0, 0.0]), np.ones(3), 4.0)
     with pytest.raises(ValueError, match=CONSISTENT):
-        low_rank.predict([[0.0, 0.0, 0.5]], [[1.0]])
+        low_rank.predict(cross_gram=[[0.0, 0.0, 0.5]], test_gram=[[1.0]])
 
 
 def test_test_gram_must_be_positive_semidefinite() -> None:
     """Indefinite although its diagonal has room: correlation above one between two new points."""
     with pytest.raises(ValueError, match="positive semi-definite"):
-        GRAM_POST.predict(np.zeros((2, 5)), [[1.0, 5.0], [5.0, 1.0]])
+        GRAM_POST.predict(cross_gram=np.zeros((2, 5)), test_gram=[[1.0, 5.0], [5.0, 1.0]])
 
 
 # ---------------------------------------------------------------- predictions
@@ -292,8 +292,11 @@ def test_test_inputs_must_have_the_training_dimension() -> None:
 
 
 def test_number_of_arrays_follows_the_way_in() -> None:
+    for method in (POST.predict, POST.feature_kernel, GRAM_POST.predict, GRAM_POST.feature_kernel):
+        with pytest.raises(TypeError, match=r"write predict\(cross_gram=..., test_gram=...\)"):
+            method(DATA.cross.T, DATA.test_gram)
     with pytest.raises(TypeError, match="test points are one array X_test"):
-        POST.predict(DATA.X, DATA.X)
+        POST.predict(cross_gram=DATA.cross.T, test_gram=DATA.test_gram)
     with pytest.raises(
         TypeError, match=r"after a Gram matrix, test points are cross_gram and test_gram, got one array"
     ):
@@ -488,7 +491,7 @@ def test_arguments_are_not_changed() -> None:
     X, Y, X_test, gram, cross, test_gram = arrays
     for pred in (
         NETWORK.condition(X, Y, 4.0).predict(X_test),
-        NETWORK.condition_gram(gram, Y, 4.0).predict(cross, test_gram),
+        NETWORK.condition_gram(gram, Y, 4.0).predict(cross_gram=cross, test_gram=test_gram),
     ):
         pred.log_density(Y[:3])
         pred.mgf(Y[:3])

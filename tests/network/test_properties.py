@@ -109,7 +109,9 @@ def test_gram_matrix_is_as_good_as_inputs(data: Problem, widths: tuple[int, ...]
     network = lbnn.Network(widths)
     one, other = network.condition(data.X, data.Y, beta), network.condition_gram(data.gram, data.Y, beta)
     assert_same_posterior(one, other)
-    assert_same_prediction(one.predict(data.X_test), other.predict(data.cross.T, data.test_gram))
+    assert_same_prediction(
+        one.predict(data.X_test), other.predict(cross_gram=data.cross.T, test_gram=data.test_gram)
+    )
 
 
 @often

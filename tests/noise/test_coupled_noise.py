@@ -10,9 +10,8 @@ from scipy import special, stats
 
 import lbnn
 from lbnn import LBNNRegressor
-from lbnn.data.spectrum import with_private_inputs
 from lbnn.estimator.model import decompose
-from lbnn.noise.coupled import scatter_factor
+from lbnn.noise.coupled import CoupledNoise
 from lbnn.selection import Choice, Shapes, condition, coupled, search
 from lbnn.selection import gaussian_process as gp
 from lbnn.selection.finite_width import network_evidence
@@ -78,12 +77,12 @@ def test_private_inputs_of_any_variance_are_a_diagonal_of_the_gram_matrix(p, inp
     spectrum = lbnn.Spectrum.from_inputs(problem.X, problem.Y)
     vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
     outside = problem.Y - vectors @ spectrum.targets if spectrum.rank < p else np.zeros((0, 2))
-    private = with_private_inputs(spectrum, 0.3, outside).scaled(2.5)
-    factor, eigen = scatter_factor(private), [part[None] for part in np.linalg.eigh(scale)]
+    noise, private = CoupledNoise(2.5 * 0.3, outside), spectrum.scaled(2.5)
+    factor, eigen = noise.likelihood(private), [part[None] for part in np.linalg.eigh(scale)]
     gram = 2.5 * (problem.gram + 0.3 * np.eye(p))
     dense = dense_log_density(problem.Y, np.zeros_like(problem.Y), gram, scale)
     assert factor.log_value(*eigen)[0] + factor.log_constant == pytest.approx(dense, rel=1e-10)
-    projection = private.project(problem.X_test)
+    projection = noise.seen_by(private.project(problem.X_test), private)
     seen = 2.5 * problem.cross.T @ np.linalg.solve(gram, 2.5 * problem.cross)
     np.testing.assert_allclose(projection.explained @ projection.explained.T, seen, rtol=1e-9)
     np.testing.assert_allclose(projection.unexplained_gram, 2.5 * problem.test_gram - seen, atol=1e-12)

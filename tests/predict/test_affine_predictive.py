@@ -10,7 +10,7 @@ import pytest
 from scipy import special, stats
 
 import lbnn
-from lbnn.predict.affine import AffinePredictive, MixturePredictive
+from lbnn import AffinePredictive, MixturePredictive
 from tests.helpers.problems import make_problem
 from tests.referees.statistics import assert_agrees
 

@@ -57,7 +57,7 @@ def test_gram_route(network: lbnn.Network, beta: float) -> None:
     inputs = network.condition(DATA.X, DATA.Y, beta)
     gram = network.condition_gram(DATA.gram, DATA.Y, beta)
     np.testing.assert_allclose(gram.feature_kernel(), inputs.feature_kernel(), rtol=1e-9, atol=1e-11)
-    test = gram.feature_kernel(DATA.cross.T, DATA.test_gram)
+    test = gram.feature_kernel(cross_gram=DATA.cross.T, test_gram=DATA.test_gram)
     np.testing.assert_allclose(test, inputs.feature_kernel(DATA.X_test), rtol=1e-9, atol=1e-11)
 
 

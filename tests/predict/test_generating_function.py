@@ -152,11 +152,11 @@ def test_domain_follows_what_the_source_sees(beta: float) -> None:
 def test_domain_of_the_gram_route(widths: tuple[int, ...]) -> None:
     """The same rule where R is a difference of matrices."""
     post = lbnn.Network(widths).condition_gram(DATA.gram, DATA.Y, 2.0)
-    pred = post.predict(DATA.cross.T, DATA.test_gram)
+    pred = post.predict(cross_gram=DATA.cross.T, test_gram=DATA.test_gram)
     edge = J * math.sqrt(widths[0] / (J @ unexplained(2.0) @ J))
     assert math.isfinite(pred.cgf(0.999 * edge)) == (len(widths) == 1)
     assert pred.cgf(1.001 * edge) == math.inf
-    known = post.predict(DATA.gram[:1], DATA.gram[:1, :1])
+    known = post.predict(cross_gram=DATA.gram[:1], test_gram=DATA.gram[:1, :1])
     assert known.mgf([1.0]) == pytest.approx(post.predict().mgf([1.0, 0.0, 0.0, 0.0]), rel=1e-9)
     assert math.isfinite(known.mgf([1.0]))
 

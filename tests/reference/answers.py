@@ -110,7 +110,8 @@ def of_posterior(name: str, kind: str, post: lbnn.Posterior, Y: Any, X_test: Any
             yield f"{name}: kernel of layer {layer}", kind, kernels
     yield f"{name}: weights", DRAWN, post.sample_weights(2, 11)
     predictives = {"": post.predict(X_test)}
-    if math.isfinite(post.noise):
+    noise = getattr(post.noise, "variance", post.noise)  # a number before noise became an object
+    if math.isfinite(noise):
         predictives[", observed"] = predictives[""].with_noise()
     for label, pred in predictives.items():
         yield f"{name}: mean{label}", kind, [pred.mean, pred.variance]
@@ -123,7 +124,7 @@ def of_posterior(name: str, kind: str, post: lbnn.Posterior, Y: Any, X_test: Any
         yield f"{name}: characteristic{label}", kind, [value.real, value.imag]
         yield f"{name}: draws{label}", DRAWN, pred.sample(3, 5)
     yield f"{name}: at training points", kind, [post.predict().mean, post.predict().variance]
-    if 0 < post.noise < INF and post.diagnostics.engine in ("atom", "quadrature", "importance", "smc"):
+    if 0 < noise < INF and post.diagnostics.engine in ("atom", "quadrature", "importance", "smc"):
         scores = leave_one_out(post, Y)
         left_out = [scores.mean, scores.variance, scores.log_density, scores.pareto_k]
         yield f"{name}: leave one out", kind, left_out

@@ -133,6 +133,29 @@ def generator(rng: Any) -> np.random.Generator:
     return np.random.default_rng(int(rng))
 
 
+def seed(value: Any) -> int:
+    """Turn an int, a SeedSequence or a Generator into an int seed; a Generator moves on by one number."""
+    if isinstance(value, np.random.SeedSequence):
+        return int(value.generate_state(1, np.uint64)[0] >> np.uint64(1))
+    if isinstance(value, np.random.Generator):
+        return int(value.integers(2**63))
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 0:
+        raise TypeError(
+            "seed must be a non-negative int, a numpy.random.SeedSequence or a numpy.random.Generator, "
+            f"got {value!r}"
+        )
+    return int(value)
+
+
+def no_unnamed_grams(more: tuple[Any, ...]) -> None:
+    """Test points have one array without a name, X_test."""
+    if more:
+        raise TypeError(
+            "test points are X_test, or by name cross_gram=... and test_gram=..., got "
+            f"{1 + len(more)} arrays without names: write predict(cross_gram=..., test_gram=...)"
+        )
+
+
 def like_mean(value: Any, shape: tuple[int, ...], single_output: bool, name: str) -> Array:
     """Check an array shaped like the predictive mean and return it as (p̂, n_d)."""
     array = real_array(value, name)

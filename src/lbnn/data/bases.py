@@ -1,4 +1,4 @@
-"""How the data were reached, and so how test points are projected: inputs, a Gram matrix, private inputs."""
+"""How the data were reached, and so how test points are projected: inputs or a Gram matrix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from lbnn.data.projection import (
     Directions,
     GramProjection,
     InputProjection,
-    PrivateProjection,
     TrainingProjection,
 )
 
@@ -82,35 +81,7 @@ class GramBasis:
         return replace(self, scale=variance * self.scale)
 
 
-@dataclass(frozen=True)
-class PrivateBasis:
-    """Data whose every training example also has a private input, orthogonal to all others: G + ν I."""
-
-    inner: InputBasis | GramBasis
-    eigenvalues: Array  # g, without the private inputs, (r,)
-    private: float  # ν
-    outside: Array  # rows with the moments of the targets outside the range of G, (≤ n_d, n_d)
-
-    def project(self, *test: ArrayLike) -> PrivateProjection:
-        """The function at test points: private inputs of training examples do not reach there."""
-        return PrivateProjection(self.inner.project(*test), self.seen)
-
-    def training(self) -> PrivateProjection:
-        return PrivateProjection(self.inner.training(), self.seen)
-
-    @property
-    def seen(self) -> Array:
-        """g/(g + ν), the share of each training direction that is not private, (r,)."""
-        return self.eigenvalues / (self.eigenvalues + self.private)
-
-    def scaled(self, variance: float) -> PrivateBasis:
-        inner = self.inner.scaled(variance)
-        return replace(
-            self, inner=inner, eigenvalues=variance * self.eigenvalues, private=variance * self.private
-        )
-
-
-Basis = InputBasis | GramBasis | PrivateBasis
+Basis = InputBasis | GramBasis
 
 
 def _unexplained(gram: Array, cross: Array, explained: Array, basis: GramBasis) -> Array:

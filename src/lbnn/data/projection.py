@@ -13,7 +13,7 @@ Gram matrices would lose 1/β below 1e-16.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -56,6 +56,14 @@ class Projection(Protocol):
         """A matrix E with E Eᵀ = R, shape (p̂, any)."""
         ...
 
+    def observed(self, own: float) -> Projection:
+        """Every point with one more input of its own, of that variance, which no other has."""
+        ...
+
+    def shifted(self, shared: float) -> Projection:
+        """All points with one more input of that variance in common."""
+        ...
+
 
 class Directions(Protocol):
     """Orthonormal directions v_1..v_r in input space, held in whatever form is cheap to apply."""
@@ -96,8 +104,18 @@ class FeatureDirections:
         return coordinates @ self.vectors.T
 
 
+class SharedInputs:
+    """Test points without inputs of their own; they can be given some."""
+
+    def observed(self: Projection, own: float) -> Projection:
+        return PrivateProjection(self, np.ones(self.explained.shape[1]), own=own) if own else self
+
+    def shifted(self: Projection, shared: float) -> Projection:
+        return PrivateProjection(self, np.ones(self.explained.shape[1]), shared=shared) if shared else self
+
+
 @dataclass(frozen=True)
-class InputProjection:
+class InputProjection(SharedInputs):
     """Test inputs themselves: G_x̂x̂ = scale · X̂ X̂ᵀ, where scale carries 1/n0."""
 
     directions: Directions
@@ -139,7 +157,7 @@ class InputProjection:
 
 
 @dataclass(frozen=True)
-class GramProjection:
+class GramProjection(SharedInputs):
     """Test points of a kernel: R is known as a matrix."""
 
     explained: Array
@@ -155,7 +173,7 @@ class GramProjection:
 
 
 @dataclass(frozen=True)
-class TrainingProjection:
+class TrainingProjection(SharedInputs):
     """The training points: explained entirely, R = 0."""
 
     explained: Array
@@ -190,6 +208,12 @@ class PrivateProjection:
     @cached_property
     def explained(self) -> Array:
         return self.inner.explained * np.sqrt(self.seen)
+
+    def observed(self, own: float) -> PrivateProjection:
+        return replace(self, own=own)
+
+    def shifted(self, shared: float) -> PrivateProjection:
+        return replace(self, shared=shared)
 
     @cached_property
     def _lost(self) -> Array:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.types import Array
-from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis, PrivateBasis
+from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis
 from lbnn.data.projection import (
     RANK_TOLERANCE,
     FeatureDirections,
@@ -43,6 +43,9 @@ class Spectrum:
         p.
     single_output : bool
         Whether Y was one-dimensional; results then drop the output axis.
+    outside : (any, n_d) or None
+        Rows with the moments of Y − U ỹ, which noise that is not the same for all outputs needs; None where
+        they are not known, as from moments.
 
     Examples
     --------
@@ -60,6 +63,7 @@ class Spectrum:
     examples: int
     single_output: bool
     basis: Basis
+    outside: Array | None = None
 
     def __repr__(self) -> str:
         """One line: the sizes."""
@@ -120,7 +124,9 @@ class Spectrum:
         _require_representable(targets, "Y")
         values, vectors = _eigh(matrix, len(matrix), "gram")
         basis = GramBasis(vectors, values)
-        return cls(values, vectors.T @ targets, _residual(targets, vectors), len(matrix), single, basis)
+        rest = _rest(targets, vectors)
+        square = float((rest**2).sum())
+        return cls(values, vectors.T @ targets, square, len(matrix), single, basis, rest)
 
     @classmethod
     def from_moments(
@@ -142,17 +148,6 @@ class Spectrum:
         _require_representable(cross, "XᵀY")
         total = float(np.trace(square.reshape(cross.shape[1], -1)))
         return _from_moments(moment / len(moment), cross, total, count, single, None)
-
-
-def with_private_inputs(spectrum: Spectrum, private: float, outside: Array) -> Spectrum:
-    """The data with the Gram matrix G + ν I, whose eigenvalues outside the range of G are all ν = `private`.
-
-    `outside` (≤ n_d, n_d) has the moments YᵀY of the targets there. The eigenvalues and targets listed are
-    those of the range of G, which is what predictions need.
-    """
-    assert not isinstance(spectrum.basis, PrivateBasis)
-    basis = PrivateBasis(spectrum.basis, spectrum.eigenvalues, private, outside)
-    return replace(spectrum, eigenvalues=spectrum.eigenvalues + private, basis=basis)
 
 
 def _test_points(
@@ -180,7 +175,9 @@ def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
     values, vectors = _eigh(gram, dimension, "XXᵀ/n0")
     directions = InputDirections(inputs, vectors / np.sqrt(dimension * values))
     basis = InputBasis(directions, dimension, inputs, 1 / dimension)
-    return Spectrum(values, vectors.T @ targets, _residual(targets, vectors), examples, single, basis)
+    rest = _rest(targets, vectors)
+    square = float((rest**2).sum())
+    return Spectrum(values, vectors.T @ targets, square, examples, single, basis, rest)
 
 
 def _from_tall_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
@@ -191,7 +188,7 @@ def _from_tall_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
     rest = targets - spectrum.project().explained @ (
         spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
     )
-    return replace(spectrum, residual=float((rest**2).sum()))
+    return replace(spectrum, residual=float((rest**2).sum()), outside=rest)
 
 
 def _from_moments(
@@ -225,11 +222,11 @@ def _eigh(gram: Array, size: int, name: str) -> tuple[Array, Array]:
     return values[keep], vectors[:, keep]
 
 
-def _residual(targets: Array, vectors: Array) -> float:
-    """‖Y − UUᵀY‖²; exactly zero where U is square."""
+def _rest(targets: Array, vectors: Array) -> Array:
+    """Y − UUᵀY, (p, n_d); no rows where U is square."""
     if vectors.shape[0] == vectors.shape[1]:
-        return 0.0
-    return float(((targets - vectors @ (vectors.T @ targets)) ** 2).sum())
+        return np.zeros((0, targets.shape[1]))
+    return targets - vectors @ (vectors.T @ targets)
 
 
 def _require_in_range(cross: Array, vectors: Array) -> None:

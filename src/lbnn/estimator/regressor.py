@@ -25,7 +25,8 @@ from lbnn.engines import ENGINES
 from lbnn.estimator import saving, settings
 from lbnn.estimator.model import FittedModel, FittedState, TargetUnits, decompose, fit_model, table_row
 from lbnn.leave_one_out import LeaveOneOut
-from lbnn.predict.affine import AnyPredictive
+from lbnn.predict.affine import AffinePredictive
+from lbnn.predict.average import MixturePredictive
 from lbnn.selection import Candidate, Choice, EvidenceData, Shapes, search
 
 _EVIDENCE = StrOptions({"evidence"})
@@ -300,7 +301,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return mean, self._standard_deviations(inputs)
         return mean
 
-    def predictive(self, X: Any, test_gram: Any = None) -> AnyPredictive:
+    def predictive(self, X: Any, test_gram: Any = None) -> AffinePredictive | MixturePredictive:
         """The predictive distribution of the function at X; `.with_noise()` for observations.
 
         Parameters
@@ -347,7 +348,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         mean = features @ self._weights.T + self._state.best.mean
         return mean[:, 0] if self._state.best.single_output else mean
 
-    def _predictive(self, X: Array, test_gram: Any = None) -> AnyPredictive:
+    def _predictive(self, X: Array, test_gram: Any = None) -> AffinePredictive | MixturePredictive:
         inputs = self._state.inputs
         if isinstance(inputs, CentredInputs):
             return self._state.predictive(*inputs.test(X))

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.data.bases import GramBasis, PrivateBasis
+from lbnn.data.bases import GramBasis
 from lbnn.data.projection import RANK_TOLERANCE, InputDirections
 from lbnn.data.spectrum import Spectrum
 
@@ -52,12 +52,13 @@ class PrivateExamples(LeftOut):
     residual: Array  # (K⁻¹Y)_a/(K⁻¹)_aa, (rows, n_d)
 
     @classmethod
-    def of(cls, spectrum: Spectrum, basis: PrivateBasis, Y: Array, centred: bool) -> PrivateExamples:
+    def of(cls, spectrum: Spectrum, private: float, Y: Array, centred: bool) -> PrivateExamples:
         """All examples of a data set."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
-        precision = vectors**2 @ (1 / spectrum.eigenvalues) + unseen / basis.private
-        pulled = vectors @ (spectrum.targets / spectrum.eigenvalues[:, None]) + rest / basis.private
+        eigenvalues = spectrum.eigenvalues + private
+        precision = vectors**2 @ (1 / eigenvalues) + unseen / private
+        pulled = vectors @ (spectrum.targets / eigenvalues[:, None]) + rest / private
         return cls(1 / precision, pulled / precision[:, None])
 
     @property
@@ -140,8 +141,6 @@ def _unseen(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tupl
 def example_vectors(spectrum: Spectrum) -> Array:
     """U, the eigenvectors of the Gram matrix over the examples, (p, r)."""
     basis = spectrum.basis
-    if isinstance(basis, PrivateBasis):
-        return example_vectors(replace(spectrum, eigenvalues=basis.eigenvalues, basis=basis.inner))
     if isinstance(basis, GramBasis):
         return basis.vectors
     if isinstance(basis.directions, InputDirections):  # XXᵀ u would lose directions of small g to rounding

@@ -83,7 +83,8 @@ def bands(run: Run) -> Picture:
 
 def _band(axes: Axes, depth: int, inputs: Array, targets: Array) -> None:
     posterior = Network((5,) * (depth - 1)).condition_gram(_smooth(inputs, inputs), targets, beta=1e4)
-    plots.predictive_band(posterior.predict(_smooth(GRID, inputs), _smooth(GRID, GRID)), GRID, axes)
+    predictive = posterior.predict(cross_gram=_smooth(GRID, inputs), test_gram=_smooth(GRID, GRID))
+    plots.predictive_band(predictive, GRID, axes)
     axes.plot(inputs, targets, "o", color=INK, markersize=3)
     text = f"log evidence {posterior.log_evidence:.1f}".replace("-", "\N{MINUS SIGN}")
     axes.text(0.96, 0.96, text, transform=axes.transAxes, ha="right", va="top", fontsize=8)

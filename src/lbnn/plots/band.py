@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lbnn.plots._style import COLOURS, axes_or_new
-from lbnn.predict.mixture import Predictive
+from lbnn.predict.predictive import Predictive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

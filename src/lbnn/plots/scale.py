@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.likelihood.gaussian import LikelihoodFactor
 from lbnn.plots._style import COLOURS, axes_or_new
 from lbnn.posterior import Posterior
 
@@ -97,10 +96,9 @@ def _draw_scale(axes: Axes, posterior: Posterior, label: str, colour: str, prior
 
 def _log_density(posterior: Posterior, x: Array) -> Array:
     """Log density of x = log λ under ρ: log ϖ + log p(Y | λ) − log p(Y)."""
-    data = posterior.spectrum
-    factor = LikelihoodFactor(data.eigenvalues, data.targets, data.residual, data.examples, posterior.noise)
+    factor = posterior.noise.likelihood(posterior.spectrum)
     log_prior = posterior.prior.log_scale_law.log_density(x)
-    if math.isinf(posterior.noise):
+    if math.isinf(posterior.noise.variance):
         return log_prior
     log_factor = factor.log_constant + factor.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
     return log_prior + log_factor - posterior.log_evidence

@@ -1,4 +1,4 @@
-"""Predictive: the posterior (or prior) of the network's outputs at test points.
+"""NetworkPredictive: the posterior (or prior) of a network's outputs at test points.
 
 A mixture of matrix Gaussians over a `ScaleMeasure`: every statistic is that of the mixture, none is a
 Gaussian approximation.
@@ -8,56 +8,85 @@ from __future__ import annotations
 
 import cmath
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from lbnn._base import check
 from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.types import Array
 from lbnn.data.projection import Projection
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.density import conditional_log_density
 from lbnn.predict.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
-from lbnn.predict.quantile import mixture_quantile
+from lbnn.predict.predictive import Predictive, log_average
 from lbnn.scale.measure import ScaleMeasure
 
+LOG_TWO_PI = math.log(2 * math.pi)
+#: Effective draws under which the error of a log density is about half a nat.
+FEWEST_ATOMS = 5
 
-@dataclass(frozen=True)
-class Predictive:
-    """Outputs at p̂ test points, as a mixture of Gaussian processes over the scale.
 
-    Returned by `Posterior.predict` and `Network.prior`. Shapes below lose the output axis when Y was
-    one-dimensional.
+@dataclass(frozen=True, repr=False)
+class NetworkPredictive(Predictive):
+    """Outputs of a network at p̂ test points, as a mixture of Gaussian processes over the scale.
+
+    Returned by `Posterior.predict` and `Network.prior`.
+
+    Attributes
+    ----------
+    projection : Projection
+        Test points as the training inputs see them.
+    process : ConditionalProcess
+        The Gaussian process given L, with its noise variance τ.
+    measure : ScaleMeasure
+        The law of L.
+    noisy : bool
+        Whether these are observations.
+    coupling : float
+        ν: an observation given L has the noise τ I + ν L.
+    units : (n_d,) array or 1
+        The measure is that of D L D, D = diag(units), for an L whose tails it knows.
 
     Examples
     --------
     >>> import numpy as np, lbnn
     >>> rng = np.random.default_rng(0)
-    >>> X, X_test = rng.normal(size=(10, 30)), rng.normal(size=(3, 30))
-    >>> pred = lbnn.Network(widths=(20, 20)).condition(X, X[:, 0], beta=100.0).predict(X_test)
-    >>> low, high = pred.interval(0.9)
-    >>> bool((low < pred.mean).all() and (pred.mean < high).all())
+    >>> X, y = rng.normal(size=(10, 30)), rng.normal(size=10)
+    >>> pred = lbnn.Network(widths=(20, 20)).condition(X, y, beta=100.0).predict(X[:3])
+    >>> pred
+    NetworkPredictive(points=3, outputs=1, noisy=False)
+    >>> bool(np.allclose(pred.with_noise().variance, pred.variance + 1 / 100))
     True
     """
 
     projection: Projection
     process: ConditionalProcess
     measure: ScaleMeasure
-    observation_noise: float = 0.0
-
-    def __repr__(self) -> str:
-        """One line: points and outputs."""
-        return (
-            f"Predictive(points={self.shape[0]}, outputs={self.shape[1]}, noise={self.observation_noise:g})"
-        )
+    noisy: bool = False
+    coupling: float = 0.0
+    units: Array | float = 1.0
 
     @property
     def shape(self) -> tuple[int, int]:
         """(p̂, n_d)."""
         return len(self.projection.explained), self.process.outputs
+
+    @property
+    def single_output(self) -> bool:
+        """Whether Y was one-dimensional."""
+        return self.measure.single_output
+
+    @property
+    def observation_noise(self) -> float:
+        """τ for observations, 0 for the function."""
+        return self.process.noise if self.noisy else 0.0
+
+    def scale_values(self) -> tuple[Array, Array]:
+        """Eigenvalues of all atoms."""
+        values = self.measure.eigen[0]
+        return values.ravel(), np.repeat(self.measure.weights, values.shape[1])
 
     # ------------------------------------------------------------------ moments
 
@@ -65,11 +94,6 @@ class Predictive:
     def mean(self) -> Array:
         """⟨F̂⟩ = E μ_L, (p̂, n_d)."""
         return self._shaped(self.projection.explained @ self._mean_coefficients)
-
-    @property
-    def variance(self) -> Array:
-        """Variance of every output at every point, (p̂, n_d)."""
-        return self._shaped(np.diagonal(self._output_covariance, axis1=1, axis2=2).copy())
 
     @property
     def output_covariance(self) -> Array:
@@ -92,7 +116,7 @@ class Predictive:
             columns = deviations.reshape(len(deviations), -1)
             flat += columns.T @ columns
         flat[np.diag_indices_from(flat)] += self.observation_noise
-        return flat if self.measure.single_output else total
+        return flat if self.single_output else total
 
     @cached_property
     def _output_covariance(self) -> Array:
@@ -126,7 +150,7 @@ class Predictive:
             total += weighted.transpose(1, 0, 2).reshape(rank, len(squares)) @ squares
         return total.reshape(rank, outputs, outputs)
 
-    def _mean_deviations(self) -> Any:
+    def _mean_deviations(self) -> Iterator[Array]:
         """√w_s (μ_{L_s} − E μ_L), in blocks of shape (atoms, p̂, n_d)."""
         if len(self.measure.weights) == 1:
             return
@@ -142,48 +166,55 @@ class Predictive:
 
     # ------------------------------------------------------------------ densities and quantiles
 
-    def log_density(self, F: Any) -> float:
-        """Joint log density at F, shaped like the mean; inf where narrow layers give the density a pole.
-
-        Raises
-        ------
-        ValueError
-            If the law has no density because some outputs are determined by others (linearly dependent
-            points) or by the data (training points at zero temperature).
-        """
-        values = check.like_mean(F, self.shape, self.measure.single_output, "F")
-        if self.observation_noise == 0 and self.measure.tails.narrowest < self.shape[1]:
-            raise ValueError(
-                "behind a hidden layer narrower than the outputs, noise-free outputs have no density here, "
-                f"got width {self.measure.tails.narrowest} for {self.shape[1]} outputs: use with_noise()"
-            )
+    def _log_density(self, values: Array) -> float:
+        self._require_full_rank()
         factor = conditional_log_density(self.projection, self.process, self.observation_noise, values)
         if not factor.bounded_average(self.measure.tails.narrowest):
             return math.inf
         return self.measure.log_expect_exp(factor).real
 
-    def quantile(self, q: Any) -> Array:
-        """Quantiles of every output at every point, of shape np.shape(q) + shape of the mean."""
-        levels = check.probability(q, "q")
-        result = np.empty((levels.size, *self.mean.shape))
-        for row, level in zip(result, levels.ravel(), strict=True):
-            row[...] = self._quantile(float(level))
-        return result.reshape(levels.shape + self.mean.shape)
+    def _require_full_rank(self) -> None:
+        """Outputs behind a bottleneck have a density only with noise."""
+        if self.observation_noise == 0 and self.measure.tails.narrowest < self.shape[1]:
+            raise ValueError(
+                "behind a hidden layer narrower than the outputs, noise-free outputs have no density here, "
+                f"got width {self.measure.tails.narrowest} for {self.shape[1]} outputs: use with_noise()"
+            )
 
-    def interval(self, probability: float = 0.95) -> tuple[Array, Array]:
-        """Equal-tailed interval of every output at every point: lower and upper ends."""
-        level = float(check.probability(probability, "probability"))
-        return self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
+    def _pointwise_log_density(self, values: Array) -> Array:
+        terms = self.point_log_densities(values)
+        self.measure.warn_of_few(terms, FEWEST_ATOMS)
+        return log_average(self.measure.weights, terms)
 
-    def _quantile(self, level: float) -> Array:
-        result = np.empty(self.shape)
-        for rows in blocks(self.shape[0], len(self.measure.weights) * max(*self.shape[1:], 8)):
-            means, deviations = self._marginals(rows)
-            result[rows] = mixture_quantile(level, self.measure.weights, means, deviations)
-        return self._shaped(result)
+    def point_log_densities(self, values: Array, level_variance: float = 0.0) -> Array:
+        """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂).
 
-    def _marginals(self, rows: slice) -> tuple[Array, Array]:
-        """Mean and standard deviation of every output at some points given every atom, (atoms, rows, n_d)."""
+        Given an atom V diag(l) Vᵀ the outputs at a point, rotated by V, are independent with the variances
+        R l_j + Σ_i φ_i² s_ij + noise + level.
+        """
+        if not level_variance:
+            self._require_full_rank()
+        scale_values, vectors = self.measure.eigen
+        result = np.empty((len(scale_values), len(values)))
+        for block in blocks(len(result), self.shape[0] * self.shape[1] + self.process.targets.size):
+            means, variances = self.rotated_moments(scale_values[block], vectors[block], level_variance)
+            _require_positive(variances)
+            deviations = values @ vectors[block] - means
+            result[block] = -0.5 * (LOG_TWO_PI + np.log(variances) + deviations**2 / variances).sum(2)
+        return result
+
+    def rotated_moments(
+        self, scale_values: Array, vectors: Array, level_variance: float = 0.0
+    ) -> tuple[Array, Array]:
+        """Means and variances along the eigenvectors of each atom, (atoms, p̂, n_d) each."""
+        explained = self.projection.explained
+        means = explained @ self.process.rotated_mean(scale_values, vectors)
+        own = self.projection.unexplained_diagonal[:, None] * scale_values[:, None, :]
+        seen = explained**2 @ self.process.shrunken_scale(scale_values)
+        return means, own + seen + self.observation_noise + level_variance
+
+    def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
+        """Weights of the atoms, and the Gaussians at some points given each of them."""
         explained = self.projection.explained[rows]
         unexplained = self.projection.unexplained_diagonal[rows, None]
         means, variances = [], []
@@ -193,28 +224,17 @@ class Predictive:
             own_scale = np.diagonal(self.measure.scales[block], axis1=1, axis2=2)
             shrunken = self.process.shrunken_scale(values) @ (vectors**2).swapaxes(1, 2)
             variances.append(unexplained * own_scale[:, None, :] + _at_points(explained**2, shrunken))
-        return np.concatenate(means), np.sqrt(np.concatenate(variances) + self.observation_noise)
+        deviations = np.sqrt(np.concatenate(variances) + self.observation_noise)
+        return self.measure.weights, np.concatenate(means), deviations
 
     # ------------------------------------------------------------------ samples
 
-    def sample(self, size: int, rng: Any) -> Array:
-        """Draw outputs jointly over points and outputs.
-
-        Parameters
-        ----------
-        size : int
-        rng : int or numpy.random.Generator
-
-        Returns
-        -------
-        (size, p̂, n_d) array, or (size, p̂) when Y was one-dimensional
-        """
-        count, generator = check.positive_integer(size, "size"), check.generator(rng)
-        scales = self.measure.draw(count, generator)
-        draws = np.empty((count, *self.shape))
-        for block in blocks(count, max(draws[0].size, self.process.targets.size)):
-            draws[block] = self._sample_given(scales[block], generator)
-        return draws[..., 0] if self.measure.single_output else draws
+    def _draw(self, size: int, rng: np.random.Generator) -> Array:
+        scales = self.measure.draw(size, rng)
+        draws = np.empty((size, *self.shape))
+        for block in blocks(size, max(draws[0].size, self.process.targets.size)):
+            draws[block] = self._sample_given(scales[block], rng)
+        return draws
 
     def _sample_given(self, scales: Array, rng: np.random.Generator) -> Array:
         """One draw from N(μ_L, Σ_L) for each scale: along each eigenvector of L, Φ(mean + √s ξ) + E √l ξ'."""
@@ -229,50 +249,45 @@ class Predictive:
 
     # ------------------------------------------------------------------ generating functions
 
-    def mgf(self, J: Any) -> float:
-        """Z(J) = E exp(tr JᵀF̂), for J shaped like the mean; inf where the integral diverges.
-
-        With R the part of G_x̂x̂ that the training inputs leave unexplained: at depth two it converges
-        where the largest eigenvalue of JᵀRJ is below n_1, in deeper networks only where RJ = 0.
-        """
-        exponent = self.cgf(J)
-        return math.exp(exponent) if exponent < 709.0 else math.inf
-
-    def cgf(self, J: Any) -> float:
-        """Log Z(J), the cumulant generating function; inf where the integral diverges."""
-        source = check.like_mean(J, self.shape, self.measure.single_output, "J")
+    def _cgf(self, source: Array) -> float:
         informed = not math.isinf(self.process.noise)
-        if not source_in_domain(self.projection, source, self.measure.tails.exponential_rate, informed):
+        if not source_in_domain(
+            self.projection, source * self.units, self.measure.tails.exponential_rate, informed
+        ):
             return math.inf
         exponent = cumulant_exponent(self.projection, self.process, source)
         return self.measure.log_expect_exp(exponent).real + 0.5 * self.observation_noise * float(
             (source**2).sum()
         )
 
-    def characteristic(self, J: Any) -> complex:
-        """E exp(i tr JᵀF̂), for J shaped like the mean; exists for every J."""
-        source = check.like_mean(J, self.shape, self.measure.single_output, "J")
+    def _characteristic(self, source: Array) -> complex:
         exponent = characteristic_exponent(self.projection, self.process, source)
         blur = 0.5 * self.observation_noise * float((source**2).sum())
         return cmath.exp(self.measure.log_expect_exp(exponent) - blur)
 
     # ------------------------------------------------------------------ observations
 
-    def with_noise(self) -> Predictive:
-        """The predictive of observations Ŷ = F̂ + noise of variance 1/β."""
+    def with_noise(self) -> NetworkPredictive:
+        """The predictive of observations Ŷ = F̂ + noise of the covariance τ I + ν L given L."""
         if math.isinf(self.process.noise):
             raise ValueError("observations have finite variance only for beta > 0, got beta=0")
-        return replace(self, observation_noise=self.process.noise)
+        return replace(self, projection=self.projection.observed(self.coupling), noisy=True)
 
-    def _atom_blocks(self, floats_each: int | None = None) -> Any:
+    def _atom_blocks(self, floats_each: int | None = None) -> Iterator[slice]:
         return blocks(len(self.measure.weights), floats_each or self.process.targets.size, PRODUCT_FLOATS)
 
     def _eigen(self, block: slice) -> tuple[Array, Array]:
         values, vectors = self.measure.eigen
         return values[block], vectors[block]
 
-    def _shaped(self, values: Array) -> Array:
-        return values[:, 0] if self.measure.single_output else values
+
+def _require_positive(variances: Array) -> None:
+    """Outputs that are determined have no density."""
+    if not variances.all():
+        raise ValueError(
+            "outputs have a density only at points that the training data do not determine, got "
+            f"{np.count_nonzero((variances == 0).any(axis=(0, 2)))} points of variance zero: use with_noise()"
+        )
 
 
 def _at_points(features: Array, coefficients: Array) -> Array:

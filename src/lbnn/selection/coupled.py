@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.data.spectrum import Spectrum, with_private_inputs
 from lbnn.likelihood.gaussian import LikelihoodFactor
-from lbnn.noise.coupled import scatter_factor
+from lbnn.noise.coupled import CoupledNoise
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.parameters import NOISE_RANGE
 
@@ -48,22 +47,21 @@ class CoupledData(EvidenceData):
         growth = self.spectrum.examples * (self.outputs - outside) - self.outputs * self.spectrum.rank
         return inside == self.outputs and growth <= 0
 
-    def private_spectrum(self, h: Array) -> Spectrum:
-        """Whitened data with private inputs of variance one."""
-        data, outside = self.whitened(h), self.outside / np.exp(h[:-1] / 2)
-        return with_private_inputs(data.scaled(math.exp(h[-1])), 1.0, outside)
+    def noise_at(self, h: Array) -> CoupledNoise:
+        """Of the covariance L in whitened units."""
+        return CoupledNoise(1.0, self.outside / np.exp(h[:-1] / 2))
 
     def likelihood(self, h: Array) -> LikelihoodFactor:
         """log p(Y_w | L), from n_d rows."""
-        return scatter_factor(self.private_spectrum(h))
+        return self.noise_at(h).likelihood(self.whitened(h).scaled(math.exp(h[-1])))
 
     def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
         """∂f/∂h at scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m, n_d + 1).
 
         ∂S/∂log κ = −Y_wᵀ K⁻¹ (κG) K⁻¹ Y_w, and ∂S/∂log u_j halves row and column j.
         """
-        data = self.private_spectrum(h)
-        variance, outside = data.eigenvalues, self.outside / np.exp(h[:-1] / 2)
+        data, noise = self.whitened(h).scaled(math.exp(h[-1])), self.noise_at(h)
+        variance, outside = noise.eigenvalues(data), noise.outside
         seen = 1 - 1 / variance
         scatter = data.targets.T @ (data.targets / variance[:, None]) + outside.T @ outside
         change = data.targets.T @ (data.targets * (seen / variance)[:, None])

@@ -22,6 +22,8 @@ from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.noise.independent import IndependentNoise
+from lbnn.noise.kind import Noise
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,17 @@ class EvidenceData:
     def whitened(self, h: Array) -> Spectrum:
         """The data in units of the noise; no new eigendecomposition."""
         units = np.exp(h[:-1])
-        residual = float((self.residuals / units).sum())
-        return replace(self.spectrum, targets=self.spectrum.targets / np.sqrt(units), residual=residual)
+        residual, roots = float((self.residuals / units).sum()), np.sqrt(units)
+        return replace(
+            self.spectrum,
+            targets=self.spectrum.targets / roots,
+            residual=residual,
+            outside=self.outside / np.exp(h[:-1] / 2),
+        )
+
+    def noise_at(self, h: Array) -> Noise:
+        """The noise of whitened data."""
+        return IndependentNoise(self.noise)
 
     def log_jacobian(self, h: Array) -> float:
         """−(p/2) Σ_j log u_j, from densities of whitened targets to those of targets."""

@@ -17,18 +17,14 @@ from scipy.stats import qmc
 
 from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array
-from lbnn.data.spectrum import Spectrum
-from lbnn.engines import Effort, infer
+from lbnn.engines import Effort
 from lbnn.engines.bartlett_sampling import principal_axes
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
 from lbnn.engines.target import Factor, ScaleTarget
 from lbnn.likelihood.hidden_kernel import DualFactor, dual_prior
-from lbnn.network import Network
-from lbnn.noise.coupled import scatter_factor
+from lbnn.network import Network, condition_with
 from lbnn.posterior import Posterior
 from lbnn.scale.bartlett import BartlettCoordinates
-from lbnn.scale.prior import ScalePrior
-from lbnn.selection.coupled import CoupledData
 from lbnn.selection.data import EvidenceData
 
 POINTS = 128
@@ -189,14 +185,8 @@ def condition(
     seed: int = 0,
 ) -> Posterior:
     """The posterior of one network at h, in whitened units."""
-    if isinstance(data, CoupledData):
-        prior = ScalePrior(widths, data.outputs, (1.0,) * len(widths))
-        return condition_coupled(prior, data.private_spectrum(h), Effort(target_error, seed, engine))
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
-    beta = 1 / data.noise if data.noise else math.inf
-    return network.condition_spectrum(
-        data.whitened(h), beta, engine=engine, target_error=target_error, seed=seed
-    )
+    return condition_with(network, data.whitened(h), data.noise_at(h), Effort(target_error, seed, engine))
 
 
 def _normal_points(count: int, dimension: int, seed: int) -> Array:
@@ -211,11 +201,3 @@ def _eigen(scales: Array) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors of Gram matrices; rounding to zero or below is kept just above it."""
     values, vectors = np.linalg.eigh(scales)
     return np.maximum(values, np.finfo(float).eps ** 2 * values[:, -1:]), vectors
-
-
-def condition_coupled(prior: ScalePrior, spectrum: Spectrum, effort: Effort) -> Posterior:
-    """The posterior given data with private inputs; targets have full rank, widths are n_d or more."""
-    inference = infer(prior, scatter_factor(spectrum), spectrum.single_output, effort)
-    for message in inference.diagnostics.messages:
-        warnings.warn(message, AccuracyWarning, stacklevel=2)
-    return Posterior(prior, spectrum, 0.0, inference)

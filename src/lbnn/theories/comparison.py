@@ -16,7 +16,7 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.network import TARGET_ERROR, Network
 from lbnn.posterior import Posterior
 from lbnn.predict.feature_kernel import average_feature_kernel
-from lbnn.predict.mixture import Predictive
+from lbnn.predict.mixture import NetworkPredictive
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid, error_picture, legend
 from lbnn.theories.limits.regimes import THEORIES, as_setting
@@ -157,12 +157,12 @@ class _Truth:
     ) -> None:
         self.exact, self.X_test, self.quantities = exact, X_test, quantities
         training, points = exact.spectrum.project(), exact.spectrum.project(X_test)
-        process = exact.predict().process
+        process = exact.predictive_at(training).process
         statistics: dict[str, Callable[[ScaleMeasure], Array]] = {
             "kernel": lambda measure: average_feature_kernel(training, process, measure, width),
             "scale": lambda measure: measure.average(measure.scales),
-            "mean": lambda measure: Predictive(points, process, measure).mean,
-            "covariance": lambda measure: Predictive(points, process, measure).output_covariance,
+            "mean": lambda measure: NetworkPredictive(points, process, measure).mean,
+            "covariance": lambda measure: NetworkPredictive(points, process, measure).output_covariance,
         }
         asked = {_SOURCES.get(quantity, quantity) for quantity in quantities} & set(statistics)
         self.values = {name: statistics[name](exact.scale) for name in asked}

@@ -101,7 +101,9 @@ class ScaleAtoms:
         measure = ScaleMeasure(self.scales, self.library_weights(problem, beta), False)
         inference = ScaleInference(measure, 0.0, 0.0, Diagnostics("report", math.inf))
         prior = ScalePrior((width,), self.scales.shape[1])
-        return Posterior(prior, Spectrum.from_inputs(problem.X, problem.Y), IndependentNoise(1 / beta), inference)
+        return Posterior(
+            prior, Spectrum.from_inputs(problem.X, problem.Y), IndependentNoise(1 / beta), inference
+        )
 
 
 def library_factor(problem: Problem, beta: float) -> LikelihoodFactor:

@@ -15,7 +15,7 @@ from lbnn._base.types import Array
 from lbnn.data.projection import GramProjection, Projection
 from lbnn.likelihood.hidden_kernel import DualFactor
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.mixture import Predictive
+from lbnn.predict.mixture import NetworkPredictive
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.theories.limits.saddle import find_saddle
 from lbnn.theories.limits.single_scale import Setting
@@ -46,7 +46,7 @@ class KernelSaddle:
         rest = self._gain(layer) * projection.unexplained_gram
         return explained @ self.of_layer(layer) @ explained.T + rest
 
-    def predictive_at(self, projection: Projection) -> Predictive:
+    def predictive_at(self, projection: Projection) -> NetworkPredictive:
         """The Gaussian process with the learned kernel, independent over outputs."""
         data = self.setting.spectrum
         root = np.sqrt(data.eigenvalues)
@@ -57,7 +57,7 @@ class KernelSaddle:
         # Φ Λ Φᵀ lies in the span of the training directions: only the prior's part stays unexplained.
         rest = self.setting.variance * projection.unexplained_gram
         measure = ScaleMeasure.atom(np.eye(data.outputs), data.single_output)
-        return Predictive(GramProjection(explained, rest), process, measure)
+        return NetworkPredictive(GramProjection(explained, rest), process, measure)
 
     def _gain(self, layer: int) -> float:
         """Product of the prior variances of the layers 2 to ℓ."""

@@ -14,7 +14,7 @@ from lbnn.likelihood.gaussian import LikelihoodFactor
 from lbnn.network import Network
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.feature_kernel import average_feature_kernel, average_layer_kernel
-from lbnn.predict.mixture import Predictive
+from lbnn.predict.mixture import NetworkPredictive
 from lbnn.scale.measure import LogFactor, ScaleMeasure
 from lbnn.theories.limits.theory import PredictiveOf, Theory
 from lbnn.theories.limits.wide_prior import WidePrior
@@ -123,7 +123,7 @@ def at_infinite_width(name: str, setting: Setting, log_evidence: float) -> Theor
 
 
 def _predictive(setting: Setting, measure: ScaleMeasure) -> PredictiveOf:
-    return lambda projection: Predictive(projection, setting.process, measure)
+    return lambda projection: NetworkPredictive(projection, setting.process, measure)
 
 
 def _aligned_law(setting: Setting, measure: ScaleMeasure) -> AlignedLaw:

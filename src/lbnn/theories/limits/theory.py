@@ -12,7 +12,7 @@ from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
-from lbnn.predict.mixture import Predictive
+from lbnn.predict.predictive import Predictive
 from lbnn.scale.measure import ScaleMeasure
 
 KernelOfLayer = Callable[[Projection, int], Array]
@@ -72,7 +72,8 @@ class Theory:
         number = check.positive_integer(layer, "layer")
         if number > self.layers:
             raise ValueError(f"{self.name} gives kernels of layers 1 to {self.layers}, got layer={number}")
-        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
+        check.no_unnamed_grams(more)
+        points = self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram)
         return np.asarray(self.kernel_at(points, number))
 
     def predict(
@@ -83,5 +84,6 @@ class Theory:
         test_gram: ArrayLike | None = None,
     ) -> Predictive:
         """The predictive at test points, as `Posterior.predict`; the training points by default."""
-        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
+        check.no_unnamed_grams(more)
+        points = self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram)
         return self.predictive_at(points)
