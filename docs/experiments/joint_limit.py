@@ -174,8 +174,8 @@ def laplace_in_scale(setting: Setting) -> lbnn.asymptotics.Theory:
     """The mode of the density of L, γ kept: the paper's naive Laplace approximation."""
     outputs = setting.spectrum.outputs
     rate = NaiveRate(setting.widths, 1.0, outputs)
-    saddle = find_saddle(rate, setting.likelihood, np.zeros((outputs, outputs)), setting.spectrum.examples)
-    return from_scale("Laplace in L", setting, saddle.scale, None, aligned=False)
+    scale = find_saddle(rate, setting.likelihood, np.zeros((outputs, outputs)), setting.spectrum.examples)
+    return from_scale("Laplace in L", setting, scale, None, aligned=False)
 
 
 def laplace_in_kernel(setting: Setting) -> lbnn.asymptotics.Theory:
@@ -183,7 +183,7 @@ def laplace_in_kernel(setting: Setting) -> lbnn.asymptotics.Theory:
     rank = setting.spectrum.rank
     rate = NaiveRate(setting.widths, 1.0, rank)
     likelihood = DualFactor(setting.likelihood)
-    saddle = KernelSaddle(setting, find_saddle(rate, likelihood, np.zeros((rank, rank)), rank).scale)
+    saddle = KernelSaddle(setting, find_saddle(rate, likelihood, np.zeros((rank, rank)), rank))
     return lbnn.asymptotics.Theory(
         "Laplace in K", setting.spectrum, None, None, 1, saddle.kernel_at, saddle.predictive_at
     )

@@ -1,5 +1,6 @@
 """Exact Bayesian inference for finite-width deep linear networks."""
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from lbnn import asymptotics, convergence
@@ -22,7 +23,7 @@ from lbnn.theories.scale_mixing import ScaleMixture
 if TYPE_CHECKING:
     from lbnn.estimator import LBNNRegressor
 
-__version__ = "0.1.0"
+__version__ = version("lbnn")
 
 __all__ = [
     "AccuracyWarning",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,7 @@ def test_bare_command_shows_help():
     assert "Commands" in result.output
     assert result.exit_code == 2  # as a missing argument
     assert ok("--version").strip() == f"lbnn {lbnn.__version__}"
+    assert lbnn.__version__ == metadata.version("lbnn")
 
 
 def test_unknown_option_is_usage(data):

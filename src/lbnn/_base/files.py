@@ -31,10 +31,10 @@ def _umask() -> int:
 
 
 def text_writer(text: str) -> Callable[[Path], object]:
-    """A `write` for text."""
+    """A `write` for `write_atomically` that puts text (UTF-8) into the file."""
     return lambda path: path.write_text(text, encoding="utf-8")
 
 
 def bytes_writer(content: bytes) -> Callable[[Path], object]:
-    """A `write` for bytes."""
+    """A `write` for `write_atomically` that puts bytes into the file."""
     return lambda path: path.write_bytes(content)

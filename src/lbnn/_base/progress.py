@@ -9,14 +9,14 @@ _QUIET_SECONDS = 3.0
 
 
 class Progress:
-    """Rewrites one line on standard error, only on a terminal and only once patience is called for."""
+    """Rewrites one line on standard error: on a terminal only, and only after the first three seconds."""
 
     def __init__(self) -> None:
         self.start = time.monotonic()
         self.shown = False
 
     def say(self, message: str) -> None:
-        """Show what is going on."""
+        """Show the message, with the seconds so far."""
         elapsed = time.monotonic() - self.start
         if sys.stderr.isatty() and elapsed > _QUIET_SECONDS:
             sys.stderr.write(f"\r\033[Klbnn {elapsed:4.0f} s: {message}")

@@ -1,4 +1,4 @@
-"""Where a shell comes in."""
+"""The entry point of the command `lbnn`."""
 
 from __future__ import annotations
 

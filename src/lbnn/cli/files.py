@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import typer
+
 from lbnn.cli.problems import BadInputError
 
 
@@ -26,6 +28,11 @@ def _check_output(path: Path, force: bool) -> None:
         raise BadInputError(f"the folder of an output must exist, got {path}")
     if path.exists() and not force:
         raise BadInputError(f"{path} exists already; give --force to replace it")
+
+
+def tell_written(*paths: Path | None) -> None:
+    """Say which files there are now; None are those that were not asked for."""
+    typer.echo(f"Written: {', '.join(str(path) for path in paths if path)}")
 
 
 def check_suffix(path: Path | None, allowed: tuple[str, ...], option: str) -> None:

@@ -29,7 +29,7 @@ class Columns:
         return cls(array.mean(axis=0) if centre else np.zeros(array.shape[1]))
 
     def centred(self, array: Array) -> Array:
-        """The array less the means; a training column that varies by rounding only is constant: zero."""
+        """The array less the means."""
         return array - self.means
 
     def centred_training(self, array: Array) -> Array:
@@ -47,7 +47,7 @@ class CentredInputs:
 
     @classmethod
     def of(cls, X: Array, centre: bool) -> CentredInputs:
-        """Centred at the means of the training inputs."""
+        """From the training inputs: their means, or zeros without centring."""
         return cls(Columns.of(X, centre))
 
     def spectrum(self, X: Array, targets: Array) -> Spectrum:
@@ -69,7 +69,7 @@ class CentredKernel:
 
     @classmethod
     def of(cls, gram: Array, centre: bool) -> CentredKernel:
-        """Centred at the training points."""
+        """From the training Gram matrix: its means, or zeros without centring."""
         if not centre:
             return cls(np.zeros(len(gram)), 0.0, False)
         return cls(gram.mean(axis=0), float(gram.mean()), True)
@@ -94,7 +94,10 @@ class CentredKernel:
 
 
 def contrasts(spectrum: Spectrum) -> Spectrum:
-    """Centred data as p − 1 contrasts; an eigenvalue of the level, which is rounding, is left out."""
+    """Centred data counted as p − 1 contrasts.
+
+    Where rounding has left a positive eigenvalue for the level, the smallest of p, it is dropped.
+    """
     fewer = spectrum.examples - 1
     if spectrum.rank <= fewer:
         return replace(spectrum, examples=fewer)
@@ -109,7 +112,7 @@ def contrasts(spectrum: Spectrum) -> Spectrum:
 
 
 def _without_first(basis: InputBasis | GramBasis) -> InputBasis | GramBasis:
-    """The basis without its smallest eigenvalue; full rank p means p ≤ n0, so inputs are combined."""
+    """The basis without its smallest eigenvalue. At full rank p ≤ n0, so that directions combine inputs."""
     if isinstance(basis, GramBasis):
         return replace(basis, vectors=basis.vectors[:, 1:], eigenvalues=basis.eigenvalues[1:])
     assert isinstance(basis.directions, InputDirections)
@@ -118,7 +121,7 @@ def _without_first(basis: InputBasis | GramBasis) -> InputBasis | GramBasis:
 
 
 def outside_range(spectrum: Spectrum, targets: Array) -> Array:
-    """At most n_d rows with the moments YᵀY of the targets outside the range of G, none at full rank."""
+    """Rows R with RᵀR = YᵀY of the targets outside the range of G: at most n_d of them, none at full rank."""
     columns = targets.reshape(len(targets), -1)
     if spectrum.rank == spectrum.examples:
         return np.zeros((0, columns.shape[1]))

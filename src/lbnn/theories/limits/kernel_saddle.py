@@ -84,9 +84,7 @@ def _hidden_kernel(setting: Setting) -> Array:
         root = targets / np.sqrt(setting.spectrum.eigenvalues)[:, None]
         squares, vectors = np.linalg.eigh(root @ root.T)
         return (vectors * prior.stationary(np.maximum(squares, 0.0), targets.shape[1])) @ vectors.T
-    return find_saddle(
-        prior, DualFactor(setting.likelihood), setting.standardised_targets, targets.shape[1]
-    ).scale
+    return find_saddle(prior, DualFactor(setting.likelihood), setting.standardised_targets, targets.shape[1])
 
 
 def _log_evidence(setting: Setting, hidden: Array) -> float:

@@ -222,7 +222,7 @@ def renormalised(setting: Setting) -> Theory:
     else:
         scale = find_saddle(
             prior, setting.likelihood, setting.standardised_targets.T, setting.spectrum.examples
-        ).scale
+        )
     rate = float(prior.rate(np.linalg.eigvalsh(scale)).sum())
     log_evidence = setting.log_likelihood(scale) + rate
     return from_scale("proportional", setting, scale, log_evidence, aligned=True)

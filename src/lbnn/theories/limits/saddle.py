@@ -62,17 +62,8 @@ class LogScaleObjective:
         return scaled[np.tril_indices(self.size)]
 
 
-@dataclass(frozen=True)
-class Saddle:
-    """A maximum of Φ: L, its value, and the largest relative derivative that is left."""
-
-    scale: Array
-    value: float
-    residual: float
-
-
-def find_saddle(prior: WidePrior, likelihood: Likelihood, standardised: Array, count: int) -> Saddle:
-    """Maximise Φ: quasi-Newton, then Newton to rounding.
+def find_saddle(prior: WidePrior, likelihood: Likelihood, standardised: Array, count: int) -> Array:
+    """The L (n, n) that maximises Φ: quasi-Newton, then Newton to rounding.
 
     Parameters
     ----------
@@ -93,12 +84,11 @@ def find_saddle(prior: WidePrior, likelihood: Likelihood, standardised: Array, c
 
     near = optimize.minimize(loss, objective.coordinates(start), jac=True, method="L-BFGS-B").x
     best = _newton(lambda u: loss(u)[1], near)
-    value, gradient = objective.value_and_gradient(best)
-    residual = float(np.abs(gradient).max()) / strength
+    residual = float(np.abs(objective.value_and_gradient(best)[1]).max()) / strength
     if not residual < TOLERANCE:
         raise ArithmeticError(f"the saddle point must be stationary to {TOLERANCE:g}, got {residual:.2g}")
     logs, vectors = np.linalg.eigh(objective.matrix(best))
-    return Saddle((vectors * np.exp(logs)) @ vectors.T, value, residual)
+    return (vectors * np.exp(logs)) @ vectors.T
 
 
 def _first_guess(prior: WidePrior, standardised: Array, count: int) -> Array:
