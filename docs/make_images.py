@@ -37,10 +37,10 @@ GRID = np.linspace(-5, 5, 121)
 
 
 def readme_example() -> str:
-    """The first Python block of the README."""
-    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert block, "README.md has no Python example"
-    return block[1]
+    """The Python block of the README that draws scale.svg."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (example,) = (block for block in blocks if "scale.svg" in block)
+    return example
 
 
 def draw_readme_example() -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 PSIS = Path(__file__).with_name("psis.json")
-#: name: (law, spread of the log weights, number). ArviZ takes ⌈3√m⌉ weights as the tail and the library ⌊3√m⌋,
-#: so that the tails are the same where √m is an integer.
+#: name: (law, spread of the log weights, number). ArviZ takes ⌈3√m⌉ weights as the tail, the library ⌊3√m⌋;
+#: the tails are the same where √m is an integer.
 CASES = {
     "bounded": ("uniform", 1.0, 900),
     "light": ("exponential", 0.2, 1600),
