@@ -28,6 +28,7 @@ BLOCK = re.compile(
     r"(?:\n```text\n(?P<output>.*?)^```\n)?",
     re.DOTALL | re.MULTILINE,
 )
+PROVENANCE = ("commit", "conditions")  # keys of stored results
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -98,6 +99,14 @@ def test_mark_spares_a_block(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```python\nfirst\n```\n\n<!-- not run: needs a GPU -->\n```python\nsecond\n```\n")
     assert [match["code"] for _, match in blocks(page)] == ["first\n"]
+
+
+@pytest.mark.parametrize("file", sorted(DOCS.glob("*.json")), ids=lambda file: file.name)
+def test_stored_results_name_the_commit_they_are_from(file):
+    text = json.dumps(
+        {name: each for name, each in json.loads(file.read_text("utf-8")).items() if name in PROVENANCE}
+    )
+    assert re.search(r"\b[0-9a-f]{7,10}\b", text), f"{file.name} names no commit"
 
 
 # ---------------------------------------------------------------------- the site

@@ -24,6 +24,7 @@ import pytest
 from scipy import stats
 
 import lbnn
+from lbnn.paper.environment import commit
 from tests.referees import weight_space
 
 pytestmark = pytest.mark.slow
@@ -180,7 +181,7 @@ def main() -> None:
         seconds[configuration.name] = time.perf_counter() - start
         values = [uniformity(column) for column in ranks[configuration.name].T]
         print(configuration, values, unsupported[configuration.name], seconds[configuration.name], flush=True)
-    record = {name: values.tolist() for name, values in ranks.items()}
+    record = {"commit": commit(), "ranks": {name: values.tolist() for name, values in ranks.items()}}
     (DOCS / "calibration.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
     draw_histograms(ranks, DOCS / "images" / "calibration.svg")
     write_between_markers(DOCS / "calibration.md", "table", table(ranks, unsupported, seconds))
