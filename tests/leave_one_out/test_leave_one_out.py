@@ -422,7 +422,7 @@ def test_smoothing_leaves_weights_without_a_tail_alone() -> None:
 
 
 def ask(data: Problem, Y: Any, centred: bool = False, beta: float = 2.0, widths: Any = (4,)) -> LeaveOneOut:
-    return leave_one_out(lbnn.Network(widths).condition(data.X, data.Y, beta), Y, centred)
+    return leave_one_out(lbnn.Network(widths).condition(data.X, data.Y, beta), Y, centred=centred)
 
 
 def test_bad_input() -> None:

@@ -1,8 +1,8 @@
-"""Small tables for notebooks: rows of text and a picture of a law, as HTML that loads nothing."""
+"""Small tables for notebooks and reports, and a picture of a law, as HTML that loads nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 import numpy as np
@@ -27,6 +27,23 @@ def card(title: str, rows: Iterable[tuple[str, object]], picture: str = "") -> s
         for name, value in rows
     )
     return f"<div><strong>{escape(title)}</strong><table>{cells}</table>{picture}</div>"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """A table of text, all of it escaped, that scrolls sideways where it does not fit.
+
+    Examples
+    --------
+    >>> "<td>a &amp; b</td>" in table(("name",), [("a & b",)])
+    True
+    """
+    top = f"<caption>{escape(caption)}</caption>" if caption else ""
+    names = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    lines = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(value)}</td>" for value in row) + "</tr>" for row in rows
+    )
+    body = f"<thead><tr>{names}</tr></thead><tbody>{lines}</tbody>"
+    return f'<div class="wide" style="overflow-x: auto"><table>{top}{body}</table></div>'
 
 
 def density_picture(values: Array, weights: Array, caption: str) -> str:

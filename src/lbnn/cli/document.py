@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from lbnn._base.markup import html_table
+from lbnn._base.html import table as html_table
 
 REPORT_FORMATS = (".html", ".txt", ".md")
 

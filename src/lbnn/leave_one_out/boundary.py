@@ -1,12 +1,12 @@
-"""What leave-one-out scores ask of a posterior and its targets."""
+"""The rules that a posterior and targets must keep for leave-one-out scores to exist."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.types import Array
@@ -19,7 +19,7 @@ from lbnn.posterior import Posterior
 _SAME_TARGETS = 1e-6  # relative difference above which Y is not what the posterior has seen
 
 
-def checked_targets(posterior: Posterior, Y: Any, centred: bool) -> tuple[Array, bool]:
+def checked_targets(posterior: Posterior, Y: ArrayLike, centred: bool) -> tuple[Array, bool]:
     """Y as (p, n_d), if posterior and Y belong together and leave-one-out scores exist."""
     spectrum = posterior.spectrum
     basis, noise = spectrum.basis, posterior.noise.variance
@@ -37,7 +37,7 @@ def checked_targets(posterior: Posterior, Y: Any, centred: bool) -> tuple[Array,
 
 
 def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
-    """UᵀY = ỹ, and Uᵀ1 = 0 if centred."""
+    """Raise unless UᵀY = ỹ, and Uᵀ1 = 0 if centred: Y and the spectrum are of the same data."""
     vectors = example_vectors(spectrum)
     if len(vectors) != len(Y):
         raise ValueError(
@@ -53,7 +53,7 @@ def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
 
 
 def _require_left_out_exist(posterior: Posterior, Y: Array, centred: bool) -> None:
-    """At zero temperature every left-out posterior must exist, and its scales be invertible."""
+    """Raise unless every zero-temperature posterior without one example exists, with invertible scales."""
     prior, spectrum = posterior.prior, posterior.spectrum
     if not prior.full_rank:
         raise ValueError(

@@ -16,12 +16,12 @@ from lbnn.data.spectrum import Spectrum
 
 
 class LeftOut(ABC):
-    """Some examples given all others: what they say of any scale."""
+    """Some examples: their predictive given all other examples and a scale, for any scale."""
 
     @property
     @abstractmethod
     def extent(self) -> tuple[int, int]:
-        """Number of examples, and of directions that one of them takes to evaluate."""
+        """Number of examples, and of floats for each of them and each eigenvector of L: sizes of blocks."""
 
     @abstractmethod
     def take(self, rows: slice) -> LeftOut:
@@ -58,8 +58,8 @@ class PrivateExamples(LeftOut):
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
         eigenvalues = spectrum.eigenvalues + private
         precision = vectors**2 @ (1 / eigenvalues) + unseen / private
-        pulled = vectors @ (spectrum.targets / eigenvalues[:, None]) + rest / private
-        return cls(1 / precision, pulled / precision[:, None])
+        weighted = vectors @ (spectrum.targets / eigenvalues[:, None]) + rest / private
+        return cls(1 / precision, weighted / precision[:, None])
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -91,7 +91,7 @@ class Examples(LeftOut):
 
     @classmethod
     def of(cls, spectrum: Spectrum, noise: float, Y: Array, centred: bool) -> Examples:
-        """All examples of a data set; what their directions span entirely leaves nothing unseen."""
+        """All examples of a data set."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
         if noise > 0:
@@ -116,12 +116,12 @@ class Examples(LeftOut):
         axes = scale_vectors.transpose(1, 0, 2).reshape(scale_values.shape[1], -1)  # V side by side
         inverse = 1 / (self.noise + np.outer(self.eigenvalues, self._positive(scale_values)))
         precision = self._squares @ inverse + self.unseen_precision[:, None]
-        pulled = self.vectors @ (inverse * (self.targets @ axes)) + self.unseen_targets @ axes
+        weighted = self.vectors @ (inverse * (self.targets @ axes)) + self.unseen_targets @ axes
         shape = len(self.vectors), *scale_values.shape
-        return precision.reshape(shape), (pulled / precision).reshape(shape)
+        return precision.reshape(shape), (weighted / precision).reshape(shape)
 
     def _positive(self, scale_values: Array) -> Array:
-        """Eigenvalues of L; at zero temperature, where L is invertible, rounding to zero is kept above it."""
+        """Eigenvalues of L; at zero temperature, where L is invertible, above zero against rounding."""
         if self.noise > 0:
             return scale_values
         return np.maximum(scale_values, np.finfo(float).eps ** 2 * scale_values.max(axis=1, keepdims=True))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -20,7 +19,7 @@ _END_SHARE = 1e-12  # largest share of the mass that the outermost nodes may hol
 
 
 @dataclass(frozen=True)
-class _LeftOutFactor(LikelihoodFactor):
+class _LeftOutLikelihood(LikelihoodFactor):
     """log p(Y_{−a} | L) = log p(Y | L) − log p(y_a | Y_{−a}, L), less the constant of p(Y | L)."""
 
     example: LeftOut = field(kw_only=True)
@@ -30,26 +29,26 @@ class _LeftOutFactor(LikelihoodFactor):
 
 
 def replace_unresolved(scores: Scores, posterior: Posterior, examples: LeftOut) -> tuple[str, ...]:
-    """Integrate anew, in place, where the posterior's nodes do not resolve ρ_{−a}; what was noticed."""
+    """Replace, in place, the scores whose ρ_{−a} the posterior's nodes do not resolve.
+
+    Returns the messages of the new integrals.
+    """
     messages: list[str] = []
+    likelihood = posterior.noise.likelihood(posterior.spectrum)
+    whole = {each.name: getattr(likelihood, each.name) for each in fields(likelihood)}
     for a in np.flatnonzero(unresolved(posterior.scale, examples)):
         example = examples.take(slice(a, a + 1))
-        factor = _LeftOutFactor(*_fields(posterior.noise.likelihood(posterior.spectrum)), example=example)
-        own = infer_quadrature(posterior.prior, factor, posterior.spectrum.single_output)
+        own = infer_quadrature(
+            posterior.prior, _LeftOutLikelihood(**whole, example=example), posterior.spectrum.single_output
+        )
         scores.residual[a], scores.variance[a] = moments(own.measure, example, own.measure.weights[None])
         scores.log_density[a] = posterior.log_evidence - own.log_evidence
         messages += [f"leaving out example {a}: {message}" for message in own.diagnostics.messages]
     return tuple(messages)
 
 
-def _fields(factor: LikelihoodFactor) -> tuple[Any, ...]:
-    """In the order of the constructor."""
-    data = factor.eigenvalues, factor.targets, factor.residual, factor.examples
-    return *data, factor.noise, factor.multiplicity
-
-
 def unresolved(measure: ScaleMeasure, examples: LeftOut) -> Mask:
-    """Where ρ_{−a} or λρ_{−a} change without every other node, or have mass at the ends, (rows,)."""
+    """Where ρ_{−a} or λρ_{−a} integrates to another value on every other node, or has mass at the ends."""
     values = measure.scales[:, 0, 0]
     result = np.empty(examples.extent[0], bool)
     for rows in row_blocks(len(result), measure):

@@ -79,7 +79,7 @@ class LeaveOneOut:
         )
 
 
-def leave_one_out(posterior: Posterior, Y: ArrayLike, centred: bool = False) -> LeaveOneOut:
+def leave_one_out(posterior: Posterior, Y: ArrayLike, *, centred: bool = False) -> LeaveOneOut:
     """Score every example given all others.
 
     Parameters

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbnn._base.markup import COLOURS as COLOURS
+from lbnn._base.colours import COLOURS as COLOURS
 from lbnn._base.types import Array
 
 if TYPE_CHECKING:

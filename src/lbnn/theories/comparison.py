@@ -10,10 +10,10 @@ from html import escape
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lbnn._base.markup import html_table
+from lbnn._base.html import table as html_table
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
-from lbnn.network import TARGET_ERROR, Network
+from lbnn.network import TARGET_ERROR, Network, Seed
 from lbnn.posterior import Posterior
 from lbnn.predict.feature_kernel import average_feature_kernel
 from lbnn.predict.mixture import NetworkPredictive
@@ -22,7 +22,7 @@ from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid, error
 from lbnn.theories.limits.regimes import THEORIES, as_setting
 from lbnn.theories.limits.theory import Theory
 
-#: Quantities that are another one in other units.
+#: Quantities that have the answer of another one, in other units.
 _SOURCES = {"kernel correction": "kernel"}
 
 
@@ -96,7 +96,7 @@ def compare(
     *,
     quantities: Sequence[str] = tuple(QUANTITIES),
     target_error: float = TARGET_ERROR,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Comparison:
     """Compare every limit theory that applies with the exact answer.
 

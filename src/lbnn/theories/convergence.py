@@ -10,7 +10,7 @@ import numpy as np
 
 from lbnn._base import check
 from lbnn._base.types import Array
-from lbnn.network import Network
+from lbnn.network import Network, Seed
 from lbnn.theories.comparison import Comparison, compare
 from lbnn.theories.discrepancy import QUANTITIES
 
@@ -108,7 +108,7 @@ def study(
     quantity: str | None = None,
     data_sets: int = 4,
     target_error: float = 0.02,
-    seed: int = 0,
+    seed: Seed = 0,
     progress: Callable[[str], None] | None = None,
 ) -> ConvergenceStudy:
     """Grow the sizes of a regime and measure how the theory's error falls.
@@ -127,7 +127,7 @@ def study(
         Random data sets at each size.
     target_error : float
         Of the exact side, see `Network.condition`.
-    seed : int
+    seed : int, numpy.random.SeedSequence or numpy.random.Generator
     progress : callable, optional
         Told each size as it is done.
 
@@ -153,9 +153,9 @@ def study(
     count = check.positive_integer(data_sets, "data_sets")
     if len(steps) < 2 or sorted(set(steps)) != steps:
         raise ValueError(f"sizes must be at least two increasing integers, got {sizes!r}")
-    measured = []
+    measured, root = [], check.seed(seed)
     for n in steps:
-        measured.append(_errors_at(chosen, n, kind, count, target_error, seed))
+        measured.append(_errors_at(chosen, n, kind, count, target_error, root))
         if progress is not None:
             progress(f"{regime}: {chosen.growing} = {n}")
     return _study(regime, chosen, kind, steps, measured)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lbnn._base.markup import COLOURS
+from lbnn._base.colours import COLOURS
 
 #: What is compared, and in which units the error is given.
 QUANTITIES = {

@@ -12,6 +12,7 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.engines.bartlett_sampling import FactorLaw
 from lbnn.likelihood.gaussian import LikelihoodFactor
 from lbnn.network import Network
+from lbnn.noise.independent import IndependentNoise
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.feature_kernel import average_feature_kernel, average_layer_kernel
 from lbnn.predict.mixture import NetworkPredictive
@@ -51,8 +52,7 @@ class Setting:
     @property
     def likelihood(self) -> LikelihoodFactor:
         """log p(Y | L)."""
-        data = self.spectrum
-        return LikelihoodFactor(data.eigenvalues, data.targets, data.residual, data.examples, self.noise)
+        return IndependentNoise(self.noise).likelihood(self.spectrum)
 
     @property
     def wide_prior(self) -> WidePrior:
