@@ -94,7 +94,7 @@ def test_kernels_agree_with_inputs_and_with_each_other():
     kernel = LBNNRegressor(kernel="precomputed", **fixed).fit(gram, Y)
     assert kernel.log_evidence_ == pytest.approx(linear.log_evidence_, abs=1e-6)
     np.testing.assert_allclose(kernel.predict(cross), linear.predict(X_test), rtol=1e-5)
-    law = kernel.predictive(cross, test)
+    law = kernel.predictive(cross, test_gram=test)
     np.testing.assert_allclose(law.mean, kernel.predict(cross), rtol=1e-8)
     np.testing.assert_allclose(law.covariance, linear.predictive(X_test).covariance, rtol=1e-4, atol=1e-6)
     with pytest.raises(ValueError, match="test_gram"):

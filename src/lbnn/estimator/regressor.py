@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import special
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from lbnn._base import check
-from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array
-from lbnn.data.centring import CentredInputs, CentredKernel
-from lbnn.engines import ENGINES
-from lbnn.estimator import saving, settings
-from lbnn.estimator.model import FittedModel, FittedState, TargetUnits, decompose, fit_model, table_row
+from lbnn.data.centring import CentredKernel
+from lbnn.estimator import fitting, prediction, saving, settings
+from lbnn.estimator.model import FittedState, decompose, table_row
 from lbnn.leave_one_out import LeaveOneOut
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.average import MixturePredictive
-from lbnn.selection import Candidate, Choice, EvidenceData, Shapes, search
+from lbnn.selection import search
 
-_EVIDENCE = StrOptions({"evidence"})
-_SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 _POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
 
 
@@ -116,24 +109,11 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ((2, 3), (2, 3), (3, 3))
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "depth": [_EVIDENCE, Interval(Integral, 1, None, closed="left")],
-        "width": [_EVIDENCE, Interval(Integral, 1, None, closed="left"), tuple, list],
-        "beta": [_EVIDENCE, Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
-        "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
-        "noise": [StrOptions({"evidence", "isotropic", "per_output", "coupled", "coupled_per_output"})],
-        "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}), callable],
-        "kernel_params": [dict, None],
-        "fit_intercept": ["boolean"],
-        "average": ["boolean"],
-        "engine": [StrOptions({"auto", *ENGINES})],
-        "target_error": [Interval(Real, 0, 1, closed="neither")],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = settings.CONSTRAINTS
 
     def __init__(
         self,
+        *,
         depth: Any = "evidence",
         width: Any = "evidence",
         beta: Any = "evidence",
@@ -170,7 +150,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ fit
 
-    def fit(self, X: Any, y: Any) -> LBNNRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> LBNNRegressor:
         """Choose hyperparameters by evidence and condition on the data.
 
         Parameters
@@ -180,19 +160,30 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         self._validate_params()
         shapes = settings.network_shapes(self.depth, self.width)
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
-        y = np.asarray(y, dtype=np.float64)
+        inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
+        targets = np.asarray(y, dtype=np.float64)
         linear, noise = self.kernel == "linear", 0.0 if self.beta == math.inf else 1.0
-        points = X if linear else self._kernel_matrix(X, X)
-        inputs, data, units = decompose(points, y, linear=linear, centre=self.fit_intercept, noise=noise)
-        choices, shapes, messages = self._settle(data, units, shapes)
-        seed = self._seed()
+        points = inputs if linear else self._kernel_matrix(inputs, inputs)
+        centred, data, units = decompose(
+            points, targets, linear=linear, centre=self.fit_intercept, noise=noise
+        )
+        given = settings.given(self.beta, self.prior_scale, units.unit)
+        choices, shapes, messages = fitting.settle(given, self.noise, data, shapes)
+        level_examples = data.spectrum.examples + 1 if self.fit_intercept else None
+        effort: dict[str, Any] = {
+            "engine": self.engine,
+            "target_error": self.target_error,
+            "seed": self._seed(),
+        }
+        report = fitting.reporter(data, units, self.verbose)
         with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
-            candidates = search(data, choices, shapes, seed=seed, report=self._reporter(data, units))
-            models = self._condition(data, units, candidates, seed)
+            candidates = search(data, choices, shapes, seed=effort["seed"], report=report)
+            counted = fitting.counted(candidates) if self.average else 1
+            models = fitting.final_models(data, candidates[:counted], units, level_examples, **effort)
         if candidates[0].on_edge:
             messages.append(settings.ON_EDGE)
-        state = FittedState(models, inputs, X[:0] if linear else X, y.reshape(len(y), -1))
+        kept = inputs[:0] if linear else inputs
+        state = FittedState(models, centred, kept, targets.reshape(len(targets), -1))
         table = [table_row(candidate, data, units) for candidate in candidates]
         return self._describe(state, table, messages)
 
@@ -201,53 +192,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return left
         return np.asarray(pairwise_kernels(left, right, metric=self.kernel, **(self.kernel_params or {})))
 
-    def _settle(
-        self, data: EvidenceData, units: TargetUnits, shapes: Shapes
-    ) -> tuple[list[Choice], Shapes, list[str]]:
-        """What is searched; what the data cannot tell is settled by convention, and said."""
-        choice = settings.given(self.beta, self.prior_scale, units.unit)
-        settings.require_examples(data, choice)
-        constant, messages = settings.constant_outputs(data), []
-        if choice.noise_variance is None and len(constant) == data.outputs:
-            messages.append(settings.CONSTANT_TARGETS)
-            warnings.warn(settings.CONSTANT_TARGETS, AccuracyWarning, stacklevel=3)
-        elif choice.noise_variance is None and constant and self.noise == "per_output":
-            messages.append(f"outputs {constant} are constant: their noise is at the lower end of its range")
-        if not data.spectrum.rank:
-            messages.append(settings.CONSTANT_INPUTS)
-            choice = Choice(choice.noise_variance, choice.prior_scale or 1.0)
-            shapes = Shapes(fixed=((),)) if shapes.fixed is None else shapes
-        return settings.noise_choices(self.noise, choice, data, shapes), shapes, messages
-
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
-    def _condition(
-        self, data: EvidenceData, units: TargetUnits, candidates: list[Candidate], seed: int
-    ) -> tuple[FittedModel, ...]:
-        """Final posteriors of the best candidate, or of those that count in an average; best first."""
-        supported = special.softmax(np.array([candidate.supported for candidate in candidates]))
-        count = np.count_nonzero(supported >= _SMALLEST_WEIGHT) if self.average else 1
-        level_examples = data.spectrum.examples + 1 if self.fit_intercept else None
-        effort = {"engine": self.engine, "target_error": self.target_error, "seed": seed}
-        models = [
-            fit_model(data, candidate, units, level_examples, **effort) for candidate in candidates[:count]
-        ]
-        return tuple(sorted(models, key=lambda model: model.penalty - model.log_evidence))
-
-    def _reporter(self, data: EvidenceData, units: TargetUnits) -> Any:
-        def report(candidate: Candidate) -> None:
-            if self.verbose:
-                row = table_row(candidate, data, units)
-                print(
-                    f"[LBNNRegressor] widths={row['widths'] or 'infinite'}, {row['noise']} noise: "
-                    f"log evidence {row['log_evidence']:.2f} ± {row['error']:.2f}, beta {row['beta']:.3g}, "
-                    f"prior scale {row['prior_scale']:.3g}"
-                )
-
-        return report
 
     def _describe(
         self, state: FittedState, table: list[dict[str, Any]], messages: list[str]
@@ -275,7 +223,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ predictions
 
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Any:
         """Mean of the targets at X, and on request their uncertainty, noise included.
 
         Parameters
@@ -294,14 +242,16 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise RuntimeError("at most one of return_std and return_cov can be asked for")
         inputs = self._checked(X)
-        mean = self._predict_mean(inputs)
+        mean = prediction.mean(self._state, inputs, self._kernel_matrix, self._weights)
         if return_cov:
             return mean, self._predictive(inputs).with_noise().covariance
         if return_std:
             return mean, self._standard_deviations(inputs)
         return mean
 
-    def predictive(self, X: Any, test_gram: Any = None) -> AffinePredictive | MixturePredictive:
+    def predictive(
+        self, X: ArrayLike, *, test_gram: ArrayLike | None = None
+    ) -> AffinePredictive | MixturePredictive:
         """The predictive distribution of the function at X; `.with_noise()` for observations.
 
         Parameters
@@ -316,7 +266,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         return self._predictive(self._checked(X), test_gram)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Draw observations jointly over points and outputs.
 
         Returns
@@ -335,31 +285,19 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._state.best.leave_one_out(self._state.targets)
 
-    def _checked(self, X: Any) -> Array:
+    def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=np.float64)
 
-    def _predict_mean(self, X: Array) -> Array:
-        inputs = self._state.inputs
-        if isinstance(inputs, CentredKernel):
-            features = inputs.cross(self._kernel_matrix(X, self._state.training_inputs))
-        else:
-            features = inputs.columns.centred(X)
-        mean = features @ self._weights.T + self._state.best.mean
-        return mean[:, 0] if self._state.best.single_output else mean
-
-    def _predictive(self, X: Array, test_gram: Any = None) -> AffinePredictive | MixturePredictive:
-        inputs = self._state.inputs
-        if isinstance(inputs, CentredInputs):
-            return self._state.predictive(*inputs.test(X))
+    def _predictive(
+        self, X: Array, test_gram: ArrayLike | None = None
+    ) -> AffinePredictive | MixturePredictive:
         if self.kernel == "precomputed" and test_gram is None:
             raise ValueError(
                 "the uncertainty at test points needs the kernel among them, got a precomputed cross kernel "
-                "only: use predictive(X, test_gram)"
+                "only: use predictive(X, test_gram=...)"
             )
-        gram = self._kernel_matrix(X, X) if test_gram is None else check.square_matrix(test_gram, "test_gram")
-        cross = self._kernel_matrix(X, self._state.training_inputs)
-        return self._state.predictive(*inputs.test(cross, gram))
+        return prediction.predictive(self._state, X, self._kernel_matrix, test_gram)
 
     def _standard_deviations(self, X: Array) -> Array:
         parts = [

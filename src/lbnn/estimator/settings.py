@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from lbnn._base import check
+from lbnn.engines import ENGINES
 from lbnn.selection import Choice, EvidenceData, Shapes, coupled, prefers_own_units
+
+_EVIDENCE = StrOptions({"evidence"})
+
+#: What scikit-learn checks of every parameter.
+CONSTRAINTS: dict[str, list[Any]] = {
+    "depth": [_EVIDENCE, Interval(Integral, 1, None, closed="left")],
+    "width": [_EVIDENCE, Interval(Integral, 1, None, closed="left"), tuple, list],
+    "beta": [_EVIDENCE, Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
+    "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
+    "noise": [StrOptions({"evidence", "isotropic", "per_output", "coupled", "coupled_per_output"})],
+    "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}), callable],
+    "kernel_params": [dict, None],
+    "fit_intercept": ["boolean"],
+    "average": ["boolean"],
+    "engine": [StrOptions({"auto", *ENGINES})],
+    "target_error": [Interval(Real, 0, 1, closed="neither")],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
 
 CONSTANT_TARGETS = (
     "the targets are constant, and the evidence of their noise has no maximum: noise_variance_ is 1e-10, the "
