@@ -38,7 +38,7 @@ def characteristic_exponent(projection: Projection, process: ConditionalProcess,
 
 
 def source_in_domain(projection: Projection, source: Array, exponential_rate: float, informed: bool) -> bool:
-    """Whether E exp(½ tr(L JᵀRJ)) is finite, for E exp(½ κ l_max(L)) finite for κ < exponential_rate.
+    """Whether E exp(½ tr(L JᵀRJ)) is finite, for E exp(½ c l_max(L)) finite for c < exponential_rate.
 
     R is what the training inputs leave unexplained, and all of G_x̂x̂ where targets do not inform (β = 0).
     On the boundary itself, at depth two, the answer is no.
