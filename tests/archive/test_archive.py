@@ -200,6 +200,25 @@ def test_nothing_is_stored_that_follows(name: str) -> None:
         assert (name == "deficient") == bool(scales)
 
 
+@pytest.mark.parametrize("name", ["tall", "coupled"])
+def test_noise_of_format_version_one_is_read(name: str) -> None:
+    """Noise was a number then, and coupled noise a kind of basis with the eigenvalues g + ν."""
+    posterior = made(name)
+    header, arrays = archive.pack_posterior(posterior)
+    noise, spectrum = header["noise"], header["spectrum"]
+    header["noise"] = noise.get("variance", 0.0)
+    if name == "coupled":
+        inner, own = spectrum["basis"], arrays["eigenvalues"]
+        header["spectrum"] = spectrum | {"basis": {"kind": "private", "private": noise["nu"], "inner": inner}}
+        arrays |= {"private.eigenvalues": own, "private.outside": arrays.pop("noise.outside")}
+        arrays["eigenvalues"] = own + noise["nu"]
+    again = archive.unpack_posterior(header, arrays)
+    assert again.noise.kind == posterior.noise.kind
+    np.testing.assert_array_equal(
+        again.predict().with_noise().covariance, posterior.predict().with_noise().covariance
+    )
+
+
 def test_unknown_laws_are_refused() -> None:
     posterior = made("importance")
     odd = lbnn.Posterior(
@@ -335,7 +354,7 @@ def test_numpy_opens_it(path: Path) -> None:
     with np.load(path, allow_pickle=False) as file:
         np.testing.assert_array_equal(file["a"], ARRAYS["a"])
         manifest = json.loads(file["header.json"])
-    assert (manifest["format"], manifest["version"], manifest["kind"]) == ("lbnn archive", 1, "test")
+    assert (manifest["format"], manifest["version"], manifest["kind"]) == ("lbnn archive", 2, "test")
     assert manifest["lbnn"] == lbnn.__version__
     assert manifest["content"]["beta"] == {"$float": "inf"}
 
@@ -471,9 +490,9 @@ def test_foreign_files(path: Path) -> None:
 
 def test_newer_versions(path: Path) -> None:
     def newer(manifest: dict[str, Any]) -> None:
-        manifest.update(version=2, lbnn="9.1", added={"later": 1})
+        manifest.update(version=3, lbnn="9.1", added={"later": 1})
 
-    refused(path, forged(unzipped(path), newer), r"format version 2 .* reads up to 1; .* by lbnn '9\.1'")
+    refused(path, forged(unzipped(path), newer), r"format version 3 .* reads up to 2; .* by lbnn '9\.1'")
     path.unlink()
     archive.write(path, "test", CONTENT, ARRAYS)
     refused(path, forged(unzipped(path), lambda manifest: manifest.update(version="1")), "format version '1'")

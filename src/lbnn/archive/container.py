@@ -26,7 +26,7 @@ from lbnn._base.files import bytes_writer, write_atomically
 AnyArray = NDArray[Any]
 
 FORMAT = "lbnn archive"
-VERSION = 1
+VERSION = 2
 _HEADER = "header.json"
 _MAGIC = b"PK\x03\x04"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever written

@@ -93,7 +93,22 @@ def unpack_posterior(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Pos
         raise ValueError(f"header and arrays must be those of a posterior, got others ({error!r})") from error
 
 
+def _of_version_one(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Packed:
+    """What format version 1 had otherwise: noise was a number, and coupled noise a kind of basis."""
+    basis = header["spectrum"]["basis"]
+    if basis["kind"] != "private":
+        return header | {"noise": {"kind": "independent", "variance": header["noise"]}}, arrays
+    data = {"eigenvalues": arrays["private.eigenvalues"], "noise.outside": arrays["private.outside"]}
+    spectrum, noise = (
+        header["spectrum"] | {"basis": basis["inner"]},
+        {"kind": "coupled", "nu": basis["private"]},
+    )
+    return header | {"spectrum": spectrum, "noise": noise}, arrays | data
+
+
 def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
+    if isinstance(header["noise"], float | int):
+        header, arrays = _of_version_one(header, arrays)
     for name, array in arrays.items():
         expected = np.intp if name == "draws.groups" else np.float64
         _require(array.dtype == expected, f"{name} of dtype {array.dtype}")

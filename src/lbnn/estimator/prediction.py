@@ -1,4 +1,4 @@
-"""Test points of a fitted estimator: centred as the training points were, through the kernel if there is one."""
+"""Test points of a fitted estimator: centred as training points were, through the kernel if there is one."""
 
 from __future__ import annotations
 
