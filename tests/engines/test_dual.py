@@ -50,7 +50,11 @@ def test_primal_and_dual_agree(p: int, outputs: int, width: int, beta: float) ->
         assert_agrees(value, combined(value_error, other_error), other, **options)
 
 
-@pytest.mark.parametrize(("p", "outputs", "width", "beta"), CASES[:4], ids=str)
+@pytest.mark.parametrize(
+    ("p", "outputs", "width", "beta"),
+    [*(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[:2]), *CASES[2:4]],
+    ids=str,
+)
 def test_predictive_and_kernel_agree(p: int, outputs: int, width: int, beta: float) -> None:
     """Over six seeds each, with errors from their spread."""
     data = make_problem(p, 8, outputs, seed=320, points=2, signal=1.5)

@@ -169,7 +169,9 @@ def library_functional(post: lbnn.Posterior, data: Problem, depth: int) -> Array
     return np.concatenate([np.ravel(part) for part in parts])
 
 
-@pytest.mark.parametrize("name", GIBBS)
+@pytest.mark.parametrize(
+    "name", [name if name != "bottleneck" else pytest.param(name, marks=pytest.mark.slow) for name in GIBBS]
+)
 def test_everything_against_gibbs_chains_over_the_weights(name: str) -> None:
     """Predictive moments, the kernel of every layer, and the scale: both Monte Carlo errors combined."""
     widths, outputs, variances = GIBBS[name]
@@ -635,7 +637,7 @@ def assert_honest(values: Array, errors: Array, groups: int) -> None:
     assert p_value > 1e-3 / 4, f"variance ratio {ratio:.2f}, p = {p_value:.2g}"
 
 
-@pytest.mark.parametrize("engine", ["importance", "smc"])
+@pytest.mark.parametrize("engine", ["importance", pytest.param("smc", marks=pytest.mark.slow)])
 def test_stated_errors_are_honest(engine: str) -> None:
     """Forty seeds: log evidence and E L[0, 0] scatter as much as their errors say."""
     data = make_problem(5, 8, 2, seed=263)

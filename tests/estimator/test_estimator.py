@@ -503,6 +503,7 @@ def assert_calibrated(inside, ranks, **options):
     assert_agrees((ranks > 0.1).mean(), math.sqrt(0.09 / len(ranks)), 0.9, comparisons=2, **options)
 
 
+@pytest.mark.slow
 def test_intervals_cover():
     assert_calibrated(*coverage_of_data_from_the_model(LBNNRegressor(width=(4,)), 40, 0), largest_error=0.05)
 

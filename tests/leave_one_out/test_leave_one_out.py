@@ -396,6 +396,7 @@ def test_smoothing_of_weights_of_any_spread(spread: float) -> None:
     assert (shape > 0.7) == (spread > 1)
 
 
+@pytest.mark.slow
 def test_almost_all_mass_on_one_example() -> None:
     """Four examples, one beyond all expectation, hardly any noise: no warning but our own."""
     rng = np.random.default_rng(1)

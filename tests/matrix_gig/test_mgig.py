@@ -816,7 +816,9 @@ def expected_functions(name: str) -> tuple[Array, Array]:
     return np.append(values, (ahead - behind) / (2 * step)), np.append(errors, 0.0)
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize(
+    "name", [name if name != "five" else pytest.param(name, marks=pytest.mark.slow) for name in DRAWN]
+)
 def test_moments_of_draws(name: str) -> None:
     """Two-sided: X, X⁻¹ and log det X against the means. Resampling from 20 times as many costs up to 5 %."""
     size = 20_000
@@ -1053,6 +1055,7 @@ def test_congruences_are_invertible(A: Array) -> None:
         MatrixGIG(np.eye(2), np.eye(2), 1.0).congruence(A)
 
 
+@pytest.mark.slow
 def test_an_answer_that_misses_the_target_is_announced() -> None:
     """Nearly no information and no degrees of freedom."""
     law = MatrixGIG(np.eye(3), np.eye(3), 0.0, target_error=0.01)

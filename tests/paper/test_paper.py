@@ -25,7 +25,7 @@ README = ROOT / "README.md"
 PAPER_MAP = ROOT / "docs" / "paper-map.md"
 FIELDS = {"id", "equation", "statement", "route", "discrepancy", "tolerance", "verdict"}
 #: Claims that take long, since they simulate a peer or many sizes: left to the slow run and `make reproduce`.
-HEAVY = {"several-outputs.dimension-reduction", "dual.engine", "asymptotics"}
+HEAVY = {"several-outputs.coupling", "several-outputs.dimension-reduction", "dual.engine", "asymptotics"}
 
 registry.load()
 

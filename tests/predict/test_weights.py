@@ -86,7 +86,14 @@ def test_draws_average_to_the_posterior_s_own_moments(name: str) -> None:
     assert_agrees(drawn.mean(0), error, truth, comparisons=1200)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "depth one"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name != "dual" else pytest.param(name, marks=pytest.mark.slow)
+        for name in CASES
+        if name != "depth one"
+    ],
+)
 def test_everything_against_gibbs_chains(name: str) -> None:
     """The same functionals and every layer's squared norm; sixteen engine runs make up the error."""
     widths, _, variances = CASES[name]

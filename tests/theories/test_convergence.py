@@ -15,7 +15,7 @@ from lbnn.theories.limits.regimes import THEORIES
     [
         ("infinite width", (100, 200, 400), None, -1.0),
         ("infinite width", (100, 200, 400), "kernel", -2.0),
-        ("infinite width, depth three", (100, 200, 400), "scale", -1.0),
+        pytest.param("infinite width, depth three", (100, 200, 400), "scale", -1.0, marks=pytest.mark.slow),
         ("infinite data", (80, 160, 320), "scale", -1.0),
         ("proportional", (40, 80, 160), None, -1.0),
     ],
