@@ -77,6 +77,7 @@ def drawing() -> Iterator[None]:
 def save(picture: Picture) -> Image:
     """Both formats of a picture: SVG without a ground, for light and dark pages; PNG on white."""
     inches = picture.figure.get_size_inches()
+    picture.figure.draw_without_rendering()  # the layout of square panels settles at the second drawing
     svg = _saved(picture, "svg", metadata={"Date": None, "Creator": None})
     png = _saved(picture, "png", dpi=PNG_DPI, facecolor="white")
     return Image(_for_the_page(svg), png, *(round(96 * x) for x in inches))
