@@ -141,6 +141,28 @@ def networks() -> Iterator[Answer]:
         yield from of_posterior(*each)
     yield from grams()
     yield from priors()
+    yield from noises()
+
+
+def noises() -> Iterator[Answer]:
+    """Noise that is not the same for all outputs; observations of coupled noise were wrong before."""
+    X, Y, X_test = data(9, 5, 2, 65)
+    for name, kind, beta, outputs in (
+        ("per output", "per_output", [0.5, 6.0], Y),
+        ("coupled", "coupled", 3.0, Y),
+        ("coupled, one output", "coupled", 3.0, Y[:, 0]),
+    ):
+        post = lbnn.Network((6,)).condition(X, outputs, beta, noise=kind, target_error=0.2)
+        how, pred = (FIXED if outputs.ndim == 1 else DRAWN), post.predict(X_test).with_noise()
+        yield f"noise, {name}: evidence", how, [post.log_evidence, post.scale.mean]
+        yield f"noise, {name}: observations", how, [pred.mean, pred.covariance, pred.quantile(0.3)]
+        yield (
+            f"noise, {name}: density",
+            how,
+            [pred.log_density(pred.mean), pred.pointwise_log_density(pred.mean)],
+        )
+        scores = leave_one_out(post, outputs)
+        yield f"noise, {name}: leave one out", how, [scores.mean, scores.log_density]
 
 
 def grams() -> Iterator[Answer]:
@@ -242,6 +264,13 @@ def estimators() -> Iterator[Answer]:
         pointwise = pred.pointwise_log_density(mean)
         yield f"estimator, {name}: density", kind, [pred.log_density(mean + 0.1), pointwise]
         yield f"estimator, {name}: quantile", kind, [pred.quantile(0.2), pred.covariance]
+        if "coupled" in name:
+            observed = model.posterior_.predict(X_test).with_noise()
+            yield (
+                f"estimator, {name}: observations of its posterior",
+                kind,
+                [observed.mean, observed.covariance],
+            )
         yield f"estimator, {name}: draws", DRAWN, model.sample_y(X_test, 2, random_state=1)
         scores = model.leave_one_out()
         yield f"estimator, {name}: leave one out", kind, [scores.mean, scores.variance, scores.log_density]
