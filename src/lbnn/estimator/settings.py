@@ -92,7 +92,7 @@ def _can_couple(choice: Choice, data: EvidenceData) -> bool:
 
 
 def _require_noise(choice: Choice, data: EvidenceData, shapes: Shapes) -> None:
-    """A kind of noise that is asked for must have a posterior."""
+    """Raise where a kind of noise that is asked for has no posterior."""
     name = f"noise={choice.noise!r}"
     if choice.noise != "isotropic" and choice.noise_variance == 0:
         raise ValueError(f"{name} needs noise, got beta=inf: use noise='isotropic'")
@@ -110,7 +110,7 @@ def _require_noise(choice: Choice, data: EvidenceData, shapes: Shapes) -> None:
 
 
 def require_examples(data: EvidenceData, choice: Choice) -> None:
-    """The noise is inferred from two examples or more, or one that has no level to take it up."""
+    """Raise where the noise is to be inferred from one example whose level takes it up."""
     if choice.noise_variance is None and not data.spectrum.examples:
         raise ValueError(
             "the noise of the targets cannot be inferred from one sample with an intercept, got n_samples=1: "

@@ -39,7 +39,7 @@ class CoupledNoise(Noise):
 
     @property
     def variance(self) -> float:
-        """None of the noise is independent of L."""
+        """Zero: all of the noise scales with L."""
         return 0.0
 
     @property
@@ -48,7 +48,7 @@ class CoupledNoise(Noise):
         return self.nu
 
     def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
-        """Function and noise together must have a density, as outputs at zero temperature must."""
+        """Raise unless function plus noise has a density: by the rule of zero temperature for G + ν I."""
         rows = self._every_row(spectrum)
         try:
             require_zero_temperature(

@@ -29,7 +29,7 @@ class IndependentNoise(Noise):
         return self.tau
 
     def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
-        """Zero temperature interpolates, which not every network can."""
+        """Raise at zero temperature unless the network can interpolate these targets."""
         if self.tau == 0:
             require_zero_temperature(prior, spectrum)
 

@@ -61,7 +61,7 @@ class PerOutputNoise(Noise):
     def likelihood(self, spectrum: Spectrum) -> LikelihoodFactor:
         """That of independent noise of variance one at D L D, times the Jacobian."""
         data = self.in_units(spectrum)
-        return FactorInUnits(
+        return LikelihoodInUnits(
             data.eigenvalues,
             data.targets,
             data.residual,
@@ -96,20 +96,20 @@ class PerOutputNoise(Noise):
 
 
 @dataclass(frozen=True)
-class FactorInUnits(LikelihoodFactor):
-    """A likelihood factor in other units of the outputs: of L it sees D L D."""
+class LikelihoodInUnits(LikelihoodFactor):
+    """A likelihood in other units of the outputs: as a function of L it takes D L D."""
 
     units: Array = field(kw_only=True)  # the diagonal of D, (n_d,)
     log_jacobian: float = field(kw_only=True, default=0.0)
 
     @property
     def log_constant(self) -> float:
-        """That of the factor, with the Jacobian of the units."""
+        """That of the likelihood in its own units, with the Jacobian of the units."""
         return super().log_constant + self.log_jacobian
 
     @property
     def dual_deficient(self) -> bool:
-        """The hidden kernel meets a noise of its own for each output, which its factor does not know."""
+        """Always: the dual form of the likelihood has one noise variance for all outputs."""
         return True
 
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
@@ -143,7 +143,7 @@ class LawInUnits:
     def _ratio(self, ratio: FactorRatio) -> FactorRatio:
         def in_units(factor: LikelihoodFactor) -> LikelihoodFactor:
             own = (factor.eigenvalues, factor.targets, factor.residual, factor.examples, factor.noise)
-            return FactorInUnits(*own, factor.multiplicity, units=self.units)
+            return LikelihoodInUnits(*own, factor.multiplicity, units=self.units)
 
         return FactorRatio(tuple(map(in_units, ratio.numerators)), tuple(map(in_units, ratio.denominators)))
 

@@ -22,27 +22,27 @@ def conditional_log_density(
 ) -> FactorRatio:
     """Log N(v(F); μ_L, Σ_L + noise) as a function of the scale, for F of shape (p̂, n_d)."""
     if process.noise == 0:
-        return FactorRatio((_interpolating_factor(projection, process, values),))
+        return FactorRatio((_interpolating_likelihood(projection, process, values),))
     own = LikelihoodFactor(process.eigenvalues, process.targets, 0.0, len(process.eigenvalues), process.noise)
     if observation_noise > 0:
-        return FactorRatio((_joint_factor(projection, process, values),), (own,))
+        return FactorRatio((_joint_likelihood(projection, process, values),), (own,))
     if np.isinf(process.noise):
-        return FactorRatio((_prior_factor(projection, values),))
-    numerators = _prior_factor(projection, values), _data_given_outputs(projection, process, values)
+        return FactorRatio((_prior_likelihood(projection, values),))
+    numerators = _prior_likelihood(projection, values), _data_given_outputs(projection, process, values)
     return FactorRatio(numerators, (own,))
 
 
-def _interpolating_factor(
+def _interpolating_likelihood(
     projection: Projection, process: ConditionalProcess, values: Array
 ) -> LikelihoodFactor:
     """Zero temperature: F̂ − G_x̂x G⁻¹ Y ~ MN(0, R, L)."""
     mean = projection.explained @ (process.targets / np.sqrt(process.eigenvalues)[:, None])
-    return _definite_factor(projection.unexplained_gram, values - mean)
+    return _definite_likelihood(projection.unexplained_gram, values - mean)
 
 
-def _prior_factor(projection: Projection, values: Array) -> LikelihoodFactor:
+def _prior_likelihood(projection: Projection, values: Array) -> LikelihoodFactor:
     """F̂ ~ MN(0, G_x̂x̂, L)."""
-    return _definite_factor(_test_gram(projection), values)
+    return _definite_likelihood(_test_gram(projection), values)
 
 
 def _data_given_outputs(
@@ -53,22 +53,22 @@ def _data_given_outputs(
     slope = np.linalg.solve(_test_gram(projection), cross.T).T
     complement = np.diag(process.eigenvalues) - slope @ cross.T
     largest = float(process.eigenvalues.max(initial=0.0))
-    return _noisy_factor(complement, process.targets - slope @ values, process.noise, largest)
+    return _noisy_likelihood(complement, process.targets - slope @ values, process.noise, largest)
 
 
-def _joint_factor(projection: Projection, process: ConditionalProcess, values: Array) -> LikelihoodFactor:
-    """Training and test observations together."""
+def _joint_likelihood(projection: Projection, process: ConditionalProcess, values: Array) -> LikelihoodFactor:
+    """Likelihood of training and test observations together."""
     cross = np.sqrt(process.eigenvalues)[:, None] * projection.explained.T
     joint = np.block([[np.diag(process.eigenvalues), cross], [cross.T, _test_gram(projection)]])
-    return _noisy_factor(joint, np.concatenate([process.targets, values]), process.noise, 0.0)
+    return _noisy_likelihood(joint, np.concatenate([process.targets, values]), process.noise, 0.0)
 
 
 def _test_gram(projection: Projection) -> Array:
     return projection.unexplained_gram + projection.explained @ projection.explained.T
 
 
-def _definite_factor(gram: Array, values: Array) -> LikelihoodFactor:
-    """Factor of noise-free values, which have a density only if the Gram matrix is invertible."""
+def _definite_likelihood(gram: Array, values: Array) -> LikelihoodFactor:
+    """Likelihood of noise-free values, which have a density only if the Gram matrix is invertible."""
     eigenvalues, vectors = np.linalg.eigh(gram)
     rank = int(positive_part(eigenvalues, len(gram)).sum())
     if rank < len(gram):
@@ -79,8 +79,8 @@ def _definite_factor(gram: Array, values: Array) -> LikelihoodFactor:
     return LikelihoodFactor(eigenvalues, vectors.T @ values, 0.0, len(gram), 0.0)
 
 
-def _noisy_factor(gram: Array, values: Array, noise: float, largest: float) -> LikelihoodFactor:
-    """Factor of noisy values; `largest` is the scale of the matrices that `gram` is a difference of."""
+def _noisy_likelihood(gram: Array, values: Array, noise: float, largest: float) -> LikelihoodFactor:
+    """Likelihood of noisy values; `largest` is the scale of the matrices that `gram` is a difference of."""
     eigenvalues, vectors = np.linalg.eigh(gram)
     keep = positive_part(eigenvalues, len(gram), largest)
     rotated = vectors.T @ values

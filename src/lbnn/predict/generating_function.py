@@ -27,7 +27,7 @@ def cumulant_exponent(projection: Projection, process: ConditionalProcess, sourc
 
 
 def characteristic_exponent(projection: Projection, process: ConditionalProcess, source: Array) -> LogFactor:
-    """I μ_Lᵀv(J) − ½ v(J)ᵀΣ_L v(J) as a function of the scale."""
+    """i μ_Lᵀv(J) − ½ v(J)ᵀΣ_L v(J) as a function of the scale."""
     linear_and_quadratic = _exponent_parts(projection, process, source)
 
     def exponent(scale_values: Array, scale_vectors: Array) -> ComplexArray:

@@ -174,7 +174,7 @@ class NetworkPredictive(Predictive):
         return self.measure.log_expect_exp(factor).real
 
     def _require_full_rank(self) -> None:
-        """Outputs behind a bottleneck have a density only with noise."""
+        """Raise for the function behind a bottleneck, which has no density over all outputs."""
         if self.observation_noise == 0 and self.measure.tails.narrowest < self.shape[1]:
             raise ValueError(
                 "behind a hidden layer narrower than the outputs, noise-free outputs have no density here, "
@@ -282,7 +282,7 @@ class NetworkPredictive(Predictive):
 
 
 def _require_positive(variances: Array) -> None:
-    """Outputs that are determined have no density."""
+    """Raise where an output is determined exactly, and so has no density."""
     if not variances.all():
         raise ValueError(
             "outputs have a density only at points that the training data do not determine, got "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class Regime:
 
     theory: str
     growing: str  # what n stands for
-    sizes: Callable[[int], Sizes]
+    sizes: Callable[[int], Sizes] = field(repr=False)
     default: tuple[int, ...]
     quantity: str = "kernel correction"
     beta: float = math.inf

@@ -17,7 +17,7 @@ from lbnn.paper.routes import dense
 from lbnn.paper.routes.problem import (
     Problem,
     ScaleAtoms,
-    library_factor,
+    library_likelihood,
     random_problem,
     random_scales,
 )
@@ -75,8 +75,8 @@ def given_scale(run: Run) -> float:
 def scale_density(run: Run) -> float:
     """Compare log densities up to their common constant."""
     problem, atoms = random_problem(run.rng, outputs=3), random_scales(run.rng, count=12)
-    value = library_factor(problem, BETA).log_value(*np.linalg.eigh(atoms.scales))
-    reference = np.array([dense.log_scale_factor(L, problem.gram, problem.Y, BETA) for L in atoms.scales])
+    value = library_likelihood(problem, BETA).log_value(*np.linalg.eigh(atoms.scales))
+    reference = np.array([dense.log_scale_density(L, problem.gram, problem.Y, BETA) for L in atoms.scales])
     return absolute_error(value - value[0], reference - reference[0])
 
 
@@ -228,7 +228,7 @@ def appendix(run: Run) -> float:
     exponent = 0.5 * float(b @ np.linalg.solve(A, b)) - 0.5 * BETA * float((problem.Y**2).sum())
     integral = exponent - 0.5 * dense.log_det(np.kron(joint, L)) - 0.5 * dense.log_det(A)
     normaliser = 0.5 * size * math.log(BETA / (2 * math.pi))
-    factor = library_factor(problem, BETA)
+    factor = library_likelihood(problem, BETA)
     own = factor.log_constant + float(factor.log_value(*np.linalg.eigh(L[None]))[0])
     cgf = atom.library_posterior(problem, BETA).predict(problem.X_test).cgf(source)
     return absolute_error(own + cgf, integral + normaliser)

@@ -22,7 +22,7 @@ from lbnn.paper.compare import (
 )
 from lbnn.paper.registry import Run, claim
 from lbnn.paper.routes import cone, dense, scale_laws
-from lbnn.paper.routes.problem import Problem, library_factor, random_problem, random_scales
+from lbnn.paper.routes.problem import Problem, library_likelihood, random_problem, random_scales
 from lbnn.posterior import Posterior
 
 WIDTH = 6
@@ -120,8 +120,8 @@ def covariance(run: Run) -> float:
 def scale_density(run: Run) -> float:
     """Compare log densities up to their common constant, relative to their size."""
     problem, atoms = random_problem(run.rng, outputs=3), random_scales(run.rng, count=12)
-    value = library_factor(problem, INF).log_value(*np.linalg.eigh(atoms.scales))
-    reference = np.array([dense.log_scale_factor(L, problem.gram, problem.Y, INF) for L in atoms.scales])
+    value = library_likelihood(problem, INF).log_value(*np.linalg.eigh(atoms.scales))
+    reference = np.array([dense.log_scale_density(L, problem.gram, problem.Y, INF) for L in atoms.scales])
     return log_ratio_error(value - value[0], reference - reference[0])
 
 
@@ -145,7 +145,7 @@ def two_layer_density(run: Run) -> float:
     order, a, b = inverse_gaussian(problem)
     log_normaliser = scale_laws.log_inverse_gaussian_normaliser(order, a, b)
     reference = (order - 1) * np.log(scales) - 0.5 * (a * scales + b / scales) - log_normaliser
-    post, factor = condition(problem, (WIDTH,)), library_factor(problem, INF)
+    post, factor = condition(problem, (WIDTH,)), library_likelihood(problem, INF)
     log_likelihood = factor.log_constant + factor.log_value(scales[:, None], np.ones((len(scales), 1, 1)))
     value = post.prior.log_density(scales) + log_likelihood - post.log_evidence
     return max(log_ratio_error(value, reference), absolute_error(post.log_evidence, log_evidence(problem)))

@@ -33,7 +33,7 @@ def mean(L: Array, gram: Array, cross: Array, Y: Array, beta: float) -> Array:
     return beta * np.kron(cross, L).T @ np.linalg.solve(gamma_matrix(L, gram, beta), Y.reshape(-1))
 
 
-def log_scale_factor(L: Array, gram: Array, Y: Array, beta: float) -> float:
+def log_scale_density(L: Array, gram: Array, Y: Array, beta: float) -> float:
     """Log dρ/dϖ, without its normalisation                                          (13)."""
     if math.isinf(beta):  # (28)
         square = Y.T @ np.linalg.solve(gram, Y)

@@ -86,14 +86,14 @@ class ScaleAtoms:
 
     def dense_weights(self, problem: Problem, beta: float) -> Array:
         """Weights of ρ by the printed density (13)."""
-        factors = [dense.log_scale_factor(L, problem.gram, problem.Y, beta) for L in self.scales]
+        factors = [dense.log_scale_density(L, problem.gram, problem.Y, beta) for L in self.scales]
         weights = self.prior_weights * np.exp(np.array(factors) - max(factors))
         return weights / weights.sum()
 
     def library_weights(self, problem: Problem, beta: float) -> Array:
-        """Weights of ρ by the library's likelihood factor."""
-        log_factors = library_factor(problem, beta).log_value(*np.linalg.eigh(self.scales))
-        weights = self.prior_weights * np.exp(log_factors - log_factors.max())
+        """Weights of ρ by the library's likelihood."""
+        log_values = library_likelihood(problem, beta).log_value(*np.linalg.eigh(self.scales))
+        weights = self.prior_weights * np.exp(log_values - log_values.max())
         return weights / weights.sum()
 
     def library_posterior(self, problem: Problem, beta: float, width: int = 7) -> Posterior:
@@ -106,8 +106,8 @@ class ScaleAtoms:
         )
 
 
-def library_factor(problem: Problem, beta: float) -> LikelihoodFactor:
-    """The library's likelihood factor of a problem."""
+def library_likelihood(problem: Problem, beta: float) -> LikelihoodFactor:
+    """The library's likelihood of a problem."""
     data = Spectrum.from_inputs(problem.X, problem.Y)
     return LikelihoodFactor(data.eigenvalues, data.targets, data.residual, data.examples, 1 / beta)
 
@@ -133,6 +133,6 @@ def network_outputs(X: Array, weights: Sequence[Array]) -> Array:
 
 
 def likelihood_weights(F: Array, Y: Array, beta: float) -> Array:
-    """The likelihood (3) of every draw, up to one factor."""
+    """The likelihood (3) of every draw, up to a constant common to all."""
     log_likelihood = -0.5 * beta * ((F - Y) ** 2).sum((1, 2))
     return np.exp(log_likelihood - log_likelihood.max())
