@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -286,3 +288,20 @@ def test_three_ways_in_agree(kind):
     assert abs(gram.log_evidence - inputs.log_evidence) < 4 * error + 1e-9
     with pytest.raises(ValueError, match="weights"):
         (inputs if kind == "coupled" else gram).sample_weights(1, 0)
+
+
+def test_nothing_asks_which_kind_of_noise_it_is():
+    """No isinstance on noise or on what it does to data, anywhere in the package."""
+    names = {kind.__name__ for kind in KINDS.values()} | {"Noise", "PrivateProjection", "CoupledData"}
+    for file in Path(lbnn.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                assert not names & {getattr(each, "id", "") for each in ast.walk(node.args[1])}, file
+
+
+def test_noise_shows_itself():
+    problem = problem_of()
+    post = lbnn.Network(()).condition(problem.X, problem.Y, [4.0, 0.25], noise="per_output")
+    assert repr(post.noise) == "PerOutputNoise(variance=1, coupling=0, deviations=[0.5, 2.0])"
+    coupled = lbnn.Network(()).condition(problem.X, problem.Y, 4.0, noise="coupled")
+    assert repr(coupled.noise) == "CoupledNoise(variance=0, coupling=0.25)"

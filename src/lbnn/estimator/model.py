@@ -62,6 +62,12 @@ class FittedModel:
     single_output: bool
     penalty: float
 
+    def __repr__(self) -> str:
+        """One line: network, noise and evidence."""
+        return (
+            f"FittedModel(widths={self.widths}, {self.posterior.noise}, log_evidence={self.log_evidence:.6g})"
+        )
+
     @property
     def widths(self) -> tuple[int, ...]:
         """Hidden widths."""

@@ -28,7 +28,7 @@ from lbnn.noise.kind import Noise, targets_outside
 from lbnn.scale.prior import ScalePrior
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CoupledNoise(Noise):
     """Noise of the covariance ν L given L, ν = 1/β."""
 

@@ -15,7 +15,7 @@ from lbnn.noise.kind import Noise
 from lbnn.scale.prior import ScalePrior
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class IndependentNoise(Noise):
     """Noise of the covariance τ I, τ = 1/β."""
 

@@ -25,6 +25,11 @@ class Noise(ABC):
 
     kind: ClassVar[str]
 
+    def __repr__(self) -> str:
+        """One line: the kind and its size."""
+        units = "" if self.deviations is None else f", deviations={self.deviations.tolist()}"
+        return f"{type(self).__name__}(variance={self.variance:g}, coupling={self.coupling:g}{units})"
+
     @property
     @abstractmethod
     def variance(self) -> float:

@@ -24,7 +24,7 @@ from lbnn.scale.measure import Law, LogFactor, ScaleMeasure
 from lbnn.scale.prior import ScalePrior
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PerOutputNoise(Noise):
     """Noise of the covariance diag(1/β_j)."""
 
