@@ -8,9 +8,10 @@ PIP_INSTALL := bin/python -m pip install --disable-pip-version-check
 COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --python-version 3.11 \
   --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet
 
-# Tests share the cores: a worker on each (WORKERS=0: none beside the main process), one thread of linear algebra.
+# Tests share the cores: a worker on each (WORKERS=0: none beside the main process), one thread of linear algebra;
+# a file stays on one worker, so that its costly fixtures are made once.
 WORKERS ?= auto
-PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist loadgroup
+PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile
 
 export MPLBACKEND = Agg
 

@@ -29,8 +29,6 @@ if CHROMIUM is None:  # one line for all of them
         "browser tests need Chromium: `make test-browser` installs it on Debian", allow_module_level=True
     )
 
-pytestmark = pytest.mark.xdist_group("browser")  # one report, one server
-
 FLAGS = (
     "--headless",
     "--no-sandbox",

@@ -29,7 +29,6 @@ BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 PROVENANCE = ("commit", "conditions")  # keys of stored results
-shared = pytest.mark.xdist_group("site")  # one worker builds the site, once
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -130,7 +129,6 @@ def site(build):
     return build[0]
 
 
-@shared
 def test_site_builds_strictly(build):
     """No broken link, no page outside the menu, no docstring that cannot be read: what --strict refuses."""
     complaints = [line for line in build[1].splitlines() if line.startswith(("WARNING", "ERROR"))]
@@ -143,13 +141,11 @@ def html_pages(site: Path) -> dict[str, str]:
     }
 
 
-@shared
 def test_site_has_every_page(site):
     pages = {page.relative_to(DOCS).with_suffix(".html").as_posix() for page in DOCS.rglob("*.md")}
     assert pages <= set(html_pages(site))
 
 
-@shared
 def test_site_needs_no_network(site):
     """No script, style, picture or font comes from elsewhere; links in the text may."""
     outside = re.compile(
@@ -161,7 +157,6 @@ def test_site_needs_no_network(site):
         assert not re.search(r"url\(\s*[\"']?(?:https?:)?//|@import", style.read_text("utf-8")), style.name
 
 
-@shared
 def test_site_searches_from_disk(site):
     """A page opened from disk may not fetch the index: it is a script."""
     index = (site / "search" / "search_index.js").read_text("utf-8")
@@ -169,19 +164,16 @@ def test_site_searches_from_disk(site):
     assert any("Bartlett" in document["text"] for document in documents)
 
 
-@shared
 def test_equations_are_mathml(site):
     pages = html_pages(site)
     assert "<math alttext=" in pages["concepts.html"]
     assert not [name for name, page in pages.items() if "arithmatex" in page]
 
 
-@shared
 def test_subscripts_of_docstrings_are_not_emphasis(site):
     assert "[W_ℓ]_ij ~ N(0, σ_ℓ²/n_{ℓ−1})" in html_pages(site)["api/networks.html"]
 
 
-@shared
 def test_reference_has_every_public_name(site):
     import lbnn
 

@@ -29,8 +29,6 @@ HEAVY = {"several-outputs.coupling", "several-outputs.dimension-reduction", "dua
 
 registry.load()
 
-shared = pytest.mark.xdist_group("report")  # one worker makes the report, once
-
 
 def read(folder: Path) -> list[dict]:
     return json.loads((folder / "claims.json").read_text(encoding="utf-8"))
@@ -72,7 +70,6 @@ def whole(tmp_path_factory):
     return folder, outcomes
 
 
-@shared
 def test_every_claim_holds(whole):
     folder, outcomes = whole
     records = read(folder)
@@ -354,7 +351,6 @@ def outline(whole):
     return parser
 
 
-@shared
 def test_the_page_needs_nothing_from_outside(whole, outline):
     assert all(link.startswith("#") for link in outline.links)
     assert all(source.startswith("data:image/svg+xml;base64,") for source in outline.sources)
@@ -368,14 +364,12 @@ def test_the_page_needs_nothing_from_outside(whole, outline):
         )
 
 
-@shared
 def test_every_claim_has_an_anchor_and_every_link_leads_somewhere(whole, outline):
     assert len(set(outline.ids)) == len(outline.ids)
     assert {outcome.claim.id for outcome in whole[1]} <= set(outline.ids)
     assert {link[1:] for link in outline.links} <= set(outline.ids)
 
 
-@shared
 def test_headings_come_in_order(outline):
     assert outline.headings[0] == 1
     assert outline.headings.count(1) == 1
@@ -384,7 +378,6 @@ def test_headings_come_in_order(outline):
     assert outline.tags >= {"header", "main", "nav", "footer", "math", "figcaption"}
 
 
-@shared
 def test_the_page_tells_the_run(whole):
     text = page(whole[0])
     for words in ('<html lang="en">', "Seed", "numpy", "a tenth (--quick)", "How to cite", "@media print"):
