@@ -1,27 +1,33 @@
-# Everything runs in .venv (benchmarks: .venv-bench), which is made on first use and brought up to date
-# whenever the pinned requirements or the package's metadata change.
+# Everything runs in .venv (benchmarks: .venv-bench; lowest versions: .venv-lowest), which is made on first use and
+# brought up to date whenever the pinned requirements or the package's metadata change.
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 BIN := .venv/bin
 PIP_INSTALL := bin/python -m pip install --disable-pip-version-check
-COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 \
-  --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet $(UPGRADE)
+COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --python-version 3.11 \
+  --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet
+
+# Tests share the cores: a worker on each (WORKERS=0: none beside the main process), one thread of linear algebra;
+# a file stays on one worker, so that its costly fixtures are made once.
+WORKERS ?= auto
+PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile
 
 export MPLBACKEND = Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test lint types unit test-slow reproduce docs bench format lock clean
+.PHONY: help venv test lint types unit test-slow test-lowest test-browser reproduce docs bench format hooks lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: .venv/package.stamp  ## create or update .venv
 
 .venv/requirements.stamp: requirements/test.txt
 .venv-bench/requirements.stamp: requirements/bench.txt
-.venv/requirements.stamp .venv-bench/requirements.stamp:
+.venv-lowest/requirements.stamp: requirements/lowest.txt
+.venv/requirements.stamp .venv-bench/requirements.stamp .venv-lowest/requirements.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "lbnn needs Python 3.11 or newer, but '$(PYTHON)' is missing or older;" \
 	       "try: make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -32,7 +38,7 @@ venv: .venv/package.stamp  ## create or update .venv
 	@$(@D)/$(PIP_INSTALL) --require-hashes --only-binary :all: -r $<
 	@touch $@
 
-.venv/package.stamp .venv-bench/package.stamp: %/package.stamp: %/requirements.stamp pyproject.toml
+.venv/package.stamp .venv-bench/package.stamp .venv-lowest/package.stamp: %/package.stamp: %/requirements.stamp pyproject.toml
 	@echo "== set-up: lbnn itself, editable, into $(@D)"
 	@$(@D)/$(PIP_INSTALL) --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -51,15 +57,30 @@ types: venv
 
 unit: venv
 	@echo "== pytest"
-	@$(BIN)/python -m pytest
+	@$(PYTEST)
 
-test-slow: venv  ## run the slow tests
-	@echo "== pytest -m slow"
-	@$(BIN)/python -m pytest -m slow
+test-slow: venv  ## run all tests, the slow ones too, and measure what they cover
+	@echo "== pytest, slow tests too, with coverage"
+	@$(PYTEST) -m "slow or not slow" --cov --cov-report=term:skip-covered
+
+# Libraries newer than the lowest ones warn them of what they use; those warnings are not the project's.
+test-lowest: BIN := .venv-lowest/bin
+test-lowest: .venv-lowest/package.stamp  ## run the tests with the lowest versions allowed (Python 3.11 or 3.12)
+	@echo "== pytest, lowest versions"
+	@$(PYTEST) -W ignore::DeprecationWarning -W ignore::FutureWarning
+
+test-browser: venv  ## look at the report and the site in Chromium, which is installed where that is possible
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null || { \
+	    echo "the browser tests need Chromium: install it (on Debian, as root: apt install chromium)" >&2; exit 1; }; \
+	  echo "== apt-get install chromium"; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install chromium; }
+	@echo "== pytest tests/test_browser.py"
+	@$(BIN)/python -m pytest -m "slow or not slow" tests/test_browser.py
 
 reproduce: venv  ## recompute every number and figure into report/
 	@echo "== reproduce: writing report/"
-	@$(BIN)/python -m lbnn.report --out report
+	@$(BIN)/python -m lbnn.paper --out report
 
 docs: venv  ## build the documentation site into build/site, strictly
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -72,13 +93,19 @@ format: venv  ## format the code and apply the safe lint fixes
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
+hooks: venv  ## run ruff and mypy before every commit (pre-commit)
+	@$(BIN)/pre-commit install
+
 lock:  ## re-pin requirements/*.txt (UPGRADE=--upgrade moves to the newest versions)
 	@test -x .venv-lock/bin/uv || $(PYTHON) -m venv .venv-lock
 	@.venv-lock/bin/python -m pip install --disable-pip-version-check --quiet uv==$(UV_VERSION)
-	@$(COMPILE) --group test --output-file requirements/test.txt
-	@$(COMPILE) --group bench --constraint requirements/test.txt --output-file requirements/bench.txt
+	@$(COMPILE) --universal $(UPGRADE) --group test --output-file requirements/test.txt
+	@$(COMPILE) --universal $(UPGRADE) --group bench --constraint requirements/test.txt \
+	  --output-file requirements/bench.txt
+	@$(COMPILE) --resolution lowest-direct --only-binary :all: --group unit --output-file requirements/lowest.txt
 	@! grep -n '://' requirements/*.txt || { echo "a lock names a host" >&2; exit 1; }
 
 clean:  ## remove the environments, caches and generated files
-	rm -rf .venv .venv-bench .venv-lock report dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-lowest .venv-lock report dist build
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

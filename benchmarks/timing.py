@@ -13,6 +13,7 @@ import scipy
 import threadpoolctl
 
 import lbnn
+from lbnn.paper.environment import commit
 
 
 def median_seconds(tasks: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
@@ -29,12 +30,13 @@ def median_seconds(tasks: Mapping[str, Callable[[], object]], repeats: int) -> d
 
 
 def conditions() -> str:
-    """Versions, cores, BLAS threads and what else is running."""
+    """Commit, versions, cores, BLAS threads and what else is running."""
     pools = threadpoolctl.threadpool_info()
     blas = ", ".join(sorted({f"{pool['internal_api']} {pool['num_threads']} threads" for pool in pools}))
     load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
     return (
-        f"lbnn {lbnn.__version__}, numpy {np.__version__}, scipy {scipy.__version__}, "
+        f"lbnn {lbnn.__version__} (commit {commit() or 'unknown'}), "
+        f"numpy {np.__version__}, scipy {scipy.__version__}, "
         f"Python {platform.python_version()}; {os.cpu_count()} cores, {blas}; load average {load}"
     )
 

@@ -30,7 +30,7 @@ def on_config(config: Any) -> Any:
 
 def on_page_content(content: str, **_: Any) -> str:
     """Replace the equations of a rendered page, so that no script has to be fetched to draw them."""
-    content = DISPLAY.sub(lambda found: _mathml(found[1], "block"), content)
+    content = DISPLAY.sub(lambda found: f'<div class="formula">{_mathml(found[1], "block")}</div>', content)
     return INLINE.sub(lambda found: _mathml(found[1], "inline"), content)
 
 

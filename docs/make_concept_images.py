@@ -129,7 +129,7 @@ def draw_temperature() -> None:
     targets = np.sin(1.5 * INPUTS) + 0.3 * np.random.default_rng(5).standard_normal(len(INPUTS))
     for axes, beta in zip(panels, (1.0, 10.0, math.inf), strict=True):
         posterior = lbnn.Network((5, 5)).condition_gram(kernel(INPUTS, INPUTS), targets, beta)
-        predictive = posterior.predict(kernel(GRID, INPUTS), kernel(GRID, GRID))
+        predictive = posterior.predict(cross_gram=kernel(GRID, INPUTS), test_gram=kernel(GRID, GRID))
         plots.predictive_band(predictive, GRID, axes)
         axes.plot(INPUTS, targets, "o", color="black", markersize=3.5)
         axes.set_title("β = ∞" if math.isinf(beta) else f"β = {beta:g}", fontsize=10)

@@ -37,10 +37,10 @@ GRID = np.linspace(-5, 5, 121)
 
 
 def readme_example() -> str:
-    """The first Python block of the README."""
-    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert block, "README.md has no Python example"
-    return block[1]
+    """The Python block of the README that draws scale.svg."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (example,) = (block for block in blocks if "scale.svg" in block)
+    return example
 
 
 def draw_readme_example() -> None:
@@ -67,7 +67,8 @@ def draw_band(axes: Axes, depth: int, targets: np.ndarray) -> None:
     """One panel: a network of width five on the features of a squared-exponential kernel."""
     network = lbnn.Network(widths=(5,) * (depth - 1))
     posterior = network.condition_gram(kernel(INPUTS, INPUTS), targets, beta=1e4)
-    plots.predictive_band(posterior.predict(kernel(GRID, INPUTS), kernel(GRID, GRID)), GRID, axes)
+    predictive = posterior.predict(cross_gram=kernel(GRID, INPUTS), test_gram=kernel(GRID, GRID))
+    plots.predictive_band(predictive, GRID, axes)
     axes.plot(INPUTS, targets, "o", color="black", markersize=3.5)
     text = f"log evidence {posterior.log_evidence:.1f}".replace("-", "\N{MINUS SIGN}")
     axes.text(0.97, 0.97, text, transform=axes.transAxes, ha="right", va="top", fontsize=9)

@@ -1,9 +1,10 @@
-"""Imports flow one way: a module imports only modules that come before it in docs/architecture.md."""
+"""The house: rooms in the order of docs/architecture.md, imports one way, no algorithm in an `__init__`."""
 
 from __future__ import annotations
 
 import ast
 import re
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "lbnn"
 
-#: The order of import as docs/architecture.md states it: the block after the heading "Import order".
+#: The rooms in the order of import, as docs/architecture.md lists them after the heading "Import order".
 ORDER = tuple(
     re.search(
         r"## Import order.*?```text\n(.*?)```",
@@ -20,15 +21,24 @@ ORDER = tuple(
     )[1].split()
 )
 
-#: What a room may know nothing of, whatever the order (docs/architecture.md, the table of rooms).
+#: Files that stand at the top of the package: everything else is in a folder.
+TOP = {"__init__", "network", "posterior", "asymptotics", "convergence"}
+
+#: Public modules that hold names and nothing else.
+THIN = {"asymptotics", "convergence"}
+
+#: What a room or a module may know nothing of, whatever the order (docs/architecture.md, the table of rooms).
 STRANGERS = {
-    "spectrum": {"scale_prior", "likelihood", "engines", "network"},
-    "scale_prior": {"spectrum", "likelihood", "projection"},
-    "likelihood": {"scale_prior", "spectrum", "engines"},
-    "scale_measure": {"scale_prior", "spectrum", "engines"},
-    "engines": {"spectrum", "projection", "conditional", "predictive", "feature_kernel"},
-    "predictive": {"spectrum", "scale_prior", "engines"},
-    "feature_kernel": {"spectrum", "scale_prior", "engines"},
+    "scale": {"data"},
+    "likelihood.gaussian": {"scale", "data"},
+    "scale.measure": {"scale.prior"},
+    "engines": {"data", "noise"},
+    "predict": {"engines", "noise"},
+    "predict.mixture": {"data.spectrum", "scale.prior"},
+    "predict.feature_kernel": {"data.spectrum", "scale.prior"},
+    "matrix_gig": {"data.spectrum", "likelihood", "noise", "predict"},
+    "selection": {"theories", "leave_one_out"},
+    "archive": {"theories", "selection"},
 }
 
 
@@ -39,12 +49,26 @@ def module_name(file: Path) -> str:
 
 
 MODULES = {module_name(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+NAMES_ONLY = sorted(name for name, file in MODULES.items() if file.name == "__init__.py" or name in THIN)
+
+
+def room(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def within(name: str, place: str) -> bool:
+    """Whether a module is the place or in it."""
+    return name == place or name.startswith(f"{place}.")
+
+
+def tree(name: str) -> ast.Module:
+    return ast.parse(MODULES[name].read_text(encoding="utf-8"))
 
 
 def imports(name: str) -> set[str]:
     """The modules of lbnn that a module imports, wherever in the file."""
     found = set()
-    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(name)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -54,33 +78,56 @@ def imports(name: str) -> set[str]:
     return {each for each in inside if each in MODULES} - {name, "lbnn"}
 
 
-def place(name: str) -> int:
-    """Position in the order; a package listed by its name alone stands for its modules."""
-    while name not in ORDER and "." in name:
-        name = name.rpartition(".")[0]
-    return ORDER.index(name)
+def test_every_room_is_listed_once_and_exists():
+    assert len(set(ORDER)) == len(ORDER)
+    assert {room(name) for name in MODULES} == set(ORDER), "give every room a place in docs/architecture.md"
+
+
+def test_only_folders_and_public_modules_at_the_top():
+    assert {file.stem for file in PACKAGE.glob("*.py")} == TOP
+    assert {file.name for file in PACKAGE.iterdir() if file.is_file()} - {"py.typed"} == {
+        f"{name}.py" for name in TOP
+    }
+    assert all((file.parent / "__init__.py").exists() for file in MODULES.values())
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_module_has_a_place(name):
-    assert name in ORDER or name.partition(".")[0] in ORDER, (
-        f"{name} is new: give it a place in the import order in docs/architecture.md"
-    )
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_module_imports_only_earlier_ones(name):
-    later = {each for each in imports(name) if place(each) > place(name)}
+def test_module_imports_only_earlier_rooms(name):
+    later = {each for each in imports(name) if ORDER.index(room(each)) > ORDER.index(room(name))}
     assert not later, f"{name} imports {sorted(later)}, which come after it in docs/architecture.md"
 
 
-@pytest.mark.parametrize(("room", "strangers"), STRANGERS.items())
-def test_room_knows_nothing_of(room, strangers):
-    for name in MODULES:
-        if name.partition(".")[0] == room:
-            known = {each.partition(".")[0] for each in imports(name)} & strangers
-            assert not known, f"{name} imports {sorted(known)}"
+def test_no_circle_within_a_room():
+    """Importing names by way of a folder's `__init__` counts as importing the folder."""
+    graph = {name: {each for each in imports(name) if room(each) == room(name)} for name in MODULES}
+    for name in graph:  # a module does not wait for the `__init__` of its own folder
+        graph[name] -= {each for each in graph[name] if within(name, each)}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        pytest.fail(f"modules import each other: {' -> '.join(circle.args[1])}")
 
 
-def test_order_names_no_module_twice():
-    assert len(set(ORDER)) == len(ORDER)
+@pytest.mark.parametrize(("place", "strangers"), STRANGERS.items())
+def test_room_knows_nothing_of(place, strangers):
+    inside = [name for name in MODULES if within(name, place)]
+    assert inside, f"{place} is gone: bring STRANGERS up to date"
+    for name in inside:
+        known = {each for each in imports(name) for stranger in strangers if within(each, stranger)}
+        assert not known, f"{name} imports {sorted(known)}"
+
+
+@pytest.mark.parametrize("name", NAMES_ONLY)
+def test_holds_names_and_no_algorithm(name):
+    """A docstring, imports, assignments; functions only where Python asks for them (`__getattr__`)."""
+    body = tree(name).body
+    assert ast.get_docstring(tree(name)), f"{name} does not say what it holds"
+    made = [node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    assert {node.name for node in made} <= {"__getattr__", "__dir__"}, f"{name} defines {made}"
+    loops = [node for node in body if isinstance(node, ast.For | ast.While | ast.With | ast.Try)]
+    assert not loops, f"{name} does something when it is imported"
+
+
+@pytest.mark.parametrize("folder", sorted(file.parent.name for file in PACKAGE.glob("*/__init__.py")))
+def test_folder_says_what_it_may_know(folder):
+    assert "Knows" in (ast.get_docstring(tree(folder)) or ""), f"{folder} does not say what it may know"

@@ -1,4 +1,7 @@
-"""The report in a real browser: laid out, legible, within the screen of a phone, asking for nothing."""
+"""The report and the site in a real browser: laid out, legible, within a phone's screen, asking for nothing.
+
+`make test-browser` installs Chromium where it can and runs all of this file.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,25 @@ import functools
 import html
 import http.server
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from lbnn import report
+from lbnn import paper
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (on Debian: apt install chromium)")
+if CHROMIUM is None:  # one line for all of them
+    pytest.skip(
+        "browser tests need Chromium: `make test-browser` installs it on Debian", allow_module_level=True
+    )
 
 FLAGS = (
     "--headless",
@@ -33,6 +42,7 @@ FLAGS = (
     "--virtual-time-budget=10000",
 )
 PHONE, DESKTOP = 375, 1280
+ROOT = Path(__file__).resolve().parents[1]
 
 #: Claims with a long equation, a correction, a table of records and a figure.
 CLAIMS = ("kernel.infinite-width", "kernel.finite-temperature", "posterior.appendix", "kernel.definition")
@@ -54,6 +64,19 @@ const contrast = (view, node) => {
   return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
 };
 const box = node => { const r = node.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
+function inks(image) {  // opacity of a corner, and pixels in the dark and in the light ink
+  const canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
+  [canvas.width, canvas.height] = [image.naturalWidth, image.naturalHeight];
+  pen.drawImage(image, 0, 0);
+  const data = pen.getImageData(0, 0, canvas.width, canvas.height).data;
+  const count = ink => {
+    let found = 0;
+    for (let i = 0; i < data.length; i += 4)
+      found += data[i + 3] > 200 && ink.every((value, c) => Math.abs(data[i + c] - value) < 8);
+    return found;
+  };
+  return [data[3], count([27, 31, 36]), count([230, 233, 238])];
+}
 function measure(frame) {
   const view = frame.contentWindow, page = view.document, all = s => [...page.querySelectorAll(s)];
   return {
@@ -64,7 +87,10 @@ function measure(frame) {
     math: all("math").map(box),
     fractions: all("math mfrac").map(n => [box(n.children[0]), box(n.children[1])]),
     subscripts: all("math msub").map(n => [box(n.children[0]), box(n.children[1])]),
-    images: all("img").map(n => [n.complete, n.naturalWidth, box(n)]),
+    boxes: all(".equation, .scroll").map(n => [
+      n.clientWidth, n.scrollWidth, view.getComputedStyle(n).overflowX,
+      box(n)[0], box(n.firstElementChild)[0]]),
+    images: all("img").map(n => [n.complete, n.naturalWidth, box(n), inks(n)]),
     contrast: all("p, a, h1, h2, h3, dt, dd, small, figcaption, .verdict, th, td, li, .note strong, math")
       .map(n => [contrast(view, n), n.outerHTML.slice(0, 80)]),
     background: view.getComputedStyle(page.body).backgroundColor,
@@ -83,7 +109,7 @@ addEventListener("load", () => {
 def folder(tmp_path_factory):
     """A small report, and the page that measures it."""
     path = tmp_path_factory.mktemp("browser")
-    report.run(path, CLAIMS, quick=True)
+    paper.run(path, CLAIMS, quick=True)
     frames = "".join(
         f'<iframe src="index.html" style="border:0;width:{width}px;height:900px"></iframe>'
         for width in (PHONE, DESKTOP)
@@ -92,8 +118,8 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def server(folder):
+@contextmanager
+def serving(folder):
     """The folder on a port of this machine, and the paths that were asked for."""
     asked = []
 
@@ -108,6 +134,12 @@ def server(folder):
         yield f"http://127.0.0.1:{running.server_address[1]}", asked
         running.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with serving(folder) as running:
+        yield running
 
 
 def browse(profile: Path, address: str, *options: str) -> str:
@@ -153,10 +185,29 @@ def test_equations_are_laid_out(measured):
 def test_figures_are_shown_within_the_screen(measured):
     for view in measured[1:]:
         assert len(view["images"]) == 2
-        for complete, natural_width, (left, _, right, _) in view["images"]:
+        for complete, natural_width, (left, _, right, _), _ in view["images"]:
             assert complete
             assert natural_width > 0
             assert 0 <= left < right <= view["width"]
+
+
+def test_figures_have_no_ground_and_ink_that_stands_out(measured):
+    """Axes and words are in the ink of the page's scheme."""
+    scheme, *views = measured
+    for view in views:
+        for *_, (opacity, dark, light) in view["images"]:
+            assert opacity == 0
+            assert (light > 200 and not dark) if scheme == "dark" else dark > 200
+
+
+def test_what_is_too_wide_scrolls(measured):
+    """Formulas and tables begin at the edge of their box and go on inside it."""
+    _, phone, desktop = measured
+    assert any(whole > shown for shown, whole, *_ in phone["boxes"])
+    for view in (phone, desktop):
+        for _, _, overflow, edge, begin in view["boxes"]:
+            assert overflow == "auto"
+            assert begin >= edge - 1
 
 
 def test_text_has_the_contrast_of_aa_in_both_schemes(measured):
@@ -178,3 +229,52 @@ def test_the_page_prints(server, tmp_path):
     target = tmp_path / "page.pdf"
     browse(tmp_path / "profile", f"{server[0]}/index.html", f"--print-to-pdf={target}")
     assert target.read_bytes().startswith(b"%PDF")
+
+
+# ---------------------------------------------------------------------- the site
+
+#: Pages with wide tables, long formulas, long signatures.
+PAGES = ("index", "start", "notation", "benchmarks", "real-data", "concepts", "archive", "api/networks")
+
+SITE_HARNESS = """<!doctype html><meta charset="utf-8"><pre id="result"></pre>
+<script>
+const box = node => node.getBoundingClientRect();
+const scrolls = (view, node) => {
+  for (; node.parentElement; node = node.parentElement)
+    if (["auto", "scroll"].includes(view.getComputedStyle(node).overflowX)) return true;
+};
+function measure(frame) {
+  const view = frame.contentWindow, page = view.document, main = page.querySelector("article");
+  const width = page.documentElement.clientWidth;
+  return {
+    page: frame.src, width, scroll: page.documentElement.scrollWidth,
+    cut: [...main.querySelectorAll("table, math, pre, img, p")]
+      .filter(n => box(n).right > width + 1 && !scrolls(view, n)).map(n => n.outerHTML.slice(0, 80)),
+    tables: main.querySelectorAll("table").length,
+  };
+}
+addEventListener("load", () => setTimeout(() => {
+  const frames = [...document.querySelectorAll("iframe")];
+  document.getElementById("result").textContent = JSON.stringify(frames.map(measure));
+}, 2000));
+</script>
+"""
+
+
+@pytest.mark.slow
+def test_the_site_fits_a_phone(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path / "site")]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "ignore"}
+    subprocess.run(command, cwd=ROOT, env=quiet, check=True, capture_output=True, timeout=300)
+    frames = "".join(
+        f'<iframe src="{page}.html" style="border:0;width:{PHONE}px;height:900px"></iframe>' for page in PAGES
+    )
+    (tmp_path / "site" / "harness.html").write_text(SITE_HARNESS + frames, encoding="utf-8")
+    with serving(tmp_path / "site") as (address, _):
+        dom = browse(tmp_path / "profile", f"{address}/harness.html", "--dump-dom", "--window-size=1700,950")
+    views = json.loads(html.unescape(re.search(r'<pre id="result">(.*?)</pre>', dom, re.DOTALL)[1]))
+    assert len(views) == len(PAGES)
+    assert sum(view["tables"] for view in views) > 10
+    for view in views:
+        assert view["scroll"] <= view["width"], view["page"]
+        assert not view["cut"], (view["page"], view["cut"])

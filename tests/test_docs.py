@@ -28,6 +28,7 @@ BLOCK = re.compile(
     r"(?:\n```text\n(?P<output>.*?)^```\n)?",
     re.DOTALL | re.MULTILINE,
 )
+PROVENANCE = ("commit", "conditions")  # keys of stored results
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -44,10 +45,10 @@ def runs(page: Path) -> bool:
     )
 
 
-PAGES = [page for page in sorted(DOCS.rglob("*.md")) if runs(page)]
+PAGES = [page for page in (ROOT / "README.md", *sorted(DOCS.rglob("*.md"))) if runs(page)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_examples_of_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -100,12 +101,21 @@ def test_mark_spares_a_block(tmp_path):
     assert [match["code"] for _, match in blocks(page)] == ["first\n"]
 
 
+@pytest.mark.parametrize("file", sorted(DOCS.glob("*.json")), ids=lambda file: file.name)
+def test_stored_results_name_the_commit_they_are_from(file):
+    text = json.dumps(
+        {name: each for name, each in json.loads(file.read_text("utf-8")).items() if name in PROVENANCE}
+    )
+    assert re.search(r"\b[0-9a-f]{7,10}\b", text), f"{file.name} names no commit"
+
+
 # ---------------------------------------------------------------------- the site
 
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory):
     """The folder of the site and what the build said."""
+    pytest.importorskip("mkdocs")  # not among the lowest versions
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "ignore"}

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from scipy import special, stats
+from sklearn.metrics import mean_squared_error
 
 LEVEL = 0.9
 MEASURES = ("rmse", "marginal", "joint", "covers", "covers jointly")
@@ -125,7 +126,9 @@ def squared_distance(covariance: np.ndarray, deviation: np.ndarray) -> np.ndarra
 def measures(forecast: Forecast, Y: np.ndarray) -> dict[str, float]:
     """The five measures of one forecast."""
     values = (
-        math.sqrt(((forecast.mean - Y) ** 2).mean()),
+        math.sqrt(
+            mean_squared_error(Y, forecast.mean)
+        ),  # over all outputs; scikit-learn has no other of these
         -forecast.marginal_log_density(Y).mean(),
         -forecast.joint_log_density(Y).mean() / Y.shape[1],
         forecast.inside(Y).mean(),

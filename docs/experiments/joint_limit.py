@@ -23,15 +23,15 @@ import numpy as np
 from joint_limit_report import gap_table, limit_table, read, study, write
 
 import lbnn
-from lbnn._types import Array
-from lbnn.asymptotics.kernel_saddle import KernelSaddle
-from lbnn.asymptotics.regimes import as_setting
-from lbnn.asymptotics.saddle import find_saddle
-from lbnn.asymptotics.single_scale import Setting, from_scale
-from lbnn.asymptotics.wide_prior import WidePrior
-from lbnn.comparison import group_error
-from lbnn.dual import DualFactor
-from lbnn.feature_kernel import average_feature_kernel
+from lbnn._base.types import Array
+from lbnn.likelihood.hidden_kernel import DualFactor
+from lbnn.predict.feature_kernel import average_feature_kernel
+from lbnn.theories.comparison import group_error
+from lbnn.theories.limits.kernel_saddle import KernelSaddle
+from lbnn.theories.limits.regimes import as_setting
+from lbnn.theories.limits.saddle import find_saddle
+from lbnn.theories.limits.single_scale import Setting, from_scale
+from lbnn.theories.limits.wide_prior import WidePrior
 
 TEACHER_SCALE = 1.5  # away from one, where prior and data would agree on the scale
 INPUTS_PER_EXAMPLE = 2  # n0/p
@@ -174,16 +174,16 @@ def laplace_in_scale(setting: Setting) -> lbnn.asymptotics.Theory:
     """The mode of the density of L, γ kept: the paper's naive Laplace approximation."""
     outputs = setting.spectrum.outputs
     rate = NaiveRate(setting.widths, 1.0, outputs)
-    saddle = find_saddle(rate, setting.factor, np.zeros((outputs, outputs)), setting.spectrum.examples)
-    return from_scale("Laplace in L", setting, saddle.scale, None, aligned=False)
+    scale = find_saddle(rate, setting.likelihood, np.zeros((outputs, outputs)), setting.spectrum.examples)
+    return from_scale("Laplace in L", setting, scale, None, aligned=False)
 
 
 def laplace_in_kernel(setting: Setting) -> lbnn.asymptotics.Theory:
     """The mode of the density of the hidden kernel, α kept."""
     rank = setting.spectrum.rank
     rate = NaiveRate(setting.widths, 1.0, rank)
-    factor = DualFactor(setting.factor)
-    saddle = KernelSaddle(setting, find_saddle(rate, factor, np.zeros((rank, rank)), rank).scale)
+    likelihood = DualFactor(setting.likelihood)
+    saddle = KernelSaddle(setting, find_saddle(rate, likelihood, np.zeros((rank, rank)), rank))
     return lbnn.asymptotics.Theory(
         "Laplace in K", setting.spectrum, None, None, 1, saddle.kernel_at, saddle.predictive_at
     )

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from lbnn._types import Array
+from lbnn._base.types import Array
+from lbnn.paper.environment import commit
 
 DOCS = Path(__file__).resolve().parent.parent
 
@@ -275,6 +276,7 @@ def write(studies: dict[str, dict[str, Any]]) -> None:
         f"{json.dumps(name)}: {json.dumps(rounded(each), ensure_ascii=False)}"
         for name, each in studies.items()
     ]
+    lines.insert(0, f'"commit": {json.dumps(commit())}')
     (DOCS / "joint-limit.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     draw(studies, DOCS / "images" / "joint-limit.svg")
     page = DOCS / "joint-limit.md"
@@ -287,5 +289,6 @@ def write(studies: dict[str, dict[str, Any]]) -> None:
 
 def read() -> dict[str, dict[str, Any]]:
     """The numbers of the last full run."""
-    numbers: dict[str, dict[str, Any]] = json.loads((DOCS / "joint-limit.json").read_text(encoding="utf-8"))
+    numbers: dict[str, Any] = json.loads((DOCS / "joint-limit.json").read_text(encoding="utf-8"))
+    del numbers["commit"]
     return numbers

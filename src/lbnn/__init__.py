@@ -1,34 +1,43 @@
 """Exact Bayesian inference for finite-width deep linear networks."""
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from lbnn import asymptotics, convergence
-from lbnn.comparison import Comparison, compare
+from lbnn._base.errors import AccuracyWarning
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EngineChoice
-from lbnn.errors import AccuracyWarning
-from lbnn.mgig import MatrixGIG
+from lbnn.leave_one_out import LeaveOneOut, leave_one_out
+from lbnn.matrix_gig.distribution import MatrixGIG
 from lbnn.network import Network
 from lbnn.posterior import Posterior
-from lbnn.predictive import Predictive
-from lbnn.scale_measure import ScaleMeasure
-from lbnn.scale_mixing import ScaleMixture
-from lbnn.scale_phases import Phase, Phases
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import Spectrum
+from lbnn.predict.affine import AffinePredictive
+from lbnn.predict.average import MixturePredictive
+from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.predictive import Predictive
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.scale.phases import Phase, Phases
+from lbnn.scale.prior import ScalePrior
+from lbnn.theories.comparison import Comparison, compare
+from lbnn.theories.scale_mixing import ScaleMixture
 
 if TYPE_CHECKING:
     from lbnn.estimator import LBNNRegressor
 
-__version__ = "0.1.0"
+__version__ = version("lbnn")
 
 __all__ = [
     "AccuracyWarning",
+    "AffinePredictive",
     "Comparison",
     "Diagnostics",
     "EngineChoice",
     "LBNNRegressor",
+    "LeaveOneOut",
     "MatrixGIG",
+    "MixturePredictive",
     "Network",
+    "NetworkPredictive",
     "Phase",
     "Phases",
     "Posterior",
@@ -40,6 +49,7 @@ __all__ = [
     "asymptotics",
     "compare",
     "convergence",
+    "leave_one_out",
 ]
 
 

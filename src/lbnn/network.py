@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from lbnn import _validation as check
-from lbnn.conditional import ConditionalProcess
+from lbnn._base import check
+from lbnn._base.warn import warn_of
+from lbnn.data.projection import FeatureDirections, InputProjection
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Effort, EngineChoice, choose, infer
-from lbnn.errors import AccuracyWarning
-from lbnn.existence import require_zero_temperature
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.noise.kind import Noise
+from lbnn.noise.make import make_noise
 from lbnn.posterior import Posterior
-from lbnn.predictive import Predictive
-from lbnn.projection import FeatureDirections, InputProjection
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import Spectrum
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.mixture import NetworkPredictive
+from lbnn.scale.prior import ScalePrior
+
+#: What `seed` may be.
+Seed = int | np.random.SeedSequence | np.random.Generator
 
 #: Default standard error aimed at by engines that draw: 400 effective draws.
 TARGET_ERROR = 0.05
@@ -76,8 +79,13 @@ class Network:
         return choose(self.scale_prior(outputs), count)
 
     def prior(
-        self, X: Any, outputs: int | None = None, *, target_error: float = TARGET_ERROR, seed: int = 0
-    ) -> Predictive:
+        self,
+        X: ArrayLike,
+        outputs: int | None = None,
+        *,
+        target_error: float = TARGET_ERROR,
+        seed: Seed = 0,
+    ) -> NetworkPredictive:
         """The function-space prior of the outputs at inputs X.
 
         Parameters
@@ -90,7 +98,7 @@ class Network:
 
         Returns
         -------
-        Predictive
+        NetworkPredictive
             Its `log_density(F)` is the paper's p_d(F | X).
         """
         inputs = check.matrix(X, "X")
@@ -101,19 +109,20 @@ class Network:
         projection = InputProjection(nothing, inputs, self.prior_variances[0] / dimension)
         no_data = LikelihoodFactor(np.zeros(0), np.zeros((0, count)), 0.0, 0, math.inf)
         inference = infer(self.scale_prior(count), no_data, outputs is None, effort)
-        return Predictive(
-            projection, ConditionalProcess(np.zeros(0), no_data.targets, math.inf), inference.measure
-        )
+        warn_of(inference.diagnostics.messages)
+        process = ConditionalProcess(np.zeros(0), no_data.targets, math.inf)
+        return NetworkPredictive(projection, process, inference.measure)
 
     def condition(
         self,
-        X: Any,
-        Y: Any,
-        beta: float,
+        X: ArrayLike,
+        Y: ArrayLike,
+        beta: float | ArrayLike,
         *,
+        noise: str = "independent",
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> Posterior:
         """Condition on inputs X and targets Y.
 
@@ -121,60 +130,79 @@ class Network:
         ----------
         X : (p, n0)
         Y : (p,) or (p, n_d)
-        beta : float in [0, inf]
+        beta : float in [0, inf], or (n_d,) with noise="per_output"
             Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
+        noise : "independent", "per_output" or "coupled"
+            "independent": variance 1/beta for every output. "per_output": variance 1/beta[j] for output j,
+            under the same prior of the network; all beta equal is "independent". "coupled": the noise passes
+            through the network, so that given the scale L its covariance across outputs is L/beta; this
+            needs 0 < beta < inf and hidden widths of at least min(p, n_d).
         engine : str
             "auto" (see `choose_engine`), "importance", "smc", "dual", "quadrature" or "atom".
         target_error : float
             Standard error aimed at by engines that draw: of the log evidence, and of posterior means in
             units of posterior standard deviations.
-        seed : int
+        seed : int, numpy.random.SeedSequence or numpy.random.Generator
             Seed of engines that draw; deterministic ones ignore it.
 
         Returns
         -------
         Posterior
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X, Y, net = rng.normal(size=(20, 30)), rng.normal(size=(20, 2)), lbnn.Network(widths=(10,))
+        >>> unequal = net.condition(X, Y, beta=[1.0, 100.0], noise="per_output")
+        >>> unequal.predict(X[:3]).with_noise().variance.shape
+        (3, 2)
+        >>> net.condition(X, Y, beta=4.0, noise="coupled").noise.kind
+        'coupled'
         """
         spectrum = Spectrum.from_inputs(X, Y)
-        return self.condition_spectrum(spectrum, beta, engine=engine, target_error=target_error, seed=seed)
+        effort = _effort(engine, target_error, seed)
+        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), effort)
 
     def condition_gram(
         self,
-        gram: Any,
-        Y: Any,
-        beta: float,
+        gram: ArrayLike,
+        Y: ArrayLike,
+        beta: float | ArrayLike,
         *,
+        noise: str = "independent",
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> Posterior:
         """Condition on any positive semi-definite kernel matrix (p, p) in the place of G_xx."""
         spectrum = Spectrum.from_gram(gram, Y)
-        return self.condition_spectrum(spectrum, beta, engine=engine, target_error=target_error, seed=seed)
+        effort = _effort(engine, target_error, seed)
+        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), effort)
 
     def condition_spectrum(
         self,
         spectrum: Spectrum,
-        beta: float,
+        beta: float | ArrayLike,
         *,
+        noise: str = "independent",
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> Posterior:
         """Condition on data that are already decomposed: one `Spectrum` serves every network and beta."""
-        beta = check.inverse_temperature(beta)
         effort = _effort(engine, target_error, seed)
-        noise = 1 / beta if beta else math.inf
-        data, prior = spectrum.scaled(self.prior_variances[0]), self.scale_prior(spectrum.outputs)
-        if noise == 0:
-            require_zero_temperature(prior, data)
-        factor = LikelihoodFactor(data.eigenvalues, data.targets, data.residual, data.examples, noise)
-        inference = infer(prior, factor, data.single_output, effort)
-        for message in inference.diagnostics.messages:
-            warnings.warn(message, AccuracyWarning, stacklevel=2)
-        return Posterior(prior, data, noise, inference)
+        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), effort)
 
 
-def _effort(engine: str, target_error: float, seed: int) -> Effort:
-    check.generator(seed)
-    return Effort(float(check.probability(target_error, "target_error")), seed, engine)
+def condition_with(network: Network, spectrum: Spectrum, noise: Noise, effort: Effort) -> Posterior:
+    """The posterior of a network given data and a noise object; answers that are not ok warn."""
+    data, prior = spectrum.scaled(network.prior_variances[0]), network.scale_prior(spectrum.outputs)
+    noise.require(prior, data)
+    inference = infer(prior, noise.likelihood(data), data.single_output, effort)
+    warn_of(inference.diagnostics.messages)
+    return Posterior(prior, data, noise, inference)
+
+
+def _effort(engine: str, target_error: float, seed: Seed) -> Effort:
+    return Effort(float(check.probability(target_error, "target_error")), check.seed(seed), engine)

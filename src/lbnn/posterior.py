@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.conditional import ConditionalProcess
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lbnn._base import check
+from lbnn._base.html import card, density_picture
+from lbnn._base.types import Array
+from lbnn.data.bases import InputBasis
+from lbnn.data.projection import Projection
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
-from lbnn.feature_kernel import average_layer_kernel
-from lbnn.predictive import Predictive
-from lbnn.scale_measure import ScaleMeasure
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import InputBasis, Spectrum
-from lbnn.weights import sample_weights
+from lbnn.noise.kind import Noise
+from lbnn.predict.affine import AffinePredictive
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.feature_kernel import average_layer_kernel
+from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.weights import sample_weights
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.scale.prior import ScalePrior
 
 
 @dataclass(frozen=True)
 class Posterior:
     """The posterior of a deep linear network. Returned by `Network.condition`.
+
+    Attributes
+    ----------
+    prior : ScalePrior
+        Law of the scale before the data.
+    spectrum : Spectrum
+        The data, with the first layer's prior variance in the Gram matrix.
+    noise : Noise
+        Kind and size of the noise.
+    inference : ScaleInference
+        What the engine found.
 
     Examples
     --------
@@ -35,7 +53,7 @@ class Posterior:
 
     prior: ScalePrior
     spectrum: Spectrum
-    noise: float  # 1/β
+    noise: Noise
     inference: ScaleInference
 
     def __repr__(self) -> str:
@@ -45,6 +63,23 @@ class Posterior:
             f"outputs={self.prior.outputs}, log_evidence={self.log_evidence:.6g}, "
             f"engine={self.diagnostics.engine!r}, ok={self.diagnostics.ok})"
         )
+
+    def _repr_html_(self) -> str:
+        """A small table with a picture of the scale's density, for notebooks."""
+        error = f" ± {self.log_evidence_error:.2g}" if self.log_evidence_error else ""
+        rows = [
+            ("hidden widths", self.prior.widths or "none"),
+            ("examples", self.spectrum.examples),
+            ("outputs", self.prior.outputs),
+            ("noise", self.noise.kind),
+            ("log evidence", f"{self.log_evidence:.6g}{error}"),
+            ("engine", self.diagnostics.engine),
+            ("diagnostics", "ok" if self.diagnostics.ok else "; ".join(self.diagnostics.messages)),
+        ]
+        values = self.scale.eigen[0]
+        weights = np.repeat(self.scale.weights, values.shape[1])
+        caption = "scale" if self.prior.outputs == 1 else "eigenvalues of the scale"
+        return card("Posterior", rows, density_picture(values.ravel(), weights, caption))
 
     @property
     def log_evidence(self) -> float:
@@ -69,24 +104,59 @@ class Posterior:
         """How the answer was computed and whether it supports itself."""
         return self.inference.diagnostics
 
-    def predict(self, *test: Any) -> Predictive:
+    def predict(
+        self,
+        X_test: ArrayLike | None = None,
+        *more: ArrayLike,
+        cross_gram: ArrayLike | None = None,
+        test_gram: ArrayLike | None = None,
+    ) -> NetworkPredictive | AffinePredictive:
         """The posterior predictive of the network's outputs.
 
         Parameters
         ----------
-        *test
-            X_test (p̂, n0); after `condition_gram`, cross_gram (p̂, p) and test_gram (p̂, p̂); nothing for the
-            training points.
-        """
-        return Predictive(self.spectrum.project(*test), self._process, self.scale)
+        X_test : (p̂, n0), optional
+            Test inputs; the training points by default.
+        cross_gram, test_gram : (p̂, p) and (p̂, p̂), optional
+            After `condition_gram`, in the place of X_test: the kernel between test and training points and
+            among test points.
 
-    def feature_kernel(self, *test: Any, layer: int = 1) -> Array:
+        Returns
+        -------
+        NetworkPredictive, or AffinePredictive where each output has a noise of its own
+        """
+        check.no_unnamed_grams(more)
+        law = self.predictive_at(self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram))
+        units = self.noise.deviations
+        if units is None:
+            return law
+        return AffinePredictive(law, np.diag(units), np.zeros(len(units)), 0.0, law.single_output)
+
+    def predictive_at(self, projection: Projection) -> NetworkPredictive:
+        """The predictive at projected test points, with the outputs in units of `noise.deviations`."""
+        units = self.noise.deviations
+        return NetworkPredictive(
+            self.noise.seen_by(projection, self.spectrum),
+            self._process,
+            self.scale_in_units,
+            coupling=self.noise.coupling,
+            units=1.0 if units is None else 1 / units,
+        )
+
+    def feature_kernel(
+        self,
+        X_test: ArrayLike | None = None,
+        *more: ArrayLike,
+        cross_gram: ArrayLike | None = None,
+        test_gram: ArrayLike | None = None,
+        layer: int = 1,
+    ) -> Array:
         """⟨K_ℓ⟩, the posterior mean of K_ℓ = X W_1ᵀ⋯W_ℓᵀ W_ℓ⋯W_1 Xᵀ / n_ℓ.
 
         Parameters
         ----------
-        *test
-            As in `predict`; nothing for the training points.
+        X_test, cross_gram, test_gram
+            As in `predict`; the training points by default.
         layer : int
             Hidden layer ℓ, from 1 (the paper's kernel) to d − 1.
 
@@ -94,6 +164,7 @@ class Posterior:
         -------
         (p̂, p̂) array
         """
+        check.no_unnamed_grams(more)
         widths, number = self.prior.widths, check.positive_integer(layer, "layer")
         if number > len(widths):
             raise ValueError(
@@ -101,16 +172,17 @@ class Posterior:
                 if widths
                 else "a feature kernel needs a hidden layer, got a network of depth one (widths=())"
             )
+        points = self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram)
         return average_layer_kernel(
-            self.spectrum.project(*test),
+            self.noise.seen_by(points, self.spectrum),
             self._process,
-            self.scale,
+            self.scale_in_units,
             widths,
             self.prior.layer_variances,
             number,
         )
 
-    def sample_weights(self, size: int, rng: Any) -> list[Array]:
+    def sample_weights(self, size: int, rng: int | np.random.Generator) -> list[Array]:
         """Draw all weights from their exact posterior.
 
         Independent given independent draws of the scale: so for one output and at depth one; with several
@@ -127,21 +199,30 @@ class Posterior:
             W_1 (size, n_1, n_0), ..., W_d (size, n_d, n_{d−1}).
         """
         count, generator = check.positive_integer(size, "size"), check.generator(rng)
-        if not isinstance(self.spectrum.basis, InputBasis):
+        basis = self.spectrum.basis
+        if not isinstance(basis, InputBasis):
             raise ValueError(
                 "weights act on inputs: condition on inputs X, got a posterior from a Gram matrix"
             )
-        factors = [] if self.scale.law is None else self.scale.law.sample_factors(count, generator)
-        return sample_weights(
-            count,
-            factors,
-            self.prior.widths,
-            self.prior.layer_variances,
-            self._process,
-            self.spectrum.basis,
-            generator,
-        )
+        if self.noise.coupling:
+            raise ValueError(
+                "weights are drawn where noise is added to the outputs, got noise that passes through the "
+                "network (noise='coupled'): its weights also act on inputs private to each example"
+            )
+        law, layers = self.scale_in_units.law, (self.prior.widths, self.prior.layer_variances)
+        factors = [] if law is None else law.sample_factors(count, generator)
+        weights = sample_weights(count, factors, *layers, self._process, basis, generator)
+        if self.noise.deviations is not None:
+            weights[-1] = self.noise.deviations[:, None] * weights[-1]
+        return weights
 
     @property
     def _process(self) -> ConditionalProcess:
-        return ConditionalProcess(self.spectrum.eigenvalues, self.spectrum.targets, self.noise)
+        """The Gaussian process given L, in units of `noise.deviations`."""
+        data, values = self.noise.in_units(self.spectrum), self.noise.eigenvalues(self.spectrum)
+        return ConditionalProcess(values, data.targets, self.noise.variance)
+
+    @property
+    def scale_in_units(self) -> ScaleMeasure:
+        """The law of the scale in units of `noise.deviations`."""
+        return self.noise.scale_in_units(self.scale, len(self.prior.widths) + 1)

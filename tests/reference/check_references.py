@@ -15,7 +15,7 @@ from pathlib import Path
 import mpmath
 from mpmath import mp, mpf
 
-from .cases import CASES, EXACT, Case, case_named
+from tests.reference.cases import CASES, EXACT, Case, case_named
 
 HERE = Path(__file__).parent
 

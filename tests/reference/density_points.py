@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flint import arb
 
-from .scale_density import (
+from tests.reference.scale_density import (
     LogScale,
     bessel_log_density,
     falls_below,

@@ -21,9 +21,16 @@ from pathlib import Path
 import mpmath
 from flint import arb, arb_mat
 
-from .cases import CASES, EXACT, Case
-from .density_points import make_densities
-from .scale_density import LOG_TEN, LogScale, MellinLine, falls_below, gamma_log_density, set_digits
+from tests.reference.cases import CASES, EXACT, Case
+from tests.reference.density_points import make_densities
+from tests.reference.scale_density import (
+    LOG_TEN,
+    LogScale,
+    MellinLine,
+    falls_below,
+    gamma_log_density,
+    set_digits,
+)
 
 HERE = Path(__file__).parent
 EIGEN_DIGITS = 110

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import secrets
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -22,10 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lbnn._base.files import bytes_writer, write_atomically
+
 AnyArray = NDArray[Any]
 
 FORMAT = "lbnn archive"
-VERSION = 1
+VERSION = 2
 _HEADER = "header.json"
 _MAGIC = b"PK\x03\x04"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever written
@@ -86,17 +87,7 @@ def write(
     target = Path(os.path.realpath(path))
     if not overwrite and target.exists():
         raise FileExistsError(f"{os.fspath(path)!r} exists and overwrite=False was given")
-    content = encode(kind, header, arrays)
-    temporary = target.with_name(f".lbnn-{secrets.token_hex(8)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_atomically(target, bytes_writer(encode(kind, header, arrays)))
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, AnyArray]]:

@@ -11,23 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from lbnn import _validation as check
-from lbnn._types import Array
+from lbnn._base import check
+from lbnn._base.types import Array
 from lbnn.archive.container import AnyArray
-from lbnn.bartlett import product
-from lbnn.coupled_noise import scatter_factor
+from lbnn.data.bases import Basis, GramBasis, InputBasis
+from lbnn.data.projection import FeatureDirections, InputDirections
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, Effort, ScaleInference
 from lbnn.engines.bartlett_sampling import FactorLaw
 from lbnn.engines.inference import Witness
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.engines.sampled import Draws, SampledLaw
 from lbnn.engines.target import ScaleTarget
-from lbnn.likelihood import LikelihoodFactor
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.noise.make import unpack_noise
 from lbnn.posterior import Posterior
-from lbnn.projection import FeatureDirections, InputDirections
-from lbnn.scale_measure import ScaleMeasure, Tails
-from lbnn.scale_prior import ScalePrior
-from lbnn.spectrum import Basis, GramBasis, InputBasis, PrivateBasis, Spectrum
+from lbnn.scale.bartlett import product
+from lbnn.scale.measure import ScaleMeasure, Tails
+from lbnn.scale.prior import ScalePrior
 
 _SAME_EVIDENCE = 1e-6  # relative difference of a recomputed evidence: other machines round differently
 
@@ -58,19 +59,20 @@ def pack_posterior(posterior: Posterior) -> Packed:
     """
     prior, inference = posterior.prior, posterior.inference
     spectrum_header, arrays = _pack_spectrum(posterior.spectrum)
+    noise_header, noise_arrays = posterior.noise.packed()
     scale_header, scale_arrays = _pack_measure(inference.measure)
     header = {
         "widths": list(prior.widths),
         "outputs": prior.outputs,
         "layer_variances": list(prior.layer_variances),
-        "noise": posterior.noise,
+        "noise": noise_header,
         "spectrum": spectrum_header,
         "scale": scale_header,
         "log_evidence": inference.log_evidence,
         "log_evidence_error": inference.log_evidence_error,
         "diagnostics": _pack_diagnostics(inference.diagnostics),
     }
-    return header, arrays | scale_arrays
+    return header, arrays | noise_arrays | scale_arrays
 
 
 def unpack_posterior(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
@@ -92,15 +94,29 @@ def unpack_posterior(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Pos
         raise ValueError(f"header and arrays must be those of a posterior, got others ({error!r})") from error
 
 
+def _of_version_one(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Packed:
+    """What format version 1 had otherwise: noise was a number, and coupled noise a kind of basis."""
+    basis = header["spectrum"]["basis"]
+    if basis["kind"] != "private":
+        return header | {"noise": {"kind": "independent", "variance": header["noise"]}}, arrays
+    data = {"eigenvalues": arrays["private.eigenvalues"], "noise.outside": arrays["private.outside"]}
+    spectrum, noise = (
+        header["spectrum"] | {"basis": basis["inner"]},
+        {"kind": "coupled", "nu": basis["private"]},
+    )
+    return header | {"spectrum": spectrum, "noise": noise}, arrays | data
+
+
 def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
+    if isinstance(header["noise"], float | int):
+        header, arrays = _of_version_one(header, arrays)
     for name, array in arrays.items():
         expected = np.intp if name == "draws.groups" else np.float64
         _require(array.dtype == expected, f"{name} of dtype {array.dtype}")
     prior = _unpack_prior(header)
-    spectrum, noise = _unpack_spectrum(header["spectrum"], arrays), float(header["noise"])
-    _require(noise >= 0, f"noise {noise}")
+    spectrum, noise = _unpack_spectrum(header["spectrum"], arrays), unpack_noise(header["noise"], arrays)
     _require(spectrum.outputs == prior.outputs, "outputs of network and targets differ")
-    data = _likelihood(spectrum, noise)
+    data = noise.likelihood(spectrum)
     measure = _unpack_measure(header["scale"], arrays, prior, data, spectrum.single_output)
     evidence, error = float(header["log_evidence"]), float(header["log_evidence_error"])
     if isinstance(measure.law, QuadratureLaw):
@@ -108,14 +124,6 @@ def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
         _require(bool(np.isclose(again, evidence, rtol=_SAME_EVIDENCE, atol=_SAME_EVIDENCE)), "evidence")
     diagnostics = _unpack_diagnostics(header["diagnostics"])
     return Posterior(prior, spectrum, noise, ScaleInference(measure, evidence, error, diagnostics))
-
-
-def _likelihood(spectrum: Spectrum, noise: float) -> LikelihoodFactor:
-    if isinstance(spectrum.basis, PrivateBasis):
-        return scatter_factor(spectrum)
-    return LikelihoodFactor(
-        spectrum.eigenvalues, spectrum.targets, spectrum.residual, spectrum.examples, noise
-    )
 
 
 def _unpack_prior(header: dict[str, Any]) -> ScalePrior:
@@ -149,10 +157,6 @@ def _pack_spectrum(spectrum: Spectrum) -> Packed:
 
 
 def _pack_basis(basis: Basis) -> Packed:
-    if isinstance(basis, PrivateBasis):
-        header, arrays = _pack_basis(basis.inner)
-        arrays |= {"private.eigenvalues": basis.eigenvalues, "private.outside": basis.outside}
-        return {"kind": "private", "private": basis.private, "inner": header}, arrays
     if isinstance(basis, GramBasis):
         arrays = {"basis.vectors": basis.vectors, "basis.eigenvalues": basis.eigenvalues}
         return {"kind": "gram", "scale": basis.scale}, arrays
@@ -176,11 +180,6 @@ def _unpack_spectrum(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Spe
 
 
 def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Basis:
-    if header["kind"] == "private":
-        inner, own = _unpack_basis(header["inner"], arrays), arrays["private.eigenvalues"]
-        assert not isinstance(inner, PrivateBasis)
-        _require(own.shape == (_rank(inner),) and header["private"] > 0, "private inputs")
-        return PrivateBasis(inner, own, float(header["private"]), arrays["private.outside"])
     scale = float(header["scale"])
     if header["kind"] == "gram":
         return GramBasis(arrays["basis.vectors"], arrays["basis.eigenvalues"], scale)
@@ -195,8 +194,6 @@ def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Basis:
 
 
 def _rank(basis: Basis) -> int:
-    if isinstance(basis, PrivateBasis):
-        return len(basis.eigenvalues)
     if isinstance(basis, GramBasis):
         return basis.vectors.shape[1]
     directions = basis.directions

@@ -1,16 +1,8 @@
-"""The command `lbnn`: reproduce the paper, fit a table, predict, compare. Needs `pip install lbnn[cli]`."""
+"""The command `lbnn`: reproduce the paper, fit a table, predict, compare. Needs `pip install lbnn[cli]`.
 
-from __future__ import annotations
+One file for each command; `app` lists them, `entry` is where a shell comes in. Knows every room.
+"""
 
-import sys
+from lbnn.cli.entry import main
 
-
-def main() -> None:
-    """Run the command line; typer, rich and pandas are imported here and not with the library."""
-    try:
-        from lbnn.cli.app import app
-    except ModuleNotFoundError as absent:
-        if absent.name is None or absent.name.partition(".")[0] == "lbnn":
-            raise
-        sys.exit(f"lbnn: the command line needs {absent.name}; install it with: pip install 'lbnn[cli]'")
-    app()
+__all__ = ["main"]

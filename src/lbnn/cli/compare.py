@@ -9,16 +9,18 @@ import numpy as np
 import pandas as pd
 import typer
 
-from lbnn._types import Array
+from lbnn._base.files import write_atomically
+from lbnn._base.types import Array
 from lbnn.cli.document import Grid, show_grid
-from lbnn.cli.files import check_outputs, check_suffix, write_atomically
-from lbnn.cli.modelling import counted, shown
+from lbnn.cli.files import check_outputs, check_suffix, tell_written
+from lbnn.cli.modelling import counted
 from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
 from lbnn.cli.problems import BadInputError, console, working
-from lbnn.cli.tables import choose_columns, numbers_of, read_table
-from lbnn.comparison import QUANTITIES, Comparison
-from lbnn.comparison import compare as compare_theories
+from lbnn.cli.tables import numbers_of, read_examples
 from lbnn.network import Network
+from lbnn.theories.comparison import Comparison
+from lbnn.theories.comparison import compare as compare_theories
+from lbnn.theories.discrepancy import QUANTITIES
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -71,22 +73,20 @@ def compare(
     check_suffix(plot, PICTURES, "--plot")
     check_outputs([out, plot], [data], force)
     sizes = numbers_of(widths, int, "--widths")
-    table = read_table(data)
-    inputs, goals = choose_columns(table, targets, features, drop)
-    X, Y = (_prepared(part, raw) for part in table.split(inputs, goals))
+    X, Y = (_prepared(part, raw) for part in read_examples(data, targets, features, drop))
     results = {}
     for width in sizes:
         with working(f"width {width}"):
             network = Network((width,) * (depth - 1))
-            result = compare_theories(network, X, Y[:, 0] if len(goals) == 1 else Y, beta, seed=seed)
+            result = compare_theories(network, X, Y[:, 0] if Y.shape[1] == 1 else Y, beta, seed=seed)
         results[f"depth {depth}, width {width}"] = result
-        _show(result, f"depth {depth}, width {width}; {counted(len(X), len(inputs), len(goals))}")
+        _show(result, f"depth {depth}, width {width}; {counted(len(X), X.shape[1], Y.shape[1])}")
     if out:
         write_atomically(out, lambda path: _write_rows(results, path))
     if plot:
         write_atomically(plot, lambda path: _draw(results, path))
     if out or plot:
-        typer.echo(f"Written: {', '.join(str(path) for path in (out, plot) if path)}")
+        tell_written(out, plot)
 
 
 def _write_rows(results: dict[str, Comparison], path: Path) -> None:
@@ -124,14 +124,7 @@ def _prepared(frame: Any, raw: bool) -> Array:
 
 
 def _show(result: Comparison, caption: str) -> None:
-    cells = {(row.theory, row.quantity): row.error for row in result.rows}
-    rows = [
-        (name, *(shown(cells.get((name, quantity)), 2) for quantity in QUANTITIES))
-        for name in result.theories
-    ]
-    known = {row.quantity: row.monte_carlo for row in result.rows}
-    rows.append(("Monte Carlo", *(shown(known.get(quantity), 1) for quantity in QUANTITIES)))
-    show_grid(Grid(("theory", *QUANTITIES), rows, caption), console())
+    show_grid(Grid(("theory", *QUANTITIES), result.grid(), caption), console())
     for name, reason in result.left_out.items():
         console().print(f"{name}: does not apply, {reason}")
     console().print()

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from lbnn._base.html import table as html_table
+
 REPORT_FORMATS = (".html", ".txt", ".md")
 
 _STYLE = """
@@ -97,17 +99,9 @@ def show_grid(grid: Grid, console: Console) -> None:
 
 def _html_section(section: Section) -> str:
     parts = "\n".join(
-        f"<p>{html.escape(part)}</p>" if isinstance(part, str) else _html_table(part)
+        f"<p>{html.escape(part)}</p>"
+        if isinstance(part, str)
+        else html_table(part.header, part.rows, part.caption)
         for part in section.parts
     )
     return f"<section><h2>{html.escape(section.title)}</h2>\n{parts}</section>"
-
-
-def _html_table(grid: Grid) -> str:
-    caption = f"<caption>{html.escape(grid.caption)}</caption>" if grid.caption else ""
-    header = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in grid.header)
-    rows = "\n".join(
-        "<tr>" + "".join(f"<td>{html.escape(value)}</td>" for value in row) + "</tr>" for row in grid.rows
-    )
-    body = f"<thead><tr>{header}</tr></thead><tbody>{rows}</tbody>"
-    return f'<div class="wide"><table>{caption}{body}</table></div>'

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
+from lbnn._base.files import write_atomically
 from lbnn.cli.document import Grid, show_grid
-from lbnn.cli.files import check_outputs, check_suffix, write_atomically
+from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
     Kernel,
@@ -20,14 +21,14 @@ from lbnn.cli.modelling import (
     NoiseModel,
     PriorScale,
     counted,
-    kernel_of,
     number_or_evidence,
+    shared_settings,
     shown,
     shown_widths,
 )
 from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
 from lbnn.cli.problems import BadInputError, console
-from lbnn.cli.tables import choose_columns, numbers_of, read_table
+from lbnn.cli.tables import numbers_of, read_examples
 from lbnn.estimator import LBNNRegressor
 
 EXAMPLES = """
@@ -73,21 +74,13 @@ def evidence(
     """
     check_suffix(out, (".csv",), "--out")
     check_outputs([out], [data], force)
-    table = read_table(data)
-    inputs, goals = choose_columns(table, targets, features, drop)
-    X, Y = table.split(inputs, goals)
-    settings = {
-        "prior_scale": number_or_evidence(prior_scale, "--prior-scale"),
-        "noise": noise.value,
-        "kernel": kernel_of(kernel),
-        "fit_intercept": not no_intercept,
-        "random_state": seed,
-    }
+    X, Y = read_examples(data, targets, features, drop)
+    settings = shared_settings(prior_scale, noise, kernel, no_intercept, seed)
     rows = [_row(X, Y, cell, settings) for cell in _cells(depths, widths, betas)]
-    show_grid(_grid(rows, counted(len(X), len(inputs), len(goals))), console())
+    show_grid(_grid(rows, counted(len(X), X.shape[1], Y.shape[1])), console())
     if out:
         write_atomically(out, lambda path: pd.DataFrame(rows).to_csv(path, index=False))
-        typer.echo(f"Written: {out}")
+        tell_written(out)
 
 
 def _cells(depths: str, widths: str, betas: str) -> Iterator[tuple[tuple[int, ...], float | str]]:

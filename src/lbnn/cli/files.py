@@ -1,11 +1,11 @@
-"""What commands write: nothing is replaced unless asked, and nothing is left half written."""
+"""What commands write: nothing is replaced unless asked."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
+
+import typer
 
 from lbnn.cli.problems import BadInputError
 
@@ -30,32 +30,12 @@ def _check_output(path: Path, force: bool) -> None:
         raise BadInputError(f"{path} exists already; give --force to replace it")
 
 
+def tell_written(*paths: Path | None) -> None:
+    """Say which files there are now; None are those that were not asked for."""
+    typer.echo(f"Written: {', '.join(str(path) for path in paths if path)}")
+
+
 def check_suffix(path: Path | None, allowed: tuple[str, ...], option: str) -> None:
     """An output's name says its format."""
     if path is not None and path.suffix.lower() not in allowed:
         raise BadInputError(f"{option} must end in {' or '.join(allowed)}, got {path}")
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in its place in one step."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        temporary.chmod(0o666 & ~_umask())  # mkstemp made it private
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """The process's mask of permissions; it can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def text_writer(text: str) -> Callable[[Path], object]:
-    """A `write` for text."""
-    return lambda path: path.write_text(text, encoding="utf-8")

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from lbnn._base.files import text_writer, write_atomically
 from lbnn.cli.document import REPORT_FORMATS
-from lbnn.cli.files import check_outputs, check_suffix, text_writer, write_atomically
+from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.fit_report import fit_report
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
@@ -18,14 +19,14 @@ from lbnn.cli.modelling import (
     NoiseModel,
     PriorScale,
     depth_of,
-    kernel_of,
     number_or_evidence,
+    shared_settings,
     width_of,
 )
 from lbnn.cli.models import save_model
 from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
 from lbnn.cli.problems import console, working
-from lbnn.cli.tables import choose_columns, read_table
+from lbnn.cli.tables import read_examples
 from lbnn.estimator import LBNNRegressor
 
 MODEL_SUFFIX = ".lbnn"
@@ -82,19 +83,14 @@ def fit(
     check_suffix(out, (MODEL_SUFFIX,), "--out")
     check_suffix(report, REPORT_FORMATS, "--report")
     check_outputs([out, report], [data], force)
-    table = read_table(data)
-    inputs, goals = choose_columns(table, targets, features, drop)
-    X, Y = table.split(inputs, goals)
+    X, Y = read_examples(data, targets, features, drop)
+    goals = list(Y.columns)
     model = LBNNRegressor(
         depth=depth_of(depth),
         width=width_of(width),
         beta=number_or_evidence(beta, "--beta"),
-        prior_scale=number_or_evidence(prior_scale, "--prior-scale"),
-        noise=noise.value,
-        kernel=kernel_of(kernel),
-        fit_intercept=not no_intercept,
         average=average,
-        random_state=seed,
+        **shared_settings(prior_scale, noise, kernel, no_intercept, seed),
     )
     with working("comparing networks"):
         model.fit(X, Y)
@@ -103,4 +99,5 @@ def fit(
     write_atomically(out, lambda path: save_model(model, goals, path))
     if report:
         write_atomically(report, text_writer(document.rendered(report.suffix)))
-    typer.echo(f"\nWritten: {', '.join(str(path) for path in (out, report) if path)}")
+    typer.echo()
+    tell_written(out, report)

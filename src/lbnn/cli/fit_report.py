@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array
 from lbnn.cli.document import Document, Grid, Section
-from lbnn.cli.modelling import counted, shown, shown_widths
-from lbnn.errors import AccuracyWarning
+from lbnn.cli.modelling import counted, fit_scores, shown, shown_widths
 
-_CANDIDATES = 8  # rows of the evidence table that are shown
-_MATRIX = 8  # targets whose coupling is shown as a matrix
-_PAIRS = 12
-_LEVELS = (0.5, 0.9, 0.99)
+_MOST_CANDIDATES = 8  # rows of the evidence table that are shown
+_LARGEST_MATRIX = 8  # targets whose coupling is shown as a matrix; of more, ...
+_MOST_PAIRS = 12  # ... so many pairs
+_INTERVALS = (0.5, 0.9, 0.99)  # probabilities
 
 
 def fit_report(model: Any, targets: Any, title: str) -> Document:
@@ -71,7 +71,7 @@ def _candidates(model: Any) -> Section:
             shown(row["beta"], 3),
             shown(row["prior_scale"], 3),
         )
-        for row, score in list(zip(table, scores, strict=True))[:_CANDIDATES]
+        for row, score in list(zip(table, scores, strict=True))[:_MOST_CANDIDATES]
     ]
     header = "depth", "width", "noise", "log evidence", "penalty", "below the best", "beta", "prior scale"
     caption = (
@@ -87,7 +87,7 @@ def _coupling(model: Any, names: list[str]) -> Section:
     size = np.sqrt(np.diag(scale))
     correlations = scale / np.outer(size, size)
     caption = "Correlation of the targets as functions of the features, as learned: the scale E L"
-    if len(names) > _MATRIX:
+    if len(names) > _LARGEST_MATRIX:
         return Section("Coupling of the targets", [_strongest(correlations, names, caption)])
     rows = [(name, *(f"{value:.2f}" for value in row)) for name, row in zip(names, correlations, strict=True)]
     return Section("Coupling of the targets", [Grid(("target", *names), rows, caption)])
@@ -96,7 +96,7 @@ def _coupling(model: Any, names: list[str]) -> Section:
 def _strongest(correlations: Array, names: list[str], caption: str) -> Grid:
     """The pairs of targets that are coupled most."""
     first, second = np.triu_indices(len(names), 1)
-    order = np.argsort(-np.abs(correlations[first, second]))[:_PAIRS]
+    order = np.argsort(-np.abs(correlations[first, second]))[:_MOST_PAIRS]
     rows = [(names[first[k]], names[second[k]], f"{correlations[first[k], second[k]]:.2f}") for k in order]
     header = "target", "with", "correlation"
     return Grid(header, rows, f"{caption}; {len(rows)} strongest of {len(first)} pairs")
@@ -115,7 +115,7 @@ def _calibration(model: Any, targets: Any) -> Section:
         _calibration_row(name, residuals[:, j], z[:, j], truth[:, j])
         for j, name in enumerate(targets.columns)
     ]
-    header = ("target", "R²", "RMSE", "mean z", "sd z", *(f"in {level:.0%}" for level in _LEVELS))
+    header = ("target", "R²", "RMSE", "mean z", "sd z", *(f"in {level:.0%}" for level in _INTERVALS))
     caption = "Each row predicted from all others; z is (value − prediction) / predicted standard deviation"
     lines: list[str | Grid] = [
         Grid(header, rows, caption),
@@ -127,14 +127,11 @@ def _calibration(model: Any, targets: Any) -> Section:
 
 
 def _calibration_row(name: str, residual: Array, z: Array, truth: Array) -> tuple[str, ...]:
-    spread = float(((truth - truth.mean()) ** 2).sum())
-    r_squared = f"{1 - float((residual**2).sum()) / spread:.3f}" if spread > 0 else "–"
-    reach = special.ndtri((1 + np.array(_LEVELS)) / 2)
+    reach = special.ndtri((1 + np.array(_INTERVALS)) / 2)
     inside = [f"{float((np.abs(z) < each).mean()):.0%}" for each in reach]
     return (
         name,
-        r_squared,
-        shown(np.sqrt((residual**2).mean())),
+        *fit_scores(truth, truth - residual),
         f"{z.mean():.2f}",
         f"{z.std():.2f}",
         *inside,

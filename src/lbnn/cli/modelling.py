@@ -6,9 +6,12 @@ import enum
 import math
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
+from lbnn._base.types import Array
 from lbnn.cli.problems import BadInputError
 from lbnn.cli.tables import numbers_of
 
@@ -86,12 +89,31 @@ def kernel_of(text: str) -> str:
     return text
 
 
+def shared_settings(
+    prior_scale: str, noise: NoiseModel, kernel: str, no_intercept: bool, seed: int
+) -> dict[str, Any]:
+    """Parameters of the estimator from options that every command that fits one has."""
+    return {
+        "prior_scale": number_or_evidence(prior_scale, "--prior-scale"),
+        "noise": noise.value,
+        "kernel": kernel_of(kernel),
+        "fit_intercept": not no_intercept,
+        "random_state": seed,
+    }
+
+
 def shown(value: Any, digits: int = 4) -> str:
     """A number as tables show it."""
     if value is None:
         return "–"
     number = float(value)
     return f"{number:.{digits}g}" if math.isfinite(number) else str(number).replace("inf", "∞")
+
+
+def fit_scores(truth: Array, prediction: Array) -> tuple[str, str]:
+    """R² and root mean squared error of one target as tables show them; no R² for a constant target."""
+    r_squared = f"{r2_score(truth, prediction):.3f}" if np.ptp(truth) > 0 else "–"
+    return r_squared, shown(math.sqrt(mean_squared_error(truth, prediction)))
 
 
 def counted(rows: int, features: int, targets: int) -> str:

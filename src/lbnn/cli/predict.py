@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import typer
 
-from lbnn._types import Array
+from lbnn._base.files import write_atomically
+from lbnn._base.types import Array
 from lbnn.cli.document import Grid, show_grid
-from lbnn.cli.files import check_outputs, check_suffix, write_atomically
-from lbnn.cli.modelling import shown
+from lbnn.cli.files import check_outputs, check_suffix, tell_written
+from lbnn.cli.modelling import fit_scores
 from lbnn.cli.models import NamedModel, load_model
 from lbnn.cli.options import Debug, Force
 from lbnn.cli.problems import BadInputError, console, working
@@ -77,7 +78,7 @@ def predict(
         joint = fitted.estimator.predictive(X).with_noise().covariance
         covariance = joint.reshape((len(X) * len(names),) * 2)
         write_atomically(joint_covariance, lambda path: _write_covariance(covariance, names, len(X), path))
-    typer.echo(f"Written: {', '.join(str(path) for path in (out, joint_covariance) if path)}")
+    tell_written(out, joint_covariance)
 
 
 def _features(model: NamedModel, table: Table) -> Any:
@@ -157,8 +158,5 @@ def _log_densities(model: NamedModel, X: Any, truth: Array) -> Array:
 
 
 def _score_row(frame: Any, name: str, truth: Array) -> tuple[str, str, str, str]:
-    residual = truth - frame[name].to_numpy()
-    spread = float(((truth - truth.mean()) ** 2).sum())
     inside = (frame[f"{name}_low"] <= truth) & (truth <= frame[f"{name}_high"])
-    r_squared = f"{1 - float((residual**2).sum()) / spread:.3f}" if spread > 0 else "–"
-    return name, r_squared, shown(np.sqrt((residual**2).mean())), f"{inside.mean():.0%}"
+    return name, *fit_scores(truth, frame[name].to_numpy()), f"{inside.mean():.0%}"

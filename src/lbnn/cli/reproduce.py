@@ -35,10 +35,10 @@ def reproduce(
     The page is FOLDER/index.html, the numbers are in FOLDER/claims.json. Exit
     code 1 if a claim fails.
     """
-    from lbnn import report
+    from lbnn import paper
 
     names = [name.strip() for value in only for name in value.split(",") if name.strip()]
     if out.exists() and not out.is_dir():
         raise BadInputError(f"--out must be a folder, got the file {out}")
-    if report.reproduce(out, names, quick, seed):
+    if paper.reproduce(out, names, quick, seed):
         raise typer.Exit(FAILURE)

@@ -15,7 +15,11 @@ import pandas as pd
 from lbnn.cli.problems import BadInputError
 
 FORMATS = (".csv", ".parquet")
-_SHOWN = 5  # names, rows or values in a message before "and 3 more"
+#: Before pandas 3 the last digit is lost by default; from then on the option is deprecated.
+_EVERY_DIGIT: dict[str, Any] = (
+    {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
+)
+_MOST_LISTED = 5  # names, rows or values in a message before "and 3 more"
 
 Number = TypeVar("Number", int, float)
 
@@ -95,7 +99,14 @@ def _read_csv(path: Path) -> Any:
         names = _header(path)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # pandas only warns when rows are longer than the header
-            return pd.read_csv(path, names=names, header=0, index_col=False, encoding="utf-8-sig")
+            return pd.read_csv(
+                path,
+                names=names,
+                header=0,
+                index_col=False,
+                encoding="utf-8-sig",
+                **_EVERY_DIGIT,
+            )
     except UnicodeDecodeError as problem:
         raise BadInputError(
             f"{path}: CSV must be UTF-8 text, got byte {problem.start} outside it"
@@ -169,6 +180,14 @@ def choose_columns(
     return chosen, goals
 
 
+def read_examples(
+    path: Path, targets: Sequence[str], features: Sequence[str], drop: Sequence[str]
+) -> tuple[Any, Any]:
+    """Features and targets of a file as two frames of numbers, by the columns that options name."""
+    table = read_table(path)
+    return table.split(*choose_columns(table, targets, features, drop))
+
+
 def column_names(values: Sequence[str], table: Table, option: str) -> list[str]:
     """Columns given as `a,b`, by repeating the option, or as one name that contains a comma."""
     names: list[str] = []
@@ -188,12 +207,13 @@ def column_names(values: Sequence[str], table: Table, option: str) -> list[str]:
 
 
 def _hint(table: Table) -> str:
+    """What may be wrong with a table of one column whose name holds another separator."""
     lonely = len(table.columns) == 1 and any(mark in table.columns[0] for mark in ";\t|")
     return " (columns must be separated by commas)" if lonely else ""
 
 
 def require_distinct(names: Sequence[str], what: str) -> None:
-    """No name twice."""
+    """Raise if a name stands there twice."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise BadInputError(f"{what} must be distinct, got {listed(twice)} more than once")
@@ -201,8 +221,8 @@ def require_distinct(names: Sequence[str], what: str) -> None:
 
 def listed(names: Sequence[str]) -> str:
     """The first few names, for a message."""
-    rest = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(names) - _MOST_LISTED
+    return ", ".join(names[:_MOST_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 # ---------------------------------------------------------------------- numbers in options

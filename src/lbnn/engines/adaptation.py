@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array, IndexArray
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.mixture import Mixture, MixtureSample, Part, PriorPart, StudentPart
 from lbnn.engines.modes import Mode, coordinate_units, curvature, find_modes, find_tails, scan_axes
 from lbnn.engines.total_target import FactorSpace, TotalTarget
-from lbnn.scale_measure import effective_atoms
+from lbnn.scale.measure import effective_atoms
 
 _PRIOR_SHARE = 0.1
 _LEAST_SHARE = 0.01

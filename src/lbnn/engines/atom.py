@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 from lbnn.engines.inference import Diagnostics, ScaleInference
-from lbnn.likelihood import LikelihoodFactor
-from lbnn.scale_measure import ScaleMeasure
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.scale.measure import ScaleMeasure
 
 
 def infer_atom(scale: Array, factor: LikelihoodFactor, single_output: bool) -> ScaleInference:

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lbnn._types import Array, IndexArray
-from lbnn.deficient import RegularFactor, zeros_first
-from lbnn.dual import DualFactor, dual_prior, last_layer_factor
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.inference import ScaleInference
 from lbnn.engines.sampled import (
     LARGEST_SAMPLE,
@@ -20,9 +18,11 @@ from lbnn.engines.sampled import (
     draw_prior,
 )
 from lbnn.engines.target import ScaleTarget
-from lbnn.likelihood import LikelihoodFactor
-from lbnn.scale_measure import ScaleMeasure, Tails
-from lbnn.scale_prior import ScalePrior
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.hidden_kernel import DualFactor, dual_prior, last_layer_factor
+from lbnn.likelihood.rank_deficient import RegularFactor, zeros_first
+from lbnn.scale.measure import ScaleMeasure, Tails
+from lbnn.scale.prior import ScalePrior
 
 
 def infer_primal(

@@ -13,10 +13,10 @@ import numpy as np
 from scipy import special
 from scipy.stats import qmc
 
-from lbnn._types import Array, IndexArray
+from lbnn._base.progress import Progress
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.laplace import GaussianProposal
 from lbnn.engines.pareto import pareto_k
-from lbnn.engines.progress import Progress
 from lbnn.engines.target import Target
 
 REPLICATES = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from lbnn.scale_measure import ScaleMeasure
+from lbnn.scale.measure import ScaleMeasure
 
 _ALLOWED = 3.0  # joint standard errors between two witnesses that agree
 

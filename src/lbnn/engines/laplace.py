@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy import optimize
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 from lbnn.engines.target import Target
 
 _LARGEST_CURVATURE = 1500  # dimensions above which a dense Hessian costs more than it brings

@@ -15,10 +15,10 @@ import numpy as np
 from scipy import special
 from scipy.stats import qmc
 
-from lbnn._types import Array, IndexArray
-from lbnn.bartlett import BartlettCoordinates
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.total_target import Space
-from lbnn.total_factor import TotalFactorLaw
+from lbnn.scale.bartlett import BartlettCoordinates
+from lbnn.scale.total_factor import TotalFactorLaw
 
 _FEWEST_DEGREES = 5.0
 _EXTRA = 2  # uniforms beside those of the coordinates: choice of the part, radius of the Student law

@@ -13,15 +13,15 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array, IndexArray
-from lbnn.bartlett import product
+from lbnn._base.progress import Progress
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.adaptation import adapted, guidance
 from lbnn.engines.inference import Witness
 from lbnn.engines.mixture import Mixture, MixtureSample
 from lbnn.engines.pareto import pareto_k
-from lbnn.engines.progress import Progress
 from lbnn.engines.target import Target
-from lbnn.scale_measure import effective_atoms
+from lbnn.scale.bartlett import product
+from lbnn.scale.measure import effective_atoms
 
 GROUPS = 16
 LARGEST_K = 0.7

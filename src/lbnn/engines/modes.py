@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array, IndexArray
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.total_target import TotalTarget
 
 _SCAN = np.arange(-40.0, 25.0, 0.5)  # logs of a diagonal entry of T, relative to the prior's typical one

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy import optimize, special
 
-from lbnn._types import Array
+from lbnn._base.types import Array
 
 _LIGHT_TAIL = -0.5  # Pareto k below which weights are bounded so sharply that there is nothing to smooth
 

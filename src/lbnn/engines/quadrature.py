@@ -17,14 +17,15 @@ from functools import cached_property
 import numpy as np
 from scipy import integrate, interpolate, special
 
-from lbnn._types import Array, ComplexArray, IndexArray, Mask
+from lbnn._base.blocks import blocks
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
 from lbnn.engines.inference import Diagnostics, ScaleInference
-from lbnn.errors import AccuracyWarning
-from lbnn.gamma_product import GammaProduct
-from lbnn.likelihood import LikelihoodFactor, blocks
-from lbnn.scale_measure import LogFactor, ScaleMeasure, Tails
-from lbnn.scale_phases import LogScaleDensity, Phase, Phases, modes
-from lbnn.scale_prior import ScalePrior
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.scale.gamma_product import GammaProduct
+from lbnn.scale.measure import LogFactor, ScaleMeasure, Tails
+from lbnn.scale.phases import LogScaleDensity, Phase, Phases, modes
+from lbnn.scale.prior import ScalePrior
 
 _DROP = 60.0  # e-folds below its peak at which a tail is left out
 _SCAN_STEP = 0.5  # log p(Y|λ) and the log prior have structure of order one in log λ

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array, IndexArray, Mask
-from lbnn.bartlett import product
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.progress import Progress
+from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.engines.adaptation import laplace_mixture
 from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_sample
 from lbnn.engines.inference import Diagnostics, Witness
@@ -24,15 +25,14 @@ from lbnn.engines.mixture_sampling import (
     mixture_witness,
 )
 from lbnn.engines.modes import scan_axes
-from lbnn.engines.progress import Progress
 from lbnn.engines.smc import SmcSample, smc_sample
 from lbnn.engines.target import ScaleTarget, Target
 from lbnn.engines.total_target import TotalTarget
 from lbnn.engines.witness import second_witness, tempered_witness, turned_points
-from lbnn.errors import AccuracyWarning
-from lbnn.likelihood import FactorRatio, LikelihoodFactor
-from lbnn.scale_measure import LogFactor, ScaleMeasure, effective_atoms
-from lbnn.scale_phases import Phases, phases_of_labels
+from lbnn.likelihood.gaussian import FactorRatio, LikelihoodFactor
+from lbnn.scale.bartlett import product
+from lbnn.scale.measure import LogFactor, ScaleMeasure, effective_atoms
+from lbnn.scale.phases import Phases, phases_of_labels
 
 _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
 LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill

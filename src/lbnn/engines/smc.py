@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
-from lbnn._types import Array, IndexArray, Mask
+from lbnn._base.progress import Progress
+from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.engines.laplace import GaussianProposal
-from lbnn.engines.progress import Progress
 from lbnn.engines.target import Target
 
 ISLANDS, PER_ISLAND = 16, 32

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.bartlett import BartlettCoordinates, product
-from lbnn.likelihood import blocks
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
+from lbnn.scale.bartlett import BartlettCoordinates, product
 
 _SAME_AXES = 0.98  # cosine from which two axes are one
 

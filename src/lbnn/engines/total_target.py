@@ -15,12 +15,12 @@ from typing import Protocol
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array, IndexArray
-from lbnn.bartlett import BartlettCoordinates, product
+from lbnn._base.blocks import blocks
+from lbnn._base.small_matrices import lower_factor
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.target import Target
-from lbnn.likelihood import blocks
-from lbnn.small_matrices import lower_factor
-from lbnn.total_factor import TotalFactorLaw, turned
+from lbnn.scale.bartlett import BartlettCoordinates, product
+from lbnn.scale.total_factor import TotalFactorLaw, turned
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _COPIES = 4  # draws of the inner factors for each T; 1 lost a fifth of the effective draws at depth three

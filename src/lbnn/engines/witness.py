@@ -12,18 +12,18 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array
+from lbnn._base.progress import Progress
+from lbnn._base.types import Array
 from lbnn.engines.adaptation import mixture_of_draws
 from lbnn.engines.importance import importance_round
 from lbnn.engines.inference import Witness
 from lbnn.engines.laplace import laplace_proposal
 from lbnn.engines.mixture import Mixture
 from lbnn.engines.mixture_sampling import GROUPS, MixtureDraws, WeightedDraws, fitted_mixture, testimony
-from lbnn.engines.progress import Progress
 from lbnn.engines.smc import prior_path
 from lbnn.engines.target import Target
 from lbnn.engines.total_target import CentredSpace, FactorSpace
-from lbnn.total_factor import turned
+from lbnn.scale.total_factor import turned
 
 _CLIMBERS = 64  # draws among which the start of a search for a mode is the best
 _FITTED_FROM = 2048  # draws of the first witness from which the mixture of the second takes its start

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array
-from lbnn.affine_predictive import AffinePredictive, AnyPredictive, MixturePredictive
-from lbnn.estimator.centring import CentredInputs, CentredKernel, Columns, contrasts, outside_range
-from lbnn.evidence_search import Candidate, EvidenceData, condition, coupled
+from lbnn._base.types import Array
+from lbnn.data.bases import InputBasis
+from lbnn.data.centring import CentredInputs, CentredKernel, Columns, contrasts, outside_range
+from lbnn.data.projection import TrainingProjection
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.posterior import Posterior
-from lbnn.projection import PrivateProjection, TrainingProjection
-from lbnn.spectrum import InputBasis, PrivateBasis
+from lbnn.predict.affine import AffinePredictive
+from lbnn.predict.average import MixturePredictive
+from lbnn.selection import Candidate, EvidenceData, condition, coupled
 
 
 @dataclass(frozen=True)
@@ -61,29 +62,29 @@ class FittedModel:
     single_output: bool
     penalty: float
 
+    def __repr__(self) -> str:
+        """One line: network, noise and evidence."""
+        return (
+            f"FittedModel(widths={self.widths}, {self.posterior.noise}, log_evidence={self.log_evidence:.6g})"
+        )
+
     @property
     def widths(self) -> tuple[int, ...]:
         """Hidden widths."""
         return self.posterior.prior.widths
 
     @property
-    def coupled_noise(self) -> float:
-        """ν: the noise is ν L + τ I in whitened units."""
-        basis = self.posterior.spectrum.basis
-        return basis.private if isinstance(basis, PrivateBasis) else 0.0
-
-    @property
     def noise_covariance(self) -> Array:
         """A (ν E[L] + τ I) Aᵀ, (n_d, n_d)."""
-        inner = self.posterior.noise * np.eye(len(self.deviations))
-        if self.coupled_noise:
-            inner = inner + self.coupled_noise * self.posterior.scale.mean
+        scale_mean = np.reshape(self.posterior.scale.mean, (len(self.deviations),) * 2)
+        inner = self.posterior.noise.mean_covariance(scale_mean)
         return self.deviations[:, None] * inner * self.deviations
 
     @property
     def prior_noise(self) -> Array:
         """Noise variance of each output before the data (E L = I), (n_d,)."""
-        return (self.posterior.noise + self.coupled_noise) * self.deviations**2
+        noise = self.posterior.noise
+        return (noise.variance + noise.coupling) * self.deviations**2
 
     @property
     def mean_prior_scale(self) -> float:
@@ -97,20 +98,18 @@ class FittedModel:
         return self.prior_scale * self.deviations[:, None] * mean * self.deviations
 
     def predictive(self, *test: Any) -> AffinePredictive:
-        """The function at test points given as `Posterior.predict` wants them."""
-        inner, share = self.posterior.predict(*test), 1 / self.level_examples if self.level_examples else 0.0
-        if isinstance(inner.projection, PrivateProjection):
-            inner = replace(inner, projection=replace(inner.projection, shared=share * self.coupled_noise))
-        matrix, level = np.diag(self.deviations), share * self.posterior.noise
-        return AffinePredictive(inner, matrix, self.mean, level, self.single_output, self.coupled_noise)
+        """The function at test points given as `Spectrum.project` wants them."""
+        noise, share = self.posterior.noise, 1 / self.level_examples if self.level_examples else 0.0
+        inner = self.posterior.predictive_at(self.posterior.spectrum.project(*test))
+        inner = replace(inner, projection=inner.projection.shifted(share * noise.coupling))
+        matrix, level = np.diag(self.deviations), share * noise.variance
+        return AffinePredictive(inner, matrix, self.mean, level, self.single_output)
 
     def coefficients(self) -> Array:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
-        basis, directions = self.posterior.spectrum.basis, np.eye(self.posterior.spectrum.rank)
-        if isinstance(basis, PrivateBasis):
-            directions, basis = np.diag(np.sqrt(basis.seen)), basis.inner
-        along = replace(self.posterior.predict(), projection=TrainingProjection(directions))
-        inner = along.mean.reshape(len(directions), len(self.deviations))  # E M, (r, n_d)
+        spectrum = self.posterior.spectrum
+        along, basis = self.posterior.predictive_at(TrainingProjection(np.eye(spectrum.rank))), spectrum.basis
+        inner = along.mean.reshape(spectrum.rank, len(self.deviations))  # E M, (r, n_d)
         if isinstance(basis, InputBasis):
             weights = math.sqrt(basis.scale) * basis.directions.combine(inner.T)
         else:
@@ -125,15 +124,7 @@ class FittedModel:
         inner = leave_one_out(
             self.posterior, whitened, centred=self.posterior.spectrum.examples < len(targets)
         )
-        unit, mean = (
-            (self.deviations[0], self.mean[0]) if self.single_output else (self.deviations, self.mean)
-        )
-        return replace(
-            inner,
-            mean=inner.mean * unit + mean,
-            variance=inner.variance * unit**2,
-            log_density=inner.log_density - float(np.log(self.deviations).sum()),
-        )
+        return inner.in_units(self.deviations, self.mean)
 
 
 def decompose(
@@ -225,7 +216,7 @@ class FittedState:
         """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p)."""
         return np.tensordot(self.weights, np.stack([model.coefficients() for model in self.models]), axes=1)
 
-    def predictive(self, *test: Array) -> AnyPredictive:
+    def predictive(self, *test: Array) -> AffinePredictive | MixturePredictive:
         """The function at centred test points."""
         components = tuple(model.predictive(*test) for model in self.models)
         return components[0] if len(components) == 1 else MixturePredictive(components, self.weights)

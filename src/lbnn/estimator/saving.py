@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from lbnn import archive
-from lbnn._types import Array
-from lbnn.estimator.centring import CentredInputs, CentredKernel, Columns
+from lbnn._base.types import Array
+from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator.model import FittedModel, FittedState
 
 KIND = "LBNNRegressor"

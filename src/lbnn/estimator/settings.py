@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 
-from lbnn import _validation as check
-from lbnn.evidence_search import Choice, EvidenceData, Shapes, coupled, prefers_own_units
+from lbnn._base import check
+from lbnn.engines import ENGINES
+from lbnn.selection import Choice, EvidenceData, Shapes, coupled, prefers_own_units
+
+_EVIDENCE = StrOptions({"evidence"})
+
+#: What scikit-learn checks of every parameter.
+CONSTRAINTS: dict[str, list[Any]] = {
+    "depth": [_EVIDENCE, Interval(Integral, 1, None, closed="left")],
+    "width": [_EVIDENCE, Interval(Integral, 1, None, closed="left"), tuple, list],
+    "beta": [_EVIDENCE, Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
+    "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
+    "noise": [StrOptions({"evidence", "isotropic", "per_output", "coupled", "coupled_per_output"})],
+    "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}), callable],
+    "kernel_params": [dict, None],
+    "fit_intercept": ["boolean"],
+    "average": ["boolean"],
+    "engine": [StrOptions({"auto", *ENGINES})],
+    "target_error": [Interval(Real, 0, 1, closed="neither")],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
 
 CONSTANT_TARGETS = (
     "the targets are constant, and the evidence of their noise has no maximum: noise_variance_ is 1e-10, the "
@@ -68,7 +92,7 @@ def _can_couple(choice: Choice, data: EvidenceData) -> bool:
 
 
 def _require_noise(choice: Choice, data: EvidenceData, shapes: Shapes) -> None:
-    """A kind of noise that is asked for must have a posterior."""
+    """Raise where a kind of noise that is asked for has no posterior."""
     name = f"noise={choice.noise!r}"
     if choice.noise != "isotropic" and choice.noise_variance == 0:
         raise ValueError(f"{name} needs noise, got beta=inf: use noise='isotropic'")
@@ -86,7 +110,7 @@ def _require_noise(choice: Choice, data: EvidenceData, shapes: Shapes) -> None:
 
 
 def require_examples(data: EvidenceData, choice: Choice) -> None:
-    """The noise is inferred from two examples or more, or one that has no level to take it up."""
+    """Raise where the noise is to be inferred from one example whose level takes it up."""
     if choice.noise_variance is None and not data.spectrum.examples:
         raise ValueError(
             "the noise of the targets cannot be inferred from one sample with an intercept, got n_samples=1: "

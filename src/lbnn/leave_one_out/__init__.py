@@ -13,6 +13,10 @@ L without example a is that with it, weighted:
 
 Weights of draws are smoothed, and their tail index says whether they can be trusted. Quadrature nodes that do
 not resolve ρ_{−a} are replaced by nodes made for it.
+
+`scores` is the public function, `boundary` checks its arguments, `examples` are predictions of left-out
+examples given L, `averages` over the scale, `own_nodes` the quadrature anew. Knows `posterior` and what
+stands before it.
 """
 
 from lbnn.leave_one_out.scores import LeaveOneOut, leave_one_out

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from lbnn._types import Array, IndexArray
+from lbnn._base.blocks import PRODUCT_FLOATS, blocks
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.pareto import pareto_smoothed
 from lbnn.leave_one_out.examples import LeftOut
-from lbnn.likelihood import PRODUCT_FLOATS, blocks
-from lbnn.scale_measure import ScaleMeasure
+from lbnn.scale.measure import ScaleMeasure
 
-_WEIGHT_FLOATS = 1 << 22  # floats of one block of weights (examples, atoms)
+_WEIGHT_FLOATS = 1 << 22  # of one block of weights, (examples, atoms)
 
 
 @dataclass(frozen=True)

@@ -1,42 +1,43 @@
-"""What leave-one-out scores ask of a posterior and its targets."""
+"""The rules that a posterior and targets must keep for leave-one-out scores to exist."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from lbnn import _validation as check
-from lbnn._types import Array
-from lbnn.existence import require_zero_temperature
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.bases import InputBasis
+from lbnn.data.spectrum import Spectrum
 from lbnn.leave_one_out.examples import example_vectors
+from lbnn.likelihood.existence import require_zero_temperature
 from lbnn.posterior import Posterior
-from lbnn.spectrum import InputBasis, PrivateBasis, Spectrum
 
 _SAME_TARGETS = 1e-6  # relative difference above which Y is not what the posterior has seen
 
 
-def checked_targets(posterior: Posterior, Y: Any, centred: bool) -> tuple[Array, bool]:
+def checked_targets(posterior: Posterior, Y: ArrayLike, centred: bool) -> tuple[Array, bool]:
     """Y as (p, n_d), if posterior and Y belong together and leave-one-out scores exist."""
     spectrum = posterior.spectrum
-    basis = spectrum.basis.inner if isinstance(spectrum.basis, PrivateBasis) else spectrum.basis
+    basis, noise = spectrum.basis, posterior.noise.variance
     if isinstance(basis, InputBasis) and basis.training_inputs is None:
         raise ValueError("leave-one-out scores need the training inputs, got a posterior from moments")
-    if math.isinf(posterior.noise):
+    if math.isinf(noise):
         raise ValueError("left-out observations have finite variance only for beta > 0, got beta=0")
     if centred and spectrum.examples < 1:
         raise ValueError("with an intercept, leaving one out needs two examples, got one")
     columns, one_dimensional = check.targets(Y, spectrum.examples + centred)
     _require_same_data(spectrum, columns, centred)
-    if posterior.noise == 0:
+    if noise == 0:
         _require_left_out_exist(posterior, columns, centred)
     return columns, one_dimensional
 
 
 def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
-    """UᵀY = ỹ, and Uᵀ1 = 0 if centred."""
+    """Raise unless UᵀY = ỹ, and Uᵀ1 = 0 if centred: Y and the spectrum are of the same data."""
     vectors = example_vectors(spectrum)
     if len(vectors) != len(Y):
         raise ValueError(
@@ -52,7 +53,7 @@ def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
 
 
 def _require_left_out_exist(posterior: Posterior, Y: Array, centred: bool) -> None:
-    """At zero temperature every left-out posterior must exist, and its scales be invertible."""
+    """Raise unless every zero-temperature posterior without one example exists, with invertible scales."""
     prior, spectrum = posterior.prior, posterior.spectrum
     if not prior.full_rank:
         raise ValueError(

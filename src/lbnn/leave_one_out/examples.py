@@ -9,18 +9,19 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.projection import RANK_TOLERANCE, InputDirections
-from lbnn.spectrum import GramBasis, PrivateBasis, Spectrum
+from lbnn._base.types import Array
+from lbnn.data.bases import GramBasis
+from lbnn.data.projection import RANK_TOLERANCE, InputDirections
+from lbnn.data.spectrum import Spectrum
 
 
 class LeftOut(ABC):
-    """Some examples given all others: what they say of any scale."""
+    """Some examples: their predictive given all other examples and a scale, for any scale."""
 
     @property
     @abstractmethod
     def extent(self) -> tuple[int, int]:
-        """Number of examples, and of directions that one of them takes to evaluate."""
+        """Number of examples, and of floats for each of them and each eigenvector of L: sizes of blocks."""
 
     @abstractmethod
     def take(self, rows: slice) -> LeftOut:
@@ -51,13 +52,14 @@ class PrivateExamples(LeftOut):
     residual: Array  # (K⁻¹Y)_a/(K⁻¹)_aa, (rows, n_d)
 
     @classmethod
-    def of(cls, spectrum: Spectrum, basis: PrivateBasis, Y: Array, centred: bool) -> PrivateExamples:
+    def of(cls, spectrum: Spectrum, private: float, Y: Array, centred: bool) -> PrivateExamples:
         """All examples of a data set."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
-        precision = vectors**2 @ (1 / spectrum.eigenvalues) + unseen / basis.private
-        pulled = vectors @ (spectrum.targets / spectrum.eigenvalues[:, None]) + rest / basis.private
-        return cls(1 / precision, pulled / precision[:, None])
+        eigenvalues = spectrum.eigenvalues + private
+        precision = vectors**2 @ (1 / eigenvalues) + unseen / private
+        weighted = vectors @ (spectrum.targets / eigenvalues[:, None]) + rest / private
+        return cls(1 / precision, weighted / precision[:, None])
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -89,7 +91,7 @@ class Examples(LeftOut):
 
     @classmethod
     def of(cls, spectrum: Spectrum, noise: float, Y: Array, centred: bool) -> Examples:
-        """All examples of a data set; what their directions span entirely leaves nothing unseen."""
+        """All examples of a data set."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
         if noise > 0:
@@ -114,12 +116,12 @@ class Examples(LeftOut):
         axes = scale_vectors.transpose(1, 0, 2).reshape(scale_values.shape[1], -1)  # V side by side
         inverse = 1 / (self.noise + np.outer(self.eigenvalues, self._positive(scale_values)))
         precision = self._squares @ inverse + self.unseen_precision[:, None]
-        pulled = self.vectors @ (inverse * (self.targets @ axes)) + self.unseen_targets @ axes
+        weighted = self.vectors @ (inverse * (self.targets @ axes)) + self.unseen_targets @ axes
         shape = len(self.vectors), *scale_values.shape
-        return precision.reshape(shape), (pulled / precision).reshape(shape)
+        return precision.reshape(shape), (weighted / precision).reshape(shape)
 
     def _positive(self, scale_values: Array) -> Array:
-        """Eigenvalues of L; at zero temperature, where L is invertible, rounding to zero is kept above it."""
+        """Eigenvalues of L; at zero temperature, where L is invertible, above zero against rounding."""
         if self.noise > 0:
             return scale_values
         return np.maximum(scale_values, np.finfo(float).eps ** 2 * scale_values.max(axis=1, keepdims=True))
@@ -139,8 +141,6 @@ def _unseen(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tupl
 def example_vectors(spectrum: Spectrum) -> Array:
     """U, the eigenvectors of the Gram matrix over the examples, (p, r)."""
     basis = spectrum.basis
-    if isinstance(basis, PrivateBasis):
-        return example_vectors(replace(spectrum, eigenvalues=basis.eigenvalues, basis=basis.inner))
     if isinstance(basis, GramBasis):
         return basis.vectors
     if isinstance(basis.directions, InputDirections):  # XXᵀ u would lose directions of small g to rounding

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from lbnn._types import Array
+from lbnn._base.types import Array
+from lbnn._base.warn import warn_of
 from lbnn.engines.importance import LARGEST_K
 from lbnn.engines.quadrature import QuadratureLaw
-from lbnn.errors import AccuracyWarning
 from lbnn.leave_one_out.averages import Scores, row_blocks, score
 from lbnn.leave_one_out.boundary import checked_targets
 from lbnn.leave_one_out.examples import Examples, LeftOut, PrivateExamples
 from lbnn.leave_one_out.own_nodes import replace_unresolved
 from lbnn.posterior import Posterior
-from lbnn.spectrum import PrivateBasis
 
 
 @dataclass(frozen=True)
@@ -70,8 +68,18 @@ class LeaveOneOut:
         """Whether the diagnostics support the scores."""
         return not self.messages
 
+    def in_units(self, deviations: Array, offset: Array) -> LeaveOneOut:
+        """The scores of observations · deviations + offset, (n_d,) each."""
+        unit, shift = (deviations[0], offset[0]) if self.mean.ndim == 1 else (deviations, offset)
+        return replace(
+            self,
+            mean=self.mean * unit + shift,
+            variance=self.variance * unit**2,
+            log_density=self.log_density - float(np.log(deviations).sum()),
+        )
 
-def leave_one_out(posterior: Posterior, Y: Any, centred: bool = False) -> LeaveOneOut:
+
+def leave_one_out(posterior: Posterior, Y: ArrayLike, *, centred: bool = False) -> LeaveOneOut:
     """Score every example given all others.
 
     Parameters
@@ -103,16 +111,18 @@ def leave_one_out(posterior: Posterior, Y: Any, centred: bool = False) -> LeaveO
     True
     """
     columns, one_dimensional = checked_targets(posterior, Y, centred)
-    examples, measure = _left_out(posterior, columns, centred), posterior.scale
+    units, measure = posterior.noise.deviations, posterior.scale_in_units
+    if units is not None:
+        columns = columns / units
+    examples = _left_out(posterior, columns, centred)
     parts = [score(measure, examples.take(rows)) for rows in row_blocks(len(columns), measure)]
     scores = Scores(*(np.concatenate(each) for each in zip(*(p.fields for p in parts), strict=True)))
     messages = _messages(scores.pareto_k)
-    if isinstance(measure.law, QuadratureLaw) and isinstance(examples, Examples):
+    if isinstance(measure.law, QuadratureLaw):
         messages += replace_unresolved(scores, posterior, examples)
-    for message in messages:
-        warnings.warn(message, AccuracyWarning, stacklevel=2)
+    warn_of(messages)
     mean, variance = columns - scores.residual, scores.variance
-    return LeaveOneOut(
+    found = LeaveOneOut(
         mean[:, 0] if one_dimensional else mean,
         variance[:, 0] if one_dimensional else variance,
         scores.log_density,
@@ -120,13 +130,14 @@ def leave_one_out(posterior: Posterior, Y: Any, centred: bool = False) -> LeaveO
         scores.pareto_k,
         posterior.diagnostics.messages + messages,
     )
+    return found if units is None else found.in_units(units, np.zeros(len(units)))
 
 
 def _left_out(posterior: Posterior, columns: Array, centred: bool) -> LeftOut:
-    spectrum = posterior.spectrum
-    if isinstance(spectrum.basis, PrivateBasis):
-        return PrivateExamples.of(spectrum, spectrum.basis, columns, centred)
-    return Examples.of(spectrum, posterior.noise, columns, centred)
+    noise, spectrum = posterior.noise, posterior.noise.in_units(posterior.spectrum)
+    if noise.coupling:
+        return PrivateExamples.of(spectrum, noise.coupling, columns, centred)
+    return Examples.of(spectrum, noise.variance, columns, centred)
 
 
 def _messages(shapes: Array) -> tuple[str, ...]:

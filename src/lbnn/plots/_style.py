@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lbnn._types import Array
+import numpy as np
+
+from lbnn._base.colours import COLOURS as COLOURS
+from lbnn._base.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
-#: Okabe and Ito's colours, told apart by colour-blind readers.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 MARKERS = "os^Dv<"
 
 MINUS = "\N{MINUS SIGN}"
@@ -31,7 +32,7 @@ def heat_map(axes: Axes, matrix: Array, limit: float, digits: int | None = None)
     """A matrix as squares, from −limit (blue) to limit (red), with its values if `digits` is given."""
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
     if digits is not None:
-        for (row, column), value in _entries(matrix):
+        for (row, column), value in np.ndenumerate(matrix):
             colour = "white" if abs(value) > 0.6 * limit else "black"
             text = f"{value:.{digits}f}".replace("-", MINUS)
             axes.text(column, row, text, ha="center", va="center", color=colour, fontsize="small")
@@ -39,11 +40,6 @@ def heat_map(axes: Axes, matrix: Array, limit: float, digits: int | None = None)
         spine.set_visible(False)
     axes.tick_params(length=0)
     return image
-
-
-def _entries(matrix: Array) -> list[tuple[tuple[int, int], float]]:
-    rows, columns = matrix.shape
-    return [((row, column), float(matrix[row, column])) for row in range(rows) for column in range(columns)]
 
 
 def names_or_numbers(labels: Sequence[str] | None, count: int) -> list[str]:

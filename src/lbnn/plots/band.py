@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lbnn.plots._style import COLOURS, axes_or_new
-from lbnn.predictive import Predictive
+from lbnn.predict.predictive import Predictive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def predictive_band(
     predictive: Predictive,
-    coordinate: Any,
+    coordinate: ArrayLike,
     ax: Axes | None = None,
     label: str | None = None,
     *,

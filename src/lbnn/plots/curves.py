@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from lbnn import _validation as check
-from lbnn._types import Array
+from lbnn._base import check
+from lbnn._base.types import Array
 from lbnn.plots._style import COLOURS, MARKERS, MINUS, axes_or_new, names_or_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LEGEND_INSIDE = 3  # entries that leave room for the data
+_MOST_INSIDE = 3  # entries of a legend that leave room for the data
 
 
 def convergence(
-    sizes: Any,
-    errors: Any,
-    error_bars: Any = None,
+    sizes: ArrayLike,
+    errors: ArrayLike,
+    error_bars: ArrayLike | None = None,
     labels: Sequence[str] | None = None,
     ax: Axes | None = None,
     *,
@@ -69,9 +70,9 @@ def convergence(
 
 
 def speed(
-    sizes: Any,
-    rates: Any,
-    error_bars: Any = None,
+    sizes: ArrayLike,
+    rates: ArrayLike,
+    error_bars: ArrayLike | None = None,
     labels: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -111,7 +112,9 @@ def speed(
     return axes
 
 
-def _curves(sizes: Any, values: Any, error_bars: Any, name: str) -> tuple[Array, Array, Array]:
+def _curves(
+    sizes: ArrayLike, values: ArrayLike, error_bars: ArrayLike | None, name: str
+) -> tuple[Array, Array, Array]:
     """Sizes (m,), values (k, m) and bars (k, m), checked."""
     x = check.real_array(sizes, "sizes")
     rows = np.atleast_2d(check.real_array(values, name))
@@ -146,7 +149,7 @@ def _finish(axes: Axes, x: Array, legend: bool) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     if not legend:
         return
-    if len(axes.get_legend_handles_labels()[1]) <= _LEGEND_INSIDE:
+    if len(axes.get_legend_handles_labels()[1]) <= _MOST_INSIDE:
         axes.legend(frameon=False)
     else:
         axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, fontsize="small")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from lbnn import _validation as check
-from lbnn._types import Array
+from lbnn._base import check
+from lbnn._base.types import Array
 from lbnn.plots._style import axes_or_new, heat_map, names_or_numbers
 from lbnn.posterior import Posterior
 
@@ -67,7 +68,7 @@ def coupling_matrix(
 
 
 def kernel_panels(
-    posterior: Posterior, targets: Any, axes: Sequence[Axes] | None = None, *, layer: int = 1
+    posterior: Posterior, targets: ArrayLike, axes: Sequence[Axes] | None = None, *, layer: int = 1
 ) -> Sequence[Axes]:
     """Draw G_xx, the learned kernel ⟨K⟩ and the targets' Gram matrix side by side, on one colour scale each.
 

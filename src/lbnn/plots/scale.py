@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbnn._types import Array
-from lbnn.likelihood import LikelihoodFactor
+from lbnn._base.types import Array
 from lbnn.plots._style import COLOURS, axes_or_new
 from lbnn.posterior import Posterior
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _POINTS = 400
-_LEFT_OUT = 1e-4  # mass beyond either end of a density curve
+_TAIL_MASS = 1e-4  # mass beyond either end of a density curve
 
 
 def scale_density(
@@ -97,19 +96,18 @@ def _draw_scale(axes: Axes, posterior: Posterior, label: str, colour: str, prior
 
 def _log_density(posterior: Posterior, x: Array) -> Array:
     """Log density of x = log λ under ρ: log ϖ + log p(Y | λ) − log p(Y)."""
-    data = posterior.spectrum
-    factor = LikelihoodFactor(data.eigenvalues, data.targets, data.residual, data.examples, posterior.noise)
+    likelihood = posterior.noise.likelihood(posterior.spectrum)
     log_prior = posterior.prior.log_scale_law.log_density(x)
-    if math.isinf(posterior.noise):
+    if math.isinf(posterior.noise.variance):
         return log_prior
-    log_factor = factor.log_constant + factor.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
-    return log_prior + log_factor - posterior.log_evidence
+    log_value = likelihood.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
+    return log_prior + likelihood.log_constant + log_value - posterior.log_evidence
 
 
 def _posterior_range(posterior: Posterior) -> Array:
     measure = posterior.scale
     mass = measure.weights.cumsum()
-    first, last = np.searchsorted(mass, [_LEFT_OUT, 1 - _LEFT_OUT])
+    first, last = np.searchsorted(mass, [_TAIL_MASS, 1 - _TAIL_MASS])
     log_scale = np.log(measure.scales[:, 0, 0])
     return np.linspace(log_scale[max(first - 1, 0)], log_scale[min(last + 1, len(mass) - 1)], _POINTS)
 

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbnn.comparison import QUANTITIES, Comparison
 from lbnn.plots._style import COLOURS, MARKERS, axes_or_new
+from lbnn.theories.comparison import Comparison
+from lbnn.theories.discrepancy import SMALLEST_SHOWN, shown_quantities
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_SMALLEST = 1e-5  # smaller errors stand at the left edge
 
 
 def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
@@ -48,21 +47,21 @@ def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
     axes = axes_or_new(ax)
     if ax is None:
         axes.figure.set_size_inches(8.0, 4.2)  # type: ignore[union-attr]
-    quantities = [name for name in QUANTITIES if any(row.quantity == name for row in result.rows)]
+    quantities = shown_quantities(result.rows)
     for position, quantity in enumerate(quantities):
         noise = max(row.monte_carlo for row in result.rows if row.quantity == quantity)
-        if noise > _SMALLEST:
+        if noise > SMALLEST_SHOWN:
             axes.barh(position, noise, height=0.8, color="0.5", alpha=0.25, linewidth=0)
     count = len(result.theories)
     for number, name in enumerate(result.theories):
         rows = [row for row in result.rows if row.theory == name]
         heights = [quantities.index(row.quantity) + 0.6 * ((number + 0.5) / count - 0.5) for row in rows]
-        errors = np.maximum(np.abs([row.error for row in rows]), _SMALLEST)
+        errors = np.maximum(np.abs([row.error for row in rows]), SMALLEST_SHOWN)
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         axes.plot(errors, heights, linestyle="none", marker=marker, color=colour, label=name)
     axes.set(xscale="log", xlabel="distance to the exact answer", yticks=range(len(quantities)))
     axes.set_yticklabels([f"{name} (nats)" if name == "log evidence" else name for name in quantities])
-    axes.set_xlim(left=_SMALLEST / 1.5)
+    axes.set_xlim(left=SMALLEST_SHOWN / 1.5)
     axes.set_ylim(len(quantities) - 0.5, -0.5)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return axes

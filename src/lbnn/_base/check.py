@@ -1,0 +1,169 @@
+"""Checks at the boundary: public entries check their arguments here, the maths inside does not.
+
+Each function returns the cleaned value or raises an error that states the rule and what was given.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from lbnn._base.types import Array
+
+_LARGEST_INTEGER = 10**15  # doubles hold these exactly
+
+
+def real_array(value: Any, name: str) -> Array:
+    """Convert to a float64 array of finite real numbers."""
+    try:
+        raw = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a rectangular array of numbers, got a ragged sequence") from error
+    if np.iscomplexobj(raw):
+        raise TypeError(f"{name} must be real, got complex numbers")
+    if raw.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be an array of numbers, got {_describe(value, raw)}")
+    array = raw.astype(np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(
+            f"{name} must be finite, got {np.count_nonzero(~np.isfinite(array))} NaN or infinite values"
+        )
+    return array
+
+
+def matrix(value: Any, name: str) -> Array:
+    """Convert to a two-dimensional array of finite numbers with at least one row and one column."""
+    array = real_array(value, name)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} must be two-dimensional and not empty, got {name}.shape={array.shape}")
+    return array
+
+
+def square_matrix(value: Any, name: str) -> Array:
+    """Convert to a symmetric matrix; asymmetry beyond rounding is an error."""
+    array = matrix(value, name)
+    if array.shape[0] != array.shape[1]:
+        raise ValueError(f"{name} must be square, got {name}.shape={array.shape}")
+    asymmetry = float(np.abs(array - array.T).max())
+    if asymmetry > 1e-10 * float(np.abs(array).max()):
+        raise ValueError(f"{name} must be symmetric, got max|{name} − {name}ᵀ| = {asymmetry:.3g}")
+    return (array + array.T) / 2
+
+
+def targets(value: Any, examples: int) -> tuple[Array, bool]:
+    """Convert Y of shape (p,) or (p, n_d) to (p, n_d), and tell whether it was one-dimensional."""
+    array = real_array(value, "Y")
+    if array.ndim not in (1, 2) or array.shape[0] != examples or array.size == 0:
+        raise ValueError(
+            f"Y must have shape (p,) or (p, outputs) with p = {examples} examples, got Y.shape={array.shape}"
+        )
+    return array.reshape(examples, -1), array.ndim == 1
+
+
+def positive_integer(value: Any, name: str) -> int:
+    """Check for a whole number of at least one."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a positive integer, got {value!r}")
+    number: Any = value
+    if not 1 <= number < math.inf or number != int(number):
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    if number > _LARGEST_INTEGER:
+        raise ValueError(f"{name} must be at most 10^15, which doubles hold exactly, got {value!r}")
+    return int(number)
+
+
+def widths(value: Any) -> tuple[int, ...]:
+    """Check the hidden widths n_1..n_{d−1}: a sequence of positive integers, () for depth one."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError(
+            f"widths must be a sequence of positive integers such as (50, 50) or (), got {value!r}"
+        )
+    return tuple(positive_integer(width, "every hidden width") for width in value)
+
+
+def prior_variances(value: Any, depth: int) -> tuple[float, ...]:
+    """Check the layers' prior variances: None for all ones, or one positive number per layer."""
+    if value is None:
+        return (1.0,) * depth
+    array = real_array(value, "prior_variances")
+    if array.shape != (depth,) or (array <= 0).any():
+        raise ValueError(f"prior_variances must be {depth} positive numbers, one per layer, got {value!r}")
+    return tuple(float(variance) for variance in array)
+
+
+def inverse_temperature(value: Any) -> float:
+    """Check beta: a number in [0, inf]."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"beta must be a number in [0, inf], got {value!r}")
+    beta = float(value)
+    if math.isnan(beta) or beta < 0:
+        raise ValueError(f"beta must be a number in [0, inf], got {beta}")
+    if math.isinf(1 / beta if beta else 1.0):
+        raise ValueError(f"beta must be 0 or large enough that 1/beta is finite, got {beta}")
+    return beta
+
+
+def finite_number(value: Any, name: str) -> float:
+    """Check for one finite real number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a real number, got {value!r}")
+    if not math.isfinite(float(value)):
+        raise ValueError(f"{name} must be finite, got {value!r}")
+    return float(value)
+
+
+def probability(value: Any, name: str) -> Array:
+    """Check for probabilities strictly between zero and one."""
+    array = real_array(value, name)
+    if ((array <= 0) | (array >= 1)).any():
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+    return array
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """Turn an int seed or a numpy Generator into a Generator."""
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if isinstance(rng, bool) or not isinstance(rng, numbers.Integral) or rng < 0:
+        raise TypeError(f"rng must be a non-negative int or a numpy.random.Generator, got {rng!r}")
+    return np.random.default_rng(int(rng))
+
+
+def seed(value: Any) -> int:
+    """Turn an int, a SeedSequence or a Generator into an int seed; a Generator moves on by one number."""
+    if isinstance(value, np.random.SeedSequence):
+        return int(value.generate_state(1, np.uint64)[0] >> np.uint64(1))
+    if isinstance(value, np.random.Generator):
+        return int(value.integers(2**63))
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 0:
+        raise TypeError(
+            "seed must be a non-negative int, a numpy.random.SeedSequence or a numpy.random.Generator, "
+            f"got {value!r}"
+        )
+    return int(value)
+
+
+def no_unnamed_grams(more: tuple[Any, ...]) -> None:
+    """Test points have one array without a name, X_test."""
+    if more:
+        raise TypeError(
+            "test points are X_test, or by name cross_gram=... and test_gram=..., got "
+            f"{1 + len(more)} arrays without names: write predict(cross_gram=..., test_gram=...)"
+        )
+
+
+def like_mean(value: Any, shape: tuple[int, ...], single_output: bool, name: str) -> Array:
+    """Check an array shaped like the predictive mean and return it as (p̂, n_d)."""
+    array = real_array(value, name)
+    expected = shape[:1] if single_output else shape
+    if array.shape != expected:
+        raise ValueError(f"{name} must be shaped like the mean, {expected}, got {name}.shape={array.shape}")
+    return array.reshape(shape)
+
+
+def _describe(value: Any, raw: np.ndarray[Any, Any]) -> str:
+    return repr(value) if raw.ndim == 0 else f"an array of dtype {raw.dtype}"

@@ -1,0 +1,30 @@
+"""Every limit theory of the paper, returning what the exact inference returns.
+
+| function | limit | fixed | temperature, depth |
+|---|---|---|---|
+| `infinite_width` | n → ∞ | p, n_d | any |
+| `infinite_data` | p → ∞ | n, n_d | zero; any depth |
+| `proportional` | n, p → ∞ | n_d | any |
+| `proportional_expansion` | n, p → ∞, then γ → 0 | n_d | zero; any depth |
+| `many_outputs` | n, n_d → ∞ | p | any |
+
+With α = p/n_1, γ = n_d/n_1, S = Yᵀ G_xx⁻¹ Y, G_yy = YYᵀ/n_d. The theories live in `lbnn.theories.limits`.
+"""
+
+from lbnn.theories.limits.regimes import (
+    infinite_data,
+    infinite_width,
+    many_outputs,
+    proportional,
+    proportional_expansion,
+)
+from lbnn.theories.limits.theory import Theory
+
+__all__ = [
+    "Theory",
+    "infinite_data",
+    "infinite_width",
+    "many_outputs",
+    "proportional",
+    "proportional_expansion",
+]

@@ -1,0 +1,16 @@
+"""The entry point of the command `lbnn`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; typer, rich and pandas are imported here and not with the library."""
+    try:
+        from lbnn.cli.app import app
+    except ModuleNotFoundError as absent:
+        if absent.name is None or absent.name.partition(".")[0] == "lbnn":
+            raise
+        sys.exit(f"lbnn: the command line needs {absent.name}; install it with: pip install 'lbnn[cli]'")
+    app()

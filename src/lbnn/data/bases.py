@@ -1,0 +1,116 @@
+"""How the data were reached, and so how test points are projected: inputs or a Gram matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.projection import (
+    RANK_TOLERANCE,
+    Directions,
+    GramProjection,
+    InputProjection,
+    TrainingProjection,
+)
+
+#: Grams and moments that are inconsistent beyond this fraction of their scale are refused.
+GRAM_TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True)
+class InputBasis:
+    """Data from inputs or moments: test points are inputs X_test (p̂, n0)."""
+
+    directions: Directions
+    dimension: int  # n0
+    training_inputs: Array | None
+    scale: float  # variance / n0
+
+    def project(self, *test: ArrayLike) -> InputProjection:
+        if len(test) != 1:
+            raise TypeError(f"test points are one array X_test of shape (p̂, n0), got {_arrays(len(test))}")
+        inputs = check.matrix(test[0], "X_test")
+        if inputs.shape[1] != self.dimension:
+            raise ValueError(
+                f"X_test must have n0 = {self.dimension} columns, got X_test.shape={inputs.shape}"
+            )
+        return InputProjection(self.directions, inputs, self.scale)
+
+    def training(self) -> TrainingProjection:
+        if self.training_inputs is None:
+            raise ValueError(
+                "the training inputs are not kept with moments: pass X_test explicitly, got none"
+            )
+        return TrainingProjection(np.sqrt(self.scale) * self.directions.coordinates(self.training_inputs))
+
+    def scaled(self, variance: float) -> InputBasis:
+        return replace(self, scale=variance * self.scale)
+
+
+@dataclass(frozen=True)
+class GramBasis:
+    """Data from a Gram matrix: test points are rows of a kernel, cross_gram (p̂, p) and test_gram (p̂, p̂)."""
+
+    vectors: Array  # U, (p, r)
+    eigenvalues: Array  # of the Gram matrix as given, (r,)
+    scale: float = 1.0
+
+    def project(self, *test: ArrayLike) -> GramProjection:
+        if len(test) != 2:
+            raise TypeError(
+                f"after a Gram matrix, test points are cross_gram and test_gram, got {_arrays(len(test))}"
+            )
+        cross, gram = check.matrix(test[0], "cross_gram"), check.square_matrix(test[1], "test_gram")
+        if cross.shape != (len(gram), len(self.vectors)):
+            raise ValueError(
+                f"cross_gram must have shape (p̂, p) = {(len(gram), len(self.vectors))}, "
+                f"got cross_gram.shape={cross.shape}"
+            )
+        explained = cross @ self.vectors / np.sqrt(self.eigenvalues)
+        rest = _unexplained(gram, cross, explained, self)
+        return GramProjection(np.sqrt(self.scale) * explained, self.scale * rest)
+
+    def training(self) -> TrainingProjection:
+        return TrainingProjection(np.sqrt(self.scale * self.eigenvalues) * self.vectors)
+
+    def scaled(self, variance: float) -> GramBasis:
+        return replace(self, scale=variance * self.scale)
+
+
+Basis = InputBasis | GramBasis
+
+
+def _unexplained(gram: Array, cross: Array, explained: Array, basis: GramBasis) -> Array:
+    """R = G_x̂x̂ − ΦΦᵀ, for test points that form a positive semi-definite matrix with the training Gram.
+
+    Points whose unexplained variance is at the rounding of the difference count as explained entirely.
+    """
+    scale = max(float(np.abs(gram).max()), float(basis.eigenvalues.max(initial=0.0)))
+    outside = np.abs(cross - (cross @ basis.vectors) @ basis.vectors.T).max()
+    rest = gram - explained @ explained.T
+    diagonal = np.diagonal(rest)
+    if not _is_semidefinite(rest, GRAM_TOLERANCE * scale) or outside > GRAM_TOLERANCE * scale:
+        raise ValueError(
+            "cross_gram and test_gram must form a positive semi-definite matrix with the training gram, got "
+            f"unexplained variances from {diagonal.min():.3g} and {outside:.3g} outside the range of gram"
+        )
+    known = diagonal <= RANK_TOLERANCE * len(basis.vectors) * scale
+    rest[known, :] = rest[:, known] = 0.0
+    return rest
+
+
+def _arrays(count: int) -> str:
+    return "one array" if count == 1 else f"{count} arrays"
+
+
+def _is_semidefinite(matrix: Array, tolerance: float) -> bool:
+    """Whether no eigenvalue is below −tolerance."""
+    try:
+        np.linalg.cholesky(matrix + tolerance * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        return not tolerance  # zero tolerance: both matrices are zero, which Cholesky refuses
+    return True

@@ -1,0 +1,129 @@
+"""Centred data. A flat prior of the level leaves the p − 1 contrasts of the data, which centring keeps.
+
+The centred Gram matrix has the eigenvector 1 with the eigenvalue 0: its other eigenvectors are contrasts, so
+that the evidence of centred data with p − 1 in the place of p is the evidence with the level integrated out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lbnn._base.types import Array
+from lbnn.data.bases import GramBasis, InputBasis
+from lbnn.data.projection import RANK_TOLERANCE, InputDirections
+from lbnn.data.spectrum import Spectrum
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns less their means, or as they are (zero means)."""
+
+    means: Array  # (n,)
+
+    @classmethod
+    def of(cls, array: Array, centre: bool) -> Columns:
+        """The means of the columns, or zeros."""
+        return cls(array.mean(axis=0) if centre else np.zeros(array.shape[1]))
+
+    def centred(self, array: Array) -> Array:
+        """The array less the means."""
+        return array - self.means
+
+    def centred_training(self, array: Array) -> Array:
+        """`centred`, where a column that varies by rounding only counts as constant and becomes zero."""
+        centred = self.centred(array)
+        rounding = 4 * RANK_TOLERANCE * np.abs(array).max(axis=0)
+        return np.where((np.abs(centred).max(axis=0) > rounding) | (self.means == 0), centred, 0.0)
+
+
+@dataclass(frozen=True)
+class CentredInputs:
+    """Inputs of the linear kernel: what the network sees is x − mean."""
+
+    columns: Columns
+
+    @classmethod
+    def of(cls, X: Array, centre: bool) -> CentredInputs:
+        """From the training inputs: their means, or zeros without centring."""
+        return cls(Columns.of(X, centre))
+
+    def spectrum(self, X: Array, targets: Array) -> Spectrum:
+        """The training data."""
+        return Spectrum.from_inputs(self.columns.centred_training(X), targets)
+
+    def test(self, X: Array) -> tuple[Array, ...]:
+        """Test points as `Posterior.predict` wants them."""
+        return (self.columns.centred(X),)
+
+
+@dataclass(frozen=True)
+class CentredKernel:
+    """A kernel of features less their means over the training points."""
+
+    means: Array  # of the training Gram matrix over one index, (p,); zeros without centring
+    grand_mean: float
+    centre: bool
+
+    @classmethod
+    def of(cls, gram: Array, centre: bool) -> CentredKernel:
+        """From the training Gram matrix: its means, or zeros without centring."""
+        if not centre:
+            return cls(np.zeros(len(gram)), 0.0, False)
+        return cls(gram.mean(axis=0), float(gram.mean()), True)
+
+    def spectrum(self, gram: Array, targets: Array) -> Spectrum:
+        """The training data; a Gram matrix that is constant up to rounding counts as zero."""
+        centred = gram - self.means[:, None] - self.means + self.grand_mean
+        rounding = 4 * RANK_TOLERANCE * len(gram) * float(np.abs(gram).max())
+        if self.centre and float(np.abs(centred).max()) <= rounding:
+            centred = np.zeros_like(centred)
+        return Spectrum.from_gram((centred + centred.T) / 2, targets)
+
+    def test(self, cross: Array, gram: Array) -> tuple[Array, ...]:
+        """Cross kernel (p̂, p) and test kernel (p̂, p̂) as `Posterior.predict` wants them."""
+        own = cross.mean(axis=1) if self.centre else np.zeros(len(cross))
+        return self.cross(cross), gram - own[:, None] - own + self.grand_mean
+
+    def cross(self, cross: Array) -> Array:
+        """The centred cross kernel alone."""
+        own = cross.mean(axis=1, keepdims=True) if self.centre else 0.0
+        return cross - own - self.means + self.grand_mean
+
+
+def contrasts(spectrum: Spectrum) -> Spectrum:
+    """Centred data counted as p − 1 contrasts.
+
+    Where rounding has left a positive eigenvalue for the level, the smallest of p, it is dropped.
+    """
+    fewer = spectrum.examples - 1
+    if spectrum.rank <= fewer:
+        return replace(spectrum, examples=fewer)
+    basis: Any = spectrum.basis
+    return replace(
+        spectrum,
+        eigenvalues=spectrum.eigenvalues[1:],
+        targets=spectrum.targets[1:],
+        examples=fewer,
+        basis=_without_first(basis),
+    )
+
+
+def _without_first(basis: InputBasis | GramBasis) -> InputBasis | GramBasis:
+    """The basis without its smallest eigenvalue. At full rank p ≤ n0, so that directions combine inputs."""
+    if isinstance(basis, GramBasis):
+        return replace(basis, vectors=basis.vectors[:, 1:], eigenvalues=basis.eigenvalues[1:])
+    assert isinstance(basis.directions, InputDirections)
+    directions = InputDirections(basis.directions.inputs, basis.directions.combination[:, 1:])
+    return replace(basis, directions=directions)
+
+
+def outside_range(spectrum: Spectrum, targets: Array) -> Array:
+    """Rows R with RᵀR = YᵀY of the targets outside the range of G: at most n_d of them, none at full rank."""
+    columns = targets.reshape(len(targets), -1)
+    if spectrum.rank == spectrum.examples:
+        return np.zeros((0, columns.shape[1]))
+    vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
+    return np.asarray(np.linalg.qr(columns - vectors @ spectrum.targets, mode="r"), float)

@@ -1,0 +1,264 @@
+"""Sufficient statistics of the data: everything the posterior of the scale needs, computed once.
+
+G_xx = U diag(g) Uᵀ and ỹ = UᵀY. The posterior of L depends on the data only through (g, ỹ, ‖Y − Uỹ‖², p), so
+that after one eigendecomposition every depth, width and temperature costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis
+from lbnn.data.projection import (
+    RANK_TOLERANCE,
+    FeatureDirections,
+    InputDirections,
+    Projection,
+    positive_part,
+)
+
+_LARGEST_TARGET = 1e100
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The eigenvalues of G_xx and the targets in its eigenbasis.
+
+    Make one with `from_inputs`, `from_gram` or `from_moments`.
+
+    Attributes
+    ----------
+    eigenvalues : (r,)
+        The positive eigenvalues g of G_xx.
+    targets : (r, n_d)
+        ỹ = UᵀY.
+    residual : float
+        ‖Y − U ỹ‖², the part of the targets outside the range of G_xx.
+    examples : int
+        p.
+    single_output : bool
+        Whether Y was one-dimensional; results then drop the output axis.
+    outside : (any, n_d) or None
+        Rows with the moments of Y − U ỹ, which noise that is not the same for all outputs needs; None where
+        they are not known, as from moments.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(8, 20)), rng.normal(size=8)
+    >>> spectrum = lbnn.Spectrum.from_inputs(X, y)
+    >>> spectrum.eigenvalues.shape, spectrum.targets.shape, spectrum.rank == spectrum.examples
+    ((8,), (8, 1), True)
+    """
+
+    eigenvalues: Array
+    targets: Array
+    residual: float
+    examples: int
+    single_output: bool
+    basis: Basis
+    outside: Array | None = None
+
+    def __repr__(self) -> str:
+        """One line: the sizes."""
+        return f"Spectrum(examples={self.examples}, rank={self.rank}, outputs={self.outputs})"
+
+    @property
+    def rank(self) -> int:
+        """Number of positive eigenvalues of G_xx."""
+        return len(self.eigenvalues)
+
+    @property
+    def outputs(self) -> int:
+        """n_d."""
+        return self.targets.shape[1]
+
+    def project(
+        self,
+        X_test: ArrayLike | None = None,
+        *more: ArrayLike,
+        cross_gram: ArrayLike | None = None,
+        test_gram: ArrayLike | None = None,
+    ) -> Projection:
+        """Split test points (the training points by default) into what is explained and the rest.
+
+        Parameters
+        ----------
+        X_test : (p̂, n0), optional
+            Of data from inputs or moments.
+        cross_gram : (p̂, p), optional
+            Of data from a Gram matrix: the kernel between test and training points; together with
+        test_gram : (p̂, p̂), optional
+            the kernel among test points. The two may be given without their names, in this order.
+        """
+        test = _test_points(X_test, more, cross_gram, test_gram)
+        return self.basis.project(*test) if test else self.basis.training()
+
+    def scaled(self, variance: float) -> Spectrum:
+        """The same data with the Gram matrix multiplied by `variance` (the first layer's prior variance)."""
+        if variance == 1.0:
+            return self
+        return replace(self, eigenvalues=variance * self.eigenvalues, basis=self.basis.scaled(variance))
+
+    @classmethod
+    def from_inputs(cls, X: ArrayLike, Y: ArrayLike) -> Spectrum:
+        """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0."""
+        inputs = check.matrix(X, "X")
+        targets, single = check.targets(Y, len(inputs))
+        _require_representable(targets, "Y")
+        if inputs.shape[0] > inputs.shape[1]:
+            return _from_tall_inputs(inputs, targets, single)
+        return _from_wide_inputs(inputs, targets, single)
+
+    @classmethod
+    def from_gram(cls, gram: ArrayLike, Y: ArrayLike) -> Spectrum:
+        """Build from a positive semi-definite kernel matrix (p, p) and targets Y."""
+        matrix = check.square_matrix(gram, "gram")
+        targets, single = check.targets(Y, len(matrix))
+        _require_representable(targets, "Y")
+        values, vectors = _eigh(matrix, len(matrix), "gram")
+        basis = GramBasis(vectors, values)
+        rest = _rest(targets, vectors)
+        square = float((rest**2).sum())
+        return cls(values, vectors.T @ targets, square, len(matrix), single, basis, rest)
+
+    @classmethod
+    def from_moments(
+        cls, input_moment: ArrayLike, cross_moment: ArrayLike, target_moment: ArrayLike, examples: int
+    ) -> Spectrum:
+        """Build from XᵀX (n0, n0), XᵀY (n0,) or (n0, n_d), YᵀY (n_d, n_d) or a number, and p.
+
+        Moments add up over parts of the data, so that data larger than memory can be streamed. YᵀY enters
+        only through its trace. Training inputs are not kept: ask for predictions at explicit inputs.
+        """
+        moment = check.square_matrix(input_moment, "input_moment")
+        cross, single = _cross_moment(cross_moment, len(moment))
+        square = check.real_array(target_moment, "target_moment")
+        if square.size != cross.shape[1] ** 2:
+            raise ValueError(
+                f"target_moment must be YᵀY for {cross.shape[1]} outputs, got shape {square.shape}"
+            )
+        count = check.positive_integer(examples, "examples")
+        _require_representable(cross, "XᵀY")
+        total = float(np.trace(square.reshape(cross.shape[1], -1)))
+        return _from_moments(moment / len(moment), cross, total, count, single, None)
+
+
+def _test_points(
+    X_test: ArrayLike | None,
+    more: tuple[ArrayLike, ...],
+    cross_gram: ArrayLike | None,
+    test_gram: ArrayLike | None,
+) -> tuple[ArrayLike, ...]:
+    """The arrays that describe test points: none for the training points, X_test, or the two kernels."""
+    if cross_gram is None and test_gram is None:
+        return () if X_test is None and not more else (X_test, *more)  # type: ignore[arg-type]
+    if X_test is not None or more:
+        raise TypeError("test points are X_test or else cross_gram with test_gram, got both")
+    if cross_gram is None or test_gram is None:
+        missing = "cross_gram" if cross_gram is None else "test_gram"
+        raise TypeError(f"cross_gram and test_gram are given together, got no {missing}")
+    return cross_gram, test_gram
+
+
+def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
+    """For p ≤ n0: eigenvectors of the Gram matrix."""
+    examples, dimension = inputs.shape
+    with np.errstate(over="ignore"):  # `_eigh` reports it
+        gram = inputs @ inputs.T / dimension
+    values, vectors = _eigh(gram, dimension, "XXᵀ/n0")
+    directions = InputDirections(inputs, vectors / np.sqrt(dimension * values))
+    basis = InputBasis(directions, dimension, inputs, 1 / dimension)
+    rest = _rest(targets, vectors)
+    square = float((rest**2).sum())
+    return Spectrum(values, vectors.T @ targets, square, examples, single, basis, rest)
+
+
+def _from_tall_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
+    """For p > n0: eigenvectors V of XᵀX/n0; U = XV/√(n0 g) is never formed."""
+    with np.errstate(over="ignore"):  # `_eigh` reports it
+        moment, cross = inputs.T @ inputs / inputs.shape[1], inputs.T @ targets
+    spectrum = _from_moments(moment, cross, 0.0, len(inputs), single, inputs)
+    rest = targets - spectrum.project().explained @ (
+        spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
+    )
+    return replace(spectrum, residual=float((rest**2).sum()), outside=rest)
+
+
+def _from_moments(
+    moment: Array, cross: Array, total: float, examples: int, single: bool, inputs: Array | None
+) -> Spectrum:
+    """From XᵀX/n0, XᵀY and ‖Y‖²."""
+    dimension = len(moment)
+    values, vectors = _eigh(moment, max(dimension, examples), "XᵀX/n0")
+    if len(values) > examples:
+        raise ValueError(f"XᵀX has rank {len(values)} and needs as many examples, got examples={examples}")
+    if inputs is None:
+        _require_in_range(cross, vectors)
+    targets = vectors.T @ cross / np.sqrt(dimension * values)[:, None]
+    residual = _moment_residual(total, float((targets**2).sum())) if inputs is None else 0.0
+    basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
+    return Spectrum(values, targets, residual, examples, single, basis)
+
+
+def _eigh(gram: Array, size: int, name: str) -> tuple[Array, Array]:
+    """Positive eigenvalues and their eigenvectors; an indefinite matrix is an error."""
+    if not np.isfinite(gram).all():
+        raise ValueError(
+            f"{name} must be representable in double precision, got values that overflow: rescale X"
+        )
+    values, vectors = np.linalg.eigh(gram)
+    if values[0] < -GRAM_TOLERANCE * max(values[-1], 0.0):
+        raise ValueError(
+            f"{name} must be positive semi-definite, got eigenvalues from {values[0]:.3g} to {values[-1]:.3g}"
+        )
+    keep = positive_part(values, size)
+    return values[keep], vectors[:, keep]
+
+
+def _rest(targets: Array, vectors: Array) -> Array:
+    """Y − UUᵀY, (p, n_d); no rows where U is square."""
+    if vectors.shape[0] == vectors.shape[1]:
+        return np.zeros((0, targets.shape[1]))
+    return targets - vectors @ (vectors.T @ targets)
+
+
+def _require_in_range(cross: Array, vectors: Array) -> None:
+    """Raise unless XᵀY lies in the range of XᵀX, as moments of the same data do."""
+    outside = float(np.abs(cross - vectors @ (vectors.T @ cross)).max())
+    if outside > GRAM_TOLERANCE * float(np.abs(cross).max()):
+        raise ValueError(
+            "input_moment and cross_moment must come from the same data, got a cross_moment with "
+            f"{outside:.3g} outside the range of input_moment"
+        )
+
+
+def _require_representable(targets: Array, name: str) -> None:
+    """Raise where the squares of targets, which enter everywhere, would overflow."""
+    if np.abs(targets).max() > _LARGEST_TARGET:
+        raise ValueError(f"{name} must be below {_LARGEST_TARGET:g} in size, got larger values: rescale Y")
+
+
+def _moment_residual(total: float, explained: float) -> float:
+    """‖Y‖² − ‖ỹ‖², where rounding counts as zero; raises if negative, as for moments of different data."""
+    if explained > total * (1 + GRAM_TOLERANCE):
+        raise ValueError(
+            "input_moment, cross_moment and target_moment must come from the same data, got targets of "
+            f"squared norm {total:.6g} of which the inputs explain {explained:.6g}"
+        )
+    return total - explained if total - explained > 100 * RANK_TOLERANCE * total else 0.0
+
+
+def _cross_moment(value: ArrayLike, dimension: int) -> tuple[Array, bool]:
+    array = check.real_array(value, "cross_moment")
+    if array.ndim not in (1, 2) or array.shape[0] != dimension or array.size == 0:
+        raise ValueError(
+            f"cross_moment must be XᵀY with n0 = {dimension} rows, got cross_moment.shape={array.shape}"
+        )
+    return array.reshape(dimension, -1), array.ndim == 1

@@ -1,0 +1,82 @@
+"""The rule that chooses an engine, and running it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lbnn.engines.atom import identity_scale, infer_atom
+from lbnn.engines.bartlett_sampling import infer_dual, infer_primal
+from lbnn.engines.inference import ScaleInference
+from lbnn.engines.quadrature import infer_quadrature
+from lbnn.engines.sampled import Effort
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.scale.prior import ScalePrior
+
+ENGINES = ("atom", "quadrature", "importance", "smc", "dual")
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Which engine, and why."""
+
+    engine: str
+    reason: str
+
+
+def choose(prior: ScalePrior, rank: int) -> EngineChoice:
+    """The engine that `engine="auto"` takes, for data whose Gram matrix has the given rank.
+
+    1. Depth one: the scale is the identity, one atom.
+    2. One output: quadrature over log λ, deterministic.
+    3. Depth two and more outputs than the rank of the data: the dual route, sampled as in 4.
+    4. Several outputs: importance sampling; if its own diagnostics (effective sample size, Pareto k, error of
+       the evidence) do not reach the target error, sequential Monte Carlo.
+    """
+    if not prior.widths:
+        return EngineChoice("atom", "depth one: the scale is fixed and the posterior is a Gaussian process")
+    if prior.outputs == 1:
+        return EngineChoice("quadrature", "one output: the scale is a number, integrated deterministically")
+    if len(prior.widths) == 1 and prior.outputs > rank > 0:
+        return EngineChoice(
+            "dual", "depth two with more outputs than data: the hidden kernel is smaller than L"
+        )
+    return EngineChoice(
+        "importance", "several outputs: importance sampling, smc where its diagnostics say no"
+    )
+
+
+def infer(prior: ScalePrior, factor: LikelihoodFactor, single_output: bool, effort: Effort) -> ScaleInference:
+    """Run the engine asked for, if it applies."""
+    best = choose(prior, 0 if factor.flat or factor.dual_deficient else len(factor.eigenvalues))
+    engine = best.engine if effort.engine == "auto" else effort.engine
+    _require_applicable(engine, best, prior, factor)
+    if engine == "atom":
+        return infer_atom(identity_scale(prior.outputs, prior.variance), factor, single_output)
+    if engine == "quadrature":
+        return infer_quadrature(prior, factor, single_output)
+    if engine == "dual":
+        return infer_dual(prior, factor, single_output, effort)
+    return infer_primal(prior, factor, single_output, effort)
+
+
+def _require_applicable(engine: str, best: EngineChoice, prior: ScalePrior, factor: LikelihoodFactor) -> None:
+    """The engine must exist and fit the problem."""
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be one of {('auto', *ENGINES)}, got {engine!r}")
+    fits = {
+        "atom": not prior.widths,
+        "quadrature": bool(prior.widths) and prior.outputs == 1,
+        "dual": len(prior.widths) == 1
+        and not factor.flat
+        and not factor.dual_deficient
+        and factor.multiplicity == 1,
+        "importance": bool(prior.widths),
+        "smc": bool(prior.widths),
+    }
+    if not fits[engine]:
+        raise ValueError(f"engine {engine!r} does not apply ({best.reason}): use {best.engine!r} or 'auto'")
+    if factor.noise == 0 and engine in ("importance", "smc") and not prior.full_rank:
+        raise ValueError(
+            "at zero temperature a hidden layer narrower than the outputs is supported at depth two with "
+            f"engine 'dual' only, got widths={prior.widths} for {prior.outputs} outputs: use a finite beta"
+        )

@@ -1,0 +1,67 @@
+"""From the estimator's settings to fitted models: what is searched, and the final posteriors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from lbnn._base.warn import warn
+from lbnn.estimator import settings
+from lbnn.estimator.model import FittedModel, TargetUnits, fit_model, table_row
+from lbnn.selection import Candidate, Choice, EvidenceData, Shapes
+
+_SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
+
+
+def settle(
+    choice: Choice, noise: str, data: EvidenceData, shapes: Shapes
+) -> tuple[list[Choice], Shapes, list[str]]:
+    """What is searched; what the data cannot tell is settled by convention, and said."""
+    settings.require_examples(data, choice)
+    constant, messages = settings.constant_outputs(data), []
+    if choice.noise_variance is None and len(constant) == data.outputs:
+        messages.append(settings.CONSTANT_TARGETS)
+        warn(settings.CONSTANT_TARGETS)
+    elif choice.noise_variance is None and constant and noise == "per_output":
+        messages.append(f"outputs {constant} are constant: their noise is at the lower end of its range")
+    if not data.spectrum.rank:
+        messages.append(settings.CONSTANT_INPUTS)
+        choice = Choice(choice.noise_variance, choice.prior_scale or 1.0)
+        shapes = Shapes(fixed=((),)) if shapes.fixed is None else shapes
+    return settings.noise_choices(noise, choice, data, shapes), shapes, messages
+
+
+def counted(candidates: Sequence[Candidate]) -> int:
+    """How many candidates, best first, count in an average."""
+    supported = special.softmax(np.array([candidate.supported for candidate in candidates]))
+    return int(np.count_nonzero(supported >= _SMALLEST_WEIGHT))
+
+
+def final_models(
+    data: EvidenceData,
+    candidates: Sequence[Candidate],
+    units: TargetUnits,
+    level_examples: int | None,
+    **effort: Any,
+) -> tuple[FittedModel, ...]:
+    """Final posteriors of the candidates, best first."""
+    models = [fit_model(data, candidate, units, level_examples, **effort) for candidate in candidates]
+    return tuple(sorted(models, key=lambda model: model.penalty - model.log_evidence))
+
+
+def reporter(data: EvidenceData, units: TargetUnits, verbose: Any) -> Callable[[Candidate], None]:
+    """A line for every candidate, if asked for."""
+
+    def report(candidate: Candidate) -> None:
+        if verbose:
+            row = table_row(candidate, data, units)
+            print(
+                f"[LBNNRegressor] widths={row['widths'] or 'infinite'}, {row['noise']} noise: "
+                f"log evidence {row['log_evidence']:.2f} ± {row['error']:.2f}, beta {row['beta']:.3g}, "
+                f"prior scale {row['prior_scale']:.3g}"
+            )
+
+    return report

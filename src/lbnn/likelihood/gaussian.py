@@ -1,0 +1,182 @@
+"""The likelihood factor: how the data weigh a scale matrix.
+
+With L = V diag(l) Vᵀ, z = ỹV and the noise variance τ = 1/β, the targets given L are independent in the
+eigenbasis, z_ij ~ N(0, τ + g_i l_j), so that
+
+    log p(Y | L) = −½ Σ_ij [log(τ + g_i l_j) + z_ij² / (τ + g_i l_j)] + constant.
+
+This is the paper's dρ/dϖ with its normalisation, and τ = 0 is the zero-temperature limit of it (the prior
+density of Y): one formula for every temperature.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
+
+
+@dataclass(frozen=True)
+class LikelihoodFactor:
+    """log p(Y | L) as a function of L, for one data set and one noise variance."""
+
+    eigenvalues: Array  # g, (r,)
+    targets: Array  # ỹ, (r, n_d)
+    residual: float  # ‖Y‖² outside the range of G
+    examples: int
+    noise: float  # τ = 1/β: 0 at zero temperature, inf at β = 0
+    multiplicity: float = 1.0  # directions that a row stands for, the others without targets: weight of log D
+
+    @property
+    def flat(self) -> bool:
+        """Whether the data say nothing about L."""
+        return math.isinf(self.noise) or not len(self.eigenvalues)
+
+    @property
+    def log_constant(self) -> float:
+        """The part of log p(Y | L) that does not depend on L; −inf at β = 0."""
+        if not self.examples:
+            return 0.0
+        if math.isinf(self.noise):
+            return -math.inf
+        outputs = self.targets.shape[1]
+        constant = -0.5 * self.examples * outputs * math.log(2 * math.pi)
+        unseen = self.examples - round(self.multiplicity * len(self.eigenvalues))
+        if unseen:
+            constant -= 0.5 * (unseen * outputs * math.log(self.noise) + self.residual / self.noise)
+        return constant
+
+    @property
+    def operations(self) -> float:
+        """Rough number of floating-point operations of one gradient, for planning."""
+        return float(self.targets.size * (30 + 4 * self.targets.shape[1]))
+
+    @property
+    def pull(self) -> Array:
+        """√g_i / (τ + g_i), (r,): how strongly a target along direction i pulls on L at L = I."""
+        if self.flat:
+            return np.zeros_like(self.eigenvalues)
+        return np.sqrt(self.eigenvalues) / (self.noise + self.eigenvalues)
+
+    @property
+    def target_moment(self) -> Array:
+        """ỹᵀỹ, (n_d, n_d): what it costs to leave targets to the noise."""
+        return self.targets.T @ self.targets
+
+    @property
+    def dual_deficient(self) -> bool:
+        """Whether zero temperature leaves the dual problem singular: targets of deficient example rank."""
+        return self.noise == 0 and int(np.linalg.matrix_rank(self.targets)) < len(self.eigenvalues)
+
+    @property
+    def keeps_from_zero(self) -> bool:
+        """Whether the data exclude singular L: zero temperature and targets of full output rank."""
+        if self.noise > 0 or not len(self.eigenvalues):
+            return False
+        return int(np.linalg.matrix_rank(self.targets)) == self.targets.shape[1]
+
+    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
+        """Log p(Y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m,)."""
+        result = np.zeros(len(eigenvalues))
+        if self.flat:
+            return result
+        for block in blocks(len(result), self.targets.size):
+            variance = self.noise + self.eigenvalues[:, None] * eigenvalues[block, None, :]
+            rotated = self.targets @ vectors[block]
+            result[block] = -0.5 * (self.multiplicity * np.log(variance) + rotated**2 / variance).sum((1, 2))
+        return result
+
+    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+        """`log_value` (m,) and its gradient in L (m, n_d, n_d).
+
+        ∂/∂L = V [−½ diag_j Σ_i g_i/D_ij + ½ Σ_i g_i z_ij z_ik/(D_ij D_ik)] Vᵀ with D_ij = τ + g_i l_j: no
+        derivative of eigenvectors, so that degenerate eigenvalues are harmless.
+        """
+        value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
+        if self.flat:
+            return value, gradient
+        for block in blocks(len(value), self.targets.size):
+            variance = self.noise + self.eigenvalues[:, None] * eigenvalues[block, None, :]
+            rotated = self.targets @ vectors[block]
+            value[block] = -0.5 * (self.multiplicity * np.log(variance) + rotated**2 / variance).sum((1, 2))
+            pull = np.sqrt(self.eigenvalues)[:, None] * rotated / variance
+            inner = 0.5 * pull.swapaxes(1, 2) @ pull
+            index = np.arange(self.targets.shape[1])
+            inner[:, index, index] -= 0.5 * self.multiplicity * (self.eigenvalues[:, None] / variance).sum(1)
+            gradient[block] = vectors[block] @ inner @ vectors[block].swapaxes(1, 2)
+        return value, gradient
+
+    def turning_region(self) -> tuple[float, float] | None:
+        """Range of log l outside which log p(Y | L) has no more turns; None where the data say nothing.
+
+        For larger l every term falls with l; for smaller l no term falls faster than l^{−1/2}.
+        """
+        if self.flat:
+            return None
+        floor = self.noise / float(self.eigenvalues.sum())
+        with np.errstate(over="ignore"):
+            peaks = ((self.targets**2).sum(1) - self.noise) / self.eigenvalues
+        turns = np.append(peaks[peaks > 0], floor) if floor > 0 else peaks[peaks > 0]
+        return (math.log(turns.min()), math.log(turns.max())) if len(turns) else None
+
+
+@dataclass(frozen=True)
+class FactorRatio:
+    """A product of likelihood factors over others, in logs: Σ numerators − Σ denominators."""
+
+    numerators: tuple[LikelihoodFactor, ...]
+    denominators: tuple[LikelihoodFactor, ...] = ()
+
+    @property
+    def operations(self) -> float:
+        """Rough number of floating-point operations of one gradient, for planning."""
+        return sum(factor.operations for _, factor in self._signed)
+
+    @property
+    def log_constant(self) -> float:
+        """The part that does not depend on L."""
+        return sum(sign * factor.log_constant for sign, factor in self._signed)
+
+    @property
+    def target_moment(self) -> Array:
+        """Sum of those of the numerators."""
+        return np.sum([factor.target_moment for factor in self.numerators], axis=0)
+
+    def bounded_average(self, narrowest: float) -> bool:
+        """Whether E exp(ratio) is finite under a prior whose narrowest hidden layer has this width.
+
+        Noise-free targets of rank q < n_d, p rows, leave det(L)^{−p/2} on n_d − q outputs (see `existence`).
+        """
+        exact = [factor.targets for factor in self.numerators if factor.noise == 0]
+        if not exact:
+            return True
+        rows = np.concatenate(exact)
+        rank = int(np.linalg.matrix_rank(rows)) if rows.size else 0
+        return rank == min(rows.shape) or narrowest >= rows.shape[1] + len(rows) - rank
+
+    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
+        """Log of the ratio less `log_constant`, (m,)."""
+        terms = [sign * factor.log_value(eigenvalues, vectors) for sign, factor in self._signed]
+        return np.sum(terms, axis=0)
+
+    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+        """`log_value` and its gradient in L."""
+        value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
+        for sign, factor in self._signed:
+            term, slope = factor.value_and_gradient(eigenvalues, vectors)
+            value, gradient = value + sign * term, gradient + sign * slope
+        return value, gradient
+
+    def __call__(self, eigenvalues: Array, vectors: Array) -> Array:
+        """Log of the ratio, (m,)."""
+        return self.log_constant + self.log_value(eigenvalues, vectors)
+
+    @property
+    def _signed(self) -> list[tuple[float, LikelihoodFactor]]:
+        return [(1.0, factor) for factor in self.numerators] + [
+            (-1.0, factor) for factor in self.denominators
+        ]

@@ -1,0 +1,102 @@
+"""The dual factor: integrate the last layer out instead of the first, for more outputs than examples.
+
+At depth two the training outputs in the eigenbasis are diag(√g) T b with T Tᵀ = Λ, the kernel of the hidden
+layer, Λ ~ Wishart_r(σ_2² I/n_1, n_1), and b (r, n_d) standard normal, the last layer as features see it. So
+
+    ỹ | Λ ~ MN(0, K + τ I, I_{n_d}),   K = diag(√g) Λ diag(√g),
+
+a Bartlett problem of the size r of the data rather than n_d of the outputs, which shares nothing with the
+primal factor. Given Λ and the data b is Gaussian, and what the features do not see of W_2 keeps its prior:
+with k = min(r, n_1) every draw of Λ becomes an exact draw of
+
+    L = W_2 W_2ᵀ = (σ_2²/n_1) (bᵀb + Wishart_{n_d}(I, n_1 − k)).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.scale.prior import ScalePrior
+
+
+@dataclass(frozen=True)
+class DualFactor:
+    """log p(Y | Λ) as a function of the hidden kernel Λ (r, r), less the primal factor's constant."""
+
+    primal: LikelihoodFactor
+
+    @property
+    def operations(self) -> float:
+        """Rough number of floating-point operations of one gradient."""
+        return 20.0 * len(self.primal.eigenvalues) ** 3
+
+    @property
+    def target_moment(self) -> Array:
+        """ỹỹᵀ, (r, r): what it costs to leave targets to the noise."""
+        return self.primal.targets @ self.primal.targets.T
+
+    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
+        """−½ n_d log det(K + τ) − ½ tr (K + τ)⁻¹ ỹỹᵀ, (m,)."""
+        return self.value_and_gradient(eigenvalues, vectors)[0]
+
+    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+        """The value and its gradient in Λ: diag(√g) [−½ n_d M + ½ M ỹỹᵀ M] diag(√g) with M = (K + τ)⁻¹."""
+        root = np.sqrt(self.primal.eigenvalues)
+        square = self.primal.targets @ self.primal.targets.T
+        outputs = self.primal.targets.shape[1]
+        value, gradient = np.empty(len(eigenvalues)), np.empty_like(vectors)
+        for block in blocks(len(value), square.size):
+            inverse, log_determinant = self._inverse(eigenvalues[block], vectors[block])
+            fit = inverse @ square
+            value[block] = -0.5 * (outputs * log_determinant + np.trace(fit, axis1=1, axis2=2))
+            gradient[block] = 0.5 * root[:, None] * (fit @ inverse - outputs * inverse) * root
+        return value, gradient
+
+    def _inverse(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+        """(K + τ)⁻¹ and log det(K + τ); at zero temperature from the eigenvalues of Λ, however small."""
+        root = np.sqrt(self.primal.eigenvalues)
+        if self.primal.noise == 0:
+            inverse = (vectors / eigenvalues[:, None, :]) @ vectors.swapaxes(1, 2) / np.outer(root, root)
+            return inverse, np.log(eigenvalues).sum(axis=1) + 2 * np.log(root).sum()
+        kernel = np.outer(root, root) * ((vectors * eigenvalues[:, None, :]) @ vectors.swapaxes(1, 2))
+        values, axes = np.linalg.eigh(kernel)
+        values = np.maximum(values, 0.0) + self.primal.noise
+        return (axes / values[:, None, :]) @ axes.swapaxes(1, 2), np.log(values).sum(axis=1)
+
+
+def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:
+    """Law of Λ: the same hidden layer seen from the data."""
+    return ScalePrior(prior.widths, rank, prior.layer_variances)
+
+
+def last_layer_factor(
+    kernel_factor: Array, prior: ScalePrior, factor: LikelihoodFactor, rng: np.random.Generator
+) -> Array:
+    """For draws of T, T Tᵀ = Λ, draws of T_2, T_2 T_2ᵀ = L, given the data, (m, n_d, min(n_d, n_1))."""
+    seen = _seen_last_layer(kernel_factor, factor, rng)
+    count, outputs, columns = seen.shape
+    width = prior.widths[0]
+    parts = [seen]
+    if width > columns:
+        unseen = ScalePrior((width - columns,), outputs).coordinates
+        fresh = unseen.factors(rng.standard_normal((count, unseen.dimension)))[0]
+        parts.append(math.sqrt(width - columns) * fresh)
+    root = math.sqrt(prior.variance / width) * np.concatenate(parts, axis=2)
+    triangular: Array = np.linalg.qr(root.swapaxes(1, 2)).R
+    return triangular.swapaxes(1, 2)
+
+
+def _seen_last_layer(kernel_factor: Array, factor: LikelihoodFactor, rng: np.random.Generator) -> Array:
+    """bᵀ given T and the data, (m, n_d, k): with diag(√g) T = A D Bᵀ one-dimensional regressions along B."""
+    design = np.sqrt(factor.eigenvalues)[:, None] * kernel_factor
+    left, values, right = np.linalg.svd(design, full_matrices=False)
+    variance = (factor.noise + values**2)[:, :, None]
+    mean = values[:, :, None] * (left.swapaxes(1, 2) @ factor.targets) / variance
+    noise = np.sqrt(factor.noise / variance) * rng.standard_normal(mean.shape)
+    return (mean + noise).swapaxes(1, 2) @ right

@@ -1,0 +1,301 @@
+"""MatrixGIG: the matrix generalised inverse Gaussian distribution."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from lbnn._base import check
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array
+from lbnn.data.projection import positive_part
+from lbnn.engines import Diagnostics, Effort
+from lbnn.matrix_gig.canonical import Canonical, solve_canonical
+
+_OVERSAMPLING = 20  # weighted draws for every draw that is resampled from them
+
+
+class MatrixGIG:
+    """Density ∝ det(X)^{ν − (N+1)/2} etr(−½ Ψ X⁻¹ − ½ Φ X) on positive definite matrices X (N, N).
+
+    At zero temperature the scale of a network of depth two has this law, with Ψ = YᵀG⁻¹Y, Φ = n_1 I and
+    ν = (n_1 − p)/2. Ψ = 0 is a Wishart law, Φ = 0 an inverse Wishart law, N = 1 the generalised inverse
+    Gaussian.
+
+    Parameters
+    ----------
+    psi, phi : (N, N)
+        Symmetric, positive semi-definite, at least one of them definite; numbers for N = 1. The law exists
+        for every ν if both are definite, for 2ν > N − 1 − rank(Ψ) if Ψ is not, for −2ν > N − 1 − rank(Φ) if Φ
+        is not.
+    nu : float
+    target_error : float
+        Standard error aimed at, of the log normaliser and of means in units of standard deviations, where
+        N ≥ 3 and draws are needed. Smaller N and the Wishart laws are computed to rounding.
+    seed : int
+        Seed of the draws behind normaliser and means.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> law = lbnn.MatrixGIG(np.diag([1.0, 4.0]), np.eye(2), nu=3.0)
+    >>> np.round(law.mean, 6)
+    array([[6.272316, 0.      ],
+           [0.      , 6.913892]])
+    >>> law.sample(5, rng=0).shape
+    (5, 2, 2)
+    """
+
+    def __init__(self, psi: Any, phi: Any, nu: float, *, target_error: float = 0.01, seed: int = 0) -> None:
+        self.psi, self.phi = _scale_matrix(psi, "psi"), _scale_matrix(phi, "phi")
+        if self.psi.shape != self.phi.shape:
+            raise ValueError(
+                f"psi and phi must have the same shape, got {self.psi.shape} and {self.phi.shape}"
+            )
+        self.nu = check.finite_number(nu, "nu")
+        check.generator(seed)
+        self._effort = Effort(float(check.probability(target_error, "target_error")), seed)
+        _require_existence(self.psi, self.phi, self.nu)
+
+    @property
+    def dimension(self) -> int:
+        """N."""
+        return len(self.psi)
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """How normaliser and means are computed: "wishart", "bessel", "quadrature", "importance" or "smc"."""
+        return self._law.diagnostics
+
+    @property
+    def mode(self) -> Array:
+        """Maximum of the density, which solves the algebraic Riccati equation X Φ X − (2ν − N − 1) X = Ψ.
+
+        On the boundary where the density is unbounded or largest (Ψ singular), it is singular.
+        """
+        excess = self.nu - (self.dimension + 1) / 2
+        if _is_definite(self.phi):
+            return _riccati(self.psi, self.phi, excess)
+        return np.asarray(np.linalg.inv(_riccati(self.phi, self.psi, -excess)), float)
+
+    @property
+    def mean(self) -> Array:
+        """E X, infinite where it diverges."""
+        return self._transformed(0)[0]
+
+    @property
+    def mean_error(self) -> Array:
+        """Monte Carlo standard error of `mean`; zero where it is deterministic."""
+        return self._transformed(0)[1]
+
+    @property
+    def inverse_mean(self) -> Array:
+        """E X⁻¹, infinite where it diverges."""
+        return self._transformed(1)[0]
+
+    @property
+    def inverse_mean_error(self) -> Array:
+        """Monte Carlo standard error of `inverse_mean`."""
+        return self._transformed(1)[1]
+
+    @property
+    def log_normalizer(self) -> float:
+        """log ∫ det(X)^{ν − (N+1)/2} etr(−½ Ψ X⁻¹ − ½ Φ X) dX: a Bessel function of matrix argument."""
+        return self._law.log_normalizer[0] - self._order * float(np.linalg.slogdet(self._definite)[1])
+
+    @property
+    def log_normalizer_error(self) -> float:
+        """Standard error of `log_normalizer`; zero where it is deterministic."""
+        return self._law.log_normalizer[1]
+
+    @property
+    def laplace_log_normalizer(self) -> float:
+        """Laplace approximation of `log_normalizer` in the invariant measure, after Butler & Wood (2003).
+
+        An approximation to compare with, used by nothing else: its error falls as ν or the eigenvalues of ΨΦ
+        grow and rises with N (about 0.003 at N = 2 and 15 at N = 15 for ν and eigenvalues of a few units).
+        """
+        return _laplace(self._delta, self._order) - self._order * float(np.linalg.slogdet(self._definite)[1])
+
+    def log_density(self, X: Any) -> Array | float:
+        """Log density with respect to Lebesgue measure on symmetric matrices, X (..., N, N)."""
+        array = check.real_array(X, "X")
+        if array.ndim < 2 or array.shape[-2:] != self.psi.shape:
+            raise ValueError(
+                f"X must have shape (..., {self.dimension}, {self.dimension}), got {array.shape}"
+            )
+        if np.abs(array - array.swapaxes(-1, -2)).max(initial=0.0) > 1e-10 * np.abs(array).max(initial=0.0):
+            raise ValueError("X must be symmetric, got a matrix that differs from its transpose")
+        values, vectors = np.linalg.eigh(array.reshape(-1, *self.psi.shape))
+        inside = values[:, 0] > 0
+        result = np.full(len(values), -np.inf)
+        result[inside] = self._log_kernel(values[inside], vectors[inside]) - self.log_normalizer
+        shaped = result.reshape(array.shape[:-2])
+        return float(shaped) if shaped.ndim == 0 else shaped
+
+    def weighted_sample(self, size: int, rng: Any) -> tuple[Array, Array]:
+        """Independent draws (size, N, N) with log weights (size,).
+
+        All weights are equal where the law is drawn directly (Wishart laws, N = 1) or by Markov moves
+        (`diagnostics.engine` "smc", where draws are not independent).
+        """
+        count, generator = check.positive_integer(size, "size"), check.generator(rng)
+        canonical, log_weights = self._law.weighted_sample(count, generator)
+        draws = self._frame @ canonical @ self._frame.T
+        return (np.asarray(np.linalg.inv(draws), float) if self._inverted else draws), log_weights
+
+    def sample(self, size: int, rng: Any) -> Array:
+        """Draws (size, N, N) of equal weight: direct where possible, else resampled from 20 times as many."""
+        count, generator = check.positive_integer(size, "size"), check.generator(rng)
+        if self.diagnostics.engine in ("wishart", "bessel", "smc"):
+            return self.weighted_sample(count, generator)[0]
+        draws, log_weights = self.weighted_sample(max(_OVERSAMPLING * count, 1000), generator)
+        weights = np.exp(log_weights - log_weights.max())
+        return draws[generator.choice(len(draws), size=count, p=weights / weights.sum())]
+
+    def inverse(self) -> MatrixGIG:
+        """The law of X⁻¹: MGIG(Φ, Ψ, −ν)."""
+        return MatrixGIG(
+            self.phi, self.psi, -self.nu, target_error=self._effort.target_error, seed=self._effort.seed
+        )
+
+    def congruence(self, A: Any) -> MatrixGIG:
+        """The law of A X Aᵀ for invertible A: MGIG(A Ψ Aᵀ, A⁻ᵀ Φ A⁻¹, ν)."""
+        matrix = check.matrix(A, "A")
+        if matrix.shape != self.psi.shape or np.linalg.matrix_rank(matrix) < len(matrix):
+            raise ValueError(f"A must be an invertible {self.psi.shape} matrix, got A.shape={matrix.shape}")
+        back = np.linalg.inv(matrix)
+        psi, phi = matrix @ self.psi @ matrix.T, back.T @ self.phi @ back
+        effort = self._effort
+        return MatrixGIG(
+            (psi + psi.T) / 2, (phi + phi.T) / 2, self.nu, target_error=effort.target_error, seed=effort.seed
+        )
+
+    # ------------------------------------------------------------------ canonical form
+
+    @property
+    def _inverted(self) -> bool:
+        """Whether X⁻¹ rather than X has the canonical form with a definite Φ and ν ≥ 0."""
+        return not _is_definite(self.phi) or (self.nu < 0 and _is_definite(self.psi))
+
+    @property
+    def _order(self) -> float:
+        return -self.nu if self._inverted else self.nu
+
+    @property
+    def _definite(self) -> Array:
+        """Φ of the canonical form."""
+        return self.psi if self._inverted else self.phi
+
+    @cached_property
+    def _canonical_form(self) -> tuple[Array, Array]:
+        """δ ascending, and the frame A with A Y Aᵀ ~ MGIG for Y ~ MGIG(diag δ, I, ν)."""
+        other = self.phi if self._inverted else self.psi
+        values, vectors = np.linalg.eigh(self._definite)
+        root, back = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
+        axes = np.linalg.svd(_root(other) @ root)  # singular values keep the digits of weak directions
+        delta = np.where(np.arange(len(root)) < _rank(other), axes.S**2, 0.0)
+        return delta[::-1].copy(), (back @ axes.Vh.T)[:, ::-1].copy()
+
+    @property
+    def _delta(self) -> Array:
+        return self._canonical_form[0]
+
+    @property
+    def _frame(self) -> Array:
+        return self._canonical_form[1]
+
+    @cached_property
+    def _law(self) -> Canonical:
+        law = solve_canonical(self._delta, self._order, self._effort)
+        for message in law.diagnostics.messages:
+            warnings.warn(message, AccuracyWarning, stacklevel=3)
+        return law
+
+    def _transformed(self, which: int) -> tuple[Array, Array]:
+        """E X (which = 0) or E X⁻¹ (1) and its error, from the diagonals in the canonical frame."""
+        of_inverse = bool(which) != self._inverted
+        value, error = self._law.inverse_mean if of_inverse else self._law.mean
+        frame = np.linalg.inv(self._frame).T if of_inverse else self._frame
+        spread = np.sqrt((frame**2 * error**2) @ (frame**2).T)
+        infinite = np.isinf(value)
+        total = (frame * np.where(infinite, 0.0, value)) @ frame.T
+        if infinite.any():
+            touched = np.abs(frame[:, infinite]).max(axis=1) > 1e-12 * np.abs(frame).max()
+            both = np.outer(touched, touched)
+            total, spread = np.where(both, np.nan, total), np.where(both, 0.0, spread)
+            total[np.diag_indices_from(total)] = np.where(touched, np.inf, np.diagonal(total))
+        return total, spread
+
+    def _log_kernel(self, values: Array, vectors: Array) -> Array:
+        """Log of the unnormalised density at V diag(values) Vᵀ, (m,)."""
+        psi = np.einsum("sia,ij,sja->sa", vectors, self.psi, vectors)
+        phi = np.einsum("sia,ij,sja->sa", vectors, self.phi, vectors)
+        power = self.nu - (self.dimension + 1) / 2
+        return (power * np.log(values) - 0.5 * (psi / values + phi * values)).sum(axis=1)
+
+
+def _scale_matrix(value: Any, name: str) -> Array:
+    """A symmetric positive semi-definite matrix; a number counts as (1, 1)."""
+    array = check.real_array(value, name)
+    matrix = check.square_matrix(array.reshape(1, 1) if array.ndim == 0 else array, name)
+    values = np.linalg.eigvalsh(matrix)
+    if values[0] < -1e-10 * max(abs(values[-1]), abs(values[0])):
+        raise ValueError(f"{name} must be positive semi-definite, got smallest eigenvalue {values[0]:.3g}")
+    return matrix
+
+
+def _root(matrix: Array) -> Array:
+    """Symmetric square root."""
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+def _rank(matrix: Array) -> int:
+    return int(positive_part(np.asarray(np.linalg.eigvalsh(matrix), float), len(matrix)).sum())
+
+
+def _is_definite(matrix: Array) -> bool:
+    return _rank(matrix) == len(matrix)
+
+
+def _require_existence(psi: Array, phi: Array, nu: float) -> None:
+    size, psi_rank, phi_rank = len(psi), _rank(psi), _rank(phi)
+    given = f"got nu={nu:g}, N={size}, rank(psi)={psi_rank}, rank(phi)={phi_rank}"
+    if psi_rank < size and phi_rank < size:
+        raise ValueError(f"at least one of psi and phi must be positive definite, {given}")
+    if psi_rank < size and not 2 * nu > size - psi_rank - 1:
+        raise ValueError(f"with a singular psi the law exists only for 2 nu > N − 1 − rank(psi), {given}")
+    if phi_rank < size and not -2 * nu > size - phi_rank - 1:
+        raise ValueError(f"with a singular phi the law exists only for −2 nu > N − 1 − rank(phi), {given}")
+
+
+def _riccati(psi: Array, phi: Array, excess: float) -> Array:
+    """Positive solution of X Φ X − 2·excess X = Ψ, Φ definite: closed form in the eigenbasis of Φ^½ Ψ Φ^½."""
+    values, vectors = np.linalg.eigh(phi)
+    root, back = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
+    delta, axes = np.linalg.eigh(root @ psi @ root)
+    delta = np.maximum(delta, 0.0)
+    spread = np.sqrt(excess**2 + delta)
+    # excess + spread without cancellation for a negative excess
+    solution = excess + spread if excess >= 0 else delta / (spread - excess)
+    frame = back @ axes
+    return (frame * solution) @ frame.T
+
+
+def _laplace(delta: Array, order: float) -> float:
+    """log ∫ det(X)^{ν − (N+1)/2} etr(−½ Δ X⁻¹ − ½ X) dX by Laplace's method in log X.
+
+    At the peak x = ν + κ, κ = √(ν² + δ), the curvature along entry (i, j) of the logarithm is κ_i + κ_j off
+    the diagonal and κ_i on it.
+    """
+    kappa = np.sqrt(order**2 + delta)
+    point = order + kappa
+    peak = (order * np.log(point) - 0.5 * (point + delta / point)).sum()
+    off = np.add.outer(kappa, kappa)[np.tril_indices(len(delta), -1)]
+    count = len(delta) * (len(delta) + 1) / 2
+    return float(peak + 0.5 * (count * math.log(2 * math.pi) - np.log(off).sum() - np.log(kappa).sum()))

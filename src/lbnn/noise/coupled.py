@@ -1,0 +1,122 @@
+"""Noise that passes through the network: its covariance across outputs is learned with the scale.
+
+Give every example a private input, orthogonal to all others: the Gram matrix becomes G + ν I, and given L the
+targets are MN(0, G + ν I, L), function and noise ν L together. This is the zero-temperature problem of a
+network on a nonsingular Gram matrix. Of the data its likelihood needs the scatter S = Yᵀ(G + ν I)⁻¹Y alone:
+
+    log p(Y | L) = −½ tr L⁻¹S − ½ p log det L − ½ n_d log det(G + ν I) + constant,
+
+so that for S of full rank it is written with n_d rows R, RᵀR = S, in the place of p: rows √ḡ R with
+eigenvalues ḡ, the geometric mean of those of G + ν I, each row standing for p/n_d directions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.projection import PrivateProjection, Projection
+from lbnn.data.spectrum import Spectrum
+from lbnn.likelihood.existence import require_zero_temperature
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.noise.kind import Noise, targets_outside
+from lbnn.scale.prior import ScalePrior
+
+
+@dataclass(frozen=True, repr=False)
+class CoupledNoise(Noise):
+    """Noise of the covariance ν L given L, ν = 1/β."""
+
+    nu: float
+    outside: Array  # rows with the moments of the targets outside the range of G, (any, n_d)
+
+    kind: ClassVar[str] = "coupled"
+
+    @property
+    def variance(self) -> float:
+        """Zero: all of the noise scales with L."""
+        return 0.0
+
+    @property
+    def coupling(self) -> float:
+        """ν."""
+        return self.nu
+
+    def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
+        """Raise unless function plus noise has a density: by the rule of zero temperature for G + ν I."""
+        rows = self._every_row(spectrum)
+        try:
+            require_zero_temperature(
+                prior, replace(spectrum, eigenvalues=rows.eigenvalues, targets=rows.targets)
+            )
+        except ValueError as error:
+            raise ValueError(
+                "coupled noise passes through the network, so that every hidden width must be at least "
+                "min(p, n_d), and at least n_d + p − q where the targets have a rank q below min(p, n_d), "
+                f"got widths={prior.widths}, p = {spectrum.examples}, n_d = {spectrum.outputs}, rank(Y) = "
+                f"{np.linalg.matrix_rank(rows.targets)}: use noise='independent' or wider hidden layers"
+            ) from error
+
+    def likelihood(self, spectrum: Spectrum) -> LikelihoodFactor:
+        """From n_d rows where the targets have full rank, else from all p."""
+        if spectrum.examples >= spectrum.outputs > 1:
+            root = self.scatter_root(spectrum)
+            if int(np.linalg.matrix_rank(root)) == spectrum.outputs:
+                return self._scatter_factor(spectrum, root)
+        return self._every_row(spectrum)
+
+    def scatter_root(self, spectrum: Spectrum) -> Array:
+        """R with RᵀR = Yᵀ(G + ν I)⁻¹Y, (≤ n_d, n_d)."""
+        inside = spectrum.targets / np.sqrt(self.eigenvalues(spectrum))[:, None]
+        rows = np.concatenate([inside, self.outside / math.sqrt(self.nu)])
+        return np.asarray(np.linalg.qr(rows, mode="r"), float)
+
+    def seen_by(self, projection: Projection, spectrum: Spectrum) -> Projection:
+        """Private inputs of training examples do not reach test points: Φ shrinks by √(g/(g + ν))."""
+        return PrivateProjection(projection, spectrum.eigenvalues / self.eigenvalues(spectrum))
+
+    def _scatter_factor(self, spectrum: Spectrum, root: Array) -> LikelihoodFactor:
+        examples, unseen = spectrum.examples, spectrum.examples - spectrum.rank
+        log_mean = (np.log(self.eigenvalues(spectrum)).sum() + unseen * math.log(self.nu)) / examples
+        values = np.full(len(root), math.exp(log_mean))
+        targets = np.sqrt(values)[:, None] * root
+        return LikelihoodFactor(values, targets, 0.0, examples, 0.0, examples / len(root))
+
+    def _every_row(self, spectrum: Spectrum) -> LikelihoodFactor:
+        """The eigenvalues g + ν of the range of G and ν outside it, each with its targets."""
+        unseen = spectrum.examples - spectrum.rank
+        values = np.concatenate([self.eigenvalues(spectrum), np.full(unseen, self.nu)])
+        rows, (_, sizes, axes) = (
+            np.zeros((unseen, spectrum.outputs)),
+            np.linalg.svd(self.outside, full_matrices=False),
+        )
+        kept = min(unseen, len(sizes))
+        rows[:kept] = (sizes[:, None] * axes)[:kept]
+        return LikelihoodFactor(values, np.concatenate([spectrum.targets, rows]), 0.0, spectrum.examples, 0.0)
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return {"kind": self.kind, "nu": self.nu}, {"noise.outside": self.outside}
+
+    @classmethod
+    def unpacked(cls, header: dict[str, Any], arrays: dict[str, Array]) -> CoupledNoise:
+        nu, outside = float(header["nu"]), arrays["noise.outside"]
+        if not 0 < nu < math.inf or outside.ndim != 2:
+            raise ValueError(f"coupled noise must be positive and finite, got {nu}")
+        return cls(nu, outside)
+
+    @classmethod
+    def of(cls, beta: Any, spectrum: Spectrum) -> CoupledNoise:
+        """Beta is a positive finite number."""
+        number = check.inverse_temperature(beta)
+        if not 0 < number < math.inf:
+            raise ValueError(
+                "noise='coupled' has the covariance L/beta given L, for 0 < beta < inf, got "
+                f"beta={number:g}: use noise='independent'"
+            )
+        outside = np.linalg.qr(targets_outside(spectrum, cls.kind), mode="r")
+        return cls(1 / number, np.asarray(outside, float))

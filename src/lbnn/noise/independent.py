@@ -1,0 +1,56 @@
+"""One noise variance for all outputs, 1/β; β = ∞ is zero temperature."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.spectrum import Spectrum
+from lbnn.likelihood.existence import require_zero_temperature
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.noise.kind import Noise
+from lbnn.scale.prior import ScalePrior
+
+
+@dataclass(frozen=True, repr=False)
+class IndependentNoise(Noise):
+    """Noise of the covariance τ I, τ = 1/β."""
+
+    tau: float
+
+    kind: ClassVar[str] = "independent"
+
+    @property
+    def variance(self) -> float:
+        """τ."""
+        return self.tau
+
+    def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
+        """Raise at zero temperature unless the network can interpolate these targets."""
+        if self.tau == 0:
+            require_zero_temperature(prior, spectrum)
+
+    def likelihood(self, spectrum: Spectrum) -> LikelihoodFactor:
+        """From the rows of the range of G and the square of the rest."""
+        return LikelihoodFactor(
+            spectrum.eigenvalues, spectrum.targets, spectrum.residual, spectrum.examples, self.tau
+        )
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return {"kind": self.kind, "variance": self.tau}, {}
+
+    @classmethod
+    def unpacked(cls, header: dict[str, Any], arrays: dict[str, Array]) -> IndependentNoise:
+        variance = float(header["variance"])
+        if not variance >= 0:
+            raise ValueError(f"a noise variance must not be negative, got {variance}")
+        return cls(variance)
+
+    @classmethod
+    def of(cls, beta: Any, spectrum: Spectrum) -> IndependentNoise:
+        """Beta is a number in [0, inf]."""
+        number = check.inverse_temperature(beta)
+        return cls(1 / number if number else math.inf)

@@ -1,0 +1,99 @@
+"""What every kind of noise answers.
+
+Given the scale L an observation is function plus noise of the covariance τ I + ν L, in units of the outputs
+in which this is so. Whatever the kind, inference and predictions need of it: the data and the scales in those
+units, τ, ν, the likelihood factor, and how test points look.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lbnn._base.types import Array
+from lbnn.data.projection import Projection
+from lbnn.data.spectrum import Spectrum
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.scale.prior import ScalePrior
+
+
+class Noise(ABC):
+    """One kind of noise with its parameters; made by `lbnn.noise.make.make_noise`."""
+
+    kind: ClassVar[str]
+
+    def __repr__(self) -> str:
+        """One line: the kind and its size."""
+        units = "" if self.deviations is None else f", deviations={self.deviations.tolist()}"
+        return f"{type(self).__name__}(variance={self.variance:g}, coupling={self.coupling:g}{units})"
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """τ, the variance that does not depend on L: 0 at zero temperature, inf at β = 0."""
+
+    @property
+    def coupling(self) -> float:
+        """ν, the share of L in an observation's covariance."""
+        return 0.0
+
+    @property
+    def deviations(self) -> Array | None:
+        """Units of the outputs (n_d,) in which the noise is τ I + ν L; None for the user's own."""
+        return None
+
+    @abstractmethod
+    def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
+        """Raise a ValueError that states the rule where the posterior does not exist."""
+
+    @abstractmethod
+    def likelihood(self, spectrum: Spectrum) -> LikelihoodFactor:
+        """log p(Y | L) of data in the user's units, as a function of L in the user's units."""
+
+    def in_units(self, spectrum: Spectrum) -> Spectrum:
+        """The data with the outputs in units of `deviations`."""
+        return spectrum
+
+    def scale_in_units(self, measure: ScaleMeasure, depth: int) -> ScaleMeasure:
+        """The law of the scale with the outputs in units of `deviations`."""
+        return measure
+
+    def eigenvalues(self, spectrum: Spectrum) -> Array:
+        """Of the Gram matrix that the noise leaves: g + ν, (r,)."""
+        return spectrum.eigenvalues + self.coupling if self.coupling else spectrum.eigenvalues
+
+    def seen_by(self, projection: Projection, spectrum: Spectrum) -> Projection:
+        """The function at test points, as the training observations see it."""
+        return projection
+
+    def mean_covariance(self, scale_mean: Array) -> Array:
+        """τ I + ν E L in the units of `deviations`, (n_d, n_d)."""
+        covariance = self.variance * np.eye(len(scale_mean))
+        return covariance + self.coupling * scale_mean if self.coupling else covariance
+
+    @abstractmethod
+    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """A header for JSON and arrays, for `unpacked`."""
+
+    @classmethod
+    @abstractmethod
+    def unpacked(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Noise:
+        """The noise that was packed; a ValueError where that is none."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, beta: Any, spectrum: Spectrum) -> Noise:
+        """From the user's beta, for these data."""
+
+
+def targets_outside(spectrum: Spectrum, kind: str) -> Array:
+    """Rows with the moments of the targets outside the range of G; they must be known."""
+    if spectrum.outside is None:
+        raise ValueError(
+            f"noise={kind!r} needs the targets outside the range of the Gram matrix output by output, got a "
+            "spectrum that keeps their total square only: condition on X and Y, or use noise='independent'"
+        )
+    return spectrum.outside

@@ -1,0 +1,169 @@
+"""A noise variance 1/β_j for each output, under the same prior of the network as with one for all.
+
+In units of the noise, D = diag(√β_j), the targets are Y D = F D + noise of variance one, and given L the
+function F D is MN(0, G, D L D): in these units the likelihood and all predictions are those of independent
+noise, with D L D in the place of L. The prior stays that of L. So the engines integrate over L, the factor
+takes L to D L D, and predictions take the law of L to that of D L D, and the outputs back by D⁻¹. Densities
+of Y are those of Y D times Π_j β_j^{p/2}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lbnn._base import check
+from lbnn._base.types import Array, ComplexArray
+from lbnn.data.spectrum import Spectrum
+from lbnn.likelihood.gaussian import FactorRatio, LikelihoodFactor
+from lbnn.noise.independent import IndependentNoise
+from lbnn.noise.kind import Noise, targets_outside
+from lbnn.scale.measure import Law, LogFactor, ScaleMeasure
+from lbnn.scale.prior import ScalePrior
+
+
+@dataclass(frozen=True, repr=False)
+class PerOutputNoise(Noise):
+    """Noise of the covariance diag(1/β_j)."""
+
+    betas: Array  # (n_d,)
+    residuals: Array  # squares of the targets outside the range of G, (n_d,)
+
+    kind: ClassVar[str] = "per_output"
+
+    @property
+    def variance(self) -> float:
+        """One, in units of the noise."""
+        return 1.0
+
+    @property
+    def deviations(self) -> Array:
+        """Standard deviations of the noise, 1/√β_j."""
+        return 1 / np.sqrt(self.betas)
+
+    def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
+        """With finite noise every network has a posterior."""
+
+    def in_units(self, spectrum: Spectrum) -> Spectrum:
+        """Y D; no new eigendecomposition."""
+        targets = spectrum.targets * np.sqrt(self.betas)
+        residual = float((self.residuals * self.betas).sum())
+        return replace(spectrum, targets=targets, residual=residual, outside=None)
+
+    def scale_in_units(self, measure: ScaleMeasure, depth: int) -> ScaleMeasure:
+        """The law of D L D."""
+        units = np.sqrt(self.betas)
+        law = None if measure.law is None else LawInUnits(measure.law, units, depth)
+        return replace(measure, scales=units[:, None] * measure.scales * units, law=law)
+
+    def likelihood(self, spectrum: Spectrum) -> LikelihoodFactor:
+        """That of independent noise of variance one at D L D, times the Jacobian."""
+        data = self.in_units(spectrum)
+        return LikelihoodInUnits(
+            data.eigenvalues,
+            data.targets,
+            data.residual,
+            data.examples,
+            1.0,
+            units=np.sqrt(self.betas),
+            log_jacobian=0.5 * data.examples * float(np.log(self.betas).sum()),
+        )
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return {"kind": self.kind}, {"noise.betas": self.betas, "noise.residuals": self.residuals}
+
+    @classmethod
+    def unpacked(cls, header: dict[str, Any], arrays: dict[str, Array]) -> PerOutputNoise:
+        betas, residuals = arrays["noise.betas"], arrays["noise.residuals"]
+        if betas.shape != residuals.shape or not ((betas > 0) & np.isfinite(betas)).all():
+            raise ValueError(f"noise variances must be positive and finite, got beta={betas}")
+        return cls(betas, residuals)
+
+    @classmethod
+    def of(cls, beta: Any, spectrum: Spectrum) -> Noise:
+        """Beta is a vector of positive finite numbers, one for each output; if all are equal, one for all."""
+        betas, outputs = check.real_array(beta, "beta"), spectrum.outputs
+        if betas.shape != (outputs,) or not (betas > 0).all() or not np.isfinite(1 / betas).all():
+            raise ValueError(
+                f"with noise='per_output' beta must be a vector of {outputs} positive numbers, one for each "
+                f"output, got beta={beta!r}"
+            )
+        if (betas == betas[0]).all():
+            return IndependentNoise(1 / float(betas[0]))
+        return cls(betas, (targets_outside(spectrum, cls.kind) ** 2).sum(axis=0))
+
+
+@dataclass(frozen=True)
+class LikelihoodInUnits(LikelihoodFactor):
+    """A likelihood in other units of the outputs: as a function of L it takes D L D."""
+
+    units: Array = field(kw_only=True)  # the diagonal of D, (n_d,)
+    log_jacobian: float = field(kw_only=True, default=0.0)
+
+    @property
+    def log_constant(self) -> float:
+        """That of the likelihood in its own units, with the Jacobian of the units."""
+        return super().log_constant + self.log_jacobian
+
+    @property
+    def dual_deficient(self) -> bool:
+        """Always: the dual form of the likelihood has one noise variance for all outputs."""
+        return True
+
+    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
+        """log p(Y D | D L D) less the constant, (m,)."""
+        return super().log_value(*_eigen_in_units(eigenvalues, vectors, self.units))
+
+    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+        """The value and its gradient in L, D (gradient in D L D) D."""
+        value, gradient = super().value_and_gradient(*_eigen_in_units(eigenvalues, vectors, self.units))
+        return value, self.units[:, None] * gradient * self.units
+
+
+@dataclass(frozen=True)
+class LawInUnits:
+    """The law of D L D behind that of L."""
+
+    law: Law
+    units: Array  # the diagonal of D, (n_d,)
+    depth: int
+
+    def log_expect_exp(self, log_factor: LogFactor) -> complex:
+        """Log E exp(log_factor(D L D))."""
+        if isinstance(log_factor, FactorRatio):  # engines may integrate a ratio anew
+            return self.law.log_expect_exp(self._ratio(log_factor))
+
+        def of_scale(eigenvalues: Array, vectors: Array) -> Array | ComplexArray:
+            return log_factor(*_eigen_in_units(eigenvalues, vectors, self.units))
+
+        return self.law.log_expect_exp(of_scale)
+
+    def _ratio(self, ratio: FactorRatio) -> FactorRatio:
+        def in_units(factor: LikelihoodFactor) -> LikelihoodFactor:
+            own = (factor.eigenvalues, factor.targets, factor.residual, factor.examples, factor.noise)
+            return LikelihoodInUnits(*own, factor.multiplicity, units=self.units)
+
+        return FactorRatio(tuple(map(in_units, ratio.numerators)), tuple(map(in_units, ratio.denominators)))
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws of D L D."""
+        return self.units[:, None] * self.law.sample(size, rng) * self.units
+
+    def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
+        """D T_d, T_{d−1}, ..., T_2, whose product is a root of D L D."""
+        last, *others = self.law.sample_factors(size, rng)
+        return [self.units[:, None] * last, *others]
+
+    def partial_products(self, layer: int) -> Array:
+        """T_ℓ ⋯ T_2, with D before the product of all, whose rows are the outputs."""
+        products = self.law.partial_products(layer)
+        return self.units[:, None] * products if layer == self.depth else products
+
+
+def _eigen_in_units(eigenvalues: Array, vectors: Array, units: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of D V diag(l) Vᵀ D, from the singular values of D V diag(√l)."""
+    root = units[:, None] * vectors * np.sqrt(eigenvalues)[:, None, :]
+    left, sizes, _ = np.linalg.svd(root)
+    return sizes**2, left

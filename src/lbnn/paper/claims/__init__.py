@@ -1,0 +1,1 @@
+"""Claims of the paper, one file for each section."""

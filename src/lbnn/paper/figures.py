@@ -1,0 +1,202 @@
+"""The pictures of the report: each a function of a run that returns a figure with its caption.
+
+They are made of the functions in `lbnn.plots`; what is particular to the report is the data.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbnn import plots
+from lbnn._base.types import Array
+from lbnn.network import Network
+from lbnn.paper.page.images import INK
+from lbnn.paper.registry import Picture, Run
+from lbnn.posterior import Posterior
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DEPTHS = (1, 2, 10)
+GRID = np.linspace(-5.0, 5.0, 121)
+#: What `several_outputs.dimension_reduction` records, and the figure shows.
+SPEED_ROWS = "width", "scale: draws per second", "scale: standard error", "weights: draws per second"
+
+
+def new_figure(
+    rows: int = 1, columns: int = 1, size: tuple[float, float] = (6.4, 3.6), *, shared: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """A figure and its axes, row by row, with one range for all of them if `shared`."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(
+        rows, columns, figsize=size, layout="constrained", sharex=shared, sharey=shared, squeeze=False
+    )
+    return figure, list(axes.flat)
+
+
+def scale(run: Run) -> Picture:
+    """λ before and after the data at depths two, four and ten, for targets smaller than the prior expects."""
+    X, teacher = run.rng.standard_normal((40, 100)), run.rng.standard_normal(100)
+    y = 0.04 * X @ teacher + 0.1 * run.rng.standard_normal(40)
+    posteriors = [Network((10,) * (depth - 1)).condition(X, y, beta=100.0) for depth in (2, 4, 10)]
+    figure, (axes,) = new_figure()
+    plots.scale_density(posteriors, axes)
+    means = ", ".join(f"{post.scale.mean:.2f}" for post in posteriors)
+    return Picture(
+        figure,
+        "The scale λ before (dashed) and after the data (solid), width 10, 40 examples of 100 inputs, β = "
+        "100. The targets are smaller than unit prior variance expects, so the data move λ far below 1, "
+        f"and the more so the deeper the network: E λ = {means} at depth 2, 4 and 10.",
+        "Three dashed curves, the priors, wide and near one; three solid narrow curves, the posteriors, "
+        "near 0.2, further left for deeper networks.",
+    )
+
+
+def bands(run: Run) -> Picture:
+    """Predictive bands of depth one, two and ten on small and on large targets."""
+    figure, axes = new_figure(2, len(DEPTHS), (7.6, 4.6), shared=True)
+    inputs = np.sort(run.rng.uniform(-2.8, 1.5, 8))
+    for row, (amplitude, name) in enumerate(((0.25, "small targets"), (3.0, "large targets"))):
+        for column, depth in enumerate(DEPTHS):
+            panel = axes[row * len(DEPTHS) + column]
+            _band(panel, depth, inputs, amplitude * np.sin(1.5 * inputs))
+            if not row:
+                panel.set_title(f"depth {depth}" + (" (Gaussian process)" if depth == 1 else ""), fontsize=10)
+        axes[row * len(DEPTHS)].set_ylabel(name)
+    axes[0].set_ylim(-6, 7.5)
+    figure.supxlabel("input", fontsize=10)
+    return Picture(
+        figure,
+        "Mean and 95% band given eight points (dots) on a squared-exponential kernel, width 5. Above "
+        "small targets, below the same twelve times larger. Far from the data the band of depth one is the "
+        "prior's, ±2, whatever the targets; with depth it takes its size from the data, and the evidence "
+        "rises in both rows.",
+        "Six panels of predictive bands. At depth one the outer band is the same in both rows; at depth "
+        "two and ten it is narrow for small targets and wide for large ones.",
+    )
+
+
+def _band(axes: Axes, depth: int, inputs: Array, targets: Array) -> None:
+    posterior = Network((5,) * (depth - 1)).condition_gram(_smooth(inputs, inputs), targets, beta=1e4)
+    predictive = posterior.predict(cross_gram=_smooth(GRID, inputs), test_gram=_smooth(GRID, GRID))
+    plots.predictive_band(predictive, GRID, axes)
+    axes.plot(inputs, targets, "o", color=INK, markersize=3)
+    text = f"log evidence {posterior.log_evidence:.1f}".replace("-", "\N{MINUS SIGN}")
+    axes.text(0.96, 0.96, text, transform=axes.transAxes, ha="right", va="top", fontsize=8)
+
+
+def _smooth(a: Array, b: Array) -> Array:
+    """exp(−(a − b)²/2)."""
+    return np.exp(-0.5 * (a[:, None] - b) ** 2)
+
+
+def coupling(run: Run) -> Picture:
+    """E L of six outputs driven by two latent factors, at depth one and two."""
+    X = run.rng.standard_normal((60, 80))
+    loadings = np.array([[1.0, 1.0, 1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0, 1.0]])
+    latent = X @ run.rng.standard_normal((80, 2)) / math.sqrt(80)
+    Y = latent @ loadings + 0.3 * run.rng.standard_normal((60, 6))
+    figure, axes = new_figure(1, 2, (7.0, 3.6))
+    for panel, widths in zip(axes, ((), (8,)), strict=True):
+        posterior = Network(widths).condition(X, Y, beta=11.0, target_error=0.1, seed=run.seed)
+        plots.coupling_matrix(posterior, panel)
+        panel.set_title(f"depth {len(widths) + 1}" + (", width 8" if widths else ", any data"), fontsize=10)
+    return Picture(
+        figure,
+        "Learned coupling E L, as correlations, of six outputs: the first four follow one latent factor "
+        "(the fourth with the opposite sign), the last two another. Depth two finds both groups and the "
+        "sign; at depth one L is the identity for every data set.",
+        "Two six by six heat maps. Left, depth one: the identity. Right, depth two: a block of four "
+        "outputs with the fourth negative, and a block of two.",
+    )
+
+
+def dimension_reduction(run: Run) -> Picture:
+    """Effective draws per second over the scale and over the weights, as the check recorded them."""
+    widths, scale_rates, scale_errors, weight_rates = (np.array(run.record[name]) for name in SPEED_ROWS)
+    rates = np.array([scale_rates, weight_rates])
+    relative = math.sqrt(2 / 31)  # of the variance between 32 chains
+    figure, (axes,) = new_figure()
+    labels = ["scale $L$ (6 dimensions)", "weights ($33\\,n_1$ dimensions), HMC"]
+    plots.speed(widths, rates, [scale_errors, relative * weight_rates], labels, axes)
+    axes.set_ylim(top=20 * rates.max())
+    gains = rates[0] / rates[1]
+    return Picture(
+        figure,
+        "Effective draws of L per second, 20 examples of 30 inputs, three outputs, β = 4, warm-up included; "
+        "bars are two standard errors. Over the scale the rate does not fall with the width; over the "
+        "weights it falls as the dimension grows. "
+        f"The ratio is {gains[0]:.0f} at width {widths[0]:.0f} and {gains[-1]:.0f} at width "
+        f"{widths[-1]:.0f}, with a plain sampler; tuned ones are in the project's benchmarks.",
+        "Two curves over the width on logarithmic axes: a level one for the scale, and one for the weights "
+        "that starts lower and falls.",
+    )
+
+
+def kernels(run: Run) -> Picture:
+    """⟨K⟩ between the Gram matrix of the inputs and that of targets in three classes."""
+    classes = np.repeat(np.arange(3), 8)
+    X = run.rng.standard_normal((24, 60)) + 0.5 * run.rng.standard_normal((3, 60))[classes]
+    Y = 3.0 * (np.eye(3)[classes] - 1 / 3)
+    posterior = Network((6,)).condition(X, Y, beta=100.0, seed=run.seed)
+    figure, panels = new_figure(1, 3, (7.2, 3.0))
+    plots.kernel_panels(posterior, Y, panels)
+    change = plots.kernel_change(posterior)
+    return Picture(
+        figure,
+        "Feature kernel of the first hidden layer between the Gram matrices of inputs and targets: 24 "
+        "examples in three classes, width 6, β = 100. Inputs hardly show the classes, the learned kernel "
+        f"does: the change is {change:.0%} of the norm of G_xx.",
+        "Three heat maps of 24 by 24 examples. Inputs: a diagonal with faint blocks. Learned kernel: the "
+        "same diagonal with three clear blocks. Targets: three blocks.",
+    )
+
+
+def phase(run: Run) -> Picture:
+    """‖⟨K⟩ − G‖/‖G‖ over α and γ at width eight, averaged over data sets."""
+    width, sets = 8, 1 if run.quick else 3
+    posteriors = [
+        _teacher(run, examples, outputs, width)
+        for examples in (1, 3, 5, 7, 9, 11)
+        for outputs in (1, 2, 3, 4, 5, 6)
+        for _ in range(sets)
+    ]
+    figure, (axes,) = new_figure(size=(5.6, 4.0))
+    plots.phase_diagram(posteriors, axes)
+    averaged = "one data set" if sets == 1 else f"the average over {sets} data sets"
+    return Picture(
+        figure,
+        "How far the kernel moves from that of the inputs, at β = 20, depth two, width 8: targets of unit "
+        f"mean square from random linear teachers, {averaged} for each square. More data or more outputs per "
+        "hidden unit, more representation learning; in the corner of few of both the network is nearly the "
+        "Gaussian process.",
+        "A map over data per width and outputs per width, dark where both are small, bright where both are "
+        "large.",
+    )
+
+
+def _teacher(run: Run, examples: int, outputs: int, width: int) -> Posterior:
+    X = run.rng.standard_normal((examples, 24))
+    Y = X @ run.rng.standard_normal((24, outputs))
+    Y /= math.sqrt(float((Y**2).mean()))
+    return Network((width,)).condition(X, Y, beta=20.0, target_error=0.3, seed=run.seed)
+
+
+def infinite_width(run: Run) -> Picture:
+    """Error of the leading correction of the kernel against the width, as the check recorded it."""
+    figure, (axes,) = new_figure()
+    plots.convergence(
+        run.record["width"], run.record["distance"], None, ["leading correction $\\Delta_1$"], axes
+    )
+    axes.set(ylabel="relative error of $n_1(\\langle K\\rangle - G_{xx})$")
+    return Picture(
+        figure,
+        "Distance of n_1(⟨K⟩ − G_xx) from Δ_1, relative to Δ_1, at depth three: it falls as 1/n (dashed), "
+        "so the remainder of (37) is of second order. Deterministic: no error bars.",
+        "Points on logarithmic axes along a straight line of slope minus one.",
+    )

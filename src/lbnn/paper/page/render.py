@@ -1,0 +1,61 @@
+"""The report as one HTML file that needs nothing else, from the templates beside this module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import lbnn
+from lbnn.paper.environment import Environment
+from lbnn.paper.page import mathml, words
+from lbnn.paper.page.images import Image
+from lbnn.paper.registry import VERDICTS, Outcome, section_title
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+MARKS = {"holds": "✓", "corrected": "✎", "fails": "✗"}
+
+
+def render(outcomes: Sequence[Outcome], environment: Environment, images: Mapping[str, Image]) -> str:
+    """The whole page."""
+    groups = {
+        name: [each for each in outcomes if each.claim.section == name]
+        for name in dict.fromkeys(outcome.claim.section for outcome in outcomes)
+    }
+    return template().render(
+        outcomes=outcomes,
+        groups=groups,
+        corrected=[each.claim for each in outcomes if each.claim.correction],
+        images=images,
+        environment=environment.rows(),
+        version=lbnn.__version__,
+    )
+
+
+def template() -> Template:
+    """The page's template, with what it may call; an error that says how to get jinja2."""
+    try:
+        from jinja2 import Environment as Templates
+        from jinja2 import PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise ImportError("the report page needs jinja2: pip install lbnn[report]") from error
+    templates = Templates(
+        loader=PackageLoader("lbnn.paper.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    templates.filters.update(prose=words.prose, number=words.number, plain=words.plain, mathml=mathml.display)
+    templates.globals.update(
+        verdicts=VERDICTS, marks=MARKS, title=section_title, counts=_counts, as_list=words.as_list
+    )
+    return templates.get_template("page.html")
+
+
+def _counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    """How many claims have each verdict."""
+    verdicts = [outcome.verdict for outcome in outcomes]
+    return {name: verdicts.count(name) for name in VERDICTS}

@@ -1,0 +1,198 @@
+"""Predictives in the user's units: affine images of `NetworkPredictive`, with a level.
+
+A model in the user's units is Y = 1bᵀ + F Aᵀ + noise: a network F in units of its own, a matrix A back to the
+outputs, and a level b. Under a flat prior of b the level of centred data is N(mean of Y, (τ/p) A Aᵀ) given
+everything else, independent of F: one shift shared by all points. Noise that passes through the network has
+the covariance A (ν L) Aᵀ given the scale L, and its level A (ν L/p) Aᵀ: both act as further inputs of the
+network and are kept in the projection of the test points.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
+from lbnn.data.projection import GramProjection
+from lbnn.predict.mixture import FEWEST_ATOMS, NetworkPredictive
+from lbnn.predict.predictive import Predictive, log_average
+
+
+@dataclass(frozen=True, repr=False)
+class AffinePredictive(Predictive):
+    """Outputs F̂ Aᵀ + offset + shift at p̂ points, F̂ of a network and the shift one Gaussian for all points.
+
+    Attributes
+    ----------
+    predictive : NetworkPredictive
+        F̂ in the network's own units.
+    matrix : (n_d, n_d)
+        A, invertible.
+    offset : (n_d,)
+        What is added to every point.
+    level_variance : float
+        The shift is N(0, level_variance · A Aᵀ).
+    single_output : bool
+        Whether results drop the output axis.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y, X_test = rng.normal(size=(10, 30)), rng.normal(size=(10, 2)), rng.normal(size=(3, 30))
+    >>> inner = lbnn.Network(widths=(20,)).condition(X, Y, beta=4.0).predict(X_test)
+    >>> outer = lbnn.AffinePredictive(inner, 10 * np.eye(2), np.array([1.0, 2.0]), 0.1)
+    >>> bool(np.allclose(outer.mean, 10 * inner.mean + [1.0, 2.0]))
+    True
+    """
+
+    predictive: NetworkPredictive
+    matrix: Array
+    offset: Array
+    level_variance: float = 0.0
+    single_output: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(p̂, n_d)."""
+        return self.predictive.shape
+
+    @property
+    def noisy(self) -> bool:
+        """Whether these are observations rather than the function."""
+        return self.predictive.noisy
+
+    def scale_values(self) -> tuple[Array, Array]:
+        """Of the network, in units of its own."""
+        return self.predictive.scale_values()
+
+    # ------------------------------------------------------------------ moments
+
+    @property
+    def mean(self) -> Array:
+        """(p̂, n_d)."""
+        return self._shaped(self.predictive.mean.reshape(self.shape) @ self.matrix.T + self.offset)
+
+    @property
+    def output_covariance(self) -> Array:
+        """A (covariance of the network) Aᵀ and that of the level, (p̂, n_d, n_d)."""
+        return self._output_covariance.copy()
+
+    @cached_property
+    def _output_covariance(self) -> Array:
+        return self.matrix @ self.predictive.output_covariance @ self.matrix.T + self._level_covariance
+
+    @property
+    def covariance(self) -> Array:
+        """(p̂, n_d, p̂, n_d), or (p̂, p̂) when Y was one-dimensional."""
+        points, outputs = self.shape
+        inner = self.predictive.covariance.reshape(points, outputs, points, outputs)
+        total = np.einsum("ja,manb,kb->mjnk", self.matrix, inner, self.matrix, optimize=True)
+        total += self._level_covariance[:, None, :]
+        return total[:, 0, :, 0] if self.single_output else total
+
+    @property
+    def _level_covariance(self) -> Array:
+        return self.level_variance * self.matrix @ self.matrix.T
+
+    # ------------------------------------------------------------------ densities
+
+    def _log_density(self, values: Array) -> float:
+        """Exact for observations, and for the function where there is no level to shift it."""
+        inner, log_volume = self._inner(values), self.shape[0] * self._log_volume
+        if self.level_variance == 0:
+            return self.predictive._log_density(inner) - log_volume
+        if not self.noisy:
+            raise ValueError(
+                "the joint density of a function with an uncertain level is not offered, got a noise-free "
+                "predictive: use with_noise(), or pointwise_log_density"
+            )
+        root, log_determinant = self._level_root()
+        balanced = replace(self.predictive, projection=_rotated(self.predictive, root))
+        return balanced._log_density(root @ inner) + self.shape[1] * log_determinant - log_volume
+
+    def _level_root(self) -> tuple[Array, float]:
+        """C = (I + ε 11ᵀ)^{−½} with ε = level/noise, and log det C: C whitens noise and shift over points.
+
+        Noise and shift have the covariance τ (I + ε 11ᵀ) over points and none across outputs.
+        """
+        points = self.shape[0]
+        growth = 1 + points * self.level_variance / self.predictive.observation_noise
+        return np.eye(points) + (growth**-0.5 - 1) / points, -0.5 * math.log(growth)
+
+    def _pointwise_log_density(self, values: Array) -> Array:
+        measure, terms = self.predictive.measure, self.point_log_densities(values)
+        measure.warn_of_few(terms, FEWEST_ATOMS)
+        return log_average(measure.weights, terms)
+
+    def point_log_densities(self, values: Array) -> Array:
+        """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂)."""
+        inner = self.predictive.point_log_densities(self._inner(values), self.level_variance)
+        return inner - self._log_volume
+
+    def _inner(self, values: Array) -> Array:
+        """Values (p̂, n_d) in the network's units."""
+        return (values - self.offset) @ np.linalg.inv(self.matrix).T
+
+    @property
+    def _log_volume(self) -> float:
+        return float(np.linalg.slogdet(self.matrix)[1])
+
+    # ------------------------------------------------------------------ quantiles and draws
+
+    def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
+        """Weights of the atoms, and the Gaussians at some points given each of them.
+
+        The variance of output k given an atom is Σ_j (AV)_kj² (variance along the eigenvector j).
+        """
+        part = replace(self.predictive, projection=_rows(self.predictive, rows))
+        scale_values, vectors = part.measure.eigen
+        rotated = self.matrix @ vectors
+        means, deviations = [], []
+        for block in blocks(len(rotated), math.prod(part.shape) + part.process.targets.size):
+            mean, variance = part.rotated_moments(scale_values[block], vectors[block], self.level_variance)
+            means.append(mean @ rotated[block].swapaxes(1, 2) + self.offset)
+            deviations.append(np.sqrt(variance @ (rotated[block] ** 2).swapaxes(1, 2)))
+        return part.measure.weights, np.concatenate(means), np.concatenate(deviations)
+
+    def _draw(self, size: int, rng: np.random.Generator) -> Array:
+        inner = self.predictive._draw(size, rng)
+        shift = math.sqrt(self.level_variance) * rng.standard_normal((size, 1, self.shape[1]))
+        return (inner + shift) @ self.matrix.T + self.offset
+
+    # ------------------------------------------------------------------ generating functions
+
+    def _cgf(self, source: Array) -> float:
+        """That of the network at JA, of the offset and of the shift, which are independent."""
+        total = source.sum(axis=0)
+        spread = 0.5 * self.level_variance * float(((total @ self.matrix) ** 2).sum())
+        return self.predictive._cgf(source @ self.matrix) + float(total @ self.offset) + spread
+
+    def _characteristic(self, source: Array) -> complex:
+        total = source.sum(axis=0)
+        spread = 0.5 * self.level_variance * float(((total @ self.matrix) ** 2).sum())
+        turn = cmath.exp(1j * float(total @ self.offset) - spread)
+        return self.predictive._characteristic(source @ self.matrix) * turn
+
+    # ------------------------------------------------------------------ observations
+
+    def with_noise(self) -> AffinePredictive:
+        """The predictive of observations rather than of the function."""
+        return replace(self, predictive=self.predictive.with_noise())
+
+
+def _rows(predictive: NetworkPredictive, rows: slice) -> GramProjection:
+    """The test points of some rows: marginals need diag R only."""
+    projection = predictive.projection
+    return GramProjection(projection.explained[rows], np.diag(projection.unexplained_diagonal[rows]))
+
+
+def _rotated(predictive: NetworkPredictive, root: Array) -> GramProjection:
+    """Test points combined by a matrix C: CΦ and CRCᵀ."""
+    projection = predictive.projection
+    return GramProjection(root @ projection.explained, root @ projection.unexplained_gram @ root.T)

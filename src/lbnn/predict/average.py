@@ -1,0 +1,128 @@
+"""The average of predictives over models: a mixture of mixtures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lbnn._base.types import Array
+from lbnn.predict.predictive import Predictive, average, log_average
+
+
+@dataclass(frozen=True, repr=False)
+class MixturePredictive(Predictive):
+    """A mixture of predictives at the same points: a Bayesian average over models.
+
+    Attributes
+    ----------
+    components : tuple of Predictive
+    weights : (models,)
+        Posterior probabilities of the models; they sum to one.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(10, 30)), rng.normal(size=10)
+    >>> parts = tuple(lbnn.Network(widths=(n,)).condition(X, y, beta=4.0).predict(X[:2]) for n in (3, 30))
+    >>> both = lbnn.MixturePredictive(parts, np.array([0.25, 0.75]))
+    >>> bool(np.allclose(both.mean, 0.25 * parts[0].mean + 0.75 * parts[1].mean))
+    True
+    """
+
+    components: tuple[Predictive, ...]
+    weights: Array
+
+    def __repr__(self) -> str:
+        """One line: models, points and outputs."""
+        return (
+            f"MixturePredictive(models={len(self.components)}, points={self.shape[0]}, "
+            f"outputs={self.shape[1]}, noisy={self.noisy})"
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(p̂, n_d)."""
+        return self.components[0].shape
+
+    @property
+    def noisy(self) -> bool:
+        """Whether these are observations rather than the function."""
+        return self.components[0].noisy
+
+    @property
+    def single_output(self) -> bool:
+        """Whether results drop the output axis."""
+        return self.components[0].single_output
+
+    def scale_values(self) -> tuple[Array, Array]:
+        """Of all models, each in units of its own."""
+        parts = [component.scale_values() for component in self.components]
+        shares = [weight * part[1] for weight, part in zip(self.weights, parts, strict=True)]
+        return np.concatenate([part[0] for part in parts]), np.concatenate(shares)
+
+    # ------------------------------------------------------------------ moments
+
+    @property
+    def mean(self) -> Array:
+        """Shaped like the components' means."""
+        return average(self.weights, [component.mean for component in self.components])
+
+    @property
+    def output_covariance(self) -> Array:
+        """Covariance across outputs at each point, within models and between them, (p̂, n_d, n_d)."""
+        within = average(self.weights, [component.output_covariance for component in self.components])
+        return within + np.einsum("s,smj,smk->mjk", self.weights, self._deviations, self._deviations)
+
+    @property
+    def covariance(self) -> Array:
+        """(p̂, n_d, p̂, n_d), or (p̂, p̂) when Y was one-dimensional."""
+        within = average(self.weights, [component.covariance for component in self.components])
+        between = np.einsum("s,smj,snk->mjnk", self.weights, self._deviations, self._deviations)
+        return within + (between[:, 0, :, 0] if self.single_output else between)
+
+    @property
+    def _deviations(self) -> Array:
+        means = np.stack([component.mean.reshape(self.shape) for component in self.components])
+        return means - average(self.weights, list(means))
+
+    # ------------------------------------------------------------------ densities, quantiles and draws
+
+    def _log_density(self, values: Array) -> float:
+        terms = np.array([component._log_density(values) for component in self.components])
+        return float(log_average(self.weights, terms))
+
+    def _pointwise_log_density(self, values: Array) -> Array:
+        terms = np.stack([component._pointwise_log_density(values) for component in self.components])
+        return log_average(self.weights, terms)
+
+    def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
+        """All Gaussians of all models at some points."""
+        parts = [component.marginals(rows) for component in self.components]
+        weights = [share * part[0] for share, part in zip(self.weights, parts, strict=True)]
+        means, deviations = ([part[k] for part in parts] for k in (1, 2))
+        return np.concatenate(weights), np.concatenate(means), np.concatenate(deviations)
+
+    def _draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Each draw from a model of its own."""
+        chosen = rng.choice(len(self.weights), size=size, p=self.weights)
+        draws = np.empty((size, *self.shape))
+        for number, component in enumerate(self.components):
+            here = chosen == number
+            if here.any():
+                draws[here] = component._draw(int(here.sum()), rng)
+        return draws
+
+    # ------------------------------------------------------------------ generating functions, observations
+
+    def _cgf(self, source: Array) -> float:
+        """Infinite where that of any model is."""
+        return float(log_average(self.weights, np.array([each._cgf(source) for each in self.components])))
+
+    def _characteristic(self, source: Array) -> complex:
+        return complex(self.weights @ np.array([each._characteristic(source) for each in self.components]))
+
+    def with_noise(self) -> MixturePredictive:
+        """The predictive of observations rather than of the function."""
+        return replace(self, components=tuple(component.with_noise() for component in self.components))

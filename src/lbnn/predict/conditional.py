@@ -1,0 +1,91 @@
+"""The Gaussian process given one scale: the paper's μ_L and Σ_L in the eigenbasis.
+
+With L = V diag(l) Vᵀ, z = ỹV, noise variance τ = 1/β and test points Φ, R (see `projection`),
+
+    μ_L = Φ M,   M = [√g_i l_j z_ij / (τ + g_i l_j)] Vᵀ,
+    Σ_L = R ⊗ L + Σ_i φ_i φ_iᵀ ⊗ V diag_j(s_ij) Vᵀ,   s_ij = l_j / (1 + g_i l_j / τ).
+
+Σ_L is a sum of positive terms, so nothing cancels at training points or at large β.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.types import Array, Mask
+from lbnn.data.projection import RANK_TOLERANCE
+
+
+@dataclass(frozen=True)
+class ConditionalProcess:
+    """Gaussian processes given scales, for one data set and one noise variance."""
+
+    eigenvalues: Array  # g, (r,)
+    targets: Array  # ỹ, (r, n_d)
+    noise: float  # τ
+
+    @property
+    def outputs(self) -> int:
+        """n_d."""
+        return self.targets.shape[1]
+
+    def mean_coefficients(self, scale_values: Array, scale_vectors: Array) -> Array:
+        """M for every scale: l (m, n_d), V (m, n_d, n_d) -> (m, r, n_d)."""
+        return self.rotated_mean(scale_values, scale_vectors) @ scale_vectors.swapaxes(1, 2)
+
+    def rotated_mean(self, scale_values: Array, scale_vectors: Array) -> Array:
+        """M V: the mean's coefficients along the eigenvectors of each scale, (m, r, n_d)."""
+        rotated = self.targets @ scale_vectors
+        return rotated * (np.sqrt(self.eigenvalues)[:, None] * self._gain(scale_values))
+
+    def varying_coefficients(self, scale_values: Array, scale_vectors: Array, typical_scale: float) -> Array:
+        """M less a part that is the same for every scale, (m, r, n_d): for the spread of the means.
+
+        Since √g l/(τ + g l) = (1 − (1 + g l/τ)⁻¹)/√g, directions that the data determine leave M = ỹ/√g less
+        a small term; that term alone is returned there, so that its variation is not lost to rounding.
+        """
+        if self.noise == 0:
+            return np.zeros((len(scale_values), *self.targets.shape))
+        scale, values = scale_values[:, None, :], self.eigenvalues[:, None]
+        determined = values * typical_scale > self.noise
+        above = np.where(determined, -self.noise / np.sqrt(values), np.sqrt(values) * scale)
+        factor = above / (self.noise + values * scale)
+        return ((self.targets @ scale_vectors) * factor) @ scale_vectors.swapaxes(1, 2)
+
+    def learned_features(self, scale_values: Array, scale_vectors: Array) -> Array:
+        """√(g_i l_j) z_ij / (τ + g_i l_j), (m, r, n_d): what the data teach the first layer.
+
+        At zero temperature directions in which L is singular carry no targets and teach nothing.
+        """
+        scale = scale_values[:, None, :]
+        variance = self.noise + self.eigenvalues[:, None] * scale
+        taught = variance > 0 if self.noise > 0 else _regular(scale_values)[:, None, :]
+        gain = np.divide(
+            np.sqrt(self.eigenvalues[:, None] * scale), variance, out=np.zeros_like(variance), where=taught
+        )
+        return (self.targets @ scale_vectors) * gain
+
+    def shrunken_scale(self, scale_values: Array) -> Array:
+        """s_ij: what is left of scale l_j along the training direction i, (m, r, n_d)."""
+        return scale_values[:, None, :] * self.shrinkage(scale_values)
+
+    def shrinkage(self, scale_values: Array) -> Array:
+        """1 / (1 + g_i l_j / τ), (m, r, n_d): one at β = 0, zero at zero temperature."""
+        if self.noise == 0:
+            return np.zeros((len(scale_values), len(self.eigenvalues), scale_values.shape[1]))
+        return 1 / (1 + self.eigenvalues[:, None] * scale_values[:, None, :] / self.noise)
+
+    def _gain(self, scale_values: Array) -> Array:
+        """l_j / (τ + g_i l_j), (m, r, n_d); at zero temperature 1/g_i even where l_j underflows."""
+        if self.noise == 0:
+            shape = len(scale_values), len(self.eigenvalues), scale_values.shape[1]
+            return np.broadcast_to(1 / self.eigenvalues[:, None], shape)
+        scale = scale_values[:, None, :]
+        return scale / (self.noise + self.eigenvalues[:, None] * scale)
+
+
+def _regular(scale_values: Array) -> Mask:
+    """Eigenvalues of each scale that count as positive, (m, n)."""
+    return scale_values > RANK_TOLERANCE * scale_values.shape[1] * scale_values.max(axis=1, keepdims=True)

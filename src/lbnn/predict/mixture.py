@@ -1,0 +1,297 @@
+"""NetworkPredictive: the posterior (or prior) of a network's outputs at test points.
+
+A mixture of matrix Gaussians over a `ScaleMeasure`: every statistic is that of the mixture, none is a
+Gaussian approximation.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from lbnn._base.blocks import PRODUCT_FLOATS, blocks
+from lbnn._base.types import Array
+from lbnn.data.projection import Projection
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.density import conditional_log_density
+from lbnn.predict.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
+from lbnn.predict.predictive import Predictive, log_average
+from lbnn.scale.measure import ScaleMeasure
+
+LOG_TWO_PI = math.log(2 * math.pi)
+#: Effective draws under which the error of a log density is about half a nat.
+FEWEST_ATOMS = 5
+
+
+@dataclass(frozen=True, repr=False)
+class NetworkPredictive(Predictive):
+    """Outputs of a network at p̂ test points, as a mixture of Gaussian processes over the scale.
+
+    Returned by `Posterior.predict` and `Network.prior`.
+
+    Attributes
+    ----------
+    projection : Projection
+        Test points as the training inputs see them.
+    process : ConditionalProcess
+        The Gaussian process given L, with its noise variance τ.
+    measure : ScaleMeasure
+        The law of L.
+    noisy : bool
+        Whether these are observations.
+    coupling : float
+        ν: an observation given L has the noise τ I + ν L.
+    units : (n_d,) array or 1
+        The measure is that of D L D, D = diag(units), for an L whose tails it knows.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(10, 30)), rng.normal(size=10)
+    >>> pred = lbnn.Network(widths=(20, 20)).condition(X, y, beta=100.0).predict(X[:3])
+    >>> pred
+    NetworkPredictive(points=3, outputs=1, noisy=False)
+    >>> bool(np.allclose(pred.with_noise().variance, pred.variance + 1 / 100))
+    True
+    """
+
+    projection: Projection
+    process: ConditionalProcess
+    measure: ScaleMeasure
+    noisy: bool = False
+    coupling: float = 0.0
+    units: Array | float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(p̂, n_d)."""
+        return len(self.projection.explained), self.process.outputs
+
+    @property
+    def single_output(self) -> bool:
+        """Whether Y was one-dimensional."""
+        return self.measure.single_output
+
+    @property
+    def observation_noise(self) -> float:
+        """τ for observations, 0 for the function."""
+        return self.process.noise if self.noisy else 0.0
+
+    def scale_values(self) -> tuple[Array, Array]:
+        """Eigenvalues of all atoms."""
+        values = self.measure.eigen[0]
+        return values.ravel(), np.repeat(self.measure.weights, values.shape[1])
+
+    # ------------------------------------------------------------------ moments
+
+    @property
+    def mean(self) -> Array:
+        """⟨F̂⟩ = E μ_L, (p̂, n_d)."""
+        return self._shaped(self.projection.explained @ self._mean_coefficients)
+
+    @property
+    def output_covariance(self) -> Array:
+        """Covariance across outputs at each point, (p̂, n_d, n_d)."""
+        return self._output_covariance.copy()
+
+    @property
+    def covariance(self) -> Array:
+        """cov(F̂_μj, F̂_νk), (p̂, n_d, p̂, n_d), or (p̂, p̂) when Y was one-dimensional.
+
+        The law of total covariance: average of Σ_L plus the covariance of the μ_L.
+        """
+        points, outputs = self.shape
+        explained = self.projection.explained
+        mean_scale = self.measure.average(self.measure.scales)
+        total = np.einsum("mn,jk->mjnk", self.projection.unexplained_gram, mean_scale)
+        total += np.einsum("mi,ijk,ni->mjnk", explained, self._mean_shrunken, explained, optimize=True)
+        flat = total.reshape(points * outputs, points * outputs)
+        for deviations in self._mean_deviations():
+            columns = deviations.reshape(len(deviations), -1)
+            flat += columns.T @ columns
+        flat[np.diag_indices_from(flat)] += self.observation_noise
+        return flat if self.single_output else total
+
+    @cached_property
+    def _output_covariance(self) -> Array:
+        mean_scale = self.measure.average(self.measure.scales)
+        total = self.projection.unexplained_diagonal[:, None, None] * mean_scale
+        total = total + np.tensordot(self.projection.explained**2, self._mean_shrunken, axes=1)
+        for deviations in self._mean_deviations():
+            total += np.einsum("smj,smk->mjk", deviations, deviations)
+        return total + self.observation_noise * np.eye(self.shape[1])
+
+    @cached_property
+    def _mean_coefficients(self) -> Array:
+        """E M, (r, n_d)."""
+        total = np.zeros_like(self.process.targets)
+        for block in self._atom_blocks():
+            coefficients = self.process.mean_coefficients(*self._eigen(block))
+            total += np.tensordot(self.measure.weights[block], coefficients, axes=1)
+        return total
+
+    @cached_property
+    def _mean_shrunken(self) -> Array:
+        """E V diag_j(s_ij) Vᵀ, (r, n_d, n_d)."""
+        rank, outputs = self.process.targets.shape
+        total = np.zeros((rank, outputs * outputs))
+        if self.process.noise == 0:  # the data leave nothing of the scale
+            return total.reshape(rank, outputs, outputs)
+        for block in self._atom_blocks(outputs * max(rank, outputs * outputs)):
+            values, vectors = self._eigen(block)
+            weighted = self.measure.weights[block, None, None] * self.process.shrunken_scale(values)
+            squares = np.einsum("sja,ska->sajk", vectors, vectors).reshape(-1, outputs * outputs)
+            total += weighted.transpose(1, 0, 2).reshape(rank, len(squares)) @ squares
+        return total.reshape(rank, outputs, outputs)
+
+    def _mean_deviations(self) -> Iterator[Array]:
+        """√w_s (μ_{L_s} − E μ_L), in blocks of shape (atoms, p̂, n_d)."""
+        if len(self.measure.weights) == 1:
+            return
+        typical = float(np.trace(self.measure.average(self.measure.scales))) / self.shape[1]
+        average = np.zeros_like(self.process.targets)
+        for block in self._atom_blocks():
+            varying = self.process.varying_coefficients(*self._eigen(block), typical)
+            average += np.tensordot(self.measure.weights[block], varying, axes=1)
+        for block in self._atom_blocks(max(self.process.targets.size, math.prod(self.shape))):
+            deviations = self.process.varying_coefficients(*self._eigen(block), typical) - average
+            deviations *= np.sqrt(self.measure.weights[block, None, None])
+            yield _at_points(self.projection.explained, deviations)
+
+    # ------------------------------------------------------------------ densities and quantiles
+
+    def _log_density(self, values: Array) -> float:
+        self._require_full_rank()
+        factor = conditional_log_density(self.projection, self.process, self.observation_noise, values)
+        if not factor.bounded_average(self.measure.tails.narrowest):
+            return math.inf
+        return self.measure.log_expect_exp(factor).real
+
+    def _require_full_rank(self) -> None:
+        """Raise for the function behind a bottleneck, which has no density over all outputs."""
+        if self.observation_noise == 0 and self.measure.tails.narrowest < self.shape[1]:
+            raise ValueError(
+                "behind a hidden layer narrower than the outputs, noise-free outputs have no density here, "
+                f"got width {self.measure.tails.narrowest} for {self.shape[1]} outputs: use with_noise()"
+            )
+
+    def _pointwise_log_density(self, values: Array) -> Array:
+        terms = self.point_log_densities(values)
+        self.measure.warn_of_few(terms, FEWEST_ATOMS)
+        return log_average(self.measure.weights, terms)
+
+    def point_log_densities(self, values: Array, level_variance: float = 0.0) -> Array:
+        """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂).
+
+        Given an atom V diag(l) Vᵀ the outputs at a point, rotated by V, are independent with the variances
+        R l_j + Σ_i φ_i² s_ij + noise + level.
+        """
+        if not level_variance:
+            self._require_full_rank()
+        scale_values, vectors = self.measure.eigen
+        result = np.empty((len(scale_values), len(values)))
+        for block in blocks(len(result), self.shape[0] * self.shape[1] + self.process.targets.size):
+            means, variances = self.rotated_moments(scale_values[block], vectors[block], level_variance)
+            _require_positive(variances)
+            deviations = values @ vectors[block] - means
+            result[block] = -0.5 * (LOG_TWO_PI + np.log(variances) + deviations**2 / variances).sum(2)
+        return result
+
+    def rotated_moments(
+        self, scale_values: Array, vectors: Array, level_variance: float = 0.0
+    ) -> tuple[Array, Array]:
+        """Means and variances along the eigenvectors of each atom, (atoms, p̂, n_d) each."""
+        explained = self.projection.explained
+        means = explained @ self.process.rotated_mean(scale_values, vectors)
+        own = self.projection.unexplained_diagonal[:, None] * scale_values[:, None, :]
+        seen = explained**2 @ self.process.shrunken_scale(scale_values)
+        return means, own + seen + self.observation_noise + level_variance
+
+    def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
+        """Weights of the atoms, and the Gaussians at some points given each of them."""
+        explained = self.projection.explained[rows]
+        unexplained = self.projection.unexplained_diagonal[rows, None]
+        means, variances = [], []
+        for block in self._atom_blocks():
+            values, vectors = self._eigen(block)
+            means.append(_at_points(explained, self.process.mean_coefficients(values, vectors)))
+            own_scale = np.diagonal(self.measure.scales[block], axis1=1, axis2=2)
+            shrunken = self.process.shrunken_scale(values) @ (vectors**2).swapaxes(1, 2)
+            variances.append(unexplained * own_scale[:, None, :] + _at_points(explained**2, shrunken))
+        deviations = np.sqrt(np.concatenate(variances) + self.observation_noise)
+        return self.measure.weights, np.concatenate(means), deviations
+
+    # ------------------------------------------------------------------ samples
+
+    def _draw(self, size: int, rng: np.random.Generator) -> Array:
+        scales = self.measure.draw(size, rng)
+        draws = np.empty((size, *self.shape))
+        for block in blocks(size, max(draws[0].size, self.process.targets.size)):
+            draws[block] = self._sample_given(scales[block], rng)
+        return draws
+
+    def _sample_given(self, scales: Array, rng: np.random.Generator) -> Array:
+        """One draw from N(μ_L, Σ_L) for each scale: along each eigenvector of L, Φ(mean + √s ξ) + E √l ξ'."""
+        values, vectors = np.linalg.eigh(scales)
+        values = np.maximum(values, 0.0)
+        explained, rest = self.projection.explained, self.projection.unexplained_root
+        spread = np.sqrt(self.process.shrunken_scale(values))
+        coefficients = self.process.rotated_mean(values, vectors) + spread * rng.standard_normal(spread.shape)
+        fresh = rng.standard_normal((len(scales), rest.shape[1], self.shape[1])) * np.sqrt(values)[:, None, :]
+        function = (explained @ coefficients + rest @ fresh) @ vectors.swapaxes(1, 2)
+        return function + math.sqrt(self.observation_noise) * rng.standard_normal(function.shape)
+
+    # ------------------------------------------------------------------ generating functions
+
+    def _cgf(self, source: Array) -> float:
+        informed = not math.isinf(self.process.noise)
+        if not source_in_domain(
+            self.projection, source * self.units, self.measure.tails.exponential_rate, informed
+        ):
+            return math.inf
+        exponent = cumulant_exponent(self.projection, self.process, source)
+        return self.measure.log_expect_exp(exponent).real + 0.5 * self.observation_noise * float(
+            (source**2).sum()
+        )
+
+    def _characteristic(self, source: Array) -> complex:
+        exponent = characteristic_exponent(self.projection, self.process, source)
+        blur = 0.5 * self.observation_noise * float((source**2).sum())
+        return cmath.exp(self.measure.log_expect_exp(exponent) - blur)
+
+    # ------------------------------------------------------------------ observations
+
+    def with_noise(self) -> NetworkPredictive:
+        """The predictive of observations Ŷ = F̂ + noise of the covariance τ I + ν L given L."""
+        if math.isinf(self.process.noise):
+            raise ValueError("observations have finite variance only for beta > 0, got beta=0")
+        return replace(self, projection=self.projection.observed(self.coupling), noisy=True)
+
+    def _atom_blocks(self, floats_each: int | None = None) -> Iterator[slice]:
+        return blocks(len(self.measure.weights), floats_each or self.process.targets.size, PRODUCT_FLOATS)
+
+    def _eigen(self, block: slice) -> tuple[Array, Array]:
+        values, vectors = self.measure.eigen
+        return values[block], vectors[block]
+
+
+def _require_positive(variances: Array) -> None:
+    """Raise where an output is determined exactly, and so has no density."""
+    if not variances.all():
+        raise ValueError(
+            "outputs have a density only at points that the training data do not determine, got "
+            f"{np.count_nonzero((variances == 0).any(axis=(0, 2)))} points of variance zero: use with_noise()"
+        )
+
+
+def _at_points(features: Array, coefficients: Array) -> Array:
+    """Features (p̂, r) times coefficients (m, r, n_d) as one matrix product, (m, p̂, n_d)."""
+    atoms, rank, outputs = coefficients.shape
+    flat = features @ coefficients.transpose(1, 0, 2).reshape(rank, atoms * outputs)
+    return flat.reshape(len(features), atoms, outputs).transpose(1, 0, 2)

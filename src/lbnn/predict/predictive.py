@@ -1,0 +1,231 @@
+"""Predictive: what every predictive answers, and what can be written once for all of them.
+
+Every predictive is a mixture of Gaussians over points and outputs, so that its quantiles follow from the
+means and deviations of its components at each point (`marginals`), and most else from a few statistics.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from lbnn._base import check
+from lbnn._base.blocks import blocks
+from lbnn._base.html import card, density_picture
+from lbnn._base.types import Array
+from lbnn.predict.quantile import mixture_quantile
+
+_LARGEST_EXPONENT = 709.0  # whose exponential is a double
+
+
+class Predictive(ABC):
+    """The law of outputs at p̂ test points: of the function, or after `with_noise()` of observations.
+
+    Shapes below lose the output axis when Y was one-dimensional.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X, X_test = rng.normal(size=(10, 30)), rng.normal(size=(3, 30))
+    >>> pred = lbnn.Network(widths=(20, 20)).condition(X, X[:, 0], beta=100.0).predict(X_test)
+    >>> isinstance(pred, lbnn.Predictive)
+    True
+    >>> low, high = pred.interval(0.9)
+    >>> bool((low < pred.mean).all() and (pred.mean < high).all())
+    True
+    """
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(p̂, n_d)."""
+
+    @property
+    @abstractmethod
+    def single_output(self) -> bool:
+        """Whether results drop the output axis."""
+
+    @property
+    @abstractmethod
+    def noisy(self) -> bool:
+        """Whether these are observations rather than the function."""
+
+    def __repr__(self) -> str:
+        """One line: points and outputs."""
+        return f"{type(self).__name__}(points={self.shape[0]}, outputs={self.shape[1]}, noisy={self.noisy})"
+
+    def _repr_html_(self) -> str:
+        """A small table with a picture of the scale's law, for notebooks."""
+        mean, deviation = self.mean, self.standard_deviation
+        rows = [
+            ("points × outputs", f"{self.shape[0]} × {self.shape[1]}"),
+            ("of", "observations" if self.noisy else "the function"),
+            ("means", f"{mean.min():.4g} to {mean.max():.4g}"),
+            ("standard deviations", f"{deviation.min():.4g} to {deviation.max():.4g}"),
+        ]
+        return card(type(self).__name__, rows, density_picture(*self.scale_values(), "scale"))
+
+    @abstractmethod
+    def scale_values(self) -> tuple[Array, Array]:
+        """Eigenvalues of the scales behind the mixture and their weights, (k,) each: for a picture."""
+
+    # ------------------------------------------------------------------ moments
+
+    @property
+    @abstractmethod
+    def mean(self) -> Array:
+        """(p̂, n_d)."""
+
+    @property
+    @abstractmethod
+    def output_covariance(self) -> Array:
+        """Covariance across outputs at each point, (p̂, n_d, n_d)."""
+
+    @property
+    @abstractmethod
+    def covariance(self) -> Array:
+        """Covariance over points and outputs, (p̂, n_d, p̂, n_d), or (p̂, p̂) when Y was one-dimensional."""
+
+    @property
+    def variance(self) -> Array:
+        """Variance of every output at every point, (p̂, n_d)."""
+        return self._shaped(np.diagonal(self.output_covariance, axis1=1, axis2=2).copy())
+
+    @property
+    def standard_deviation(self) -> Array:
+        """Square root of `variance`."""
+        return np.sqrt(self.variance)
+
+    # ------------------------------------------------------------------ densities
+
+    def log_density(self, F: ArrayLike) -> float:
+        """Joint log density over all points and outputs at F, shaped like the mean.
+
+        Infinite where narrow layers give the density a pole.
+
+        Raises
+        ------
+        ValueError
+            If the law has no density because some outputs are determined by others (linearly dependent
+            points) or by the data (training points at zero temperature), or if it is not offered.
+        """
+        return self._log_density(check.like_mean(F, self.shape, self.single_output, "F"))
+
+    def pointwise_log_density(self, F: ArrayLike) -> Array:
+        """Log density at each point by itself, jointly over outputs, (p̂,).
+
+        The mixture over the atoms of the scale, with an `AccuracyWarning` where few of them count, as at
+        outliers; `log_density` at one point may choose atoms anew.
+        """
+        return self._pointwise_log_density(check.like_mean(F, self.shape, self.single_output, "F"))
+
+    @abstractmethod
+    def _log_density(self, values: Array) -> float:
+        """At values (p̂, n_d)."""
+
+    @abstractmethod
+    def _pointwise_log_density(self, values: Array) -> Array:
+        """At values (p̂, n_d)."""
+
+    # ------------------------------------------------------------------ quantiles and draws
+
+    @abstractmethod
+    def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
+        """Weights (atoms,), means and standard deviations (atoms, rows, n_d) of the Gaussians at points."""
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """Quantiles of every output at every point, of shape np.shape(q) + shape of the mean."""
+        levels = check.probability(q, "q")
+        result = np.empty((levels.size, *self._mean_shape))
+        for row, level in zip(result, levels.ravel(), strict=True):
+            row[...] = self._quantile(float(level))
+        return result.reshape(levels.shape + self._mean_shape)
+
+    def interval(self, probability: float = 0.95) -> tuple[Array, Array]:
+        """Equal-tailed interval of every output at every point: lower and upper ends."""
+        level = float(check.probability(probability, "probability"))
+        return self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
+
+    def _quantile(self, level: float) -> Array:
+        result, atoms = np.empty(self.shape), len(self.marginals(slice(0, 1))[0])
+        for rows in blocks(self.shape[0], atoms * max(self.shape[1], 8)):
+            result[rows] = mixture_quantile(level, *self.marginals(rows))
+        return self._shaped(result)
+
+    def sample(self, size: int, rng: int | np.random.Generator) -> Array:
+        """Draw jointly over points and outputs.
+
+        Parameters
+        ----------
+        size : int
+        rng : int or numpy.random.Generator
+
+        Returns
+        -------
+        (size, p̂, n_d) array, or (size, p̂) when Y was one-dimensional
+        """
+        return self._shaped(self._draw(check.positive_integer(size, "size"), check.generator(rng)))
+
+    @abstractmethod
+    def _draw(self, size: int, rng: np.random.Generator) -> Array:
+        """(size, p̂, n_d)."""
+
+    # ------------------------------------------------------------------ generating functions
+
+    def mgf(self, J: ArrayLike) -> float:
+        """Z(J) = E exp(tr JᵀF̂), for J shaped like the mean; inf where the integral diverges.
+
+        With R the part of G_x̂x̂ that the training inputs leave unexplained: at depth two it converges
+        where the largest eigenvalue of JᵀRJ is below n_1, in deeper networks only where RJ = 0.
+        """
+        exponent = self.cgf(J)
+        return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
+
+    def cgf(self, J: ArrayLike) -> float:
+        """Log Z(J), the cumulant generating function; inf where the integral diverges."""
+        return self._cgf(check.like_mean(J, self.shape, self.single_output, "J"))
+
+    def characteristic(self, J: ArrayLike) -> complex:
+        """E exp(i tr JᵀF̂), for J shaped like the mean; exists for every J."""
+        return self._characteristic(check.like_mean(J, self.shape, self.single_output, "J"))
+
+    @abstractmethod
+    def _cgf(self, source: Array) -> float:
+        """At a source (p̂, n_d)."""
+
+    @abstractmethod
+    def _characteristic(self, source: Array) -> complex:
+        """At a source (p̂, n_d)."""
+
+    # ------------------------------------------------------------------ observations
+
+    @abstractmethod
+    def with_noise(self) -> Predictive:
+        """The predictive of observations rather than of the function."""
+
+    @property
+    def _mean_shape(self) -> tuple[int, ...]:
+        return self.shape[:1] if self.single_output else self.shape
+
+    def _shaped(self, values: Array) -> Array:
+        return values[..., 0] if self.single_output else values
+
+
+def average(weights: Array, values: Sequence[Array]) -> Array:
+    """Σ_s w_s values_s."""
+    return np.tensordot(weights, np.stack(values), axes=1)
+
+
+def log_average(weights: Array, log_values: Array) -> Array:
+    """log Σ_s w_s exp(log_values_s) over the leading axis; weights may be zero or tiny."""
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(weights).reshape(-1, *(1,) * (log_values.ndim - 1))
+    return special.logsumexp(log_values + log_weights, axis=0)

@@ -1,0 +1,78 @@
+"""Quantiles of mixtures of Gaussians, elementwise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+from scipy.optimize import elementwise
+
+from lbnn._base.types import Array, Mask
+
+_NEWTON_STEPS = 20
+_ROUNDING = 1e-14  # relative step at which Newton's method has converged (it does so quadratically)
+
+
+def mixture_quantile(level: float, weights: Array, means: Array, deviations: Array) -> Array:
+    """Solve Σ_s w_s Φ((q − mean_s)/deviation_s) = level; means and deviations (atoms, ...) -> (...).
+
+    A deviation of zero means that the scale does not matter there (every atom has the same mean), so that
+    the law is one point.
+    """
+    shape = means.shape[1:]
+    means, deviations = means.reshape(len(weights), -1), deviations.reshape(len(weights), -1)
+    result = means[0].copy()
+    random = (deviations > 0).all(axis=0)
+    if random.any():
+        result[random] = _solve(level, weights, means[:, random], deviations[:, random])
+    return result.reshape(shape)
+
+
+def _solve(level: float, weights: Array, means: Array, deviations: Array) -> Array:
+    """Newton's method on the log of the tail probability on the shorter side, else a bracketed search."""
+    if len(weights) == 1:
+        return means[0] + deviations[0] * special.ndtri(level)
+    result, settled = _newton(level, weights, means, deviations)
+    if not settled.all():
+        result[~settled] = _bracketed(level, weights, means[:, ~settled], deviations[:, ~settled])
+    return result
+
+
+def _newton(level: float, weights: Array, means: Array, deviations: Array) -> tuple[Array, Mask]:
+    """Quantiles (k,), and where the steps have come down to rounding."""
+    sign, tail = (1.0, level) if level <= 0.5 else (-1.0, 1 - level)
+    centre = weights @ means
+    spread = np.sqrt(weights @ (deviations**2 + (means - centre) ** 2))
+    q, settled = centre + spread * special.ndtri(level), np.zeros(len(centre), bool)
+    for _ in range(_NEWTON_STEPS):
+        scores = (q - means) / deviations
+        probability = weights @ special.ndtr(sign * scores)
+        density = weights @ (np.exp(-0.5 * scores**2) / deviations) / math.sqrt(2 * math.pi)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = sign * np.log(probability / tail) * probability / density
+        q = q - step
+        settled = np.abs(step) <= _ROUNDING * (np.abs(q) + spread)
+        if settled.all() or not np.isfinite(q).all():
+            break
+    return q, settled
+
+
+def _bracketed(level: float, weights: Array, means: Array, deviations: Array) -> Array:
+    """Root of the log of the tail probability, bracketed by the components' quantiles."""
+    sign, tail = (1.0, level) if level <= 0.5 else (-1.0, 1 - level)
+    components = means + deviations * special.ndtri(level)
+    log_weights = np.log(weights, where=weights > 0, out=np.full(len(weights), -np.inf))[:, None]
+
+    def excess(q: Array, column: Array) -> Array:
+        index = column.astype(int)
+        scores = sign * (q - means[:, index]) / deviations[:, index]
+        return special.logsumexp(log_weights + special.log_ndtr(scores), axis=0) - np.log(tail)
+
+    columns = np.arange(means.shape[1], dtype=float)
+    margin = 1e-6 * deviations.max(axis=0)  # keeps rounding from spoiling the signs at the ends
+    bracket = components.min(axis=0) - margin, components.max(axis=0) + margin
+    solution = elementwise.find_root(excess, bracket, args=(columns,))
+    if not solution.success.all():
+        raise RuntimeError("a quantile could not be bracketed; please report this with your data")
+    return solution.x

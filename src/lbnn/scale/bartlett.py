@@ -1,0 +1,204 @@
+"""Unconstrained coordinates of the Bartlett factors in which the prior is standard normal.
+
+Below the diagonal T_ℓ is Gaussian already; a diagonal entry is a χ variable, χ = F⁻¹(Φ(u)) with u ~ N(0, 1).
+In these coordinates the tails of the prior are those of a Gaussian: in log-diagonal coordinates the left
+tail would be exponential, beyond any Gaussian proposal. Data can still pull a diagonal entry far into its
+prior tail, where products of small factors would lie on rings: beyond |u| = 6 the map goes on with log χ
+linear in u, and the prior density there is that of log χ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from scipy import special
+
+from lbnn._base.types import Array, Mask
+
+_TABLE_END = 6  # Φ(−6) = 1e-9
+_FARTHEST_DOWN, _FARTHEST_UP, _FARTHEST_BELOW = 60.0, 1000.0, 1e8  # of diagonal and other coordinates
+_TABLE_DENSITY = 32  # points per unit of u: interpolates log χ to 5e-10 or better
+
+
+@dataclass(frozen=True)
+class FactorShape:
+    """One factor T_ℓ: lower trapezoidal, for a layer of input width n_{ℓ−1} and prior variance σ_ℓ²."""
+
+    rows: int
+    columns: int
+    width: int
+    variance: float
+    degrees: tuple[float, ...]  # of freedom of the χ variables on the diagonal
+
+
+class BartlettCoordinates:
+    """The map u ↦ (T_d, ..., T_2) ↦ T = T_d ⋯ T_2, with its derivative, for batches of u (m, dimension)."""
+
+    def __init__(self, shapes: tuple[FactorShape, ...]) -> None:
+        self.shapes = shapes
+        self.blocks = [_FactorBlock(shape) for shape in shapes]
+        self.dimension = sum(block.size for block in self.blocks)
+
+    @property
+    def square(self) -> bool:
+        """Whether all factors are square: no layer is narrower than the outputs."""
+        return all(shape.rows == shape.columns for shape in self.shapes)
+
+    def factors(self, u: Array) -> list[Array]:
+        """T_d, ..., T_2, each (m, rows, columns)."""
+        return self.factors_and_slopes(u)[0]
+
+    def factors_and_slopes(self, u: Array) -> tuple[list[Array], list[Array]]:
+        """The factors, and the derivatives of the logs of their diagonals in u, each (m, columns)."""
+        ends = np.cumsum([block.size for block in self.blocks])[:-1]
+        pieces = np.split(u, ends, axis=1)
+        both = [block.factor_and_slope(piece) for block, piece in zip(self.blocks, pieces, strict=True)]
+        return [factor for factor, _ in both], [slope for _, slope in both]
+
+    def locate(self, factors: list[Array]) -> Array:
+        """u of given factors with positive diagonals, (m, dimension): the inverse of `factors`."""
+        return np.concatenate(
+            [block.locate(factor) for block, factor in zip(self.blocks, factors, strict=True)], axis=1
+        )
+
+    def plausible(self, u: Array) -> Mask:
+        """Where neither factors nor their inverses overflow (m,): elsewhere a trajectory has diverged."""
+        fine: Mask = np.all(np.abs(u) < _FARTHEST_BELOW, axis=1)
+        start = 0
+        for block in self.blocks:
+            diagonal = u[:, start : start + block.columns]
+            fine &= ((diagonal > -_FARTHEST_DOWN) & (diagonal < _FARTHEST_UP)).all(axis=1)
+            start += block.size
+        return fine
+
+    def log_prior(self, u: Array) -> tuple[Array, Array]:
+        """Log prior density of u up to a constant (m,), and its gradient: normal, that of log χ beyond."""
+        value, gradient = -0.5 * (u**2).sum(axis=1), -u
+        start = 0
+        for block in self.blocks:
+            columns = slice(start, start + block.columns)
+            if (np.abs(u[:, columns]) > _TABLE_END).any():
+                correction, slope = block.tail_correction(u[:, columns])
+                value = value + correction
+                gradient[:, columns] += slope
+            start += block.size
+        return value, gradient
+
+    def pull_back(self, factors: list[Array], slopes: list[Array], gradient: Array) -> Array:
+        """Gradient in u (m, dimension) from the gradient in T (m, n_d, columns of T_2)."""
+        pieces = []
+        for index, block in enumerate(self.blocks):
+            after, before = product(factors[:index]), product(factors[index + 1 :])
+            local = gradient if before is None else gradient @ before.swapaxes(1, 2)
+            local = local if after is None else after.swapaxes(1, 2) @ local
+            pieces.append(block.pull_back(factors[index], slopes[index], local))
+        return np.concatenate(pieces, axis=1)
+
+
+class _FactorBlock:
+    """Coordinates of one lower trapezoidal factor: first its diagonal, then what is below it."""
+
+    def __init__(self, shape: FactorShape) -> None:
+        self.rows, self.columns, self.degrees = shape.rows, shape.columns, shape.degrees
+        self.root = math.sqrt(shape.variance / shape.width)
+        self.diagonal = np.arange(shape.columns)
+        self.below = np.tril_indices(shape.rows, -1, shape.columns)
+        self.size = shape.columns + len(self.below[0])
+
+    def factor_and_slope(self, piece: Array) -> tuple[Array, Array]:
+        log_chi, slope = _ChiTable.of(self.degrees).log_chi(piece[:, : self.columns])
+        factor = np.zeros((len(piece), self.rows, self.columns))
+        factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
+        factor[:, *self.below] = self.root * piece[:, self.columns :]
+        return factor, slope
+
+    def locate(self, factor: Array) -> Array:
+        log_chi = np.log(factor[:, self.diagonal, self.diagonal] / self.root)
+        diagonal = _ChiTable.of(self.degrees).normal(log_chi)
+        return np.concatenate([diagonal, factor[:, *self.below] / self.root], axis=1)
+
+    def tail_correction(self, diagonal: Array) -> tuple[Array, Array]:
+        """Log density of log χ less −½u² beyond the table, summed over the diagonal (m,), and its slope."""
+        table = _ChiTable.of(self.degrees)
+        log_chi, slope = table.log_chi(diagonal)
+        end = np.clip(diagonal, -_TABLE_END, _TABLE_END)
+        end_log_chi, _ = table.log_chi(end)
+        degrees = np.array(self.degrees, float)
+        beyond = diagonal != end
+        fall = degrees * (log_chi - end_log_chi) - (np.exp(2 * log_chi) - np.exp(2 * end_log_chi)) / 2
+        correction = np.where(beyond, fall + (diagonal**2 - end**2) / 2, 0.0)
+        change = np.where(beyond, (degrees - np.exp(2 * log_chi)) * slope + diagonal, 0.0)
+        return correction.sum(axis=1), change
+
+    def pull_back(self, factor: Array, slope: Array, gradient: Array) -> Array:
+        along = gradient[:, self.diagonal, self.diagonal] * factor[:, self.diagonal, self.diagonal] * slope
+        return np.concatenate([along, self.root * gradient[:, *self.below]], axis=1)
+
+
+def product(factors: list[Array]) -> Array | None:
+    """Matrix product of a list of batches, None for an empty list."""
+    total = None
+    for factor in factors:
+        total = factor if total is None else total @ factor
+    return total
+
+
+class _ChiTable:
+    """log χ_k as a function of u, one row for each number of degrees k: cubic Hermite interpolation."""
+
+    def __init__(self, degrees: tuple[float, ...]) -> None:
+        column = np.array(degrees, float)[:, None]
+        self.grid = np.arange(-_TABLE_END * _TABLE_DENSITY, _TABLE_END * _TABLE_DENSITY + 1) / _TABLE_DENSITY
+        self.values = _log_chi_quantile(column, self.grid)
+        self.slopes = _log_chi_slope(column, self.grid, self.values)
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(degrees: tuple[float, ...]) -> _ChiTable:
+        return _ChiTable(degrees)
+
+    @cached_property
+    def _columns(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        return np.arange(len(self.values))
+
+    def log_chi(self, u: Array) -> tuple[Array, Array]:
+        """Log χ and its derivative in u, both of the shape of u, (m, columns)."""
+        inside = np.clip(u, -_TABLE_END, _TABLE_END)
+        position = (inside + _TABLE_END) * _TABLE_DENSITY
+        cell = np.minimum(position.astype(np.intp), len(self.grid) - 2)
+        t = position - cell
+        left, right = self.values[self._columns, cell], self.values[self._columns, cell + 1]
+        step = 1 / _TABLE_DENSITY
+        slope_left, slope_right = (self.slopes[self._columns, cell + end] * step for end in (0, 1))
+        rise = right - left
+        bend_left, bend_right = slope_left - rise, rise - slope_right
+        value = left + t * (rise + (1 - t) * ((1 - t) * bend_left + t * bend_right))
+        slope = rise + (1 - t) * (1 - 3 * t) * bend_left + t * (2 - 3 * t) * bend_right
+        return value + slope / step * (u - inside), slope / step
+
+    def normal(self, log_chi: Array) -> Array:
+        """u at given log χ, both (m, columns): Newton's method from the linear interpolation of the table."""
+        u = np.empty_like(log_chi)
+        for column, values in enumerate(self.values):
+            u[:, column] = np.interp(log_chi[:, column], values, self.grid)
+        for _ in range(4):
+            value, slope = self.log_chi(u)
+            u = u + (log_chi - value) / slope
+        return u
+
+
+def _log_chi_quantile(degrees: Array, u: Array) -> Array:
+    """½ log of the χ² quantile at probability Φ(u), accurate in both tails."""
+    low = special.gammaincinv(degrees / 2, special.ndtr(np.minimum(u, 0)))
+    high = special.gammainccinv(degrees / 2, special.ndtr(-np.maximum(u, 0)))
+    return 0.5 * np.log(2 * np.where(u < 0, low, high))
+
+
+def _log_chi_slope(degrees: Array, u: Array, log_chi: Array) -> Array:
+    """Normal density over the density of log χ."""
+    log_density = degrees * log_chi - np.exp(2 * log_chi) / 2 - special.gammaln(degrees / 2)
+    log_density += math.log(2) * (1 - degrees / 2)
+    return np.exp(-(u**2) / 2 - 0.5 * math.log(2 * math.pi) - log_density)

@@ -1,0 +1,296 @@
+"""ScaleMeasure: a probability measure over scale matrices as weighted atoms, however it was made."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from scipy import special
+
+from lbnn._base import check
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array, ComplexArray, IndexArray
+from lbnn.scale.phases import Phases, single_phase, standard_error
+
+#: A log factor on scales, given by eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d), to values (m,).
+LogFactor = Callable[[Array, Array], Array | ComplexArray]
+
+
+class Law(Protocol):
+    """The law behind the atoms: what it can do better than a sum over them."""
+
+    def log_expect_exp(self, log_factor: LogFactor) -> complex:
+        """Log E exp(log_factor(L)), with atoms chosen for this factor where the own ones do not serve."""
+        ...
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws from the law rather than from quadrature nodes, (size, n_d, n_d)."""
+        ...
+
+    def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
+        """Draws of the Bartlett factors T_d, ..., T_2 of L = T Tᵀ, each (size, rows, columns)."""
+        ...
+
+    def partial_products(self, layer: int) -> Array:
+        """T_ℓ ⋯ T_2 of every atom, (m, r_ℓ, r_1): the identity for layer one, T for layer d."""
+        ...
+
+
+@runtime_checkable
+class PhasedLaw(Protocol):
+    """A law that knows its phases; atoms without one count as a single phase."""
+
+    def phases(self, measure: ScaleMeasure) -> Phases:
+        """Phases of the law behind the atoms of `measure`."""
+        ...
+
+
+@runtime_checkable
+class DensityLaw(Protocol):
+    """A law of a number λ with a density."""
+
+    def log_density(self, x: Array) -> Array:
+        """Log density of x = log λ, (m,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tails:
+    """What the atoms cannot tell about the law of L: which of its integrals converge."""
+
+    inverse_mean_exists: bool = True
+    exponential_rate: float = math.inf  # supremum of κ with E exp(½ κ l_max) finite
+    narrowest: float = math.inf  # hidden width that decides which negative moments of L exist
+
+
+@dataclass(frozen=True)
+class ScaleMeasure:
+    """A law of the scale matrix L, held as weighted atoms.
+
+    Quadrature nodes, weighted draws, equal-weight draws and the single atoms of the limit theories are all
+    of this kind, so that what is computed from them is written once.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> post = lbnn.Network(widths=(10,)).condition(rng.normal(size=(5, 8)), np.ones(5), beta=1.0)
+    >>> bool(np.isclose(post.scale.expect(lambda scale: scale), post.scale.mean))
+    True
+    """
+
+    scales: Array  # (m, n_d, n_d)
+    weights: Array  # (m,), normalised
+    single_output: bool
+    tails: Tails = Tails()
+    law: Law | None = None
+    groups: IndexArray | None = (
+        None  # (m,), independent replicates; None where the atoms carry no Monte Carlo error
+    )
+
+    def __repr__(self) -> str:
+        """One line: the atoms can be thousands."""
+        return f"ScaleMeasure({len(self.weights)} atoms of shape {self.atoms.shape[1:]}, mean={self.mean!r})"
+
+    @classmethod
+    def atom(cls, scale: Array, single_output: bool) -> ScaleMeasure:
+        """All mass on one scale matrix (n_d, n_d)."""
+        return cls(scale[None], np.ones(1), single_output)
+
+    def behind(self, law: Law) -> ScaleMeasure:
+        """The same atoms with the law behind them."""
+        return replace(self, law=law)
+
+    @property
+    def atoms(self) -> Array:
+        """The scales L_s, (m, n_d, n_d), or (m,) when Y was one-dimensional."""
+        return self.scales[:, 0, 0] if self.single_output else self.scales
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the atoms carry no Monte Carlo error: quadrature nodes or one atom."""
+        return self.groups is None
+
+    @property
+    def effective_sample_size(self) -> float:
+        """1/Σw², infinite where the atoms carry no Monte Carlo error."""
+        return np.inf if self.deterministic else float(1 / (self.weights**2).sum())
+
+    @cached_property
+    def eigen(self) -> tuple[Array, Array]:
+        """Eigenvalues l (m, n_d) and eigenvectors V (m, n_d, n_d) of every atom."""
+        if self.scales.shape[1] == 1:
+            return self.scales[:, 0, :], np.ones_like(self.scales)
+        values, vectors = np.linalg.eigh(self.scales)
+        return np.maximum(values, 0.0), vectors  # a scale is a Gram matrix: negative values are rounding
+
+    @property
+    def mean(self) -> Array | float:
+        """E L."""
+        return self._shaped(self.average(self.scales))
+
+    @property
+    def inverse_mean(self) -> Array | float:
+        """E L⁻¹; infinite (on the diagonal, undefined off it) where the integral diverges."""
+        if not self.tails.inverse_mean_exists:
+            return self._shaped(np.where(np.eye(self.scales.shape[1]) > 0, np.inf, np.nan))
+        values, vectors = self.eigen
+        return self._shaped(self.average((vectors / values[:, None, :]) @ vectors.swapaxes(1, 2)))
+
+    def expect(self, fn: Callable[[Array], Any]) -> Any:
+        """E fn(L) for fn of one atom: a matrix, or a number when Y was one-dimensional."""
+        return self.average(np.stack([np.asarray(fn(atom)) for atom in self.atoms]))[()]
+
+    def expect_with_error(self, fn: Callable[[Array], Any]) -> tuple[Any, Any]:
+        """E fn(L) and its Monte Carlo standard error (zero where the atoms carry none)."""
+        values = np.stack([np.asarray(fn(atom), float) for atom in self.atoms])
+        return self.average(values)[()], self.standard_error(values)[()]
+
+    @property
+    def mean_error(self) -> Array | float:
+        """Monte Carlo standard error of `mean`, entry by entry."""
+        return self._shaped(self.standard_error(self.scales))
+
+    def standard_error(self, values: Array) -> Array:
+        """Standard error of `average(values)`, from the spread of the independent groups of atoms."""
+        return standard_error(values, self.weights, self.groups)
+
+    @property
+    def weighted(self) -> tuple[Array, Array, IndexArray | None]:
+        """Scales, their weights and their groups."""
+        return self.scales, self.weights, self.groups
+
+    def average(self, values: Array) -> Array:
+        """Σ_s w_s values_s over the leading axis."""
+        return np.tensordot(self.weights, values, axes=1)
+
+    def phases(self) -> Phases:
+        """The phases of the law: which output directions are fitted, and how probable that is.
+
+        With one output they are the modes of the density of log λ, cut at the minima between its peaks, with
+        masses that carry no Monte Carlo error. Every minimum deeper than rounding counts; peaks that are e⁻⁶⁰
+        of the highest, or lower, are left out. The number of modes depends on the coordinate: log λ is ours,
+        because the prior of log λ has one mode at every depth and width. A single atom is one phase.
+
+        Returns
+        -------
+        Phases
+            Largest mass first; `.mass`, `.error`, `.mean_scale` and `.fitted_directions` are arrays.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> post = lbnn.Network(widths=(10,)).condition(np.eye(4), np.ones(4), beta=1.0)
+        >>> post.scale.phases()
+        Phases(1: mass 1, 0 fitted)
+        """
+        if isinstance(self.law, PhasedLaw):
+            return self.law.phases(self)
+        if self.deterministic and len(self.weights) > 1:
+            raise ValueError(
+                "phases are known for networks and for laws that name them, got the law "
+                f"{type(self.law).__name__} of {len(self.weights)} atoms: use atoms and weights"
+            )
+        return single_phase(self.average(self.scales), self.single_output)
+
+    def log_density(self, value: Any) -> Array | float:
+        """Posterior log density of the scale λ of one output, with respect to dλ.
+
+        log ϖ(λ) + log p(Y | λ) − log p(Y); add log λ for the density of log λ.
+
+        Parameters
+        ----------
+        value : number or array of numbers
+            λ; for Y of shape (p, 1) also (..., 1, 1) matrices, as `sample` draws them.
+
+        Returns
+        -------
+        float or array
+            −inf for λ ≤ 0.
+
+        Examples
+        --------
+        The posterior at β = 0 is the prior, here χ²(4)/4:
+
+        >>> import numpy as np, lbnn
+        >>> scale = lbnn.Network(widths=(4,)).condition(np.eye(3), np.ones(3), beta=0.0).scale
+        >>> scale.log_density([0.5, 0.0])  # log(4 λ) − 2 λ
+        array([-0.30685282,        -inf])
+        """
+        array = check.real_array(value, "value")
+        if self.scales.shape[1] != 1:
+            raise ValueError(
+                "log_density is known for one output, got a law of scale matrices of shape "
+                f"{self.scales.shape[1:]}: use sample, expect or phases, or ask output by output"
+            )
+        if not isinstance(self.law, DensityLaw):
+            raise ValueError(
+                "log_density needs a scale with a density: at least one hidden layer of finite width, got "
+                + (
+                    f"a single atom at λ = {self.scales[0, 0, 0]:g}"
+                    if len(self.scales) == 1
+                    else f"the law {type(self.law).__name__}"
+                )
+            )
+        values = array[..., 0, 0] if not self.single_output and array.shape[-2:] == (1, 1) else array
+        result = np.full(values.shape, -np.inf)
+        positive = values > 0
+        x = np.log(values[positive])
+        result[positive] = self.law.log_density(x) - x
+        return float(result) if result.ndim == 0 else result
+
+    def log_expect_exp(self, log_factor: LogFactor) -> complex:
+        """Log E exp(log_factor(L)): the tilted normaliser behind densities and generating functions."""
+        if self.law is not None:
+            return self.law.log_expect_exp(log_factor)
+        return complex(special.logsumexp(log_factor(*self.eigen), b=self.weights.astype(complex)))
+
+    def warn_of_few(self, log_factors: Array, fewest: float) -> None:
+        """Warn where E exp(log_factors), (m, k) at the atoms, rests on fewer than so many draws."""
+        if self.deterministic:
+            return
+        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+            effective = effective_atoms(np.log(self.weights)[:, None] + log_factors)
+        few = np.count_nonzero(effective < fewest)
+        if few:
+            warnings.warn(
+                f"{few} of {len(effective)} averages over the scale rest on fewer than {fewest:g} effective "
+                f"draws (fewest {effective.min():.1f}, number {effective.argmin()}): use a smaller "
+                "target_error, or for densities log_density at one point",
+                AccuracyWarning,
+                stacklevel=3,
+            )
+
+    def sample(self, size: int, rng: Any) -> Array:
+        """Draw scales: from the continuous law behind a quadrature, by resampling the atoms otherwise.
+
+        Parameters
+        ----------
+        size : int
+        rng : int or numpy.random.Generator
+
+        Returns
+        -------
+        (size, n_d, n_d) array, or (size,) when Y was one-dimensional
+        """
+        draws = self.draw(check.positive_integer(size, "size"), check.generator(rng))
+        return draws[:, 0, 0] if self.single_output else draws
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """`sample` without the checks, always (size, n_d, n_d)."""
+        if self.law is not None:
+            return self.law.sample(size, rng)
+        return self.scales[rng.choice(len(self.weights), size=size, p=self.weights)]
+
+    def _shaped(self, value: Array) -> Array | float:
+        return float(value[0, 0]) if self.single_output else value
+
+
+def effective_atoms(log_terms: Array) -> Array:
+    """(Σt)²/Σt² over the leading axis: how many terms of a sum count."""
+    return np.exp(2 * special.logsumexp(log_terms, axis=0) - special.logsumexp(2 * log_terms, axis=0))

@@ -1,0 +1,289 @@
+"""The total factor T = T_d ⋯ T_2 of L = T Tᵀ: all of the network above its first layer that meets the data.
+
+θ holds the logs of the diagonal of T and its entries below, n_d(n_d + 1)/2 numbers at every depth. The inner
+factors are integrated by drawing them given T, which is possible exactly, row by row:
+
+- the diagonal entries of T are products of independent χ variables, T_ii = Π_ℓ (T_ℓ)_ii; their law is known
+  (`DiagonalLaw`), and so is that of the parts given the product;
+- given the diagonals of row i, and the rows above it in every factor, what row i of T has to the left of the
+  diagonal is Gaussian with mean zero: Σ_ℓ A_ℓ b_ℓᵀ P_ℓ, with b_ℓ the entries of row i of T_ℓ, A_ℓ the product
+  of the diagonal entries (i, i) of the factors above T_ℓ, and P_ℓ the product of the factors below it.
+
+So the prior density of T is Π_i p(T_ii) · E Π_i N(row i; 0, V_i), the mean being over inner factors. With one
+hidden layer there are none. Behind a bottleneck T is lower trapezoidal, and the rows beyond it are Gaussian.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import special, stats
+
+from lbnn._base.small_matrices import lower_root, solve_transposed, solve_upper, triangular_root
+from lbnn._base.types import Array
+from lbnn.scale.bartlett import FactorShape
+from lbnn.scale.diagonal_law import DiagonalLaw
+
+_TAIL = 4.0  # degrees of freedom of the Student law that stands for rows of T under the prior
+
+
+@dataclass(frozen=True)
+class InnerDraws:
+    """Prior density of T at θ as averages over inner factors, and one draw of all factors for each θ."""
+
+    log_density: Array  # (m,)
+    factors: list[Array]  # T_d, ..., T_2 with product T, each (m, rows, columns)
+
+
+class TotalFactorLaw:
+    """Prior law of T = T_d ⋯ T_2 (n, r) for the given factors, T_d first."""
+
+    def __init__(self, shapes: tuple[FactorShape, ...]) -> None:
+        self.shapes = shapes
+        self.rows, self.columns = shapes[0].rows, shapes[-1].columns
+        self.scales = np.array([shape.variance / shape.width for shape in shapes])  # s_ℓ
+        self.diagonal = np.arange(self.columns)
+        self.below = np.tril_indices(self.rows, -1, self.columns)
+        self.dimension = self.columns + len(self.below[0])
+        self.shift = 0.5 * float(np.log(self.scales).sum())
+
+    @cached_property
+    def laws(self) -> list[DiagonalLaw]:
+        """Law of every diagonal entry, without the scales."""
+        return [DiagonalLaw.of(tuple(shape.degrees[i] for shape in self.shapes)) for i in self.diagonal]
+
+    def matrices(self, theta: Array) -> Array:
+        """T at θ, (m, n, r)."""
+        total = np.zeros((len(theta), self.rows, self.columns))
+        total[:, self.diagonal, self.diagonal] = np.exp(theta[:, : self.columns])
+        total[:, *self.below] = theta[:, self.columns :]
+        return total
+
+    def coordinates(self, total: Array) -> Array:
+        """θ of lower trapezoidal T with positive diagonal, (m, dimension)."""
+        logs = np.log(total[:, self.diagonal, self.diagonal])
+        return np.concatenate([logs, total[:, *self.below]], axis=1)
+
+    def pull_back(self, total: Array, gradient: Array) -> Array:
+        """Gradient in θ from the gradient in T."""
+        along = gradient[:, self.diagonal, self.diagonal] * total[:, self.diagonal, self.diagonal]
+        return np.concatenate([along, gradient[:, *self.below]], axis=1)
+
+    def log_volume(self, theta: Array) -> Array:
+        """Log of dA/dθ, A = T Q any root of L: the measure that rotations of the outputs leave alone."""
+        return theta[:, : self.columns] @ (self.columns - self.diagonal).astype(float)
+
+    def log_typical(self, theta: Array) -> tuple[Array, Array]:
+        """Log prior density with inner factors at their typical values, (m,), and its gradient in θ."""
+        logs, rows = theta[:, : self.columns], theta[:, self.columns :]
+        value, slope = self._log_diagonal(logs)
+        log_variance, slope_own, slope_other = self.log_typical_variance(logs)
+        square = rows**2 * np.exp(-log_variance)
+        value = value - 0.5 * (math.log(2 * math.pi) + log_variance + square).sum(axis=1)
+        change = 0.5 * (square - 1)
+        gradient = np.concatenate([slope, -rows * np.exp(-log_variance)], axis=1)
+        for column in range(self.columns):
+            own, other = self.below[0] == column, self.below[1] == column
+            gradient[:, column] += (change * slope_own)[:, own].sum(axis=1)
+            gradient[:, column] += (change * slope_other)[:, other].sum(axis=1)
+        return value, gradient
+
+    def log_typical_variance(self, logs: Array) -> tuple[Array, Array, Array]:
+        """Log variance of every entry below the diagonal of T, (m, entries), with its two derivatives.
+
+        log Σ_ℓ s_ℓ (A_ℓ)_i² (P_ℓ)_jj² at the typical parts of rows i and j; derivatives in the logs of T_ii
+        and T_jj.
+        """
+        above, above_slope, under, under_slope = self._typical_products(logs)
+        i, j = self.below
+        terms = np.log(self.scales) + 2 * (above[:, i] + under[:, j]) + self._reach
+        peak = terms.max(axis=2, keepdims=True)
+        shares = np.exp(terms - peak)
+        total = shares.sum(axis=2, keepdims=True)
+        shares /= total
+        slope_own = 2 * (shares * above_slope[:, i]).sum(axis=2)
+        slope_other = 2 * (shares * under_slope[:, j]).sum(axis=2)
+        return (peak + np.log(total))[:, :, 0], slope_own, slope_other
+
+    def _log_diagonal(self, logs: Array) -> tuple[Array, Array]:
+        """Log density of the diagonal and its gradient."""
+        both = [law.log_density(logs[:, i] - self.shift) for i, law in enumerate(self.laws)]
+        value = np.sum([value for value, _ in both], axis=0)
+        return value, np.stack([slope for _, slope in both], axis=1)
+
+    def _typical_products(self, logs: Array) -> tuple[Array, Array, Array, Array]:
+        """Logs of A_ℓ (m, n, factors) and of the diagonal of P_ℓ (m, r, factors), and derivatives."""
+        half = 0.5 * np.log(self.scales)
+        parts = np.zeros((len(logs), self.rows, len(self.shapes)))
+        slopes = np.zeros_like(parts)
+        for i, law in enumerate(self.laws):
+            parts[:, i], slopes[:, i] = law.typical_parts(logs[:, i] - self.shift)
+        parts[:, self.columns :] = self._typical_beyond
+        parts = parts + half
+        above, above_slope = _products_before(parts), _products_before(slopes)
+        first = slice(self.columns)
+        under = _products_before(parts[:, first, ::-1])[:, :, ::-1]
+        under_slope = _products_before(slopes[:, first, ::-1])[:, :, ::-1]
+        return above, above_slope, under, under_slope
+
+    @cached_property
+    def _typical_beyond(self) -> Array:
+        """Typical log χ of rows behind the bottleneck, where a factor has a diagonal there; else 0."""
+        rows = range(self.columns, self.rows)
+        table = [
+            [
+                0.5 * (special.digamma(shape.degrees[i] / 2) + math.log(2)) if i < shape.columns else 0.0
+                for shape in self.shapes
+            ]
+            for i in rows
+        ]
+        return np.array(table).reshape(len(rows), len(self.shapes))
+
+    @cached_property
+    def _reach(self) -> Array:
+        """0 where row i of a factor exists, −inf where it ended above, (entries, factors)."""
+        last = self._last_factor[self.below[0]]
+        return np.where(np.arange(len(self.shapes)) <= last[:, None], 0.0, -np.inf)
+
+    @cached_property
+    def _last_factor(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        """For every row the factor in which it ends: the first without a diagonal entry there, or T_2."""
+        return np.array(
+            [
+                next((k for k, shape in enumerate(self.shapes) if i >= shape.columns), len(self.shapes) - 1)
+                for i in range(self.rows)
+            ]
+        )
+
+    def typical_factors(self, theta: Array) -> list[Array]:
+        """Factors with product T whose inner ones are diagonal and typical given the diagonal of T."""
+        half = 0.5 * np.log(self.scales)
+        parts = np.stack(
+            [law.typical_parts(theta[:, i] - self.shift)[0] + half for i, law in enumerate(self.laws)], axis=1
+        )
+        inner = []
+        for k, shape in enumerate(self.shapes[1:], 1):
+            factor = np.zeros((len(theta), shape.rows, shape.columns))
+            beyond = np.arange(self.columns, shape.columns)
+            factor[:, self.diagonal, self.diagonal] = np.exp(parts[:, :, k])
+            factor[:, beyond, beyond] = np.exp(self._typical_beyond[beyond - self.columns, k] + half[k])
+            inner.append(factor)
+        under = np.ones((len(theta), self.columns)) if not inner else np.exp(parts[:, :, 1:].sum(axis=2))
+        top = np.zeros((len(theta), self.rows, self.shapes[0].columns))
+        top[:, :, : self.columns] = self.matrices(theta) / under[:, None, :]
+        beyond = np.arange(self.columns, self.shapes[0].columns)
+        top[:, beyond, beyond] = np.exp(self._typical_beyond[beyond - self.columns, 0] + half[0])
+        return [top, *inner]
+
+    def draw_typical(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws close to the prior of T: exact diagonals, Student rows below, (size, dimension)."""
+        logs = np.stack([law.draw(size, rng) + self.shift for law in self.laws], axis=1)
+        spread = np.exp(0.5 * self.log_typical_variance(logs)[0])
+        return np.concatenate([logs, spread * rng.standard_t(_TAIL, size=spread.shape)], axis=1)
+
+    def log_drawn(self, theta: Array) -> Array:
+        """Log density of `draw_typical`, (m,)."""
+        logs = theta[:, : self.columns]
+        half = 0.5 * self.log_typical_variance(logs)[0]
+        student = stats.t.logpdf(theta[:, self.columns :] * np.exp(-half), _TAIL) - half
+        return self._log_diagonal(logs)[0] + student.sum(axis=1)
+
+    def integrate(self, theta: Array, copies: int, rng: np.random.Generator) -> InnerDraws:
+        """Prior density of T with the inner factors integrated by so many draws for each θ."""
+        log_diagonal, _ = self._log_diagonal(theta[:, : self.columns])
+        total = self.matrices(theta)
+        if len(self.shapes) == 1:
+            square = theta[:, self.columns :] ** 2 / self.scales[0]
+            log_rows = -0.5 * (math.log(2 * math.pi * self.scales[0]) + square).sum(axis=1)
+            return InnerDraws(log_diagonal + log_rows, [total])
+        walk = _RowWalk(self, np.repeat(total, copies, axis=0), rng)
+        log_rows = walk.run().reshape(len(theta), copies)
+        chosen = np.argmax(log_rows + rng.gumbel(size=log_rows.shape), axis=1)
+        index = np.arange(len(theta)) * copies + chosen
+        log_mean = special.logsumexp(log_rows, axis=1) - math.log(copies)
+        return InnerDraws(log_diagonal + log_mean, [factor[index] for factor in walk.factors])
+
+
+class _RowWalk:
+    """Inner factors drawn row by row given T (m, n, r), with the density of every row of T on the way."""
+
+    def __init__(self, law: TotalFactorLaw, total: Array, rng: np.random.Generator) -> None:
+        self.law, self.total, self.rng = law, total, rng
+        self.factors = [np.zeros((len(total), shape.rows, shape.columns)) for shape in law.shapes]
+        # products of the factors below each: P of the last one is the identity
+        self.under = [np.zeros((len(total), shape.columns, law.columns)) for shape in law.shapes]
+        self.under[-1][:] = np.eye(law.columns)
+
+    def run(self) -> Array:
+        """Walk down all rows: Σ_i log N(row i; 0, V_i), (m,)."""
+        log_density = np.zeros(len(self.total))
+        for row in range(self.law.rows):
+            diagonal = self._diagonal(row)
+            if row:
+                log_density += self._entries(row, diagonal)
+            self._extend_products(row)
+        return log_density
+
+    def _diagonal(self, row: int) -> Array:
+        """Draw the diagonal entries of this row in the factors, (m, factors), given T_ii if T has one."""
+        law = self.law
+        entries = np.ones((len(self.total), len(law.shapes)))
+        if row < law.columns:
+            logs = np.log(self.total[:, row, row]) - law.shift
+            entries = np.exp(law.laws[row].split(logs, self.rng) + 0.5 * np.log(law.scales))
+        else:
+            for k in range(law._last_factor[row]):
+                square = self.rng.chisquare(law.shapes[k].degrees[row], size=len(entries))
+                entries[:, k] = np.sqrt(law.scales[k] * square)
+        for k, shape in enumerate(law.shapes):
+            if row < min(shape.columns, shape.rows):
+                self.factors[k][:, row, row] = entries[:, k]
+        return entries
+
+    def _entries(self, row: int, diagonal: Array) -> Array:
+        """Density of the row of T left of its diagonal, and a draw of what makes it up in every factor."""
+        law = self.law
+        factors = range(law._last_factor[row] + 1)
+        above = np.cumprod(np.concatenate([np.ones((len(diagonal), 1)), diagonal], axis=1), axis=1)
+        width = min(row, law.columns)
+        under = [self.under[k][:, : min(row, law.shapes[k].columns), :width] for k in factors]
+        loads = [(math.sqrt(law.scales[k]) * above[:, k])[:, None, None] * under[k] for k in factors]
+        root = triangular_root(np.concatenate(loads, axis=1))  # V = rootᵀ root
+        wanted = self.total[:, row, :width]
+        white = solve_transposed(root, wanted)
+        free = [self.rng.standard_normal(load.shape[:2]) for load in loads]
+        drawn = sum((z[:, None, :] @ load)[:, 0] for z, load in zip(free, loads, strict=True))
+        # Matheron's rule: a free draw, moved onto the row that is wanted
+        move = solve_upper(root, solve_transposed(root, wanted - drawn))[:, :, None]
+        for k, z, load in zip(factors, free, loads, strict=True):
+            b = math.sqrt(law.scales[k]) * (z + (load @ move)[:, :, 0])
+            self.factors[k][:, row, : b.shape[1]] = b
+        log_root = np.log(np.abs(np.diagonal(root, axis1=1, axis2=2))).sum(axis=1)
+        return -0.5 * width * math.log(2 * math.pi) - log_root - 0.5 * (white**2).sum(axis=1)
+
+    def _extend_products(self, row: int) -> None:
+        """The row of every product of factors below another, from the bottom up."""
+        for k in range(len(self.factors) - 2, -1, -1):
+            lower = self.factors[k + 1]
+            if row < lower.shape[1]:
+                reach = min(row + 1, lower.shape[2])
+                product = lower[:, None, row, :reach] @ self.under[k + 1][:, :reach]
+                self.under[k][:, row] = product[:, 0]
+
+
+def turned(factors: list[Array], rotation: Array) -> list[Array]:
+    """Lower trapezoidal factors of rotation · T_d ⋯ T_2, up to a rotation on the right."""
+    result, left = [], np.broadcast_to(rotation, (len(factors[0]), *rotation.shape))
+    for factor in factors:
+        lower, right = lower_root(left @ factor)
+        result.append(lower)
+        left = right.swapaxes(1, 2)
+    return result
+
+
+def _products_before(parts: Array) -> Array:
+    """Sums of the parts before each along the last axis (exclusive cumulative sums)."""
+    return np.cumsum(parts, axis=-1) - parts

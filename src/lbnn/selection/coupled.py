@@ -1,0 +1,81 @@
+"""The data of the search where noise passes through the network.
+
+Whitened targets are MN(0, I + κG, L): the hyperparameters h = (log u, log κ) and their ranges are those of
+independent noise (see `data`), and at L = I, infinite width, the two are one model. With K = I + κG and the
+scatter S = Y_wᵀ K⁻¹ Y_w,
+
+    f(h; L) = −½ tr L⁻¹S − ½ p log det L − ½ n_d log det K − (p/2) Σ_j log u_j + constant.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.types import Array
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.noise.coupled import CoupledNoise
+from lbnn.selection.data import EvidenceData
+from lbnn.selection.parameters import NOISE_RANGE
+
+_ROUNDING = 1e-16  # relative variance that may be rounding of targets without noise
+
+
+@dataclass(frozen=True)
+class CoupledData(EvidenceData):
+    """Centred data under coupled noise."""
+
+    def exists(self, per_output: bool) -> bool:
+        """Whether the targets determine an invertible L, and the evidence a noise that is not zero.
+
+        For the first every combination of the targets must vary. For the second: with targets of rank q
+        outside the range of G, of rank r, the evidence at the best L goes as κ^{½ [p (n_d − q) − n_d r]} for
+        large κ, which must not grow. Variances count relative to the largest: in all as the smallest noise of
+        the search does, outside if they are more than rounding. With units for each output, outputs are given
+        the same variance first.
+        """
+        rows = np.concatenate([self.spectrum.targets, self.outside])
+        lengths = np.linalg.norm(rows, axis=0)
+        if not self.spectrum.rank or not lengths.all():
+            return False
+        units = lengths if per_output else np.ones_like(lengths)
+        largest = float(np.linalg.norm(rows / units, 2))
+        inside = _rank(rows / units, NOISE_RANGE[0] * largest**2)
+        outside = _rank(self.outside / units, _ROUNDING * largest**2)
+        growth = self.spectrum.examples * (self.outputs - outside) - self.outputs * self.spectrum.rank
+        return inside == self.outputs and growth <= 0
+
+    def noise_at(self, h: Array) -> CoupledNoise:
+        """Of the covariance L in whitened units."""
+        return CoupledNoise(1.0, self.outside / np.exp(h[:-1] / 2))
+
+    def likelihood(self, h: Array) -> LikelihoodFactor:
+        """log p(Y_w | L), from n_d rows."""
+        return self.noise_at(h).likelihood(self.whitened(h).scaled(math.exp(h[-1])))
+
+    def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
+        """∂f/∂h at scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m, n_d + 1).
+
+        ∂S/∂log κ = −Y_wᵀ K⁻¹ (κG) K⁻¹ Y_w, and ∂S/∂log u_j halves row and column j.
+        """
+        data, noise = self.whitened(h).scaled(math.exp(h[-1])), self.noise_at(h)
+        variance, outside = noise.eigenvalues(data), noise.outside
+        seen = 1 - 1 / variance
+        scatter = data.targets.T @ (data.targets / variance[:, None]) + outside.T @ outside
+        change = data.targets.T @ (data.targets * (seen / variance)[:, None])
+        precision = (vectors / scale_values[:, None, :]) @ vectors.swapaxes(1, 2)
+        by_unit = 0.5 * (precision * scatter).sum(2) - 0.5 * data.examples
+        by_scale = 0.5 * (precision * change).sum((1, 2)) - 0.5 * self.outputs * seen.sum()
+        return np.column_stack([by_unit, by_scale])
+
+
+def _rank(rows: Array, smallest: float) -> int:
+    """Number of combinations of the columns with a sum of squares above the smallest that counts."""
+    return int((np.linalg.svd(rows, compute_uv=False) ** 2 > smallest).sum())
+
+
+def coupled(data: EvidenceData) -> CoupledData:
+    """The same data; the engines see a problem without independent noise."""
+    return CoupledData(data.spectrum, data.outside, 0.0)

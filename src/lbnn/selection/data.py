@@ -1,0 +1,111 @@
+"""The data of the search, and the log likelihood given a scale as a function of the hyperparameters.
+
+Outputs are whitened by the units u_j of their noise: Y_w = Y diag(u)^{−½} = F + noise of variance τ, F a
+network of prior scale κ. With finite noise τ = 1 and u_j is the noise variance of output j; without noise
+τ = 0 and the units are fixed. In the eigenbases of G and L, with z = ỹ_w V and D_ij = τ + κ g_i l_j,
+
+    f(h; L) = −½ Σ_ij [log D_ij + z_ij²/D_ij] − ½ Σ_j residual_j/u_j − (p/2) Σ_j log u_j + constant,
+
+the last sum the Jacobian of the whitening. The hyperparameters are h = (log u_1, ..., log u_{n_d}, log κ).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
+from lbnn.data.spectrum import Spectrum
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.noise.independent import IndependentNoise
+from lbnn.noise.kind import Noise
+
+
+@dataclass(frozen=True)
+class EvidenceData:
+    """Centred data after their one eigendecomposition; every candidate is computed from them."""
+
+    spectrum: Spectrum
+    outside: Array  # rows with the moments of the targets outside the range of G, (≤ n_d, n_d)
+    noise: float = 1.0  # τ in whitened units: 1, or 0 without noise
+    #: Maxima at infinite width that `gaussian_process` has found, by choice: kinds of noise share them.
+    found: dict[Any, Any] = field(init=False, default_factory=dict, repr=False, compare=False)
+
+    @property
+    def outputs(self) -> int:
+        """n_d."""
+        return self.spectrum.outputs
+
+    @cached_property
+    def residuals(self) -> Array:
+        """Squared norm of each output outside the range of G, (n_d,)."""
+        return (self.outside**2).sum(axis=0)
+
+    def whitened(self, h: Array) -> Spectrum:
+        """The data in units of the noise; no new eigendecomposition."""
+        units = np.exp(h[:-1])
+        residual, roots = float((self.residuals / units).sum()), np.sqrt(units)
+        return replace(
+            self.spectrum,
+            targets=self.spectrum.targets / roots,
+            residual=residual,
+            outside=self.outside / np.exp(h[:-1] / 2),
+        )
+
+    def noise_at(self, h: Array) -> Noise:
+        """The noise of whitened data."""
+        return IndependentNoise(self.noise)
+
+    def log_jacobian(self, h: Array) -> float:
+        """−(p/2) Σ_j log u_j, from densities of whitened targets to those of targets."""
+        return -0.5 * self.spectrum.examples * float(h[:-1].sum())
+
+    def likelihood(self, h: Array) -> LikelihoodFactor:
+        """log p(Y_w | L) with the prior scale in the eigenvalues of G."""
+        data = self.whitened(h)
+        eigenvalues = math.exp(h[-1]) * data.eigenvalues
+        return LikelihoodFactor(eigenvalues, data.targets, data.residual, data.examples, self.noise)
+
+    def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
+        """∂f/∂h at scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m, n_d + 1).
+
+        By Fisher's identity their average over the posterior of L is the gradient of the log evidence.
+        """
+        likelihood, result = self.likelihood(h), np.empty((len(scale_values), self.outputs + 1))
+        outside = self._slopes_outside(h)
+        for block in blocks(len(result), likelihood.targets.size):
+            signal = likelihood.eigenvalues[:, None] * scale_values[block, None, :]
+            variance = self.noise + signal
+            rotated = likelihood.targets @ vectors[block]
+            fit = rotated / variance
+            by_unit = 0.5 * (vectors[block] * (likelihood.targets.T @ fit)).sum(2)
+            by_scale = -0.5 * (signal / variance * (1 - rotated * fit)).sum((1, 2))
+            result[block] = np.column_stack([by_unit + outside, by_scale])
+        return result
+
+    def dual_slopes(self, h: Array, kernels: Array) -> Array:
+        """∂f/∂h given the hidden kernel Λ (m, r, r) in the place of L, (m, n_d + 1); for finite noise.
+
+        See `likelihood.hidden_kernel`. With M = (diag(√κg) Λ diag(√κg) + τ)⁻¹, f is ½ n_d log det M −
+        ½ tr M ỹỹᵀ plus terms without Λ.
+        """
+        likelihood, result = self.likelihood(h), np.empty((len(kernels), self.outputs + 1))
+        root, identity = np.sqrt(likelihood.eigenvalues), np.eye(len(likelihood.eigenvalues))
+        for block in blocks(len(result), 4 * identity.size):
+            inverse = np.linalg.inv(root[:, None] * kernels[block] * root + self.noise * identity)
+            fit = inverse @ likelihood.targets
+            misfit = (likelihood.targets * fit).sum(1)
+            taken = len(root) - self.noise * np.trace(inverse, axis1=1, axis2=2)
+            by_scale = misfit.sum(1) - self.noise * (fit**2).sum((1, 2)) - self.outputs * taken
+            result[block] = np.column_stack([0.5 * misfit + self._slopes_outside(h), 0.5 * by_scale])
+        return result
+
+    def _slopes_outside(self, h: Array) -> Array:
+        """∂f/∂log u_j of the terms without L: the Jacobian and the targets outside the range of G, (n_d,)."""
+        seen = 0.5 * self.residuals / np.exp(h[:-1]) if self.noise else np.zeros(self.outputs)
+        return seen - 0.5 * self.spectrum.examples

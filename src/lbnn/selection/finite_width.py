@@ -1,0 +1,203 @@
+"""The evidence of one network as a smooth function of the hyperparameters, with its gradient.
+
+One output: quadrature, exact. Several: importance sampling from the Laplace approximation at each h, with
+the same Sobol points at every h and the proposal carried along, so that the estimate is a smooth function of
+h and its noise hardly matters to a maximum.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Protocol
+
+import numpy as np
+from scipy import special
+from scipy.stats import qmc
+
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array
+from lbnn.engines import Effort
+from lbnn.engines.bartlett_sampling import principal_axes
+from lbnn.engines.laplace import GaussianProposal, laplace_proposal
+from lbnn.engines.target import Factor, ScaleTarget
+from lbnn.likelihood.hidden_kernel import DualFactor, dual_prior
+from lbnn.network import Network, condition_with
+from lbnn.posterior import Posterior
+from lbnn.scale.bartlett import BartlettCoordinates
+from lbnn.selection.data import EvidenceData
+
+POINTS = 128
+_DIFFERENCE = 1e-4
+_MODE_SEARCHES = 3  # at most, ...
+_MODE_GRADIENT = 0.1  # ... until the gradient is below this, per standard deviation of the proposal
+
+
+class NetworkEvidence(Protocol):
+    """Log evidence of one network at h and its gradient; `error` is that of the highest value so far."""
+
+    error: float
+
+    def __call__(self, h: Array) -> tuple[float, Array]: ...
+
+
+def network_evidence(
+    data: EvidenceData,
+    widths: tuple[int, ...],
+    start: Array,
+    seed: int,
+    points: int = POINTS,
+    directions: Array | None = None,
+) -> NetworkEvidence:
+    """The evidence of a network with these hidden widths; `start` is a typical h, `points` a power of two.
+
+    With `directions` (n_d + 1, k) of h the gradient is asked for along these, and is less accurate elsewhere.
+    """
+    if data.outputs == 1:
+        return QuadratureEvidence(data, widths)
+    more_outputs = data.noise > 0 and len(widths) == 1 and data.outputs > data.spectrum.rank > 0
+    kind = DualEvidence if more_outputs else SampledEvidence
+    return kind(data, widths, start, seed, points, directions)
+
+
+class QuadratureEvidence:
+    """One output: exact, and so is Fisher's identity on the nodes."""
+
+    def __init__(self, data: EvidenceData, widths: tuple[int, ...]) -> None:
+        self.data, self.widths, self.error = data, widths, 0.0
+
+    def __call__(self, h: Array) -> tuple[float, Array]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AccuracyWarning)  # the final answer warns
+            posterior = condition(self.data, self.widths, h)
+        slopes = self.data.slopes(h, *posterior.scale.eigen)
+        return posterior.log_evidence + self.data.log_jacobian(h), posterior.scale.average(slopes)
+
+
+class SampledEvidence:
+    """Several outputs: importance sampling with common random numbers."""
+
+    def __init__(
+        self,
+        data: EvidenceData,
+        widths: tuple[int, ...],
+        start: Array,
+        seed: int,
+        points: int,
+        directions: Array | None = None,
+    ) -> None:
+        self.directions = np.eye(len(start)) if directions is None else directions
+        self.data, self.prior, self.error = data, Network(widths).scale_prior(data.outputs), math.inf
+        likelihood = data.likelihood(start)
+        self.coordinates, rows = self._setting(likelihood.pull[:, None] * likelihood.targets)
+        self.axes = principal_axes(rows, widths)
+        dimension = self.coordinates.dimension
+        self.mode, self.white = np.zeros(dimension), _normal_points(points, dimension, seed)
+        self.best = -math.inf
+
+    def __call__(self, h: Array) -> tuple[float, Array]:
+        target, likelihood = self._target(h), self.data.likelihood(h)
+        proposal = self._proposal(target)
+        points = proposal.place(self.white)
+        log_target, gradient = target.value_and_gradient(points)
+        log_weights = log_target + 0.5 * (self.white**2).sum(axis=1) + proposal.log_determinant
+        log_total = float(special.logsumexp(log_weights))
+        weights = np.exp(log_weights - log_total)
+        value = log_total - math.log(len(weights)) + likelihood.log_constant + self.data.log_jacobian(h)
+        if value > self.best:
+            self.best, self.mode = value, proposal.mean
+            self.error = float(np.sqrt(max((weights**2).sum() - 1 / len(weights), 0.0)))
+        return value, self._slope(h, proposal, points, weights, gradient)
+
+    def _slope(
+        self, h: Array, proposal: GaussianProposal, points: Array, weights: Array, gradient: Array
+    ) -> Array:
+        """Fisher's identity, E ∂f/∂h, plus E ∇_u log π · ∂mode/∂h, which is zero for the posterior itself.
+
+        The second term (Stein's identity) makes this the derivative of log π along draws that move with the
+        mode: the part of ∂f/∂h that is linear in u, nearly all of its variance, cancels.
+        """
+        slopes = self._slopes_given(h, self._target(h).scales(points))
+        return weights @ (slopes + gradient @ self._mode_slopes(h, proposal))
+
+    def _mode_slopes(self, h: Array, proposal: GaussianProposal) -> Array:
+        """∂mode/∂h ≈ (−∇²log π)⁻¹ ∂_h ∇ log π, (D, n_d + 1); the proposal's covariance is the inverse.
+
+        Along `directions` only: with correlated outputs the evidence is steep in the unit of a single output,
+        where differences are inaccurate.
+        """
+        here = self._target(h).value_and_gradient(proposal.mean[None])[1][0]
+        ahead = [
+            self._target(h + step).value_and_gradient(proposal.mean[None])[1][0]
+            for step in _DIFFERENCE * self.directions.T
+        ]
+        if not ahead:
+            return np.zeros((len(here), len(h)))
+        mixed = (np.stack(ahead, axis=1) - here[:, None]) / _DIFFERENCE @ np.linalg.pinv(self.directions)
+        return mixed if proposal.root is None else proposal.root @ (proposal.root.T @ mixed)
+
+    def _proposal(self, target: ScaleTarget) -> GaussianProposal:
+        """Laplace approximation, its mode sought from that of the best h so far; again if it was missed."""
+        origin = self.mode
+        for _ in range(_MODE_SEARCHES):
+            proposal = laplace_proposal(target, origin)
+            slope = target.value_and_gradient(proposal.mean[None])[1]
+            if np.linalg.norm(proposal.pull_back(slope)) < _MODE_GRADIENT:
+                break
+            origin = proposal.mean
+        return proposal
+
+    def _target(self, h: Array) -> ScaleTarget:
+        return ScaleTarget(self.coordinates, self._likelihood(h), self.axes)
+
+    def _setting(self, weighted_targets: Array) -> tuple[BartlettCoordinates, Array]:
+        """The coordinates that are sampled, and rows (any, n) whose principal axes are their axes."""
+        return self.prior.coordinates, weighted_targets
+
+    def _likelihood(self, h: Array) -> Factor:
+        return self.data.likelihood(h)
+
+    def _slopes_given(self, h: Array, scales: Array) -> Array:
+        """∂f/∂h given each draw."""
+        return self.data.slopes(h, *_eigen(scales))
+
+
+class DualEvidence(SampledEvidence):
+    """More outputs than data, depth two: the hidden kernel is sampled in the place of the scale."""
+
+    def _setting(self, weighted_targets: Array) -> tuple[BartlettCoordinates, Array]:
+        return dual_prior(self.prior, len(weighted_targets)).coordinates, weighted_targets.T
+
+    def _likelihood(self, h: Array) -> Factor:
+        return DualFactor(self.data.likelihood(h))
+
+    def _slopes_given(self, h: Array, scales: Array) -> Array:
+        return self.data.dual_slopes(h, scales)
+
+
+def condition(
+    data: EvidenceData,
+    widths: tuple[int, ...],
+    h: Array,
+    *,
+    engine: str = "auto",
+    target_error: float = 0.05,
+    seed: int = 0,
+) -> Posterior:
+    """The posterior of one network at h, in whitened units."""
+    network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
+    return condition_with(network, data.whitened(h), data.noise_at(h), Effort(target_error, seed, engine))
+
+
+def _normal_points(count: int, dimension: int, seed: int) -> Array:
+    """Scrambled Sobol points through the normal quantile, (m, D); plain normal ones beyond the tables."""
+    rng = np.random.default_rng([seed, dimension, count])
+    if dimension > qmc.Sobol.MAXDIM:
+        return rng.standard_normal((count, dimension))
+    return special.ndtri(qmc.Sobol(dimension, rng=rng).random(count))
+
+
+def _eigen(scales: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of Gram matrices; rounding to zero or below is kept just above it."""
+    values, vectors = np.linalg.eigh(scales)
+    return np.maximum(values, np.finfo(float).eps ** 2 * values[:, -1:]), vectors

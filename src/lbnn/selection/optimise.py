@@ -1,0 +1,102 @@
+"""Maximise a log evidence over the free hyperparameters, from its value and gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.types import Array, Mask
+from lbnn.selection.parameters import FreeParameters
+
+#: Log evidence at h and its gradient ∂/∂h.
+Evidence = Callable[[Array], tuple[float, Array]]
+
+_LONGEST_STEP = 1.0  # largest change of a parameter (a logarithm) in one step
+_SMALLEST_GAIN = 0.1  # share of the gain promised by the gradient that a step must bring to be kept
+_DIFFERENCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where a search stands: φ, the log evidence, its gradient, and the curvature learned on the way."""
+
+    phi: Array  # (k,)
+    value: float
+    gradient: Array  # (k,)
+    curvature: Array  # of the negative log evidence, (k, k), positive definite
+
+
+def maximise(
+    evidence: Evidence,
+    free: FreeParameters,
+    start: Array,
+    curvature: Array,
+    *,
+    tolerance: float,
+    evaluations: int = 60,
+    rival: float = -np.inf,
+) -> Optimum:
+    """BFGS inside the box until a step promises less than `tolerance`.
+
+    One evaluation is expensive, so `curvature` is handed on from a neighbouring problem, and every evaluation
+    teaches the curvature, whether its step is kept or not. A climb that would need ten steps like its next
+    one to come near a `rival` is given up.
+    """
+
+    def evaluate(phi: Array, curvature: Array) -> Optimum:
+        value, gradient = evidence(free.at(phi))
+        return Optimum(phi, value, gradient @ free.directions, curvature)
+
+    here, longest = evaluate(free.inside(start), curvature), _LONGEST_STEP
+    for _ in range(evaluations - 1):
+        step = _step(here, free, longest)
+        promised = float(here.gradient @ step)
+        if promised < 2 * tolerance or here.value + 10 * promised < rival:
+            break
+        there = evaluate(here.phi + step, here.curvature)
+        learned = _learn(here.curvature, step, here.gradient - there.gradient)
+        if there.value > here.value + _SMALLEST_GAIN * promised / 2:
+            here, longest = there, _LONGEST_STEP
+        else:
+            longest = float(np.abs(step).max()) / 3
+        here = Optimum(here.phi, here.value, here.gradient, learned)
+    return here
+
+
+def gradient_curvature(evidence: Evidence, free: FreeParameters, phi: Array) -> Array:
+    """Curvature of the negative log evidence from differences of its gradient, made positive definite."""
+    slopes = [
+        (evidence(free.at(phi + step))[1] - evidence(free.at(phi - step))[1]) @ free.directions
+        for step in _DIFFERENCE * np.eye(free.count)
+    ]
+    matrix = -np.reshape(slopes, (free.count, free.count)) / (2 * _DIFFERENCE)
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * np.maximum(np.abs(values), 1.0)) @ vectors.T
+
+
+def _step(here: Optimum, free: FreeParameters, longest: float) -> Array:
+    """The quasi-Newton step of the parameters that are not held by the box, shortened and kept inside."""
+    moving = _moving(here, free)
+    step = np.zeros_like(here.phi)
+    values, vectors = np.linalg.eigh(here.curvature[np.ix_(moving, moving)])
+    along = vectors.T @ here.gradient[moving]
+    step[moving] = vectors @ (along / np.maximum(values, 1e-10 * values.max(initial=1.0)))
+    step *= min(1.0, longest / max(float(np.abs(step).max(initial=0.0)), 1e-300))
+    return free.inside(here.phi + step) - here.phi
+
+
+def _moving(here: Optimum, free: FreeParameters) -> Mask:
+    """Parameters that are not at an edge which the gradient points across."""
+    return ~(
+        ((here.phi <= free.lower) & (here.gradient < 0)) | ((here.phi >= free.upper) & (here.gradient > 0))
+    )
+
+
+def _learn(curvature: Array, step: Array, change: Array) -> Array:
+    """The BFGS update; skipped where the log evidence is not concave along the step."""
+    bend, known = float(step @ change), curvature @ step
+    if bend <= 1e-3 * float(step @ known):
+        return curvature
+    return curvature + np.outer(change, change) / bend - np.outer(known, known) / float(step @ known)

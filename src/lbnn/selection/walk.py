@@ -1,0 +1,221 @@
+"""The walk over widths and depths, with one kind of noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lbnn._base.types import Array
+from lbnn.selection import gaussian_process
+from lbnn.selection.coupled import coupled
+from lbnn.selection.data import EvidenceData
+from lbnn.selection.finite_width import POINTS, network_evidence
+from lbnn.selection.optimise import Optimum, maximise
+from lbnn.selection.parameters import Choice, free_parameters
+
+#: Widths tried, from wide to narrow; the integers between are tried next to the best of them.
+LADDER = (128, 64, 32, 20, 12, 8, 5, 3, 2, 1)
+_CLEAR_DROP = 3.0  # nats below the best at which a width is clearly worse
+_TOO_UNCERTAIN = 0.5  # error from which an estimate rests on a few draws and says nothing of a width
+_UNCERTAIN = 0.15  # error above which the evidence of a contender is computed again, ...
+_REFINEMENT = 8  # ... with so many times the points
+_TOLERANCE = 0.02  # nats left on the table by the search for one network
+
+Report = Callable[["Candidate"], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One network with the hyperparameters that its evidence prefers.
+
+    Attributes
+    ----------
+    widths : tuple of int
+        Hidden widths; () is infinite width, the Gaussian process.
+    h : (n_d + 1,)
+        log u and log κ.
+    log_evidence, error : float
+        Of the targets in the units of the search, and its Monte Carlo standard error.
+    on_edge : bool
+        Whether the search ended at the edge of its ranges.
+    noise : str
+        "isotropic", "per_output", "coupled" or "coupled_per_output".
+    penalty : float
+        ½ log p for each hyperparameter that was fitted: what its maximum has over its average (BIC).
+    """
+
+    widths: tuple[int, ...]
+    h: Array
+    log_evidence: float
+    error: float
+    on_edge: bool
+    noise: str = "isotropic"
+    penalty: float = 0.0
+
+    @property
+    def coupled(self) -> bool:
+        """Whether noise passes through the network."""
+        return self.noise.startswith("coupled")
+
+    @property
+    def supported(self) -> float:
+        """What candidates are ranked by: the log evidence less its penalty and two errors.
+
+        The error of n weighted draws is √(Σw² − 1/n), near one where a single draw has all the weight. Such
+        an estimate must not win: dividing by 1 − error² makes the deduction infinite there.
+        """
+        if self.error >= 1:
+            return -np.inf
+        return self.log_evidence - self.penalty - 2 * self.error / (1 - self.error**2)
+
+
+class Walk:
+    """The candidates visited so far, with one kind of noise."""
+
+    def __init__(
+        self, data: EvidenceData, choice: Choice, seed: int, report: Report, rival: float = -np.inf
+    ) -> None:
+        self.data = coupled(data) if choice.coupled else data
+        self.choice, self.free = choice, free_parameters(data, choice)
+        self.seed, self.report, self.rival = seed, report, rival
+        self.penalty = 0.5 * self.free.count * math.log(max(data.spectrum.examples, 1))
+        self.starts = gaussian_process.optima(data, choice)
+        self.candidates: list[Candidate] = []
+        self.optima: dict[tuple[int, ...], Optimum] = {}
+
+    def visit_infinite_width(self, known: Candidate | None) -> Candidate:
+        """The Gaussian process; one that is known from a walk in the same units of noise is taken over."""
+        if known is None:
+            self.record((), self.starts[0], 0.0)
+        else:
+            self.candidates.append(known)
+        return self.candidates[-1]
+
+    def visit_ladder(self, layers: int, widest: int) -> None:
+        """Down the ladder until two steps in a row are clearly worse, then the integers next to the best."""
+        ladder = [width for width in LADDER if width <= widest]
+        start, drops = self.visit_from_all((ladder[0],) * layers), 0
+        for width in ladder[1:]:
+            start = self.visit((width,) * layers, start)
+            drops = drops + 1 if self._clearly_worse(self.candidates[-1]) else 0
+            if drops == 2:
+                break
+        for width in _between(self.best.widths):
+            self.visit((width,) * layers, self.optima[self.best.widths])
+
+    def visit_coupled_widths(self, layers: int) -> None:
+        """Widths 2 n_d, 1.4 n_d and n_d; if 2 n_d is the best of them, 4 n_d, 8 n_d, ... while that helps.
+
+        For coupled noise, whose networks are at least as wide as the outputs are many.
+        """
+        outputs = self.data.outputs
+        start = self.visit_from_all((2 * outputs,) * layers)
+        for width in dict.fromkeys((round(1.4 * outputs), outputs)):
+            start = self.visit((width,) * layers, start)
+        wide = 2 * outputs
+        while self._best_finite == (wide,) * layers and wide < LADDER[0]:
+            start = self.optima[self._best_finite]
+            wide *= 2
+            self.visit((wide,) * layers, start)
+
+    @property
+    def _best_finite(self) -> tuple[int, ...]:
+        """The best finite widths so far."""
+        finite = [candidate for candidate in self.candidates if candidate.widths]
+        return max(finite, key=lambda candidate: candidate.log_evidence).widths
+
+    def _clearly_worse(self, candidate: Candidate) -> bool:
+        """Whether a candidate is far below the best; an estimate from a few draws is too low to tell."""
+        drop = self.best.log_evidence - candidate.log_evidence
+        return candidate.error < _TOO_UNCERTAIN and drop > _CLEAR_DROP
+
+    def visit_depth_three(self) -> None:
+        """Depth three at the best width and at a wider one, or at the widest where infinite width is best."""
+        width = self.best.widths[0] if self.best.widths else max(self.optima)[0]
+        start = self.optima[width,]
+        for each in (width, self._wider(width))[: 2 if self.best.widths else 1]:
+            start = self.visit((each, each), start)
+
+    def _wider(self, width: int) -> int:
+        """The next width of the ladder."""
+        if self.choice.coupled:
+            return 2 * width
+        return min((wider for wider in LADDER if wider > width), default=2 * width)
+
+    def visit_from_all(self, widths: tuple[int, ...]) -> Optimum:
+        """The network of these widths, its evidence maximised from every maximum at infinite width."""
+        optima = [self._climb(widths, start) for start in self.starts]
+        best, error = max(optima, key=lambda pair: pair[0].value)
+        return self.record(widths, best, error)
+
+    def visit(self, widths: tuple[int, ...], start: Optimum) -> Optimum:
+        """The network of these widths, its evidence maximised from one start."""
+        return self.record(widths, *self._climb(widths, start))
+
+    def record(self, widths: tuple[int, ...], optimum: Optimum, error: float) -> Optimum:
+        """Keep the optimum of a network, as a candidate, and report it."""
+        h, edge = self.free.at(optimum.phi), self.free.on_edge(optimum.phi)
+        self.optima[widths] = optimum
+        noise = self.choice.noise if widths else self.choice.units
+        self.candidates.append(Candidate(widths, h, optimum.value, error, edge, noise, self.penalty))
+        self.report(self.candidates[-1])
+        return optimum
+
+    @property
+    def best(self) -> Candidate:
+        """The best so far."""
+        return max(self.candidates, key=lambda candidate: candidate.supported)
+
+    def _climb(self, widths: tuple[int, ...], start: Optimum) -> tuple[Optimum, float]:
+        if not widths:
+            return start, 0.0
+        h = rank_limited_start(self.data, self.free.at(start.phi), min(widths))
+        evidence = network_evidence(self.data, widths, h, self.seed, directions=self.free.directions)
+        phi = self.free.nearest(h)
+        own = self.best.log_evidence if self.candidates else -np.inf
+        rival = max(own, self.rival + self.penalty) - _CLEAR_DROP
+        top = maximise(
+            evidence, self.free, phi, start.curvature, tolerance=_TOLERANCE, evaluations=12, rival=rival
+        )
+        if evidence.error > _UNCERTAIN and top.value > rival:
+            return self._refined(widths, top)
+        return top, evidence.error
+
+    def _refined(self, widths: tuple[int, ...], top: Optimum) -> tuple[Optimum, float]:
+        """The evidence of a contender computed again where it is uncertain: more points, another seed."""
+        h = self.free.at(top.phi)
+        finer = network_evidence(
+            self.data, widths, h, self.seed + 1, _REFINEMENT * POINTS, directions=self.free.directions
+        )
+        return replace(top, value=finer(h)[0]), finer.error
+
+
+def rank_limited_start(data: EvidenceData, h: Array, rank: int) -> Array:
+    """A start for a network that passes on `rank` combinations of the outputs only: h with more noise.
+
+    The noise is raised by the part of the signal at h that such a network cannot fit: of ỹᵀ diag(κg/(1 + κg))
+    ỹ / p in whitened units, the eigenvalues beyond the `rank` largest ones.
+    """
+    if rank >= data.outputs or not data.noise:
+        return h
+    likelihood = data.likelihood(h)
+    seen = likelihood.eigenvalues / (1 + likelihood.eigenvalues)
+    signal = likelihood.targets.T @ (seen[:, None] * likelihood.targets) / data.spectrum.examples
+    values, vectors = np.linalg.eigh(signal)
+    left = (vectors[:, : data.outputs - rank] ** 2) @ values[: data.outputs - rank]
+    rise = np.append(np.log1p(np.maximum(left, 0.0)), 0.0)
+    rise[-1] = -rise[:-1].mean()  # the prior scale in the units of the targets stays
+    return h + rise
+
+
+def _between(widths: tuple[int, ...]) -> tuple[int, ...]:
+    """Integers next to a width of the ladder that are not on it, at most one on either side."""
+    if not widths or widths[0] > LADDER[0] // 4:
+        return ()
+    position = LADDER.index(widths[0])
+    wider, narrower = LADDER[position - 1], LADDER[min(position + 1, len(LADDER) - 1)]
+    middle = {round((widths[0] * other) ** 0.5) for other in (wider, narrower)}
+    return tuple(sorted(middle - set(LADDER)))

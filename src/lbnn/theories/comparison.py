@@ -1,0 +1,213 @@
+"""Every limit theory beside the exact answer: relative errors, and how well the exact side is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lbnn._base.html import table as html_table
+from lbnn._base.types import Array
+from lbnn.data.spectrum import Spectrum
+from lbnn.network import TARGET_ERROR, Network, Seed
+from lbnn.posterior import Posterior
+from lbnn.predict.feature_kernel import average_feature_kernel
+from lbnn.predict.mixture import NetworkPredictive
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid, error_picture, legend
+from lbnn.theories.limits.regimes import THEORIES, as_setting
+from lbnn.theories.limits.theory import Theory
+
+#: Quantities that have the answer of another one, in other units.
+_SOURCES = {"kernel correction": "kernel"}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Limit theories against the exact posterior. Returned by `compare`.
+
+    Attributes
+    ----------
+    exact : Posterior
+    theories : dict of Theory
+        Those that apply, by name.
+    left_out : dict of str
+        Why the others do not apply.
+    rows : tuple of Discrepancy
+    """
+
+    exact: Posterior
+    theories: dict[str, Theory]
+    left_out: dict[str, str]
+    rows: tuple[Discrepancy, ...]
+
+    def error(self, theory: str, quantity: str) -> float:
+        """The error of one theory in one quantity."""
+        return self.row(theory, quantity).error
+
+    def row(self, theory: str, quantity: str) -> Discrepancy:
+        """The discrepancy of one theory in one quantity."""
+        for row in self.rows:
+            if (row.theory, row.quantity) == (theory, quantity):
+                return row
+        raise ValueError(
+            f"no theory {theory!r} with quantity {quantity!r} was compared, "
+            f"got theories {tuple(self.theories)} and quantities among {tuple(QUANTITIES)}"
+        )
+
+    def __repr__(self) -> str:
+        """One line: the exact side and the names of the theories."""
+        return (
+            f"Comparison(widths={self.exact.prior.widths}, examples={self.exact.spectrum.examples}, "
+            f"outputs={self.exact.prior.outputs}, theories={tuple(self.theories)})"
+        )
+
+    def _repr_html_(self) -> str:
+        """A table of the errors and a picture of them."""
+        names, caption = tuple(self.theories), f"{self.exact!r}: errors of limit theories"
+        table = html_table(("theory", *QUANTITIES), self.grid(), caption)
+        reasons = "".join(f"<li>{escape(f'{name}: {reason}')}</li>" for name, reason in self.left_out.items())
+        picture = (
+            f"<div>{error_picture(names, self.rows)}</div><div>{legend(names)}</div>" if self.rows else ""
+        )
+        return f"{table}{picture}" + (f"<p>Not compared:</p><ul>{reasons}</ul>" if reasons else "")
+
+    def grid(self) -> list[tuple[str, ...]]:
+        """The errors as text: a line for each theory, a cell for each quantity; then Monte Carlo errors."""
+        return error_grid(tuple(self.theories), self.rows)
+
+    def table(self) -> str:
+        """The errors as text: one line for each theory, one column for each quantity."""
+        grid = [("theory", *QUANTITIES), *self.grid()]
+        lines = [f"{line[0]:26}" + "".join(f"{cell:>19}" for cell in line[1:]) for line in grid]
+        return "\n".join(lines + [f"{name}: {reason}" for name, reason in self.left_out.items()])
+
+
+def compare(
+    net: Network,
+    X: ArrayLike,
+    Y: ArrayLike,
+    beta: float,
+    X_test: ArrayLike | None = None,
+    *,
+    quantities: Sequence[str] = tuple(QUANTITIES),
+    target_error: float = TARGET_ERROR,
+    seed: Seed = 0,
+) -> Comparison:
+    """Compare every limit theory that applies with the exact answer.
+
+    Parameters
+    ----------
+    net : Network
+        With at least one hidden layer.
+    X : (p, n0)
+    Y : (p,) or (p, n_d)
+    beta : float in (0, inf]
+    X_test : (p̂, n0), optional
+        Where predictors are compared; the training inputs by default.
+    quantities : sequence of str
+        Keys of `QUANTITIES`; covariances of many outputs take time.
+    target_error, seed
+        As in `Network.condition`: how well the exact side is to be known.
+
+    Returns
+    -------
+    Comparison
+        `table()` is text; `lbnn.plots.comparison` draws it.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(40, 60)), rng.normal(size=40)
+    >>> result = lbnn.compare(lbnn.Network(widths=(80,)), X, y, beta=np.inf)
+    >>> sorted(result.theories)[:3]
+    ['infinite data', 'infinite width', 'many outputs']
+    >>> result.error("proportional", "kernel") < result.error("infinite width", "kernel")
+    True
+    """
+    for quantity in quantities:
+        if quantity not in QUANTITIES:
+            raise ValueError(f"quantities must be among {tuple(QUANTITIES)}, got {quantity!r}")
+    spectrum = Spectrum.from_inputs(X, Y)
+    setting = as_setting(net, spectrum, beta)
+    if math.isinf(setting.noise):
+        raise ValueError("theories are compared on data that count, got beta=0")
+    exact = net.condition_spectrum(spectrum, beta, target_error=target_error, seed=seed)
+    theories, left_out = {}, {}
+    for name, theory in THEORIES.items():
+        try:
+            theories[name] = theory(setting)
+        except (ValueError, ArithmeticError) as reason:
+            left_out[name] = str(reason)
+    truth = _Truth(exact, net.widths[0], X_test, quantities)
+    rows = [row for name, theory in theories.items() for row in truth.judge(name, theory)]
+    return Comparison(exact, theories, left_out, tuple(rows))
+
+
+class _Truth:
+    """The exact answers with their Monte Carlo errors, computed once."""
+
+    def __init__(
+        self, exact: Posterior, width: int, X_test: ArrayLike | None, quantities: Sequence[str]
+    ) -> None:
+        self.exact, self.X_test, self.quantities = exact, X_test, quantities
+        training, points = exact.spectrum.project(), exact.spectrum.project(X_test)
+        process = exact.predictive_at(training).process
+        statistics: dict[str, Callable[[ScaleMeasure], Array]] = {
+            "kernel": lambda measure: average_feature_kernel(training, process, measure, width),
+            "scale": lambda measure: measure.average(measure.scales),
+            "mean": lambda measure: NetworkPredictive(points, process, measure).mean,
+            "covariance": lambda measure: NetworkPredictive(points, process, measure).output_covariance,
+        }
+        asked = {_SOURCES.get(quantity, quantity) for quantity in quantities} & set(statistics)
+        self.values = {name: statistics[name](exact.scale) for name in asked}
+        self.errors = {name: group_error(exact.scale, statistics[name], self.values[name]) for name in asked}
+        self.gram = training.explained @ training.explained.T
+
+    def judge(self, name: str, theory: Theory) -> list[Discrepancy]:
+        """The discrepancies of one theory in what was asked and what it answers."""
+        rows = [self._row(name, theory, quantity) for quantity in self.quantities]
+        return [row for row in rows if row is not None]
+
+    def _row(self, name: str, theory: Theory, quantity: str) -> Discrepancy | None:
+        if quantity == "log evidence":
+            if theory.log_evidence is None:
+                return None
+            difference = theory.log_evidence - self.exact.log_evidence
+            return Discrepancy(name, quantity, difference, self.exact.log_evidence_error)
+        source = _SOURCES.get(quantity, quantity)
+        given, exact = self._answer(theory, source), self.values[source]
+        if given is None:
+            return None
+        size = float(np.linalg.norm(exact - self.gram if quantity in _SOURCES else exact)) or math.nan
+        error = float(np.linalg.norm(given - exact))
+        return Discrepancy(name, quantity, error / size, self.errors[source] / size)
+
+    def _answer(self, theory: Theory, source: str) -> Array | None:
+        if source == "kernel":
+            return theory.kernel
+        if source == "scale":
+            return None if theory.scale is None else theory.scale.average(theory.scale.scales)
+        predictive = theory.predict(self.X_test)
+        return predictive.mean if source == "mean" else predictive.output_covariance
+
+
+def group_error(measure: ScaleMeasure, statistic: Callable[[ScaleMeasure], Array], value: Array) -> float:
+    """Monte Carlo error of a statistic, as a norm, from the spread of the independent groups of atoms."""
+    if measure.groups is None:
+        return 0.0
+    labels = np.unique(measure.groups)
+    total = 0.0
+    for label in labels:
+        here = measure.groups == label
+        share = float(measure.weights[here].sum())
+        part = replace(
+            measure, scales=measure.scales[here], weights=measure.weights[here] / share, law=None, groups=None
+        )
+        total += share**2 * float(((statistic(part) - value) ** 2).sum())
+    return math.sqrt(total * len(labels) / (len(labels) - 1))

@@ -1,0 +1,94 @@
+"""Many outputs: the saddle point over hidden kernels rather than over L (the dual problem).
+
+Integrating the last layer out leaves Y given the last hidden kernel Λ a matrix Gaussian over examples, and
+the prior of Λ is that of L with the rank of the data in the place of n_d: the same rate, the same equation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lbnn._base.types import Array
+from lbnn.data.projection import GramProjection, Projection
+from lbnn.likelihood.hidden_kernel import DualFactor
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.mixture import NetworkPredictive
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.theories.limits.saddle import find_saddle
+from lbnn.theories.limits.single_scale import Setting
+from lbnn.theories.limits.theory import Theory
+
+
+@dataclass(frozen=True)
+class KernelSaddle:
+    """The hidden kernels at the saddle point, in coordinates where G_xx is the identity."""
+
+    setting: Setting
+    hidden: Array  # Λ, (r, r): K_{d−1} = Φ Λ Φᵀ with the last layer's variance
+
+    @cached_property
+    def _eigen(self) -> tuple[Array, Array]:
+        values, vectors = np.linalg.eigh(self.hidden)
+        return values, vectors
+
+    def of_layer(self, layer: int) -> Array:
+        """Λ_ℓ, the kernel of hidden layer ℓ without the variances of the layers above, (r, r)."""
+        values, vectors = self._eigen
+        up_to_layer = self.setting.wide_prior.layer_values(values)[:, :layer].prod(axis=1)
+        return self._gain(layer) * (vectors * up_to_layer) @ vectors.T
+
+    def kernel_at(self, projection: Projection, layer: int) -> Array:
+        """⟨K_ℓ⟩: training directions carry Λ_ℓ, the rest of the inputs keeps its prior."""
+        explained = projection.explained
+        rest = self._gain(layer) * projection.unexplained_gram
+        return explained @ self.of_layer(layer) @ explained.T + rest
+
+    def predictive_at(self, projection: Projection) -> NetworkPredictive:
+        """The Gaussian process with the learned kernel, independent over outputs."""
+        data = self.setting.spectrum
+        root = np.sqrt(data.eigenvalues)
+        values, axes = np.linalg.eigh(root[:, None] * self.hidden * root)
+        process = ConditionalProcess(values, axes.T @ data.targets, self.setting.noise)
+        weights = (root[:, None] * axes) / np.sqrt(values)  # Φ' = Φ Λ diag(√g) axes / √values
+        explained = projection.explained @ self.hidden @ weights
+        # Φ Λ Φᵀ lies in the span of the training directions: only the prior's part stays unexplained.
+        rest = self.setting.variance * projection.unexplained_gram
+        measure = ScaleMeasure.atom(np.eye(data.outputs), data.single_output)
+        return NetworkPredictive(GramProjection(explained, rest), process, measure)
+
+    def _gain(self, layer: int) -> float:
+        """Product of the prior variances of the layers 2 to ℓ."""
+        return float(np.prod(self.setting.variances[: layer - 1]))
+
+
+def many_output_theory(name: str, setting: Setting) -> Theory:
+    """Kernels at the saddle point of n, n_d → ∞ with p fixed."""
+    saddle = KernelSaddle(setting, _hidden_kernel(setting))
+    return Theory(
+        name,
+        setting.spectrum,
+        None,
+        _log_evidence(setting, saddle.hidden),
+        len(setting.widths),
+        saddle.kernel_at,
+        saddle.predictive_at,
+    )
+
+
+def _hidden_kernel(setting: Setting) -> Array:
+    prior, targets = setting.wide_prior, setting.spectrum.targets
+    if setting.noise == 0:
+        root = targets / np.sqrt(setting.spectrum.eigenvalues)[:, None]
+        squares, vectors = np.linalg.eigh(root @ root.T)
+        return (vectors * prior.stationary(np.maximum(squares, 0.0), targets.shape[1])) @ vectors.T
+    return find_saddle(prior, DualFactor(setting.likelihood), setting.standardised_targets, targets.shape[1])
+
+
+def _log_evidence(setting: Setting, hidden: Array) -> float:
+    """log p(Y | Λ) + Σ ψ: leading order."""
+    values, vectors = np.linalg.eigh(hidden[None])
+    log_likelihood = DualFactor(setting.likelihood).log_value(values, vectors)[0]
+    return setting.likelihood.log_constant + float(log_likelihood + setting.wide_prior.rate(values[0]).sum())

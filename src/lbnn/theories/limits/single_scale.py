@@ -1,0 +1,138 @@
+"""Theories that put all mass on one scale matrix; predictor and kernels are those of any measure of L."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.types import Array
+from lbnn.data.projection import Projection
+from lbnn.data.spectrum import Spectrum
+from lbnn.engines.bartlett_sampling import FactorLaw
+from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.network import Network
+from lbnn.noise.independent import IndependentNoise
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.feature_kernel import average_feature_kernel, average_layer_kernel
+from lbnn.predict.mixture import NetworkPredictive
+from lbnn.scale.measure import LogFactor, ScaleMeasure
+from lbnn.theories.limits.theory import PredictiveOf, Theory
+from lbnn.theories.limits.wide_prior import WidePrior
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A network and data, as the theories need them: the first layer's variance is in the spectrum."""
+
+    network: Network
+    spectrum: Spectrum
+    noise: float
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """n_1..n_{d−1}."""
+        return self.network.widths
+
+    @property
+    def variances(self) -> tuple[float, ...]:
+        """σ_2²..σ_d²."""
+        return self.network.prior_variances[1:]
+
+    @property
+    def variance(self) -> float:
+        """v = Π σ_ℓ² over the layers in L."""
+        return float(np.prod(self.variances))
+
+    @property
+    def process(self) -> ConditionalProcess:
+        """The Gaussian process given a scale."""
+        return ConditionalProcess(self.spectrum.eigenvalues, self.spectrum.targets, self.noise)
+
+    @property
+    def likelihood(self) -> LikelihoodFactor:
+        """log p(Y | L)."""
+        return IndependentNoise(self.noise).likelihood(self.spectrum)
+
+    @property
+    def wide_prior(self) -> WidePrior:
+        """The rate of the scale's prior."""
+        return WidePrior(self.widths, self.variance)
+
+    @property
+    def target_square(self) -> Array:
+        """S = Yᵀ G_xx⁻¹ Y, (n_d, n_d)."""
+        root = self.spectrum.targets / np.sqrt(self.spectrum.eigenvalues)[:, None]
+        return root.T @ root
+
+    @property
+    def standardised_targets(self) -> Array:
+        """Targets over the root of their prior variance, ỹ_ij/√(g_i + τ/v), (r, n_d)."""
+        return (
+            self.spectrum.targets / np.sqrt(self.spectrum.eigenvalues + self.noise / self.variance)[:, None]
+        )
+
+    def log_likelihood(self, scale: Array) -> float:
+        """log p(Y | L)."""
+        values, vectors = np.linalg.eigh(scale[None])
+        return self.likelihood.log_constant + float(self.likelihood.log_value(values, vectors)[0])
+
+
+class AlignedLaw(FactorLaw):
+    """One atom with its Bartlett factors T_ℓ = V diag(√c_ℓ) Vᵀ, which share the eigenvectors V of L."""
+
+    def log_expect_exp(self, log_factor: LogFactor) -> complex:
+        """The value at the atom: nothing is averaged."""
+        return complex(log_factor(*self.eigen)[0])
+
+
+def from_scale(
+    name: str, setting: Setting, scale: Array, log_evidence: float | None, *, aligned: bool
+) -> Theory:
+    """The theory with all mass on `scale`; `aligned` if every layer's C_ℓ follows from it by `WidePrior`."""
+    measure = ScaleMeasure.atom(scale, setting.spectrum.single_output)
+    if aligned:
+        measure = measure.behind(_aligned_law(setting, measure))
+
+    def kernel_at(projection: Projection, layer: int) -> Array:
+        return average_layer_kernel(
+            projection, setting.process, measure, setting.widths, setting.variances, layer
+        )
+
+    layers = len(setting.widths) if aligned else 1
+    return Theory(
+        name, setting.spectrum, measure, log_evidence, layers, kernel_at, _predictive(setting, measure)
+    )
+
+
+def at_infinite_width(name: str, setting: Setting, log_evidence: float) -> Theory:
+    """L = v I, and to first order in 1/n ⟨K_ℓ⟩ = v_ℓ [G + Δ_v Σ_{k≤ℓ} 1/n_k] (eqn:37 for ℓ = 1).
+
+    Every layer up to ℓ adds the same correction, so that the ℓ layers act as one of harmonic width.
+    """
+    scale = setting.variance * np.eye(setting.spectrum.outputs)
+    measure = ScaleMeasure.atom(scale, setting.spectrum.single_output)
+
+    def kernel_at(projection: Projection, layer: int) -> Array:
+        harmonic = 1 / sum(1 / width for width in setting.widths[:layer])
+        gain = float(np.prod(setting.variances[: layer - 1]))
+        return gain * average_feature_kernel(projection, setting.process, measure, harmonic)
+
+    predictive = _predictive(setting, measure)
+    return Theory(name, setting.spectrum, measure, log_evidence, len(setting.widths), kernel_at, predictive)
+
+
+def _predictive(setting: Setting, measure: ScaleMeasure) -> PredictiveOf:
+    return lambda projection: NetworkPredictive(projection, setting.process, measure)
+
+
+def _aligned_law(setting: Setting, measure: ScaleMeasure) -> AlignedLaw:
+    values, vectors = measure.eigen
+    roots = np.sqrt(
+        setting.wide_prior.layer_values(values) * np.asarray(setting.variances)
+    )  # (1, n_d, layers)
+    factors = [
+        (vectors * roots[:, None, :, layer]) @ vectors.swapaxes(1, 2)
+        for layer in reversed(range(len(setting.widths)))
+    ]
+    return AlignedLaw(measure.weights, measure.eigen, factors)

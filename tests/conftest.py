@@ -1,0 +1,16 @@
+"""What every test shares. Helpers are imported, as tests.helpers, tests.referees and tests.reference."""
+
+from __future__ import annotations
+
+import matplotlib
+import matplotlib.pyplot as plt
+import pytest
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    """No test inherits an open figure."""
+    yield
+    plt.close("all")

@@ -1,0 +1,193 @@
+"""Simulation-based calibration (Talts et al., 2018) of exact weight draws, over six kinds of network.
+
+Weights from the prior, data from the weights: the true value of any functional must then be one more draw of
+the posterior, so its rank among posterior draws is uniform.
+`python -m tests.network.test_calibration_slow` runs all, and writes docs/calibration.json,
+docs/images/calibration.svg and the table of docs/calibration.md.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import lbnn
+from lbnn.paper.environment import commit
+from tests.referees import weight_space
+
+pytestmark = pytest.mark.slow
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+INPUTS, BETA, DRAWS, BINS = 10, 4.0, 99, 20
+QUANTITIES = ("F at a test point", "log tr L", "K[0, 0]")
+FAMILY_ERROR = 1e-3
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A network, the size of its data sets, and how many of them."""
+
+    name: str
+    widths: tuple[int, ...]
+    outputs: int
+    examples: int
+    datasets: int
+
+
+CONFIGURATIONS = (
+    Configuration("shallow wide", (60,), 3, 6, 1000),
+    Configuration("shallow narrow", (3,), 3, 6, 1000),
+    Configuration("deep wide", (40, 40, 40), 2, 6, 1000),
+    Configuration("deep narrow", (3, 3, 3, 3), 2, 6, 500),
+    Configuration("bottleneck", (6, 2, 6), 3, 6, 400),
+    Configuration("dual", (8,), 8, 5, 600),
+)
+TESTS = len(CONFIGURATIONS) * len(QUANTITIES)
+
+Array = np.ndarray[Any, Any]
+
+
+def functionals(weights: list[Array], X: Array, x_test: Array) -> Array:
+    """The three quantities of every draw, (draws, 3)."""
+    function = weight_space.network_outputs(x_test, weights)[:, 0, 0]
+    trace = np.trace(weight_space.scale_matrix(weights), axis1=1, axis2=2)
+    kernel = weight_space.feature_kernel(X, weights)[:, 0, 0]
+    return np.stack([function, np.log(trace), kernel], axis=1)
+
+
+def rank_once(configuration: Configuration, number: int) -> tuple[Array, bool]:
+    """Ranks of the three true values in one data set, and whether the posterior supported itself."""
+    rng = np.random.default_rng([777, configuration.outputs, *configuration.widths, number])
+    X, x_test = rng.standard_normal((configuration.examples, INPUTS)), rng.standard_normal((1, INPUTS))
+    layers = weight_space.describe_layers(INPUTS, configuration.widths, configuration.outputs)
+    truth = weight_space.draw_prior(layers, 1, rng)
+    clean = weight_space.network_outputs(X, truth)[0]
+    Y = clean + rng.standard_normal(clean.shape) / math.sqrt(BETA)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lbnn.AccuracyWarning)
+        post = lbnn.Network(configuration.widths).condition(X, Y, BETA, seed=number)
+    draws = functionals(post.sample_weights(DRAWS, rng), X, x_test)
+    return (draws < functionals(truth, X, x_test)).sum(axis=0), post.diagnostics.ok
+
+
+def collect_ranks(configuration: Configuration) -> tuple[Array, int]:
+    """Ranks (datasets, 3) and the number of data sets whose posterior gave a warning."""
+    results = [rank_once(configuration, number) for number in range(configuration.datasets)]
+    return np.stack([ranks for ranks, _ in results]), sum(not ok for _, ok in results)
+
+
+def uniformity(ranks: Array) -> float:
+    """P-value of the chi-square test that ranks 0..DRAWS are uniform, over BINS bins."""
+    counts = np.bincount(ranks * BINS // (DRAWS + 1), minlength=BINS)
+    return float(stats.chisquare(counts).pvalue)
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda c: c.name)
+def test_ranks_are_uniform(configuration: Configuration) -> None:
+    """Uniform ranks for every quantity, at a family-wise error of 1e-3 over all 18 tests (Bonferroni)."""
+    ranks, unsupported = collect_ranks(configuration)
+    assert unsupported <= configuration.datasets // 20
+    for quantity, name in zip(ranks.T, QUANTITIES, strict=True):
+        assert uniformity(quantity) > FAMILY_ERROR / TESTS, name
+
+
+def test_the_test_would_notice_a_posterior_that_is_too_narrow() -> None:
+    """Ranks of draws whose standard deviation is 0.8 of what it should be, at the smallest number of sets."""
+    rng = np.random.default_rng(5)
+    truth, draws = rng.standard_normal((400, 1)), 0.8 * rng.standard_normal((400, DRAWS))
+    assert uniformity((draws < truth).sum(axis=1)) < FAMILY_ERROR / TESTS
+
+
+# ---------------------------------------------------------------- documentation
+
+
+def draw_histograms(ranks: dict[str, Array], path: Path) -> None:
+    """Rank histograms with the band that 99% of uniform counts stay in."""
+    os.environ["SOURCE_DATE_EPOCH"] = "0"
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.hashsalt": "lbnn", "font.size": 8, "axes.spines.top": False})
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(3, len(ranks), figsize=(11, 5), sharex=True, layout="constrained")
+    for column, (name, values) in enumerate(ranks.items()):
+        axes[0, column].set_title(f"{name}\n({len(values)} data sets)", fontsize=8)
+        for row, quantity in enumerate(QUANTITIES):
+            draw_histogram(axes[row, column], np.asarray(values)[:, row])
+            if column == 0:
+                axes[row, 0].set_ylabel(quantity)
+    figure.supxlabel("rank of the true value among 99 posterior draws")
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def draw_histogram(axes: Any, ranks: Array) -> None:
+    """One histogram, its counts relative to a uniform law."""
+    expected = len(ranks) / BINS
+    low, high = stats.binom.ppf([0.005, 0.995], len(ranks), 1 / BINS) / expected
+    axes.axhspan(low, high, color="0.88")
+    axes.axhline(1, color="0.5", linewidth=0.8)
+    width = (DRAWS + 1) / BINS
+    counts = np.bincount(ranks * BINS // (DRAWS + 1), minlength=BINS) / expected
+    axes.bar(width * np.arange(BINS), counts, width, align="edge", color="#4477aa", edgecolor="white")
+    axes.set_ylim(0, 2)
+    axes.spines["right"].set_visible(False)
+
+
+def table(ranks: dict[str, Array], unsupported: dict[str, int], seconds: dict[str, float]) -> str:
+    """Markdown table of p-values."""
+    head = ("network", "widths", "n_d", "p", "data sets", *(f"p-value, {q}" for q in QUANTITIES))
+    lines = [
+        "| " + " | ".join((*head, "with a warning", "seconds")) + " |",
+        "|" + "---|" * (len(head) + 2),
+    ]
+    for c in CONFIGURATIONS:
+        values = [f"{uniformity(column):.2g}" for column in np.asarray(ranks[c.name]).T]
+        cells = [c.name, str(c.widths), c.outputs, c.examples, c.datasets, *values]
+        lines.append(
+            "| " + " | ".join(map(str, [*cells, unsupported[c.name], f"{seconds[c.name]:.0f}"])) + " |"
+        )
+    return "\n".join(lines)
+
+
+def write_between_markers(path: Path, marker: str, text: str) -> None:
+    """Replace what stands between <!-- marker --> and <!-- /marker -->."""
+    old = path.read_text(encoding="utf-8")
+    pattern = rf"(<!-- {marker} -->\n).*?(\n<!-- /{marker} -->)"
+    path.write_text(re.sub(pattern, lambda m: m[1] + text + m[2], old, flags=re.DOTALL), encoding="utf-8")
+
+
+def main() -> None:
+    """Run everything, write the documentation, fail if a test fails."""
+    ranks: dict[str, Array] = {}
+    unsupported: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    for configuration in CONFIGURATIONS:
+        start = time.perf_counter()
+        ranks[configuration.name], unsupported[configuration.name] = collect_ranks(configuration)
+        seconds[configuration.name] = time.perf_counter() - start
+        values = [uniformity(column) for column in ranks[configuration.name].T]
+        print(configuration, values, unsupported[configuration.name], seconds[configuration.name], flush=True)
+    record = {"commit": commit(), "ranks": {name: values.tolist() for name, values in ranks.items()}}
+    (DOCS / "calibration.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
+    draw_histograms(ranks, DOCS / "images" / "calibration.svg")
+    write_between_markers(DOCS / "calibration.md", "table", table(ranks, unsupported, seconds))
+    worst = min(uniformity(column) for values in ranks.values() for column in values.T)
+    sys.exit(worst <= FAMILY_ERROR / TESTS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""AffinePredictive against dense mixtures of Gaussians built atom by atom, and against itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import lbnn
+from lbnn import AffinePredictive, MixturePredictive
+from tests.helpers.problems import make_problem
+from tests.referees.statistics import assert_agrees
+
+MATRIX = np.array([[2.0, 0.5], [-1.0, 3.0]])
+OFFSET = np.array([4.0, -2.0])
+LEVEL = 0.3
+
+
+def make_law(outputs=2, widths=(6,), seed=0, level=LEVEL, beta=4.0) -> AffinePredictive:
+    problem = make_problem(12, 20, outputs, seed=seed, points=3)
+    inner = lbnn.Network(widths).condition(problem.X, problem.Y, beta=beta).predict(problem.X_test)
+    size = outputs or 1
+    return AffinePredictive(inner, MATRIX[:size, :size], OFFSET[:size], level, outputs is None)
+
+
+@pytest.fixture(scope="module")
+def law() -> AffinePredictive:
+    return make_law()
+
+
+def dense_atoms(law: AffinePredictive):
+    """Weights, means (p̂ n_d,) and covariances (p̂ n_d, p̂ n_d) given every atom, all by Kronecker products."""
+    process, projection = law.predictive.process, law.predictive.projection
+    points, outputs = law.shape
+    gram = np.diag(process.eigenvalues)  # training points in the eigenbasis
+    cross = projection.explained * np.sqrt(process.eigenvalues)
+    test = projection.unexplained_gram + projection.explained @ projection.explained.T
+    noise = law.predictive.observation_noise * np.eye(points) + law.level_variance
+    every_point = np.kron(np.eye(points), law.matrix)
+    atoms = []
+    for scale in law.predictive.measure.scales:
+        train = np.kron(gram, scale) + process.noise * np.eye(len(gram) * outputs)
+        gain = np.linalg.solve(train, np.kron(cross, scale).T).T
+        mean = gain @ process.targets.ravel()
+        covariance = np.kron(test, scale) - gain @ np.kron(cross, scale).T + np.kron(noise, np.eye(outputs))
+        atoms.append(
+            (every_point @ mean + np.tile(law.offset, points), every_point @ covariance @ every_point.T)
+        )
+    return law.predictive.measure.weights, *(np.stack(part) for part in zip(*atoms, strict=True))
+
+
+def test_moments_are_those_of_the_dense_mixture(law):
+    for each in (law, law.with_noise()):
+        weights, means, covariances = dense_atoms(each)
+        mean = weights @ means
+        deviations = means - mean
+        covariance = np.tensordot(weights, covariances, axes=1) + (weights * deviations.T) @ deviations
+        shaped = covariance.reshape(each.shape * 2)
+        np.testing.assert_allclose(each.mean, mean.reshape(each.shape), rtol=1e-10)
+        np.testing.assert_allclose(each.covariance, shaped, rtol=1e-9, atol=1e-10)
+        diagonal = np.einsum("mjmk->mjk", shaped)
+        np.testing.assert_allclose(each.output_covariance, diagonal, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(each.variance, np.einsum("mjj->mj", diagonal), rtol=1e-9)
+        np.testing.assert_allclose(each.standard_deviation**2, each.variance)
+
+
+@pytest.mark.parametrize("level", [0.0, LEVEL])
+def test_joint_density_of_observations_is_that_of_the_dense_mixture(level):
+    law = make_law(level=level).with_noise()
+    weights, means, covariances = dense_atoms(law)
+    Y = law.mean + 0.3 * np.random.default_rng(1).normal(size=law.shape)
+    terms = [
+        stats.multivariate_normal(m, c).logpdf(Y.ravel()) for m, c in zip(means, covariances, strict=True)
+    ]
+    assert law.log_density(Y) == pytest.approx(special.logsumexp(terms, b=weights), abs=1e-9)
+
+
+def test_function_with_a_level_has_no_joint_density_on_offer(law):
+    with pytest.raises(ValueError, match=r"uncertain level.*with_noise"):
+        law.log_density(law.mean)
+    certain = make_law(level=0.0)
+    inner = certain.predictive.log_density(certain.predictive.mean)
+    assert certain.log_density(certain.mean) == pytest.approx(inner - 3 * np.log(np.linalg.det(MATRIX)))
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_pointwise_density_is_that_of_the_dense_mixture(law, noisy):
+    each = law.with_noise() if noisy else law
+    weights, means, covariances = dense_atoms(each)
+    Y = each.mean + 0.5
+    expected = []
+    for point in range(each.shape[0]):
+        here = slice(2 * point, 2 * point + 2)
+        terms = [
+            stats.multivariate_normal(m[here], c[here, here]).logpdf(Y[point])
+            for m, c in zip(means, covariances, strict=True)
+        ]
+        expected.append(special.logsumexp(terms, b=weights))
+    np.testing.assert_allclose(each.pointwise_log_density(Y), expected, atol=1e-9)
+
+
+def test_pointwise_and_joint_density_agree_at_one_point():
+    problem = make_problem(12, 20, None, seed=3, points=1)
+    inner = lbnn.Network((4, 4)).condition(problem.X, problem.Y, beta=3.0).predict(problem.X_test)
+    law = AffinePredictive(inner, np.array([[2.0]]), np.array([1.0]), 0.2, True).with_noise()
+    Y = law.mean + 0.7
+    assert law.pointwise_log_density(Y)[0] == pytest.approx(law.log_density(Y), abs=1e-8)
+
+
+def test_quantiles_invert_the_dense_distribution_function(law):
+    levels = np.array([0.05, 0.5, 0.9])
+    weights, means, covariances = dense_atoms(law)
+    deviations = np.sqrt(np.einsum("sii->si", covariances))
+    quantiles = law.quantile(levels)
+    assert quantiles.shape == (3, *law.shape)
+    for level, quantile in zip(levels, quantiles, strict=True):
+        reached = weights @ special.ndtr((quantile.ravel() - means) / deviations)
+        np.testing.assert_allclose(reached, level, atol=1e-9)
+    low, high = law.interval(0.9)
+    np.testing.assert_allclose([low, high], law.quantile([0.05, 0.95]))
+
+
+def test_one_dimensional_targets_drop_the_output_axis():
+    law = make_law(outputs=None)
+    assert law.mean.shape == law.variance.shape == law.quantile(0.3).shape == (3,)
+    assert law.covariance.shape == (3, 3)
+    assert law.sample(5, 0).shape == (5, 3)
+    np.testing.assert_allclose(np.diag(law.covariance), law.variance)
+    np.testing.assert_allclose(
+        law.covariance, MATRIX[0, 0] ** 2 * (law.predictive.covariance + LEVEL), rtol=1e-12
+    )
+
+
+def test_draws_have_the_moments(law):
+    draws = law.with_noise().sample(20_000, 0).reshape(20_000, -1)
+    assert_agrees(draws.mean(0), draws.std(0) / np.sqrt(len(draws)), law.mean.ravel())
+    squares = (draws - law.mean.ravel())[:, :, None] * (draws - law.mean.ravel())[:, None, :]
+    covariance = law.with_noise().covariance.reshape(6, 6)
+    assert_agrees(squares.mean(0), squares.std(0) / np.sqrt(len(draws)), covariance, largest_error=0.3)
+
+
+def test_a_mixture_of_equals_is_the_same(law):
+    noisy = law.with_noise()
+    mixture = MixturePredictive((law, law), np.array([0.3, 0.7])).with_noise()
+    Y = noisy.mean + 0.4
+    for name in ("mean", "variance", "standard_deviation", "output_covariance", "covariance"):
+        np.testing.assert_allclose(getattr(mixture, name), getattr(noisy, name), rtol=1e-12)
+    assert mixture.log_density(Y) == pytest.approx(noisy.log_density(Y))
+    np.testing.assert_allclose(mixture.pointwise_log_density(Y), noisy.pointwise_log_density(Y))
+    np.testing.assert_allclose(mixture.quantile([0.1, 0.6]), noisy.quantile([0.1, 0.6]), rtol=1e-9)
+
+
+def test_a_mixture_obeys_the_laws_of_total_expectation_and_variance():
+    parts = make_law(), make_law(widths=(3,), beta=9.0)
+    weights = np.array([0.25, 0.75])
+    mixture = MixturePredictive(parts, weights).with_noise()
+    means = np.stack([part.mean for part in parts])
+    second = np.stack([part.with_noise().variance + part.mean**2 for part in parts])
+    np.testing.assert_allclose(mixture.mean, np.tensordot(weights, means, 1))
+    np.testing.assert_allclose(mixture.variance, np.tensordot(weights, second, 1) - mixture.mean**2)
+    diagonal = np.einsum("mjmj->mj", mixture.covariance)
+    np.testing.assert_allclose(diagonal, mixture.variance)
+    draws = mixture.sample(20_000, 0)
+    assert_agrees(draws.mean(0), draws.std(0) / np.sqrt(len(draws)), mixture.mean)
+    below = (draws < mixture.quantile(0.2)).mean(0)
+    assert_agrees(below, np.full_like(below, np.sqrt(0.16 / 20_000)), np.full_like(below, 0.2))
+
+
+def test_weights_may_underflow(law):
+    measure = law.predictive.measure
+    tiny = np.full(len(measure.weights), 1e-320)
+    tiny[0] = 1.0
+    tiny[1] = 0.0
+    alone = replace(law, predictive=replace(law.predictive, measure=replace(measure, weights=tiny)))
+    Y = law.mean + 50.0  # where an atom of no weight has the larger density
+    densities = alone.point_log_densities(Y)
+    expected = np.logaddexp(densities[0], special.logsumexp(densities[2:], axis=0) + math.log(1e-320))
+    with pytest.warns(
+        lbnn.AccuracyWarning, match="fewer than 5 effective draws"
+    ):  # one atom has all the weight
+        np.testing.assert_allclose(alone.pointwise_log_density(Y), expected, rtol=1e-3)
+
+
+def test_densities_that_rest_on_few_draws_say_so():
+    """Far from the mean the own atoms are wrong by many nats; `log_density` draws anew."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 20))
+    Y = X[:, :3] + 0.3 * rng.normal(size=(30, 3))
+    posterior = lbnn.Network(widths=(4,)).condition(X, Y, beta=10.0)
+    law = AffinePredictive(posterior.predict(X[:2]).with_noise(), np.eye(3), np.zeros(3))
+    law.pointwise_log_density(Y[:2])  # no warning
+    far = np.stack([Y[0], Y[1] + 30.0])
+    with pytest.warns(lbnn.AccuracyWarning, match=r"1 of 2 averages .* number 1\)"):
+        law.pointwise_log_density(far)
