@@ -6,6 +6,7 @@ Five minutes. Everything but the chains is exact.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -14,6 +15,7 @@ from make_images import IMAGES, style
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap
+from scipy import special
 
 import lbnn
 from lbnn import plots
@@ -21,7 +23,8 @@ from lbnn import plots
 BLUE, ORANGE, GREEN = plots.COLOURS[:3]
 SHADES = LinearSegmentedColormap.from_list("phases", [BLUE, "white", ORANGE])
 VARIANCES = np.geomspace(1e-3, 0.5, 16)
-NEAR = np.linspace(-0.33, 0.24, 34)  # log of noise over the noise of equal masses
+NEAR = 0.5 * np.sinh(3 * np.linspace(-1, 1, 37)) / math.sinh(3)  # log of noise over that of even odds
+BAND = math.log(99)  # log odds of 1% and of 99%
 WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
@@ -102,54 +105,47 @@ def mass_text(mass: float) -> str:
 # ---------------------------------------------------------------------- the diagram
 
 
-def collapsed(post: lbnn.Posterior) -> tuple[float, int]:
-    """Mass of the collapsed phases, and the number of phases."""
-    phases = post.scale.phases()
-    return float(phases.mass[phases.fitted_directions == 0].sum()), len(phases)
+def log_odds(widths: Sequence[int], variance: float, noise: float) -> tuple[float, int]:
+    """Log odds of collapsed against fitted, at most 60 either way, and the number of phases."""
+    with warnings.catch_warnings(action="ignore", category=lbnn.AccuracyWarning):
+        phases = posterior(widths, variance, noise).scale.phases()  # integrates each phase by itself
+    masses = [max(float(phases.mass[phases.fitted_directions == k].sum()), math.exp(-60)) for k in (0, 1)]
+    return math.log(masses[0] / masses[1]), len(phases)
 
 
 def transition(widths: Sequence[int], variance: float) -> np.ndarray:
-    """Noise, mass of the collapsed phases, number of phases: (rows, 3), fine where the masses are equal."""
+    """Noise, log odds of collapsed, number of phases: (rows, 3), fine where the odds are even."""
     low, high = 0.01, 10.0
-    while high / low > 1.004:
+    while high / low > 1.002:
         middle = math.sqrt(low * high)
-        low, high = (
-            (low, middle) if collapsed(posterior(widths, variance, middle))[0] > 0.5 else (middle, high)
-        )
-    cells = [(noise, *collapsed(posterior(widths, variance, noise))) for noise in (low, high)]
+        low, high = (low, middle) if log_odds(widths, variance, middle)[0] > 0 else (middle, high)
+    cells = [(noise, *log_odds(widths, variance, noise)) for noise in (low, high)]
     if cells[0][2] + cells[1][2] > 2:  # two peaks
-        near = low * np.exp(NEAR)
-        cells = [(noise, *collapsed(posterior(widths, variance, noise))) for noise in near]
+        cells = [(noise, *log_odds(widths, variance, noise)) for noise in low * np.exp(NEAR)]
     else:
-        cells = [(noise, float(noise > low), 1) for noise in np.sort([low, high] * (len(NEAR) // 2))]
-    return np.array([(0.01, 0.0, 1), *cells, (10.0, 1.0, 1)])
+        half = len(NEAR) // 2
+        cells = [cells[0]] * half + [cells[1]] * (len(NEAR) - half)
+    return np.array([(0.01, -60.0, 1), *cells, (10.0, 60.0, 1)])
 
 
 def shade(axes: Axes, columns: Sequence[float], networks: Sequence[tuple[Sequence[int], float]]) -> QuadMesh:
-    """Mass of the collapsed phase as colour over columns and noise; dashes around the part with two peaks."""
+    """Mass of the collapsed phase as colour over columns and noise; dashes at 1% and 99%."""
     cells = np.stack([transition(widths, variance) for widths, variance in networks], axis=1)
-    noise, mass, count = np.moveaxis(cells, -1, 0)
+    noise, odds, count = np.moveaxis(cells, -1, 0)
     place = np.broadcast_to(np.asarray(columns, float), noise.shape)
     image = axes.pcolormesh(
-        place, noise, mass, cmap=SHADES, vmin=0, vmax=1, shading="gouraud", rasterized=True
+        place, noise, special.expit(odds), cmap=SHADES, vmin=0, vmax=1, shading="gouraud", rasterized=True
     )
-    if (count > 1).any():
-        axes.contour(place, noise, count, levels=[1.5], colors="black", linewidths=0.8, linestyles="--")
     axes.set(yscale="log", ylim=(0.02, 1.0))
-    report_transition(columns, noise, mass, count)
-    return image
-
-
-def report_transition(
-    columns: Sequence[float], noise: np.ndarray, mass: np.ndarray, count: np.ndarray
-) -> None:
-    """Noise of equal masses, and from where to where both phases have more than 1%."""
+    edges = []
     for index, column in enumerate(columns):
-        both = (mass[:, index] > 0.01) & (mass[:, index] < 0.99)
-        equal = np.exp(np.interp(0.5, mass[:, index], np.log(noise[:, index])))
-        ends = noise[both, index]
-        band = f", both above 1% from {ends.min():.4f} to {ends.max():.4f}" if both.any() else ""
-        print(f"  {column:.3g}: equal at {equal:.4f}, peaks {count[:, index].max():.0f}{band}")
+        levels = np.interp([-BAND, 0.0, BAND], odds[:, index], np.log(noise[:, index]))
+        edges.append(np.exp(levels))
+        ends = f"1% at {edges[-1][0]:.4f}, 50% at {edges[-1][1]:.4f}, 99% at {edges[-1][2]:.4f}"
+        print(f"  {column:.3g}: {count[:, index].max():.0f} phases, collapsed {ends}")
+    for edge in (0, 2):
+        axes.plot(columns, np.array(edges)[:, edge], color="black", lw=0.8, ls="--")
+    return image
 
 
 def draw_diagram() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-ISLANDS, LEAPS, MOVES, KEPT = 16, 8, 2, 0.8
+ISLANDS, LEAPS, KEPT = 16, 8, 0.8
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ def swept(M: Any, xp: Any) -> tuple[Any, Any]:
 class Annealer:
     """Islands × particles that share one ladder of temperatures and one step size."""
 
-    def __init__(self, model: WeightModel, particles: int, seed: int) -> None:
-        self.model, self.xp, self.particles = model, model.xp, particles
+    def __init__(self, model: WeightModel, particles: int, seed: int, moves: int = 2) -> None:
+        self.model, self.xp, self.particles, self.moves = model, model.xp, particles, moves
         self.rng = self.xp.random.default_rng(seed)
         total = ISLANDS * particles
         self.weights = [self.rng.standard_normal((total, *shape)) for shape in model.shapes]
@@ -153,7 +153,7 @@ class Annealer:
 
     def _mix(self) -> None:
         self.ladder += 1
-        for _ in range(MOVES):
+        for _ in range(self.moves):
             self._move()
 
     def _narrow(self, most: float) -> float:

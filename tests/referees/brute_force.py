@@ -76,11 +76,13 @@ def _error(logs: Array) -> float:
     return float(weights.std() / weights.mean() / math.sqrt(len(weights)))
 
 
-def by_annealing(problem: Any, fitted: int, particles: int, seed: int, xp: Any = np) -> Estimate:
+def by_annealing(
+    problem: Any, fitted: int, particles: int, seed: int, *, moves: int = 2, xp: Any = np
+) -> Estimate:
     """Annealing from the prior, widened towards so many fitted directions."""
     arrays = problem.beta, problem.X, problem.Y
     model = annealed.WeightModel(problem.widths, problem.variances, *arrays, fitted=fitted, xp=xp)
-    result = annealed.Annealer(model, particles, seed).run()
+    result = annealed.Annealer(model, particles, seed, moves).run()
     total = annealed.ISLANDS * particles
     return Estimate(
         f"annealed {fitted}",

@@ -7,7 +7,8 @@
 `estimate` adds one line for every problem and route of importance sampling, `anneal` one for every problem
 and number of directions that the prior is widened to; what a file holds already is not made again. `assemble`
 asks which routes agree, and does the problems with one example, which are exact. `--only` takes names that
-begin so, `--effort` multiplies the draws of the fits (for what is not settled).
+begin so, `--effort` multiplies the draws of the fits (for what is not settled), `--moves` are the Hamiltonian
+moves at each temperature (two are few for sharp data: estimates then come out low by some tenths).
 """
 
 from __future__ import annotations
@@ -88,9 +89,8 @@ def _estimate(case: Case, route: str, options: argparse.Namespace) -> Estimate:
     if route in brute_force.ROUTES:
         limits = {"aim": options.aim, "most": options.most, "effort": options.effort}
         return brute_force.by_importance(case, route, options.seed, **limits)
-    return brute_force.by_annealing(
-        case, int(route.split()[1]), options.particles, options.seed, _arrays(options)
-    )
+    counts = int(route.split()[1]), options.particles, options.seed
+    return brute_force.by_annealing(case, *counts, moves=options.moves, xp=_arrays(options))
 
 
 def _arrays(options: argparse.Namespace) -> Any:
@@ -189,6 +189,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--aim", type=float, default=0.004)
     parser.add_argument("--most", type=int, default=400_000)
     parser.add_argument("--particles", type=int, default=256)
+    parser.add_argument("--moves", type=int, default=2)
     parser.add_argument("--accelerator", action="store_true")
     return parser.parse_args()
 

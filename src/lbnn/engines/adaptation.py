@@ -14,14 +14,13 @@ from scipy import special
 
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.mixture import Mixture, MixtureSample, Part, PriorPart, StudentPart
-from lbnn.engines.modes import Mode, coordinate_units, curvature, find_modes, find_tails, scan_axes
+from lbnn.engines.modes import WIDEST, Mode, find_modes, find_tails, scan_axes
 from lbnn.engines.total_target import FactorSpace, TotalTarget
 from lbnn.scale.measure import effective_atoms
 
 _PRIOR_SHARE = 0.1
 _LEAST_SHARE = 0.01
 _TAIL_SHARE = 0.25  # of all parts for means of L that live in a tail
-_WIDEST = 3.0  # deviation allowed to a part, in units of the prior's
 _INFLATION = 0.5  # parts are wider than the curvature says by this over √dimension
 _MOST_PARTS = 14
 _NEAREST = 20  # neighbours per dimension from which a new part takes its shape
@@ -31,22 +30,22 @@ def laplace_mixture(target: TotalTarget) -> Mixture:
     """One Student part at every mode, shares by Laplace's mass; parts for tails; the prior."""
     scans = scan_axes(target, target.axes)
     modes = find_modes(target, scans)
-    parts: list[Part] = [_laplace_part(target, mode) for mode in modes]
+    parts: list[Part] = [_laplace_part(mode) for mode in modes]
     log_roots = [float(np.linalg.slogdet(part.root)[1]) for part in parts if isinstance(part, StudentPart)]
     masses = special.softmax([mode.height + log for mode, log in zip(modes, log_roots, strict=True)])
-    tails = [_laplace_part(target, mode, axis) for mode, axis in find_tails(target, scans)]
+    tails = [_laplace_part(mode) for mode in find_tails(target, scans)]
     rest = _PRIOR_SHARE + _TAIL_SHARE * bool(tails)
     shares = [*((1 - rest) * masses), *[_TAIL_SHARE / max(len(tails), 1)] * len(tails), _PRIOR_SHARE]
-    return Mixture(target, (*parts, *tails, PriorPart(target.axes, target.law)), _floored(np.array(shares)))
+    every = (*parts, *tails, PriorPart(target.axes, target.law))
+    return Mixture(target, every, _floored(np.array(shares)), len(parts))
 
 
-def _laplace_part(target: TotalTarget, mode: Mode, tilt: int | None = None) -> StudentPart:
+def _laplace_part(mode: Mode) -> StudentPart:
     """Student's law with the curvature at a mode, somewhat wider."""
-    units = coordinate_units(target, mode.theta)
-    values, vectors = np.linalg.eigh(curvature(target, mode, units, tilt))
-    deviations = 1 / np.sqrt(np.maximum(values, _WIDEST**-2))
-    inflation = 1 + _INFLATION / math.sqrt(len(units))
-    return StudentPart(mode.frame, mode.theta, inflation * units[:, None] * vectors * deviations)
+    values, vectors = np.linalg.eigh(mode.hessian)
+    deviations = 1 / np.sqrt(np.maximum(values, WIDEST**-2))
+    inflation = 1 + _INFLATION / math.sqrt(len(values))
+    return StudentPart(mode.frame, mode.theta, inflation * mode.units[:, None] * vectors * deviations)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
-from scipy.stats import qmc
 
 from lbnn._base.progress import Progress
+from lbnn._base.quasi_random import uniform_points
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.laplace import GaussianProposal
 from lbnn.engines.pareto import pareto_k
@@ -107,7 +107,8 @@ def _last_size(target_error: float, dimension: int) -> int:
 
 def _round(target: Target, proposal: GaussianProposal, size: int, seed: int) -> ImportanceSample:
     streams = np.random.default_rng([seed, size]).spawn(REPLICATES)
-    points = np.concatenate([_mixture(proposal, _sobol(size, proposal, stream)) for stream in streams])
+    dimension = len(proposal.mean) + 1
+    points = np.concatenate([_mixture(proposal, uniform_points(size, dimension, each)) for each in streams])
     return ImportanceSample(points, _log_weights(target, proposal, points))
 
 
@@ -131,17 +132,8 @@ def _log_weights(target: Target, proposal: GaussianProposal, points: Array) -> A
     return target.log_density(points) - log_mixture
 
 
-def _sobol(size: int, proposal: GaussianProposal, rng: np.random.Generator) -> Array:
-    """Scrambled Sobol points of one dimension more than the proposal has; plain ones beyond the tables."""
-    dimension = len(proposal.mean) + 1
-    if dimension > qmc.Sobol.MAXDIM:
-        return rng.random((size, dimension))
-    return qmc.Sobol(dimension, rng=rng).random(size)
-
-
 def _mixture(proposal: GaussianProposal, uniform: Array) -> Array:
     """Points of the mixture: the last uniform chooses the component, the others the point."""
-    tiny = np.finfo(float).eps
-    white = special.ndtri(np.clip(uniform[:, :-1], tiny, 1 - tiny))
+    white = special.ndtri(uniform[:, :-1])
     from_prior = uniform[:, -1:] < _DEFENSIVE
     return np.where(from_prior, white, proposal.place(white))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from scipy import special
-from scipy.stats import qmc
 
+from lbnn._base.quasi_random import uniform_points
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.total_target import Space
 from lbnn.scale.bartlett import BartlettCoordinates
@@ -103,6 +103,7 @@ class Mixture:
     space: Space
     parts: tuple[Part, ...]
     shares: Array  # (parts,), sum 1
+    modes: int = 0  # how many of the first parts stand for modes
 
     def log_densities(self, roots: Array) -> Array:
         """Log density of every part at scales given by roots, in the frameless measure, (m, parts)."""
@@ -124,7 +125,7 @@ class Mixture:
     def sample(self, size: int, groups: int, rng: np.random.Generator) -> MixtureSample:
         """Weighted points in independent groups of so many each: shifted Sobol points through the parts."""
         dimension = self.space.dimension + _EXTRA
-        uniform = np.concatenate([_uniforms(size, dimension, stream) for stream in rng.spawn(groups)])
+        uniform = np.concatenate([uniform_points(size, dimension, stream) for stream in rng.spawn(groups)])
         bounds = np.cumsum(self.shares)
         chosen = np.minimum(np.searchsorted(bounds, uniform[:, 0]), len(self.parts) - 1)
         thetas = np.empty((len(uniform), self.space.dimension))
@@ -178,22 +179,3 @@ class MixtureSample:
     def log_weights(self) -> Array:
         """Posterior over mixture, in logs, (m,); −inf where a draw has left double precision."""
         return np.where(np.isfinite(self.log_mixture), self.log_posterior - self.log_mixture, -np.inf)
-
-
-def normal_points(size: int, dimension: int, rng: np.random.Generator) -> Array:
-    """Standard normal draws (size, dimension) from shifted Sobol points."""
-    return special.ndtri(_uniforms(size, dimension, rng))
-
-
-def _uniforms(size: int, dimension: int, rng: np.random.Generator) -> Array:
-    """Sobol points with a random shift, in the open unit cube; plain ones beyond the tables."""
-    tiny = np.finfo(float).eps
-    if dimension > qmc.Sobol.MAXDIM or size & (size - 1):
-        return np.clip(rng.random((size, dimension)), tiny, 1 - tiny)
-    return np.clip((_sobol(size, dimension) + rng.random(dimension)) % 1.0, tiny, 1 - tiny)
-
-
-@lru_cache(maxsize=32)
-def _sobol(size: int, dimension: int) -> Array:
-    """The first points of the Sobol sequence."""
-    return qmc.Sobol(dimension, scramble=False).random(size)

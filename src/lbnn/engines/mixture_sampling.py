@@ -103,12 +103,6 @@ class MixtureDraws:
         return np.argmax(self.mixture.log_densities(space.axes @ total) + np.log(self.mixture.shares), axis=1)
 
 
-def mixture_witness(mixture: Mixture, seed: int) -> Witness | None:
-    """The evidence from a few draws of a mixture, if their weights can be trusted."""
-    sample = mixture.sample(_PILOT // 2, GROUPS, np.random.default_rng([seed, 10]))
-    return testimony(mixture.space.name, sample.log_weights, _weighted(sample).log_evidence_error)
-
-
 def testimony(method: str, log_weights: Array, spread: float) -> Witness | None:
     """The estimate of weights that can be trusted; its error is no smaller than that of independent draws."""
     effective, count = float(effective_atoms(log_weights)), len(log_weights)

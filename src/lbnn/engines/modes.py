@@ -26,8 +26,9 @@ _APART = 0.75  # distance between peaks of two scans above which they are two
 _MOST_STEPS = 30
 _CUTS = np.array([1.0, 0.5, 0.25, 0.05, 0.005])  # of a step that are tried
 _FLATTEST, _LONGEST = 0.05, 3.0  # curvature below which a step is not trusted, and its length in units
-_CONVERGED = 1e-6  # gain in nats at which a search ends
-_SAME = 0.1  # distance in prior deviations and logs below which modes are the same
+_CONVERGED = 1e-4  # gain in nats at which a search ends
+_SAME = 4.0  # square distance in standard deviations below which modes are the same
+WIDEST = 3.0  # standard deviation allowed to a mode, in units of the prior's
 _HEAVY = 2.0  # E l²/(E l)² above which the mean of a squared diagonal entry lives in a tail
 _NEGLIGIBLE = 40.0  # nats below the highest at which a mode is left out
 
@@ -39,16 +40,19 @@ class Mode:
     frame: Array
     theta: Array
     height: float  # log posterior there, with inner factors at typical values
+    units: Array  # of the coordinates, (dimension,)
+    hessian: Array  # of the negative log posterior, in these units
+    tilt: int = -1  # axis j if it is a mode of the posterior times L_jj
 
 
 def find_modes(target: TotalTarget, scans: list[AxisScan]) -> list[Mode]:
     """All modes found from combinations of peaks along axes of the data, and from draws of the prior."""
-    modes = climb(target, *starts(target, target.axes, scans))
-    for frame in target.target.frames[1:]:
-        modes += climb(target, *starts(target, frame, scan_axes(target, frame)))
+    begin = [starts(target, target.axes, scans)]
+    begin += [starts(target, frame, scan_axes(target, frame)) for frame in target.target.frames[1:]]
     if target.target.any_frame:
-        modes += climb(target, *_random_starts(target))
-    modes = _distinct(target, modes)
+        begin.append(_random_starts(target))
+    thetas, frames = (np.concatenate(each) for each in zip(*begin, strict=True))
+    modes = _distinct(target, climb(target, thetas, frames))
     return [mode for mode in modes if mode.height > modes[0].height - _NEGLIGIBLE]
 
 
@@ -173,20 +177,20 @@ def _ordered(target: TotalTarget, axes: Array, combinations: list[Array]) -> tup
     return np.stack(thetas[:_MOST_STARTS]), np.stack(frames[:_MOST_STARTS])
 
 
-def find_tails(target: TotalTarget, scans: list[AxisScan]) -> list[tuple[Mode, int]]:
+def find_tails(target: TotalTarget, scans: list[AxisScan]) -> list[Mode]:
     """Modes of the posterior times L_jj for the axes j along which the mean of L lives in a tail."""
     best = np.array([scan.peaks()[0][0] for scan in scans])
-    tails: list[tuple[Mode, int]] = []
-    for axis, scan in enumerate(scans):
-        if scan.spread < _HEAVY:
-            continue
+    heavy = [axis for axis, scan in enumerate(scans) if scan.spread > _HEAVY]
+    if not heavy:
+        return []
+    thetas, frames = [], []
+    for axis in heavy:
         logs = best.copy()
         logs[axis] = max(logs[axis], float(typical_logs(target)[0]))
         order = np.argsort(-logs, kind="stable") if target.target.any_frame else np.arange(len(logs))
-        theta = _diagonal(target, logs[order[: target.law.columns]])
-        found = climb(target, theta[None], target.axes[None, :, order], axis)
-        tails += [(mode, axis) for mode in found]
-    return tails
+        thetas.append(_diagonal(target, logs[order[: target.law.columns]]))
+        frames.append(target.axes[:, order])
+    return climb(target, np.stack(thetas), np.stack(frames), np.array(heavy))
 
 
 def _random_starts(target: TotalTarget) -> tuple[Array, Array]:
@@ -226,10 +230,10 @@ def _combinations(peaks: list[list[tuple[float, float]]]) -> list[Array]:
     return result
 
 
-def climb(target: TotalTarget, theta: Array, frames: Array, tilt: int | None = None) -> list[Mode]:
+def climb(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | None = None) -> list[Mode]:
     """Modes above the starts θ (k, dimension) in their frames (k, n, n), each in its own frame.
 
-    With `tilt` = j modes of the posterior times L_jj, along axis j of the data. Starts that lead out of
+    With `tilt` (k,) modes of the posterior times L_jj, along axes j of the data. Starts that lead out of
     double precision are dropped.
     """
     theta = _maximise(target, theta, frames, tilt)
@@ -240,10 +244,17 @@ def climb(target: TotalTarget, theta: Array, frames: Array, tilt: int | None = N
         frames[k] = target.own_frame(roots[k])
         theta[k] = target.seen_from(roots[k, None], frames[k])[0]
     if turn:
-        theta[turn] = _maximise(target, theta[turn], frames[turn], tilt)
+        theta[turn] = _maximise(target, theta[turn], frames[turn], None if tilt is None else tilt[turn])
     heights = _tilted(target, theta, frames, tilt)[0]
-    fine = np.isfinite(heights) & np.isfinite(theta).all(axis=1)
-    return [Mode(frames[k], theta[k], float(heights[k])) for k in np.flatnonzero(fine)]
+    fine = np.flatnonzero(np.isfinite(heights) & np.isfinite(theta).all(axis=1))
+    frames, theta = frames[fine], theta[fine]
+    tilts = np.full(len(fine), -1) if tilt is None else tilt[fine]
+    units = coordinate_units(target, theta)
+    hessian = _derivatives(target, theta, frames, units, None if tilt is None else tilts)[1]
+    return [
+        Mode(frames[k], theta[k], float(heights[fine[k]]), units[k], hessian[k], int(tilts[k]))
+        for k in range(len(fine))
+    ]
 
 
 def _oblique(target: TotalTarget, theta: Array, root: Array) -> bool:
@@ -251,11 +262,11 @@ def _oblique(target: TotalTarget, theta: Array, root: Array) -> bool:
     if not np.isfinite(root).all():
         return False
     logs, entries = theta[: target.law.columns], theta[target.law.columns :]
-    size = np.abs(entries) / coordinate_units(target, theta)[target.law.columns :]
+    size = np.abs(entries) / coordinate_units(target, theta[None])[0, target.law.columns :]
     return not bool((size < _DIAGONAL).all() and (np.diff(logs) < _DIAGONAL).all())
 
 
-def _maximise(target: TotalTarget, theta: Array, frames: Array, tilt: int | None) -> Array:
+def _maximise(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | None) -> Array:
     """Newton's method for all starts at once, steps along the absolute curvature, cut where needed."""
     best = theta.copy()
     value = _tilted(target, best, frames, tilt)[0]
@@ -263,12 +274,14 @@ def _maximise(target: TotalTarget, theta: Array, frames: Array, tilt: int | None
     for _ in range(_MOST_STEPS):
         if not len(active):
             break
-        step, promise = _newton_steps(target, best[active], frames[active], tilt)
+        own = None if tilt is None else tilt[active]
+        step, promise = _newton_steps(target, best[active], frames[active], own)
         gain = np.zeros(len(active))
         trials = best[active, None] + _CUTS[:, None] * step[:, None]
         flat = trials.reshape(-1, theta.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
-            reached = _tilted(target, flat, np.repeat(frames[active], len(_CUTS), axis=0), tilt)[0]
+            repeated = None if own is None else own.repeat(len(_CUTS))
+            reached = _tilted(target, flat, frames[active].repeat(len(_CUTS), axis=0), repeated)[0]
         reached = np.where(np.isnan(reached), -np.inf, reached).reshape(len(active), -1)
         top = reached.argmax(axis=1)
         gain = reached[np.arange(len(active)), top] - value[active]
@@ -280,9 +293,11 @@ def _maximise(target: TotalTarget, theta: Array, frames: Array, tilt: int | None
     return best
 
 
-def _newton_steps(target: TotalTarget, theta: Array, frames: Array, tilt: int | None) -> tuple[Array, Array]:
+def _newton_steps(
+    target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | None
+) -> tuple[Array, Array]:
     """Steps (k, dimension) and the gain that the quadratic model promises, (k,)."""
-    units = np.stack([coordinate_units(target, each) for each in theta])
+    units = coordinate_units(target, theta)
     gradient, hessian = _derivatives(target, theta, frames, units, tilt)
     values, vectors = np.linalg.eigh(hessian)
     along = (vectors.swapaxes(1, 2) @ gradient[:, :, None])[:, :, 0]
@@ -292,28 +307,28 @@ def _newton_steps(target: TotalTarget, theta: Array, frames: Array, tilt: int | 
 
 
 def _derivatives(
-    target: TotalTarget, theta: Array, frames: Array, units: Array, tilt: int | None
+    target: TotalTarget, theta: Array, frames: Array, units: Array, tilt: IndexArray | None
 ) -> tuple[Array, Array]:
     """Gradient (k, D) and Hessian (k, D, D) of the negative log posterior in the given units."""
     count, dimension = theta.shape
     steps = _DIFFERENCE * units[:, None, :] * np.eye(dimension)
     points = np.concatenate([theta[:, None], theta[:, None] + steps, theta[:, None] - steps], axis=1)
-    repeated = np.repeat(frames, points.shape[1], axis=0)
-    slopes = _tilted(target, points.reshape(-1, dimension), repeated, tilt)[1] * units.repeat(
-        points.shape[1], axis=0
-    )
+    each = points.shape[1]
+    repeated = None if tilt is None else tilt.repeat(each)
+    slopes = _tilted(target, points.reshape(-1, dimension), frames.repeat(each, axis=0), repeated)[1]
+    slopes = slopes * units.repeat(each, axis=0)
     slopes = slopes.reshape(count, -1, dimension)
     ahead, behind = slopes[:, 1 : dimension + 1], slopes[:, dimension + 1 :]
     hessian = (behind - ahead) / (2 * _DIFFERENCE)
     return slopes[:, 0], (hessian + hessian.swapaxes(1, 2)) / 2
 
 
-def _tilted(target: TotalTarget, theta: Array, frames: Array, tilt: int | None) -> tuple[Array, Array]:
-    """Typical log posterior, plus log L_jj along an axis of the data if there is a tilt, and its gradient."""
+def _tilted(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | None) -> tuple[Array, Array]:
+    """Typical log posterior, plus log L_jj along axes of the data if there are tilts, and its gradient."""
     value, gradient = target.typical(theta, frames)
     if tilt is None:
         return value, gradient
-    axis = frames.swapaxes(1, 2) @ target.axes[:, tilt]
+    axis = (frames.swapaxes(1, 2) @ target.axes.T[tilt][:, :, None])[:, :, 0]
     total = target.law.matrices(theta)
     row = (axis[:, None, :] @ total)[:, 0]
     size = (row**2).sum(axis=1)
@@ -322,18 +337,14 @@ def _tilted(target: TotalTarget, theta: Array, frames: Array, tilt: int | None) 
 
 
 def coordinate_units(target: TotalTarget, theta: Array) -> Array:
-    """One for logs of the diagonal, the prior's typical deviation for entries below, (dimension,)."""
-    log_variance = target.law.log_typical_variance(theta[None, : target.law.columns])[0][0]
-    return np.concatenate([np.ones(target.law.columns), np.exp(0.5 * log_variance)])
-
-
-def curvature(target: TotalTarget, mode: Mode, units: Array, tilt: int | None = None) -> Array:
-    """Hessian of the negative log posterior at a mode in the given units."""
-    return _derivatives(target, mode.theta[None], mode.frame[None], units[None], tilt)[1][0]
+    """One for logs of the diagonal, the prior's typical deviation for entries below, (k, dimension)."""
+    log_variance = target.law.log_typical_variance(theta[:, : target.law.columns])[0]
+    return np.concatenate([np.ones((len(theta), target.law.columns)), np.exp(0.5 * log_variance)], axis=1)
 
 
 def _same(target: TotalTarget, one: Mode, other: Mode) -> bool:
-    """Whether two modes are the same point, seen from the frame of the second."""
-    units = coordinate_units(target, other.theta)
+    """Whether a mode lies within the Gaussian of another, higher one: on a ridge, or where all is flat."""
     seen = target.seen_from(target.roots(one.theta[None], one.frame), other.frame)[0]
-    return bool(np.abs((seen - other.theta) / units).max() < _SAME)
+    away = (seen - other.theta) / other.units
+    values, vectors = np.linalg.eigh(other.hessian)
+    return bool(((vectors.T @ away) ** 2 * np.maximum(values, WIDEST**-2)).sum() < _SAME)

@@ -11,24 +11,33 @@ from scipy import special
 
 from lbnn._base.errors import AccuracyWarning
 from lbnn._base.progress import Progress
+from lbnn._base.quasi_random import normal_points
 from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.engines.adaptation import laplace_mixture
 from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_sample
 from lbnn.engines.inference import Diagnostics, Witness
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
-from lbnn.engines.mixture import Mixture, normal_points
+from lbnn.engines.mixture import Mixture
 from lbnn.engines.mixture_sampling import (
+    FEWEST_FOR_MEANS,
     GROUPS,
     MixtureDraws,
     WeightedDraws,
     mixture_sample,
-    mixture_witness,
 )
 from lbnn.engines.modes import scan_axes
+from lbnn.engines.pareto import pareto_k
 from lbnn.engines.smc import SmcSample, smc_sample
 from lbnn.engines.target import ScaleTarget, Target
 from lbnn.engines.total_target import TotalTarget
-from lbnn.engines.witness import second_witness, tempered_witness, turned_points
+from lbnn.engines.witness import (
+    mixture_witness,
+    prior_witness,
+    second_witness,
+    tempered_witness,
+    testify,
+    turned_points,
+)
 from lbnn.likelihood.gaussian import FactorRatio, LikelihoodFactor
 from lbnn.scale.bartlett import product
 from lbnn.scale.measure import LogFactor, ScaleMeasure, effective_atoms
@@ -98,7 +107,7 @@ def draw_posterior(target: Target, effort: Effort) -> Draws:
 
 def _draw_gaussian(target: Target, mixture: Mixture, effort: Effort, progress: Progress) -> Draws | None:
     """Draws of the Gaussian at the only mode if that is nearly the posterior and a mixture on T agrees."""
-    if len(mixture.parts) > 2:
+    if mixture.modes > 1:
         return None
     frame = mixture.parts[0].frame
     turned_target = target.in_frame(frame)
@@ -107,14 +116,28 @@ def _draw_gaussian(target: Target, mixture: Mixture, effort: Effort, progress: P
     if not (sample.reaches(effort.target_error) and sample.effective_share >= _NEARLY_GAUSSIAN):
         return None
     own = Witness("Gaussian at the mode of all factors", sample.log_evidence, sample.log_evidence_error)
-    other = mixture_witness(mixture, effort.seed)
-    if other is None or not other.agrees_with(own):
+    scales = target.rotation.T @ turned_target.scales(sample.points) @ target.rotation
+    log_diagonal = np.log(np.diagonal(scales, axis1=1, axis2=2))
+    mean = testify(own.method, sample.log_weights, sample.groups, log_diagonal)
+    if not _serves_means(sample.log_weights[:, None] + log_diagonal):
         return None
+    other = prior_witness(target, effort.seed)
+    if not other.confirms(own, mean):
+        other = mixture_witness(mixture, effort.seed)
+    if other.witness is None or not other.confirms(own, mean):
+        return None
+    witnesses = (own, other.witness)
     diagnostics = Diagnostics(
-        "importance", sample.effective_sample_size, sample.pareto_k, witnesses=(own, other)
+        "importance", sample.effective_sample_size, sample.pareto_k, witnesses=witnesses
     )
     points = turned_points(sample.points, turned_target, target)
     return Draws(points, sample.log_weights, sample.groups, own.log_evidence, own.error, diagnostics)
+
+
+def _serves_means(log_terms: Array) -> bool:
+    """Whether enough draws count for E L along every axis: log w L_jj, (m, n)."""
+    enough = effective_atoms(log_terms).min() >= FEWEST_FOR_MEANS
+    return bool(enough) and max(pareto_k(column) for column in log_terms.T) < LARGEST_K
 
 
 def _draw_mixture(target: Target, mixture: Mixture, effort: Effort, progress: Progress) -> Draws:

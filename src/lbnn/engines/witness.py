@@ -9,11 +9,14 @@ modes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import special
 
 from lbnn._base.progress import Progress
-from lbnn._base.types import Array
+from lbnn._base.quasi_random import normal_points
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.adaptation import mixture_of_draws
 from lbnn.engines.importance import importance_round
 from lbnn.engines.inference import Witness
@@ -23,12 +26,15 @@ from lbnn.engines.mixture_sampling import GROUPS, MixtureDraws, WeightedDraws, f
 from lbnn.engines.smc import prior_path
 from lbnn.engines.target import Target
 from lbnn.engines.total_target import CentredSpace, FactorSpace
+from lbnn.scale.phases import standard_error
 from lbnn.scale.total_factor import turned
 
 _CLIMBERS = 64  # draws among which the start of a search for a mode is the best
 _FITTED_FROM = 2048  # draws of the first witness from which the mixture of the second takes its start
 _ROUNDS = 4
-_LAST_SIZE = 256  # draws per group
+_ALLOWED_FOR_MEANS = 4.0  # joint errors between two estimates of E L along any axis
+_LAST_SIZE = 256  # draws per group, ...
+_OF_PRIOR, _OF_MIXTURE = 128, 32  # ... of the prior and of a mixture that has not been fitted
 
 
 def second_witness(
@@ -82,6 +88,49 @@ def turned_points(points: Array, target: Target, other: Target) -> Array:
         return points
     factors = turned(target.coordinates.factors(points), other.rotation.T @ target.rotation)
     return other.coordinates.locate(factors)
+
+
+def prior_witness(target: Target, seed: int) -> Testimony:
+    """Plain draws of the prior, weighted by the likelihood: nothing is known of the posterior."""
+    streams = np.random.default_rng([seed, 11]).spawn(GROUPS)
+    points = np.concatenate([normal_points(_OF_PRIOR, target.dimension, stream) for stream in streams])
+    log_weights = target.log_density(points) + 0.5 * (points**2).sum(axis=1)
+    groups = np.repeat(np.arange(GROUPS), _OF_PRIOR)
+    log_diagonal = FactorSpace(target).log_diagonal(points)
+    return testify("draws of the prior", log_weights, groups, log_diagonal)
+
+
+def mixture_witness(mixture: Mixture, seed: int) -> Testimony:
+    """A few draws of a mixture that has not been fitted."""
+    sample = mixture.sample(_OF_MIXTURE, GROUPS, np.random.default_rng([seed, 10]))
+    log_diagonal = mixture.space.log_diagonal(sample.roots)
+    return testify(mixture.space.name, sample.log_weights, sample.groups, log_diagonal)
+
+
+def testify(method: str, log_weights: Array, groups: IndexArray, log_diagonal: Array) -> Testimony:
+    """Evidence, and E L along the axes of the data, from weighted draws."""
+    spread = WeightedDraws(log_diagonal, log_weights, groups).log_evidence_error
+    weights, diagonal = special.softmax(log_weights), np.exp(log_diagonal)
+    mean = weights @ diagonal
+    independent = np.sqrt((weights[:, None] ** 2 * (diagonal - mean) ** 2).sum(axis=0))
+    error = np.maximum(standard_error(diagonal, weights, groups), independent)
+    return Testimony(testimony(method, log_weights, spread), mean, error)
+
+
+@dataclass(frozen=True)
+class Testimony:
+    """An estimate of the evidence, None where it cannot be trusted, and of E L_jj with its errors."""
+
+    witness: Witness | None
+    mean: Array
+    error: Array
+
+    def confirms(self, own: Witness, other: Testimony) -> bool:
+        """Whether this can be trusted and agrees with another estimate of evidence and means."""
+        if self.witness is None or not self.witness.agrees_with(own):
+            return False
+        distance = np.abs(self.mean - other.mean) / np.hypot(self.error, other.error)
+        return bool((distance < _ALLOWED_FOR_MEANS).all())
 
 
 def tempered_witness(target: Target, seed: int, progress: Progress) -> Witness:

@@ -14,9 +14,9 @@ import numpy as np
 from scipy import interpolate, special
 
 from lbnn._base.types import Array
-from lbnn.scale.gamma_product import GammaProduct
+from lbnn.scale.gamma_product import GammaProduct, split_given
 
-_NEAR, _FAR = (-7.0, 6.0, 0.05), (6.0, 24.0, 0.01)  # logs of the gap: first, last, step
+_NEAR_LOGS, _FAR_LOGS = np.linspace(-7, 6, 261), np.linspace(6, 24, 1801)  # of the gap
 
 
 class DiagonalLaw:
@@ -50,12 +50,21 @@ class DiagonalLaw:
         """Draw log χ(k_ℓ) of every factor given their sum, exactly, (m, factors)."""
         if len(self.degrees) == 1:
             return x[:, None]
-        log_squares = self.product.split(2 * x, rng)[:, ::-1]
-        return 0.5 * (log_squares + np.log(self.degrees))
+        log_squares = split_given(self.product.widths, 2 * x - self.product.shift, self._gap(x), rng)
+        return 0.5 * (log_squares[:, ::-1] + np.log(self.degrees))
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Independent draws of x, (size,)."""
         return 0.5 * np.log(rng.chisquare(self.degrees, size=(size, len(self.degrees)))).sum(axis=1)
+
+    def _gap(self, x: Array) -> Array:
+        """Distance of the saddle point from the pole, near enough for proposals of `split`."""
+        near = self._near[1].x
+        log_gap = np.interp(x, near, _NEAR_LOGS)
+        beyond = x > near[-1]
+        if beyond.any():
+            log_gap[beyond] = np.interp(x[beyond], self._far[1].x, _FAR_LOGS)
+        return np.exp(log_gap)
 
     def _evaluate(self, x: Array, which: int) -> tuple[Array, Array]:
         """Value and derivative from the near table, and from the far one where x lies beyond it."""
@@ -71,17 +80,15 @@ class DiagonalLaw:
 
     @cached_property
     def _near(self) -> tuple[interpolate.CubicSpline, interpolate.CubicSpline]:
-        return self._tables(*_NEAR)
+        return self._tables(_NEAR_LOGS)
 
     @cached_property
     def _far(self) -> tuple[interpolate.CubicSpline, interpolate.CubicSpline]:
-        return self._tables(*_FAR)
+        return self._tables(_FAR_LOGS)
 
-    def _tables(
-        self, first: float, last: float, step: float
-    ) -> tuple[interpolate.CubicSpline, interpolate.CubicSpline]:
+    def _tables(self, log_gap: Array) -> tuple[interpolate.CubicSpline, interpolate.CubicSpline]:
         """Splines of the log density and of the typical parts."""
-        gap = np.exp(np.arange(first, last + step / 2, step))
+        gap = np.exp(log_gap)
         arguments = self.degrees / 2 - self.product.shapes[0] + gap[:, None]
         parts = 0.5 * (special.digamma(arguments) + math.log(2))
         x = parts.sum(axis=1)

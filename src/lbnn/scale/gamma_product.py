@@ -72,16 +72,7 @@ class GammaProduct:
         Given the product, tilting every Gamma by λ^c changes nothing, so c is chosen such that the sum is
         typical. All factors but the broadest are drawn, the sum gives that one, and its density accepts.
         """
-        shapes = np.asarray(self.widths[::-1], float) / 2
-        gap = self.saddle_gap(x - self.shift)
-        tilted = shapes - self.shapes[0] + gap[:, None]  # (m, factors)
-        result = np.empty((len(x), len(shapes)))
-        open_rows = np.arange(len(x))
-        while len(open_rows):
-            draws, accepted = _split_once(x[open_rows] - self.shift, shapes, tilted[open_rows], rng)
-            result[open_rows[accepted]] = draws[accepted]
-            open_rows = open_rows[~accepted]
-        return result
+        return split_given(self.widths, x - self.shift, self.saddle_gap(x - self.shift), rng)
 
     def saddle_gap(self, centred: Array) -> Array:
         """Distance from the rightmost pole to the saddle point: solves Σ_ℓ ψ(a_ℓ + c) − log a_ℓ = x.
@@ -131,6 +122,19 @@ class GammaProduct:
         for column, count in enumerate(self.multiplicity):
             exponent = exponent + count * log_gamma_increment(arguments[:, column, None], step)
         return exponent
+
+
+def split_given(widths: Sequence[float], centred: Array, gap: Array, rng: np.random.Generator) -> Array:
+    """`GammaProduct.split` at a given tilt: every gap is exact, one near the saddle accepts most often."""
+    shapes = np.asarray(widths[::-1], float) / 2
+    tilted = shapes - shapes.min() + gap[:, None]  # (m, factors)
+    result = np.empty((len(centred), len(shapes)))
+    open_rows = np.arange(len(centred))
+    while len(open_rows):
+        draws, accepted = _split_once(centred[open_rows], shapes, tilted[open_rows], rng)
+        result[open_rows[accepted]] = draws[accepted]
+        open_rows = open_rows[~accepted]
+    return result
 
 
 def _split_once(

@@ -1,0 +1,30 @@
+"""Randomised quasi-random points: the Sobol sequence with a random shift."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from scipy import special
+from scipy.stats import qmc
+
+from lbnn._base.types import Array
+
+
+def uniform_points(size: int, dimension: int, rng: np.random.Generator) -> Array:
+    """Points in the open unit cube (size, dimension); plain random ones beyond the tables of the sequence."""
+    tiny = np.finfo(float).eps
+    if dimension > qmc.Sobol.MAXDIM or size & (size - 1):
+        return np.clip(rng.random((size, dimension)), tiny, 1 - tiny)
+    return np.clip((_sobol(size, dimension) + rng.random(dimension)) % 1.0, tiny, 1 - tiny)
+
+
+def normal_points(size: int, dimension: int, rng: np.random.Generator) -> Array:
+    """Standard normal points (size, dimension)."""
+    return special.ndtri(uniform_points(size, dimension, rng))
+
+
+@lru_cache(maxsize=32)
+def _sobol(size: int, dimension: int) -> Array:
+    """The first points of the Sobol sequence."""
+    return qmc.Sobol(dimension, scramble=False).random(size)
