@@ -129,7 +129,7 @@ def transition(widths: Sequence[int], variance: float) -> np.ndarray:
 
 
 def shade(axes: Axes, columns: Sequence[float], networks: Sequence[tuple[Sequence[int], float]]) -> QuadMesh:
-    """Mass of the collapsed phase as colour over columns and noise; dashes at 1% and 99%."""
+    """Mass of the collapsed phase as colour over columns and noise; dashes at 1% and 99%, dots at 50%."""
     cells = np.stack([transition(widths, variance) for widths, variance in networks], axis=1)
     noise, odds, count = np.moveaxis(cells, -1, 0)
     place = np.broadcast_to(np.asarray(columns, float), noise.shape)
@@ -143,8 +143,10 @@ def shade(axes: Axes, columns: Sequence[float], networks: Sequence[tuple[Sequenc
         edges.append(np.exp(levels))
         ends = f"1% at {edges[-1][0]:.4f}, 50% at {edges[-1][1]:.4f}, 99% at {edges[-1][2]:.4f}"
         print(f"  {column:.3g}: {count[:, index].max():.0f} phases, collapsed {ends}")
+    two = count.max(axis=0) > 1
+    axes.plot(columns, np.array(edges)[:, 1], color="0.3", lw=0.8, ls=":")
     for edge in (0, 2):
-        axes.plot(columns, np.array(edges)[:, edge], color="black", lw=0.8, ls="--")
+        axes.plot(columns, np.where(two, np.array(edges)[:, edge], np.nan), color="black", lw=0.8, ls="--")
     return image
 
 
@@ -306,11 +308,11 @@ def draw_chains() -> None:
     """two-ways-chains.svg: chains that start from the prior and chains that start from fitted networks."""
     figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.2), layout="constrained", sharey=True)
     x = np.linspace(-22.0, 1.0, 400)
-    for axes, post, hidden, name in zip(
-        panels, (TEN, FOURTEEN), (2, 3), ("ten weights", "fourteen weights"), strict=True
+    for axes, post, hidden, noise, name in zip(
+        panels, (TEN, FOURTEEN), (2, 3), (0.1196, 0.135), ("ten weights", "fourteen weights"), strict=True
     ):
         variance = post.prior.layer_variances[0]
-        space, cut = WeightSpace(hidden, variance, math.sqrt(post.noise)), valley(post)
+        space, cut = WeightSpace(hidden, variance, noise), valley(post)
         check_gradient(space)
         print("height of the pass:", pass_height(space))
         exact = space.flat(post.sample_weights(2_000, 1))

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from problems import make_problem
 from scipy import integrate, optimize, special, stats
 
 import lbnn
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.phases import LogScaleDensity, modes, phases_of_labels, single_phase
+from tests.helpers.problems import make_problem
 
 often = settings(
-    max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 DATA = make_problem(5, 8, seed=81)
 
@@ -92,7 +92,7 @@ HIDDEN_REFERENCE = -162.85452301077473, 1.5967865865415117e-07, 8.40710512535969
 
 @pytest.mark.slow
 def test_references_by_mpmath() -> None:
-    """Bessel K and Meijer G in 20 digits, integrated on both sides of the minimum (a minute)."""
+    """Bessel K and Meijer G in 20 digits, integrated on both sides of the minimum (minutes)."""
     data = log_likelihood(0.1196, 0.01)
     found = by_mpmath(lambda x: log_bessel(1e-4, x) + data(x), -3.42, (-60, -25, -14, -10, -7), -225.0)
     np.testing.assert_allclose(found, COEXIST_REFERENCE, rtol=1e-12)
@@ -212,8 +212,8 @@ def test_phases_where_the_quadrature_does_not_converge() -> None:
     g, y = np.repeat([1.0, 1e12], 200), np.repeat([math.sqrt(34.2), 1.0], 200)
     with pytest.warns(lbnn.AccuracyWarning, match="did not converge"):
         post = lbnn.Network((1,) * 9).condition_gram(np.diag(g), y, 1.0)
-    x = np.concatenate([np.linspace(-140, -20, 40_001), np.linspace(1.0, 5.0, 40_001)])
-    steps = np.repeat([120 / 40_000, 4 / 40_000], 40_001)
+    x = np.concatenate([np.linspace(-140, -20, 8_001), np.linspace(1.0, 5.0, 2_001)])
+    steps = np.repeat([120 / 8_000, 4 / 2_000], [8_001, 2_001])
     variance = 1 + np.exp(x)[:, None] * [1.0, 1e12]
     log_values = post.prior.log_density(np.exp(x)) + x
     log_values -= 100 * (np.log(variance) + np.array([34.2, 1.0]) / variance).sum(1)
