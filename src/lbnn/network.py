@@ -14,7 +14,7 @@ from lbnn._base.warn import warn_of
 from lbnn.data.projection import FeatureDirections, InputProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Effort, EngineChoice, choose, infer
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.noise.make import make_noise
 from lbnn.posterior import Posterior
@@ -107,7 +107,7 @@ class Network:
         dimension = inputs.shape[1]
         nothing = FeatureDirections(np.zeros((dimension, 0)))
         projection = InputProjection(nothing, inputs, self.prior_variances[0] / dimension)
-        no_data = LikelihoodFactor(np.zeros(0), np.zeros((0, count)), 0.0, 0, math.inf)
+        no_data = GaussianLikelihood(np.zeros(0), np.zeros((0, count)), 0.0, 0, math.inf)
         inference = infer(self.scale_prior(count), no_data, outputs is None, effort)
         warn_of(inference.diagnostics.messages)
         process = ConditionalProcess(np.zeros(0), no_data.targets, math.inf)

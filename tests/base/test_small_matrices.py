@@ -105,7 +105,7 @@ def test_lower_root_is_a_turned_factor(rows: int, columns: int) -> None:
 
 @pytest.mark.parametrize(("rows", "columns"), TRAPEZOIDS, ids=str)
 def test_lower_factor_is_unique(rows: int, columns: int) -> None:
-    """T of T Tᵀ by Cholesky of the leading block, and the rows below it by a solve; also from `lower_root`."""
+    """T of T Tᵀ by Cholesky of the leading block, the rows below by a solve; also from `lower_root`."""
     root = random_stack(rows, columns, 9)
     kept = root.copy()
     found = lower_factor(root)

@@ -17,8 +17,8 @@ import pytest
 
 import lbnn
 from tests.helpers.problems import Array
-from tests.reference import several_outputs_cases as cases
 from tests.referees.statistics import assert_agrees
+from tests.reference import several_outputs_cases as cases
 
 RECORDS = {
     record["name"]: record
@@ -228,14 +228,25 @@ def test_means_in_heavy_tails(width: int, p: int, size: float) -> None:
         found.append(post.scale.mean[upper])
         errors.append(post.scale.mean_error[upper])
     together = np.sqrt((np.array(errors) ** 2).sum(axis=0)) / len(errors)
-    assert_agrees(np.mean(found, axis=0), together, mean[upper], comparisons=6, degrees_of_freedom=4 * FREEDOM)
+    assert_agrees(
+        np.mean(found, axis=0), together, mean[upper], comparisons=6, degrees_of_freedom=4 * FREEDOM
+    )
 
 
 EASY_X = np.random.default_rng(0).normal(size=(10, 5))
 EASY_Y = EASY_X @ np.random.default_rng(1).normal(size=(5, 2)) / math.sqrt(5)
 
 
-@pytest.mark.parametrize("target_error", [0.005, pytest.param(0.004, marks=pytest.mark.slow), pytest.param(0.003, marks=pytest.mark.slow), pytest.param(0.002, marks=pytest.mark.slow), pytest.param(0.0015, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "target_error",
+    [
+        0.005,
+        pytest.param(0.004, marks=pytest.mark.slow),
+        pytest.param(0.003, marks=pytest.mark.slow),
+        pytest.param(0.002, marks=pytest.mark.slow),
+        pytest.param(0.0015, marks=pytest.mark.slow),
+    ],
+)
 def test_no_holes_in_the_errors_that_are_served(target_error: float) -> None:
     """An easy problem: every target error ends ok by importance sampling, and is reached."""
     Y = EASY_Y + 0.3 * np.random.default_rng(2).normal(size=EASY_Y.shape)

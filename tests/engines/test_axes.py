@@ -7,21 +7,21 @@ import numpy as np
 import lbnn
 from lbnn.engines.sampled import Draws, Effort, draw_posterior
 from lbnn.engines.target import ScaleTarget
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from tests.referees.statistics import assert_agrees
 
 
-def switched_off_directions() -> tuple[LikelihoodFactor, np.ndarray]:
+def switched_off_directions() -> tuple[GaussianLikelihood, np.ndarray]:
     """Six outputs of which two directions carry signal, low noise: factors go far into prior tails."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 100))
     teacher = rng.normal(size=(100, 2)) / 10 @ rng.normal(size=(2, 6))
     spectrum = lbnn.Spectrum.from_inputs(X, X @ teacher + 0.01 * rng.normal(size=(50, 6)))
-    factor = LikelihoodFactor(spectrum.eigenvalues, spectrum.targets, spectrum.residual, 50, 1e-4)
-    return factor, np.linalg.svd(factor.pull[:, None] * factor.targets).Vh.T
+    factor = GaussianLikelihood(spectrum.eigenvalues, spectrum.targets, spectrum.residual, 50, 1e-4)
+    return factor, np.linalg.svd(factor.gradient_weights[:, None] * factor.targets).Vh.T
 
 
-def draws(rotation: np.ndarray, factor: LikelihoodFactor) -> Draws:
+def draws(rotation: np.ndarray, factor: GaussianLikelihood) -> Draws:
     coordinates = lbnn.Network((20,)).scale_prior(6).coordinates
     return draw_posterior(ScaleTarget(coordinates, factor, rotation), Effort(0.05, 0))
 

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 import lbnn
-from lbnn.likelihood.gaussian import LikelihoodFactor
-from lbnn.likelihood.hidden_kernel import DualFactor, _seen_last_layer, last_layer_factor
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, _seen_last_layer, last_layer_factor
 from tests.helpers import lattice
 from tests.helpers.lattice import TwoOutputLattice, combined
 from tests.helpers.problems import Problem, make_problem
@@ -135,12 +135,12 @@ def test_factor_against_dense_gaussians(noise: float) -> None:
     """log MN(ỹ; 0, √g Λ √g + τ I, I) column by column, with the primal constant."""
     rng = np.random.default_rng(334)
     g, targets = rng.uniform(0.5, 2, 3), rng.standard_normal((3, 4))
-    factor = LikelihoodFactor(g, targets, 0.0, 3, noise)
+    factor = GaussianLikelihood(g, targets, 0.0, 3, noise)
     root = rng.standard_normal((3, 3))
     values, vectors = np.linalg.eigh(root @ root.T)
     covariance = np.sqrt(np.outer(g, g)) * (root @ root.T) + noise * np.eye(3)
     exact = stats.multivariate_normal(np.zeros(3), covariance).logpdf(targets.T).sum()
-    found = factor.log_constant + DualFactor(factor).log_value(values[None], vectors[None])[0]
+    found = factor.log_constant + HiddenKernelLikelihood(factor).log_value(values[None], vectors[None])[0]
     assert found == pytest.approx(exact, rel=1e-10)
 
 
@@ -148,7 +148,7 @@ def test_seen_last_layer_is_the_posterior_of_a_regression() -> None:
     """b | T, ỹ for ỹ = √g T b + noise: moments by dense algebra."""
     rng, noise, size = np.random.default_rng(335), 0.25, 200_000
     g, targets = rng.uniform(0.5, 2, 3), rng.standard_normal((3, 2))
-    factor = LikelihoodFactor(g, targets, 0.0, 3, noise)
+    factor = GaussianLikelihood(g, targets, 0.0, 3, noise)
     T = np.tril(rng.standard_normal((3, 2)))
     draws = _seen_last_layer(np.broadcast_to(T, (size, 3, 2)), factor, rng)  # (size, n_d, k)
     design = np.sqrt(g)[:, None] * T
@@ -166,7 +166,7 @@ def test_last_layer_without_data_keeps_its_prior(width: int) -> None:
     """Noise so large that the data say nothing: L = W_2 W_2ᵀ has mean σ² I and the Wishart's variance."""
     size, rng = 100_000, np.random.default_rng(336)
     prior = lbnn.Network((width,), prior_variances=(1.0, 1.5)).scale_prior(4)
-    factor = LikelihoodFactor(np.ones(3), np.zeros((3, 4)), 0.0, 3, 1e12)
+    factor = GaussianLikelihood(np.ones(3), np.zeros((3, 4)), 0.0, 3, 1e12)
     coordinates = lbnn.Network((width,)).scale_prior(3).coordinates
     T = coordinates.factors(rng.standard_normal((size, coordinates.dimension)))[0]
     last = last_layer_factor(T, prior, factor, rng)

@@ -12,7 +12,7 @@ from scipy import integrate, special, stats
 
 import lbnn
 from lbnn.engines.quadrature import infer_quadrature
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from tests.helpers.dense_mixture import log_evidence_by_mellin
 from tests.helpers.problems import make_problem
 
@@ -266,7 +266,7 @@ def test_the_higher_of_two_needles_is_not_missed() -> None:
     """10⁴ targets on each of two eigenvalues: two modes narrower than the scan, the upper one higher."""
     group, square, prior = 10_000, 34.27, lbnn.Network((1,) * 9).scale_prior(1)
     eigenvalues, targets = np.repeat([1.0, 1e12], group), np.repeat([math.sqrt(square), 1.0], group)
-    factor = LikelihoodFactor(eigenvalues, targets[:, None], 0.0, 2 * group, 1.0)
+    factor = GaussianLikelihood(eigenvalues, targets[:, None], 0.0, 2 * group, 1.0)
     inference = infer_quadrature(prior, factor, True)
     x = np.linspace(2.0, 3.5, 15_001)  # the upper mode alone; it is 0.014 wide
     scale = np.exp(x)

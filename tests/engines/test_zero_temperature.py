@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 import lbnn
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.gamma_product import GammaProduct
 from tests.helpers.lattice import TwoOutputLattice, combined
 from tests.helpers.problems import Array, Problem, make_problem
@@ -223,7 +223,7 @@ def test_approach_of_several_outputs(name: str) -> None:
     limit = case(name)[2]
     spectrum = limit.spectrum
     log_values = [
-        LikelihoodFactor(
+        GaussianLikelihood(
             spectrum.eigenvalues, spectrum.targets, spectrum.residual, spectrum.examples, 10.0**-power
         ).log_value(*limit.scale.eigen)
         for power in (6, 8, 10, math.inf)

@@ -9,16 +9,16 @@ import pytest
 from scipy import stats
 
 import lbnn
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from tests.helpers.problems import Problem, make_problem, random_scale
 from tests.referees import kronecker
 
 DATA = make_problem(5, 8, seed=71)
 
 
-def factor_of(data: Problem, beta: float) -> LikelihoodFactor:
+def factor_of(data: Problem, beta: float) -> GaussianLikelihood:
     spectrum = lbnn.Spectrum.from_inputs(data.X, data.Y)
-    return LikelihoodFactor(
+    return GaussianLikelihood(
         spectrum.eigenvalues, spectrum.targets, spectrum.residual, spectrum.examples, 1 / beta
     )
 

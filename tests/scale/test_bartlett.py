@@ -10,8 +10,8 @@ from scipy import special, stats
 
 import lbnn
 from lbnn.engines.target import ScaleTarget
-from lbnn.likelihood.gaussian import LikelihoodFactor
-from lbnn.likelihood.hidden_kernel import DualFactor, dual_prior
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior
 from lbnn.scale.gamma_product import GammaProduct
 from tests.helpers.problems import Array, make_problem, random_rotation, random_scale
 from tests.referees import weight_space
@@ -169,17 +169,19 @@ def primal_target(
     data = make_problem(6, 8, outputs, seed=10)
     values, vectors = np.linalg.eigh(data.gram)
     noise = 0.0 if math.isinf(beta) else 1 / beta
-    factor = LikelihoodFactor(values, vectors.T @ data.columns, 0.0, 6, noise)
+    factor = GaussianLikelihood(values, vectors.T @ data.columns, 0.0, 6, noise)
     prior = lbnn.Network(widths, prior_variances=variances).scale_prior(outputs)
     return ScaleTarget(prior.coordinates, factor, random_rotation(outputs, 16))
 
 
 def dual_target(width: int, outputs: int, beta: float) -> ScaleTarget:
-    factor = primal_target((width,), outputs, beta).factor
-    assert isinstance(factor, LikelihoodFactor)
+    factor = primal_target((width,), outputs, beta).likelihood
+    assert isinstance(factor, GaussianLikelihood)
     prior = lbnn.Network((width,)).scale_prior(outputs)
     rank = len(factor.eigenvalues)
-    return ScaleTarget(dual_prior(prior, rank).coordinates, DualFactor(factor), random_rotation(rank, 17))
+    return ScaleTarget(
+        dual_prior(prior, rank).coordinates, HiddenKernelLikelihood(factor), random_rotation(rank, 17)
+    )
 
 
 TARGETS = {
@@ -210,7 +212,7 @@ def test_gradient_against_finite_differences(name: str) -> None:
 
 def test_gradient_where_eigenvalues_of_the_scale_coincide() -> None:
     """No derivative of eigenvectors appears, so L = I is an ordinary point."""
-    factor = TARGETS["depth two"].factor
+    factor = TARGETS["depth two"].likelihood
     direction = random_scale(3, 12)
 
     def value(step: float) -> float:

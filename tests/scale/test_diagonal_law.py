@@ -25,7 +25,7 @@ DEGREES = [
     (200.0, 300.0),
     (7.0, 1.0, 30.0, 4.0, 4.0, 2.0),
 ]
-# A log density that is off by this much moves a log evidence by no more: 1/100 of the smallest error asked for.
+# A log density off by this much moves a log evidence by no more: 1/100 of the smallest error asked for.
 BULK = 1e-5
 
 
@@ -59,10 +59,14 @@ def test_density_is_that_of_the_gamma_product(degrees: tuple[float, ...]) -> Non
     """Absolutely within ten deviations of the centre."""
     mean, spread = centre_and_spread(degrees)
     x = mean + spread * np.linspace(-10.0, 4.0, 997)
-    np.testing.assert_allclose(DiagonalLaw.of(degrees).log_density(x)[0], by_mellin(degrees, x), atol=BULK, rtol=1e-6)
+    np.testing.assert_allclose(
+        DiagonalLaw.of(degrees).log_density(x)[0], by_mellin(degrees, x), atol=BULK, rtol=1e-6
+    )
 
 
-@pytest.mark.parametrize(("first", "last"), [(-6.9, -2.0), (-2.0, 3.0), (3.0, 6.5), (5.9, 12.0), (12.0, 23.9)])
+@pytest.mark.parametrize(
+    ("first", "last"), [(-6.9, -2.0), (-2.0, 3.0), (3.0, 6.5), (5.9, 12.0), (12.0, 23.9)]
+)
 @pytest.mark.parametrize("degrees", DEGREES, ids=str)
 def test_density_in_the_tails(degrees: tuple[float, ...], first: float, last: float) -> None:
     """Relatively, from e^{−1e3} on the left to e^{−1e10} on the right, across the seam of the tables."""
@@ -120,9 +124,12 @@ def test_two_factors_are_a_bessel_function(degrees: tuple[float, ...]) -> None:
     a, b = degrees
     x = np.array([-30.0, -8.0, -2.0, 0.0, 0.7, 1.5, 2.5, 4.0, 6.0])
     with mpmath.workdps(30):
-        constant = mpmath.log(4) - (a + b) / 2 * mpmath.log(2) - mpmath.loggamma(a / 2) - mpmath.loggamma(b / 2)
+        constant = (
+            mpmath.log(4) - (a + b) / 2 * mpmath.log(2) - mpmath.loggamma(a / 2) - mpmath.loggamma(b / 2)
+        )
         expected = [
-            float((a + b) / 2 * v + constant + mpmath.log(mpmath.besselk((a - b) / 2, mpmath.exp(v)))) for v in x
+            float((a + b) / 2 * v + constant + mpmath.log(mpmath.besselk((a - b) / 2, mpmath.exp(v))))
+            for v in x
         ]
     np.testing.assert_allclose(DiagonalLaw.of(degrees).log_density(x)[0], expected, rtol=1e-6, atol=BULK)
 
@@ -135,7 +142,9 @@ def test_three_factors_are_a_meijer_function() -> None:
         gammas = sum(mpmath.loggamma(k / 2) for k in degrees)
         expected = [
             float(
-                mpmath.log(2 * mpmath.meijerg([[], []], [[k / 2 for k in degrees], []], mpmath.exp(2 * v) / 8).real)
+                mpmath.log(
+                    2 * mpmath.meijerg([[], []], [[k / 2 for k in degrees], []], mpmath.exp(2 * v) / 8).real
+                )
                 - gammas
             )
             for v in x
@@ -220,12 +229,14 @@ def test_split_of_drawn_sums_gives_back_the_prior() -> None:
     half = np.array(degrees) / 2
     centred = (2 * parts - special.digamma(half) - math.log(2)) / np.sqrt(special.polygamma(1, half))
     upper = np.triu_indices(len(degrees), 1)
-    assert_agrees((centred.T @ centred / size)[upper], np.full(len(upper[0]), size**-0.5), np.zeros(len(upper[0])))
+    assert_agrees(
+        (centred.T @ centred / size)[upper], np.full(len(upper[0]), size**-0.5), np.zeros(len(upper[0]))
+    )
 
 
 @pytest.mark.parametrize("degrees", [(4.0,), *DEGREES], ids=str)
 def test_typical_parts_are_those_of_one_common_tilt(degrees: tuple[float, ...]) -> None:
-    """½(ψ(k_ℓ/2 + c) + log 2) with the c at which they sum to x, found by root search; slopes by differences."""
+    """½(ψ(k_ℓ/2 + c) + log 2) with the c at which they sum to x, by root search; slopes by differences."""
     law, half = DiagonalLaw.of(degrees), np.array(degrees) / 2
     mean, spread = centre_and_spread(degrees)
     x = mean + spread * np.linspace(-6, 4, 11)

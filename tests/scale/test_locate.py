@@ -22,7 +22,9 @@ LAWS = [
 ]
 
 
-def coordinates_of(widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]) -> BartlettCoordinates:
+def coordinates_of(
+    widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]
+) -> BartlettCoordinates:
     return ScalePrior(widths, outputs, variances).coordinates
 
 
@@ -81,9 +83,7 @@ def test_locate_is_the_normal_quantile_of_chi(degrees: int) -> None:
     chi = stats.chi.ppf([1e-8, 1e-3, 0.2, 0.5, 0.9], degrees)
     chi = np.concatenate([chi, stats.chi.isf([1e-3, 1e-8], degrees)])
     lower = stats.chi2.cdf(chi**2, degrees)
-    expected = np.where(
-        lower < 0.5, special.ndtri(lower), -special.ndtri(stats.chi2.sf(chi**2, degrees))
-    )
+    expected = np.where(lower < 0.5, special.ndtri(lower), -special.ndtri(stats.chi2.sf(chi**2, degrees)))
     found = coordinates.locate([math.sqrt(variance / width) * chi[:, None, None]])[:, 0]
     # the table interpolates log χ to 5e-10, and a slope of log χ in u of 0.01 turns that into 5e-8
     np.testing.assert_allclose(found, expected, atol=2e-7)

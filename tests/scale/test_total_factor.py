@@ -40,7 +40,9 @@ def law_of(widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]) 
     return TotalFactorLaw(coordinates_of(widths, outputs, variances).shapes)
 
 
-def coordinates_of(widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]) -> BartlettCoordinates:
+def coordinates_of(
+    widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]
+) -> BartlettCoordinates:
     return ScalePrior(widths, outputs, variances).coordinates
 
 
@@ -80,7 +82,9 @@ def widened(law: TotalFactorLaw, rng: np.random.Generator) -> tuple[Array, Array
         math.log(0.8) + stats.t.logpdf(rows, 3.0), math.log(0.2 / WIDE) + stats.t.logpdf(rows / WIDE, 3.0)
     )
     log_diagonal = sum(own.log_density(logs[:, i] - law.shift)[0] for i, own in enumerate(law.laws))
-    return np.concatenate([logs, spread * rows], axis=1), log_diagonal + (log_rows - np.log(spread)).sum(axis=1)
+    return np.concatenate([logs, spread * rows], axis=1), log_diagonal + (log_rows - np.log(spread)).sum(
+        axis=1
+    )
 
 
 def weighted(law: TotalFactorLaw, copies: int, seed: int) -> tuple[Array, Array, list[Array]]:
@@ -157,7 +161,9 @@ def test_density_at_depth_three_against_integration(copies: int) -> None:
     widths, variances = (3, 4), (0.8, 1.5)  # n_1, n_2; σ_2², σ_3²
     law = law_of(widths, 2, variances)
     outer, inner = variances[1] / widths[1], variances[0] / widths[0]
-    points = np.array([[0.0, 0.0, 0.0], [0.3, -0.4, 0.5], [-1.0, 0.2, -0.8], [-2.0, -2.5, 0.01], [0.5, 0.6, 3.0]])
+    points = np.array(
+        [[0.0, 0.0, 0.0], [0.3, -0.4, 0.5], [-1.0, 0.2, -0.8], [-2.0, -2.5, 0.01], [0.5, 0.6, 3.0]]
+    )
     log_b = np.linspace(-9, 3, 601)
     step = log_b[1] - log_b[0]
 
@@ -168,7 +174,9 @@ def test_density_at_depth_three_against_integration(copies: int) -> None:
 
     for theta in points:
         first = log_chi(theta[0] - log_b, widths[1], outer) + log_chi(log_b, widths[0], inner)  # over log b_1
-        second = log_chi(log_b, widths[1] - 1, outer) + log_chi(theta[1] - log_b, widths[0] - 1, inner)  # log a_2
+        second = log_chi(log_b, widths[1] - 1, outer) + log_chi(
+            theta[1] - log_b, widths[0] - 1, inner
+        )  # log a_2
         variance = outer * np.exp(2 * log_b)[:, None] + inner * np.exp(2 * log_b)[None, :]
         log_row = -0.5 * (np.log(2 * np.pi * variance) + theta[2] ** 2 / variance)
         expected = special.logsumexp(first[:, None] + second[None, :] + log_row) + 2 * math.log(step)
@@ -257,7 +265,7 @@ def test_weighted_factors_have_the_bartlett_prior(
 ) -> None:
     """T by its weights, factors drawn given T: together the prior, entry by entry and uncorrelated.
 
-    In coordinates of `locate` that is a standard normal; moments of bounded functions, since weights have tails.
+    In coordinates of `locate` a standard normal; moments of bounded functions, since weights have tails.
     """
     law = law_of(widths, outputs, variances)
     _, weights, factors = weighted(law, 4, 8)
@@ -303,7 +311,9 @@ def test_gradient_of_the_typical_density(
     scale = 1 + np.abs(gradient)
     # third derivatives times 1e-10, and those of rows in units of their spread
     spread = np.exp(-0.5 * law.log_typical_variance(theta[:, : law.columns])[0]).max(axis=1, initial=1.0)
-    assert (np.abs(gradient - found) < 1e-5 * scale * np.maximum(1, 1e-5 * spread[:, None]) ** 2 + rounding / 1e-5).all()
+    assert (
+        np.abs(gradient - found) < 1e-5 * scale * np.maximum(1, 1e-5 * spread[:, None]) ** 2 + rounding / 1e-5
+    ).all()
 
 
 @pytest.mark.parametrize(("widths", "outputs", "variances"), [SQUARE[0], BOTTLENECKS[0]], ids=str)
@@ -382,7 +392,7 @@ def test_turned_factors_of_the_prior_are_the_prior(
 def test_density_in_the_frameless_measure_does_not_know_of_frames(
     widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]
 ) -> None:
-    """p(θ)/volume at T and at T turned are the same number: estimated by many inner draws, exact at depth two."""
+    """p(θ)/volume at T and at T turned are the same: estimated by many inner draws, exact at depth two."""
     law, rng = law_of(widths, outputs, variances), np.random.default_rng(17)
     total = raw_totals(law, 6, rng)
     rotation = random_rotation(outputs, 18)
@@ -402,7 +412,9 @@ def test_density_in_the_frameless_measure_does_not_know_of_frames(
     assert_agrees(difference, error, np.zeros(6), comparisons=6 * len(LAWS), largest_error=0.2)
 
 
-@pytest.mark.parametrize(("widths", "outputs", "variances"), [SQUARE[2], SQUARE[3], BOTTLENECKS[1], BOTTLENECKS[3]], ids=str)
+@pytest.mark.parametrize(
+    ("widths", "outputs", "variances"), [SQUARE[2], SQUARE[3], BOTTLENECKS[1], BOTTLENECKS[3]], ids=str
+)
 def test_evidence_in_two_frames(widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]) -> None:
     """∫ p(T) f(O T Tᵀ Oᵀ) dT does not depend on O, for a factor f that singles out directions."""
     law = law_of(widths, outputs, variances)
@@ -419,5 +431,10 @@ def test_evidence_in_two_frames(widths: tuple[int, ...], outputs: int, variances
     for one, other in ((0, 1), (0, 2), (1, 2)):
         error = math.hypot(found[one][1], found[other][1])
         assert_agrees(
-            found[one][0], error, found[other][0], comparisons=12, degrees_of_freedom=GROUPS - 1, largest_error=0.02
+            found[one][0],
+            error,
+            found[other][0],
+            comparisons=12,
+            degrees_of_freedom=GROUPS - 1,
+            largest_error=0.02,
         )

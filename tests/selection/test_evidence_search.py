@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import lbnn
-from lbnn.likelihood.hidden_kernel import DualFactor
+from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
 from lbnn.selection import Choice, EvidenceData, Shapes, condition, free_parameters, search
 from lbnn.selection import gaussian_process as gp
 from lbnn.selection.finite_width import DualEvidence, SampledEvidence, network_evidence
@@ -88,7 +88,7 @@ def test_dual_slopes_are_derivatives_of_the_dual_factor():
 
     def log_likelihood(each):
         factor = data.likelihood(each)
-        value = DualFactor(factor).log_value(values, vectors)[0]
+        value = HiddenKernelLikelihood(factor).log_value(values, vectors)[0]
         return value + factor.log_constant + data.log_jacobian(each)
 
     expected = differences(log_likelihood, h)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import lbnn
 from lbnn import asymptotics
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.theories.limits.wide_prior import WidePrior
 from tests.referees.statistics import assert_agrees
 
@@ -37,11 +37,11 @@ def as_network(case: dict[str, Any]) -> lbnn.Network:
     return lbnn.Network((case["width"],) * case["layers"], [1 / each for each in case["precisions"]])
 
 
-def as_factor(case: dict[str, Any]) -> LikelihoodFactor:
+def as_factor(case: dict[str, Any]) -> GaussianLikelihood:
     """log p(y | λ)."""
     X, y = np.array(case["X"]), np.array(case["y"])
     values, vectors = np.linalg.eigh(X @ X.T / X.shape[1] / case["precisions"][0])
-    return LikelihoodFactor(values, vectors.T @ y[:, None], 0.0, len(y), case["temperature"])
+    return GaussianLikelihood(values, vectors.T @ y[:, None], 0.0, len(y), case["temperature"])
 
 
 @saddles

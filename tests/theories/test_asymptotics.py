@@ -12,7 +12,7 @@ from scipy import linalg, optimize, stats
 
 import lbnn
 from lbnn import asymptotics
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.theories.limits import saddle
 from lbnn.theories.limits.saddle import LogScaleObjective
 from lbnn.theories.limits.wide_prior import WidePrior
@@ -326,7 +326,7 @@ def test_one_output_is_a_scalar_equation(beta: float) -> None:
 def warm_objective() -> LogScaleObjective:
     """Two outputs, two hidden layers, β = 3."""
     values, vectors = np.linalg.eigh(DATA.gram)
-    factor = LikelihoodFactor(values, vectors.T @ DATA.Y, 0.0, 6, 1 / 3.0)
+    factor = GaussianLikelihood(values, vectors.T @ DATA.Y, 0.0, 6, 1 / 3.0)
     return LogScaleObjective(WidePrior((9, 14), 1.2), factor, 2)
 
 

@@ -23,7 +23,7 @@ from lbnn.engines.inference import Witness
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.engines.sampled import Draws, SampledLaw
 from lbnn.engines.target import ScaleTarget
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.make import unpack_noise
 from lbnn.posterior import Posterior
 from lbnn.scale.bartlett import product
@@ -223,7 +223,7 @@ def _unpack_measure(
     header: dict[str, Any],
     arrays: dict[str, AnyArray],
     prior: ScalePrior,
-    data: LikelihoodFactor,
+    data: GaussianLikelihood,
     single_output: bool,
 ) -> ScaleMeasure:
     if header["law"] == "atom":
@@ -261,7 +261,7 @@ def _unpack_sampled(
     header: dict[str, Any],
     arrays: dict[str, AnyArray],
     prior: ScalePrior,
-    data: LikelihoodFactor,
+    data: GaussianLikelihood,
     single_output: bool,
 ) -> ScaleMeasure:
     draws = Draws(
@@ -280,7 +280,7 @@ def _unpack_sampled(
     measure = ScaleMeasure(
         target.scales(draws.points), draws.weights, single_output, tails, None, draws.groups
     )
-    return measure.behind(SampledLaw(target, draws, measure.eigen, effort))
+    return measure.with_law(SampledLaw(target, draws, measure.eigen, effort))
 
 
 def _pack_factors(law: FactorLaw, measure: ScaleMeasure) -> Packed:
@@ -301,7 +301,7 @@ def _unpack_factors(header: dict[str, Any], arrays: dict[str, AnyArray], single_
     _require(weights.shape == groups.shape == (len(scales),), "numbers of weights, groups and scales")
     _require(all(len(factor) == len(scales) for factor in factors), "numbers of factors and scales")
     measure = ScaleMeasure(scales, weights, single_output, Tails(**header["tails"]), None, groups)
-    return measure.behind(FactorLaw(weights, measure.eigen, factors))
+    return measure.with_law(FactorLaw(weights, measure.eigen, factors))
 
 
 def _squared(factors: list[Array]) -> Array:

@@ -8,14 +8,14 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.engines.inference import Diagnostics, ScaleInference
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.measure import ScaleMeasure
 
 
-def infer_atom(scale: Array, factor: LikelihoodFactor, single_output: bool) -> ScaleInference:
+def infer_atom(scale: Array, likelihood: GaussianLikelihood, single_output: bool) -> ScaleInference:
     """All posterior mass on `scale` (n_d, n_d): a Gaussian process."""
     measure = ScaleMeasure.atom(scale, single_output)
-    log_evidence = factor.log_constant + float(factor.log_value(*measure.eigen)[0])
+    log_evidence = likelihood.log_constant + float(likelihood.log_value(*measure.eigen)[0])
     return ScaleInference(measure, log_evidence, 0.0, Diagnostics("atom", math.inf))
 
 

@@ -18,58 +18,62 @@ from lbnn.engines.sampled import (
     draw_prior,
 )
 from lbnn.engines.target import ScaleTarget
-from lbnn.likelihood.gaussian import LikelihoodFactor
-from lbnn.likelihood.hidden_kernel import DualFactor, dual_prior, last_layer_factor
-from lbnn.likelihood.rank_deficient import RegularFactor, zeros_first
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, last_layer_factor
+from lbnn.likelihood.rank_deficient import RegularLikelihood, zeros_first
 from lbnn.scale.measure import ScaleMeasure, Tails
 from lbnn.scale.prior import ScalePrior
 
 
 def infer_primal(
-    prior: ScalePrior, factor: LikelihoodFactor, single_output: bool, effort: Effort
+    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
 ) -> ScaleInference:
-    """Draw the factors of L."""
-    if factor.noise == 0 and not factor.keeps_from_zero:
-        return _infer_deficient(prior, factor, single_output, effort)
-    axes = principal_axes(factor.pull[:, None] * factor.targets, prior.widths)
-    target = ScaleTarget(prior.coordinates, factor, axes)
-    draws = draw_prior(target, effort) if factor.flat else draw_posterior(target, effort)
-    exists = prior.inverse_mean_exists or factor.keeps_from_zero
+    """Posterior of L by draws of its Bartlett factors in the axes of the data."""
+    if likelihood.noise == 0 and not likelihood.keeps_from_zero:
+        return _infer_deficient(prior, likelihood, single_output, effort)
+    axes = principal_axes(likelihood.gradient_weights[:, None] * likelihood.targets, prior.widths)
+    target = ScaleTarget(prior.coordinates, likelihood, axes)
+    draws = draw_prior(target, effort) if likelihood.flat else draw_posterior(target, effort)
+    exists = prior.inverse_mean_exists or likelihood.keeps_from_zero
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
     law = SampledLaw(target, draws, measure.eigen, effort)
-    return _inference(measure.behind(law), draws, factor)
+    return _inference(measure.with_law(law), draws, likelihood)
 
 
 def _infer_deficient(
-    prior: ScalePrior, factor: LikelihoodFactor, single_output: bool, effort: Effort
+    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
 ) -> ScaleInference:
-    """Zero temperature with targets of deficient rank: see `deficient`."""
-    rotation = zeros_first(factor)
-    zeros = prior.outputs - int(np.linalg.matrix_rank(factor.targets))
-    regular = RegularFactor(factor, rotation[:, :zeros])
-    target = ScaleTarget(prior.tilted_coordinates(zeros, factor.examples), regular, rotation, any_frame=False)
+    """Zero temperature with targets of deficient rank: see `likelihood.rank_deficient`."""
+    rotation = zeros_first(likelihood)
+    zeros = prior.outputs - int(np.linalg.matrix_rank(likelihood.targets))
+    regular = RegularLikelihood(likelihood, rotation[:, :zeros])
+    target = ScaleTarget(
+        prior.tilted_coordinates(zeros, likelihood.examples), regular, rotation, any_frame=False
+    )
     draws = draw_posterior(target, effort)
-    exists = min(prior.widths) >= zeros + factor.examples + 2
+    exists = min(prior.widths) >= zeros + likelihood.examples + 2
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
     law = FactorLaw(draws.weights, measure.eigen, target.factors(draws.points))
-    moment = prior.log_negative_moment(zeros, factor.examples)
-    return _inference(measure.behind(law), replace(draws, log_total=draws.log_total + moment), factor)
+    moment = prior.log_negative_moment(zeros, likelihood.examples)
+    return _inference(measure.with_law(law), replace(draws, log_total=draws.log_total + moment), likelihood)
 
 
 def infer_dual(
-    prior: ScalePrior, factor: LikelihoodFactor, single_output: bool, effort: Effort
+    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
 ) -> ScaleInference:
     """Draw the factors of the hidden kernel Λ, and L given each of them."""
-    coordinates = dual_prior(prior, len(factor.eigenvalues)).coordinates
-    axes = principal_axes((factor.pull[:, None] * factor.targets).T, prior.widths)
-    target = ScaleTarget(coordinates, DualFactor(factor), axes)
+    coordinates = dual_prior(prior, len(likelihood.eigenvalues)).coordinates
+    axes = principal_axes((likelihood.gradient_weights[:, None] * likelihood.targets).T, prior.widths)
+    target = ScaleTarget(coordinates, HiddenKernelLikelihood(likelihood), axes)
     draws = _affordable(draw_posterior(target, effort), prior.outputs, effort.seed)
     rng = np.random.default_rng([effort.seed, 2])
     kernel_factor = target.factors(draws.points)[0]
-    last = last_layer_factor(kernel_factor, prior, factor, rng)
-    exists = prior.inverse_mean_exists or factor.keeps_from_zero
+    last = last_layer_factor(kernel_factor, prior, likelihood, rng)
+    exists = prior.inverse_mean_exists or likelihood.keeps_from_zero
     measure = _measure(last @ last.swapaxes(1, 2), draws, prior, single_output, exists)
-    inference = _inference(measure.behind(FactorLaw(draws.weights, measure.eigen, [last])), draws, factor)
+    inference = _inference(
+        measure.with_law(FactorLaw(draws.weights, measure.eigen, [last])), draws, likelihood
+    )
     return replace(
         inference, diagnostics=replace(draws.diagnostics, engine=f"dual {draws.diagnostics.engine}")
     )
@@ -83,7 +87,7 @@ class FactorLaw(AtomLaw):
         self.all_factors = factors
 
     def factors(self, index: IndexArray) -> list[Array]:
-        return [factor[index] for factor in self.all_factors]
+        return [each[index] for each in self.all_factors]
 
 
 def _measure(
@@ -93,8 +97,8 @@ def _measure(
     return ScaleMeasure(scales, draws.weights, single_output, tails, None, draws.groups)
 
 
-def _inference(measure: ScaleMeasure, draws: Draws, factor: LikelihoodFactor) -> ScaleInference:
-    log_evidence = factor.log_constant + draws.log_total
+def _inference(measure: ScaleMeasure, draws: Draws, likelihood: GaussianLikelihood) -> ScaleInference:
+    log_evidence = likelihood.log_constant + draws.log_total
     return ScaleInference(measure, log_evidence, draws.log_total_error, draws.diagnostics)
 
 

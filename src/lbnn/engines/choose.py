@@ -9,7 +9,7 @@ from lbnn.engines.bartlett_sampling import infer_dual, infer_primal
 from lbnn.engines.inference import ScaleInference
 from lbnn.engines.quadrature import infer_quadrature
 from lbnn.engines.sampled import Effort
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.prior import ScalePrior
 
 ENGINES = ("atom", "quadrature", "importance", "smc", "dual")
@@ -45,21 +45,25 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
     )
 
 
-def infer(prior: ScalePrior, factor: LikelihoodFactor, single_output: bool, effort: Effort) -> ScaleInference:
+def infer(
+    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
+) -> ScaleInference:
     """Run the engine asked for, if it applies."""
-    best = choose(prior, 0 if factor.flat or factor.dual_deficient else len(factor.eigenvalues))
+    best = choose(prior, 0 if likelihood.flat or likelihood.dual_deficient else len(likelihood.eigenvalues))
     engine = best.engine if effort.engine == "auto" else effort.engine
-    _require_applicable(engine, best, prior, factor)
+    _require_applicable(engine, best, prior, likelihood)
     if engine == "atom":
-        return infer_atom(identity_scale(prior.outputs, prior.variance), factor, single_output)
+        return infer_atom(identity_scale(prior.outputs, prior.variance), likelihood, single_output)
     if engine == "quadrature":
-        return infer_quadrature(prior, factor, single_output)
+        return infer_quadrature(prior, likelihood, single_output)
     if engine == "dual":
-        return infer_dual(prior, factor, single_output, effort)
-    return infer_primal(prior, factor, single_output, effort)
+        return infer_dual(prior, likelihood, single_output, effort)
+    return infer_primal(prior, likelihood, single_output, effort)
 
 
-def _require_applicable(engine: str, best: EngineChoice, prior: ScalePrior, factor: LikelihoodFactor) -> None:
+def _require_applicable(
+    engine: str, best: EngineChoice, prior: ScalePrior, likelihood: GaussianLikelihood
+) -> None:
     """The engine must exist and fit the problem."""
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {('auto', *ENGINES)}, got {engine!r}")
@@ -67,15 +71,15 @@ def _require_applicable(engine: str, best: EngineChoice, prior: ScalePrior, fact
         "atom": not prior.widths,
         "quadrature": bool(prior.widths) and prior.outputs == 1,
         "dual": len(prior.widths) == 1
-        and not factor.flat
-        and not factor.dual_deficient
-        and factor.multiplicity == 1,
+        and not likelihood.flat
+        and not likelihood.dual_deficient
+        and likelihood.multiplicity == 1,
         "importance": bool(prior.widths),
         "smc": bool(prior.widths),
     }
     if not fits[engine]:
         raise ValueError(f"engine {engine!r} does not apply ({best.reason}): use {best.engine!r} or 'auto'")
-    if factor.noise == 0 and engine in ("importance", "smc") and not prior.full_rank:
+    if likelihood.noise == 0 and engine in ("importance", "smc") and not prior.full_rank:
         raise ValueError(
             "at zero temperature a hidden layer narrower than the outputs is supported at depth two with "
             f"engine 'dual' only, got widths={prior.widths} for {prior.outputs} outputs: use a finite beta"

@@ -29,16 +29,16 @@ class GaussianProposal:
     log_determinant: float  # log |det root|
 
     def place(self, white: Array) -> Array:
-        """ξ ↦ u, (m, D)."""
+        """From white coordinates ξ to u = mean + root ξ, (m, D)."""
         return self.mean + (white if self.root is None else white @ self.root.T)
 
     def whiten(self, u: Array) -> Array:
-        """U ↦ ξ, (m, D)."""
+        """From u to white coordinates ξ = root⁻¹ (u − mean), (m, D)."""
         centred = u - self.mean
         return centred if self._inverse_root is None else centred @ self._inverse_root.T
 
     def pull_back(self, gradient: Array) -> Array:
-        """Gradient in u to gradient in ξ."""
+        """Gradient in ξ from the gradient in u, (m, D)."""
         return gradient if self.root is None else gradient @ self.root
 
     @cached_property

@@ -21,9 +21,9 @@ from lbnn._base.blocks import blocks
 from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
 from lbnn.engines.inference import Diagnostics, ScaleInference
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.gamma_product import GammaProduct
-from lbnn.scale.measure import LogFactor, ScaleMeasure, Tails
+from lbnn.scale.measure import Exponent, ScaleMeasure, Tails
 from lbnn.scale.phases import LogScaleDensity, Phase, Phases, modes
 from lbnn.scale.prior import ScalePrior
 
@@ -41,14 +41,16 @@ RealFunction = Callable[[Array], Array]
 AnyFunction = Callable[[Array], Array | ComplexArray]
 
 
-def infer_quadrature(prior: ScalePrior, factor: LikelihoodFactor, single_output: bool) -> ScaleInference:
+def infer_quadrature(
+    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool
+) -> ScaleInference:
     """Posterior of λ for one output and at least one hidden layer."""
-    law = QuadratureLaw(prior, factor)
+    law = QuadratureLaw(prior, likelihood)
     nodes = law.nodes
     tails = Tails(law.inverse_integrable, prior.exponential_rate, min(prior.widths))
     measure = ScaleMeasure(np.exp(nodes.x)[:, None, None], nodes.weights, single_output, tails, law)
     diagnostics = Diagnostics("quadrature", math.inf, ok=nodes.converged, messages=nodes.messages)
-    return ScaleInference(measure, factor.log_constant + nodes.log_total, 0.0, diagnostics)
+    return ScaleInference(measure, likelihood.log_constant + nodes.log_total, 0.0, diagnostics)
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,10 @@ _NOT_CONVERGED = (
 
 
 class QuadratureLaw:
-    """The continuous posterior of λ behind the nodes: prior law of log λ times likelihood factor."""
+    """The continuous posterior of λ behind the nodes: prior law of log λ times likelihood."""
 
-    def __init__(self, prior: ScalePrior, factor: LikelihoodFactor) -> None:
-        self.prior, self.law, self.factor = prior, prior.log_scale_law, factor
+    def __init__(self, prior: ScalePrior, likelihood: GaussianLikelihood) -> None:
+        self.prior, self.law, self.likelihood = prior, prior.log_scale_law, likelihood
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -95,13 +97,13 @@ class QuadratureLaw:
     @property
     def inverse_integrable(self) -> bool:
         """Whether E λ⁻¹ is finite: by the prior, or as targets at zero temperature keep λ from 0."""
-        hard_edge = self.factor.noise == 0
-        lost = len(self.factor.eigenvalues) / 2 if hard_edge else 0.0
-        return (hard_edge and bool(self.factor.targets.any())) or self.law.left_exponent - lost > 1
+        hard_edge = self.likelihood.noise == 0
+        lost = len(self.likelihood.eigenvalues) / 2 if hard_edge else 0.0
+        return (hard_edge and bool(self.likelihood.targets.any())) or self.law.left_exponent - lost > 1
 
-    def log_expect_exp(self, log_factor: LogFactor) -> complex:
-        """Log E exp(log_factor(λ)), on nodes placed where this integrand has its mass."""
-        tilted = self._integrate(lambda x: log_factor(np.exp(x)[:, None], np.ones((len(x), 1, 1))), (0,))
+    def log_expect_exp(self, exponent: Exponent) -> complex:
+        """Log E exp(exponent(λ)), on nodes placed where this integrand has its mass."""
+        tilted = self._integrate(lambda x: exponent(np.exp(x)[:, None], np.ones((len(x), 1, 1))), (0,))
         if not tilted.converged:
             warnings.warn(_NOT_CONVERGED, AccuracyWarning, stacklevel=2)
         total = special.logsumexp(tilted.log_terms.astype(complex))
@@ -110,10 +112,10 @@ class QuadratureLaw:
     def log_density(self, x: Array) -> Array:
         """Log density of x = log λ, at any λ that a double holds."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            data = self.factor.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
-            smallest = self.factor.noise + self.factor.eigenvalues.min(initial=np.inf) * np.exp(x)
+            data = self.likelihood.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
+            smallest = self.likelihood.noise + self.likelihood.eigenvalues.min(initial=np.inf) * np.exp(x)
             beyond = ~np.isfinite(data) | (smallest < np.finfo(float).tiny)  # g_i λ is no double
-            data[beyond] = log_value_in_logs(self.factor, x[beyond])
+            data[beyond] = log_value_in_logs(self.likelihood, x[beyond])
             return self.law.log_density(x) + data - self.nodes.log_total
 
     def phases(self, measure: ScaleMeasure) -> Phases:
@@ -130,7 +132,7 @@ class QuadratureLaw:
                     mode.mass,
                     0.0,
                     mode.mean_scale if measure.single_output else np.array([[mode.mean_scale]]),
-                    int(self._signal(mode.location) > self.factor.noise),
+                    int(self._signal(mode.location) > self.likelihood.noise),
                 )
                 for mode in found
             )
@@ -142,15 +144,15 @@ class QuadratureLaw:
         growth = (narrowest + 2) / narrowest
         raised = GammaProduct((narrowest + 2, *widths[1:]), self.prior.variance * growth)
         ratio = np.exp(raised.log_density(x) - self.law.log_density(x))
-        return narrowest / 2 * (1 - ratio) + data_slope(self.factor, x)
+        return narrowest / 2 * (1 - ratio) + data_slope(self.likelihood, x)
 
     def _rounding(self, x: Array) -> Array:
         """What rounding may do to `log_density`: so many units of the last place of its terms."""
-        return _ROUNDING * (1 + np.abs(self.law.log_density(x)) + size_of_terms(self.factor, x))
+        return _ROUNDING * (1 + np.abs(self.law.log_density(x)) + size_of_terms(self.likelihood, x))
 
     def _signal(self, x: float) -> float:
         """Variance of the function along the strongest direction of the data, max_i g_i λ."""
-        return float(self.factor.eigenvalues.max(initial=0.0)) * math.exp(x)
+        return float(self.likelihood.eigenvalues.max(initial=0.0)) * math.exp(x)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Independent draws by inversion of the distribution function."""
@@ -197,7 +199,7 @@ class QuadratureLaw:
 
     def _with(self, log_prior: RealFunction, tilt: AnyFunction | None) -> AnyFunction:
         def log_integrand(x: Array) -> Array | ComplexArray:
-            value = log_prior(x) + self.factor.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
+            value = log_prior(x) + self.likelihood.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
             return value if tilt is None else value + tilt(x)
 
         return log_integrand
@@ -205,41 +207,41 @@ class QuadratureLaw:
     def _first_range(self, scout: RealFunction, powers: tuple[int, ...]) -> tuple[float, float]:
         """A range that holds every peak of e^{power · x + scout(x)} and sees it drop at both ends."""
         region = (self.law.location(-self.law.left_exponent / 2), self.law.location(2.0))
-        turning = self.factor.turning_region() or region
+        turning = self.likelihood.turning_region() or region
         return extend(scout, min(region[0], turning[0]), max(region[1], turning[1]), powers)
 
 
-def log_value_in_logs(factor: LikelihoodFactor, x: Array) -> Array:
-    """`LikelihoodFactor.log_value` at x = log λ, (m,), with fewer digits but without under- or overflow."""
-    log_variance = np.logaddexp(np.log(factor.noise), np.log(factor.eigenvalues) + x[:, None])
-    squares = np.exp(2 * np.log(np.abs(factor.targets[:, 0])) - log_variance)
-    return -0.5 * (factor.multiplicity * log_variance + squares).sum(axis=1)
+def log_value_in_logs(likelihood: GaussianLikelihood, x: Array) -> Array:
+    """`GaussianLikelihood.log_value` at x = log λ, (m,), with fewer digits but without under- or overflow."""
+    log_variance = np.logaddexp(np.log(likelihood.noise), np.log(likelihood.eigenvalues) + x[:, None])
+    squares = np.exp(2 * np.log(np.abs(likelihood.targets[:, 0])) - log_variance)
+    return -0.5 * (likelihood.multiplicity * log_variance + squares).sum(axis=1)
 
 
-def data_slope(factor: LikelihoodFactor, x: Array) -> Array:
+def data_slope(likelihood: GaussianLikelihood, x: Array) -> Array:
     """Derivative of log p(Y | λ) in x = log λ: −½ Σ_i (1 − y_i²/v_i) g_i λ/v_i with v_i = τ + g_i λ, (m,)."""
     result = np.zeros_like(x)
-    for here, signal, variance in _data_blocks(factor, x):
-        missing = factor.multiplicity - factor.targets[:, 0] ** 2 / variance
+    for here, signal, variance in _data_blocks(likelihood, x):
+        missing = likelihood.multiplicity - likelihood.targets[:, 0] ** 2 / variance
         result[here] = -0.5 * (missing * signal / variance).sum(axis=1)
     return result
 
 
-def size_of_terms(factor: LikelihoodFactor, x: Array) -> Array:
+def size_of_terms(likelihood: GaussianLikelihood, x: Array) -> Array:
     """½ Σ_i |log v_i| + y_i²/v_i, (m,): the sizes of what log p(Y | λ) is a sum of."""
     result = np.zeros_like(x)
-    for here, _, variance in _data_blocks(factor, x):
-        logs = factor.multiplicity * np.abs(np.log(variance))
-        result[here] = 0.5 * (logs + factor.targets[:, 0] ** 2 / variance).sum(axis=1)
+    for here, _, variance in _data_blocks(likelihood, x):
+        logs = likelihood.multiplicity * np.abs(np.log(variance))
+        result[here] = 0.5 * (logs + likelihood.targets[:, 0] ** 2 / variance).sum(axis=1)
     return result
 
 
-def _data_blocks(factor: LikelihoodFactor, x: Array) -> Iterator[tuple[slice, Array, Array]]:
+def _data_blocks(likelihood: GaussianLikelihood, x: Array) -> Iterator[tuple[slice, Array, Array]]:
     """g_i λ and v_i = τ + g_i λ for blocks of x, each (block, r); nothing where the data say nothing."""
-    if not factor.flat:
-        for here in blocks(len(x), len(factor.eigenvalues)):
-            signal = factor.eigenvalues * np.exp(x[here, None])
-            yield here, signal, factor.noise + signal
+    if not likelihood.flat:
+        for here in blocks(len(x), len(likelihood.eigenvalues)):
+            signal = likelihood.eigenvalues * np.exp(x[here, None])
+            yield here, signal, likelihood.noise + signal
 
 
 @dataclass(frozen=True)

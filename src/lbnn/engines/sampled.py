@@ -38,9 +38,9 @@ from lbnn.engines.witness import (
     testify,
     turned_points,
 )
-from lbnn.likelihood.gaussian import FactorRatio, LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.scale.bartlett import product
-from lbnn.scale.measure import LogFactor, ScaleMeasure, effective_atoms
+from lbnn.scale.measure import Exponent, ScaleMeasure, effective_atoms
 from lbnn.scale.phases import Phases, phases_of_labels
 
 _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
@@ -51,7 +51,9 @@ _LARGEST_FITTED = 300  # coordinates of T up to which a mixture is fitted
 _NEARLY_GAUSSIAN = 0.3  # effective draws per draw of a Gaussian that serves by itself
 _GAUSSIAN_ENOUGH = 0.1  # effective draws per draw from which a Gaussian in many dimensions needs no witness
 _MOST_ERROR = 3.0  # error of a second witness, in target errors, above which it says nothing
-_HURRIED = "the work allotted ran out and moves were cut short, so that even these figures may be too good"
+_CUT_SHORT_MESSAGE = (
+    "the work allotted ran out and moves were cut short, so that even these figures may be too good"
+)
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,11 @@ def _from_smc(sample: SmcSample, other: Witness, target: Target, effort: Effort)
             f"sequential Monte Carlo reached {sample.effective_sample_size:.0f} effective draws and an error "
             f"of log evidence of {sample.log_evidence_error:.2g} for a target error of "
             f"{effort.target_error:g}: "
-            + (_HURRIED if sample.hurried else "take the stated errors as they are, or raise target_error")
+            + (
+                _CUT_SHORT_MESSAGE
+                if sample.hurried
+                else "take the stated errors as they are, or raise target_error"
+            )
         )
     if other.error > _MOST_ERROR * effort.target_error or not own.agrees_with(other):
         messages.append(_contradiction(own, other))
@@ -291,21 +297,21 @@ class AtomLaw:
     def __init__(self, weights: Array, eigen: tuple[Array, Array]) -> None:
         self.weights, self.eigen = weights, eigen
 
-    def log_expect_exp(self, log_factor: LogFactor) -> complex:
+    def log_expect_exp(self, exponent: Exponent) -> complex:
         """From the atoms where enough of them count, else for a density ratio from a run of its own."""
         with np.errstate(divide="ignore"):  # weights may have underflowed to zero
             log_weights = np.log(self.weights)
-        log_terms = log_weights + log_factor(*self.eigen)
+        log_terms = log_weights + exponent(*self.eigen)
         effective = float(effective_atoms(log_terms.real))
         if effective < _FEWEST_FOR_TILT:
-            rescued = self.rescue(log_factor)
+            rescued = self.rescue(exponent)
             if rescued is not None:
                 return complex(rescued)
             warnings.warn(_too_few(effective), AccuracyWarning, stacklevel=4)
         return complex(special.logsumexp(log_terms.astype(complex)))
 
-    def rescue(self, log_factor: LogFactor) -> float | None:
-        """log E exp(log_factor) by other means than the atoms, if there are any."""
+    def rescue(self, exponent: Exponent) -> float | None:
+        """log E exp(exponent) by other means than the atoms, if there are any."""
         return None
 
     def factors(self, index: IndexArray) -> list[Array]:
@@ -342,8 +348,8 @@ class SampledLaw(AtomLaw):
 
     def phases(self, measure: ScaleMeasure) -> Phases:
         """Sets of fitted directions: along every axis of the data L is above or below its scan's valley."""
-        target, own = self.target, self.target.factor
-        if not isinstance(own, LikelihoodFactor) or own.flat:
+        target, own = self.target, self.target.likelihood
+        if not isinstance(own, GaussianLikelihood) or own.flat:
             return phases_of_labels(*measure.weighted, np.zeros(len(self.weights), int), [0], False)
         valleys = np.array([scan.valley for scan in scan_axes(TotalTarget(target), target.rotation)])
         scales = target.rotation.T @ measure.scales @ target.rotation
@@ -361,16 +367,16 @@ class SampledLaw(AtomLaw):
         weights = self.weights[inside]
         return weights if weights.sum() > 0 else np.ones_like(weights)
 
-    def rescue(self, log_factor: LogFactor) -> float | None:
+    def rescue(self, exponent: Exponent) -> float | None:
         """log of ∫ dϖ p(Y|L) ratio(L) over ∫ dϖ p(Y|L), for a density ratio, by a new run for the former."""
-        own = self.target.factor
-        if not (isinstance(log_factor, FactorRatio) and isinstance(own, LikelihoodFactor)):
+        own = self.target.likelihood
+        if not (isinstance(exponent, LikelihoodRatio) and isinstance(own, GaussianLikelihood)):
             return None
-        joint = FactorRatio((own, *log_factor.numerators), log_factor.denominators)
-        draws = draw_posterior(replace(self.target, factor=joint), self.effort)
+        joint = LikelihoodRatio((own, *exponent.numerators), exponent.denominators)
+        draws = draw_posterior(replace(self.target, likelihood=joint), self.effort)
         for message in draws.diagnostics.messages:
             warnings.warn(message, AccuracyWarning, stacklevel=5)
-        return draws.log_total - self.draws.log_total + log_factor.log_constant
+        return draws.log_total - self.draws.log_total + exponent.log_constant
 
 
 def _too_few(effective: float) -> str:

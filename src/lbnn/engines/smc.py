@@ -23,14 +23,14 @@ from lbnn.engines.target import Target
 ISLANDS, PER_ISLAND = 16, 32
 _LEAPFROG_STEPS = 8
 _ACCEPTANCE = 0.85
-_REMEMBERED = (
+_LARGEST_AUTOCORRELATION = (
     0.1  # correlation with the state after resampling below which it counts as forgotten; 0.3 was biased
 )
 _FEWEST_MOVES, _MOST_MOVES = 2, 30
-_COLLECTED = 4  # states kept of every particle at t = 1
+_STATES_KEPT = 4  # states kept of every particle at t = 1
 _MOST_ROUNDS = 16
 _WORK = 1e11  # floating-point operations after which no further round is started, ...
-_HURRY = 2e11  # ... and after which moves are cut short, and the answer is not ok
+_WORK_BEFORE_CUTTING_SHORT = 2e11  # ... and after which moves are cut short, and the answer is not ok
 
 
 #: log π₂/π₁ at the particles before and after one step of temperature, each (islands, particles)
@@ -173,8 +173,10 @@ class Path:
                 _correlation(start.log_target, particles.log_target),
                 _correlation(start.log_start, particles.log_start),
             )
-            if count >= _FEWEST_MOVES and (memory < _REMEMBERED or self.work > _HURRY):
-                self.hurried |= memory >= _REMEMBERED
+            if count >= _FEWEST_MOVES and (
+                memory < _LARGEST_AUTOCORRELATION or self.work > _WORK_BEFORE_CUTTING_SHORT
+            ):
+                self.hurried |= memory >= _LARGEST_AUTOCORRELATION
                 break
         return particles
 
@@ -203,10 +205,10 @@ class Path:
     def _collect(self, particles: Particles, bridges: list[Bridge]) -> SmcSample:
         """Keep a few states of every particle at t = 1, and measure how fast they decorrelate."""
         states = []
-        for _ in range(_COLLECTED):
+        for _ in range(_STATES_KEPT):
             particles = self.move(particles, 1.0)
             states.append(particles)
-        groups = np.tile(np.repeat(np.arange(ISLANDS), PER_ISLAND), _COLLECTED)
+        groups = np.tile(np.repeat(np.arange(ISLANDS), PER_ISLAND), _STATES_KEPT)
         points = self.proposal.place(np.concatenate([state.white for state in states]))
         efficiency = chain_efficiency(np.stack([self._summaries(state) for state in states]))
         island_weights = np.sum([special.logsumexp(before, axis=1) for before, _ in bridges], axis=0)

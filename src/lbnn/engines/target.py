@@ -1,4 +1,4 @@
-"""The posterior of the scale in Bartlett coordinates: standard normal prior times likelihood factor."""
+"""The posterior of the scale in Bartlett coordinates: standard normal prior times likelihood."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lbnn.scale.bartlett import BartlettCoordinates, product
 _SAME_AXES = 0.98  # cosine from which two axes are one
 
 
-class Factor(Protocol):
-    """A likelihood factor: a function of a scale, given by eigenvalues (m, n) and eigenvectors (m, n, n)."""
+class Likelihood(Protocol):
+    """A log likelihood as a function of a scale, given by eigenvalues (m, n) and eigenvectors (m, n, n)."""
 
     @property
     def operations(self) -> float:
@@ -104,7 +104,7 @@ class ScaleTarget:
     """
 
     coordinates: BartlettCoordinates
-    factor: Factor
+    likelihood: Likelihood
     rotation: Array  # O, (n_d, n_d)
     any_frame: bool = True
 
@@ -122,7 +122,7 @@ class ScaleTarget:
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient."""
         rows, layers = self.rows, len(self.coordinates.shapes)
-        return 5e4 + 12.0 * layers * rows**3 + 40.0 * rows**3 + self.factor.operations
+        return 5e4 + 12.0 * layers * rows**3 + 40.0 * rows**3 + self.likelihood.operations
 
     def scales(self, u: Array) -> Array:
         """L(u), (m, n_d, n_d)."""
@@ -139,7 +139,7 @@ class ScaleTarget:
         """The axes of the data, and those of the plain targets: where these are small, L collapses."""
         if not self.any_frame:
             return [self.rotation]
-        plain = np.linalg.eigh(self.factor.target_moment).eigenvectors[:, ::-1]
+        plain = np.linalg.eigh(self.likelihood.target_moment).eigenvectors[:, ::-1]
         overlap = np.abs(plain.T @ self.rotation).max(axis=0)
         return [self.rotation] if overlap.min() > _SAME_AXES else [self.rotation, plain]
 
@@ -150,12 +150,12 @@ class ScaleTarget:
     def log_likelihood(self, total: Array, frame: Array) -> Array:
         """Log p(Y | L) at L = O T Tᵀ Oᵀ for any frame O, (m,)."""
         root = frame @ total
-        return self.factor.log_value(*_eigen(root @ root.swapaxes(1, 2)))
+        return self.likelihood.log_value(*_eigen(root @ root.swapaxes(1, 2)))
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
         """`log_likelihood` and its gradient in T: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
         root = frame @ total
-        value, gradient = self.factor.value_and_gradient(*_eigen(root @ root.swapaxes(1, 2)))
+        value, gradient = self.likelihood.value_and_gradient(*_eigen(root @ root.swapaxes(1, 2)))
         return value, 2 * frame.swapaxes(-1, -2) @ gradient @ root
 
     def log_density(self, u: Array) -> Array:
@@ -164,7 +164,7 @@ class ScaleTarget:
         for block in blocks(len(u), self._floats_each):
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
-            log_likelihood = self.factor.log_value(*_eigen(self.scales(points)))
+            log_likelihood = self.likelihood.log_value(*_eigen(self.scales(points)))
             result[block][fine] = self.coordinates.log_prior(points)[0] + log_likelihood
         return result
 
@@ -180,10 +180,10 @@ class ScaleTarget:
         """Chain rule: ∂/∂T = 2 (∂/∂L) T, then through the product to the coordinates."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
         total = self._product(factors)
-        value, gradient = self.factor.value_and_gradient(*_eigen(total @ total.swapaxes(1, 2)))
-        log_prior, pull = self.coordinates.log_prior(u)
-        likelihood_pull = self.coordinates.pull_back(factors, slopes, 2 * self.rotation.T @ gradient @ total)
-        return log_prior + value, pull + likelihood_pull
+        value, gradient = self.likelihood.value_and_gradient(*_eigen(total @ total.swapaxes(1, 2)))
+        log_prior, prior_slope = self.coordinates.log_prior(u)
+        likelihood_slope = self.coordinates.pull_back(factors, slopes, 2 * self.rotation.T @ gradient @ total)
+        return log_prior + value, prior_slope + likelihood_slope
 
     def _product(self, factors: list[Array]) -> Array:
         total = product(factors)

@@ -10,7 +10,7 @@ from lbnn._base.types import Array, Mask
 from lbnn.engines.quadrature import infer_quadrature
 from lbnn.leave_one_out.averages import Scores, left_out_log_weights, moments, row_blocks
 from lbnn.leave_one_out.examples import LeftOut
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.posterior import Posterior
 from lbnn.scale.measure import ScaleMeasure
 
@@ -19,7 +19,7 @@ _END_SHARE = 1e-12  # largest share of the mass that the outermost nodes may hol
 
 
 @dataclass(frozen=True)
-class _LeftOutLikelihood(LikelihoodFactor):
+class _LeftOutLikelihood(GaussianLikelihood):
     """log p(Y_{−a} | L) = log p(Y | L) − log p(y_a | Y_{−a}, L), less the constant of p(Y | L)."""
 
     example: LeftOut = field(kw_only=True)

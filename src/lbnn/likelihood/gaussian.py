@@ -1,4 +1,4 @@
-"""The likelihood factor: how the data weigh a scale matrix.
+"""The Gaussian likelihood: how the data weigh a scale matrix.
 
 With L = V diag(l) Vᵀ, z = ỹV and the noise variance τ = 1/β, the targets given L are independent in the
 eigenbasis, z_ij ~ N(0, τ + g_i l_j), so that
@@ -21,7 +21,7 @@ from lbnn._base.types import Array
 
 
 @dataclass(frozen=True)
-class LikelihoodFactor:
+class GaussianLikelihood:
     """log p(Y | L) as a function of L, for one data set and one noise variance."""
 
     eigenvalues: Array  # g, (r,)
@@ -56,8 +56,8 @@ class LikelihoodFactor:
         return float(self.targets.size * (30 + 4 * self.targets.shape[1]))
 
     @property
-    def pull(self) -> Array:
-        """√g_i / (τ + g_i), (r,): how strongly a target along direction i pulls on L at L = I."""
+    def gradient_weights(self) -> Array:
+        """√g_i / (τ + g_i), (r,): half the Gram matrix of these times ỹ is the targets' gradient at L = I."""
         if self.flat:
             return np.zeros_like(self.eigenvalues)
         return np.sqrt(self.eigenvalues) / (self.noise + self.eigenvalues)
@@ -103,8 +103,8 @@ class LikelihoodFactor:
             variance = self.noise + self.eigenvalues[:, None] * eigenvalues[block, None, :]
             rotated = self.targets @ vectors[block]
             value[block] = -0.5 * (self.multiplicity * np.log(variance) + rotated**2 / variance).sum((1, 2))
-            pull = np.sqrt(self.eigenvalues)[:, None] * rotated / variance
-            inner = 0.5 * pull.swapaxes(1, 2) @ pull
+            weighted = np.sqrt(self.eigenvalues)[:, None] * rotated / variance
+            inner = 0.5 * weighted.swapaxes(1, 2) @ weighted
             index = np.arange(self.targets.shape[1])
             inner[:, index, index] -= 0.5 * self.multiplicity * (self.eigenvalues[:, None] / variance).sum(1)
             gradient[block] = vectors[block] @ inner @ vectors[block].swapaxes(1, 2)
@@ -125,11 +125,11 @@ class LikelihoodFactor:
 
 
 @dataclass(frozen=True)
-class FactorRatio:
+class LikelihoodRatio:
     """A product of likelihood factors over others, in logs: Σ numerators − Σ denominators."""
 
-    numerators: tuple[LikelihoodFactor, ...]
-    denominators: tuple[LikelihoodFactor, ...] = ()
+    numerators: tuple[GaussianLikelihood, ...]
+    denominators: tuple[GaussianLikelihood, ...] = ()
 
     @property
     def operations(self) -> float:
@@ -176,7 +176,7 @@ class FactorRatio:
         return self.log_constant + self.log_value(eigenvalues, vectors)
 
     @property
-    def _signed(self) -> list[tuple[float, LikelihoodFactor]]:
+    def _signed(self) -> list[tuple[float, GaussianLikelihood]]:
         return [(1.0, factor) for factor in self.numerators] + [
             (-1.0, factor) for factor in self.denominators
         ]

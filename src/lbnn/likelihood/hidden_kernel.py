@@ -21,15 +21,15 @@ import numpy as np
 
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.prior import ScalePrior
 
 
 @dataclass(frozen=True)
-class DualFactor:
+class HiddenKernelLikelihood:
     """log p(Y | Λ) as a function of the hidden kernel Λ (r, r), less the primal factor's constant."""
 
-    primal: LikelihoodFactor
+    primal: GaussianLikelihood
 
     @property
     def operations(self) -> float:
@@ -76,7 +76,7 @@ def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:
 
 
 def last_layer_factor(
-    kernel_factor: Array, prior: ScalePrior, factor: LikelihoodFactor, rng: np.random.Generator
+    kernel_factor: Array, prior: ScalePrior, factor: GaussianLikelihood, rng: np.random.Generator
 ) -> Array:
     """For draws of T, T Tᵀ = Λ, draws of T_2, T_2 T_2ᵀ = L, given the data, (m, n_d, min(n_d, n_1))."""
     seen = _seen_last_layer(kernel_factor, factor, rng)
@@ -92,7 +92,7 @@ def last_layer_factor(
     return triangular.swapaxes(1, 2)
 
 
-def _seen_last_layer(kernel_factor: Array, factor: LikelihoodFactor, rng: np.random.Generator) -> Array:
+def _seen_last_layer(kernel_factor: Array, factor: GaussianLikelihood, rng: np.random.Generator) -> Array:
     """bᵀ given T and the data, (m, n_d, k): with diag(√g) T = A D Bᵀ one-dimensional regressions along B."""
     design = np.sqrt(factor.eigenvalues)[:, None] * kernel_factor
     left, values, right = np.linalg.svd(design, full_matrices=False)

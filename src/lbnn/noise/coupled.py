@@ -23,7 +23,7 @@ from lbnn._base.types import Array
 from lbnn.data.projection import PrivateProjection, Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.kind import Noise, targets_outside
 from lbnn.scale.prior import ScalePrior
 
@@ -62,7 +62,7 @@ class CoupledNoise(Noise):
                 f"{np.linalg.matrix_rank(rows.targets)}: use noise='independent' or wider hidden layers"
             ) from error
 
-    def likelihood(self, spectrum: Spectrum) -> LikelihoodFactor:
+    def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
         """From n_d rows where the targets have full rank, else from all p."""
         if spectrum.examples >= spectrum.outputs > 1:
             root = self.scatter_root(spectrum)
@@ -80,14 +80,14 @@ class CoupledNoise(Noise):
         """Private inputs of training examples do not reach test points: Φ shrinks by √(g/(g + ν))."""
         return PrivateProjection(projection, spectrum.eigenvalues / self.eigenvalues(spectrum))
 
-    def _scatter_factor(self, spectrum: Spectrum, root: Array) -> LikelihoodFactor:
+    def _scatter_factor(self, spectrum: Spectrum, root: Array) -> GaussianLikelihood:
         examples, unseen = spectrum.examples, spectrum.examples - spectrum.rank
         log_mean = (np.log(self.eigenvalues(spectrum)).sum() + unseen * math.log(self.nu)) / examples
         values = np.full(len(root), math.exp(log_mean))
         targets = np.sqrt(values)[:, None] * root
-        return LikelihoodFactor(values, targets, 0.0, examples, 0.0, examples / len(root))
+        return GaussianLikelihood(values, targets, 0.0, examples, 0.0, examples / len(root))
 
-    def _every_row(self, spectrum: Spectrum) -> LikelihoodFactor:
+    def _every_row(self, spectrum: Spectrum) -> GaussianLikelihood:
         """The eigenvalues g + ν of the range of G and ν outside it, each with its targets."""
         unseen = spectrum.examples - spectrum.rank
         values = np.concatenate([self.eigenvalues(spectrum), np.full(unseen, self.nu)])
@@ -97,7 +97,9 @@ class CoupledNoise(Noise):
         )
         kept = min(unseen, len(sizes))
         rows[:kept] = (sizes[:, None] * axes)[:kept]
-        return LikelihoodFactor(values, np.concatenate([spectrum.targets, rows]), 0.0, spectrum.examples, 0.0)
+        return GaussianLikelihood(
+            values, np.concatenate([spectrum.targets, rows]), 0.0, spectrum.examples, 0.0
+        )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return {"kind": self.kind, "nu": self.nu}, {"noise.outside": self.outside}

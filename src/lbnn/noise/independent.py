@@ -10,7 +10,7 @@ from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.scale.prior import ScalePrior
 
@@ -33,9 +33,9 @@ class IndependentNoise(Noise):
         if self.tau == 0:
             require_zero_temperature(prior, spectrum)
 
-    def likelihood(self, spectrum: Spectrum) -> LikelihoodFactor:
+    def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
         """From the rows of the range of G and the square of the rest."""
-        return LikelihoodFactor(
+        return GaussianLikelihood(
             spectrum.eigenvalues, spectrum.targets, spectrum.residual, spectrum.examples, self.tau
         )
 

@@ -15,7 +15,7 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.prior import ScalePrior
 
@@ -50,7 +50,7 @@ class Noise(ABC):
         """Raise a ValueError that states the rule where the posterior does not exist."""
 
     @abstractmethod
-    def likelihood(self, spectrum: Spectrum) -> LikelihoodFactor:
+    def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
         """log p(Y | L) of data in the user's units, as a function of L in the user's units."""
 
     def in_units(self, spectrum: Spectrum) -> Spectrum:

@@ -17,10 +17,10 @@ import numpy as np
 from lbnn._base import check
 from lbnn._base.types import Array, ComplexArray
 from lbnn.data.spectrum import Spectrum
-from lbnn.likelihood.gaussian import FactorRatio, LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise, targets_outside
-from lbnn.scale.measure import Law, LogFactor, ScaleMeasure
+from lbnn.scale.measure import Exponent, Law, ScaleMeasure
 from lbnn.scale.prior import ScalePrior
 
 
@@ -58,7 +58,7 @@ class PerOutputNoise(Noise):
         law = None if measure.law is None else LawInUnits(measure.law, units, depth)
         return replace(measure, scales=units[:, None] * measure.scales * units, law=law)
 
-    def likelihood(self, spectrum: Spectrum) -> LikelihoodFactor:
+    def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
         """That of independent noise of variance one at D L D, times the Jacobian."""
         data = self.in_units(spectrum)
         return LikelihoodInUnits(
@@ -96,7 +96,7 @@ class PerOutputNoise(Noise):
 
 
 @dataclass(frozen=True)
-class LikelihoodInUnits(LikelihoodFactor):
+class LikelihoodInUnits(GaussianLikelihood):
     """A likelihood in other units of the outputs: as a function of L it takes D L D."""
 
     units: Array = field(kw_only=True)  # the diagonal of D, (n_d,)
@@ -130,9 +130,9 @@ class LawInUnits:
     units: Array  # the diagonal of D, (n_d,)
     depth: int
 
-    def log_expect_exp(self, log_factor: LogFactor) -> complex:
+    def log_expect_exp(self, log_factor: Exponent) -> complex:
         """Log E exp(log_factor(D L D))."""
-        if isinstance(log_factor, FactorRatio):  # engines may integrate a ratio anew
+        if isinstance(log_factor, LikelihoodRatio):  # engines may integrate a ratio anew
             return self.law.log_expect_exp(self._ratio(log_factor))
 
         def of_scale(eigenvalues: Array, vectors: Array) -> Array | ComplexArray:
@@ -140,12 +140,14 @@ class LawInUnits:
 
         return self.law.log_expect_exp(of_scale)
 
-    def _ratio(self, ratio: FactorRatio) -> FactorRatio:
-        def in_units(factor: LikelihoodFactor) -> LikelihoodFactor:
+    def _ratio(self, ratio: LikelihoodRatio) -> LikelihoodRatio:
+        def in_units(factor: GaussianLikelihood) -> GaussianLikelihood:
             own = (factor.eigenvalues, factor.targets, factor.residual, factor.examples, factor.noise)
             return LikelihoodInUnits(*own, factor.multiplicity, units=self.units)
 
-        return FactorRatio(tuple(map(in_units, ratio.numerators)), tuple(map(in_units, ratio.denominators)))
+        return LikelihoodRatio(
+            tuple(map(in_units, ratio.numerators)), tuple(map(in_units, ratio.denominators))
+        )
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draws of D L D."""

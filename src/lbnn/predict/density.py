@@ -13,41 +13,43 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.data.projection import Projection, positive_part
-from lbnn.likelihood.gaussian import FactorRatio, LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.predict.conditional import ConditionalProcess
 
 
 def conditional_log_density(
     projection: Projection, process: ConditionalProcess, observation_noise: float, values: Array
-) -> FactorRatio:
+) -> LikelihoodRatio:
     """Log N(v(F); μ_L, Σ_L + noise) as a function of the scale, for F of shape (p̂, n_d)."""
     if process.noise == 0:
-        return FactorRatio((_interpolating_likelihood(projection, process, values),))
-    own = LikelihoodFactor(process.eigenvalues, process.targets, 0.0, len(process.eigenvalues), process.noise)
+        return LikelihoodRatio((_interpolating_likelihood(projection, process, values),))
+    own = GaussianLikelihood(
+        process.eigenvalues, process.targets, 0.0, len(process.eigenvalues), process.noise
+    )
     if observation_noise > 0:
-        return FactorRatio((_joint_likelihood(projection, process, values),), (own,))
+        return LikelihoodRatio((_joint_likelihood(projection, process, values),), (own,))
     if np.isinf(process.noise):
-        return FactorRatio((_prior_likelihood(projection, values),))
+        return LikelihoodRatio((_prior_likelihood(projection, values),))
     numerators = _prior_likelihood(projection, values), _data_given_outputs(projection, process, values)
-    return FactorRatio(numerators, (own,))
+    return LikelihoodRatio(numerators, (own,))
 
 
 def _interpolating_likelihood(
     projection: Projection, process: ConditionalProcess, values: Array
-) -> LikelihoodFactor:
+) -> GaussianLikelihood:
     """Zero temperature: F̂ − G_x̂x G⁻¹ Y ~ MN(0, R, L)."""
     mean = projection.explained @ (process.targets / np.sqrt(process.eigenvalues)[:, None])
     return _definite_likelihood(projection.unexplained_gram, values - mean)
 
 
-def _prior_likelihood(projection: Projection, values: Array) -> LikelihoodFactor:
+def _prior_likelihood(projection: Projection, values: Array) -> GaussianLikelihood:
     """F̂ ~ MN(0, G_x̂x̂, L)."""
     return _definite_likelihood(_test_gram(projection), values)
 
 
 def _data_given_outputs(
     projection: Projection, process: ConditionalProcess, values: Array
-) -> LikelihoodFactor:
+) -> GaussianLikelihood:
     """Targets given F̂: ỹ ~ N(B F̂, S ⊗ L + τ), S the Schur complement of G_x̂x̂ in the joint Gram matrix."""
     cross = np.sqrt(process.eigenvalues)[:, None] * projection.explained.T  # (r, p̂)
     slope = np.linalg.solve(_test_gram(projection), cross.T).T
@@ -56,7 +58,9 @@ def _data_given_outputs(
     return _noisy_likelihood(complement, process.targets - slope @ values, process.noise, largest)
 
 
-def _joint_likelihood(projection: Projection, process: ConditionalProcess, values: Array) -> LikelihoodFactor:
+def _joint_likelihood(
+    projection: Projection, process: ConditionalProcess, values: Array
+) -> GaussianLikelihood:
     """Likelihood of training and test observations together."""
     cross = np.sqrt(process.eigenvalues)[:, None] * projection.explained.T
     joint = np.block([[np.diag(process.eigenvalues), cross], [cross.T, _test_gram(projection)]])
@@ -67,7 +71,7 @@ def _test_gram(projection: Projection) -> Array:
     return projection.unexplained_gram + projection.explained @ projection.explained.T
 
 
-def _definite_likelihood(gram: Array, values: Array) -> LikelihoodFactor:
+def _definite_likelihood(gram: Array, values: Array) -> GaussianLikelihood:
     """Likelihood of noise-free values, which have a density only if the Gram matrix is invertible."""
     eigenvalues, vectors = np.linalg.eigh(gram)
     rank = int(positive_part(eigenvalues, len(gram)).sum())
@@ -76,13 +80,13 @@ def _definite_likelihood(gram: Array, values: Array) -> LikelihoodFactor:
             "outputs have a joint density only at points that neither the others nor, at zero temperature, "
             f"the training data determine, got {len(gram)} points of rank {rank}: use with_noise()"
         )
-    return LikelihoodFactor(eigenvalues, vectors.T @ values, 0.0, len(gram), 0.0)
+    return GaussianLikelihood(eigenvalues, vectors.T @ values, 0.0, len(gram), 0.0)
 
 
-def _noisy_likelihood(gram: Array, values: Array, noise: float, largest: float) -> LikelihoodFactor:
+def _noisy_likelihood(gram: Array, values: Array, noise: float, largest: float) -> GaussianLikelihood:
     """Likelihood of noisy values; `largest` is the scale of the matrices that `gram` is a difference of."""
     eigenvalues, vectors = np.linalg.eigh(gram)
     keep = positive_part(eigenvalues, len(gram), largest)
     rotated = vectors.T @ values
     residual = float((rotated[~keep] ** 2).sum())
-    return LikelihoodFactor(eigenvalues[keep], rotated[keep], residual, len(gram), noise)
+    return GaussianLikelihood(eigenvalues[keep], rotated[keep], residual, len(gram), noise)

@@ -12,10 +12,10 @@ import numpy as np
 from lbnn._base.types import Array, ComplexArray
 from lbnn.data.projection import RANK_TOLERANCE, Projection
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.scale.measure import LogFactor
+from lbnn.scale.measure import Exponent
 
 
-def cumulant_exponent(projection: Projection, process: ConditionalProcess, source: Array) -> LogFactor:
+def cumulant_exponent(projection: Projection, process: ConditionalProcess, source: Array) -> Exponent:
     """μ_Lᵀv(J) + ½ v(J)ᵀΣ_L v(J) as a function of the scale."""
     linear_and_quadratic = _exponent_parts(projection, process, source)
 
@@ -26,7 +26,7 @@ def cumulant_exponent(projection: Projection, process: ConditionalProcess, sourc
     return exponent
 
 
-def characteristic_exponent(projection: Projection, process: ConditionalProcess, source: Array) -> LogFactor:
+def characteristic_exponent(projection: Projection, process: ConditionalProcess, source: Array) -> Exponent:
     """i μ_Lᵀv(J) − ½ v(J)ᵀΣ_L v(J) as a function of the scale."""
     linear_and_quadratic = _exponent_parts(projection, process, source)
 

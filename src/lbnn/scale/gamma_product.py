@@ -51,7 +51,7 @@ class GammaProduct:
         return self._exponent_at_saddle(gap, centred) + np.log(total)
 
     def saddle_log_density(self, x: Array) -> Array:
-        """Leading-order saddle-point approximation of `log_density`: cheap, for finding one's way."""
+        """Leading-order saddle-point approximation of `log_density`: cheap, to place nodes."""
         centred = x - self.shift
         gap = self.saddle_gap(centred)
         spread, _ = self._contour_shape(gap)

@@ -17,15 +17,15 @@ from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array, ComplexArray, IndexArray
 from lbnn.scale.phases import Phases, single_phase, standard_error
 
-#: A log factor on scales, given by eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d), to values (m,).
-LogFactor = Callable[[Array, Array], Array | ComplexArray]
+#: h of a tilted average E exp h(L), for scales given by eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d).
+Exponent = Callable[[Array, Array], Array | ComplexArray]
 
 
 class Law(Protocol):
     """The law behind the atoms: what it can do better than a sum over them."""
 
-    def log_expect_exp(self, log_factor: LogFactor) -> complex:
-        """Log E exp(log_factor(L)), with atoms chosen for this factor where the own ones do not serve."""
+    def log_expect_exp(self, exponent: Exponent) -> complex:
+        """Log E exp(exponent(L)), with atoms chosen for this factor where the own ones do not serve."""
         ...
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
@@ -64,7 +64,7 @@ class Tails:
     """What the atoms cannot tell about the law of L: which of its integrals converge."""
 
     inverse_mean_exists: bool = True
-    exponential_rate: float = math.inf  # supremum of κ with E exp(½ κ l_max) finite
+    exponential_rate: float = math.inf  # supremum of c with E exp(½ c l_max) finite
     narrowest: float = math.inf  # hidden width that decides which negative moments of L exist
 
 
@@ -102,8 +102,8 @@ class ScaleMeasure:
         """All mass on one scale matrix (n_d, n_d)."""
         return cls(scale[None], np.ones(1), single_output)
 
-    def behind(self, law: Law) -> ScaleMeasure:
-        """The same atoms with the law behind them."""
+    def with_law(self, law: Law) -> ScaleMeasure:
+        """The same atoms with the law that they stand for."""
         return replace(self, law=law)
 
     @property
@@ -244,18 +244,18 @@ class ScaleMeasure:
         result[positive] = self.law.log_density(x) - x
         return float(result) if result.ndim == 0 else result
 
-    def log_expect_exp(self, log_factor: LogFactor) -> complex:
-        """Log E exp(log_factor(L)): the tilted normaliser behind densities and generating functions."""
+    def log_expect_exp(self, exponent: Exponent) -> complex:
+        """Log E exp(exponent(L)): the tilted normaliser behind densities and generating functions."""
         if self.law is not None:
-            return self.law.log_expect_exp(log_factor)
-        return complex(special.logsumexp(log_factor(*self.eigen), b=self.weights.astype(complex)))
+            return self.law.log_expect_exp(exponent)
+        return complex(special.logsumexp(exponent(*self.eigen), b=self.weights.astype(complex)))
 
-    def warn_of_few(self, log_factors: Array, fewest: float) -> None:
-        """Warn where E exp(log_factors), (m, k) at the atoms, rests on fewer than so many draws."""
+    def warn_of_few(self, exponents: Array, fewest: float) -> None:
+        """Warn where E exp(exponents), (m, k) at the atoms, rests on fewer than so many draws."""
         if self.deterministic:
             return
         with np.errstate(divide="ignore"):  # weights may have underflowed to zero
-            effective = effective_atoms(np.log(self.weights)[:, None] + log_factors)
+            effective = effective_atoms(np.log(self.weights)[:, None] + exponents)
         few = np.count_nonzero(effective < fewest)
         if few:
             warnings.warn(

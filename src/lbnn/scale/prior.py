@@ -70,7 +70,7 @@ class ScalePrior:
 
     @property
     def exponential_rate(self) -> float:
-        """Supremum of κ with E exp(½ κ l_max(L)) finite: Wishart tails at depth two, heavier ones deeper."""
+        """Supremum of c with E exp(½ c l_max(L)) finite: Wishart tails at depth two, heavier ones deeper."""
         if not self.widths:
             return math.inf
         return self.widths[0] / self.variance if len(self.widths) == 1 else 0.0

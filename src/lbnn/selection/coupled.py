@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.coupled import CoupledNoise
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.parameters import NOISE_RANGE
@@ -51,7 +51,7 @@ class CoupledData(EvidenceData):
         """Of the covariance L in whitened units."""
         return CoupledNoise(1.0, self.outside / np.exp(h[:-1] / 2))
 
-    def likelihood(self, h: Array) -> LikelihoodFactor:
+    def likelihood(self, h: Array) -> GaussianLikelihood:
         """log p(Y_w | L), from n_d rows."""
         return self.noise_at(h).likelihood(self.whitened(h).scaled(math.exp(h[-1])))
 

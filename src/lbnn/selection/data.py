@@ -21,7 +21,7 @@ import numpy as np
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise
 
@@ -65,11 +65,11 @@ class EvidenceData:
         """−(p/2) Σ_j log u_j, from densities of whitened targets to those of targets."""
         return -0.5 * self.spectrum.examples * float(h[:-1].sum())
 
-    def likelihood(self, h: Array) -> LikelihoodFactor:
+    def likelihood(self, h: Array) -> GaussianLikelihood:
         """log p(Y_w | L) with the prior scale in the eigenvalues of G."""
         data = self.whitened(h)
         eigenvalues = math.exp(h[-1]) * data.eigenvalues
-        return LikelihoodFactor(eigenvalues, data.targets, data.residual, data.examples, self.noise)
+        return GaussianLikelihood(eigenvalues, data.targets, data.residual, data.examples, self.noise)
 
     def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
         """∂f/∂h at scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m, n_d + 1).

@@ -20,8 +20,8 @@ from lbnn._base.types import Array
 from lbnn.engines import Effort
 from lbnn.engines.bartlett_sampling import principal_axes
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
-from lbnn.engines.target import Factor, ScaleTarget
-from lbnn.likelihood.hidden_kernel import DualFactor, dual_prior
+from lbnn.engines.target import Likelihood, ScaleTarget
+from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior
 from lbnn.network import Network, condition_with
 from lbnn.posterior import Posterior
 from lbnn.scale.bartlett import BartlettCoordinates
@@ -89,7 +89,7 @@ class SampledEvidence:
         self.directions = np.eye(len(start)) if directions is None else directions
         self.data, self.prior, self.error = data, Network(widths).scale_prior(data.outputs), math.inf
         likelihood = data.likelihood(start)
-        self.coordinates, rows = self._setting(likelihood.pull[:, None] * likelihood.targets)
+        self.coordinates, rows = self._setting(likelihood.gradient_weights[:, None] * likelihood.targets)
         self.axes = principal_axes(rows, widths)
         dimension = self.coordinates.dimension
         self.mode, self.white = np.zeros(dimension), _normal_points(points, dimension, seed)
@@ -154,7 +154,7 @@ class SampledEvidence:
         """The coordinates that are sampled, and rows (any, n) whose principal axes are their axes."""
         return self.prior.coordinates, weighted_targets
 
-    def _likelihood(self, h: Array) -> Factor:
+    def _likelihood(self, h: Array) -> Likelihood:
         return self.data.likelihood(h)
 
     def _slopes_given(self, h: Array, scales: Array) -> Array:
@@ -168,8 +168,8 @@ class DualEvidence(SampledEvidence):
     def _setting(self, weighted_targets: Array) -> tuple[BartlettCoordinates, Array]:
         return dual_prior(self.prior, len(weighted_targets)).coordinates, weighted_targets.T
 
-    def _likelihood(self, h: Array) -> Factor:
-        return DualFactor(self.data.likelihood(h))
+    def _likelihood(self, h: Array) -> Likelihood:
+        return HiddenKernelLikelihood(self.data.likelihood(h))
 
     def _slopes_given(self, h: Array, scales: Array) -> Array:
         return self.data.dual_slopes(h, scales)

@@ -24,10 +24,10 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.engines.quadrature import Nodes, QuadratureLaw
 from lbnn.likelihood.existence import require_invertible_gram
-from lbnn.likelihood.gaussian import FactorRatio, LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.noise.independent import IndependentNoise
 from lbnn.posterior import Posterior
-from lbnn.scale.measure import LogFactor, ScaleMeasure, Tails
+from lbnn.scale.measure import Exponent, ScaleMeasure, Tails
 from lbnn.scale.prior import ScalePrior
 
 _TAIL = 300.0  # |log s| at which the slope of the log prior is taken for that of its tail
@@ -107,7 +107,7 @@ class ScaleMixture:
         measure = ScaleMeasure(law.matrices(nodes.x), nodes.weights, spectrum.single_output, tails, law)
         diagnostics = Diagnostics("quadrature", math.inf, ok=nodes.converged, messages=nodes.messages)
         warn_of(diagnostics.messages)
-        log_evidence = law.scalar.factor.log_constant + nodes.log_total
+        log_evidence = law.scalar.likelihood.log_constant + nodes.log_total
         inference = ScaleInference(measure, log_evidence, 0.0, diagnostics)
         return Posterior(ScalePrior((), spectrum.outputs), spectrum, IndependentNoise(1 / beta), inference)
 
@@ -149,20 +149,24 @@ class LogScaleLaw:
 class MixedScaleLaw(QuadratureLaw):
     """The posterior of log s."""
 
-    def __init__(self, prior: Any, factor: LikelihoodFactor) -> None:
+    def __init__(self, prior: Any, likelihood: GaussianLikelihood) -> None:
         self.mixing = self.law = LogScaleLaw(prior)  # type: ignore[assignment]
-        self.factor = factor
+        self.likelihood = likelihood
 
     @cached_property
     def nodes(self) -> Nodes:
         """Nodes good for the moments of s that exist; its mean must."""
-        decay = self.mixing.right_exponent + len(self.factor.eigenvalues) / 2
+        decay = self.mixing.right_exponent + len(self.likelihood.eigenvalues) / 2
         if decay <= 1:
             raise ValueError(
                 "the posterior mean of the scale must exist: tail exponent of the prior + rank(G)·n_d/2 > 1, "
                 f"got {decay:g}: use a prior with a lighter tail, or more data"
             )
-        if self.factor.noise == 0 and not self.factor.targets.any() and self._lost >= self.law.left_exponent:
+        if (
+            self.likelihood.noise == 0
+            and not self.likelihood.targets.any()
+            and self._lost >= self.law.left_exponent
+        ):
             raise ValueError(
                 "at zero temperature and zero targets the prior must keep the scale from zero, left exponent "
                 f"> p·n_d/2 = {self._lost:g}, got {self.law.left_exponent:g}: use a finite beta"
@@ -173,32 +177,32 @@ class MixedScaleLaw(QuadratureLaw):
     @property
     def _lost(self) -> float:
         """The likelihood at zero temperature and zero targets is s^{−lost}: this power, p·n_d/2."""
-        return len(self.factor.eigenvalues) / 2
+        return len(self.likelihood.eigenvalues) / 2
 
 
 class IsotropicLaw:
     """The law of L = s I behind the quadrature nodes."""
 
-    def __init__(self, prior: Any, factor: LikelihoodFactor, outputs: int) -> None:
-        self.scalar, self.outputs = MixedScaleLaw(prior, factor), outputs
+    def __init__(self, prior: Any, likelihood: GaussianLikelihood, outputs: int) -> None:
+        self.scalar, self.outputs = MixedScaleLaw(prior, likelihood), outputs
 
     def matrices(self, x: Array) -> Array:
         """s I, (m, n_d, n_d)."""
         return np.exp(x)[:, None, None] * np.eye(self.outputs)
 
-    def log_expect_exp(self, log_factor: LogFactor) -> complex:
-        if isinstance(log_factor, FactorRatio) and self._has_pole(log_factor):
+    def log_expect_exp(self, exponent: Exponent) -> complex:
+        if isinstance(exponent, LikelihoodRatio) and self._has_pole(exponent):
             return complex(math.inf)
 
         def of_number(values: Array, vectors: Array) -> Any:
             identities = np.broadcast_to(np.eye(self.outputs), (len(values), self.outputs, self.outputs))
-            return log_factor(np.repeat(values, self.outputs, axis=1), identities)
+            return exponent(np.repeat(values, self.outputs, axis=1), identities)
 
         return self.scalar.log_expect_exp(of_number)
 
-    def _has_pole(self, ratio: FactorRatio) -> bool:
+    def _has_pole(self, ratio: LikelihoodRatio) -> bool:
         """Whether noise-free outputs of exactly zero have infinite density: s^{−rows·n_d/2} near s = 0."""
-        exact = [factor.targets for factor in ratio.numerators if factor.noise == 0]
+        exact = [likelihood.targets for likelihood in ratio.numerators if likelihood.noise == 0]
         zeros = sum(targets.size for targets in exact if not targets.any())
         return zeros > 0 and zeros / 2 >= self.scalar.law.left_exponent
 
@@ -212,10 +216,10 @@ class IsotropicLaw:
         raise ValueError("an infinitely wide network has no finite hidden layers")
 
 
-def _stacked_likelihood(spectrum: Spectrum, noise: float) -> LikelihoodFactor:
+def _stacked_likelihood(spectrum: Spectrum, noise: float) -> GaussianLikelihood:
     """p(Y | s I): that of one output with n_d times the examples, the outputs stacked."""
     outputs = spectrum.outputs
-    return LikelihoodFactor(
+    return GaussianLikelihood(
         np.repeat(spectrum.eigenvalues, outputs),
         spectrum.targets.reshape(-1, 1),
         spectrum.residual,

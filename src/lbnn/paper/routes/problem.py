@@ -12,7 +12,7 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.independent import IndependentNoise
 from lbnn.paper.routes import dense, scale_laws
 from lbnn.posterior import Posterior
@@ -106,10 +106,10 @@ class ScaleAtoms:
         )
 
 
-def library_likelihood(problem: Problem, beta: float) -> LikelihoodFactor:
+def library_likelihood(problem: Problem, beta: float) -> GaussianLikelihood:
     """The library's likelihood of a problem."""
     data = Spectrum.from_inputs(problem.X, problem.Y)
-    return LikelihoodFactor(data.eigenvalues, data.targets, data.residual, data.examples, 1 / beta)
+    return GaussianLikelihood(data.eigenvalues, data.targets, data.residual, data.examples, 1 / beta)
 
 
 def random_scales(rng: np.random.Generator, outputs: int = 3, count: int = 4) -> ScaleAtoms:

@@ -13,7 +13,7 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.data.projection import GramProjection, Projection
-from lbnn.likelihood.hidden_kernel import DualFactor
+from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.mixture import NetworkPredictive
 from lbnn.scale.measure import ScaleMeasure
@@ -84,11 +84,13 @@ def _hidden_kernel(setting: Setting) -> Array:
         root = targets / np.sqrt(setting.spectrum.eigenvalues)[:, None]
         squares, vectors = np.linalg.eigh(root @ root.T)
         return (vectors * prior.stationary(np.maximum(squares, 0.0), targets.shape[1])) @ vectors.T
-    return find_saddle(prior, DualFactor(setting.likelihood), setting.standardised_targets, targets.shape[1])
+    return find_saddle(
+        prior, HiddenKernelLikelihood(setting.likelihood), setting.standardised_targets, targets.shape[1]
+    )
 
 
 def _log_evidence(setting: Setting, hidden: Array) -> float:
     """log p(Y | Λ) + Σ ψ: leading order."""
     values, vectors = np.linalg.eigh(hidden[None])
-    log_likelihood = DualFactor(setting.likelihood).log_value(values, vectors)[0]
+    log_likelihood = HiddenKernelLikelihood(setting.likelihood).log_value(values, vectors)[0]
     return setting.likelihood.log_constant + float(log_likelihood + setting.wide_prior.rate(values[0]).sum())

@@ -10,13 +10,13 @@ from lbnn._base.types import Array
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines.bartlett_sampling import FactorLaw
-from lbnn.likelihood.gaussian import LikelihoodFactor
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.network import Network
 from lbnn.noise.independent import IndependentNoise
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.feature_kernel import average_feature_kernel, average_layer_kernel
 from lbnn.predict.mixture import NetworkPredictive
-from lbnn.scale.measure import LogFactor, ScaleMeasure
+from lbnn.scale.measure import Exponent, ScaleMeasure
 from lbnn.theories.limits.theory import PredictiveOf, Theory
 from lbnn.theories.limits.wide_prior import WidePrior
 
@@ -50,7 +50,7 @@ class Setting:
         return ConditionalProcess(self.spectrum.eigenvalues, self.spectrum.targets, self.noise)
 
     @property
-    def likelihood(self) -> LikelihoodFactor:
+    def likelihood(self) -> GaussianLikelihood:
         """log p(Y | L)."""
         return IndependentNoise(self.noise).likelihood(self.spectrum)
 
@@ -81,7 +81,7 @@ class Setting:
 class AlignedLaw(FactorLaw):
     """One atom with its Bartlett factors T_ℓ = V diag(√c_ℓ) Vᵀ, which share the eigenvectors V of L."""
 
-    def log_expect_exp(self, log_factor: LogFactor) -> complex:
+    def log_expect_exp(self, log_factor: Exponent) -> complex:
         """The value at the atom: nothing is averaged."""
         return complex(log_factor(*self.eigen)[0])
 
@@ -92,7 +92,7 @@ def from_scale(
     """The theory with all mass on `scale`; `aligned` if every layer's C_ℓ follows from it by `WidePrior`."""
     measure = ScaleMeasure.atom(scale, setting.spectrum.single_output)
     if aligned:
-        measure = measure.behind(_aligned_law(setting, measure))
+        measure = measure.with_law(_aligned_law(setting, measure))
 
     def kernel_at(projection: Projection, layer: int) -> Array:
         return average_layer_kernel(
