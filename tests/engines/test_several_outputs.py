@@ -14,7 +14,7 @@ from scipy import stats
 
 import lbnn
 from lbnn.engines import mixture_sampling, sampled
-from lbnn.engines.sampled import SampledLaw
+from lbnn.engines.laws import SampledLaw
 from tests.helpers import lattice
 from tests.helpers.lattice import AtomMixture, TwoOutputLattice, combined
 from tests.helpers.problems import Array, Problem, make_problem, random_rotation

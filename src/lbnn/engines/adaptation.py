@@ -29,18 +29,23 @@ _NEAREST = 20  # neighbours per dimension from which a new part takes its shape
 def laplace_mixture(target: TotalTarget) -> Mixture:
     """One Student part at every mode, shares by Laplace's mass; parts for tails; the prior."""
     scans = scan_axes(target, target.axes)
-    modes = find_modes(target, scans)
-    parts: list[Part] = [_laplace_part(mode) for mode in modes]
-    log_roots = [float(np.linalg.slogdet(part.root)[1]) for part in parts if isinstance(part, StudentPart)]
-    masses = special.softmax([mode.height + log for mode, log in zip(modes, log_roots, strict=True)])
-    tails = [_laplace_part(mode) for mode in find_tails(target, scans)]
+    modes = laplace_mixture_of(target, find_modes(target, scans))
+    tails = [laplace_part(mode) for mode in find_tails(target, scans)]
     rest = _PRIOR_SHARE + _TAIL_SHARE * bool(tails)
-    shares = [*((1 - rest) * masses), *[_TAIL_SHARE / max(len(tails), 1)] * len(tails), _PRIOR_SHARE]
-    every = (*parts, *tails, PriorPart(target.axes, target.law))
-    return Mixture(target, every, _floored(np.array(shares)), len(parts))
+    shares = [*((1 - rest) * modes.shares), *[_TAIL_SHARE / max(len(tails), 1)] * len(tails), _PRIOR_SHARE]
+    every = (*modes.parts, *tails, PriorPart(target.axes, target.law))
+    return Mixture(target, every, _floored(np.array(shares)), len(modes.parts))
 
 
-def _laplace_part(mode: Mode) -> StudentPart:
+def laplace_mixture_of(target: TotalTarget, modes: list[Mode]) -> Mixture:
+    """One Student part at every mode, shares by Laplace's mass."""
+    parts = [laplace_part(mode) for mode in modes]
+    log_roots = [float(np.linalg.slogdet(part.root)[1]) for part in parts]
+    shares = special.softmax([mode.height + log for mode, log in zip(modes, log_roots, strict=True)])
+    return Mixture(target, tuple(parts), np.asarray(shares, float), len(parts))
+
+
+def laplace_part(mode: Mode) -> StudentPart:
     """Student's law with the curvature at a mode, somewhat wider."""
     values, vectors = np.linalg.eigh(mode.hessian)
     deviations = 1 / np.sqrt(np.maximum(values, WIDEST**-2))
@@ -99,7 +104,7 @@ def _moved(part: StudentPart, sample: MixtureSample, weights: Array) -> StudentP
     trust = min(1.0, effective / (20 * dimension))
     if effective < 4 * dimension:
         return part
-    theta = sample.mixture.space.seen_from(sample.roots, part.frame)
+    theta, weights = _finite(sample.mixture.space.seen_from(sample.roots, part.frame), weights)
     pulled = weights * (part.degrees + dimension) / (part.degrees + part.square_distance(theta))
     mean = trust * (pulled @ theta / pulled.sum()) + (1 - trust) * part.mean
     centred = theta - mean
@@ -128,13 +133,20 @@ def _new_part(sample: MixtureSample, weights: Array) -> StudentPart:
     space = sample.mixture.space
     peak = int(np.argmax(weights))
     frame = space.own_frame(sample.roots[peak])
-    theta = space.seen_from(sample.roots, frame)
-    centred = theta - theta[peak]
+    centre = space.seen_from(sample.roots[peak, None], frame)[0]
+    theta, weights = _finite(space.seen_from(sample.roots, frame), weights)
+    centred = theta - centre
     spread = (centred * weights[:, None]).T @ centred
     distance = (np.linalg.solve(_root(spread), centred.T) ** 2).sum(axis=0)
     near = np.argsort(distance)[: max(_NEAREST * theta.shape[1], len(theta) // 10)]
     local = 0.5 * weights[near] / weights[near].sum() + 0.5 / len(near)
-    return StudentPart(frame, theta[peak], _root((centred[near] * local[:, None]).T @ centred[near]))
+    return StudentPart(frame, centre, _root((centred[near] * local[:, None]).T @ centred[near]))
+
+
+def _finite(theta: Array, weights: Array) -> tuple[Array, Array]:
+    """Points that a frame can show (a zero on the diagonal of T has no logarithm), with their weights."""
+    fine = np.isfinite(theta).all(axis=1)
+    return theta[fine], weights[fine]
 
 
 def _root(spread: Array) -> Array:

@@ -8,15 +8,8 @@ import numpy as np
 
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.inference import ScaleInference
-from lbnn.engines.sampled import (
-    LARGEST_SAMPLE,
-    AtomLaw,
-    Draws,
-    Effort,
-    SampledLaw,
-    draw_posterior,
-    draw_prior,
-)
+from lbnn.engines.laws import AtomLaw, SampledLaw
+from lbnn.engines.sampled import LARGEST_SAMPLE, Draws, Effort, draw_posterior, draw_prior
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, last_layer_factor

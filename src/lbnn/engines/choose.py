@@ -29,8 +29,9 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
     1. Depth one: the scale is the identity, one atom.
     2. One output: quadrature over log λ, deterministic.
     3. Depth two and more outputs than the rank of the data: the dual route, sampled as in 4.
-    4. Several outputs: importance sampling; if its own diagnostics (effective sample size, Pareto k, error of
-       the evidence) do not reach the target error, sequential Monte Carlo.
+    4. Several outputs: importance sampling, from the Gaussian at the only mode or from a mixture over all
+       phases, confirmed by an estimate that shares no proposal; where it does not reach the target error,
+       sequential Monte Carlo.
     """
     if not prior.widths:
         return EngineChoice("atom", "depth one: the scale is fixed and the posterior is a Gaussian process")

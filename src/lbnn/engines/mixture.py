@@ -116,6 +116,11 @@ class Mixture:
             columns.append(column)
         return np.stack(columns, axis=1)
 
+    def labels(self, roots: Array) -> IndexArray:
+        """The part that is most responsible for each of the scales given by roots, (m,)."""
+        with np.errstate(divide="ignore"):  # a part may have no share
+            return np.argmax(self.log_densities(roots) + np.log(self.shares), axis=1)
+
     def start(self, coordinates: BartlettCoordinates) -> Array:
         """u of the first part's centre with inner factors at typical values, (D,)."""
         part, law = self.parts[0], TotalFactorLaw(coordinates.shapes)

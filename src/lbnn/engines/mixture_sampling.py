@@ -20,7 +20,6 @@ from lbnn.engines.inference import Witness
 from lbnn.engines.mixture import Mixture, MixtureSample
 from lbnn.engines.pareto import pareto_k
 from lbnn.engines.target import Target
-from lbnn.scale.bartlett import product
 from lbnn.scale.measure import effective_atoms
 
 GROUPS = 16
@@ -94,13 +93,6 @@ class MixtureDraws:
 
     draws: WeightedDraws
     mixture: Mixture
-
-    def labels(self, points: Array) -> IndexArray:
-        """The part that is most responsible for each of the given points (u), (m,)."""
-        space = self.mixture.space
-        total = product(space.target.coordinates.factors(points))
-        assert total is not None
-        return np.argmax(self.mixture.log_densities(space.axes @ total) + np.log(self.mixture.shares), axis=1)
 
 
 def testimony(method: str, log_weights: Array, spread: float) -> Witness | None:

@@ -1,18 +1,16 @@
-"""Posterior draws in Bartlett coordinates: importance sampling, or sequential Monte Carlo where it fails."""
+"""Posterior draws in Bartlett coordinates: which estimator serves, and which one vouches for it."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
-from lbnn._base.errors import AccuracyWarning
 from lbnn._base.progress import Progress
 from lbnn._base.quasi_random import normal_points
-from lbnn._base.types import Array, IndexArray, Mask
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.adaptation import laplace_mixture
 from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_sample
 from lbnn.engines.inference import Diagnostics, Witness
@@ -25,32 +23,31 @@ from lbnn.engines.mixture_sampling import (
     WeightedDraws,
     mixture_sample,
 )
-from lbnn.engines.modes import scan_axes
 from lbnn.engines.pareto import pareto_k
 from lbnn.engines.smc import SmcSample, smc_sample
-from lbnn.engines.target import ScaleTarget, Target
+from lbnn.engines.target import Target
 from lbnn.engines.total_target import TotalTarget
 from lbnn.engines.witness import (
+    gaussian_witness,
     mixture_witness,
     prior_witness,
     second_witness,
-    tempered_witness,
     testify,
     turned_points,
 )
-from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
-from lbnn.scale.bartlett import product
-from lbnn.scale.measure import Exponent, ScaleMeasure, effective_atoms
-from lbnn.scale.phases import Phases, phases_of_labels
+from lbnn.scale.measure import effective_atoms
 
-_FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
 LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill
 _MOST_ATOMS = 8192
 _FEWEST_OF_PRIOR = 1024
-_LARGEST_FITTED = 300  # coordinates of T up to which a mixture is fitted
+LARGEST_FITTED = 36  # coordinates of T up to which phases are looked for and a mixture is made
 _NEARLY_GAUSSIAN = 0.3  # effective draws per draw of a Gaussian that serves by itself
 _GAUSSIAN_ENOUGH = 0.1  # effective draws per draw from which a Gaussian in many dimensions needs no witness
 _MOST_ERROR = 3.0  # error of a second witness, in target errors, above which it says nothing
+_ALONE = (
+    "no second estimate of the log evidence that shares no proposal could be had: the answer supports itself "
+    "but nothing else does; compare seeds, or engine='smc'"
+)
 _CUT_SHORT_MESSAGE = (
     "the work allotted ran out and moves were cut short, so that even these figures may be too good"
 )
@@ -94,7 +91,7 @@ def draw_posterior(target: Target, effort: Effort) -> Draws:
     """
     progress = Progress()
     try:
-        if TotalTarget(target).dimension > _LARGEST_FITTED:
+        if TotalTarget(target).dimension > LARGEST_FITTED:
             return _draw_in_many_dimensions(target, effort, progress)
         progress.say("modes of the posterior")
         mixture = laplace_mixture(TotalTarget(target))
@@ -149,7 +146,6 @@ def _draw_mixture(target: Target, mixture: Mixture, effort: Effort, progress: Pr
     enough = found.draws.reaches(effort.target_error)
     if effort.engine == "importance" or (effort.engine == "auto" and enough):
         second = second_witness(target, found, first, effort.seed, progress)
-        second = second or tempered_witness(target, effort.seed, progress)
         return _from_mixture(found, first, second, effort)
     sample = smc_sample(target, _start(target, found), effort.target_error, effort.seed, progress)
     return _from_smc(sample, first, target, effort)
@@ -172,27 +168,39 @@ def _start(target: Target, found: MixtureDraws) -> GaussianProposal:
 
 
 def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress) -> Draws:
-    """Importance sampling from the Gaussian at the mode; sequential Monte Carlo if its diagnostics say no.
+    """Importance sampling from the Gaussian at the mode; the witness is the Gaussian in the mode's own frame.
 
-    In so many dimensions a Gaussian that most draws count for is the posterior: no other phase could hide
-    that its own curvature does not tell of, and the second witness is not needed.
+    Phases are not looked for. Where the witness is no help, an answer for which many draws count stands by
+    itself, a rule from experience; other answers are left to sequential Monte Carlo.
     """
     proposal = laplace_proposal(target)
     sample = importance_sample(target, proposal, effort.target_error, effort.seed, progress)
+    own = Witness("Gaussian at the mode", sample.log_evidence, sample.log_evidence_error)
     if effort.engine == "importance" or (effort.engine == "auto" and sample.reaches(effort.target_error)):
-        return _from_importance(sample, effort)
+        return _from_importance(sample, own, _turned_witness(target, proposal.mean, effort), effort)
     smc = smc_sample(target, proposal, effort.target_error, effort.seed, progress)
-    return _from_smc(
-        smc, Witness("importance", sample.log_evidence, sample.log_evidence_error), target, effort
+    return _from_smc(smc, own, target, effort)
+
+
+def _turned_witness(target: Target, mode: Array, effort: Effort) -> Witness | None:
+    """The Gaussian at the mode in the frame in which the scale is diagonal there, if that serves."""
+    frame = np.linalg.eigh(target.scales(mode[None])[0]).eigenvectors[:, ::-1]
+    other = target.in_frame(frame)
+    return (
+        None
+        if other is target
+        else gaussian_witness(other, turned_points(mode[None], target, other), effort.seed)
     )
 
 
-def _from_mixture(found: MixtureDraws, first: Witness, second: Witness, effort: Effort) -> Draws:
+def _from_mixture(found: MixtureDraws, first: Witness, second: Witness | None, effort: Effort) -> Draws:
     draws = found.draws
     messages = []
     if not draws.reaches(effort.target_error):
         messages.append(_short(draws, effort.target_error))
-    if not second.agrees_with(first):
+    if second is None:
+        messages.append(_ALONE)
+    elif not second.agrees_with(first):
         messages.append(_contradiction(first, second))
     diagnostics = Diagnostics(
         "importance",
@@ -200,30 +208,29 @@ def _from_mixture(found: MixtureDraws, first: Witness, second: Witness, effort: 
         draws.pareto_k,
         not messages,
         tuple(messages),
-        witnesses=(first, second),
+        witnesses=(first,) if second is None else (first, second),
     )
-    error = max(draws.log_evidence_error, _unexplained(first, second))
+    error = draws.log_evidence_error
+    error = error if second is None else max(error, _unexplained(first, second))
     return Draws(draws.points, draws.log_weights, draws.groups, draws.log_evidence, error, diagnostics)
 
 
-def _from_importance(sample: ImportanceSample, effort: Effort) -> Draws:
-    ok = sample.reaches(effort.target_error) and sample.effective_share >= _GAUSSIAN_ENOUGH
+def _from_importance(sample: ImportanceSample, own: Witness, other: Witness | None, effort: Effort) -> Draws:
+    messages = [] if sample.reaches(effort.target_error) else [_short(sample, effort.target_error)]
+    if other is None and sample.effective_share < _GAUSSIAN_ENOUGH:
+        messages.append(_ALONE)
+    elif other is not None and not other.agrees_with(own):
+        messages.append(_contradiction(own, other))
     diagnostics = Diagnostics(
         "importance",
         sample.effective_sample_size,
         sample.pareto_k,
-        ok,
-        () if ok else (_short(sample, effort.target_error),),
-        witnesses=(Witness("Gaussian at the mode", sample.log_evidence, sample.log_evidence_error),),
+        not messages,
+        tuple(messages),
+        witnesses=(own,) if other is None else (own, other),
     )
-    return Draws(
-        sample.points,
-        sample.log_weights,
-        sample.groups,
-        sample.log_evidence,
-        sample.log_evidence_error,
-        diagnostics,
-    )
+    error = own.error if other is None else max(own.error, _unexplained(own, other))
+    return Draws(sample.points, sample.log_weights, sample.groups, own.log_evidence, error, diagnostics)
 
 
 def _from_smc(sample: SmcSample, other: Witness, target: Target, effort: Effort) -> Draws:
@@ -240,7 +247,10 @@ def _from_smc(sample: SmcSample, other: Witness, target: Target, effort: Effort)
                 else "take the stated errors as they are, or raise target_error"
             )
         )
-    if other.error > _MOST_ERROR * effort.target_error or not own.agrees_with(other):
+    uncertain = other.error > _MOST_ERROR * effort.target_error
+    if uncertain:
+        messages.append(f"the second estimate ({other.method}, error {other.error:.2g}) cannot confirm it")
+    elif not own.agrees_with(other):
         messages.append(_contradiction(own, other))
     diagnostics = Diagnostics(
         "smc",
@@ -257,7 +267,7 @@ def _from_smc(sample: SmcSample, other: Witness, target: Target, effort: Effort)
         sample.log_weights[keep],
         sample.groups[keep],
         sample.log_evidence,
-        max(sample.log_evidence_error, _unexplained(own, other)),
+        max(sample.log_evidence_error, 0.0 if uncertain else _unexplained(own, other)),
         diagnostics,
     )
 
@@ -289,98 +299,3 @@ def _thinning(count: int, target: Target) -> int:
     each = max(target.dimension, target.rows**2)
     stride = math.ceil(count / min(_MOST_ATOMS, max(LARGEST_SAMPLE // each, 1)))
     return stride + 1 - stride % 2
-
-
-class AtomLaw:
-    """The law behind weighted draws, each known with its Bartlett factors."""
-
-    def __init__(self, weights: Array, eigen: tuple[Array, Array]) -> None:
-        self.weights, self.eigen = weights, eigen
-
-    def log_expect_exp(self, exponent: Exponent) -> complex:
-        """From the atoms where enough of them count, else for a density ratio from a run of its own."""
-        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
-            log_weights = np.log(self.weights)
-        log_terms = log_weights + exponent(*self.eigen)
-        effective = float(effective_atoms(log_terms.real))
-        if effective < _FEWEST_FOR_TILT:
-            rescued = self.rescue(exponent)
-            if rescued is not None:
-                return complex(rescued)
-            warnings.warn(_too_few(effective), AccuracyWarning, stacklevel=4)
-        return complex(special.logsumexp(log_terms.astype(complex)))
-
-    def rescue(self, exponent: Exponent) -> float | None:
-        """log E exp(exponent) by other means than the atoms, if there are any."""
-        return None
-
-    def factors(self, index: IndexArray) -> list[Array]:
-        """T_d, ..., T_2 of the given atoms."""
-        raise NotImplementedError
-
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
-        """Resample the atoms."""
-        total = product(self.sample_factors(size, rng))
-        assert total is not None
-        return total @ total.swapaxes(1, 2)
-
-    def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
-        """Bartlett factors of resampled atoms."""
-        return self.factors(rng.choice(len(self.weights), size=size, p=self.weights))
-
-    def partial_products(self, layer: int) -> Array:
-        """T_ℓ ⋯ T_2 of every atom."""
-        factors = self.factors(np.arange(len(self.weights)))
-        width = factors[-1].shape[2]
-        lower = product(factors[len(factors) - (layer - 1) :])
-        return np.broadcast_to(np.eye(width), (len(self.weights), width, width)) if lower is None else lower
-
-
-class SampledLaw(AtomLaw):
-    """The posterior behind draws in Bartlett coordinates."""
-
-    def __init__(self, target: ScaleTarget, draws: Draws, eigen: tuple[Array, Array], effort: Effort) -> None:
-        super().__init__(draws.weights, eigen)
-        self.target, self.draws, self.effort = target, draws, effort
-
-    def factors(self, index: IndexArray) -> list[Array]:
-        return self.target.factors(self.draws.points[index])
-
-    def phases(self, measure: ScaleMeasure) -> Phases:
-        """Sets of fitted directions: along every axis of the data L is above or below its scan's valley."""
-        target, own = self.target, self.target.likelihood
-        if not isinstance(own, GaussianLikelihood) or own.flat:
-            return phases_of_labels(*measure.weighted, np.zeros(len(self.weights), int), [0], False)
-        valleys = np.array([scan.valley for scan in scan_axes(TotalTarget(target), target.rotation)])
-        scales = target.rotation.T @ measure.scales @ target.rotation
-        above = 0.5 * np.log(np.diagonal(scales, axis1=1, axis2=2)) > valleys
-        patterns, labels = np.unique(above, axis=0, return_inverse=True)
-        strongest = float(own.eigenvalues.max())
-        fitted = []
-        for label in range(len(patterns)):
-            mean = np.average(measure.scales[labels == label], axis=0, weights=self._safe(labels == label))
-            fitted.append(int((strongest * np.linalg.eigvalsh(mean) > own.noise).sum()))
-        return phases_of_labels(*measure.weighted, labels, fitted, False)
-
-    def _safe(self, inside: Mask) -> Array:
-        """Weights of some atoms; equal ones where all of them have underflowed."""
-        weights = self.weights[inside]
-        return weights if weights.sum() > 0 else np.ones_like(weights)
-
-    def rescue(self, exponent: Exponent) -> float | None:
-        """log of ∫ dϖ p(Y|L) ratio(L) over ∫ dϖ p(Y|L), for a density ratio, by a new run for the former."""
-        own = self.target.likelihood
-        if not (isinstance(exponent, LikelihoodRatio) and isinstance(own, GaussianLikelihood)):
-            return None
-        joint = LikelihoodRatio((own, *exponent.numerators), exponent.denominators)
-        draws = draw_posterior(replace(self.target, likelihood=joint), self.effort)
-        for message in draws.diagnostics.messages:
-            warnings.warn(message, AccuracyWarning, stacklevel=5)
-        return draws.log_total - self.draws.log_total + exponent.log_constant
-
-
-def _too_few(effective: float) -> str:
-    return (
-        f"only {effective:.0f} atoms of the scale's law count for this average, {_FEWEST_FOR_TILT} must "
-        "for it: ask nearer to the mean, or condition with a smaller target_error"
-    )

@@ -127,12 +127,6 @@ def smc_sample(
     return sample
 
 
-def prior_path(target: Target, seed: int, progress: Progress) -> Path:
-    """The path from the prior, N(0, I) in u, to the posterior: powers of the likelihood."""
-    prior = GaussianProposal(np.zeros(target.dimension), None, 0.0)
-    return Path(target, prior, np.random.default_rng([seed, 7]), progress)
-
-
 class Path:
     """The path of densities q^{1−t} π^t, with the random stream and the step size of its moves."""
 

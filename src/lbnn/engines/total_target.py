@@ -252,6 +252,12 @@ class TotalTarget:
         with np.errstate(divide="ignore"):
             return np.log(((self.axes.T @ roots) ** 2).sum(axis=2))
 
+    def roots_of(self, points: Array) -> Array:
+        """O T at given u, (m, n, r)."""
+        total = product(self.target.coordinates.factors(points))
+        assert total is not None
+        return self.axes @ total
+
     def roots(self, theta: Array, frame: Array) -> Array:
         """O T, (m, n, r)."""
         return frame @ self.law.matrices(theta)

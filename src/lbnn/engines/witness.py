@@ -3,8 +3,7 @@
 The first (`mixture_sampling`) works on the total factor T, with exact laws of its diagonal and inner factors
 drawn given T. The second works in the coordinates of all factors, where nothing but their plain product is
 needed: importance sampling from the Gaussian at the mode; where its weights do not serve, from a mixture that
-is fitted there; and where that does not either, sequential Monte Carlo from the prior, which knows nothing of
-modes.
+is fitted there.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ from lbnn.engines.inference import Witness
 from lbnn.engines.laplace import laplace_proposal
 from lbnn.engines.mixture import Mixture
 from lbnn.engines.mixture_sampling import GROUPS, MixtureDraws, WeightedDraws, fitted_mixture, testimony
-from lbnn.engines.smc import prior_path
 from lbnn.engines.target import Target
-from lbnn.engines.total_target import CentredSpace, FactorSpace
+from lbnn.engines.total_target import CentredSpace, FactorSpace, TotalTarget
 from lbnn.scale.phases import standard_error
 from lbnn.scale.total_factor import turned
 
@@ -49,6 +47,7 @@ def second_witness(
     rng = np.random.default_rng([seed, 5])
     drawn = resampled(found.draws, _FITTED_FROM, rng)
     points = turned_points(drawn, target, turned_target)
+    labels = found.mixture.labels(TotalTarget(target).roots_of(drawn))
     best = gaussian_witness(turned_target, points[:_CLIMBERS], seed)
     spaces: list[type[FactorSpace]] = [FactorSpace]
     if target.coordinates.square and len(target.coordinates.shapes) > 1:
@@ -57,7 +56,7 @@ def second_witness(
         if best is not None and best.agrees_with(first):
             break
         progress.say(f"second witness: {space.name}")
-        mixture = mixture_of_draws(space(turned_target), points, found.labels(drawn))
+        mixture = mixture_of_draws(space(turned_target), points, labels)
         best = fitted_witness(mixture, rng, progress) or best
     return best
 
@@ -131,9 +130,3 @@ class Testimony:
             return False
         distance = np.abs(self.mean - other.mean) / np.hypot(self.error, other.error)
         return bool((distance < _ALLOWED_FOR_MEANS).all())
-
-
-def tempered_witness(target: Target, seed: int, progress: Progress) -> Witness:
-    """Sequential Monte Carlo along the powers of the likelihood, from the prior."""
-    sample = prior_path(target, seed, progress).round()
-    return Witness("tempering from the prior", sample.log_evidence, sample.log_evidence_error)

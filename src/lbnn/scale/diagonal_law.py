@@ -60,11 +60,11 @@ class DiagonalLaw:
     def _gap(self, x: Array) -> Array:
         """Distance of the saddle point from the pole, near enough for proposals of `split`."""
         near = self._near[1].x
-        log_gap = np.interp(x, near, _NEAR_LOGS)
-        beyond = x > near[-1]
-        if beyond.any():
-            log_gap[beyond] = np.interp(x[beyond], self._far[1].x, _FAR_LOGS)
-        return np.exp(log_gap)
+        gap = np.exp(np.interp(x, near, _NEAR_LOGS))
+        outside = (x < near[0]) | (x > near[-1])
+        if outside.any():  # rare, and there the search of the saddle point itself is cheap enough
+            gap[outside] = self.product.saddle_gap(2 * x[outside] - self.product.shift)
+        return gap
 
     def _evaluate(self, x: Array, which: int) -> tuple[Array, Array]:
         """Value and derivative from the near table, and from the far one where x lies beyond it."""

@@ -1,0 +1,119 @@
+"""The laws behind weighted draws: tilted averages, Bartlett factors, phases."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+from scipy import special
+
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array, IndexArray
+from lbnn.engines.adaptation import laplace_mixture_of
+from lbnn.engines.modes import Mode, find_modes, scan_axes
+from lbnn.engines.sampled import LARGEST_FITTED, Draws, Effort, draw_posterior
+from lbnn.engines.target import ScaleTarget
+from lbnn.engines.total_target import TotalTarget
+from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
+from lbnn.scale.bartlett import product
+from lbnn.scale.measure import Exponent, ScaleMeasure, effective_atoms
+from lbnn.scale.phases import Phases, phases_of_labels
+
+_FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
+
+
+class AtomLaw:
+    """The law behind weighted draws, each known with its Bartlett factors."""
+
+    def __init__(self, weights: Array, eigen: tuple[Array, Array]) -> None:
+        self.weights, self.eigen = weights, eigen
+
+    def log_expect_exp(self, exponent: Exponent) -> complex:
+        """From the atoms where enough of them count, else for a density ratio from a run of its own."""
+        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+            log_weights = np.log(self.weights)
+        log_terms = log_weights + exponent(*self.eigen)
+        effective = float(effective_atoms(log_terms.real))
+        if effective < _FEWEST_FOR_TILT:
+            rescued = self.rescue(exponent)
+            if rescued is not None:
+                return complex(rescued)
+            warnings.warn(_too_few(effective), AccuracyWarning, stacklevel=4)
+        return complex(special.logsumexp(log_terms.astype(complex)))
+
+    def rescue(self, exponent: Exponent) -> float | None:
+        """log E exp(exponent) by other means than the atoms, if there are any."""
+        return None
+
+    def factors(self, index: IndexArray) -> list[Array]:
+        """T_d, ..., T_2 of the given atoms."""
+        raise NotImplementedError
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Resample the atoms."""
+        total = product(self.sample_factors(size, rng))
+        assert total is not None
+        return total @ total.swapaxes(1, 2)
+
+    def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
+        """Bartlett factors of resampled atoms."""
+        return self.factors(rng.choice(len(self.weights), size=size, p=self.weights))
+
+    def partial_products(self, layer: int) -> Array:
+        """T_ℓ ⋯ T_2 of every atom."""
+        factors = self.factors(np.arange(len(self.weights)))
+        width = factors[-1].shape[2]
+        lower = product(factors[len(factors) - (layer - 1) :])
+        return np.broadcast_to(np.eye(width), (len(self.weights), width, width)) if lower is None else lower
+
+
+class SampledLaw(AtomLaw):
+    """The posterior behind draws in Bartlett coordinates."""
+
+    def __init__(self, target: ScaleTarget, draws: Draws, eigen: tuple[Array, Array], effort: Effort) -> None:
+        super().__init__(draws.weights, eigen)
+        self.target, self.draws, self.effort = target, draws, effort
+
+    def factors(self, index: IndexArray) -> list[Array]:
+        return self.target.factors(self.draws.points[index])
+
+    def phases(self, measure: ScaleMeasure) -> Phases:
+        """Modes of the posterior of T: a draw belongs to the one most likely to have given it."""
+        target, own = self.target, self.target.likelihood
+        space = TotalTarget(target)
+        labels, fitted = np.zeros(len(self.weights), int), [0]
+        if isinstance(own, GaussianLikelihood) and not own.flat:
+            searched = target.any_frame and space.dimension <= LARGEST_FITTED
+            modes = find_modes(space, scan_axes(space, space.axes)) if searched else []
+            scales = [np.linalg.eigvalsh(_scale_of(space, mode)) for mode in modes] or [
+                np.linalg.eigvalsh(np.asarray(measure.mean))
+            ]
+            fitted = [int((float(own.eigenvalues.max()) * each > own.noise).sum()) for each in scales]
+            if len(modes) > 1:
+                labels = laplace_mixture_of(space, modes).labels(space.roots_of(self.draws.points))
+        return phases_of_labels(*measure.weighted, labels, fitted, False)
+
+    def rescue(self, exponent: Exponent) -> float | None:
+        """log of ∫ dϖ p(Y|L) ratio(L) over ∫ dϖ p(Y|L), for a density ratio, by a new run for the former."""
+        own = self.target.likelihood
+        if not (isinstance(exponent, LikelihoodRatio) and isinstance(own, GaussianLikelihood)):
+            return None
+        joint = LikelihoodRatio((own, *exponent.numerators), exponent.denominators)
+        draws = draw_posterior(replace(self.target, likelihood=joint), self.effort)
+        for message in draws.diagnostics.messages:
+            warnings.warn(message, AccuracyWarning, stacklevel=5)
+        return draws.log_total - self.draws.log_total + exponent.log_constant
+
+
+def _scale_of(space: TotalTarget, mode: Mode) -> Array:
+    """L at a mode, (n_d, n_d)."""
+    root = space.roots(mode.theta[None], mode.frame)[0]
+    return root @ root.T
+
+
+def _too_few(effective: float) -> str:
+    return (
+        f"only {effective:.0f} atoms of the scale's law count for this average, {_FEWEST_FOR_TILT} must "
+        "for it: ask nearer to the mean, or condition with a smaller target_error"
+    )
