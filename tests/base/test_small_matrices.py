@@ -38,7 +38,7 @@ def test_triangular_root_is_that_of_qr(rows: int, columns: int) -> None:
     assert root.shape == (COUNT, columns, columns)
     assert (np.tril(root, -1) == 0).all()
     for matrix, found in zip(stack, root, strict=True):
-        expected = with_positive_diagonal(np.linalg.qr(matrix, mode="r"))
+        expected = with_positive_diagonal(np.asarray(np.linalg.qr(matrix, mode="r"), float))
         scale = np.abs(expected).max()
         np.testing.assert_allclose(with_positive_diagonal(found), expected, atol=RELATIVE * scale)
     np.testing.assert_array_equal(stack, kept)
@@ -51,7 +51,7 @@ def test_triangular_root_of_ill_conditioned_columns() -> None:
     stack = common + 1e-6 * rng.standard_normal((COUNT, 8, 4))
     root = triangular_root(stack)
     for matrix, found in zip(stack, root, strict=True):
-        expected = with_positive_diagonal(np.linalg.qr(matrix, mode="r"))
+        expected = with_positive_diagonal(np.asarray(np.linalg.qr(matrix, mode="r"), float))
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-14 * np.abs(expected).max())
 
 

@@ -34,7 +34,7 @@ SAMPLE = [
     "rand-120", "rand-019", "designed-13", "rand-081", "rand-084", "rand-231", "rand-079", "rand-143",
     "rand-225", "rand-095", "rand-123", "rand-247",
 ]  # fmt: skip
-SINGLE = ["single-00", "single-01", "single-12"]
+SINGLE = ["single-00", "single-01", "single-12", "single-20", "single-21"]
 FREEDOM = 7  # errors come from eight replicates
 LARGEST = 4.5  # errors, of a log evidence
 
@@ -58,7 +58,7 @@ def assert_right(post: lbnn.Posterior, record: dict[str, Any], comparisons: int)
     truth, error = np.array(record["scale_mean"]), np.array(record["scale_error"])
     upper = np.triu_indices(len(truth))
     assert_agrees(
-        post.scale.mean[upper], np.hypot(post.scale.mean_error, error)[upper], truth[upper],
+        np.asarray(post.scale.mean)[upper], np.hypot(post.scale.mean_error, error)[upper], truth[upper],
         comparisons=comparisons, degrees_of_freedom=FREEDOM,
     )  # fmt: skip
     assert_two_witnesses(post)
@@ -208,29 +208,40 @@ def heavy_tail(width: int, p: int, size: float) -> tuple[Array, Array, Array]:
     return X, Y, law.mean
 
 
-@pytest.mark.parametrize(("width", "p", "size"), [(4, 6, 1e-3), (4, 8, 0.03)])
-def test_means_in_heavy_tails(width: int, p: int, size: float) -> None:
-    """Between targets and prior the law of L is a power; its mean is carried by the tail.
-
-    Four seeds: every entry of E L within its errors, and no bias of all of them together.
-    """
+def tail_scores(width: int, p: int, size: float, seeds: range) -> tuple[Array, Array]:
+    """(E L found − exact) over stated errors and over exact, (seeds, 3); every run has to be ok."""
     X, Y, mean = heavy_tail(width, p, size)
     upper = np.triu_indices(2)
-    found, errors = [], []
-    for seed in range(4):
+    scores, ratios = [], []
+    for seed in seeds:
         post = lbnn.Network((width,)).condition(X, Y, math.inf, seed=seed)
         assert post.diagnostics.ok
         assert_two_witnesses(post)
-        assert_agrees(
-            post.scale.mean[upper], post.scale.mean_error[upper], mean[upper],
-            comparisons=24, degrees_of_freedom=FREEDOM,
-        )  # fmt: skip
-        found.append(post.scale.mean[upper])
-        errors.append(post.scale.mean_error[upper])
-    together = np.sqrt((np.array(errors) ** 2).sum(axis=0)) / len(errors)
-    assert_agrees(
-        np.mean(found, axis=0), together, mean[upper], comparisons=6, degrees_of_freedom=4 * FREEDOM
-    )
+        away = np.asarray(post.scale.mean) - mean
+        scores.append((away / post.scale.mean_error)[upper])
+        ratios.append((away / mean)[upper])
+    return np.array(scores), np.array(ratios)
+
+
+HEAVY = pytest.mark.parametrize(("width", "p", "size"), [(4, 6, 1e-3), (4, 8, 0.03)])
+
+
+@HEAVY
+def test_means_in_heavy_tails(width: int, p: int, size: float) -> None:
+    """Between targets and prior the law of L is a power; its mean is carried by the tail."""
+    scores, _ = tail_scores(width, p, size, range(4))
+    assert np.abs(scores).max() < LARGEST, scores
+
+
+@pytest.mark.slow
+@HEAVY
+def test_means_in_heavy_tails_by_many_seeds(width: int, p: int, size: float) -> None:
+    """A bias of 7% in E L (−6 errors of the mean over 24 seeds) hides from four seeds."""
+    scores, ratios = tail_scores(width, p, size, range(24))
+    zero = np.zeros_like(scores)
+    assert_agrees(scores, np.ones_like(scores), zero, comparisons=2 * scores.size, degrees_of_freedom=FREEDOM)
+    error = ratios.std(axis=0, ddof=1) / math.sqrt(24)
+    assert_agrees(ratios.mean(axis=0), error, zero[0], comparisons=6, degrees_of_freedom=23)
 
 
 EASY_X = np.random.default_rng(0).normal(size=(10, 5))

@@ -106,7 +106,8 @@ def test_importance_weights_of_the_right_gaussian_are_bounded() -> None:
     sample = importance.importance_sample(TARGET, laplace_proposal(TARGET), 0.05, 2, Progress())
     bound = (1 + 0.5 / math.sqrt(TARGET.dimension)) ** TARGET.dimension / 0.9
     assert np.exp(sample.log_weights - TARGET.log_evidence).max() < bound + 1e-6
-    assert sample.effective_sample_size > 0.7 * len(sample.log_weights)
+    # 1.25⁸/2.125² = 1.32 for the wider Gaussian alone, which gets 0.9 of the points: 0.68 to 0.76 count
+    assert sample.effective_sample_size > 0.68 * len(sample.log_weights)
 
 
 def test_importance_moments() -> None:

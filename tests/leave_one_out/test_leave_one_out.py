@@ -334,7 +334,7 @@ def test_scores_use_the_smoothed_weights() -> None:
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)
         scores = leave_one_out(posterior, data.Y)
     a, left = int(scores.pareto_k.argmax()), without(data, int(scores.pareto_k.argmax()))
-    assert scores.pareto_k[a] > 0.2
+    assert scores.pareto_k[a] > 0.1  # a tail to smooth
     atoms, weights = posterior.scale.atoms, posterior.scale.weights
     each = [AtomMixture(left, 4.0, atom[None], np.ones(1)).log_density(data.Y[a], 0.25) for atom in atoms]
     smoothed, k = pareto_smoothed(np.log(weights) - each)

@@ -135,7 +135,8 @@ def _unpack_prior(header: dict[str, Any]) -> ScalePrior:
 
 
 def _pack_diagnostics(diagnostics: Diagnostics) -> dict[str, Any]:
-    return asdict(diagnostics) | {"messages": list(diagnostics.messages)}
+    witnesses = [asdict(witness) for witness in diagnostics.witnesses]
+    return asdict(diagnostics) | {"messages": list(diagnostics.messages), "witnesses": witnesses}
 
 
 def _unpack_diagnostics(header: dict[str, Any]) -> Diagnostics:

@@ -26,7 +26,7 @@ class Witness:
         return abs(self.log_evidence - other.log_evidence) <= _ALLOWED * math.hypot(self.error, other.error)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnostics:
     """How an answer was computed and whether it supports itself.
 
@@ -56,6 +56,14 @@ class Diagnostics:
     messages: tuple[str, ...] = ()
     stages: int = 0
     witnesses: tuple[Witness, ...] = ()
+
+    def __repr__(self) -> str:
+        """One line: who answered, whether it supports itself, and how many witnesses were heard."""
+        return (
+            f"Diagnostics(engine={self.engine!r}, ok={self.ok}, "
+            f"effective_sample_size={self.effective_sample_size:.4g}, pareto_k={self.pareto_k}, "
+            f"witnesses={len(self.witnesses)}, messages={len(self.messages)})"
+        )
 
 
 @dataclass(frozen=True)

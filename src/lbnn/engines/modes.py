@@ -188,6 +188,8 @@ def find_tails(target: TotalTarget, scans: list[AxisScan]) -> list[Mode]:
         logs = best.copy()
         logs[axis] = max(logs[axis], float(typical_logs(target)[0]))
         order = np.argsort(-logs, kind="stable") if target.target.any_frame else np.arange(len(logs))
+        if target.law.columns < target.law.rows:  # behind a bottleneck the axis must lead
+            order = np.array([axis, *(other for other in order if other != axis)])
         thetas.append(_diagonal(target, logs[order[: target.law.columns]]))
         frames.append(target.axes[:, order])
     return climb(target, np.stack(thetas), np.stack(frames), np.array(heavy))
@@ -332,8 +334,10 @@ def _tilted(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray |
     total = target.law.matrices(theta)
     row = (axis[:, None, :] @ total)[:, 0]
     size = (row**2).sum(axis=1)
-    slope = 2 * axis[:, :, None] * row[:, None, :] / size[:, None, None]
-    return value + np.log(size), gradient + target.law.pull_back(total, slope)
+    safe = np.where(size > 0, size, 1.0)  # L_jj = 0 behind a bottleneck: no start
+    slope = 2 * axis[:, :, None] * row[:, None, :] / safe[:, None, None]
+    value = np.where(size > 0, value + np.log(safe), -np.inf)
+    return value, gradient + target.law.pull_back(total, slope)
 
 
 def coordinate_units(target: TotalTarget, theta: Array) -> Array:
@@ -345,6 +349,8 @@ def coordinate_units(target: TotalTarget, theta: Array) -> Array:
 def _same(target: TotalTarget, one: Mode, other: Mode) -> bool:
     """Whether a mode lies within the Gaussian of another, higher one: on a ridge, or where all is flat."""
     seen = target.seen_from(target.roots(one.theta[None], one.frame), other.frame)[0]
+    if not np.isfinite(seen).all():  # a zero on the diagonal: infinitely far away
+        return False
     away = (seen - other.theta) / other.units
     values, vectors = np.linalg.eigh(other.hessian)
     return bool(((vectors.T @ away) ** 2 * np.maximum(values, WIDEST**-2)).sum() < _SAME)

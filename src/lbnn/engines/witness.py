@@ -128,5 +128,5 @@ class Testimony:
         """Whether this can be trusted and agrees with another estimate of evidence and means."""
         if self.witness is None or not self.witness.agrees_with(own):
             return False
-        distance = np.abs(self.mean - other.mean) / np.hypot(self.error, other.error)
-        return bool((distance < _ALLOWED_FOR_MEANS).all())
+        allowed = _ALLOWED_FOR_MEANS * np.hypot(self.error, other.error)
+        return bool((np.abs(self.mean - other.mean) <= allowed).all())

@@ -180,7 +180,13 @@ class _ChiTable:
         return value + slope / step * (u - inside), slope / step
 
     def normal(self, log_chi: Array) -> Array:
-        """u at given log χ, both (m, columns): Newton's method from the linear interpolation of the table."""
+        """u at given log χ, both (m, columns): Newton's method from the linear interpolation of the table.
+
+        NaN where log χ is not finite.
+        """
+        known = np.isfinite(log_chi)
+        if not known.all():
+            return np.where(known, self.normal(np.where(known, log_chi, self.values[:, 0])), np.nan)
         u = np.empty_like(log_chi)
         for column, values in enumerate(self.values):
             u[:, column] = np.interp(log_chi[:, column], values, self.grid)
