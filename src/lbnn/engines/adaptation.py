@@ -34,7 +34,7 @@ def laplace_mixture(target: TotalTarget) -> Mixture:
     rest = _PRIOR_SHARE + _TAIL_SHARE * bool(tails)
     shares = [*((1 - rest) * modes.shares), *[_TAIL_SHARE / max(len(tails), 1)] * len(tails), _PRIOR_SHARE]
     every = (*modes.parts, *tails, PriorPart(target.axes, target.law))
-    return Mixture(target, every, _floored(np.array(shares)), len(modes.parts))
+    return Mixture(target, every, _floored(np.array(shares)), len(modes.parts), bool(tails))
 
 
 def laplace_mixture_of(target: TotalTarget, modes: list[Mode]) -> Mixture:

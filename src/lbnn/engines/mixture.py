@@ -104,6 +104,7 @@ class Mixture:
     parts: tuple[Part, ...]
     shares: Array  # (parts,), sum 1
     modes: int = 0  # how many of the first parts stand for modes
+    tails: bool = False  # whether there are parts for means of L that live in a tail
 
     def log_densities(self, roots: Array) -> Array:
         """Log density of every part at scales given by roots, in the frameless measure, (m, parts)."""

@@ -34,7 +34,8 @@ _FEWEST_TO_TESTIFY = 100  # effective draws under which an estimate cannot bear 
 _FEWEST_EFFECTIVE = 400  # draws under which the diagnostics themselves are not to be trusted
 _LARGEST = 1 << 25  # floats that the coordinates of all draws may fill
 _WORK = 1e10  # rough floating-point operations that a last round may take: ten seconds or so
-_ROW_WORK = 1e4  # rough operations for one row of one factor, its inner draws and the densities of all parts
+#: rough operations for one row of one factor, its inner draws and all densities: at depth two, and deeper
+_ROW_WORK = (1e3, 1e4)
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,8 @@ def _next_size(draws: WeightedDraws, target_error: float, target: Target) -> int
     wanted = max(wanted, (draws.log_evidence_error / target_error) ** 2, 4 / 3)
     wanted = max(wanted, FEWEST_FOR_MEANS / float(draws.sizes_of_means.min()))
     count = 1.5 * len(draws.log_weights) * wanted
-    most = min(
-        _LARGEST / target.dimension, _WORK / (_ROW_WORK * len(target.coordinates.shapes) * target.rows)
-    )
+    layers = len(target.coordinates.shapes)
+    most = min(_LARGEST / target.dimension, _WORK / (_ROW_WORK[layers > 1] * layers * target.rows))
     return 1 << math.ceil(math.log2(max(min(count, most) / GROUPS, _PILOT)))
 
 

@@ -26,14 +26,16 @@ from lbnn.engines.mixture_sampling import (
 from lbnn.engines.pareto import pareto_k
 from lbnn.engines.smc import SmcSample, smc_sample
 from lbnn.engines.target import Target
-from lbnn.engines.total_target import TotalTarget
+from lbnn.engines.total_target import FactorSpace, TotalTarget
 from lbnn.engines.witness import (
     gaussian_witness,
+    means_agree,
     mixture_witness,
     prior_witness,
     second_witness,
     testify,
     turned_points,
+    weighted_means,
 )
 from lbnn.scale.measure import effective_atoms
 
@@ -44,6 +46,10 @@ LARGEST_FITTED = 36  # coordinates of T up to which phases are looked for and a 
 _NEARLY_GAUSSIAN = 0.3  # effective draws per draw of a Gaussian that serves by itself
 _GAUSSIAN_ENOUGH = 0.1  # effective draws per draw from which a Gaussian in many dimensions needs no witness
 _MOST_ERROR = 3.0  # error of a second witness, in target errors, above which it says nothing
+_MEANS_DIFFER = (
+    "two estimates of the mean of the scale that share no proposal contradict each other: one of them misses "
+    "a part of the posterior in which the mean lives; do not trust E L and what rests on it"
+)
 _ALONE = (
     "no second estimate of the log evidence that shares no proposal could be had: the answer supports itself "
     "but nothing else does; compare seeds, or engine='smc'"
@@ -122,6 +128,8 @@ def _draw_gaussian(target: Target, mixture: Mixture, effort: Effort, progress: P
         return None
     other = prior_witness(target, effort.seed)
     if not other.confirms(own, mean):
+        if mixture.tails:  # a few draws of the mixture do not tell enough of a mean that lives in a tail
+            return None
         other = mixture_witness(mixture, effort.seed)
     if other.witness is None or not other.confirms(own, mean):
         return None
@@ -148,7 +156,11 @@ def _draw_mixture(target: Target, mixture: Mixture, effort: Effort, progress: Pr
         second = second_witness(target, found, first, effort.seed, progress)
         return _from_mixture(found, first, second, effort)
     sample = smc_sample(target, _start(target, found), effort.target_error, effort.seed, progress)
-    return _from_smc(sample, first, target, effort)
+    means = [
+        weighted_means(each.log_weights, each.groups, np.exp(FactorSpace(target).log_diagonal(each.points)))
+        for each in (sample, found.draws)
+    ]
+    return _from_smc(sample, first, target, effort, means_agree(*means))
 
 
 def draw_prior(target: Target, effort: Effort) -> Draws:
@@ -233,7 +245,9 @@ def _from_importance(sample: ImportanceSample, own: Witness, other: Witness | No
     return Draws(sample.points, sample.log_weights, sample.groups, own.log_evidence, error, diagnostics)
 
 
-def _from_smc(sample: SmcSample, other: Witness, target: Target, effort: Effort) -> Draws:
+def _from_smc(
+    sample: SmcSample, other: Witness, target: Target, effort: Effort, means_agree: bool = True
+) -> Draws:
     own = Witness("sequential Monte Carlo", sample.log_evidence, sample.log_evidence_error)
     messages = []
     if not sample.reaches(effort.target_error):
@@ -252,6 +266,8 @@ def _from_smc(sample: SmcSample, other: Witness, target: Target, effort: Effort)
         messages.append(f"the second estimate ({other.method}, error {other.error:.2g}) cannot confirm it")
     elif not own.agrees_with(other):
         messages.append(_contradiction(own, other))
+    if not means_agree:
+        messages.append(_MEANS_DIFFER)
     diagnostics = Diagnostics(
         "smc",
         sample.effective_sample_size,

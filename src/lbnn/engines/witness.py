@@ -109,11 +109,22 @@ def mixture_witness(mixture: Mixture, seed: int) -> Testimony:
 def testify(method: str, log_weights: Array, groups: IndexArray, log_diagonal: Array) -> Testimony:
     """Evidence, and E L along the axes of the data, from weighted draws."""
     spread = WeightedDraws(log_diagonal, log_weights, groups).log_evidence_error
-    weights, diagonal = special.softmax(log_weights), np.exp(log_diagonal)
-    mean = weights @ diagonal
-    independent = np.sqrt((weights[:, None] ** 2 * (diagonal - mean) ** 2).sum(axis=0))
-    error = np.maximum(standard_error(diagonal, weights, groups), independent)
-    return Testimony(testimony(method, log_weights, spread), mean, error)
+    witness = testimony(method, log_weights, spread)
+    return Testimony(witness, *weighted_means(log_weights, groups, np.exp(log_diagonal)))
+
+
+def weighted_means(log_weights: Array, groups: IndexArray, values: Array) -> tuple[Array, Array]:
+    """Means of values (m, n), and errors that are no smaller than those of independent draws."""
+    weights = special.softmax(log_weights)
+    mean = weights @ values
+    independent = np.sqrt((weights[:, None] ** 2 * (values - mean) ** 2).sum(axis=0))
+    return mean, np.maximum(standard_error(values, weights, groups), independent)
+
+
+def means_agree(one: tuple[Array, Array], other: tuple[Array, Array]) -> bool:
+    """Whether two pairs of means and errors differ by no more than the errors allow."""
+    allowed = _ALLOWED_FOR_MEANS * np.hypot(one[1], other[1])
+    return bool((np.abs(one[0] - other[0]) <= allowed).all())
 
 
 @dataclass(frozen=True)
@@ -128,5 +139,4 @@ class Testimony:
         """Whether this can be trusted and agrees with another estimate of evidence and means."""
         if self.witness is None or not self.witness.agrees_with(own):
             return False
-        allowed = _ALLOWED_FOR_MEANS * np.hypot(self.error, other.error)
-        return bool((np.abs(self.mean - other.mean) <= allowed).all())
+        return means_agree((self.mean, self.error), (other.mean, other.error))
