@@ -119,14 +119,15 @@ class Posterior:
             Test inputs; the training points by default.
         cross_gram, test_gram : (p̂, p) and (p̂, p̂), optional
             After `condition_gram`, in the place of X_test: the kernel between test and training points and
-            among test points.
+            among test points. The two may also be given without their names, in this order.
 
         Returns
         -------
         NetworkPredictive, or AffinePredictive where each output has a noise of its own
         """
-        check.no_unnamed_grams(more)
-        law = self.predictive_at(self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram))
+        law = self.predictive_at(
+            self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
+        )
         units = self.noise.deviations
         if units is None:
             return law
@@ -164,7 +165,6 @@ class Posterior:
         -------
         (p̂, p̂) array
         """
-        check.no_unnamed_grams(more)
         widths, number = self.prior.widths, check.positive_integer(layer, "layer")
         if number > len(widths):
             raise ValueError(
@@ -172,7 +172,7 @@ class Posterior:
                 if widths
                 else "a feature kernel needs a hidden layer, got a network of depth one (widths=())"
             )
-        points = self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram)
+        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         return average_layer_kernel(
             self.noise.seen_by(points, self.spectrum),
             self._process,

@@ -292,8 +292,10 @@ def test_test_inputs_must_have_the_training_dimension() -> None:
 
 
 def test_number_of_arrays_follows_the_way_in() -> None:
-    for method in (POST.predict, POST.feature_kernel, GRAM_POST.predict, GRAM_POST.feature_kernel):
-        with pytest.raises(TypeError, match=r"write predict\(cross_gram=..., test_gram=...\)"):
+    by_name = GRAM_POST.predict(cross_gram=DATA.cross.T, test_gram=DATA.test_gram).mean
+    np.testing.assert_array_equal(GRAM_POST.predict(DATA.cross.T, DATA.test_gram).mean, by_name)
+    for method in (POST.predict, POST.feature_kernel):
+        with pytest.raises(TypeError, match="test points are one array X_test"):
             method(DATA.cross.T, DATA.test_gram)
     with pytest.raises(TypeError, match="test points are one array X_test"):
         POST.predict(cross_gram=DATA.cross.T, test_gram=DATA.test_gram)

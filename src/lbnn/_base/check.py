@@ -147,15 +147,6 @@ def seed(value: Any) -> int:
     return int(value)
 
 
-def no_unnamed_grams(more: tuple[Any, ...]) -> None:
-    """Test points have one array without a name, X_test."""
-    if more:
-        raise TypeError(
-            "test points are X_test, or by name cross_gram=... and test_gram=..., got "
-            f"{1 + len(more)} arrays without names: write predict(cross_gram=..., test_gram=...)"
-        )
-
-
 def like_mean(value: Any, shape: tuple[int, ...], single_output: bool, name: str) -> Array:
     """Check an array shaped like the predictive mean and return it as (p̂, n_d)."""
     array = real_array(value, name)

@@ -83,17 +83,6 @@ class AxisScan:
         return [first, *_apart(others + _local_maxima(self.logs, self.last), first[0])]
 
     @property
-    def valley(self) -> float:
-        """Where the height is lowest between the two peaks; inf where there is one peak."""
-        peaks = self.peaks()
-        if len(peaks) < 2:
-            return np.inf
-        low, high = sorted(position for position, _ in peaks)
-        between = (self.logs >= low) & (self.logs <= high)
-        height = self.leading if np.isneginf(self.last).all() else self.last
-        return float(self.logs[between][np.argmin(height[between])])
-
-    @property
     def spread(self) -> float:
         """E l² / (E l)² of the squared entry l: large where its mean lives in the tail of its law."""
         log_total, log_first, log_second = (

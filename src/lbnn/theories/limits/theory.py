@@ -72,8 +72,7 @@ class Theory:
         number = check.positive_integer(layer, "layer")
         if number > self.layers:
             raise ValueError(f"{self.name} gives kernels of layers 1 to {self.layers}, got layer={number}")
-        check.no_unnamed_grams(more)
-        points = self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram)
+        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         return np.asarray(self.kernel_at(points, number))
 
     def predict(
@@ -84,6 +83,5 @@ class Theory:
         test_gram: ArrayLike | None = None,
     ) -> Predictive:
         """The predictive at test points, as `Posterior.predict`; the training points by default."""
-        check.no_unnamed_grams(more)
-        points = self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram)
+        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         return self.predictive_at(points)
