@@ -148,7 +148,8 @@ def _next_size(draws: WeightedDraws, target_error: float, target: Target) -> int
     wanted = max(wanted, FEWEST_FOR_MEANS / float(draws.sizes_of_means.min()))
     count = 1.5 * len(draws.log_weights) * wanted
     layers = len(target.coordinates.shapes)
-    most = min(_LARGEST / target.dimension, _WORK / (_ROW_WORK[layers > 1] * layers * target.rows))
+    each = _ROW_WORK[layers > 1] * layers * target.rows + target.operations / 3
+    most = min(_LARGEST / target.dimension, _WORK / each)
     return 1 << math.ceil(math.log2(max(min(count, most) / GROUPS, _PILOT)))
 
 
