@@ -19,7 +19,6 @@ from lbnn.engines.adaptation import adapted, guidance
 from lbnn.engines.inference import Witness
 from lbnn.engines.mixture import Mixture, MixtureSample
 from lbnn.engines.pareto import pareto_k
-from lbnn.engines.target import Target
 from lbnn.scale.measure import effective_atoms
 
 GROUPS = 16
@@ -113,7 +112,7 @@ def mixture_sample(mixture: Mixture, target_error: float, seed: int, progress: P
     mixture, sample = fitted_mixture(mixture, rounds, rng, progress)
     draws = _weighted(sample)
     while not draws.reaches(target_error):
-        size = _next_size(draws, target_error, target)
+        size = _next_size(draws, target_error, mixture)
         if size * GROUPS <= len(draws.log_weights):
             break
         progress.say(f"importance sampling, {GROUPS * size} points in {target.dimension} dimensions")
@@ -141,14 +140,16 @@ def fitted_mixture(
     return best.mixture, best
 
 
-def _next_size(draws: WeightedDraws, target_error: float, target: Target) -> int:
+def _next_size(draws: WeightedDraws, target_error: float, mixture: Mixture) -> int:
     """Draws per group that the target error asks for, a power of two, as far as memory and time go."""
     wanted = max(target_error**-2, _FEWEST_EFFECTIVE) / draws.effective_sample_size
     wanted = max(wanted, (draws.log_evidence_error / target_error) ** 2, 4 / 3)
     wanted = max(wanted, FEWEST_FOR_MEANS / float(draws.sizes_of_means.min()))
     count = 1.5 * len(draws.log_weights) * wanted
+    target = mixture.space.target
     layers = len(target.coordinates.shapes)
     each = _ROW_WORK[layers > 1] * layers * target.rows + target.operations / 3
+    each *= max(1.0, len(mixture.parts) / 3)  # every part has a density at every draw
     most = min(_LARGEST / target.dimension, _WORK / each)
     return 1 << math.ceil(math.log2(max(min(count, most) / GROUPS, _PILOT)))
 
