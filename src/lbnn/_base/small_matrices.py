@@ -79,3 +79,12 @@ def lower_factor(root: Array) -> Array:
             result[:, j + 1 :, j] = share
             rest[:, j + 1 :] -= share[:, :, None] * unit[:, None, :]
     return result
+
+
+def gram_eigen(grams: Array) -> tuple[Array, Array]:
+    """Eigenvalues (m, w) and eigenvectors of Gram matrices (m, w, w).
+
+    Eigenvalues that rounding made zero or negative are kept just above zero.
+    """
+    values, vectors = np.linalg.eigh(grams)
+    return np.maximum(values, np.finfo(float).eps ** 2 * values[:, -1:]), vectors

@@ -20,5 +20,5 @@ def infer_atom(scale: Array, likelihood: GaussianLikelihood, single_output: bool
 
 
 def identity_scale(outputs: int, variance: float) -> Array:
-    """L of a network of depth one."""
+    """variance · I, the scale of a network of depth one, (n_d, n_d)."""
     return variance * np.eye(outputs)

@@ -73,7 +73,7 @@ def infer_dual(
 
 
 class FactorLaw(AtomLaw):
-    """The posterior behind draws whose Bartlett factors (up to a rotation of the outputs) are at hand."""
+    """The posterior behind draws that are stored with their Bartlett factors (up to a rotation)."""
 
     def __init__(self, weights: Array, eigen: tuple[Array, Array], factors: list[Array]) -> None:
         super().__init__(weights, eigen)
@@ -96,7 +96,7 @@ def _inference(measure: ScaleMeasure, draws: Draws, likelihood: GaussianLikeliho
 
 
 def _affordable(draws: Draws, outputs: int, seed: int) -> Draws:
-    """As many draws as matrices (n_d, n_d) fit into memory, resampled if that is fewer."""
+    """The draws, resampled to fewer where so many matrices (n_d, n_d) would not fit into memory."""
     most = max(LARGEST_SAMPLE // outputs**2, 1)
     if len(draws.points) <= most:
         return draws

@@ -65,7 +65,7 @@ def infer(
 def _require_applicable(
     engine: str, best: EngineChoice, prior: ScalePrior, likelihood: GaussianLikelihood
 ) -> None:
-    """The engine must exist and fit the problem."""
+    """Raise unless the engine exists and can solve this problem."""
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {('auto', *ENGINES)}, got {engine!r}")
     fits = {

@@ -18,6 +18,7 @@ from lbnn._base.types import Array, IndexArray
 from lbnn.engines.laplace import GaussianProposal
 from lbnn.engines.pareto import pareto_k
 from lbnn.engines.target import Target
+from lbnn.scale.measure import effective_atoms
 
 REPLICATES = 8
 LARGEST_K = 0.7
@@ -54,9 +55,7 @@ class ImportanceSample:
     @property
     def effective_sample_size(self) -> float:
         """(Σw)² / Σw²."""
-        return float(
-            np.exp(2 * special.logsumexp(self.log_weights) - special.logsumexp(2 * self.log_weights))
-        )
+        return float(effective_atoms(self.log_weights))
 
     @property
     def effective_share(self) -> float:
@@ -69,7 +68,7 @@ class ImportanceSample:
         return pareto_k(self.log_weights)
 
     def reaches(self, target_error: float) -> bool:
-        """Whether evidence and averages are as accurate as asked, and the weights can be trusted to tell."""
+        """Whether evidence and averages are as accurate as asked, and k allows to say so."""
         return (
             self.pareto_k < LARGEST_K
             and self.effective_sample_size >= max(target_error**-2, _FEWEST_EFFECTIVE)
@@ -77,7 +76,7 @@ class ImportanceSample:
         )
 
     def could_reach(self, target_error: float) -> bool:
-        """Whether the last round, with more points, would likely be enough (k is too noisy to tell yet)."""
+        """Whether the effective draws, scaled up to the last round, would meet the target error."""
         growth = _last_size(target_error, self.points.shape[1]) * REPLICATES / len(self.log_weights)
         return growth * self.effective_sample_size >= target_error**-2
 
@@ -100,7 +99,7 @@ def importance_sample(
 
 
 def _last_size(target_error: float, dimension: int) -> int:
-    """Points per replicate in the last round: more for finer targets, as far as memory goes."""
+    """Points per replicate in the last round: in proportion to target_error⁻², as far as memory goes."""
     size = 1024 if target_error >= 0.02 else 8192 if target_error >= 0.002 else 65536
     return max(_FIRST, min(size, _LARGEST // (REPLICATES * max(dimension, 1))))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
 from scipy import special
 
-from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array, IndexArray
+from lbnn._base.warn import warn, warn_of
 from lbnn.engines.adaptation import laplace_mixture_of
 from lbnn.engines.modes import Mode, find_modes, scan_axes
 from lbnn.engines.sampled import LARGEST_FITTED, Draws, Effort, draw_posterior
@@ -39,7 +38,7 @@ class AtomLaw:
             rescued = self.rescue(exponent)
             if rescued is not None:
                 return complex(rescued)
-            warnings.warn(_too_few(effective), AccuracyWarning, stacklevel=4)
+            warn(_too_few(effective))
         return complex(special.logsumexp(log_terms.astype(complex)))
 
     def rescue(self, exponent: Exponent) -> float | None:
@@ -101,8 +100,7 @@ class SampledLaw(AtomLaw):
             return None
         joint = LikelihoodRatio((own, *exponent.numerators), exponent.denominators)
         draws = draw_posterior(replace(self.target, likelihood=joint), self.effort)
-        for message in draws.diagnostics.messages:
-            warnings.warn(message, AccuracyWarning, stacklevel=5)
+        warn_of(draws.diagnostics.messages)
         return draws.log_total - self.draws.log_total + exponent.log_constant
 
 

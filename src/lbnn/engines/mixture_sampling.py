@@ -78,7 +78,7 @@ class WeightedDraws:
         return float(self.sizes_of_means.min()) >= FEWEST_FOR_MEANS and self.k_of_means < LARGEST_K
 
     def reaches(self, target_error: float) -> bool:
-        """Whether evidence and averages are as accurate as asked, and the weights can be trusted to tell."""
+        """Whether evidence and averages are as accurate as asked, and k allows to say so."""
         return (
             self.pareto_k < LARGEST_K
             and self.effective_sample_size >= max(target_error**-2, _FEWEST_EFFECTIVE)

@@ -9,7 +9,6 @@ deviations away from the density's own peak.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +17,8 @@ import numpy as np
 from scipy import integrate, interpolate, special
 
 from lbnn._base.blocks import blocks
-from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
+from lbnn._base.warn import warn
 from lbnn.engines.inference import Diagnostics, ScaleInference
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.gamma_product import GammaProduct
@@ -105,7 +104,7 @@ class QuadratureLaw:
         """Log E exp(exponent(λ)), on nodes placed where this integrand has its mass."""
         tilted = self._integrate(lambda x: exponent(np.exp(x)[:, None], np.ones((len(x), 1, 1))), (0,))
         if not tilted.converged:
-            warnings.warn(_NOT_CONVERGED, AccuracyWarning, stacklevel=2)
+            warn(_NOT_CONVERGED)
         total = special.logsumexp(tilted.log_terms.astype(complex))
         return complex(total) - self.nodes.log_total
 
@@ -125,7 +124,7 @@ class QuadratureLaw:
         )
         found = modes(density)
         if not all(mode.converged for mode in found):
-            warnings.warn(_NOT_CONVERGED, AccuracyWarning, stacklevel=3)
+            warn(_NOT_CONVERGED)
         return Phases(
             tuple(
                 Phase(
@@ -303,7 +302,7 @@ def _local_maxima(values: Array) -> IndexArray:
 def _relevant(
     x: Array, values: Array, summits: IndexArray, peaks: list[Peak], powers: tuple[int, ...]
 ) -> Mask:
-    """Where any integrand e^{power · x + values} is within `_DROP` of its own top, needles included."""
+    """Where some integrand e^{power · x + values} is within `_DROP` of its maximum, climbed peaks too."""
     keep = np.zeros(len(x), bool)
     for power in powers:
         tilted = values + power * x
@@ -334,7 +333,7 @@ def find_peak(scout: RealFunction, low: float, high: float) -> Peak:
 def trapezoid(
     log_integrand: AnyFunction, highest: Peak, low: float, high: float, powers: tuple[int, ...]
 ) -> Nodes:
-    """Trapezoid rule in v, x = peak + width · sinh(v), halving the step until every normaliser stands."""
+    """Trapezoid rule in v, x = peak + width · sinh(v), the step halved until no normaliser moves."""
     peak, width = highest.location, highest.width
     start, end = math.asinh((low - peak) / width), math.asinh((high - peak) / width)
     count = math.ceil((end - start) / _FIRST_STEP) + 1
@@ -383,7 +382,7 @@ def _scan(low: float, high: float) -> Array:
 
 
 def _still_high(values: Array, x: Array, powers: tuple[int, ...]) -> tuple[bool, bool]:
-    """Whether the left and right ends of a scan are within reach of a peak, for any power."""
+    """Whether the values at the left and right end are within `_DROP` of the maximum, for any power."""
     left = right = False
     for power in powers:
         tilted = values + power * x

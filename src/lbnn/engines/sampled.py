@@ -70,7 +70,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Draws:
-    """Weighted posterior draws of one target, by whichever engine served."""
+    """Weighted posterior draws of one target, with the log normaliser and diagnostics."""
 
     points: Array  # u, (m, D)
     log_weights: Array
@@ -311,7 +311,7 @@ def _unexplained(first: Witness, second: Witness) -> float:
 
 
 def _thinning(count: int, target: Target) -> int:
-    """Stride that keeps the atoms within memory; odd, so that no island is favoured."""
+    """Stride that keeps the atoms within memory; odd, so that islands (a power of two) keep equally many."""
     each = max(target.dimension, target.rows**2)
     stride = math.ceil(count / min(_MOST_ATOMS, max(LARGEST_SAMPLE // each, 1)))
     return stride + 1 - stride % 2

@@ -19,6 +19,7 @@ from lbnn._base.progress import Progress
 from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.engines.laplace import GaussianProposal
 from lbnn.engines.target import Target
+from lbnn.scale.measure import effective_atoms
 
 ISLANDS, PER_ISLAND = 16, 32
 _LEAPFROG_STEPS = 8
@@ -85,8 +86,7 @@ class SmcSample:
     @property
     def effective_sample_size(self) -> float:
         """Independent draws that the weighted, correlated points are worth."""
-        log_square = 2 * special.logsumexp(self.log_weights) - special.logsumexp(2 * self.log_weights)
-        return self.chain_efficiency * float(np.exp(log_square))
+        return self.chain_efficiency * float(effective_atoms(self.log_weights))
 
     def reaches(self, target_error: float) -> bool:
         """Whether evidence and averages are as accurate as asked; never after a hurried round."""

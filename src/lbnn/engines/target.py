@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from lbnn._base.blocks import blocks
+from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.types import Array
 from lbnn.scale.bartlett import BartlettCoordinates, product
 
@@ -52,7 +53,7 @@ class Target(Protocol):
 
     @property
     def coordinates(self) -> BartlettCoordinates:
-        """u ↦ T_d, ..., T_2."""
+        """The map from u to the factors T_d, ..., T_2."""
         ...
 
     @property
@@ -150,26 +151,26 @@ class ScaleTarget:
     def log_likelihood(self, total: Array, frame: Array) -> Array:
         """Log p(Y | L) at L = O T Tᵀ Oᵀ for any frame O, (m,)."""
         root = frame @ total
-        return self.likelihood.log_value(*_eigen(root @ root.swapaxes(1, 2)))
+        return self.likelihood.log_value(*gram_eigen(root @ root.swapaxes(1, 2)))
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
         """`log_likelihood` and its gradient in T: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
         root = frame @ total
-        value, gradient = self.likelihood.value_and_gradient(*_eigen(root @ root.swapaxes(1, 2)))
+        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ root.swapaxes(1, 2)))
         return value, 2 * frame.swapaxes(-1, -2) @ gradient @ root
 
     def log_density(self, u: Array) -> Array:
-        """Log posterior up to a constant, (m,); −inf beyond any plausible u."""
+        """Log posterior up to a constant, (m,); −inf where factors or their inverses would overflow."""
         result = np.full(len(u), -np.inf)
         for block in blocks(len(u), self._floats_each):
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
-            log_likelihood = self.likelihood.log_value(*_eigen(self.scales(points)))
+            log_likelihood = self.likelihood.log_value(*gram_eigen(self.scales(points)))
             result[block][fine] = self.coordinates.log_prior(points)[0] + log_likelihood
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
-        """`log_density` and its gradient in u (zero beyond any plausible u)."""
+        """`log_density` and its gradient in u (zero where factors would overflow)."""
         value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
         for block in blocks(len(u), self._floats_each):
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
@@ -180,7 +181,7 @@ class ScaleTarget:
         """Chain rule: ∂/∂T = 2 (∂/∂L) T, then through the product to the coordinates."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
         total = self._product(factors)
-        value, gradient = self.likelihood.value_and_gradient(*_eigen(total @ total.swapaxes(1, 2)))
+        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(total @ total.swapaxes(1, 2)))
         log_prior, prior_slope = self.coordinates.log_prior(u)
         likelihood_slope = self.coordinates.pull_back(factors, slopes, 2 * self.rotation.T @ gradient @ total)
         return log_prior + value, prior_slope + likelihood_slope
@@ -194,9 +195,3 @@ class ScaleTarget:
     def _floats_each(self) -> int:
         rows = self.rows
         return 4 * len(self.coordinates.shapes) * rows * rows
-
-
-def _eigen(scales: Array) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of Gram matrices; rounding to zero or below is kept just above it."""
-    values, vectors = np.linalg.eigh(scales)
-    return np.maximum(values, np.finfo(float).eps ** 2 * values[:, -1:]), vectors

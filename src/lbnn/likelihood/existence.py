@@ -31,7 +31,7 @@ def require_zero_temperature(prior: ScalePrior, spectrum: Spectrum) -> None:
 
 
 def require_invertible_gram(spectrum: Spectrum) -> None:
-    """Zero temperature interpolates, whatever the network."""
+    """Raise unless G is invertible: at zero temperature every network interpolates the targets."""
     if spectrum.rank < spectrum.examples:
         raise ValueError(
             "zero temperature (beta=inf) needs an invertible Gram matrix, so that the training data can be "

@@ -69,7 +69,7 @@ class GaussianLikelihood:
 
     @property
     def dual_deficient(self) -> bool:
-        """Whether zero temperature leaves the dual problem singular: targets of deficient example rank."""
+        """Whether p(Y | Λ) is singular at zero temperature: the targets have less than full example rank."""
         return self.noise == 0 and int(np.linalg.matrix_rank(self.targets)) < len(self.eigenvalues)
 
     @property
@@ -111,7 +111,7 @@ class GaussianLikelihood:
         return value, gradient
 
     def turning_region(self) -> tuple[float, float] | None:
-        """Range of log l outside which log p(Y | L) has no more turns; None where the data say nothing.
+        """Range of log l that holds every extremum of log p(Y | L); None where the data say nothing.
 
         For larger l every term falls with l; for smaller l no term falls faster than l^{−1/2}.
         """

@@ -71,7 +71,7 @@ class HiddenKernelLikelihood:
 
 
 def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:
-    """Law of Λ: the same hidden layer seen from the data."""
+    """Law of Λ (r, r): that of L with the rank r of the data in the place of n_d."""
     return ScalePrior(prior.widths, rank, prior.layer_variances)
 
 

@@ -44,7 +44,7 @@ class Canonical(Protocol):
 
 
 def solve_canonical(delta: Array, nu: float, effort: Effort) -> Canonical:
-    """The way that fits: closed forms, quadrature in the plane, sampling."""
+    """Choose how to compute a canonical law: closed form (δ = 0 or N = 1), quadrature (N = 2) or sampling."""
     if not delta.any():
         return WishartCanonical(CanonicalTarget(delta, nu))
     if len(delta) == 1:

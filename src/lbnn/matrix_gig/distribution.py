@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import warnings
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from lbnn._base import check
-from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array
+from lbnn._base.warn import warn_of
 from lbnn.data.projection import positive_part
 from lbnn.engines import Diagnostics, Effort
 from lbnn.matrix_gig.canonical import Canonical, solve_canonical
@@ -60,6 +59,13 @@ class MatrixGIG:
         check.generator(seed)
         self._effort = Effort(float(check.probability(target_error, "target_error")), seed)
         _require_existence(self.psi, self.phi, self.nu)
+
+    def __repr__(self) -> str:
+        """One line: size, order, and the traces of both matrices."""
+        return (
+            f"MatrixGIG(N={self.dimension}, nu={self.nu:g}, "
+            f"trace psi={np.trace(self.psi):.4g}, trace phi={np.trace(self.phi):.4g})"
+        )
 
     @property
     def dimension(self) -> int:
@@ -212,8 +218,7 @@ class MatrixGIG:
     @cached_property
     def _law(self) -> Canonical:
         law = solve_canonical(self._delta, self._order, self._effort)
-        for message in law.diagnostics.messages:
-            warnings.warn(message, AccuracyWarning, stacklevel=3)
+        warn_of(law.diagnostics.messages)
         return law
 
     def _transformed(self, which: int) -> tuple[Array, Array]:

@@ -42,12 +42,12 @@ class CanonicalTarget:
 
     @cached_property
     def powers(self) -> Array:
-        """What the degrees of freedom leave of the power of T_ii."""
+        """2ν − i + 1 − d_i (N,): the power of T_ii that the χ density of d_i degrees does not take up."""
         return 2 * self.nu - np.arange(self.rows) - self.degrees
 
     @cached_property
     def coordinates(self) -> BartlettCoordinates:
-        """u ↦ T."""
+        """The map from u to the triangular factor T."""
         shape = FactorShape(self.rows, self.rows, 1, 1.0, tuple(float(d) for d in self.degrees))
         return BartlettCoordinates((shape,))
 
@@ -104,7 +104,7 @@ class CanonicalTarget:
         return log_factor, np.tril(slope)
 
     def log_density(self, u: Array) -> Array:
-        """Log density of u, (m,); −inf beyond any plausible u."""
+        """Log density of u, (m,); −inf where T or its inverse would overflow."""
         result = np.full(len(u), -np.inf)
         for block in blocks(len(u), 4 * self.rows**2):
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
@@ -114,7 +114,7 @@ class CanonicalTarget:
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
-        """`log_density` and its gradient in u (zero beyond any plausible u)."""
+        """`log_density` and its gradient in u (zero where T would overflow)."""
         value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
         for block in blocks(len(u), 4 * self.rows**2):
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))

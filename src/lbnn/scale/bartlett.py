@@ -75,7 +75,7 @@ class BartlettCoordinates:
         return fine
 
     def log_prior(self, u: Array) -> tuple[Array, Array]:
-        """Log prior density of u up to a constant (m,), and its gradient: normal, that of log χ beyond."""
+        """Log prior density of u up to a constant (m,), and its gradient: normal, far out that of log χ."""
         value, gradient = -0.5 * (u**2).sum(axis=1), -u
         start = 0
         for block in self.blocks:

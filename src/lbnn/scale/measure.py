@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,8 +12,8 @@ import numpy as np
 from scipy import special
 
 from lbnn._base import check
-from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array, ComplexArray, IndexArray
+from lbnn._base.warn import warn
 from lbnn.scale.phases import Phases, single_phase, standard_error
 
 #: h of a tilted average E exp h(L), for scales given by eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d).
@@ -22,10 +21,10 @@ Exponent = Callable[[Array, Array], Array | ComplexArray]
 
 
 class Law(Protocol):
-    """The law behind the atoms: what it can do better than a sum over them."""
+    """The law that the atoms stand for: averages and draws that need more than the atoms."""
 
     def log_expect_exp(self, exponent: Exponent) -> complex:
-        """Log E exp(exponent(L)), with atoms chosen for this factor where the own ones do not serve."""
+        """Log E exp(exponent(L)), integrated anew where the exponent moves the mass off the atoms."""
         ...
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
@@ -94,7 +93,7 @@ class ScaleMeasure:
     )
 
     def __repr__(self) -> str:
-        """One line: the atoms can be thousands."""
+        """One line: number of atoms and their mean."""
         return f"ScaleMeasure({len(self.weights)} atoms of shape {self.atoms.shape[1:]}, mean={self.mean!r})"
 
     @classmethod
@@ -258,12 +257,10 @@ class ScaleMeasure:
             effective = effective_atoms(np.log(self.weights)[:, None] + exponents)
         few = np.count_nonzero(effective < fewest)
         if few:
-            warnings.warn(
+            warn(
                 f"{few} of {len(effective)} averages over the scale rest on fewer than {fewest:g} effective "
                 f"draws (fewest {effective.min():.1f}, number {effective.argmin()}): use a smaller "
-                "target_error, or for densities log_density at one point",
-                AccuracyWarning,
-                stacklevel=3,
+                "target_error, or for densities log_density at one point"
             )
 
     def sample(self, size: int, rng: Any) -> Array:

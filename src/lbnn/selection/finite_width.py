@@ -16,6 +16,7 @@ from scipy import special
 from scipy.stats import qmc
 
 from lbnn._base.errors import AccuracyWarning
+from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.types import Array
 from lbnn.engines import Effort
 from lbnn.engines.bartlett_sampling import principal_axes
@@ -159,7 +160,7 @@ class SampledEvidence:
 
     def _slopes_given(self, h: Array, scales: Array) -> Array:
         """∂f/∂h given each draw."""
-        return self.data.slopes(h, *_eigen(scales))
+        return self.data.slopes(h, *gram_eigen(scales))
 
 
 class DualEvidence(SampledEvidence):
@@ -195,9 +196,3 @@ def _normal_points(count: int, dimension: int, seed: int) -> Array:
     if dimension > qmc.Sobol.MAXDIM:
         return rng.standard_normal((count, dimension))
     return special.ndtri(qmc.Sobol(dimension, rng=rng).random(count))
-
-
-def _eigen(scales: Array) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of Gram matrices; rounding to zero or below is kept just above it."""
-    values, vectors = np.linalg.eigh(scales)
-    return np.maximum(values, np.finfo(float).eps ** 2 * values[:, -1:]), vectors
