@@ -1,9 +1,9 @@
-"""Two-way edges of a traced fit: pairs of rooms (and of files) of the package that call each other in both directions.
+"""Two-way edges of a traced fit: pairs of files, and of rooms, that call each other in both directions.
 
     python -m benchmarks.traced_edges
 
-The estimator is fitted and asked for predictions under `sys.setprofile`; every call from one file of the package
-into another is an edge.
+The estimator is fitted and asked for predictions under `sys.setprofile`; every call from one file of the
+package into another is an edge.
 """
 
 from __future__ import annotations
