@@ -59,7 +59,7 @@ class _Problem:
             first.eigenvalues, np.ones(len(first.eigenvalues)), first.eigenvalues, first.targets
         )
         self.squares = self.rows.targets[:, 0] ** 2
-        self.turns = [region for each in likelihoods if (region := each.turning_region()) is not None]
+        self.turns = _turns(first, self.noise)
         self.powers = (-1, 0, 1, 2) if law.left_exponent > 1 else (0, 1, 2)
 
     def log_values(self, x: Array, which: Array) -> Array:
@@ -79,6 +79,13 @@ class _Problem:
     def _blocks(self, x: Array) -> Iterator[slice]:
         each = max(1, _FLOATS // (x.shape[1] * len(self.rows.nodes)))
         return (slice(start, start + each) for start in range(0, len(x), each))
+
+
+def _turns(likelihood: GaussianLikelihood, noise: Array) -> tuple[float, float]:
+    """Range of log λ outside which no likelihood turns (`GaussianLikelihood.turning_region`, for all noise)."""
+    peaks = ((likelihood.targets[:, 0] ** 2)[:, None] - noise) / likelihood.eigenvalues[:, None]
+    turns = np.log(np.append(peaks[peaks > 0], noise / likelihood.eigenvalues.sum()))
+    return float(turns.min()), float(turns.max())
 
 
 @dataclass(frozen=True)
@@ -122,8 +129,8 @@ def _survey(problem: _Problem) -> _Places:
 def _scan(problem: _Problem) -> tuple[Array, Array]:
     """A lattice of x that holds every peak and sees it drop, (n,), and the log integrands on it, (m, n)."""
     law, every = problem.law, np.arange(len(problem.noise))
-    region = [(law.location(-law.left_exponent / 2), law.location(2.0)), *problem.turns]
-    low, high = min(each[0] for each in region), max(each[1] for each in region)
+    region = [law.location(-law.left_exponent / 2), law.location(2.0), *problem.turns]
+    low, high = min(region), max(region)
     while True:
         low, high = max(low, -_FARTHEST), min(high, _FARTHEST)
         x = np.linspace(low, high, max(65, math.ceil((high - low) / _SCAN_STEP) + 1))
