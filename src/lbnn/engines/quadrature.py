@@ -19,6 +19,7 @@ from scipy import integrate, interpolate, special
 
 from lbnn._base.blocks import blocks
 from lbnn._base.errors import AccuracyWarning
+from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
 from lbnn.engines.inference import Diagnostics, ScaleInference
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -64,7 +65,7 @@ class Nodes:
 
     @cached_property
     def log_total(self) -> float:
-        return float(special.logsumexp(self.log_terms.real))
+        return float(log_sum_exp(self.log_terms.real))
 
     @cached_property
     def weights(self) -> Array:
