@@ -9,7 +9,13 @@ import threadpoolctl
 import benchmarks
 from benchmarks.timing import busy, conditions
 
-SHARED = {"__main__", "against_truth", "nuts", "release_tasks", "timing"}  # against_truth has a command line of its own
+SHARED = {
+    "__main__",
+    "against_truth",
+    "nuts",
+    "release_tasks",
+    "timing",
+}  # against_truth has a command line of its own
 
 
 def main() -> None:

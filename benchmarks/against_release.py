@@ -101,7 +101,9 @@ def speed_table(releases: dict[str, subprocess.Popen], repeats: int) -> None:
 
 
 def floor_table(repeats: int) -> None:
-    print(f"\n{'p':>6} {'n0':>6} {'n_d':>4} {'points':>7} {'floor s':>9} {'all s':>9} {'over floor':>11} {'aim':>6}")
+    print(
+        f"\n{'p':>6} {'n0':>6} {'n_d':>4} {'points':>7} {'floor s':>9} {'all s':>9} {'over floor':>11} {'aim':>6}"
+    )
     for examples, inputs, outputs, widths, points, aim in FLOORS:
         X, Y, X_test = release_tasks.data(examples, inputs, outputs)
         network, targets = lbnn.Network(widths), Y[:, 0] if outputs == 1 else Y
@@ -109,7 +111,7 @@ def floor_table(repeats: int) -> None:
         def floor(X: np.ndarray = X) -> object:
             return np.linalg.eigh(X @ X.T / X.shape[1])
 
-        def everything(X=X, targets=targets, network=network, X_test=X_test[:points]) -> object:  # noqa: ANN001
+        def everything(X=X, targets=targets, network=network, X_test=X_test[:points]) -> object:
             predictive = network.condition(X, targets, beta=release_tasks.BETA).predict(X_test)
             return predictive.mean, predictive.variance
 

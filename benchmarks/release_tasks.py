@@ -50,7 +50,9 @@ def grid() -> tuple[float, float]:
     if hasattr(lbnn, "evidence_grid"):
         return float(lbnn.evidence_grid(own, WIDTHS, BETAS).log_evidence[:, ::GRID_STEP].mean()), 1.0
     networks = [lbnn.Network(widths) for widths in WIDTHS]
-    values = [net.condition_spectrum(own, beta).log_evidence for net in networks for beta in BETAS[::GRID_STEP]]
+    values = [
+        net.condition_spectrum(own, beta).log_evidence for net in networks for beta in BETAS[::GRID_STEP]
+    ]
     return float(np.mean(values)), float(GRID_STEP)
 
 

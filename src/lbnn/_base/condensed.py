@@ -25,7 +25,7 @@ import numpy as np
 from lbnn._base.types import Array
 
 _PANEL = 3.0  # widest range of log g that one rule covers: within it 1/(τ + g l) changes by e³ at most
-_DIGITS = 36.0  # nats below one to which the rule resolves a function analytic up to ± iπ
+_DIGITS = 33.0  # nats below one to which the rule resolves a function analytic up to ± iπ
 _WORTH_WHILE = 0.75  # share of all rows above which a rule saves too little
 _ALLOWED = 1e-12  # relative error of A and B at which the rule is not used
 _CHECKED_AT = np.linspace(-4.0, 4.0, 9)  # log of l/τ beside the ends of the spectrum
