@@ -58,8 +58,8 @@ SPECTRA = (
     "huge units",
 )  # fmt: skip
 TARGETS = (
-    "teacher", "without noise", "units 1e8 apart", "rank one", "nearly rank one", "one output without targets",
-    "along few rows", "weak and strong rows apart",
+    "teacher", "without noise", "units 1e8 apart", "rank one", "nearly rank one", "along few rows",
+    "one output without targets", "weak and strong rows apart",
 )  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def test_few_rows_stay_as_they_are(rows: int) -> None:
 
 
 def test_a_rule_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With too few nodes the check fails and all rows are summed; without the check, wrong numbers would come out."""
+    """With too few nodes the check fails and all rows are summed; without it, wrong numbers would come out."""
     g = spectrum_of("condition 1e16")
     y = targets_of("teacher", g)
     values, vectors = np.linalg.eigh(scales_for(y))
@@ -194,7 +194,7 @@ def test_posteriors_do_not_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
     X = rng.standard_normal((150, 200))
     Y = X @ rng.standard_normal((200, 2)) / math.sqrt(200) + 0.3 * rng.standard_normal((150, 2))
-    noises = (dict(beta=10.0), dict(beta=[3.0, 30.0], noise="per_output"))
+    noises = ({"beta": 10.0}, {"beta": [3.0, 30.0], "noise": "per_output"})
 
     def answers() -> list[float]:
         several = [lbnn.Network((20,)).condition(X, Y, **noise).log_evidence for noise in noises]

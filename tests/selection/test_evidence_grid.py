@@ -84,7 +84,7 @@ def test_points_that_do_not_converge_are_computed_one_by_one(monkeypatch: pytest
 
 
 def test_a_table_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Series that do not follow the density between their nodes leave every point to the single quadrature."""
+    """Series that do not follow the density between nodes leave every point to the single quadrature."""
     monkeypatch.setattr(density_table, "_ALLOWED", 0.0)
     data, betas = DATA["typical"], [1.0, 2.0, 3.0]
     grid = lbnn.evidence_grid(data, [(5, 5)], betas)

@@ -5,12 +5,12 @@ The likelihood meets the eigenvalues l of a scale only through two curves,
     A(l) = Σ_i log(τ + g_i l),   B(l) = Σ_i ỹ_i ỹ_iᵀ / (τ + g_i l),
 
 integrals of functions that are analytic in log g (their nearest singularity is π off the real axis) over the
-counting measure and the measure ỹ ỹᵀ of the data. A Gauss rule with k nodes is exact for polynomials of degree
-2k − 1, so that a handful of nodes for every few e-folds of g stands for all rows, at every l and every τ at
-once: the rule is a statistic of the data alone. Its weights are positive matrices, that is, rows again. So every
-sum over rows stays what it was, value and gradient alike, and each is right to rounding relative to itself, in
-every direction of the outputs: nothing cancels, not even between directions of which one has targets eight
-orders larger, or eigenvalues of G that differ by sixteen.
+counting measure and the measure ỹ ỹᵀ of the data. A Gauss rule with k nodes is exact for polynomials of
+degree 2k − 1, so that a handful of nodes for every few e-folds of g stands for all rows, at every l and every
+τ at once: the rule is a statistic of the data alone. Its weights are positive matrices, that is, rows again.
+So every sum over rows stays what it was, value and gradient alike, and each is right to rounding relative to
+itself, in every direction of the outputs: nothing cancels, not even between directions of which one has
+targets eight orders larger, or eigenvalues of G that differ by sixteen.
 
 A block Gauss rule is the Rayleigh–Ritz projection of diag(log g) onto the span of T_m(log g) ỹ, m < k.
 """

@@ -116,7 +116,7 @@ def scan_axes(target: TotalTarget, frame: Array) -> list[AxisScan]:
 
 
 def _scan_leading(target: TotalTarget, frame: Array, places: list[int], logs: Array) -> Array:
-    """Log posterior of a diagonal T along every axis, the others at values typical for the prior, (axes, m)."""
+    """Log posterior of a diagonal T along every axis, the others at values typical a priori, (axes, m)."""
     law = target.law
     every = np.arange(law.rows)
     orders = [np.roll(every, -axis) if target.target.any_frame else every for axis in every]

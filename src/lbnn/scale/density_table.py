@@ -3,7 +3,7 @@
 `GammaProduct.log_density` takes a contour integral for every point. Its logarithm is analytic in log λ well
 beyond a unit's distance from the real axis, so that twenty points on every unit interval give it to rounding
 everywhere in between. For narrow laws, of wide networks, units are shorter, since rounding is relative to the
-largest log density in a unit. Units are filled when they are asked for, and each is checked between its nodes.
+largest log density in a unit. Units are filled when they are asked for, each checked between its nodes.
 """
 
 from __future__ import annotations

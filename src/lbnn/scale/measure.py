@@ -78,7 +78,7 @@ def eigen(scales: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Atoms:
-    """Scales whose eigenvalues and eigenvectors are computed once, for a law and the measure that it stands behind."""
+    """Scales with their eigenvectors, computed once for a law and the measure that it stands behind."""
 
     scales: Array  # (m, n_d, n_d)
 
