@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from lbnn._base.blocks import blocks
+from lbnn._base.threads import on_every_core
 from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.zero_temperature import ScatterLikelihood
@@ -181,19 +182,25 @@ class ScaleTarget:
     def log_density(self, u: Array) -> Array:
         """Log posterior up to a constant, (m,); −inf beyond any plausible u."""
         result = np.full(len(u), -np.inf)
-        for block in blocks(len(u), self._floats_each):
+
+        def fill(block: slice) -> None:
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
             log_likelihood = self.log_likelihood(_product(self.coordinates.factors(points)), self.rotation)
             result[block][fine] = self.coordinates.log_prior(points)[0] + log_likelihood
+
+        on_every_core(fill, blocks(len(u), self._floats_each))
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
         """`log_density` and its gradient in u (zero beyond any plausible u)."""
         value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
-        for block in blocks(len(u), self._floats_each):
+
+        def fill(block: slice) -> None:
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             value[block][fine], gradient[block][fine] = self._differentiate(u[block][fine])
+
+        on_every_core(fill, blocks(len(u), self._floats_each))
         return value, gradient
 
     def _differentiate(self, u: Array) -> tuple[Array, Array]:
