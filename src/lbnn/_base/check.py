@@ -17,8 +17,8 @@ from lbnn._base.types import Array
 _LARGEST_INTEGER = 10**15  # doubles hold these exactly
 
 
-def real_array(value: Any, name: str) -> Array:
-    """Convert to a float64 array of finite real numbers."""
+def real_array(value: Any, name: str, copy: bool = True) -> Array:
+    """Convert to a float64 array of finite real numbers; without a copy it may be the caller's own."""
     try:
         raw = np.asarray(value)
     except ValueError as error:
@@ -27,7 +27,7 @@ def real_array(value: Any, name: str) -> Array:
         raise TypeError(f"{name} must be real, got complex numbers")
     if raw.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be an array of numbers, got {_describe(value, raw)}")
-    array = raw.astype(np.float64)
+    array = raw.astype(np.float64, copy=copy)
     if not np.isfinite(array).all():
         raise ValueError(
             f"{name} must be finite, got {np.count_nonzero(~np.isfinite(array))} NaN or infinite values"
@@ -35,9 +35,9 @@ def real_array(value: Any, name: str) -> Array:
     return array
 
 
-def matrix(value: Any, name: str) -> Array:
+def matrix(value: Any, name: str, copy: bool = True) -> Array:
     """Convert to a two-dimensional array of finite numbers with at least one row and one column."""
-    array = real_array(value, name)
+    array = real_array(value, name, copy)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must be two-dimensional and not empty, got {name}.shape={array.shape}")
     return array

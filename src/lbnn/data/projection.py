@@ -24,6 +24,8 @@ from lbnn._base.types import Array, Mask
 #: One cutoff for all ranks: eigenvalues below this multiple of (size · largest) count as zero.
 RANK_TOLERANCE = float(np.finfo(np.float64).eps)
 
+_LARGE_REST = 0.05  # unexplained share of a test point from which a difference of squares has its digits
+
 
 def positive_part(eigenvalues: Array, size: int, scale: float = 0.0) -> Mask:
     """Mask of the eigenvalues that count as positive: the one rank decision of the library.
@@ -128,8 +130,15 @@ class InputProjection(SharedInputs):
 
     @cached_property
     def unexplained_diagonal(self) -> Array:
-        squares = [np.einsum("ij,ij->i", rest, rest) for rest in self._rest_in_blocks(1024)]
-        return self.scale * np.concatenate(squares)
+        """|x̂|² − |Φ|² where that keeps its digits; else from what is left of the inputs themselves."""
+        lengths = self.scale * np.einsum("ij,ij->i", self.inputs, self.inputs)
+        result = lengths - np.einsum("ij,ij->i", self.explained, self.explained)
+        small = np.flatnonzero(~(result > _LARGE_REST * lengths))
+        if len(small):
+            near = InputProjection(self.directions, self.inputs[small], self.scale)
+            squares = [np.einsum("ij,ij->i", rest, rest) for rest in near._rest_in_blocks(1024)]
+            result[small] = self.scale * np.concatenate(squares)
+        return result
 
     @cached_property
     def unexplained_root(self) -> Array:

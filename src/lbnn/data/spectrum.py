@@ -7,11 +7,14 @@ that after one eigendecomposition every depth, width and temperature costs next 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import linalg
 
 from lbnn._base import check
+from lbnn._base.condensed import Condensed, condense
 from lbnn._base.types import Array
 from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis
 from lbnn.data.projection import (
@@ -104,16 +107,27 @@ class Spectrum:
         """The same data with the Gram matrix multiplied by `variance` (the first layer's prior variance)."""
         if variance == 1.0:
             return self
-        return replace(self, eigenvalues=variance * self.eigenvalues, basis=self.basis.scaled(variance))
+        result = replace(self, eigenvalues=variance * self.eigenvalues, basis=self.basis.scaled(variance))
+        return result.condensed_as(self.condensed and self.condensed.scaled(variance))
+
+    @cached_property
+    def condensed(self) -> Condensed | None:
+        """A few rows that the likelihood takes for all, at every temperature; None if that saves nothing."""
+        return condense(self.eigenvalues, self.targets)
+
+    def condensed_as(self, known: Condensed | None) -> Spectrum:
+        """These data, whose condensed form follows from that of others and need not be computed."""
+        vars(self)["condensed"] = known
+        return self
 
     @classmethod
     def from_inputs(cls, X: ArrayLike, Y: ArrayLike) -> Spectrum:
         """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0."""
-        inputs = check.matrix(X, "X")
+        inputs = check.matrix(X, "X", copy=False)
         targets, single = check.targets(Y, len(inputs))
         _require_representable(targets, "Y")
         if inputs.shape[0] > inputs.shape[1]:
-            return _from_tall_inputs(inputs, targets, single)
+            return _from_tall_inputs(inputs.copy(), targets, single)
         return _from_wide_inputs(inputs, targets, single)
 
     @classmethod
@@ -171,19 +185,21 @@ def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
     """For p ≤ n0: eigenvectors of the Gram matrix."""
     examples, dimension = inputs.shape
     with np.errstate(over="ignore"):  # `_eigh` reports it
-        gram = inputs @ inputs.T / dimension
-    values, vectors = _eigh(gram, dimension, "XXᵀ/n0")
-    directions = InputDirections(inputs, vectors / np.sqrt(dimension * values))
-    basis = InputBasis(directions, dimension, inputs, 1 / dimension)
-    rest = _rest(targets, vectors)
-    square = float((rest**2).sum())
-    return Spectrum(values, vectors.T @ targets, square, examples, single, basis, rest)
+        gram = inputs @ inputs.T
+        gram /= dimension
+    values, vectors = _eigh(gram, dimension, "XXᵀ/n0", overwrite=True)
+    own, rest = vectors.T @ targets, _rest(targets, vectors)
+    vectors /= np.sqrt(dimension * values)  # in place, and a copy of X only now: memory is scarce during eigh
+    kept = inputs.copy()
+    basis = InputBasis(InputDirections(kept, vectors), dimension, kept, 1 / dimension)
+    return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
 def _from_tall_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
     """For p > n0: eigenvectors V of XᵀX/n0; U = XV/√(n0 g) is never formed."""
     with np.errstate(over="ignore"):  # `_eigh` reports it
-        moment, cross = inputs.T @ inputs / inputs.shape[1], inputs.T @ targets
+        moment, cross = inputs.T @ inputs, inputs.T @ targets
+        moment /= inputs.shape[1]
     spectrum = _from_moments(moment, cross, 0.0, len(inputs), single, inputs)
     rest = targets - spectrum.project().explained @ (
         spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
@@ -196,7 +212,7 @@ def _from_moments(
 ) -> Spectrum:
     """From XᵀX/n0, XᵀY and ‖Y‖²."""
     dimension = len(moment)
-    values, vectors = _eigh(moment, max(dimension, examples), "XᵀX/n0")
+    values, vectors = _eigh(moment, max(dimension, examples), "XᵀX/n0", overwrite=True)
     if len(values) > examples:
         raise ValueError(f"XᵀX has rank {len(values)} and needs as many examples, got examples={examples}")
     if inputs is None:
@@ -207,19 +223,19 @@ def _from_moments(
     return Spectrum(values, targets, residual, examples, single, basis)
 
 
-def _eigh(gram: Array, size: int, name: str) -> tuple[Array, Array]:
-    """Positive eigenvalues and their eigenvectors; an indefinite matrix is an error."""
+def _eigh(gram: Array, size: int, name: str, overwrite: bool = False) -> tuple[Array, Array]:
+    """Positive eigenvalues and their eigenvectors, in the memory of a matrix that is ours to overwrite."""
     if not np.isfinite(gram).all():
         raise ValueError(
             f"{name} must be representable in double precision, got values that overflow: rescale X"
         )
-    values, vectors = np.linalg.eigh(gram)
+    values, vectors = linalg.eigh(gram.T, driver="evd", overwrite_a=overwrite, check_finite=False)
     if values[0] < -GRAM_TOLERANCE * max(values[-1], 0.0):
         raise ValueError(
             f"{name} must be positive semi-definite, got eigenvalues from {values[0]:.3g} to {values[-1]:.3g}"
         )
-    keep = positive_part(values, size)
-    return values[keep], vectors[:, keep]
+    first = len(values) - np.count_nonzero(positive_part(values, size))  # they are in ascending order
+    return values[first:], vectors[:, first:]
 
 
 def _rest(targets: Array, vectors: Array) -> Array:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import gram_eigen
+from lbnn._base.threads import on_every_core
 from lbnn._base.types import Array
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.zero_temperature import ScatterLikelihood
 from lbnn.scale.bartlett import BartlettCoordinates, product
 
 _SAME_AXES = 0.98  # cosine from which two axes are one
@@ -127,8 +131,8 @@ class ScaleTarget:
 
     def scales(self, u: Array) -> Array:
         """L(u), (m, n_d, n_d)."""
-        total = self._product(self.coordinates.factors(u))
-        return total @ total.swapaxes(1, 2)
+        root = self.rotation @ _product(self.coordinates.factors(u))
+        return root @ root.swapaxes(1, 2)
 
     def factors(self, u: Array) -> list[Array]:
         """O T_d, T_{d−1}, ..., T_2, whose product is a root of L."""
@@ -150,48 +154,71 @@ class ScaleTarget:
 
     def log_likelihood(self, total: Array, frame: Array) -> Array:
         """Log p(Y | L) at L = O T Tᵀ Oᵀ for any frame O, (m,)."""
+        if self._scatter is not None:
+            return self._scatter.log_value(total, frame)
         root = frame @ total
         return self.likelihood.log_value(*gram_eigen(root @ root.swapaxes(1, 2)))
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
         """`log_likelihood` and its gradient in T: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
+        if self._scatter is not None:
+            return self._scatter.value_and_gradient(total, frame)
         root = frame @ total
         value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ root.swapaxes(1, 2)))
         return value, 2 * frame.swapaxes(-1, -2) @ gradient @ root
 
+    @cached_property
+    def _scatter(self) -> ScatterLikelihood | None:
+        """The likelihood as a function of T where that needs no eigenvectors: no noise, square factors."""
+        own = self.likelihood
+        if (
+            isinstance(own, GaussianLikelihood)
+            and own.noise == 0
+            and self.coordinates.square
+            and not own.flat
+        ):
+            return ScatterLikelihood.of(own)
+        return None
+
     def log_density(self, u: Array) -> Array:
         """Log posterior up to a constant, (m,); −inf where factors or their inverses would overflow."""
         result = np.full(len(u), -np.inf)
-        for block in blocks(len(u), self._floats_each):
+
+        def fill(block: slice) -> None:
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
-            log_likelihood = self.likelihood.log_value(*gram_eigen(self.scales(points)))
+            log_likelihood = self.log_likelihood(_product(self.coordinates.factors(points)), self.rotation)
             result[block][fine] = self.coordinates.log_prior(points)[0] + log_likelihood
+
+        on_every_core(fill, blocks(len(u), self._floats_each))
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
         """`log_density` and its gradient in u (zero where factors would overflow)."""
         value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
-        for block in blocks(len(u), self._floats_each):
+
+        def fill(block: slice) -> None:
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             value[block][fine], gradient[block][fine] = self._differentiate(u[block][fine])
+
+        on_every_core(fill, blocks(len(u), self._floats_each))
         return value, gradient
 
     def _differentiate(self, u: Array) -> tuple[Array, Array]:
-        """Chain rule: ∂/∂T = 2 (∂/∂L) T, then through the product to the coordinates."""
+        """Chain rule: the gradient in T, then through the product to the coordinates."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
-        total = self._product(factors)
-        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(total @ total.swapaxes(1, 2)))
+        value, gradient = self.likelihood_gradient(_product(factors), self.rotation)
         log_prior, prior_slope = self.coordinates.log_prior(u)
-        likelihood_slope = self.coordinates.pull_back(factors, slopes, 2 * self.rotation.T @ gradient @ total)
-        return log_prior + value, prior_slope + likelihood_slope
-
-    def _product(self, factors: list[Array]) -> Array:
-        total = product(factors)
-        assert total is not None  # engines that sample have at least one hidden layer
-        return self.rotation @ total
+        return log_prior + value, prior_slope + self.coordinates.pull_back(factors, slopes, gradient)
 
     @property
     def _floats_each(self) -> int:
         rows = self.rows
         return 4 * len(self.coordinates.shapes) * rows * rows
+
+
+def _product(factors: list[Array]) -> Array:
+    """T, the product of all factors."""
+    total = product(factors)
+    assert total is not None  # engines that sample have at least one hidden layer
+    return total

@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 from scipy import special, stats
 
+from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.small_matrices import lower_root, solve_transposed, solve_upper, triangular_root
 from lbnn._base.types import Array
 from lbnn.scale.bartlett import FactorShape
@@ -85,6 +86,8 @@ class TotalFactorLaw:
         value = value - 0.5 * (math.log(2 * math.pi) + log_variance + square).sum(axis=1)
         change = 0.5 * (square - 1)
         gradient = np.concatenate([slope, -rows * np.exp(-log_variance)], axis=1)
+        if len(self.shapes) == 1:
+            return value, gradient
         for column in range(self.columns):
             own, other = self.below[0] == column, self.below[1] == column
             gradient[:, column] += (change * slope_own)[:, own].sum(axis=1)
@@ -97,8 +100,14 @@ class TotalFactorLaw:
         log Σ_ℓ s_ℓ (A_ℓ)_i² (P_ℓ)_jj² at the typical parts of rows i and j; derivatives in the logs of T_ii
         and T_jj.
         """
-        above, above_slope, under, under_slope = self._typical_products(logs)
         i, j = self.below
+        if len(self.shapes) == 1:  # entries of the one factor
+            constant, none = (
+                np.full((len(logs), len(i)), math.log(self.scales[0])),
+                np.zeros((len(logs), len(i))),
+            )
+            return constant, none, none
+        above, above_slope, under, under_slope = self._typical_products(logs)
         terms = np.log(self.scales) + 2 * (above[:, i] + under[:, j]) + self._reach
         peak = terms.max(axis=2, keepdims=True)
         shares = np.exp(terms - peak)
@@ -203,7 +212,7 @@ class TotalFactorLaw:
         log_rows = walk.run().reshape(len(theta), copies)
         chosen = np.argmax(log_rows + rng.gumbel(size=log_rows.shape), axis=1)
         index = np.arange(len(theta)) * copies + chosen
-        log_mean = special.logsumexp(log_rows, axis=1) - math.log(copies)
+        log_mean = log_sum_exp(log_rows, axis=1) - math.log(copies)
         return InnerDraws(log_diagonal + log_mean, [factor[index] for factor in walk.factors])
 
 
