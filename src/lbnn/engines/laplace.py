@@ -11,7 +11,7 @@ from scipy import optimize
 from lbnn._base.types import Array
 from lbnn.engines.target import Target
 
-_LARGEST_CURVATURE = 1500  # dimensions above which a dense Hessian costs more than it brings
+LARGEST_CURVATURE = 1500  # dimensions above which a dense Hessian costs more than it brings
 _WIDEST = 2.0  # standard deviation allowed in a direction; the prior's is one
 _DIFFERENCE = 1e-4
 # The posterior is skewed and its tails are broader than the Gaussian's. Widening every direction by this over
@@ -52,7 +52,7 @@ def laplace_proposal(target: Target, start: Array | None = None) -> GaussianProp
     The mode is sought from `start`, by default the centre of the prior.
     """
     begin = np.zeros(target.dimension) if start is None else start
-    if target.dimension > _LARGEST_CURVATURE:
+    if target.dimension > LARGEST_CURVATURE:
         return GaussianProposal(begin, None, 0.0)
     mean = find_mode(target, begin)
     values, vectors = np.linalg.eigh(curvature(target, mean))

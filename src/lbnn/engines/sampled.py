@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -14,7 +14,8 @@ from lbnn._base.types import Array, IndexArray
 from lbnn.engines.adaptation import laplace_mixture
 from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_sample
 from lbnn.engines.inference import Diagnostics, Witness
-from lbnn.engines.laplace import GaussianProposal, laplace_proposal
+from lbnn.engines.laplace import LARGEST_CURVATURE, GaussianProposal, laplace_proposal
+from lbnn.engines.many_outputs import RowAnswer, draw_rows
 from lbnn.engines.mixture import Mixture
 from lbnn.engines.mixture_sampling import (
     FEWEST_FOR_MEANS,
@@ -154,7 +155,7 @@ def _draw_mixture(target: Target, mixture: Mixture, effort: Effort, progress: Pr
     enough = found.draws.reaches(effort.target_error)
     if effort.engine == "importance" or (effort.engine == "auto" and enough):
         second = second_witness(target, found, first, effort.seed, progress)
-        return _from_mixture(found, first, second, effort)
+        return _from_mixture(found.draws, first, second, effort)
     sample = smc_sample(target, _start(target, found), effort.target_error, effort.seed, progress)
     means = [
         weighted_means(each.log_weights, each.groups, np.exp(FactorSpace(target).log_diagonal(each.points)))
@@ -180,18 +181,40 @@ def _start(target: Target, found: MixtureDraws) -> GaussianProposal:
 
 
 def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress) -> Draws:
-    """Importance sampling from the Gaussian at the mode; the witness is the Gaussian in the mode's own frame.
+    """Importance sampling of T by rows; where that does not serve, from the Gaussian at the mode.
 
-    Phases are not looked for. Where the witness is no help, an answer for which many draws count stands by
-    itself, a rule from experience; other answers are left to sequential Monte Carlo.
+    The witness of the rows is another order of the axes, that of the Gaussian its own frame. Answers of
+    neither that reach the target error are left to sequential Monte Carlo.
     """
+    rows = None if effort.engine == "smc" else draw_rows(target, effort.target_error, effort.seed, progress)
+    if rows is not None and rows.sample.draws.reaches(effort.target_error):
+        return _from_rows(rows, target, effort)
     proposal = laplace_proposal(target)
     sample = importance_sample(target, proposal, effort.target_error, effort.seed, progress)
     own = Witness("Gaussian at the mode", sample.log_evidence, sample.log_evidence_error)
-    if effort.engine == "importance" or (effort.engine == "auto" and sample.reaches(effort.target_error)):
+    if effort.engine == "auto" and sample.reaches(effort.target_error):
         return _from_importance(sample, own, _turned_witness(target, proposal.mean, effort), effort)
+    if effort.engine == "importance":
+        if rows is not None and rows.sample.draws.effective_sample_size > sample.effective_sample_size:
+            return _from_rows(rows, target, effort)
+        return _from_importance(sample, own, _turned_witness(target, proposal.mean, effort), effort)
+    other = None if rows is None else rows.sample.testimony.witness
     smc = smc_sample(target, proposal, effort.target_error, effort.seed, progress)
-    return _from_smc(smc, own, target, effort)
+    return _from_smc(smc, other or own, target, effort)
+
+
+def _from_rows(rows: RowAnswer, target: Target, effort: Effort) -> Draws:
+    """The answer of the better order of the axes, if the other one, or the Gaussian at the mode, agrees."""
+    draws = rows.sample.draws
+    first = Witness(rows.sample.candidate.name, draws.log_evidence, draws.log_evidence_error)
+    second = rows.other.witness if rows.other is not None else None
+    if second is None and target.dimension <= LARGEST_CURVATURE:
+        second = gaussian_witness(target, draws.points[np.argmax(draws.log_weights)][None], effort.seed)
+    answer = _from_mixture(draws, first, second, effort)
+    if rows.means_agree:
+        return answer
+    messages = (*answer.diagnostics.messages, _MEANS_DIFFER)
+    return replace(answer, diagnostics=replace(answer.diagnostics, ok=False, messages=messages))
 
 
 def _turned_witness(target: Target, mode: Array, effort: Effort) -> Witness | None:
@@ -205,8 +228,7 @@ def _turned_witness(target: Target, mode: Array, effort: Effort) -> Witness | No
     )
 
 
-def _from_mixture(found: MixtureDraws, first: Witness, second: Witness | None, effort: Effort) -> Draws:
-    draws = found.draws
+def _from_mixture(draws: WeightedDraws, first: Witness, second: Witness | None, effort: Effort) -> Draws:
     messages = []
     if not draws.reaches(effort.target_error):
         messages.append(_short(draws, effort.target_error))
