@@ -163,7 +163,7 @@ class SampledEvidence:
 
 
 class DualEvidence(SampledEvidence):
-    """More outputs than data, depth two: the hidden kernel is sampled in the place of the scale."""
+    """More outputs than data: the last hidden kernel is sampled in the place of the scale."""
 
     def _setting(self, weighted_targets: Array) -> tuple[BartlettCoordinates, Array]:
         return dual_prior(self.prior, len(weighted_targets)).coordinates, weighted_targets.T
