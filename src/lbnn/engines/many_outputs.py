@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +19,7 @@ from scipy import stats
 
 from lbnn._base.progress import Progress
 from lbnn._base.quasi_random import uniform_points
-from lbnn._base.types import Array
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.axis_laws import AxisLaws
 from lbnn.engines.examples import Examples, examples_of
 from lbnn.engines.mixture_sampling import GROUPS, WeightedDraws
@@ -37,6 +38,8 @@ _FEWEST_EFFECTIVE = 400
 _RESERVE = 1.3  # draws beyond what the pilot says are needed
 _WORK = 1.5e11  # rough operations that the draws of one estimate may take: a minute
 _LARGEST = 1 << 25  # floats that coordinates or scales of all draws may fill
+_TRUSTED = 64  # draws per group from which the share of effective draws is taken for what it is
+_HOPELESS = 3.0  # times the draws allowed beyond which none are made
 _TESTIMONY = 200  # effective draws aimed at by a witness
 _ALARM = 4.6e-3  # chance that means along any axis are called different: four errors for eight axes
 
@@ -86,7 +89,7 @@ class RowSample:
         """Effective draws per draw."""
         return float(effective_atoms(self.log_weights)) / len(self.log_weights)
 
-    @property
+    @cached_property
     def log_diagonal(self) -> Array:
         """Logs of the diagonal of L along the axes of the data, (m, n)."""
         turn = self.candidate.target.rotation.T @ self.candidate.frame
@@ -94,25 +97,41 @@ class RowSample:
             return np.log(((turn @ self.total) ** 2).sum(axis=2))
 
     @cached_property
-    def draws(self) -> WeightedDraws:
-        """The same in the coordinates u of the target."""
+    def weighted(self) -> WeightedDraws:
+        """Weights with what they tell of evidence and means; the points are the logs of L_jj."""
+        log_terms = self.log_weights[:, None] + self.log_diagonal
+        largest_k = max(pareto_k(column) for column in log_terms.T)
+        return WeightedDraws(
+            self.log_diagonal, self.log_weights, self.groups, effective_atoms(log_terms), largest_k
+        )
+
+    @property
+    def groups(self) -> IndexArray:
+        """Group of every draw."""
+        return np.repeat(np.arange(GROUPS), len(self.log_weights) // GROUPS)
+
+    @property
+    def points(self) -> Array:
+        """The coordinates u of the target, (m, D)."""
         target = self.candidate.target
         same = self.candidate.frame is target.rotation
         factors = self.factors if same else turned(self.factors, target.rotation.T @ self.candidate.frame)
-        log_terms = self.log_weights[:, None] + self.log_diagonal
-        return WeightedDraws(
-            target.coordinates.locate(factors),
-            self.log_weights,
-            np.repeat(np.arange(GROUPS), len(self.log_weights) // GROUPS),
-            effective_atoms(log_terms),
-            max(pareto_k(column) for column in log_terms.T),
-        )
+        return target.coordinates.locate(factors)
 
     @property
     def testimony(self) -> Testimony:
         """Evidence and E L_jj, as a witness gives them."""
-        groups = np.repeat(np.arange(GROUPS), len(self.log_weights) // GROUPS)
-        return testify(self.candidate.name, self.log_weights, groups, self.log_diagonal)
+        return testify(self.candidate.name, self.log_weights, self.groups, self.log_diagonal)
+
+    def joined(self, other: RowSample) -> RowSample:
+        """Both samples of one candidate, group by group."""
+        return RowSample(
+            self.candidate,
+            [_by_group(one, two) for one, two in zip(self.factors, other.factors, strict=True)],
+            _by_group(self.total, other.total),
+            _by_group(self.log_weights, other.log_weights),
+            self.seconds + other.seconds,
+        )
 
     def size_for(self, effective: float) -> int:
         """Draws per group that so many effective draws ask for."""
@@ -201,29 +220,43 @@ def draw_rows(target: Target, target_error: float, seed: int, progress: Progress
         return None
     pilots.sort(key=lambda pilot: pilot.candidate.operations / pilot.share)
     effective = max(target_error**-2, _FEWEST_EFFECTIVE)
-    sample = enough(pilots[0], effective, target_error, rng, progress)
+    sample = enough(pilots[0], effective, lambda own: own.weighted.reaches(target_error), rng, progress)
     needed = None
-    if not sample.draws.reaches(target_error):
+    if not sample.weighted.reaches(target_error):
         needed = sample.forecast(sample.size_for(effective))
     other = None
     if len(pilots) > 1:
         progress.say(f"second witness: {pilots[1].candidate.name}")
-        size = min(pilots[1].size_for(_TESTIMONY), pilots[1].largest_size)
-        other = pilots[1].candidate.sample(size, rng).testimony
+        other = enough(pilots[1], _TESTIMONY, _can_testify, rng, progress).testimony
     return RowAnswer(sample, other, needed)
 
 
+def _can_testify(sample: RowSample) -> bool:
+    return sample.weighted.effective_sample_size >= _TESTIMONY and sample.testimony.witness is not None
+
+
 def enough(
-    pilot: RowSample, effective: float, target_error: float, rng: np.random.Generator, progress: Progress
+    pilot: RowSample,
+    effective: float,
+    reached: Callable[[RowSample], bool],
+    rng: np.random.Generator,
+    progress: Progress,
 ) -> RowSample:
-    """Rounds of growing size until the target error is reached or the next round is not allowed."""
-    sample, size = pilot, pilot.size_for(effective)
-    while True:
-        size = min(size, pilot.largest_size)
-        if size * GROUPS <= len(sample.log_weights):
+    """Draws are added until what is asked for is reached or no more are allowed."""
+    sample = pilot
+    while not reached(sample):
+        have = len(sample.log_weights) // GROUPS
+        wanted = max(sample.size_for(effective), math.ceil(1.5 * have))
+        more = min(wanted, 4 * have if have < _TRUSTED else wanted, pilot.largest_size) - have
+        if more <= 0 or (have >= _TRUSTED and wanted > _HOPELESS * pilot.largest_size):
             return sample
-        progress.say(f"importance sampling by rows, {GROUPS * size} draws")
-        sample = pilot.candidate.sample(size, rng)
-        if sample.draws.reaches(target_error):
-            return sample
-        size = max(2 * size, sample.size_for(effective))
+        progress.say(f"importance sampling by rows, {GROUPS * (have + more)} draws")
+        sample = sample.joined(pilot.candidate.sample(more, rng))
+    return sample
+
+
+def _by_group(one: Array, two: Array) -> Array:
+    """Arrays of draws in groups of equal size, joined within the groups."""
+    parts = [each.reshape(GROUPS, -1, *each.shape[1:]) for each in (one, two)]
+    joined = np.concatenate(parts, axis=1)
+    return joined.reshape(-1, *one.shape[1:])

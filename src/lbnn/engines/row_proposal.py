@@ -28,7 +28,7 @@ from lbnn.engines.examples import Examples, Groups
 from lbnn.engines.target import Target
 from lbnn.scale.total_factor import RowWalk, TotalFactorLaw
 
-_STATE_FLOATS = 1 << 18  # of the filter of one block of draws: stays in the cache
+_STATE_FLOATS = 1 << 19  # of the filter of one block of draws: stays in the cache
 _GROUP_WIDTH = 0.1
 
 
@@ -102,9 +102,11 @@ class _FilteredWalk(RowWalk):
         super().__init__(law, total, rng)
         self.groups, self.index = groups, index
         shape = (count, len(logs), law.rows, law.rows)
-        self.spread = np.zeros(shape)  # N, covariance of the latent variables given the targets above
-        self.square = np.zeros(shape)  # Σ b bᵀ of their means
-        self.cross = np.zeros(shape)  # Σ b yᵀ with all targets
+        # single precision: a proposal need not be exact, and these are what the time goes into
+        self.spread = np.zeros(shape, np.float32)  # N, covariance of the latent variables given targets above
+        self.square = np.zeros(shape, np.float32)  # Σ b bᵀ of their means
+        self.cross = np.zeros(shape, np.float32)  # Σ b yᵀ with the targets below
+        self.moments = groups.moments.astype(np.float32)
         self.log_ratio = np.zeros(len(logs))  # log prior over proposal of the entries below the diagonal
 
     def walk(self) -> Array:
@@ -155,31 +157,31 @@ class _FilteredWalk(RowWalk):
 
     def _filter(self, row: int) -> None:
         """Let the latent variables see target `row`: rank-one updates of N, Σ b bᵀ and Σ b yᵀ."""
-        moments, entries = self.groups.moments, self.total[:, row, : row + 1]
-        upto = slice(row + 1)
+        entries = self.total[:, row, : row + 1].astype(np.float32)
+        upto, after = slice(row + 1), slice(row + 1, None)
         self.spread[:, :, row, row] = 1
-        spread, square, cross = (
-            each[:, :, upto, upto] for each in (self.spread, self.square, self.cross)
-        )
+        spread, square = self.spread[:, :, upto, upto], self.square[:, :, upto, upto]
         along = (spread @ entries[:, :, None])[..., 0]  # N f, (groups, m, row + 1)
-        variance = self.groups.noise[:, row, None] + (along * entries).sum(axis=-1)
-        gain = along / variance[..., None]
-        seen, explained = cross[..., row].copy(), (square @ entries[:, :, None])[..., 0]
-        rest = moments[:, row, row, None] - (2 * seen * entries - explained * entries).sum(axis=-1)
+        noise = self.groups.noise[:, row, None].astype(np.float32)
+        gain = along / (noise + (along * entries).sum(axis=-1))[..., None]
+        seen, explained = self.cross[:, :, upto, row], (square @ entries[:, :, None])[..., 0]
+        rest = self.moments[:, row, row, None] - ((2 * seen - explained) * entries).sum(axis=-1)
         change = seen - explained + 0.5 * rest[..., None] * gain
         left = np.stack([gain, change], axis=-1)
         square += left @ left[..., ::-1].swapaxes(-1, -2)
         spread -= gain[..., :, None] * along[..., None, :]
-        surprise = moments[:, row, None, :] - (entries[:, None, :] @ self.cross[:, :, upto])[:, :, 0]
-        self.cross[:, :, upto] += gain[..., :, None] * surprise[:, :, None, :]
+        later = self.cross[:, :, upto, after]
+        surprise = self.moments[:, row, None, after] - (entries[:, None, :] @ later)[:, :, 0]
+        later += gain[..., :, None] * surprise[:, :, None, :]
 
 
 def _weighted(weights: Array, stack: Array) -> Array:
     """Sum over groups (the first axis) of a stack (groups, m, ...) with weights (groups, m)."""
     shape = (*weights.shape, *([1] * (stack.ndim - 2)))
-    total = weights[0].reshape(shape[1:]) * stack[0]
-    for weight, each in zip(weights[1:], stack[1:], strict=True):
-        total += weight.reshape(shape[1:]) * each
-    return total
+    factors = weights.reshape(shape).astype(np.float32)
+    total = factors[0] * stack[0]
+    for factor, each in zip(factors[1:], stack[1:], strict=True):
+        total += factor * each
+    return total.astype(float)
 
 

@@ -187,7 +187,7 @@ def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress)
     neither that reach the target error are left to sequential Monte Carlo.
     """
     rows = None if effort.engine == "smc" else draw_rows(target, effort.target_error, effort.seed, progress)
-    if rows is not None and rows.sample.draws.reaches(effort.target_error):
+    if rows is not None and rows.sample.weighted.reaches(effort.target_error):
         return _from_rows(rows, target, effort)
     proposal = laplace_proposal(target)
     sample = importance_sample(target, proposal, effort.target_error, effort.seed, progress)
@@ -195,7 +195,7 @@ def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress)
     if effort.engine == "auto" and sample.reaches(effort.target_error):
         return _from_importance(sample, own, _turned_witness(target, proposal.mean, effort), effort)
     if effort.engine == "importance":
-        if rows is not None and rows.sample.draws.effective_sample_size > sample.effective_sample_size:
+        if rows is not None and rows.sample.weighted.effective_sample_size > sample.effective_sample_size:
             return _from_rows(rows, target, effort)
         return _from_importance(sample, own, _turned_witness(target, proposal.mean, effort), effort)
     other = None if rows is None else rows.sample.testimony.witness
@@ -205,7 +205,7 @@ def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress)
 
 def _from_rows(rows: RowAnswer, target: Target, effort: Effort) -> Draws:
     """The answer of the better order of the axes, if the other one, or the Gaussian at the mode, agrees."""
-    draws = rows.sample.draws
+    draws = replace(rows.sample.weighted, points=rows.sample.points)
     first = Witness(rows.sample.candidate.name, draws.log_evidence, draws.log_evidence_error)
     second = rows.other.witness if rows.other is not None else None
     if second is None and target.dimension <= LARGEST_CURVATURE:

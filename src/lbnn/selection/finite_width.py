@@ -55,7 +55,7 @@ def network_evidence(
     """
     if data.outputs == 1:
         return QuadratureEvidence(data, widths)
-    more_outputs = data.noise > 0 and len(widths) == 1 and data.outputs > data.spectrum.rank > 0
+    more_outputs = data.noise > 0 and len(widths) > 0 and data.outputs > data.spectrum.rank > 0
     kind = DualEvidence if more_outputs else SampledEvidence
     return kind(data, widths, start, seed, points, directions)
 
