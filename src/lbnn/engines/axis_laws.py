@@ -138,15 +138,15 @@ class _Others:
     def __init__(self, law: TotalFactorLaw, groups: Groups, centres: Array) -> None:
         self.law, self.groups = law, groups
         self.squares = np.exp(2 * centres)
-        self.weights, self.excess, self.slope = _expansion(groups.noise, groups.count, groups.squares, self.squares)
+        self.weights, self.excess, self.slope = _expansion(
+            groups.noise, groups.count, groups.squares, self.squares
+        )
         self.above, self.under = law.typical_loads(centres[None])
 
     def half_log_precisions(self, axis: int, logs: Array) -> Array:
         """½ Σ log of the precisions, in units of the prior's, of the row and the column of one axis, (m,)."""
         groups = self.groups
-        noise, count, squares = (
-            each[:, axis, None] for each in (groups.noise, groups.count, groups.squares)
-        )
+        noise, count, squares = (each[:, axis, None] for each in (groups.noise, groups.count, groups.squares))
         own = np.exp(2 * logs)
         weights, excess, slope = _expansion(noise, count, squares, own)
         curvature = weights.T @ self.excess + excess.T @ self.weights  # a_jk, (m, n)

@@ -92,4 +92,6 @@ def _of_hidden_kernel(primal: GaussianLikelihood, frame: Array) -> Examples:
 
 
 def _joined(parts: list[Examples]) -> Examples:
-    return Examples(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "noise", "count")))
+    return Examples(
+        *(np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "noise", "count"))
+    )

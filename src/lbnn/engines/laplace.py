@@ -61,6 +61,19 @@ def laplace_proposal(target: Target, start: Array | None = None) -> GaussianProp
     return GaussianProposal(mean, (vectors * deviations) @ vectors.T, float(np.log(deviations).sum()))
 
 
+def gaussian_of(points: Array) -> GaussianProposal:
+    """The Gaussian with the moments of draws (m, D): their covariance, shrunk to its diagonal where few are."""
+    count, dimension = points.shape
+    variance = np.maximum(points.var(axis=0), 1e-6)
+    if dimension > LARGEST_CURVATURE or count < 2 * dimension:
+        deviations = np.sqrt(variance)
+        return GaussianProposal(points.mean(axis=0), np.diag(deviations), float(np.log(deviations).sum()))
+    trust = count / (count + 10.0 * dimension)
+    covariance = trust * np.cov(points.T) + (1 - trust) * np.diag(variance)
+    root = np.linalg.cholesky(covariance)
+    return GaussianProposal(points.mean(axis=0), root, float(np.log(np.diagonal(root)).sum()))
+
+
 def find_mode(target: Target, start: Array) -> Array:
     """Maximise the log posterior."""
 

@@ -31,12 +31,16 @@ from lbnn.scale.measure import effective_atoms
 from lbnn.scale.total_factor import TotalFactorLaw, turned
 
 _PILOT = 8  # draws per group of a pilot
-_WELL, _POORLY = 0.25, 0.05  # effective draws per draw of a pilot at which it serves, and below which it hardly does
+_WELL, _POORLY = (
+    0.25,
+    0.05,
+)  # effective draws per draw of a pilot at which it serves, and below which it hardly does
 _FEW, _MANY = 5, 16  # groups of examples
+_ENTRIES_FROM = 64  # outputs from which entries by themselves are worth a try: rows cost more with n_d³
 _GROUP_WIDTH = 0.1
 _FEWEST_EFFECTIVE = 400
 _RESERVE = 1.3  # draws beyond what the pilot says are needed
-_WORK = 1.5e11  # rough operations that the draws of one estimate may take: a minute
+_WORK = 1e11  # rough operations that the draws of one estimate may take: half a minute to a minute
 _LARGEST = 1 << 25  # floats that coordinates or scales of all draws may fill
 _TRUSTED = 64  # draws per group from which the share of effective draws is taken for what it is
 _HOPELESS = 3.0  # times the draws allowed beyond which none are made
@@ -60,8 +64,9 @@ class Candidate:
         rows, layers = self.law.rows, len(self.law.shapes)
         if isinstance(self.proposal, EntryProposal):
             return 0.5 * self.target.operations
-        inner = 0.0 if layers == 1 else 40.0 * layers * rows**3
-        return 0.5 * self.target.operations + 20.0 * len(self.proposal.groups) * rows**3 + inner + rows**4
+        inner = 0.0 if layers == 1 else 120.0 * layers * rows**3
+        regression = 10.0 * len(self.proposal.groups) * rows**3 + 0.2 * rows**4
+        return 0.5 * self.target.operations + regression + inner
 
     def sample(self, size: int, rng: np.random.Generator) -> RowSample:
         """Weighted draws in independent groups of so many each."""
@@ -172,10 +177,11 @@ def proposals(target: Target) -> list[list[Candidate]]:
 def _plans(
     target: Target, law: TotalFactorLaw, frame: Array, examples: Examples, name: str
 ) -> list[Candidate]:
-    """At depth two entries by themselves, then rows with few groups of examples, then with many."""
+    """At depth two with very many outputs entries by themselves, then rows with few groups of examples, or many."""
     laws = AxisLaws(law, examples)
     few, many = (examples.grouped(laws.reference, _GROUP_WIDTH, most) for most in (_FEW, _MANY))
-    plans: list[RowProposal] = [EntryProposal(law, laws, many)] if len(law.shapes) == 1 else []
+    wide = len(law.shapes) == 1 and law.rows >= _ENTRIES_FROM
+    plans: list[RowProposal] = [EntryProposal(law, laws, many)] if wide else []
     plans.append(RowProposal(law, laws, few))
     if len(many) > len(few):
         plans.append(RowProposal(law, laws, many))

@@ -24,8 +24,7 @@ import numpy as np
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.engines.axis_laws import FLATTEST, AxisLaws
-from lbnn.engines.examples import Examples, Groups
-from lbnn.engines.target import Target
+from lbnn.engines.examples import Groups
 from lbnn.scale.total_factor import RowWalk, TotalFactorLaw
 
 _STATE_FLOATS = 1 << 19  # of the filter of one block of draws: stays in the cache
@@ -183,5 +182,3 @@ def _weighted(weights: Array, stack: Array) -> Array:
     for factor, each in zip(factors[1:], stack[1:], strict=True):
         total += factor * each
     return total.astype(float)
-
-

@@ -122,7 +122,9 @@ class SmcSample:
 
     def forecast(self, target_error: float) -> float:
         """Seconds until the target error at the pace so far: errors fall with the root of the work."""
-        short = max(target_error**-2 / self.effective_sample_size, (self.log_evidence_error / target_error) ** 2)
+        short = max(
+            target_error**-2 / self.effective_sample_size, (self.log_evidence_error / target_error) ** 2
+        )
         return max(short, 1.0) * self.seconds
 
 
