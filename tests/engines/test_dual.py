@@ -220,7 +220,7 @@ DEEP = [(3, 4, (5, 6), 4.0), (2, 3, (3, 2, 4), 4.0), (2, 3, (4, 3), math.inf)]
 
 @pytest.mark.parametrize(("p", "outputs", "widths", "beta"), DEEP, ids=str)
 def test_primal_and_dual_agree_at_depth(p: int, outputs: int, widths: tuple[int, ...], beta: float) -> None:
-    """Evidence, E L, E L², feature kernels of every layer: the two routes share neither unknown nor factor."""
+    """Evidence, E L, E L², feature kernels of every layer: two routes that share no unknown."""
     data = make_problem(p, 8, outputs, seed=350 + p, points=2, signal=1.5)
     network = lbnn.Network(widths, prior_variances=(0.8, *np.linspace(0.7, 1.5, len(widths))))
     primal, dual = (
@@ -245,7 +245,7 @@ def test_primal_and_dual_agree_at_depth(p: int, outputs: int, widths: tuple[int,
 
 @pytest.mark.parametrize("widths", [(3, 4), (5, 2), (2, 6, 3)], ids=str)
 def test_factors_without_data_keep_their_prior_at_depth(widths: tuple[int, ...]) -> None:
-    """Noise so large that the data say nothing: every T_ℓ has the prior's second moments, apart and together."""
+    """Noise so large that the data say nothing: the factors have the prior's law."""
     size, rng = 60_000, np.random.default_rng(351)
     prior = lbnn.Network(widths, prior_variances=(1.0, *np.linspace(0.5, 1.5, len(widths)))).scale_prior(3)
     factor = GaussianLikelihood(np.ones(2), np.zeros((2, 3)), 0.0, 2, 1e12)

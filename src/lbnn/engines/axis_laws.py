@@ -1,13 +1,15 @@
 """The law of every diagonal entry of T given the others at their centres: proposals for many outputs.
 
-Along the axes of the data the likelihood of a diagonal T is a product over the axes. Entries below the diagonal
-are integrated by their curvature there: with l_j = T_jj², D_ij = e_ij + l_j and v_jk the prior variance of T_jk,
+Along the axes of the data the likelihood of a diagonal T is a product over the axes. Entries below the
+diagonal are integrated by their curvature there: with l_j = T_jj², D_ij = e_ij + l_j and v_jk the prior
+variance of T_jk,
 
     precision of T_jk = 1/v_jk + a_jk l_k − 2 G_jj,
     G_jj = ½ Σ_i (y_ij²/D_ij − c_ij)/D_ij,   a_jk = Σ_i (y_ij²/D_ij + y_ik²/D_ik − c_ij)/(D_ij D_ik),
 
 which couples the axes weakly. So each axis is a problem of one variable, tabulated over all of its range: it
-shows every phase of its axis (fitted, collapsed), and draws of all axes together hold all of their combinations.
+shows every phase of its axis (fitted, collapsed), and draws of all axes together hold all of their
+combinations.
 """
 
 from __future__ import annotations

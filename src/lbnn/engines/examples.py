@@ -1,8 +1,8 @@
 """The data as rows y = T z + noise: what proposals for many outputs know of a likelihood.
 
-With L = T Tᵀ in a frame of the outputs, a row of targets divided by √g is y ~ N(0, L + e), e = τ/g: the sum of
-T z, z standard normal, and independent noise. Rows of similar noise are put into one group, of which only the
-moments matter. This approximates: what is made of it is for proposals, never for a density.
+With L = T Tᵀ in a frame of the outputs, a row of targets divided by √g is y ~ N(0, L + e), e = τ/g: the sum
+of T z, z standard normal, and independent noise. Rows of similar noise are put into one group, of which only
+the moments matter. This approximates: what is made of it is for proposals, never for a density.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Examples:
         return Groups(noise, count, moments)
 
     def _group(self, own: Array, reference: float) -> tuple[Array, Array, Array]:
-        """Noise, count and moments of one group; rows are shrunk to where y/(e + reference) stays the same."""
+        """Noise, count and moments of one group; rows are shrunk so that y/(e + reference) stays."""
         inverse = 1 / (self.noise[own] + reference)
         noise = np.maximum(1 / inverse.mean(axis=0) - reference, 0.0)
         rows = self.rows[own] * inverse / inverse.mean(axis=0)

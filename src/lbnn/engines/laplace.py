@@ -62,7 +62,7 @@ def laplace_proposal(target: Target, start: Array | None = None) -> GaussianProp
 
 
 def gaussian_of(points: Array) -> GaussianProposal:
-    """The Gaussian with the moments of draws (m, D): their covariance, shrunk to its diagonal where few are."""
+    """The Gaussian with the moments of draws (m, D): their covariance, or its diagonal for few."""
     count, dimension = points.shape
     variance = np.maximum(points.var(axis=0), 1e-6)
     if dimension > LARGEST_CURVATURE or count < 2 * dimension:

@@ -1,9 +1,10 @@
 """Many outputs: importance sampling of T by rows, vouched for by the same in another order of the axes.
 
-The order of the axes of the outputs is free, and T is another matrix in every order: its diagonal holds what each
-axis has beyond those before it. So two orders share neither coordinates nor laws of the diagonal nor regressions.
-Axes that the data fit come before those that are lost in the noise, whose latent variables would explain nothing
-and only blur the others; the first order has the strongest axis of either kind first, the second the weakest.
+The order of the axes of the outputs is free, and T is another matrix in every order: its diagonal holds what
+each axis has beyond those before it. So two orders share neither coordinates nor laws of the diagonal nor
+regressions. Axes that the data fit come before those that are lost in the noise, whose latent variables would
+explain nothing and only blur the others; the first order has the strongest axis of either kind first, the
+second the weakest.
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ def proposals(target: Target) -> list[list[Candidate]]:
 def _plans(
     target: Target, law: TotalFactorLaw, frame: Array, examples: Examples, name: str
 ) -> list[Candidate]:
-    """At depth two with very many outputs entries by themselves, then rows with few groups of examples, or many."""
+    """With very many outputs entries by themselves, then rows with few groups of examples, or many."""
     laws = AxisLaws(law, examples)
     few, many = (examples.grouped(laws.reference, _GROUP_WIDTH, most) for most in (_FEW, _MANY))
     wide = len(law.shapes) == 1 and law.rows >= _ENTRIES_FROM

@@ -1,17 +1,19 @@
 """Draws of T row by row: proposals for many outputs, at any depth.
 
-The diagonal comes from the laws of its entries (`axis_laws`). Given the rows above, row j of T is a regression:
-target j is y_j = x·z + T_jj z_j + noise with z the latent variables of the rows above, whose mean b and covariance
-N given the targets above are known by filtering (Kalman's recursion, one row at a time). To second order in x
+The diagonal comes from the laws of its entries (`axis_laws`). Given the rows above, row j of T is a
+regression: target j is y_j = x·z + T_jj z_j + noise with z the latent variables of the rows above, whose mean
+b and covariance N given the targets above are known by filtering (Kalman's recursion, one row at a time). To
+second order in x
 
     precision of x = V⁻¹ + Σ [b bᵀ + N (c − y_j²/D)]/D,   linear term Σ b y_j/D,   D = e + T_jj²,
 
 sums over examples. Only sums over groups of examples are kept: Σ b bᵀ, Σ b y and N, n_d² numbers each. Deeper
 networks: V is the covariance of the row given the inner factors' rows above, which are drawn with it, exactly
-(`RowWalk`), so that a draw is one of all factors and nothing is left to average. No matrix has more than n_d rows.
+(`RowWalk`), so that a draw is one of all factors and nothing is left to average. No matrix has more than n_d
+rows.
 
-Without filtering (no groups) every entry is drawn by its own precision given the diagonal, at a cost of n_d² a
-draw: enough where the widths are far above the outputs.
+Without filtering (`EntryProposal`) every entry is drawn by its own precision given the diagonal, at a cost of n_d²
+a draw: enough where the widths are far above the outputs.
 """
 
 from __future__ import annotations
@@ -126,7 +128,7 @@ class _FilteredWalk(RowWalk):
         self._choose(row, root)
 
     def _choose(self, row: int, root: Array) -> None:
-        """Draw x = rootᵀ w with w Gaussian: precision R Rᵀ = 1 + root A rootᵀ in the place of the prior's 1."""
+        """Draw x = rootᵀ w with w Gaussian: precision R Rᵀ = 1 + root A rootᵀ, the prior's is 1."""
         variance = self.groups.noise[:, row, None] + self.total[:, row, row] ** 2  # D, (groups, m)
         excess = self.groups.count[:, row, None] - self.groups.moments[:, row, row, None] / variance
         linear = _weighted(1 / variance, self.cross[:, :, :row, row])

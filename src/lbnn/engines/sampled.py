@@ -304,8 +304,8 @@ def _from_smc(
             + (
                 _CUT_SHORT_MESSAGE
                 if sample.hurried
-                else "take the stated errors as they are, or raise target_error; at this pace the target would "
-                f"take about {_time(sample.forecast(effort.target_error))}"
+                else "take the stated errors as they are, or raise target_error; at this pace the target "
+                f"would take about {_time(sample.forecast(effort.target_error))}"
             )
         )
     uncertain = other.error > _MOST_ERROR * effort.target_error

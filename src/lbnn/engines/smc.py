@@ -1,12 +1,13 @@
 """Tempered sequential Monte Carlo with Hamiltonian moves: narrow, deep, many outputs.
 
 Particles start from a Gaussian close to the posterior (white coordinates ξ, density q = N(0, I)) and follow
-q^{1−t} π^t to the posterior π at t = 1. Temperatures are chosen so that the effective sample size stays at half,
-and moves are made until the particles have forgotten where they were copied from; the states on the way are
-particles too (waste-free: the next population is chosen among all of them, and they all count in the evidence).
-At every temperature the moves take their units from the spread of the particles, and the length of trajectories
-follows how fast they forget. The evidence is a chain of bridges between neighbouring temperatures. Particles live
-on islands that resample among themselves: leaving out one island at a time gives an honest error.
+q^{1−t} π^t to the posterior π at t = 1. Temperatures are chosen so that the effective sample size stays at
+half, and moves are made until the particles have forgotten where they were copied from; the states on the way
+are particles too (waste-free: the next population is chosen among all of them, and they all count in the
+evidence). At every temperature the moves take their units from the spread of the particles, and the length of
+trajectories follows how fast they forget. The evidence is a chain of bridges between neighbouring
+temperatures. Particles live on islands that resample among themselves: leaving out one island at a time gives
+an honest error.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class SmcSample:
 def smc_sample(
     target: Target, proposal: GaussianProposal, target_error: float, seed: int, progress: Progress
 ) -> SmcSample:
-    """Run rounds of islands until the target error is reached, or is seen not to be with the work allotted."""
+    """Run rounds of islands until the target error is reached, or the work allotted is done."""
     path = Path(target, proposal, np.random.default_rng([seed, 1]), progress)
     sample = path.round()
     for number in range(1, _MOST_ROUNDS):
@@ -262,7 +263,7 @@ def _pooled(states: list[Particles]) -> Particles:
 
 
 def _spread(white: Array) -> Array:
-    """Units of moves: a root of the covariance of the particles (D, D) where they are enough, or deviations."""
+    """Units of moves: a root of the covariance of the particles (D, D), or deviations."""
     count, dimension = white.shape
     deviations = np.maximum(white.std(axis=0), 1e-3)
     if count < _PER_DIMENSION * dimension:
