@@ -37,6 +37,7 @@ _WELL, _POORLY = (
     0.05,
 )  # effective draws per draw of a pilot at which it serves, and below which it hardly does
 _FEW, _MANY = 5, 16  # groups of examples
+_FITTED = 2.0  # squared targets over noise, on average, from which an axis counts as fitted
 _ENTRIES_FROM = 64  # outputs from which entries by themselves are worth a try: rows cost more with n_d³
 _GROUP_WIDTH = 0.1
 _FEWEST_EFFECTIVE = 400
@@ -164,11 +165,12 @@ def proposals(target: Target) -> list[list[Candidate]]:
     law = TotalFactorLaw(target.coordinates.shapes)
     if not target.any_frame:
         return [_plans(target, law, target.rotation, first, "rows of T")]
-    sizes = 2 * AxisLaws(law, first).centres
-    unfitted = sizes < np.log(np.median(first.noise, axis=0) + np.finfo(float).tiny)
+    place = np.arange(law.rows)  # the axes of the data come weakest first
+    noise = np.maximum(first.noise, np.finfo(float).tiny)
+    unfitted = (first.rows**2 / noise).sum(axis=0) < _FITTED * first.count.sum(axis=0)
     result = []
     for sign, name in ((-1, "rows of T, strongest axis first"), (1, "rows of T, weakest axis first")):
-        frame = target.rotation[:, np.lexsort((sign * sizes, unfitted))]
+        frame = target.rotation[:, np.lexsort((sign * place, unfitted))]
         examples = examples_of(likelihood, frame)
         assert examples is not None
         result.append(_plans(target, law, frame, examples, name))

@@ -5,15 +5,15 @@ regression: target j is y_j = x·z + T_jj z_j + noise with z the latent variable
 b and covariance N given the targets above are known by filtering (Kalman's recursion, one row at a time). To
 second order in x
 
-    precision of x = V⁻¹ + Σ [b bᵀ + N (c − y_j²/D)]/D,   linear term Σ b y_j/D,   D = e + T_jj²,
+    precision of x = V⁻¹ + Σ [b bᵀ + N (c − y_j²/D)]/D,   linear term Σ b y_j/D,   D = e + T_jj² + E xᵀNx,
 
 sums over examples. Only sums over groups of examples are kept: Σ b bᵀ, Σ b y and N, n_d² numbers each. Deeper
 networks: V is the covariance of the row given the inner factors' rows above, which are drawn with it, exactly
 (`RowWalk`), so that a draw is one of all factors and nothing is left to average. No matrix has more than n_d
 rows.
 
-Without filtering (`EntryProposal`) every entry is drawn by its own precision given the diagonal, at a cost of n_d²
-a draw: enough where the widths are far above the outputs.
+Without filtering (`EntryProposal`) every entry is drawn by its own precision given the diagonal, at a cost
+of n_d² a draw: enough where the widths are far above the outputs.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
@@ -30,7 +31,7 @@ from lbnn.engines.examples import Groups
 from lbnn.scale.total_factor import RowWalk, TotalFactorLaw
 
 _STATE_FLOATS = 1 << 19  # of the filter of one block of draws: stays in the cache
-_GROUP_WIDTH = 0.1
+_SETTLING = 2  # rounds between the variance of a target and the spread of the row that adds to it
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class _FilteredWalk(RowWalk):
 
     def _choose(self, row: int, root: Array) -> None:
         """Draw x = rootᵀ w with w Gaussian: precision R Rᵀ = 1 + root A rootᵀ, the prior's is 1."""
-        variance = self.groups.noise[:, row, None] + self.total[:, row, row] ** 2  # D, (groups, m)
+        variance = self._variance(row, root)
         excess = self.groups.count[:, row, None] - self.groups.moments[:, row, row, None] / variance
         linear = _weighted(1 / variance, self.cross[:, :, :row, row])
         try:
@@ -147,6 +148,21 @@ class _FilteredWalk(RowWalk):
         self.total[:, row, :row] = entries
         log_root = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
         self.log_ratio += 0.5 * (noise**2 - white**2).sum(axis=1) - log_root
+
+    def _variance(self, row: int, root: Array) -> Array:
+        """D = e + T_jj² and what x adds to it on average, E xᵀNx, settled between them, (groups, m)."""
+        square, spread = (
+            np.diagonal(each[:, :, :row, :row], axis1=2, axis2=3) for each in (self.square, self.spread)
+        )
+        prior = (root**2)[:, None] if root.ndim == 1 else (root**2).sum(axis=1)  # diagonal of V, (m, row)
+        alone = self.groups.noise[:, row, None] + self.total[:, row, row] ** 2
+        variance = alone
+        for _ in range(_SETTLING):
+            excess = self.groups.count[:, row, None] - self.groups.moments[:, row, row, None] / variance
+            data = ((square + excess[..., None] * spread) / variance[..., None]).sum(axis=0)
+            own = prior / np.maximum(1 + prior * data, FLATTEST)
+            variance = alone + (spread * own).sum(axis=-1)
+        return variance
 
     def _precision(self, row: int, root: Array, variance: Array, excess: Array) -> Array:
         data = _weighted(1 / variance, self.square[:, :, :row, :row])
@@ -176,7 +192,7 @@ class _FilteredWalk(RowWalk):
         later += gain[..., :, None] * surprise[:, :, None, :]
 
 
-def _weighted(weights: Array, stack: Array) -> Array:
+def _weighted(weights: Array, stack: NDArray[np.float32]) -> Array:
     """Sum over groups (the first axis) of a stack (groups, m, ...) with weights (groups, m)."""
     shape = (*weights.shape, *([1] * (stack.ndim - 2)))
     factors = weights.reshape(shape).astype(np.float32)
