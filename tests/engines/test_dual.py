@@ -10,7 +10,13 @@ from scipy import stats
 
 import lbnn
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, _seen_last_layer, last_layer_factor
+from lbnn.likelihood.hidden_kernel import (
+    HiddenKernelLikelihood,
+    _seen_last_layer,
+    dual_prior,
+    primal_factors,
+)
+from lbnn.scale.bartlett import product
 from tests.helpers import lattice
 from tests.helpers.lattice import TwoOutputLattice, combined
 from tests.helpers.problems import Problem, make_problem
@@ -169,7 +175,7 @@ def test_last_layer_without_data_keeps_its_prior(width: int) -> None:
     factor = GaussianLikelihood(np.ones(3), np.zeros((3, 4)), 0.0, 3, 1e12)
     coordinates = lbnn.Network((width,)).scale_prior(3).coordinates
     T = coordinates.factors(rng.standard_normal((size, coordinates.dimension)))[0]
-    last = last_layer_factor(T, prior, factor, rng)
+    (last,) = primal_factors([T], prior, factor, rng)
     assert last.shape == (size, 4, min(4, width))
     np.testing.assert_allclose(last, np.tril(last), atol=1e-12)
     L = last @ last.swapaxes(1, 2)
@@ -182,10 +188,10 @@ def test_last_layer_without_data_keeps_its_prior(width: int) -> None:
 # ---------------------------------------------------------------- choice and cost
 
 
-def test_chosen_for_more_outputs_than_data_at_depth_two() -> None:
+def test_chosen_for_more_outputs_than_data() -> None:
     assert lbnn.Network((9,)).choose_engine(examples=4, outputs=5).engine == "dual"
     assert lbnn.Network((9,)).choose_engine(examples=5, outputs=5).engine == "importance"
-    assert lbnn.Network((9, 9)).choose_engine(examples=4, outputs=5).engine == "importance"
+    assert lbnn.Network((9, 9)).choose_engine(examples=4, outputs=5).engine == "dual"
 
 
 def test_forty_outputs_from_four_examples() -> None:
@@ -205,3 +211,66 @@ def test_zero_temperature_interpolates() -> None:
         post = lbnn.Network((width,)).condition(data.X, data.Y, math.inf)
         np.testing.assert_allclose(post.predict(data.X).mean, data.Y, atol=1e-9)
         np.testing.assert_allclose(post.predict(data.X).variance, 0, atol=1e-9)
+
+
+# ---------------------------------------------------------------- deeper networks
+
+DEEP = [(3, 4, (5, 6), 4.0), (2, 3, (3, 2, 4), 4.0), (2, 3, (4, 3), math.inf)]
+
+
+@pytest.mark.parametrize(("p", "outputs", "widths", "beta"), DEEP, ids=str)
+def test_primal_and_dual_agree_at_depth(p: int, outputs: int, widths: tuple[int, ...], beta: float) -> None:
+    """Evidence, E L, E L², feature kernels of every layer: two routes that share no unknown."""
+    data = make_problem(p, 8, outputs, seed=350 + p, points=2, signal=1.5)
+    network = lbnn.Network(widths, prior_variances=(0.8, *np.linspace(0.7, 1.5, len(widths))))
+    primal, dual = (
+        network.condition(data.X, data.Y, beta, engine=engine, target_error=0.03)
+        for engine in ("importance", "dual")
+    )
+    assert dual.diagnostics.engine.startswith("dual ")
+    options = {"comparisons": COMPARISONS, "degrees_of_freedom": 14}
+    error = math.hypot(primal.log_evidence_error, dual.log_evidence_error)
+    assert_agrees(dual.log_evidence, error, primal.log_evidence, **options)
+    assert error < 0.06
+    for fn in (lambda L: L, lambda L: L @ L):
+        (value, value_error), (other, other_error) = (
+            post.scale.expect_with_error(fn) for post in (dual, primal)
+        )
+        assert_agrees(value, combined(value_error, other_error), other, **options)
+    for layer in range(1, len(widths) + 1):
+        np.testing.assert_allclose(
+            dual.feature_kernel(layer=layer), primal.feature_kernel(layer=layer), rtol=0.1, atol=0.03
+        )
+
+
+@pytest.mark.parametrize("widths", [(3, 4), (5, 2), (2, 6, 3)], ids=str)
+def test_factors_without_data_keep_their_prior_at_depth(widths: tuple[int, ...]) -> None:
+    """Noise so large that the data say nothing: the factors have the prior's law."""
+    size, rng = 60_000, np.random.default_rng(351)
+    prior = lbnn.Network(widths, prior_variances=(1.0, *np.linspace(0.5, 1.5, len(widths)))).scale_prior(3)
+    factor = GaussianLikelihood(np.ones(2), np.zeros((2, 3)), 0.0, 2, 1e12)
+    coordinates = dual_prior(prior, 2).coordinates
+    kernel_factors = coordinates.factors(rng.standard_normal((size, coordinates.dimension)))
+    found = primal_factors(kernel_factors, prior, factor, rng)
+    fresh = prior.coordinates.factors(rng.standard_normal((size, prior.coordinates.dimension)))
+    for own, other in zip(found, fresh, strict=True):
+        assert own.shape == other.shape
+        np.testing.assert_allclose(own, np.tril(own), atol=1e-12)
+    for moment in (lambda total: total @ total.swapaxes(1, 2), lambda total: total**2):
+        values = [moment(np.asarray(product(factors))) for factors in (found, fresh)]
+        error = np.sqrt(sum(each.var(0) for each in values) / size)
+        assert_agrees(values[0].mean(0), error + 1e-12, values[1].mean(0), comparisons=60)
+
+
+def test_forty_outputs_from_four_examples_at_depth_four() -> None:
+    data = make_problem(4, 60, 40, seed=352)
+    post = lbnn.Network((300, 250, 300)).condition(data.X, data.Y, 4.0)
+    assert post.diagnostics.engine == "dual importance"
+    assert post.diagnostics.ok
+    assert post.predict(data.X_test).mean.shape == (3, 40)
+    assert [each.shape for each in post.sample_weights(2, 0)] == [
+        (2, 300, 60),
+        (2, 250, 300),
+        (2, 300, 250),
+        (2, 40, 300),
+    ]

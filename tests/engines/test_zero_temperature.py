@@ -319,14 +319,17 @@ def test_fewer_examples_than_outputs() -> None:
         lbnn.Network((4,)).condition(data.X, single, math.inf)
 
 
-def test_deep_bottlenecks_are_not_supported_and_say_so() -> None:
-    """p ≤ width < n_d at depth three exists but is not computed."""
+def test_deep_bottlenecks_are_for_the_dual_route() -> None:
+    """p ≤ width < n_d at depth three: the dual computes it, other engines say so."""
     data = make_problem(2, 8, 4, seed=510)
     assert math.isfinite(
         lbnn.Network((4, 4)).condition(data.X, data.Y, math.inf, target_error=0.1).log_evidence
     )
-    with pytest.raises(ValueError, match="supported at depth two with engine 'dual' only"):
-        lbnn.Network((4, 3)).condition(data.X, data.Y, math.inf)
+    post = lbnn.Network((4, 3)).condition(data.X, data.Y, math.inf, target_error=0.1)
+    assert post.diagnostics.engine.startswith("dual")
+    assert math.isfinite(post.log_evidence)
+    with pytest.raises(ValueError, match="supported with engine 'dual' only"):
+        lbnn.Network((4, 3)).condition(data.X, data.Y, math.inf, engine="importance")
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -12,8 +12,9 @@ from lbnn.engines.laws import AtomLaw, SampledLaw
 from lbnn.engines.sampled import LARGEST_SAMPLE, Draws, Effort, draw_posterior, draw_prior
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, last_layer_factor
+from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, primal_factors
 from lbnn.likelihood.rank_deficient import RegularLikelihood, zeros_first
+from lbnn.scale.bartlett import product
 from lbnn.scale.measure import ScaleMeasure, Tails
 from lbnn.scale.prior import ScalePrior
 
@@ -54,19 +55,19 @@ def _infer_deficient(
 def infer_dual(
     prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
 ) -> ScaleInference:
-    """Draw the factors of the hidden kernel Λ, and L given each of them."""
+    """Draw the factors of the last hidden kernel Λ, and those of L given each of them."""
     coordinates = dual_prior(prior, len(likelihood.eigenvalues)).coordinates
     axes = principal_axes((likelihood.gradient_weights[:, None] * likelihood.targets).T, prior.widths)
     target = ScaleTarget(coordinates, HiddenKernelLikelihood(likelihood), axes)
     draws = _affordable(draw_posterior(target, effort), prior.outputs, effort.seed)
     rng = np.random.default_rng([effort.seed, 2])
-    kernel_factor = target.factors(draws.points)[0]
-    last = last_layer_factor(kernel_factor, prior, likelihood, rng)
+    factors = primal_factors(target.factors(draws.points), prior, likelihood, rng)
+    root = product(factors)
+    assert root is not None
     exists = prior.inverse_mean_exists or likelihood.keeps_from_zero
-    measure = _measure(last @ last.swapaxes(1, 2), draws, prior, single_output, exists)
-    inference = _inference(
-        measure.with_law(FactorLaw(draws.weights, measure.scales, [last])), draws, likelihood
-    )
+    measure = _measure(root @ root.swapaxes(1, 2), draws, prior, single_output, exists)
+    law = FactorLaw(draws.weights, measure.scales, factors)
+    inference = _inference(measure.with_law(law), draws, likelihood)
     return replace(
         inference, diagnostics=replace(draws.diagnostics, engine=f"dual {draws.diagnostics.engine}")
     )

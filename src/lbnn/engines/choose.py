@@ -28,7 +28,7 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
 
     1. Depth one: the scale is the identity, one atom.
     2. One output: quadrature over log λ, deterministic.
-    3. Depth two and more outputs than the rank of the data: the dual route, sampled as in 4.
+    3. More outputs than the rank of the data: the dual route, sampled as in 4.
     4. Several outputs: importance sampling, from the Gaussian at the only mode or from a mixture over all
        phases, confirmed by an estimate that shares no proposal; where it does not reach the target error,
        sequential Monte Carlo.
@@ -37,10 +37,8 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
         return EngineChoice("atom", "depth one: the scale is fixed and the posterior is a Gaussian process")
     if prior.outputs == 1:
         return EngineChoice("quadrature", "one output: the scale is a number, integrated deterministically")
-    if len(prior.widths) == 1 and prior.outputs > rank > 0:
-        return EngineChoice(
-            "dual", "depth two with more outputs than data: the hidden kernel is smaller than L"
-        )
+    if prior.outputs > rank > 0:
+        return EngineChoice("dual", "more outputs than data: the kernel of the last hidden layer is smaller")
     return EngineChoice(
         "importance", "several outputs: importance sampling, smc where its diagnostics say no"
     )
@@ -71,7 +69,7 @@ def _require_applicable(
     fits = {
         "atom": not prior.widths,
         "quadrature": bool(prior.widths) and prior.outputs == 1,
-        "dual": len(prior.widths) == 1
+        "dual": bool(prior.widths)
         and not likelihood.flat
         and not likelihood.dual_deficient
         and likelihood.multiplicity == 1,
@@ -82,6 +80,6 @@ def _require_applicable(
         raise ValueError(f"engine {engine!r} does not apply ({best.reason}): use {best.engine!r} or 'auto'")
     if likelihood.noise == 0 and engine in ("importance", "smc") and not prior.full_rank:
         raise ValueError(
-            "at zero temperature a hidden layer narrower than the outputs is supported at depth two with "
-            f"engine 'dual' only, got widths={prior.widths} for {prior.outputs} outputs: use a finite beta"
+            "at zero temperature a hidden layer narrower than the outputs is supported with engine 'dual' "
+            f"only, got widths={prior.widths} for {prior.outputs} outputs: use a finite beta"
         )

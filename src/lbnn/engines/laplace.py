@@ -11,7 +11,7 @@ from scipy import optimize
 from lbnn._base.types import Array
 from lbnn.engines.target import Target
 
-_LARGEST_CURVATURE = 1500  # dimensions above which a dense Hessian costs more than it brings
+LARGEST_CURVATURE = 1500  # dimensions above which a dense Hessian costs more than it brings
 _WIDEST = 2.0  # standard deviation allowed in a direction; the prior's is one
 _DIFFERENCE = 1e-4
 # The posterior is skewed and its tails are broader than the Gaussian's. Widening every direction by this over
@@ -52,13 +52,26 @@ def laplace_proposal(target: Target, start: Array | None = None) -> GaussianProp
     The mode is sought from `start`, by default the centre of the prior.
     """
     begin = np.zeros(target.dimension) if start is None else start
-    if target.dimension > _LARGEST_CURVATURE:
+    if target.dimension > LARGEST_CURVATURE:
         return GaussianProposal(begin, None, 0.0)
     mean = find_mode(target, begin)
     values, vectors = np.linalg.eigh(curvature(target, mean))
     inflation = 1 + _INFLATION / np.sqrt(target.dimension)
     deviations = inflation / np.sqrt(np.maximum(values, _WIDEST**-2))
     return GaussianProposal(mean, (vectors * deviations) @ vectors.T, float(np.log(deviations).sum()))
+
+
+def gaussian_of(points: Array) -> GaussianProposal:
+    """The Gaussian with the moments of draws (m, D): their covariance, or its diagonal for few."""
+    count, dimension = points.shape
+    variance = np.maximum(points.var(axis=0), 1e-6)
+    if dimension > LARGEST_CURVATURE or count < 2 * dimension:
+        deviations = np.sqrt(variance)
+        return GaussianProposal(points.mean(axis=0), np.diag(deviations), float(np.log(deviations).sum()))
+    trust = count / (count + 10.0 * dimension)
+    covariance = trust * np.cov(points.T) + (1 - trust) * np.diag(variance)
+    root = np.linalg.cholesky(covariance)
+    return GaussianProposal(points.mean(axis=0), root, float(np.log(np.diagonal(root)).sum()))
 
 
 def find_mode(target: Target, start: Array) -> Array:

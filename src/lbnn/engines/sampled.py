@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,9 +12,10 @@ from lbnn._base.progress import Progress
 from lbnn._base.quasi_random import normal_points
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.adaptation import laplace_mixture
-from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_sample
+from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_sample, weighted_draws
 from lbnn.engines.inference import Diagnostics, Witness
-from lbnn.engines.laplace import GaussianProposal, laplace_proposal
+from lbnn.engines.laplace import LARGEST_CURVATURE, GaussianProposal, gaussian_of, laplace_proposal
+from lbnn.engines.many_outputs import RowAnswer, draw_rows
 from lbnn.engines.mixture import Mixture
 from lbnn.engines.mixture_sampling import (
     FEWEST_FOR_MEANS,
@@ -45,6 +46,7 @@ _FEWEST_OF_PRIOR = 1024
 LARGEST_FITTED = 36  # coordinates of T up to which phases are looked for and a mixture is made
 _NEARLY_GAUSSIAN = 0.3  # effective draws per draw of a Gaussian that serves by itself
 _GAUSSIAN_ENOUGH = 0.1  # effective draws per draw from which a Gaussian in many dimensions needs no witness
+_PILOT = 128  # draws by which two starts of sequential Monte Carlo are compared
 _MOST_ERROR = 3.0  # error of a second witness, in target errors, above which it says nothing
 _MEANS_DIFFER = (
     "two estimates of the mean of the scale that share no proposal contradict each other: one of them misses "
@@ -154,7 +156,10 @@ def _draw_mixture(target: Target, mixture: Mixture, effort: Effort, progress: Pr
     enough = found.draws.reaches(effort.target_error)
     if effort.engine == "importance" or (effort.engine == "auto" and enough):
         second = second_witness(target, found, first, effort.seed, progress)
-        return _from_mixture(found, first, second, effort)
+        if second is None:
+            rows = draw_rows(target, effort.target_error, effort.seed, progress)
+            second = None if rows is None else rows.sample.testimony.witness
+        return _from_mixture(found.draws, first, second, effort)
     sample = smc_sample(target, _start(target, found), effort.target_error, effort.seed, progress)
     means = [
         weighted_means(each.log_weights, each.groups, np.exp(FactorSpace(target).log_diagonal(each.points)))
@@ -180,18 +185,60 @@ def _start(target: Target, found: MixtureDraws) -> GaussianProposal:
 
 
 def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress) -> Draws:
-    """Importance sampling from the Gaussian at the mode; the witness is the Gaussian in the mode's own frame.
+    """Importance sampling of T by rows; where that does not serve, from the Gaussian at the mode.
 
-    Phases are not looked for. Where the witness is no help, an answer for which many draws count stands by
-    itself, a rule from experience; other answers are left to sequential Monte Carlo.
+    The witness of the rows is another order of the axes, that of the Gaussian its own frame. Answers of
+    neither that reach the target error are left to sequential Monte Carlo.
     """
+    rows = None if effort.engine == "smc" else draw_rows(target, effort.target_error, effort.seed, progress)
+    if rows is not None and rows.sample.weighted.reaches(effort.target_error):
+        return _from_rows(rows, target, effort)
     proposal = laplace_proposal(target)
     sample = importance_sample(target, proposal, effort.target_error, effort.seed, progress)
     own = Witness("Gaussian at the mode", sample.log_evidence, sample.log_evidence_error)
-    if effort.engine == "importance" or (effort.engine == "auto" and sample.reaches(effort.target_error)):
+    if effort.engine == "auto" and sample.reaches(effort.target_error):
         return _from_importance(sample, own, _turned_witness(target, proposal.mean, effort), effort)
-    smc = smc_sample(target, proposal, effort.target_error, effort.seed, progress)
-    return _from_smc(smc, own, target, effort)
+    if effort.engine == "importance":
+        if rows is not None and rows.sample.weighted.effective_sample_size > sample.effective_sample_size:
+            return _from_rows(rows, target, effort)
+        return _from_importance(sample, own, _turned_witness(target, proposal.mean, effort), effort)
+    other = None if rows is None else rows.sample.testimony.witness
+    start = better_start(target, rows, proposal, effort.seed)
+    smc = smc_sample(target, start, effort.target_error, effort.seed, progress)
+    return _from_smc(smc, other or own, target, effort)
+
+
+def better_start(
+    target: Target, rows: RowAnswer | None, proposal: GaussianProposal, seed: int
+) -> GaussianProposal:
+    """The Gaussian at the mode, or the one with the moments of draws by rows: where log weights vary less."""
+    if rows is None:
+        return proposal
+    moments = gaussian_of(rows.sample.points)
+
+    def roughness(start: GaussianProposal) -> float:
+        log_weights = weighted_draws(target, start, _PILOT, np.random.default_rng([seed, 21]))[1]
+        finite = log_weights[np.isfinite(log_weights)]
+        return float(np.subtract(*np.quantile(finite, (0.9, 0.1)))) if len(finite) > _PILOT // 2 else math.inf
+
+    return min((proposal, moments), key=roughness)
+
+
+def _from_rows(rows: RowAnswer, target: Target, effort: Effort) -> Draws:
+    """The answer of the better order of the axes, if the other one, or the Gaussian at the mode, agrees."""
+    draws = replace(rows.sample.weighted, points=rows.sample.points)
+    first = Witness(rows.sample.candidate.name, draws.log_evidence, draws.log_evidence_error)
+    second = rows.other.witness if rows.other is not None else None
+    if second is None and target.dimension <= LARGEST_CURVATURE:
+        second = gaussian_witness(target, draws.points[np.argmax(draws.log_weights)][None], effort.seed)
+    answer = _from_mixture(draws, first, second, effort)
+    more = [] if rows.means_agree else [_MEANS_DIFFER]
+    if rows.seconds_needed is not None:
+        more.append(f"by rows the target error would take about {_time(rows.seconds_needed)}")
+    if not more:
+        return answer
+    messages = (*answer.diagnostics.messages, *more)
+    return replace(answer, diagnostics=replace(answer.diagnostics, ok=False, messages=messages))
 
 
 def _turned_witness(target: Target, mode: Array, effort: Effort) -> Witness | None:
@@ -205,8 +252,7 @@ def _turned_witness(target: Target, mode: Array, effort: Effort) -> Witness | No
     )
 
 
-def _from_mixture(found: MixtureDraws, first: Witness, second: Witness | None, effort: Effort) -> Draws:
-    draws = found.draws
+def _from_mixture(draws: WeightedDraws, first: Witness, second: Witness | None, effort: Effort) -> Draws:
     messages = []
     if not draws.reaches(effort.target_error):
         messages.append(_short(draws, effort.target_error))
@@ -258,7 +304,8 @@ def _from_smc(
             + (
                 _CUT_SHORT_MESSAGE
                 if sample.hurried
-                else "take the stated errors as they are, or raise target_error"
+                else "take the stated errors as they are, or raise target_error; at this pace the target "
+                f"would take about {_time(sample.forecast(effort.target_error))}"
             )
         )
     uncertain = other.error > _MOST_ERROR * effort.target_error
@@ -294,6 +341,14 @@ def _short(sample: ImportanceSample | WeightedDraws, target_error: float) -> str
         f"{sample.pareto_k:.2f}, should be below {LARGEST_K}; error of log evidence "
         f"{sample.log_evidence_error:.2g}) for a target error of {target_error:g}: try engine='smc'"
     )
+
+
+def _time(seconds: float) -> str:
+    """Seconds in words."""
+    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 def _contradiction(first: Witness, second: Witness) -> str:

@@ -1,16 +1,20 @@
 """Tempered sequential Monte Carlo with Hamiltonian moves: narrow, deep, many outputs.
 
-Particles start from the Laplace Gaussian (white coordinates ξ, density q = N(0, I)) and follow q^{1−t} π^t
-to the posterior π at t = 1. Temperatures are chosen so that the effective sample size stays at half, and
-moves are made until the particles have forgotten where they were copied from. The evidence is a chain of
-bridges between neighbouring temperatures. Particles live on islands that resample among themselves: leaving
-out one island at a time gives an honest error.
+Particles start from a Gaussian close to the posterior (white coordinates ξ, density q = N(0, I)) and follow
+q^{1−t} π^t to the posterior π at t = 1. Temperatures are chosen so that the effective sample size stays at
+half, and moves are made until the particles have forgotten where they were copied from; the states on the way
+are particles too (waste-free: the next population is chosen among all of them, and they all count in the
+evidence). At every temperature the moves take their units from the spread of the particles, and the length of
+trajectories follows how fast they forget. The evidence is a chain of bridges between neighbouring
+temperatures. Particles live on islands that resample among themselves: leaving out one island at a time gives
+an honest error.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import optimize, special
@@ -22,16 +26,19 @@ from lbnn.engines.target import Target
 from lbnn.scale.measure import effective_atoms
 
 ISLANDS, PER_ISLAND = 16, 32
-_LEAPFROG_STEPS = 8
+_FIRST_STEPS, _FEWEST_STEPS, _MOST_STEPS = 8, 4, 64  # leapfrog steps of a trajectory
 _ACCEPTANCE = 0.85
 _LARGEST_AUTOCORRELATION = (
     0.1  # correlation with the state after resampling below which it counts as forgotten; 0.3 was biased
 )
 _FEWEST_MOVES, _MOST_MOVES = 2, 30
-_STATES_KEPT = 4  # states kept of every particle at t = 1
+_STATES_KEPT = 4  # states kept of every particle at one temperature; as many again are made at t = 1
+_PER_DIMENSION = 8  # particles per dimension from which the units of moves are a full covariance
+_HURRIED_SHARE = 0.1  # effective sample size of a step of temperature when in a hurry, else a half
 _MOST_ROUNDS = 16
-_WORK = 1e11  # floating-point operations after which no further round is started, ...
-_WORK_BEFORE_CUTTING_SHORT = 2e11  # ... and after which moves are cut short, and the answer is not ok
+_OVERHEAD = 5e4  # operations that every gradient is counted with; what is beyond counts five times (LAPACK)
+_WORK = 1e11  # counted operations after which no further round is started: 20 s or so
+_WORK_BEFORE_CUTTING_SHORT = 1.2e11  # ... and after which moves are cut short, and the answer is not ok
 
 
 #: log π₂/π₁ at the particles before and after one step of temperature, each (islands, particles)
@@ -82,6 +89,7 @@ class SmcSample:
     chain_efficiency: float  # independent draws per point, from the autocorrelation of the moves
     stages: int
     hurried: bool = False  # whether moves were cut short because the work allotted was done
+    seconds: float = 0.0  # that it took
 
     @property
     def effective_sample_size(self) -> float:
@@ -110,13 +118,21 @@ class SmcSample:
             min(self.chain_efficiency, other.chain_efficiency),
             max(self.stages, other.stages),
             self.hurried or other.hurried,
+            self.seconds + other.seconds,
         )
+
+    def forecast(self, target_error: float) -> float:
+        """Seconds until the target error at the pace so far: errors fall with the root of the work."""
+        short = max(
+            target_error**-2 / self.effective_sample_size, (self.log_evidence_error / target_error) ** 2
+        )
+        return max(short, 1.0) * self.seconds
 
 
 def smc_sample(
     target: Target, proposal: GaussianProposal, target_error: float, seed: int, progress: Progress
 ) -> SmcSample:
-    """Run rounds of islands until the target error is reached or the work allotted is done."""
+    """Run rounds of islands until the target error is reached, or the work allotted is done."""
     path = Path(target, proposal, np.random.default_rng([seed, 1]), progress)
     sample = path.round()
     for number in range(1, _MOST_ROUNDS):
@@ -128,51 +144,66 @@ def smc_sample(
 
 
 class Path:
-    """The path of densities q^{1−t} π^t, with the random stream and the step size of its moves."""
+    """The path of densities q^{1−t} π^t, with the random stream and what its moves have learned."""
 
     def __init__(
         self, target: Target, proposal: GaussianProposal, rng: np.random.Generator, progress: Progress
     ) -> None:
         self.target, self.proposal, self.rng, self.progress = target, proposal, rng, progress
         self.step = 0.5 * target.dimension**-0.25
+        self.steps = _FIRST_STEPS
+        self.units = np.ones(target.dimension)  # of the moves: deviations (D,), or a root of the covariance
         self.work, self.hurried = 0.0, False
 
     def round(self) -> SmcSample:
         """One pass from q to π on every island, and the states collected there."""
-        particles = self.evaluate(self.rng.standard_normal((ISLANDS * PER_ISLAND, self.target.dimension)))
+        began = time.perf_counter()
+        states = [self.evaluate(self.rng.standard_normal((ISLANDS * PER_ISLAND, self.target.dimension)))]
         temperature = 0.0
         bridges: list[Bridge] = []
         while temperature < 1:
-            step = temperature_step(particles.log_ratio, 1 - temperature)
-            before = (step * particles.log_ratio).reshape(ISLANDS, PER_ISLAND)
+            pool = _pooled(states)
+            share = _HURRIED_SHARE if self.hurried else 0.5
+            step = temperature_step(pool.log_ratio, 1 - temperature, share)
+            before = (step * pool.log_ratio).reshape(ISLANDS, -1)
             temperature = min(1.0, temperature + step)
-            particles = self.forget(particles.take(resample(before, self.rng)), temperature)
-            bridges.append((before, (step * particles.log_ratio).reshape(ISLANDS, PER_ISLAND)))
+            chosen = pool.take(resample(before, self.rng, PER_ISLAND))
+            self.units = _spread(chosen.white)
+            states = self.forget(chosen, temperature)
+            bridges.append((before, (step * _pooled(states).log_ratio).reshape(ISLANDS, -1)))
             self.progress.say(f"sequential Monte Carlo, stage {len(bridges)}, temperature {temperature:.3f}")
-        return self._collect(particles, bridges)
+        return replace(self._collect(states, bridges), seconds=time.perf_counter() - began)
 
     def evaluate(self, white: Array) -> Particles:
         """Density and gradient of the posterior, as functions of ξ."""
         u = self.proposal.place(white)
         value, gradient = self.target.value_and_gradient(u)
-        self.work += len(u) * self.target.operations
+        self.work += len(u) * (_OVERHEAD + 5 * max(self.target.operations - _OVERHEAD, 0.0))
         return Particles(white, value + self.proposal.log_determinant, self.proposal.pull_back(gradient))
 
-    def forget(self, particles: Particles, temperature: float) -> Particles:
-        """Move until log density and norm no longer remember the state before."""
-        start = particles
+    def forget(self, particles: Particles, temperature: float) -> list[Particles]:
+        """Move until log density and norm no longer remember the state before: the last states on the way."""
+        start, states = particles, []
         for count in range(1, _MOST_MOVES + 1):
             particles = self.move(particles, temperature)
+            states.append(particles)
             memory = max(
                 _correlation(start.log_target, particles.log_target),
                 _correlation(start.log_start, particles.log_start),
             )
-            if count >= _FEWEST_MOVES and (
-                memory < _LARGEST_AUTOCORRELATION or self.work > _WORK_BEFORE_CUTTING_SHORT
-            ):
+            out_of_time = self.work > _WORK_BEFORE_CUTTING_SHORT
+            if count >= _FEWEST_MOVES and (memory < _LARGEST_AUTOCORRELATION or out_of_time):
                 self.hurried |= memory >= _LARGEST_AUTOCORRELATION
                 break
-        return particles
+        self._tune(len(states))
+        return states[-_STATES_KEPT:]
+
+    def _tune(self, moves: int) -> None:
+        """Longer trajectories where many moves were needed, shorter ones where the fewest were."""
+        if moves > 2 * _FEWEST_MOVES:
+            self.steps = min(2 * self.steps, _MOST_STEPS)
+        elif moves == _FEWEST_MOVES or self.hurried:
+            self.steps = max(self.steps // 2, _FEWEST_STEPS)
 
     def move(self, particles: Particles, temperature: float) -> Particles:
         """One Hamiltonian Monte Carlo move of every particle, adapting the step to the acceptance."""
@@ -189,25 +220,25 @@ class Path:
         self, particles: Particles, momentum: Array, temperature: float, step: float
     ) -> tuple[Particles, Array]:
         force = _force(particles, temperature)
-        for _ in range(_LEAPFROG_STEPS):
-            momentum = momentum + 0.5 * step * force
-            particles = self.evaluate(particles.white + step * momentum)
+        for _ in range(self.steps):
+            momentum = momentum + 0.5 * step * _times(force, self.units.T)
+            particles = self.evaluate(particles.white + step * _times(momentum, self.units))
             force = _force(particles, temperature)
-            momentum = momentum + 0.5 * step * force
+            momentum = momentum + 0.5 * step * _times(force, self.units.T)
         return particles, momentum
 
-    def _collect(self, particles: Particles, bridges: list[Bridge]) -> SmcSample:
-        """Keep a few states of every particle at t = 1, and measure how fast they decorrelate."""
-        states = []
+    def _collect(self, states: list[Particles], bridges: list[Bridge]) -> SmcSample:
+        """Make a few more states of every particle at t = 1, and measure how fast they decorrelate."""
+        states = list(states)
         for _ in range(_STATES_KEPT):
-            particles = self.move(particles, 1.0)
-            states.append(particles)
-        groups = np.tile(np.repeat(np.arange(ISLANDS), PER_ISLAND), _STATES_KEPT)
+            states.append(self.move(states[-1], 1.0))
+        groups = np.tile(np.repeat(np.arange(ISLANDS), PER_ISLAND), len(states))
         points = self.proposal.place(np.concatenate([state.white for state in states]))
         efficiency = chain_efficiency(np.stack([self._summaries(state) for state in states]))
         island_weights = np.sum([special.logsumexp(before, axis=1) for before, _ in bridges], axis=0)
         log_evidence, error = chain_of_bridges(bridges)
-        log_weights = island_weights[groups] - len(bridges) * math.log(PER_ISLAND)
+        sizes = sum(math.log(before.shape[1]) for before, _ in bridges)
+        log_weights = island_weights[groups] - sizes
         return SmcSample(
             points, log_weights, groups, log_evidence, error, 1, efficiency, len(bridges), self.hurried
         )
@@ -220,13 +251,39 @@ class Path:
         return np.stack([state.log_target, log_values[:, -1], log_values.sum(axis=1)], axis=1)
 
 
-def temperature_step(ratio: Array, remaining: float) -> float:
-    """The step in t that halves the effective sample size, or what remains."""
+def _pooled(states: list[Particles]) -> Particles:
+    """All states as one population, island by island."""
+
+    def joined(name: str) -> Array:
+        parts = [getattr(state, name) for state in states]
+        shape = (ISLANDS, -1, *parts[0].shape[1:])
+        return np.concatenate([part.reshape(shape) for part in parts], axis=1).reshape(-1, *shape[2:])
+
+    return Particles(joined("white"), joined("log_target"), joined("gradient"))
+
+
+def _spread(white: Array) -> Array:
+    """Units of moves: a root of the covariance of the particles (D, D), or deviations."""
+    count, dimension = white.shape
+    deviations = np.maximum(white.std(axis=0), 1e-3)
+    if count < _PER_DIMENSION * dimension:
+        return deviations
+    covariance = np.atleast_2d(np.cov(white.T))
+    shrunk = 0.9 * covariance + 0.1 * np.diag(deviations**2)  # copies among the particles
+    return np.asarray(np.linalg.cholesky(shrunk), float)
+
+
+def _times(rows: Array, units: Array) -> Array:
+    return rows * units if units.ndim == 1 else rows @ units.T
+
+
+def temperature_step(ratio: Array, remaining: float, share: float = 0.5) -> float:
+    """The step in t that brings the effective sample size down to a share, or what remains."""
 
     def excess(step: float) -> float:
         log_weights = step * ratio
         log_size = 2 * special.logsumexp(log_weights) - special.logsumexp(2 * log_weights)
-        return float(log_size) - math.log(len(ratio) / 2)
+        return float(log_size) - math.log(len(ratio) * share)
 
     if excess(remaining) > 0:
         return remaining
@@ -245,21 +302,24 @@ def chain_of_bridges(bridges: list[Bridge]) -> tuple[float, float]:
 
 
 def bridge(before: Array, after: Array) -> float:
-    """log ∫π₂ − log ∫π₁ from log π₂/π₁ at equally many draws of π₁ and of π₂ (Bennett's acceptance ratio)."""
+    """log ∫π₂ − log ∫π₁ from log π₂/π₁ at draws of π₁ and of π₂ (Bennett's acceptance ratio)."""
+    more = math.log(after.size / before.size)
 
     def imbalance(log_ratio: float) -> float:
-        return float(special.expit(before - log_ratio).sum() - special.expit(log_ratio - after).sum())
+        shifted = log_ratio - more
+        return float(special.expit(before - shifted).sum() - special.expit(shifted - after).sum())
 
-    low, high = min(before.min(), after.min()), max(before.max(), after.max())
+    low, high = min(before.min(), after.min()) - abs(more), max(before.max(), after.max()) + abs(more)
     return float(optimize.brentq(imbalance, low, high)) if low < high else float(low)
 
 
-def resample(log_weights: Array, rng: np.random.Generator) -> IndexArray:
-    """Systematic resampling within every island: log weights (islands, n) -> indices (islands · n,)."""
+def resample(log_weights: Array, rng: np.random.Generator, size: int | None = None) -> IndexArray:
+    """Systematic resampling within every island: log weights (islands, n) -> indices (islands · size,)."""
     islands, count = log_weights.shape
+    size = count if size is None else size
     weights = np.exp(log_weights - special.logsumexp(log_weights, axis=1, keepdims=True))
     bounds = np.cumsum(weights, axis=1)
-    positions = (np.arange(count) + rng.random((islands, 1))) / count * bounds[:, -1:]
+    positions = (np.arange(size) + rng.random((islands, 1))) / size * bounds[:, -1:]
     index = (positions[:, :, None] > bounds[:, None, :]).sum(axis=2)
     return (np.minimum(index, count - 1) + count * np.arange(islands)[:, None]).ravel()
 

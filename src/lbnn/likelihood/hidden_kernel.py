@@ -1,15 +1,18 @@
 """The dual factor: integrate the last layer out instead of the first, for more outputs than examples.
 
-At depth two the training outputs in the eigenbasis are diag(√g) T b with T Tᵀ = Λ, the kernel of the hidden
-layer, Λ ~ Wishart_r(σ_2² I/n_1, n_1), and b (r, n_d) standard normal, the last layer as features see it. So
+The training outputs in the eigenbasis are diag(√g) T b with T Tᵀ = Λ, the kernel of the last hidden layer,
+and b (k, n_d) standard normal, the last layer as the features see it. So
 
     ỹ | Λ ~ MN(0, K + τ I, I_{n_d}),   K = diag(√g) Λ diag(√g),
 
 a Bartlett problem of the size r of the data rather than n_d of the outputs, which shares nothing with the
-primal factor. Given Λ and the data b is Gaussian, and what the features do not see of W_2 keeps its prior:
-with k = min(r, n_1) every draw of Λ becomes an exact draw of
+primal factor. Seen from the data the layers come in reverse: Λ is the scale of a network with the same widths
+in reverse order and r outputs. Its factors U_1 ⋯ U_{d−1} = T (U_1 next to the data) are triangular parts of
+Gaussian matrices, A_ℓ = U_ℓ Q_ℓ, and what Q_ℓ does not see of the next layer keeps its prior. So every draw
+of them becomes an exact draw of the factors of L, from the last layer down (`primal_factors`): in the bases
+Q_ℓ of the hidden layers
 
-    L = W_2 W_2ᵀ = (σ_2²/n_1) (bᵀb + Wishart_{n_d}(I, n_1 − k)).
+    W_d ∝ [bᵀ, fresh],   then for ℓ = d−1, ..., 2, with W_{ℓ+1} = T_{ℓ+1} P:   P W_ℓ ∝ [P_seen U_ℓᵀ, fresh].
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.blocks import blocks
+from lbnn._base.small_matrices import lower_root
 from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.scale.bartlett import product
 from lbnn.scale.prior import ScalePrior
 
 
@@ -71,25 +76,37 @@ class HiddenKernelLikelihood:
 
 
 def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:
-    """Law of Λ (r, r): that of L with the rank r of the data in the place of n_d."""
-    return ScalePrior(prior.widths, rank, prior.layer_variances)
+    """Law of Λ (r, r): that of L with the hidden layers in reverse order and the rank r of the data for n_d."""
+    return ScalePrior(prior.widths[::-1], rank, prior.layer_variances[::-1])
 
 
-def last_layer_factor(
-    kernel_factor: Array, prior: ScalePrior, factor: GaussianLikelihood, rng: np.random.Generator
-) -> Array:
-    """For draws of T, T Tᵀ = Λ, draws of T_2, T_2 T_2ᵀ = L, given the data, (m, n_d, min(n_d, n_1))."""
-    seen = _seen_last_layer(kernel_factor, factor, rng)
-    count, outputs, columns = seen.shape
-    width = prior.widths[0]
-    parts = [seen]
-    if width > columns:
-        unseen = ScalePrior((width - columns,), outputs).coordinates
-        fresh = unseen.factors(rng.standard_normal((count, unseen.dimension)))[0]
-        parts.append(math.sqrt(width - columns) * fresh)
-    root = math.sqrt(prior.variance / width) * np.concatenate(parts, axis=2)
-    triangular: Array = np.linalg.qr(root.swapaxes(1, 2)).R
-    return triangular.swapaxes(1, 2)
+def primal_factors(
+    kernel_factors: list[Array], prior: ScalePrior, factor: GaussianLikelihood, rng: np.random.Generator
+) -> list[Array]:
+    """T_d, ..., T_2 of L given the data, for draws of the factors of Λ, the one next to the data first."""
+    total = product(kernel_factors)
+    assert total is not None
+    seen = _seen_last_layer(total, factor, rng)  # (m, n_d, k)
+    variances = prior.layer_variances or (1.0,) * len(prior.widths)
+    factors: list[Array] = []
+    for layer in range(len(prior.widths) - 1, -1, -1):
+        width, root = prior.widths[layer], math.sqrt(variances[layer] / prior.widths[layer])
+        lower, turn = lower_root(_with_unseen(seen, width, rng))
+        factors.append(root * lower)
+        if layer:  # U_ℓ as a matrix of standard normal law
+            own = kernel_factors[layer] / math.sqrt(variances[layer] / width)
+            seen = turn[:, : own.shape[2]].swapaxes(1, 2) @ own.swapaxes(1, 2)
+    return factors
+
+
+def _with_unseen(seen: Array, width: int, rng: np.random.Generator) -> Array:
+    """A Gaussian matrix of so many columns up to a rotation of its rows: some are known, the rest fresh."""
+    count, rows, columns = seen.shape
+    if width == columns:
+        return seen
+    unseen = ScalePrior((width - columns,), rows).coordinates
+    fresh = unseen.factors(rng.standard_normal((count, unseen.dimension)))[0]
+    return np.concatenate([seen, math.sqrt(width - columns) * fresh], axis=2)
 
 
 def _seen_last_layer(kernel_factor: Array, factor: GaussianLikelihood, rng: np.random.Generator) -> Array:

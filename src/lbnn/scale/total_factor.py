@@ -80,7 +80,7 @@ class TotalFactorLaw:
     def log_typical(self, theta: Array) -> tuple[Array, Array]:
         """Log prior density with inner factors at their typical values, (m,), and its gradient in θ."""
         logs, rows = theta[:, : self.columns], theta[:, self.columns :]
-        value, slope = self._log_diagonal(logs)
+        value, slope = self.log_diagonal(logs)
         log_variance, slope_own, slope_other = self.log_typical_variance(logs)
         square = rows**2 * np.exp(-log_variance)
         value = value - 0.5 * (math.log(2 * math.pi) + log_variance + square).sum(axis=1)
@@ -117,7 +117,7 @@ class TotalFactorLaw:
         slope_other = 2 * (shares * under_slope[:, j]).sum(axis=2)
         return (peak + np.log(total))[:, :, 0], slope_own, slope_other
 
-    def _log_diagonal(self, logs: Array) -> tuple[Array, Array]:
+    def log_diagonal(self, logs: Array) -> tuple[Array, Array]:
         """Log density of the diagonal and its gradient."""
         both = [law.log_density(logs[:, i] - self.shift) for i, law in enumerate(self.laws)]
         value = np.sum([value for value, _ in both], axis=0)
@@ -137,6 +137,17 @@ class TotalFactorLaw:
         under = _products_before(parts[:, first, ::-1])[:, :, ::-1]
         under_slope = _products_before(slopes[:, first, ::-1])[:, :, ::-1]
         return above, above_slope, under, under_slope
+
+    def typical_loads(self, logs: Array) -> tuple[Array, Array]:
+        """s_ℓ (A_ℓ)_i² and (P_ℓ)_jj² at typical parts, each (m, n, factors): v_ij is their product over ℓ."""
+        above, _, under, _ = self._typical_products(logs)
+        return self.scales * np.exp(2 * above), np.exp(2 * under)
+
+    def typical_loads_along(self, axis: int, logs: Array) -> tuple[Array, Array]:
+        """`typical_loads` of one row at given logs of its diagonal entry, each (m, factors)."""
+        parts = self.laws[axis].typical_parts(logs - self.shift)[0] + 0.5 * np.log(self.scales)
+        under = _products_before(parts[:, ::-1])[:, ::-1]
+        return self.scales * np.exp(2 * _products_before(parts)), np.exp(2 * under)
 
     @cached_property
     def _typical_beyond(self) -> Array:
@@ -198,17 +209,17 @@ class TotalFactorLaw:
         logs = theta[:, : self.columns]
         half = 0.5 * self.log_typical_variance(logs)[0]
         student = stats.t.logpdf(theta[:, self.columns :] * np.exp(-half), _TAIL) - half
-        return self._log_diagonal(logs)[0] + student.sum(axis=1)
+        return self.log_diagonal(logs)[0] + student.sum(axis=1)
 
     def integrate(self, theta: Array, copies: int, rng: np.random.Generator) -> InnerDraws:
         """Prior density of T with the inner factors integrated by so many draws for each θ."""
-        log_diagonal, _ = self._log_diagonal(theta[:, : self.columns])
+        log_diagonal, _ = self.log_diagonal(theta[:, : self.columns])
         total = self.matrices(theta)
         if len(self.shapes) == 1:
             square = theta[:, self.columns :] ** 2 / self.scales[0]
             log_rows = -0.5 * (math.log(2 * math.pi * self.scales[0]) + square).sum(axis=1)
             return InnerDraws(log_diagonal + log_rows, [total])
-        walk = _RowWalk(self, np.repeat(total, copies, axis=0), rng)
+        walk = RowWalk(self, np.repeat(total, copies, axis=0), rng)
         log_rows = walk.run().reshape(len(theta), copies)
         chosen = np.argmax(log_rows + rng.gumbel(size=log_rows.shape), axis=1)
         index = np.arange(len(theta)) * copies + chosen
@@ -216,7 +227,7 @@ class TotalFactorLaw:
         return InnerDraws(log_diagonal + log_mean, [factor[index] for factor in walk.factors])
 
 
-class _RowWalk:
+class RowWalk:
     """Inner factors drawn row by row given T (m, n, r), with the density of every row of T on the way."""
 
     def __init__(self, law: TotalFactorLaw, total: Array, rng: np.random.Generator) -> None:
@@ -232,9 +243,15 @@ class _RowWalk:
         for row in range(self.law.rows):
             diagonal = self._diagonal(row)
             if row:
-                log_density += self._entries(row, diagonal)
+                loads = self._loads(row, diagonal)
+                root = triangular_root(np.concatenate(loads, axis=1))  # V = rootᵀ root
+                self.choose_row(row, root)
+                log_density += self._entries(row, loads, root)
             self._extend_products(row)
         return log_density
+
+    def choose_row(self, row: int, root: Array) -> None:
+        """Where T is not given beforehand: choose its row, knowing V = rootᵀ root and what stands above."""
 
     def _diagonal(self, row: int) -> Array:
         """Draw the diagonal entries of this row in the factors, (m, factors), given T_ii if T has one."""
@@ -252,23 +269,28 @@ class _RowWalk:
                 self.factors[k][:, row, row] = entries[:, k]
         return entries
 
-    def _entries(self, row: int, diagonal: Array) -> Array:
-        """Density of the row of T left of its diagonal, and a draw of what makes it up in every factor."""
+    def _loads(self, row: int, diagonal: Array) -> list[Array]:
+        """√s_ℓ A_ℓ P_ℓ of every factor that the row reaches: row = Σ_ℓ b_ℓ · load, b_ℓ standard normal."""
         law = self.law
-        factors = range(law._last_factor[row] + 1)
         above = np.cumprod(np.concatenate([np.ones((len(diagonal), 1)), diagonal], axis=1), axis=1)
         width = min(row, law.columns)
-        under = [self.under[k][:, : min(row, law.shapes[k].columns), :width] for k in factors]
-        loads = [(math.sqrt(law.scales[k]) * above[:, k])[:, None, None] * under[k] for k in factors]
-        root = triangular_root(np.concatenate(loads, axis=1))  # V = rootᵀ root
+        return [
+            (math.sqrt(law.scales[k]) * above[:, k])[:, None, None]
+            * self.under[k][:, : min(row, law.shapes[k].columns), :width]
+            for k in range(law._last_factor[row] + 1)
+        ]
+
+    def _entries(self, row: int, loads: list[Array], root: Array) -> Array:
+        """Density of the row of T left of its diagonal, and a draw of what makes it up in every factor."""
+        width = root.shape[2]
         wanted = self.total[:, row, :width]
         white = solve_transposed(root, wanted)
         free = [self.rng.standard_normal(load.shape[:2]) for load in loads]
         drawn = sum((z[:, None, :] @ load)[:, 0] for z, load in zip(free, loads, strict=True))
         # Matheron's rule: a free draw, moved onto the row that is wanted
         move = solve_upper(root, solve_transposed(root, wanted - drawn))[:, :, None]
-        for k, z, load in zip(factors, free, loads, strict=True):
-            b = math.sqrt(law.scales[k]) * (z + (load @ move)[:, :, 0])
+        for k, (z, load) in enumerate(zip(free, loads, strict=True)):
+            b = math.sqrt(self.law.scales[k]) * (z + (load @ move)[:, :, 0])
             self.factors[k][:, row, : b.shape[1]] = b
         log_root = np.log(np.abs(np.diagonal(root, axis1=1, axis2=2))).sum(axis=1)
         return -0.5 * width * math.log(2 * math.pi) - log_root - 0.5 * (white**2).sum(axis=1)

@@ -56,7 +56,7 @@ def network_evidence(
     """
     if data.outputs == 1:
         return QuadratureEvidence(data, widths)
-    more_outputs = data.noise > 0 and len(widths) == 1 and data.outputs > data.spectrum.rank > 0
+    more_outputs = data.noise > 0 and len(widths) > 0 and data.outputs > data.spectrum.rank > 0
     kind = DualEvidence if more_outputs else SampledEvidence
     return kind(data, widths, start, seed, points, directions)
 
@@ -164,7 +164,7 @@ class SampledEvidence:
 
 
 class DualEvidence(SampledEvidence):
-    """More outputs than data, depth two: the hidden kernel is sampled in the place of the scale."""
+    """More outputs than data: the last hidden kernel is sampled in the place of the scale."""
 
     def _setting(self, weighted_targets: Array) -> tuple[BartlettCoordinates, Array]:
         return dual_prior(self.prior, len(weighted_targets)).coordinates, weighted_targets.T

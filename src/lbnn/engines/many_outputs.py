@@ -1,0 +1,271 @@
+"""Many outputs: importance sampling of T by rows, vouched for by the same in another order of the axes.
+
+The order of the axes of the outputs is free, and T is another matrix in every order: its diagonal holds what
+each axis has beyond those before it. So two orders share neither coordinates nor laws of the diagonal nor
+regressions. Axes that the data fit come before those that are lost in the noise, whose latent variables would
+explain nothing and only blur the others; the first order has the strongest axis of either kind first, the
+second the weakest.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import stats
+
+from lbnn._base.progress import Progress
+from lbnn._base.quasi_random import uniform_points
+from lbnn._base.types import Array, IndexArray
+from lbnn.engines.axis_laws import AxisLaws
+from lbnn.engines.examples import Examples, examples_of
+from lbnn.engines.mixture_sampling import GROUPS, WeightedDraws
+from lbnn.engines.pareto import pareto_k
+from lbnn.engines.row_proposal import EntryProposal, RowProposal
+from lbnn.engines.target import ScaleTarget, Target
+from lbnn.engines.witness import Testimony, testify
+from lbnn.scale.measure import effective_atoms
+from lbnn.scale.total_factor import TotalFactorLaw, turned
+
+_PILOT = 8  # draws per group of a pilot
+_WELL, _POORLY = (
+    0.25,
+    0.05,
+)  # effective draws per draw of a pilot at which it serves, and below which it hardly does
+_FEW, _MANY = 5, 16  # groups of examples
+_FITTED = 2.0  # squared targets over noise, on average, from which an axis counts as fitted
+_ENTRIES_FROM = 64  # outputs from which entries by themselves are worth a try: rows cost more with n_d³
+_GROUP_WIDTH = 0.1
+_FEWEST_EFFECTIVE = 400
+_RESERVE = 1.3  # draws beyond what the pilot says are needed
+_WORK = 1e11  # rough operations that the draws of one estimate may take: half a minute to a minute
+_LARGEST = 1 << 25  # floats that coordinates or scales of all draws may fill
+_TRUSTED = 64  # draws per group from which the share of effective draws is taken for what it is
+_HOPELESS = 3.0  # times the draws allowed beyond which none are made
+_TESTIMONY = 200  # effective draws aimed at by a witness
+_ALARM = 4.6e-3  # chance that means along any axis are called different: four errors for eight axes
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A proposal in one frame, and what it is called."""
+
+    target: Target
+    law: TotalFactorLaw
+    frame: Array
+    proposal: RowProposal
+    name: str
+
+    @property
+    def operations(self) -> float:
+        """Rough number of floating-point operations of one draw with its likelihood."""
+        rows, layers = self.law.rows, len(self.law.shapes)
+        if isinstance(self.proposal, EntryProposal):
+            return 0.5 * self.target.operations
+        inner = 0.0 if layers == 1 else 120.0 * layers * rows**3
+        regression = 10.0 * len(self.proposal.groups) * rows**3 + 0.2 * rows**4
+        return 0.5 * self.target.operations + regression + inner
+
+    def sample(self, size: int, rng: np.random.Generator) -> RowSample:
+        """Weighted draws in independent groups of so many each."""
+        uniform = [uniform_points(size, self.law.rows, stream) for stream in rng.spawn(GROUPS)]
+        began = time.perf_counter()
+        drawn = self.proposal.draw(np.concatenate(uniform), rng)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # far draws: no weight
+            log_weights = drawn.log_ratio + self.target.log_likelihood(drawn.total, self.frame)
+        log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
+        return RowSample(self, drawn.factors, drawn.total, log_weights, time.perf_counter() - began)
+
+
+@dataclass(frozen=True)
+class RowSample:
+    """Weighted draws of one candidate."""
+
+    candidate: Candidate
+    factors: list[Array]
+    total: Array
+    log_weights: Array
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """Effective draws per draw."""
+        return float(effective_atoms(self.log_weights)) / len(self.log_weights)
+
+    @cached_property
+    def log_diagonal(self) -> Array:
+        """Logs of the diagonal of L along the axes of the data, (m, n)."""
+        turn = self.candidate.target.rotation.T @ self.candidate.frame
+        with np.errstate(divide="ignore"):
+            return np.log(((turn @ self.total) ** 2).sum(axis=2))
+
+    @cached_property
+    def weighted(self) -> WeightedDraws:
+        """Weights with what they tell of evidence and means; the points are the logs of L_jj."""
+        log_terms = self.log_weights[:, None] + self.log_diagonal
+        largest_k = max(pareto_k(column) for column in log_terms.T)
+        return WeightedDraws(
+            self.log_diagonal, self.log_weights, self.groups, effective_atoms(log_terms), largest_k
+        )
+
+    @property
+    def groups(self) -> IndexArray:
+        """Group of every draw."""
+        return np.repeat(np.arange(GROUPS), len(self.log_weights) // GROUPS)
+
+    @property
+    def points(self) -> Array:
+        """The coordinates u of the target, (m, D)."""
+        target = self.candidate.target
+        same = self.candidate.frame is target.rotation
+        factors = self.factors if same else turned(self.factors, target.rotation.T @ self.candidate.frame)
+        return target.coordinates.locate(factors)
+
+    @property
+    def testimony(self) -> Testimony:
+        """Evidence and E L_jj, as a witness gives them."""
+        return testify(self.candidate.name, self.log_weights, self.groups, self.log_diagonal)
+
+    def joined(self, other: RowSample) -> RowSample:
+        """Both samples of one candidate, group by group."""
+        return RowSample(
+            self.candidate,
+            [_by_group(one, two) for one, two in zip(self.factors, other.factors, strict=True)],
+            _by_group(self.total, other.total),
+            _by_group(self.log_weights, other.log_weights),
+            self.seconds + other.seconds,
+        )
+
+    def size_for(self, effective: float) -> int:
+        """Draws per group that so many effective draws ask for."""
+        return max(_PILOT, math.ceil(_RESERVE * effective / max(self.share, 1e-9) / GROUPS))
+
+    def forecast(self, size: int) -> float:
+        """Seconds that so many draws per group would take."""
+        return self.seconds * size * GROUPS / len(self.log_weights)
+
+    @property
+    def largest_size(self) -> int:
+        """Draws per group that memory and time allow."""
+        target = self.candidate.target
+        most = min(_LARGEST / max(target.dimension, target.rows**2), _WORK / self.candidate.operations)
+        return max(_PILOT, int(most / GROUPS))
+
+
+def proposals(target: Target) -> list[list[Candidate]]:
+    """For each order of the axes the proposals to try; none where rows do not apply."""
+    likelihood = target.likelihood if isinstance(target, ScaleTarget) else None
+    first = examples_of(likelihood, target.rotation)
+    if first is None or not target.coordinates.square:
+        return []
+    law = TotalFactorLaw(target.coordinates.shapes)
+    if not target.any_frame:
+        return [_plans(target, law, target.rotation, first, "rows of T")]
+    place = np.arange(law.rows)  # the axes of the data come weakest first
+    noise = np.maximum(first.noise, np.finfo(float).tiny)
+    unfitted = (first.rows**2 / noise).sum(axis=0) < _FITTED * first.count.sum(axis=0)
+    result = []
+    for sign, name in ((-1, "rows of T, strongest axis first"), (1, "rows of T, weakest axis first")):
+        frame = target.rotation[:, np.lexsort((sign * place, unfitted))]
+        examples = examples_of(likelihood, frame)
+        assert examples is not None
+        result.append(_plans(target, law, frame, examples, name))
+    return result
+
+
+def _plans(
+    target: Target, law: TotalFactorLaw, frame: Array, examples: Examples, name: str
+) -> list[Candidate]:
+    """With very many outputs entries by themselves, then rows with few groups of examples, or many."""
+    laws = AxisLaws(law, examples)
+    few, many = (examples.grouped(laws.reference, _GROUP_WIDTH, most) for most in (_FEW, _MANY))
+    wide = len(law.shapes) == 1 and law.rows >= _ENTRIES_FROM
+    plans: list[RowProposal] = [EntryProposal(law, laws, many)] if wide else []
+    plans.append(RowProposal(law, laws, few))
+    if len(many) > len(few):
+        plans.append(RowProposal(law, laws, many))
+    return [Candidate(target, law, frame, plan, name) for plan in plans]
+
+
+def best_pilot(plans: list[Candidate], rng: np.random.Generator) -> RowSample:
+    """The pilot of the proposal that gives most effective draws for its work."""
+    pilots: list[RowSample] = []
+    for plan in plans:
+        pilots.append(plan.sample(_PILOT, rng))
+        filtered = not isinstance(plan.proposal, EntryProposal)
+        if pilots[-1].share >= (_POORLY if filtered else _WELL):
+            break
+    return min(pilots, key=lambda pilot: pilot.candidate.operations / pilot.share)
+
+
+@dataclass(frozen=True)
+class RowAnswer:
+    """Draws that reach what was asked, or as many as could be had, and what another order says."""
+
+    sample: RowSample
+    other: Testimony | None
+    seconds_needed: float | None  # forecast where the target error was not reached
+
+    @property
+    def means_agree(self) -> bool:
+        """Whether the two orders agree on E L along every axis, allowing for the number of axes."""
+        if self.other is None or self.other.witness is None:
+            return True
+        own = self.sample.testimony
+        allowed = stats.t.isf(_ALARM / len(own.mean), GROUPS - 1) * np.hypot(own.error, self.other.error)
+        return bool((np.abs(own.mean - self.other.mean) <= allowed).all())
+
+
+def draw_rows(target: Target, target_error: float, seed: int, progress: Progress) -> RowAnswer | None:
+    """Draws by the better order of the axes, with the other one as witness; None where rows do not apply."""
+    rng = np.random.default_rng([seed, 20])
+    progress.say("proposals for the rows of T")
+    pilots = [best_pilot(plans, rng) for plans in proposals(target)]
+    if not pilots:
+        return None
+    pilots.sort(key=lambda pilot: pilot.candidate.operations / pilot.share)
+    effective = max(target_error**-2, _FEWEST_EFFECTIVE)
+    sample = enough(pilots[0], effective, lambda own: own.weighted.reaches(target_error), rng, progress)
+    needed = None
+    if not sample.weighted.reaches(target_error):
+        needed = sample.forecast(sample.size_for(effective))
+    other = None
+    if len(pilots) > 1:
+        progress.say(f"second witness: {pilots[1].candidate.name}")
+        other = enough(pilots[1], _TESTIMONY, _can_testify, rng, progress).testimony
+    return RowAnswer(sample, other, needed)
+
+
+def _can_testify(sample: RowSample) -> bool:
+    return sample.weighted.effective_sample_size >= _TESTIMONY and sample.testimony.witness is not None
+
+
+def enough(
+    pilot: RowSample,
+    effective: float,
+    reached: Callable[[RowSample], bool],
+    rng: np.random.Generator,
+    progress: Progress,
+) -> RowSample:
+    """Draws are added until what is asked for is reached or no more are allowed."""
+    sample = pilot
+    while not reached(sample):
+        have = len(sample.log_weights) // GROUPS
+        wanted = max(sample.size_for(effective), math.ceil(1.5 * have))
+        more = min(wanted, 4 * have if have < _TRUSTED else wanted, pilot.largest_size) - have
+        if more <= 0 or (have >= _TRUSTED and wanted > _HOPELESS * pilot.largest_size):
+            return sample
+        progress.say(f"importance sampling by rows, {GROUPS * (have + more)} draws")
+        sample = sample.joined(pilot.candidate.sample(more, rng))
+    return sample
+
+
+def _by_group(one: Array, two: Array) -> Array:
+    """Arrays of draws in groups of equal size, joined within the groups."""
+    parts = [each.reshape(GROUPS, -1, *each.shape[1:]) for each in (one, two)]
+    joined = np.concatenate(parts, axis=1)
+    return joined.reshape(-1, *one.shape[1:])

@@ -1,0 +1,231 @@
+"""Nine outputs and more: proposals by rows against routes that share nothing with them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import lbnn
+from lbnn._base.progress import Progress
+from lbnn.data.spectrum import Spectrum
+from lbnn.engines.axis_laws import AxisLaws
+from lbnn.engines.bartlett_sampling import principal_axes
+from lbnn.engines.examples import examples_of
+from lbnn.engines.many_outputs import Candidate, RowSample, draw_rows, proposals
+from lbnn.engines.row_proposal import EntryProposal, RowProposal
+from lbnn.engines.target import ScaleTarget
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.noise.make import make_noise
+from tests.helpers.lattice import TwoOutputLattice
+from tests.helpers.problems import Array, Problem, make_problem
+from tests.referees.statistics import assert_agrees
+
+
+def target_of(data: Problem, widths: tuple[int, ...], beta: float) -> ScaleTarget:
+    """The target that `condition` samples."""
+    spectrum = Spectrum.from_inputs(data.X, data.Y)
+    likelihood = make_noise("independent", beta, spectrum).likelihood(spectrum)
+    prior = lbnn.Network(widths).scale_prior(spectrum.outputs)
+    axes = principal_axes(likelihood.gradient_weights[:, None] * likelihood.targets, prior.widths)
+    return ScaleTarget(prior.coordinates, likelihood, axes)
+
+
+def sampled(candidate: Candidate, size: int, seed: int = 0) -> RowSample:
+    return candidate.sample(size, np.random.default_rng(seed))
+
+
+def constant(target: ScaleTarget) -> float:
+    assert isinstance(target.likelihood, GaussianLikelihood)
+    return target.likelihood.log_constant
+
+
+def with_entries(candidate: Candidate) -> Candidate:
+    """The same order, entries by themselves."""
+    own = candidate.proposal
+    return Candidate(
+        candidate.target,
+        candidate.law,
+        candidate.frame,
+        EntryProposal(own.law, own.laws, own.groups),
+        "entries",
+    )
+
+
+def low_rank(p: int, outputs: int, rank: int, seed: int, size: float = 1.0, noise: float = 0.3) -> Problem:
+    """Targets of equal size in a few directions, and noise."""
+    rng = np.random.default_rng(seed)
+    X, X_test = rng.standard_normal((p, 2 * p)), rng.standard_normal((3, 2 * p))
+    left, right = (np.linalg.qr(rng.standard_normal((n, rank)))[0] for n in (2 * p, outputs))
+    Y = X @ left @ right.T * math.sqrt(outputs) + noise * rng.standard_normal((p, outputs))
+    return Problem(X, size * Y, X_test)
+
+
+# ---------------------------------------------------------------- weights have no bias
+
+
+@pytest.mark.parametrize(
+    ("p", "width", "beta"), [(4, 3, 4.0), (6, 5, 50.0), (3, 2, 0.5), (3, 4, math.inf)], ids=str
+)
+def test_every_proposal_against_the_lattice(p: int, width: int, beta: float) -> None:
+    """Two outputs, a deterministic referee: evidence and E L by rows and by entries in both orders."""
+    data = make_problem(p, 8, 2, seed=600 + p, signal=1.5)
+    target, grid = target_of(data, (width,), beta), TwoOutputLattice(data, width, beta)
+    options = {"comparisons": 60, "degrees_of_freedom": 15}
+    for plans in proposals(target):
+        for candidate in (plans[0], with_entries(plans[0])):
+            sample = sampled(candidate, 512)
+            weighted = sample.weighted
+            assert_agrees(
+                weighted.log_evidence + constant(target),
+                weighted.log_evidence_error,
+                grid.log_evidence,
+                largest_error=0.05,
+                **options,
+            )
+            exact = np.diagonal(target.rotation.T @ grid.mean @ target.rotation)
+            assert_agrees(sample.testimony.mean, sample.testimony.error, exact, **options)
+
+
+@pytest.mark.parametrize(("widths", "beta"), [((4, 3), 4.0), ((3, 3, 5), 30.0)], ids=str)
+def test_rows_of_deeper_networks_against_the_mixture(widths: tuple[int, ...], beta: float) -> None:
+    """Three outputs: the mixture over phases of T, which integrates inner factors in another way."""
+    data = make_problem(6, 9, 3, seed=610, signal=1.5)
+    post = lbnn.Network(widths).condition(data.X, data.Y, beta, target_error=0.02)
+    target = target_of(data, widths, beta)
+    options = {"comparisons": 20, "degrees_of_freedom": 15}
+    for plans in proposals(target):
+        sample = sampled(plans[0], 512)
+        error = math.hypot(sample.weighted.log_evidence_error, post.log_evidence_error)
+        found = sample.weighted.log_evidence + constant(target)
+        assert_agrees(found, error, post.log_evidence, largest_error=0.1, **options)
+        axes = target.rotation
+        mean, mean_error = post.scale.expect_with_error(lambda L: np.diagonal(axes.T @ L @ axes))
+        joint = np.hypot(sample.testimony.error, mean_error)
+        assert_agrees(sample.testimony.mean, joint, mean, **options)
+
+
+def test_draws_are_where_they_say() -> None:
+    """Coordinates u of the draws give back L, in the frame of the proposal and in that of the target."""
+    target = target_of(make_problem(20, 30, 4, seed=620), (6, 5), 4.0)
+    for plans in proposals(target):
+        sample = sampled(plans[0], 2)
+        roots = plans[0].frame @ sample.total
+        np.testing.assert_allclose(target.scales(sample.points), roots @ roots.swapaxes(1, 2), atol=1e-9)
+        np.testing.assert_allclose(
+            np.exp(sample.log_diagonal),
+            np.diagonal(target.rotation.T @ target.scales(sample.points) @ target.rotation, axis1=1, axis2=2),
+            rtol=1e-8,
+        )
+
+
+def test_laws_of_axes_show_both_phases() -> None:
+    """One axis of a deep narrow network with small prior variance: the table has a fitted and a collapsed peak."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 2))
+    Y = X @ rng.normal(size=(2, 1)) + 0.1 * rng.normal(size=(20, 1))
+    spectrum = Spectrum.from_inputs(X, np.hstack([Y, 0.1 * rng.normal(size=(20, 1))])).scaled(0.01)
+    likelihood = make_noise("independent", 100.0, spectrum).likelihood(spectrum)
+    prior = lbnn.Network((2, 2), prior_variances=(0.01,) * 3).scale_prior(2)
+    axes = principal_axes(likelihood.targets, prior.widths)[:, ::-1]
+    examples = examples_of(likelihood, axes)
+    assert examples is not None
+    from lbnn.scale.total_factor import TotalFactorLaw
+
+    table = AxisLaws(TotalFactorLaw(prior.coordinates.shapes), examples).tables[0]
+    peaks = np.flatnonzero(
+        (table.density[1:-1] > table.density[:-2]) & (table.density[1:-1] > table.density[2:])
+    )
+    assert len(peaks) == 2
+
+
+# ---------------------------------------------------------------- through the front door
+
+
+def gradient(target: ScaleTarget, L: Array) -> Array:
+    values, vectors = np.linalg.eigh(L)
+    return target.likelihood.value_and_gradient(values[None], vectors[None])[1][0]
+
+
+@pytest.mark.parametrize(
+    ("data", "width", "beta"),
+    [
+        (make_problem(60, 80, 12, seed=630), 20, 10.0),
+        (make_problem(60, 80, 10, seed=631), 10, math.inf),
+        (low_rank(60, 12, 2, seed=632), 15, 11.0),
+        (low_rank(60, 12, 2, seed=633, size=0.03), 15, 1e4),
+    ],
+    ids=["plain", "zero temperature", "low rank", "small low rank"],
+)
+def test_stein_identity(data: Problem, width: int, beta: float) -> None:
+    """n_1 (I − E L) + 2 E[L ∂f/∂L] = 0 for a Wishart prior times e^f: at β = ∞ it ties E L to E L⁻¹."""
+    post = lbnn.Network((width,)).condition(data.X, data.Y, beta)
+    assert post.diagnostics.ok
+    assert len(post.diagnostics.witnesses) == 2
+    target = target_of(data, (width,), beta)
+    outputs = data.Y.shape[1]
+
+    def identity(L: Array) -> Array:
+        stein = width * (np.eye(outputs) - L) + 2 * L @ gradient(target, L)
+        return np.diagonal(target.rotation.T @ stein @ target.rotation)
+
+    value, error = post.scale.expect_with_error(identity)
+    assert_agrees(value, error, np.zeros(outputs), comparisons=4 * outputs, degrees_of_freedom=15)
+
+
+@pytest.mark.parametrize(("outputs", "p", "widths"), [(12, 8, (12,)), (10, 7, (30, 12))], ids=str)
+def test_primal_and_dual_agree_for_many_outputs(outputs: int, p: int, widths: tuple[int, ...]) -> None:
+    """The dual samples a matrix over the examples, small enough for all phases and two witnesses."""
+    data = make_problem(p, 20, outputs, seed=640 + p)
+    dual = lbnn.Network(widths).condition(data.X, data.Y, 4.0, target_error=0.03)
+    assert dual.diagnostics.engine == "dual importance"
+    primal = lbnn.Network(widths).condition(data.X, data.Y, 4.0, engine="importance")
+    assert primal.diagnostics.ok
+    error = math.hypot(primal.log_evidence_error, dual.log_evidence_error)
+    options = {"comparisons": 2 * (outputs + 1), "degrees_of_freedom": 15}
+    assert_agrees(primal.log_evidence, error, dual.log_evidence, largest_error=0.06, **options)
+    (own, own_error), (other, other_error) = (
+        post.scale.expect_with_error(np.diagonal) for post in (primal, dual)
+    )
+    assert_agrees(own, np.hypot(own_error, other_error), other, **options)
+
+
+def test_units_do_not_matter() -> None:
+    """Targets times 1000 and noise with them, under a prior whose scale follows: the same evidence but units."""
+    data = make_problem(40, 60, 10, seed=650)
+    network = lbnn.Network((15,))
+    scaled = lbnn.Network((15,), prior_variances=(1e6, 1.0))
+    plain, units = (
+        network.condition(data.X, data.Y, 4.0),
+        scaled.condition(data.X, 1e3 * data.Y, 4e-6),
+    )
+    assert units.diagnostics.ok
+    assert units.log_evidence + data.Y.size * math.log(1e3) == pytest.approx(plain.log_evidence, abs=1e-6)
+
+
+def test_twenty_outputs_at_width_forty() -> None:
+    """What took 23 s and was not ok."""
+    data = make_problem(300, 600, 20, seed=660)
+    post = lbnn.Network((40,)).condition(data.X, data.Y, 10.0)
+    assert post.diagnostics.ok
+    assert post.diagnostics.engine == "importance"
+    assert post.log_evidence_error < 0.05
+
+
+def test_rows_do_not_apply_behind_a_bottleneck() -> None:
+    assert proposals(target_of(make_problem(20, 30, 10, seed=670), (4,), 4.0)) == []
+    assert draw_rows(target_of(make_problem(20, 30, 10, seed=670), (4,), 4.0), 0.05, 0, Progress()) is None
+
+
+def test_groups_keep_the_sums() -> None:
+    """One group for each noise: counts and moments of the rows in it; few groups: all rows are somewhere."""
+    target = target_of(make_problem(30, 50, 3, seed=680), (5,), 4.0)
+    examples = examples_of(target.likelihood, target.rotation)
+    assert examples is not None
+    for most in (1, 4, 1000):
+        groups = examples.grouped(1.0, 1e-6, most)
+        assert len(groups) <= most
+        np.testing.assert_allclose(groups.count.sum(axis=0), examples.count.sum(axis=0))
+    np.testing.assert_allclose(groups.moments.sum(axis=0), examples.rows.T @ examples.rows, rtol=1e-6)
+    assert isinstance(proposals(target)[0][0].proposal, RowProposal)
