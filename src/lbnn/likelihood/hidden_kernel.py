@@ -76,7 +76,7 @@ class HiddenKernelLikelihood:
 
 
 def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:
-    """Law of Λ (r, r): that of L with the hidden layers in reverse order and the rank r of the data for n_d."""
+    """Law of Λ (r, r): that of L with hidden layers in reverse order and the rank r of the data for n_d."""
     return ScalePrior(prior.widths[::-1], rank, prior.layer_variances[::-1])
 
 
