@@ -67,6 +67,7 @@ def assert_right(post: lbnn.Posterior, record: dict[str, Any], comparisons: int)
 def assert_two_witnesses(post: lbnn.Posterior) -> None:
     """An ok answer has two witnesses by different methods that agree; its own is one of them."""
     first, second = post.diagnostics.witnesses
+    assert math.isclose(first.log_evidence, post.log_evidence, rel_tol=1e-12)
     assert first.method != second.method
     assert first.agrees_with(second)
     assert abs(first.log_evidence - second.log_evidence) <= 3 * math.hypot(first.error, second.error)

@@ -31,7 +31,7 @@ def infer_primal(
     exists = prior.inverse_mean_exists or likelihood.keeps_from_zero
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
     law = SampledLaw(target, draws, measure.scales, effort)
-    return _inference(measure.with_law(law), draws, likelihood)
+    return _inference(measure.with_law(law), draws, likelihood.log_constant)
 
 
 def _infer_deficient(
@@ -49,7 +49,7 @@ def _infer_deficient(
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
     law = FactorLaw(draws.weights, measure.scales, target.factors(draws.points))
     moment = prior.log_negative_moment(zeros, likelihood.examples)
-    return _inference(measure.with_law(law), replace(draws, log_total=draws.log_total + moment), likelihood)
+    return _inference(measure.with_law(law), draws, likelihood.log_constant + moment)
 
 
 def infer_dual(
@@ -67,9 +67,9 @@ def infer_dual(
     exists = prior.inverse_mean_exists or likelihood.keeps_from_zero
     measure = _measure(root @ root.swapaxes(1, 2), draws, prior, single_output, exists)
     law = FactorLaw(draws.weights, measure.scales, factors)
-    inference = _inference(measure.with_law(law), draws, likelihood)
+    inference = _inference(measure.with_law(law), draws, likelihood.log_constant)
     return replace(
-        inference, diagnostics=replace(draws.diagnostics, engine=f"dual {draws.diagnostics.engine}")
+        inference, diagnostics=replace(inference.diagnostics, engine=f"dual {draws.diagnostics.engine}")
     )
 
 
@@ -91,9 +91,10 @@ def _measure(
     return ScaleMeasure(scales, draws.weights, single_output, tails, None, draws.groups)
 
 
-def _inference(measure: ScaleMeasure, draws: Draws, likelihood: GaussianLikelihood) -> ScaleInference:
-    log_evidence = likelihood.log_constant + draws.log_total
-    return ScaleInference(measure, log_evidence, draws.log_total_error, draws.diagnostics)
+def _inference(measure: ScaleMeasure, draws: Draws, log_constant: float) -> ScaleInference:
+    """The answer, with what the target leaves out of the log evidence put back, for the witnesses as well."""
+    diagnostics = draws.diagnostics.shifted(log_constant)
+    return ScaleInference(measure, log_constant + draws.log_total, draws.log_total_error, diagnostics)
 
 
 def _affordable(draws: Draws, outputs: int, seed: int) -> Draws:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lbnn.scale.measure import ScaleMeasure
 
@@ -12,10 +12,7 @@ _ALLOWED = 3.0  # joint standard errors between two witnesses that agree
 
 @dataclass(frozen=True)
 class Witness:
-    """One estimate of the log evidence: how it was made, its value and its standard error.
-
-    The likelihood's constant is left out of the value, so that witnesses are for comparing with each other.
-    """
+    """One estimate of the log evidence: how it was made, its value and its standard error."""
 
     method: str
     log_evidence: float
@@ -64,6 +61,11 @@ class Diagnostics:
             f"effective_sample_size={self.effective_sample_size:.4g}, pareto_k={self.pareto_k}, "
             f"witnesses={len(self.witnesses)}, messages={len(self.messages)})"
         )
+
+    def shifted(self, log_constant: float) -> Diagnostics:
+        """The same with a constant added to the log evidence of every witness."""
+        witnesses = (replace(one, log_evidence=one.log_evidence + log_constant) for one in self.witnesses)
+        return replace(self, witnesses=tuple(witnesses))
 
 
 @dataclass(frozen=True)
