@@ -25,6 +25,8 @@ GROUPS = 16
 LARGEST_K = 0.7
 _PILOT = 64  # draws per group in rounds of fitting
 _ROUNDS = 8
+_REFITS = 2  # times that a mixture is fitted anew to a larger sample which showed that it leaves out a tail
+_LARGEST_TO_REFIT = 512  # draws per group of such a sample
 _MOST_FITTED = 21  # coordinates up to which a thousand draws tell more than the curvature at a mode
 _ENOUGH, _ENOUGH_FOR_MEANS = 0.25, 0.08  # effective draws per draw at which fitting ends
 _GROW = 0.15  # effective draws per draw below which a part is added
@@ -73,6 +75,11 @@ class WeightedDraws:
         return pareto_k(self.log_weights)
 
     @property
+    def heavy_tailed(self) -> bool:
+        """Whether the weights, or those of E L along some axis, have too heavy a tail to be trusted."""
+        return max(self.pareto_k, self.k_of_means) >= LARGEST_K
+
+    @property
     def serves_means(self) -> bool:
         """Whether enough draws count for E L along every axis of the data."""
         return float(self.sizes_of_means.min()) >= FEWEST_FOR_MEANS and self.k_of_means < LARGEST_K
@@ -109,14 +116,23 @@ def mixture_sample(mixture: Mixture, target_error: float, seed: int, progress: P
     rng = np.random.default_rng([seed, 4])
     target = mixture.space.target
     rounds = _ROUNDS if mixture.space.dimension <= _MOST_FITTED else 1
+    refits = _REFITS if rounds > 1 else 0
     mixture, sample = fitted_mixture(mixture, rounds, rng, progress)
     draws = _weighted(sample)
     while not draws.reaches(target_error):
         size = _next_size(draws, target_error, mixture)
         if size * GROUPS <= len(draws.log_weights):
             break
+        size = min(size, _LARGEST_TO_REFIT) if refits else size
         progress.say(f"importance sampling, {GROUPS * size} points in {target.dimension} dimensions")
-        draws = _weighted(mixture.sample(size, GROUPS, rng))
+        sample = mixture.sample(size, GROUPS, rng)
+        draws = _weighted(sample)
+        if refits and draws.heavy_tailed:  # more of the same would not help: some tail has no proposal
+            refits -= 1
+            mixture, sample = fitted_mixture(adapted(sample, True), rounds, rng, progress)
+            draws = _weighted(sample)
+        elif size == _LARGEST_TO_REFIT:
+            refits = 0
     return MixtureDraws(draws, mixture)
 
 
