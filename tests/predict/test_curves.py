@@ -14,7 +14,7 @@ ROWS = 160
 
 
 def data(outputs: int, condition: float, size: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs whose Gram matrix has the given condition, targets of a teacher, test inputs and training ones."""
+    """Inputs whose Gram matrix has that condition, targets of a teacher, test inputs and training ones."""
     rng = np.random.default_rng(4)
     left, right = (np.linalg.qr(rng.standard_normal((n, ROWS))).Q for n in (ROWS, ROWS + 40))
     X = np.sqrt(ROWS + 40) * (left * np.geomspace(condition**-0.5, 1.0, ROWS)) @ right.T
@@ -46,10 +46,8 @@ def summed(post: lbnn.Posterior, X_test: np.ndarray) -> tuple[np.ndarray, np.nda
     return mean, covariance, means, np.sqrt(np.diagonal(covariances, axis1=2, axis2=3))
 
 
-@pytest.mark.parametrize("beta", [1e-6, 1.0, 1e4, 1e9])
-@pytest.mark.parametrize(
-    ("outputs", "condition", "size"), [(1, 30.0, 1.0), (1, 1e12, 1e-3), (2, 100.0, 1.0), (2, 100.0, 1e3)]
-)
+@pytest.mark.parametrize("beta", [1e-6, 10.0, 1e9])
+@pytest.mark.parametrize(("outputs", "condition", "size"), [(1, 30.0, 1.0), (1, 1e4, 1e-3), (2, 100.0, 10.0)])
 def test_moments_and_quantiles(outputs: int, condition: float, size: float, beta: float) -> None:
     """Mean, covariance across outputs and quantiles, at new points and at training points."""
     X, Y, X_test = data(outputs, condition, size)
