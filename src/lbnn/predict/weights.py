@@ -55,9 +55,9 @@ def orthonormal_rows(size: int, rows: int, columns: int, rng: np.random.Generato
 
 
 def _replace_rows(fresh: Array, deviation: float, rows: Array, content: Array) -> Array:
-    """deviation · `fresh` with its part in the span of the orthonormal `rows` replaced: PᵀC + (I − PᵀP) fresh.
+    """deviation · `fresh`, its part in the span of the orthonormal `rows` replaced: PᵀC + (I − PᵀP) fresh.
 
-    In place, in blocks that stay in the cache: for the first layer these are nearly all the numbers there are.
+    In place, in blocks that stay in the cache: the first layer has nearly all of the numbers.
     """
     for block in blocks(len(fresh), 3 * fresh[0].size):
         part = fresh[block]
