@@ -32,7 +32,9 @@ class ScatterLikelihood:
         scaled = likelihood.targets / np.sqrt(likelihood.eigenvalues)[:, None]
         logs = likelihood.multiplicity * float(np.log(likelihood.eigenvalues).sum())
         rows = likelihood.multiplicity * len(likelihood.eigenvalues)
-        return cls(np.linalg.qr(scaled, mode="r"), rows, -0.5 * likelihood.targets.shape[1] * logs)
+        return cls(
+            np.asarray(np.linalg.qr(scaled, mode="r"), float), rows, -0.5 * likelihood.targets.shape[1] * logs
+        )
 
     def log_value(self, total: Array, frame: Array) -> Array:
         """At T in one frame for all (n, n), or one for each (m, n, n), (m,)."""
