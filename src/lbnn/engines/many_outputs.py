@@ -37,7 +37,7 @@ _WELL, _POORLY = (
     0.05,
 )  # effective draws per draw of a pilot at which it serves, and below which it hardly does
 _FEW, _MANY = 5, 16  # groups of examples
-_FITTED = 2.0  # squared targets over noise, on average, from which an axis counts as fitted
+_FITTED = 2.0  # squared targets over the noise's, on average, from which an axis counts as fitted
 _ENTRIES_FROM = 64  # outputs from which entries by themselves are worth a try: rows cost more with n_d³
 _GROUP_WIDTH = 0.1
 _FEWEST_EFFECTIVE = 400
@@ -66,7 +66,7 @@ class Candidate:
         rows, layers = self.law.rows, len(self.law.shapes)
         if isinstance(self.proposal, EntryProposal):
             return 0.5 * self.target.operations
-        inner = 0.0 if layers == 1 else 120.0 * layers * rows**3
+        inner = 0.0 if layers == 1 else 300.0 * layers * rows**3
         regression = 10.0 * len(self.proposal.groups) * rows**3 + 0.2 * rows**4
         return 0.5 * self.target.operations + regression + inner
 
@@ -95,6 +95,11 @@ class RowSample:
     def share(self) -> float:
         """Effective draws per draw."""
         return float(effective_atoms(self.log_weights)) / len(self.log_weights)
+
+    @property
+    def roughness(self) -> float:
+        """Range of the middle four fifths of the log weights."""
+        return interdecile(self.log_weights)
 
     @cached_property
     def log_diagonal(self) -> Array:
@@ -156,6 +161,12 @@ class RowSample:
         return max(_PILOT, int(most / GROUPS))
 
 
+def interdecile(log_weights: Array) -> float:
+    """Range of the middle four fifths of log weights; infinite where many draws have none."""
+    low, high = np.quantile(log_weights, (0.1, 0.9), method="nearest")
+    return float(high - low) if np.isfinite(low) else math.inf
+
+
 def proposals(target: Target) -> list[list[Candidate]]:
     """For each order of the axes the proposals to try; none where rows do not apply."""
     likelihood = target.likelihood if isinstance(target, ScaleTarget) else None
@@ -166,8 +177,8 @@ def proposals(target: Target) -> list[list[Candidate]]:
     if not target.any_frame:
         return [_plans(target, law, target.rotation, first, "rows of T")]
     place = np.arange(law.rows)  # the axes of the data come weakest first
-    noise = np.maximum(first.noise, np.finfo(float).tiny)
-    unfitted = (first.rows**2 / noise).sum(axis=0) < _FITTED * first.count.sum(axis=0)
+    weights = 1 / (first.noise + (first.rows**2).mean(axis=0))
+    unfitted = (weights * (first.rows**2 - _FITTED * first.count * first.noise)).sum(axis=0) < 0
     result = []
     for sign, name in ((-1, "rows of T, strongest axis first"), (1, "rows of T, weakest axis first")):
         frame = target.rotation[:, np.lexsort((sign * place, unfitted))]
