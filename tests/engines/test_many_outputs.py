@@ -127,7 +127,7 @@ def test_laws_of_axes_show_both_phases() -> None:
     X = rng.normal(size=(20, 2))
     Y = X @ rng.normal(size=(2, 1)) + 0.1 * rng.normal(size=(20, 1))
     spectrum = Spectrum.from_inputs(X, np.hstack([Y, 0.1 * rng.normal(size=(20, 1))])).scaled(0.01)
-    likelihood = make_noise("independent", 100.0, spectrum).likelihood(spectrum)
+    likelihood = make_noise("independent", 30.0, spectrum).likelihood(spectrum)
     prior = lbnn.Network((2, 2), prior_variances=(0.01,) * 3).scale_prior(2)
     axes = principal_axes(likelihood.targets, prior.widths)[:, ::-1]
     examples = examples_of(likelihood, axes)
@@ -188,6 +188,27 @@ def test_primal_and_dual_agree_for_many_outputs(outputs: int, p: int, widths: tu
         post.scale.expect_with_error(np.diagonal) for post in (primal, dual)
     )
     assert_agrees(own, np.hypot(own_error, other_error), other, **options)
+
+
+def test_phases_of_many_outputs_against_the_dual() -> None:
+    """Two inputs: the dual samples a 2 × 2 matrix over all phases. At depth three small priors let L collapse."""
+    rng = np.random.default_rng(1)
+    X, right = rng.normal(size=(20, 2)), np.linalg.qr(rng.normal(size=(9, 2)))[0]
+    Y = X @ right.T + 0.1 * rng.normal(size=(20, 9))
+    network = lbnn.Network((9, 9), prior_variances=(0.02,) * 3)
+    sizes = []
+    for beta in (20.0, 80.0):
+        dual = network.condition(X, Y, beta)
+        primal = network.condition(X, Y, beta, engine="importance")
+        assert primal.diagnostics.ok
+        error = math.hypot(primal.log_evidence_error, dual.log_evidence_error)
+        assert_agrees(primal.log_evidence, error, dual.log_evidence, comparisons=4, degrees_of_freedom=15)
+        (own, own_error), (other, other_error) = (
+            post.scale.expect_with_error(np.trace) for post in (primal, dual)
+        )
+        assert_agrees(own, math.hypot(own_error, other_error), other, comparisons=4, degrees_of_freedom=15)
+        sizes.append(float(own))
+    assert sizes[0] < 0.1 * sizes[1]
 
 
 def test_units_do_not_matter() -> None:

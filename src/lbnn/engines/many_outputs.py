@@ -153,11 +153,10 @@ class RowSample:
         """Seconds that so many draws per group would take."""
         return self.seconds * size * GROUPS / len(self.log_weights)
 
-    @property
-    def largest_size(self) -> int:
-        """Draws per group that memory and time allow."""
+    def largest_size(self, work: float) -> int:
+        """Draws per group that memory and so many operations allow."""
         target = self.candidate.target
-        most = min(_LARGEST / max(target.dimension, target.rows**2), _WORK / self.candidate.operations)
+        most = min(_LARGEST / max(target.dimension, target.rows**2), work / self.candidate.operations)
         return max(_PILOT, int(most / GROUPS))
 
 
@@ -240,14 +239,16 @@ def draw_rows(target: Target, target_error: float, seed: int, progress: Progress
         return None
     pilots.sort(key=lambda pilot: pilot.candidate.operations / pilot.share)
     effective = max(target_error**-2, _FEWEST_EFFECTIVE)
-    sample = enough(pilots[0], effective, lambda own: own.weighted.reaches(target_error), rng, progress)
+    sample = enough(
+        pilots[0], effective, lambda own: own.weighted.reaches(target_error), _WORK, rng, progress
+    )
     needed = None
     if not sample.weighted.reaches(target_error):
         needed = sample.forecast(sample.size_for(effective))
     other = None
     if len(pilots) > 1:
         progress.say(f"second witness: {pilots[1].candidate.name}")
-        other = enough(pilots[1], _TESTIMONY, _can_testify, rng, progress).testimony
+        other = enough(pilots[1], _TESTIMONY, _can_testify, _WORK / 2, rng, progress).testimony
     return RowAnswer(sample, other, needed)
 
 
@@ -259,16 +260,17 @@ def enough(
     pilot: RowSample,
     effective: float,
     reached: Callable[[RowSample], bool],
+    work: float,
     rng: np.random.Generator,
     progress: Progress,
 ) -> RowSample:
     """Draws are added until what is asked for is reached or no more are allowed."""
-    sample = pilot
+    sample, most = pilot, pilot.largest_size(work)
     while not reached(sample):
         have = len(sample.log_weights) // GROUPS
         wanted = max(sample.size_for(effective), math.ceil(1.5 * have))
-        more = min(wanted, 4 * have if have < _TRUSTED else wanted, pilot.largest_size) - have
-        if more <= 0 or (have >= _TRUSTED and wanted > _HOPELESS * pilot.largest_size):
+        more = min(wanted, 4 * have if have < _TRUSTED else wanted, most) - have
+        if more <= 0 or (have >= _TRUSTED and wanted > _HOPELESS * most):
             return sample
         progress.say(f"importance sampling by rows, {GROUPS * (have + more)} draws")
         sample = sample.joined(pilot.candidate.sample(more, rng))
