@@ -191,7 +191,7 @@ def test_primal_and_dual_agree_for_many_outputs(outputs: int, p: int, widths: tu
 
 
 def test_phases_of_many_outputs_against_the_dual() -> None:
-    """Two inputs: the dual samples a 2 × 2 matrix over all phases. At depth three small priors let L collapse."""
+    """Two inputs: the dual samples a 2 × 2 matrix over all phases. Small priors let L collapse."""
     rng = np.random.default_rng(1)
     X, right = rng.normal(size=(20, 2)), np.linalg.qr(rng.normal(size=(9, 2)))[0]
     Y = X @ right.T + 0.1 * rng.normal(size=(20, 9))
