@@ -75,9 +75,11 @@ class Candidate:
         uniform = [uniform_points(size, self.law.rows, stream) for stream in rng.spawn(GROUPS)]
         began = time.perf_counter()
         drawn = self.proposal.draw(np.concatenate(uniform), rng)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # far draws: no weight
-            log_weights = drawn.log_ratio + self.target.log_likelihood(drawn.total, self.frame)
-        log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
+        fine = np.flatnonzero(np.isfinite(drawn.total).all(axis=(1, 2)) & np.isfinite(drawn.log_ratio))
+        log_weights = np.full(len(drawn.total), -np.inf)  # of draws beyond double precision
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            likelihood = self.target.log_likelihood(drawn.total[fine], self.frame)
+        log_weights[fine] = drawn.log_ratio[fine] + np.where(np.isnan(likelihood), -np.inf, likelihood)
         return RowSample(self, drawn.factors, drawn.total, log_weights, time.perf_counter() - began)
 
 

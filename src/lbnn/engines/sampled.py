@@ -191,7 +191,9 @@ def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress)
     neither that reach the target error are left to sequential Monte Carlo.
     """
     rows = None if effort.engine == "smc" else draw_rows(target, effort.target_error, effort.seed, progress)
-    if rows is not None and rows.sample.weighted.reaches(effort.target_error):
+    if rows is not None and (
+        rows.sample.weighted.reaches(effort.target_error) or target.dimension > LARGEST_CURVATURE
+    ):
         return _from_rows(rows, target, effort)
     proposal = laplace_proposal(target)
     sample = importance_sample(target, proposal, effort.target_error, effort.seed, progress)
