@@ -37,7 +37,7 @@ _WELL, _POORLY = (
     0.05,
 )  # effective draws per draw of a pilot at which it serves, and below which it hardly does
 _FEW, _MANY = 5, 16  # groups of examples
-_FITTED = 2.0  # squared targets over the noise's, on average, from which an axis counts as fitted
+_FITTED = 2.0  # squared targets over the largest of noise alone from which an axis counts as fitted
 _ENTRIES_FROM = 64  # outputs from which entries by themselves are worth a try: rows cost more with n_d³
 _GROUP_WIDTH = 0.1
 _FEWEST_EFFECTIVE = 400
@@ -179,10 +179,17 @@ def proposals(target: Target) -> list[list[Candidate]]:
         return [_plans(target, law, target.rotation, first, "rows of T")]
     place = np.arange(law.rows)  # the axes of the data come weakest first
     weights = 1 / (first.noise + (first.rows**2).mean(axis=0))
-    unfitted = (weights * (first.rows**2 - _FITTED * first.count * first.noise)).sum(axis=0) < 0
+    edge = _FITTED * (1 + math.sqrt(law.rows / len(first.rows))) ** 2  # noise alone reaches half of it
+    unfitted = (weights * (first.rows**2 - edge * first.count * first.noise)).sum(axis=0) < 0
+    fitted, lost = place[~unfitted], place[unfitted][::-1]
+    pairs = len(lost) // 2 * 2
+    swapped = np.append(lost[:pairs].reshape(-1, 2)[:, ::-1].ravel(), lost[pairs:])
     result = []
-    for sign, name in ((-1, "rows of T, strongest axis first"), (1, "rows of T, weakest axis first")):
-        frame = target.rotation[:, np.lexsort((sign * place, unfitted))]
+    for order, name in (
+        (np.append(fitted[::-1], lost), "rows of T, strongest axis first"),
+        (np.append(fitted, swapped), "rows of T, weakest axis first"),
+    ):
+        frame = target.rotation[:, order]
         examples = examples_of(likelihood, frame)
         assert examples is not None
         result.append(_plans(target, law, frame, examples, name))
