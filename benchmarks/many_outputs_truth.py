@@ -1,9 +1,10 @@
-"""nine outputs and more against the dual route: random problems whose primal and dual answers share nothing.
+"""nine outputs and more against the dual route: random problems, two routes that share nothing.
 
-The hidden kernel is a matrix over the examples. With up to eight of them its posterior is sampled as that of a
-few outputs is, over all phases and with two witnesses, and gives the evidence of the same data.
-`engine="importance"` samples the scale over the outputs instead, by rows. Problems are not drawn from the prior: targets too large and too
-small by an order of magnitude, of rank one and more, in equal directions; widths from the number of outputs on.
+The hidden kernel is a matrix over the examples. With up to eight of them its posterior is sampled as that of
+a few outputs is, over all phases and with two witnesses, and gives the evidence of the same data.
+`engine="importance"` samples the scale over the outputs instead, by rows. Problems are not drawn from the
+prior: targets too large and too small by an order of magnitude, of rank one and more, in equal directions;
+widths from the number of outputs on.
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.many_outputs_truth --problems 40
 """

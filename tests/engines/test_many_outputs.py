@@ -18,6 +18,7 @@ from lbnn.engines.row_proposal import EntryProposal, RowProposal
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.make import make_noise
+from lbnn.scale.total_factor import TotalFactorLaw
 from tests.helpers.lattice import TwoOutputLattice
 from tests.helpers.problems import Array, Problem, make_problem
 from tests.referees.statistics import assert_agrees
@@ -94,13 +95,13 @@ def test_rows_of_deeper_networks_against_the_mixture(widths: tuple[int, ...], be
     data = make_problem(6, 9, 3, seed=610, signal=1.5)
     post = lbnn.Network(widths).condition(data.X, data.Y, beta, target_error=0.02)
     target = target_of(data, widths, beta)
+    axes = target.rotation
     options = {"comparisons": 20, "degrees_of_freedom": 15}
     for plans in proposals(target):
         sample = sampled(plans[0], 512)
         error = math.hypot(sample.weighted.log_evidence_error, post.log_evidence_error)
         found = sample.weighted.log_evidence + constant(target)
         assert_agrees(found, error, post.log_evidence, largest_error=0.1, **options)
-        axes = target.rotation
         mean, mean_error = post.scale.expect_with_error(lambda L: np.diagonal(axes.T @ L @ axes))
         joint = np.hypot(sample.testimony.error, mean_error)
         assert_agrees(sample.testimony.mean, joint, mean, **options)
@@ -121,18 +122,16 @@ def test_draws_are_where_they_say() -> None:
 
 
 def test_laws_of_axes_show_both_phases() -> None:
-    """One axis of a deep narrow network with small prior variance: the table has a fitted and a collapsed peak."""
+    """A narrow network with small prior variances: the table of an axis has a fitted and a collapsed peak."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 2))
     Y = X @ rng.normal(size=(2, 1)) + 0.1 * rng.normal(size=(20, 1))
     spectrum = Spectrum.from_inputs(X, np.hstack([Y, 0.1 * rng.normal(size=(20, 1))])).scaled(0.01)
-    likelihood = make_noise("independent", 100.0, spectrum).likelihood(spectrum)
+    likelihood = make_noise("independent", 30.0, spectrum).likelihood(spectrum)
     prior = lbnn.Network((2, 2), prior_variances=(0.01,) * 3).scale_prior(2)
     axes = principal_axes(likelihood.targets, prior.widths)[:, ::-1]
     examples = examples_of(likelihood, axes)
     assert examples is not None
-    from lbnn.scale.total_factor import TotalFactorLaw
-
     table = AxisLaws(TotalFactorLaw(prior.coordinates.shapes), examples).tables[0]
     peaks = np.flatnonzero(
         (table.density[1:-1] > table.density[:-2]) & (table.density[1:-1] > table.density[2:])
@@ -191,8 +190,29 @@ def test_primal_and_dual_agree_for_many_outputs(outputs: int, p: int, widths: tu
     assert_agrees(own, np.hypot(own_error, other_error), other, **options)
 
 
+def test_phases_of_many_outputs_against_the_dual() -> None:
+    """Two inputs: the dual samples a 2 × 2 matrix over all phases. Small priors let L collapse."""
+    rng = np.random.default_rng(1)
+    X, right = rng.normal(size=(20, 2)), np.linalg.qr(rng.normal(size=(9, 2)))[0]
+    Y = X @ right.T + 0.1 * rng.normal(size=(20, 9))
+    network = lbnn.Network((9, 9), prior_variances=(0.02,) * 3)
+    sizes = []
+    for beta in (20.0, 80.0):
+        dual = network.condition(X, Y, beta)
+        primal = network.condition(X, Y, beta, engine="importance")
+        assert primal.diagnostics.ok
+        error = math.hypot(primal.log_evidence_error, dual.log_evidence_error)
+        assert_agrees(primal.log_evidence, error, dual.log_evidence, comparisons=4, degrees_of_freedom=15)
+        (own, own_error), (other, other_error) = (
+            post.scale.expect_with_error(np.trace) for post in (primal, dual)
+        )
+        assert_agrees(own, math.hypot(own_error, other_error), other, comparisons=4, degrees_of_freedom=15)
+        sizes.append(float(own))
+    assert sizes[0] < 0.1 * sizes[1]
+
+
 def test_units_do_not_matter() -> None:
-    """Targets times 1000 and noise with them, under a prior whose scale follows: the same evidence but units."""
+    """Targets times 1000, and noise and prior with them: the same evidence but for the units."""
     data = make_problem(40, 60, 10, seed=650)
     network = lbnn.Network((15,))
     scaled = lbnn.Network((15,), prior_variances=(1e6, 1.0))

@@ -114,8 +114,7 @@ class AxisLaws:
         """The law of one axis over the range in which it has mass."""
         nodes = self._scans[axis]
         for _ in range(3):
-            height = self._along(axis, nodes) - others.half_log_precisions(axis, nodes)
-            height = np.where(np.isnan(height), -np.inf, height)
+            height = self._height(axis, nodes, others)
             seen = np.flatnonzero(height > height.max() - _DEPTH)
             first, last = max(seen[0] - 1, 0), min(seen[-1] + 1, len(nodes) - 1)
             if 2 * (last - first) >= _NODES:
@@ -124,7 +123,10 @@ class AxisLaws:
         return _Table.of(nodes, self._height(axis, nodes, others))
 
     def _height(self, axis: int, nodes: Array, others: _Others) -> Array:
-        return self._along(axis, nodes) - others.half_log_precisions(axis, nodes)
+        """Log density of one axis with the entries of its row and column integrated."""
+        with np.errstate(over="ignore", invalid="ignore"):  # the ends of the scan
+            height = self._along(axis, nodes) - others.half_log_precisions(axis, nodes)
+        return np.where(np.isnan(height), -np.inf, height)
 
     def _along(self, axis: int, logs: Array) -> Array:
         """Log prior and log likelihood of a diagonal T along one axis, (m,)."""

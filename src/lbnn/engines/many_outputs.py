@@ -37,7 +37,7 @@ _WELL, _POORLY = (
     0.05,
 )  # effective draws per draw of a pilot at which it serves, and below which it hardly does
 _FEW, _MANY = 5, 16  # groups of examples
-_FITTED = 2.0  # squared targets over noise, on average, from which an axis counts as fitted
+_FITTED = 2.0  # squared targets over the largest of noise alone from which an axis counts as fitted
 _ENTRIES_FROM = 64  # outputs from which entries by themselves are worth a try: rows cost more with n_d³
 _GROUP_WIDTH = 0.1
 _FEWEST_EFFECTIVE = 400
@@ -66,7 +66,7 @@ class Candidate:
         rows, layers = self.law.rows, len(self.law.shapes)
         if isinstance(self.proposal, EntryProposal):
             return 0.5 * self.target.operations
-        inner = 0.0 if layers == 1 else 120.0 * layers * rows**3
+        inner = 0.0 if layers == 1 else 300.0 * layers * rows**3
         regression = 10.0 * len(self.proposal.groups) * rows**3 + 0.2 * rows**4
         return 0.5 * self.target.operations + regression + inner
 
@@ -75,9 +75,11 @@ class Candidate:
         uniform = [uniform_points(size, self.law.rows, stream) for stream in rng.spawn(GROUPS)]
         began = time.perf_counter()
         drawn = self.proposal.draw(np.concatenate(uniform), rng)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # far draws: no weight
-            log_weights = drawn.log_ratio + self.target.log_likelihood(drawn.total, self.frame)
-        log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
+        fine = np.flatnonzero(np.isfinite(drawn.total).all(axis=(1, 2)) & np.isfinite(drawn.log_ratio))
+        log_weights = np.full(len(drawn.total), -np.inf)  # of draws beyond double precision
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            likelihood = self.target.log_likelihood(drawn.total[fine], self.frame)
+        log_weights[fine] = drawn.log_ratio[fine] + np.where(np.isnan(likelihood), -np.inf, likelihood)
         return RowSample(self, drawn.factors, drawn.total, log_weights, time.perf_counter() - began)
 
 
@@ -95,6 +97,11 @@ class RowSample:
     def share(self) -> float:
         """Effective draws per draw."""
         return float(effective_atoms(self.log_weights)) / len(self.log_weights)
+
+    @property
+    def roughness(self) -> float:
+        """Range of the middle four fifths of the log weights."""
+        return interdecile(self.log_weights)
 
     @cached_property
     def log_diagonal(self) -> Array:
@@ -148,12 +155,17 @@ class RowSample:
         """Seconds that so many draws per group would take."""
         return self.seconds * size * GROUPS / len(self.log_weights)
 
-    @property
-    def largest_size(self) -> int:
-        """Draws per group that memory and time allow."""
+    def largest_size(self, work: float) -> int:
+        """Draws per group that memory and so many operations allow."""
         target = self.candidate.target
-        most = min(_LARGEST / max(target.dimension, target.rows**2), _WORK / self.candidate.operations)
+        most = min(_LARGEST / max(target.dimension, target.rows**2), work / self.candidate.operations)
         return max(_PILOT, int(most / GROUPS))
+
+
+def interdecile(log_weights: Array) -> float:
+    """Range of the middle four fifths of log weights; infinite where many draws have none."""
+    low, high = np.quantile(log_weights, (0.1, 0.9), method="nearest")
+    return float(high - low) if np.isfinite(low) else math.inf
 
 
 def proposals(target: Target) -> list[list[Candidate]]:
@@ -166,11 +178,18 @@ def proposals(target: Target) -> list[list[Candidate]]:
     if not target.any_frame:
         return [_plans(target, law, target.rotation, first, "rows of T")]
     place = np.arange(law.rows)  # the axes of the data come weakest first
-    noise = np.maximum(first.noise, np.finfo(float).tiny)
-    unfitted = (first.rows**2 / noise).sum(axis=0) < _FITTED * first.count.sum(axis=0)
+    weights = 1 / (first.noise + (first.rows**2).mean(axis=0))
+    edge = _FITTED * (1 + math.sqrt(law.rows / len(first.rows))) ** 2  # noise alone reaches half of it
+    unfitted = (weights * (first.rows**2 - edge * first.count * first.noise)).sum(axis=0) < 0
+    fitted, lost = place[~unfitted], place[unfitted][::-1]
+    pairs = len(lost) // 2 * 2
+    swapped = np.append(lost[:pairs].reshape(-1, 2)[:, ::-1].ravel(), lost[pairs:])
     result = []
-    for sign, name in ((-1, "rows of T, strongest axis first"), (1, "rows of T, weakest axis first")):
-        frame = target.rotation[:, np.lexsort((sign * place, unfitted))]
+    for order, name in (
+        (np.append(fitted[::-1], lost), "rows of T, strongest axis first"),
+        (np.append(fitted, swapped), "rows of T, weakest axis first"),
+    ):
+        frame = target.rotation[:, order]
         examples = examples_of(likelihood, frame)
         assert examples is not None
         result.append(_plans(target, law, frame, examples, name))
@@ -229,14 +248,16 @@ def draw_rows(target: Target, target_error: float, seed: int, progress: Progress
         return None
     pilots.sort(key=lambda pilot: pilot.candidate.operations / pilot.share)
     effective = max(target_error**-2, _FEWEST_EFFECTIVE)
-    sample = enough(pilots[0], effective, lambda own: own.weighted.reaches(target_error), rng, progress)
+    sample = enough(
+        pilots[0], effective, lambda own: own.weighted.reaches(target_error), _WORK, rng, progress
+    )
     needed = None
     if not sample.weighted.reaches(target_error):
         needed = sample.forecast(sample.size_for(effective))
     other = None
     if len(pilots) > 1:
         progress.say(f"second witness: {pilots[1].candidate.name}")
-        other = enough(pilots[1], _TESTIMONY, _can_testify, rng, progress).testimony
+        other = enough(pilots[1], _TESTIMONY, _can_testify, _WORK / 2, rng, progress).testimony
     return RowAnswer(sample, other, needed)
 
 
@@ -248,16 +269,17 @@ def enough(
     pilot: RowSample,
     effective: float,
     reached: Callable[[RowSample], bool],
+    work: float,
     rng: np.random.Generator,
     progress: Progress,
 ) -> RowSample:
     """Draws are added until what is asked for is reached or no more are allowed."""
-    sample = pilot
+    sample, most = pilot, pilot.largest_size(work)
     while not reached(sample):
         have = len(sample.log_weights) // GROUPS
         wanted = max(sample.size_for(effective), math.ceil(1.5 * have))
-        more = min(wanted, 4 * have if have < _TRUSTED else wanted, pilot.largest_size) - have
-        if more <= 0 or (have >= _TRUSTED and wanted > _HOPELESS * pilot.largest_size):
+        more = min(wanted, 4 * have if have < _TRUSTED else wanted, most) - have
+        if more <= 0 or (have >= _TRUSTED and wanted > _HOPELESS * most):
             return sample
         progress.say(f"importance sampling by rows, {GROUPS * (have + more)} draws")
         sample = sample.joined(pilot.candidate.sample(more, rng))

@@ -137,7 +137,7 @@ class _FilteredWalk(RowWalk):
             precision = self._precision(row, root, variance, excess)
             lower = np.linalg.cholesky(precision)
         except np.linalg.LinAlgError:  # the data ask for a larger T_jj: without what pushes x away from zero
-            precision = self._precision(row, root, variance, np.maximum(excess, 0.0))
+            precision = _definite(self._precision(row, root, variance, np.maximum(excess, 0.0)))
             lower = np.linalg.cholesky(precision)
         scalar = root.ndim == 1
         linear = root[:, None] * linear if scalar else (root @ linear[:, :, None])[:, :, 0]
@@ -190,6 +190,14 @@ class _FilteredWalk(RowWalk):
         later = self.cross[:, :, upto, after]
         surprise = self.moments[:, row, None, after] - (entries[:, None, :] @ later)[:, :, 0]
         later += gain[..., :, None] * surprise[:, :, None, :]
+
+
+def _definite(precision: Array) -> Array:
+    """Matrices (m, k, k) with small eigenvalues raised; the prior's, one, where they are not finite."""
+    broken = ~np.isfinite(precision).all(axis=(1, 2), keepdims=True)
+    values, vectors = np.linalg.eigh(np.where(broken, np.eye(precision.shape[1]), precision))
+    raised = np.maximum(values, np.maximum(FLATTEST, 1e-6 * values[:, -1:]))
+    return np.asarray((vectors * raised[:, None, :]) @ vectors.swapaxes(1, 2), float)
 
 
 def _weighted(weights: Array, stack: NDArray[np.float32]) -> Array:

@@ -15,7 +15,7 @@ from lbnn.engines.adaptation import laplace_mixture
 from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_sample, weighted_draws
 from lbnn.engines.inference import Diagnostics, Witness
 from lbnn.engines.laplace import LARGEST_CURVATURE, GaussianProposal, gaussian_of, laplace_proposal
-from lbnn.engines.many_outputs import RowAnswer, draw_rows
+from lbnn.engines.many_outputs import RowAnswer, draw_rows, interdecile
 from lbnn.engines.mixture import Mixture
 from lbnn.engines.mixture_sampling import (
     FEWEST_FOR_MEANS,
@@ -191,7 +191,9 @@ def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress)
     neither that reach the target error are left to sequential Monte Carlo.
     """
     rows = None if effort.engine == "smc" else draw_rows(target, effort.target_error, effort.seed, progress)
-    if rows is not None and rows.sample.weighted.reaches(effort.target_error):
+    if rows is not None and (
+        rows.sample.weighted.reaches(effort.target_error) or target.dimension > LARGEST_CURVATURE
+    ):
         return _from_rows(rows, target, effort)
     proposal = laplace_proposal(target)
     sample = importance_sample(target, proposal, effort.target_error, effort.seed, progress)
@@ -202,26 +204,26 @@ def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress)
         if rows is not None and rows.sample.weighted.effective_sample_size > sample.effective_sample_size:
             return _from_rows(rows, target, effort)
         return _from_importance(sample, own, _turned_witness(target, proposal.mean, effort), effort)
-    other = None if rows is None else rows.sample.testimony.witness
-    start = better_start(target, rows, proposal, effort.seed)
+    start, roughness = _better_start(target, rows, proposal, effort.seed)
+    if rows is not None and rows.sample.roughness < roughness:
+        return _from_rows(rows, target, effort)  # what a path from a worse start would end in is worse still
     smc = smc_sample(target, start, effort.target_error, effort.seed, progress)
+    other = None if rows is None else rows.sample.testimony.witness
     return _from_smc(smc, other or own, target, effort)
 
 
-def better_start(
+def _better_start(
     target: Target, rows: RowAnswer | None, proposal: GaussianProposal, seed: int
-) -> GaussianProposal:
-    """The Gaussian at the mode, or the one with the moments of draws by rows: where log weights vary less."""
-    if rows is None:
-        return proposal
-    moments = gaussian_of(rows.sample.points)
-
-    def roughness(start: GaussianProposal) -> float:
-        log_weights = weighted_draws(target, start, _PILOT, np.random.default_rng([seed, 21]))[1]
-        finite = log_weights[np.isfinite(log_weights)]
-        return float(np.subtract(*np.quantile(finite, (0.9, 0.1)))) if len(finite) > _PILOT // 2 else math.inf
-
-    return min((proposal, moments), key=roughness)
+) -> tuple[GaussianProposal, float]:
+    """The Gaussian at the mode, or that with the moments of draws by rows: where log weights vary less."""
+    starts = [proposal] if rows is None else [proposal, gaussian_of(rows.sample.points)]
+    streams = [np.random.default_rng([seed, 21]) for _ in starts]
+    rough = [
+        interdecile(weighted_draws(target, start, _PILOT, stream)[1])
+        for start, stream in zip(starts, streams, strict=True)
+    ]
+    best = int(np.argmin(rough))
+    return starts[best], rough[best]
 
 
 def _from_rows(rows: RowAnswer, target: Target, effort: Effort) -> Draws:
