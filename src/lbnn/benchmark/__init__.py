@@ -1,0 +1,14 @@
+"""Reference posteriors for people who build samplers: tasks with known answers, scorers, a leaderboard.
+
+`density` holds the density of all weights and functions of them; `reference` the known answers; `task` and
+`catalogue` the tasks; `scorers` what is compared and with what null distribution; `report` one call for all of
+them; `adaptors` the ways from and to other packages; `export` files for posteriordb and netCDF; `board` the
+leaderboard. Knows every room but `cli`.
+"""
+
+from __future__ import annotations
+
+from lbnn.benchmark.catalogue import TaskEntry, load, load_file, tasks
+from lbnn.benchmark.task import Task
+
+__all__ = ["Task", "TaskEntry", "load", "load_file", "tasks"]
