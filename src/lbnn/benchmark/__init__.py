@@ -9,6 +9,9 @@ leaderboard. Knows every room but `cli`.
 from __future__ import annotations
 
 from lbnn.benchmark.catalogue import TaskEntry, load, load_file, tasks
+from lbnn.benchmark.report import Report, score
+from lbnn.benchmark.scorers.invariance import invariance
+from lbnn.benchmark.scorers.score import Score
 from lbnn.benchmark.task import Task
 
-__all__ = ["Task", "TaskEntry", "load", "load_file", "tasks"]
+__all__ = ["Report", "Score", "Task", "TaskEntry", "invariance", "load", "load_file", "score", "tasks"]
