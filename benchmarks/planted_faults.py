@@ -3,9 +3,10 @@
     python -m benchmarks.planted_faults control --repetitions 200 --workers 2 --out control.json
     python -m benchmarks.planted_faults faults --repetitions 50 --out faults.json
 
-The control scores independent exact draws (4 chains of 250) of every task; a scorer's rate of failure is to be that
-of its level. Faults: kernels with a wrong prior precision, a wrong noise precision or no accept step (found by
-`invariance`, 4,000 chains), a wrong sign in the evidence, chains that share a phase, no warm-up (found by `score`).
+The control scores independent exact draws (4 chains of 250) of every task; a scorer's rate of failure is to
+be that of its level. Faults: kernels with a wrong prior precision, a wrong noise precision or no accept
+step (found by `invariance`, 4,000 chains), a wrong sign in the evidence, chains that share a phase, no
+warm-up (found by `score`).
 """
 
 from __future__ import annotations
@@ -127,7 +128,10 @@ FAULTS: dict[str, tuple[Callable[..., bool], dict[str, Any]]] = {
     "none (correct kernel)": (by_invariance, {"name": "plain-15"}),
     "prior precision +20%": (by_invariance, {"name": "plain-15", "prior_precision": 1.2}),
     "noise precision +10%": (by_invariance, {"name": "plain-15", "noise_precision": 1.1}),
-    "noise precision +10%, 20 steps": (by_invariance, {"name": "plain-15", "noise_precision": 1.1, "steps": 20}),
+    "noise precision +10%, 20 steps": (
+        by_invariance,
+        {"name": "plain-15", "noise_precision": 1.1, "steps": 20},
+    ),
     "no accept step": (by_invariance, {"name": "plain-15", "accept": False, "step": 0.2}),
     "wrong sign in the evidence": (wrong_sign, {"name": "plain-15"}),
     "chains that share a phase": (shared_phase, {"name": "coexist-10"}),
@@ -143,7 +147,9 @@ def find(fault: str, repetitions: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("control", "faults"))
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--only", default="", help="tasks or faults, separated by commas")

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,6 @@ def _task(content: dict[str, Any]) -> Task:
 
 def _entry(recipe: Recipe) -> TaskEntry:
     sizes = (recipe.inputs, *recipe.widths, recipe.outputs)
-    dimension = sum(a * b for a, b in zip(sizes, sizes[1:], strict=False))
+    dimension = sum(a * b for a, b in pairwise(sizes))
     grade = "A" if recipe.outputs == 1 else "B"
     return TaskEntry(recipe.name, grade, dimension, recipe.family, recipe.summary)

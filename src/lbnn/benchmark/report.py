@@ -45,7 +45,8 @@ class Report:
     blind : dict
         r̂ of raw weights and the kernel Stein discrepancy: shown, not judged.
     speed : dict
-        True effective draws (of the worst function) in all, per second and per gradient where these are given.
+        True effective draws (of the worst function) in all, per second and per gradient where these are
+        given.
     """
 
     task: Task
@@ -61,7 +62,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """ "pass" or "fail", and in words why."""
+        """Begins with "pass" or "fail", and says in words why."""
         failed = [score for score in self.scores if not score.passed]
         if failed:
             return "fail: " + "; ".join(score.words for score in failed)
@@ -72,7 +73,8 @@ class Report:
         """The verdict and a line per scorer."""
         lines = [f"{self.task.name}: {self.verdict}"]
         lines += [
-            f"  {score.verdict:10s} {score.name:16s} {_p(score.p_value)}  {score.words}" for score in self.scores
+            f"  {score.verdict:10s} {score.name:16s} {_p(score.p_value)}  {score.words}"
+            for score in self.scores
         ]
         lines += [f"  {'':10s} {name:16s} {value:.4g}" for name, value in (self.speed | self.blind).items()]
         return "\n".join(lines)
@@ -87,7 +89,7 @@ class Report:
         return f"<p><b>{escape(self.task.name)}</b>: {escape(self.verdict)}</p><table>{rows}</table>"
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per function: means, bias, z, effective draws claimed and true, distance of distributions."""
+        """One row per function: means, bias, z, effective draws claimed and true, distances."""
         details = {score.name: score.details for score in self.scores}
         columns = dict(details["means"])
         columns["distance"] = details["ranks"].get("distance", [math.nan] * len(columns["function"]))
@@ -176,13 +178,18 @@ def score(
     scores = [scorer(chains, share) for scorer in SCORERS]
     if log_evidence is not None:
         scores.append(score_evidence(task, log_evidence, log_evidence_error, share))
-    return Report(task, tuple(scores), chains, blind_diagnostics(task, array), _speed(chains, seconds, gradients))
+    return Report(
+        task, tuple(scores), chains, blind_diagnostics(task, array), _speed(chains, seconds, gradients)
+    )
 
 
 def _speed(chains: Chains, seconds: float | None, gradients: float | None) -> dict[str, float]:
     """Effective draws of the worst function, in all and per unit of cost."""
     true, claimed = float(np.nanmin(chains.true)), chains.claimed
-    result = {"true ESS": true, "claimed ESS": float(np.nanmin(claimed)) if not np.isnan(claimed).all() else 0.0}
+    result = {
+        "true ESS": true,
+        "claimed ESS": float(np.nanmin(claimed)) if not np.isnan(claimed).all() else 0.0,
+    }
     for name, cost in ("second", seconds), ("gradient", gradients):
         if cost is not None:
             if not check.finite_number(cost, f"{name}s") > 0:

@@ -149,7 +149,7 @@ class Task:
 
     @property
     def grade(self) -> str:
-        """ "A": one output, no Monte Carlo error. "B": several outputs, stated error, two witnesses agree."""
+        """A: one output, no Monte Carlo error. B: several outputs, stated error, two witnesses agree."""
         return self.answers.grade
 
     @property
@@ -187,8 +187,8 @@ class Task:
     def reference(self, size: int, seed: int) -> Array:
         """Exact posterior draws, (size, dimension).
 
-        Independent for grade A. For grade B scales are resampled from weighted draws: every 2,500 come from an
-        inference of their own, worth about as many independent ones.
+        Independent for grade A. For grade B scales are resampled from weighted draws: every 2,500 come from
+        an inference of their own, worth about as many independent ones.
         """
         count, number = check.positive_integer(size, "size"), check.seed(seed)
         if self.grade == "A":
@@ -208,5 +208,5 @@ class Task:
         return condition(self.functions, 0)
 
     def predictive_marginals(self) -> tuple[Array, Array, Array]:
-        """Weights (atoms,), means and deviations (atoms, p̂, n_d) of the Gaussians whose mixture predicts F̂."""
+        """Weights (atoms,), means and deviations (atoms, p̂, n_d) of the Gaussians that predict F̂."""
         return self.posterior.predict(self.X_test).marginals(slice(None))

@@ -10,5 +10,5 @@ from lbnn._base.types import Array
 
 
 def from_blackjax(states: Any) -> Array:
-    """Draws of BlackJAX states (or their positions) stacked over chains and draws, (chains, draws, dimension)."""
+    """Draws of states, or of positions, that are stacked as (chains, draws, dimension)."""
     return np.asarray(getattr(states, "position", states), float)

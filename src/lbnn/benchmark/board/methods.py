@@ -1,14 +1,16 @@
-"""The methods of the leaderboard. To add one's own, write a function and register it:
+"""The methods of the leaderboard.
+
+To add one's own, write a function and register it:
 
     from lbnn.benchmark.board.method import Outcome, method
 
     @method("my-sampler", "what it is", package="my_package")
     def my_sampler(task, seed):
-        draws = ...  # (chains, draws, task.dimension); task.log_density, task.gradient, task.jax() are at hand
+        draws = ...  # (chains, draws, task.dimension), from task.log_density, task.gradient or task.jax()
         return Outcome(draws)
 
-`lbnn benchmark run --plugin my_file.py --methods my-sampler,exact` runs it. Settings are each package's defaults
-where it has any; chains start where the package starts them, or at draws of the prior.
+`lbnn benchmark run --plugin my_file.py --methods my-sampler,exact` runs it. Settings are each package's
+defaults where it has any; chains start where the package starts them, or at draws of the prior.
 """
 
 from __future__ import annotations
@@ -155,7 +157,9 @@ def mclmc(task: Task, seed: int) -> Outcome:
     return Outcome(from_blackjax(positions), gradients=2.0 * CHAINS * thin * length)
 
 
-@method("vi-mean-field", "NumPyro, Gaussian with a diagonal covariance, ELBO", largest=100_000, package="numpyro")
+@method(
+    "vi-mean-field", "NumPyro, Gaussian with a diagonal covariance, ELBO", largest=100_000, package="numpyro"
+)
 def vi_mean_field(task: Task, seed: int) -> Outcome:
     """Mean-field variational inference."""
     from numpyro.infer.autoguide import AutoNormal
@@ -299,7 +303,9 @@ def pystan_nuts(task: Task, seed: int) -> Outcome:
     model = stan.build(program.code, data=program.data, random_seed=seed + 1)
     fit = model.sample(num_chains=CHAINS, num_warmup=WARMUP, num_samples=DRAWS)
     return Outcome(
-        from_pystan(fit), gradients=float(fit["n_leapfrog__"].sum()), divergences=int(fit["divergent__"].sum())
+        from_pystan(fit),
+        gradients=float(fit["n_leapfrog__"].sum()),
+        divergences=int(fit["divergent__"].sum()),
     )
 
 
@@ -314,7 +320,9 @@ def pymc_nuts(task: Task, seed: int) -> Outcome:
         )
     statistics = trace.sample_stats
     return Outcome(
-        from_arviz(trace), gradients=float(statistics.n_steps.sum()), divergences=int(statistics.diverging.sum())
+        from_arviz(trace),
+        gradients=float(statistics.n_steps.sum()),
+        divergences=int(statistics.diverging.sum()),
     )
 
 

@@ -1,7 +1,8 @@
 """Run methods on tasks: each method in a process of its own, every result a file, written in one step.
 
-A run that is stopped goes on where it was: results in the folder that belong to the same task, method and seed are
-kept. A method that takes longer than its limit is ended and counts as such; so does one that raises.
+A run that is stopped goes on where it was: results in the folder that belong to the same task, method and
+seed are kept. A method that takes longer than its limit is ended and counts as such; so does one that
+raises.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def run(plan: Plan, tell: Callable[[str], None] = print) -> list[dict[str, Any]]
     results = plan.folder / "results"
     results.mkdir(parents=True, exist_ok=True)
     open_runs = {
-        name: [task for task in plan.tasks if _stored(plan, name, task) is None and _fits(METHODS[name], task)]
+        name: [
+            task for task in plan.tasks if _stored(plan, name, task) is None and _fits(METHODS[name], task)
+        ]
         for name in plan.methods
     }
     with ThreadPoolExecutor(plan.workers) as lanes:
@@ -103,7 +106,9 @@ def _check_names(plan: Plan) -> None:
     for kind, given, names in ("method", plan.methods, set(METHODS)), ("task", plan.tasks, known):
         unknown = [name for name in given if name not in names]
         if unknown or not given:
-            raise ValueError(f"a {kind} is one of {', '.join(sorted(names))}, got {', '.join(unknown) or 'none'}")
+            raise ValueError(
+                f"a {kind} is one of {', '.join(sorted(names))}, got {', '.join(unknown) or 'none'}"
+            )
 
 
 def _load_methods(plugins: Sequence[Path]) -> None:
@@ -237,7 +242,13 @@ def _record(name: str, task: str, seed: int, content: dict[str, Any], seconds: f
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             version = None
-    base = {"method": name, "words": METHODS[name].words, "package": package, "version": version, "seed": seed}
+    base = {
+        "method": name,
+        "words": METHODS[name].words,
+        "package": package,
+        "version": version,
+        "seed": seed,
+    }
     if "error" in content:
         base |= {"task": task, "digest": load(task).digest, "passed": False, "seconds": seconds}
         return base | {"verdict": f"fail: {content['error']}", "error": content["error"]}

@@ -1,7 +1,7 @@
 """Functions of the weights that a posterior is judged by.
 
-They do not change when hidden units are relabelled or rotated, see every layer and the size of the signal, and
-their posterior means are known: exactly for one output.
+They do not change when hidden units are relabelled or rotated, see every layer and the size of the signal,
+and their posterior means are known: exactly for one output.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The same density for samplers that want JAX, PyTorch or Stan.
 
-All three run the network forward layer by layer from the inputs, unlike the NumPy density, which multiplies the
-layers from the top: their agreement is a test of both.
+All three run the network forward layer by layer from the inputs, unlike the NumPy density, which multiplies
+the layers from the top: their agreement is a test of both.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def torch_density(density: WeightDensity) -> DensityFunctions:
     return _forward(density, X, Y, lambda z, a, b: z[..., a:b])
 
 
-def _forward(density: WeightDensity, X: Any, Y: Any, part: Callable[[Any, int, int], Any]) -> DensityFunctions:
+def _forward(
+    density: WeightDensity, X: Any, Y: Any, part: Callable[[Any, int, int], Any]
+) -> DensityFunctions:
     """Written once in what the two libraries share: slices, reshape, matrix products, sums."""
     starts = [0, *density.ends[:-1]]
     layers = list(zip(starts, density.ends, density.shapes, density.deviations, strict=True))

@@ -1,4 +1,4 @@
-"""Known answers: exact expectations of one output, estimates with errors of several, phases, the stored tasks.
+"""Known answers: exact for one output, with errors for several; the stored tasks.
 
 Knows `network`, `engines`, `scale` and the densities of `benchmark`.
 """

@@ -1,4 +1,4 @@
-"""The answers of a task: expectations, evidence, phases. Exact for one output, with stated errors for several."""
+"""The answers of a task: expectations, evidence, phases; with stated errors for several outputs."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Expectations:
 class TaskPhases:
     """The phases of a task, from collapsed to fitted.
 
-    With one output they are the modes of the density of log λ, cut at its minima (`cuts`). With several a phase
-    is the number of fitted directions: eigenvalues l of L with g_max l > noise².
+    With one output they are the modes of the density of log λ, cut at its minima (`cuts`). With several a
+    phase is the number of fitted directions: eigenvalues l of L with g_max l > noise².
     """
 
     mass: Array
@@ -78,7 +78,7 @@ class TaskPhases:
         return f"TaskPhases({len(self)}: {'; '.join(parts)})"
 
     def of(self, scales: Array) -> IndexArray:
-        """Phase of every scale L (..., n_d, n_d), as an index; −1 for a number of directions that has no mass."""
+        """Index of the phase of every scale L (..., n_d, n_d); −1 for a number of directions without mass."""
         if scales.shape[-1] == 1:
             with np.errstate(divide="ignore"):
                 return np.searchsorted(self.cuts, np.log(scales[..., 0, 0]))
@@ -104,7 +104,7 @@ def answer(functions: Functions) -> Answers:
 
 
 def condition(functions: Functions, seed: int) -> Posterior:
-    """The posterior of a task; with several outputs an answer that two witnesses do not support is an error."""
+    """The posterior of a task; with several outputs two witnesses have to support it."""
     density = functions.density
     single = density.Y.shape[1] == 1
     with warnings.catch_warnings():
@@ -131,9 +131,7 @@ def _exact(functions: Functions) -> Answers:
     mean, deviation = ExactMoments(functions, posterior)()
     values = functions(functions.density.flatten(posterior.sample_weights(_shape_draws(functions), 0)))
     skewness, kurtosis = _shape(values)
-    expectations = Expectations(
-        functions.names, mean, deviation, np.zeros_like(mean), skewness, kurtosis
-    )
+    expectations = Expectations(functions.names, mean, deviation, np.zeros_like(mean), skewness, kurtosis)
     return Answers("A", expectations, posterior.log_evidence, 0.0, _exact_phases(posterior))
 
 
@@ -188,7 +186,9 @@ def _estimated(functions: Functions) -> Answers:
     values = np.stack([each for each, _ in found])  # (replicates, draws, functions)
     mean, error = _replicated(values.mean(axis=1))
     deviation = np.sqrt(((values - mean) ** 2).mean(axis=(0, 1)))
-    expectations = Expectations(functions.names, mean, deviation, error, *_shape(values.reshape(-1, len(mean))))
+    expectations = Expectations(
+        functions.names, mean, deviation, error, *_shape(values.reshape(-1, len(mean)))
+    )
     evidences = np.array([posterior.log_evidence for posterior in posteriors])
     ratio, ratio_error = _replicated(np.exp(evidences - evidences.max())[:, None])
     phases = _estimated_phases(np.stack([counts for _, counts in found]), _threshold(posteriors[0]))
@@ -202,7 +202,7 @@ def _estimated(functions: Functions) -> Answers:
 
 
 def _replicate(functions: Functions, posterior: Posterior, seed: int) -> tuple[Array, IndexArray]:
-    """Functions (draws, functions) and numbers of fitted directions (draws,) of weights from one inference."""
+    """Functions (draws, functions) and numbers of fitted directions (draws,), from one inference."""
     density = functions.density
     size = max(500, min(REPLICATE_DRAWS, 2 * 10**7 // density.dimension))
     weights = posterior.sample_weights(size, seed)

@@ -1,7 +1,7 @@
 """Exact expectations of all functions of a task with one output: means and standard deviations by quadrature.
 
-Given λ everything is a Gaussian, a χ² or a gain (see `gains`), and independent. With w_i the coordinate of the one
-row of W_1 that the data see along the i-th eigenvector of G, a priori standard normal,
+Given λ everything is a Gaussian, a χ² or a gain (see `gains`), and independent. With w_i the coordinate of
+the one row of W_1 that the data see along the i-th eigenvector of G, a priori standard normal,
 
     w_i | λ ~ N(m_i, s_i),   s_i = (1 + g_i λ/τ)⁻¹,   m_i = √(g_i λ) ỹ_i/(τ + g_i λ);
 

@@ -1,6 +1,7 @@
 """Compute the answers of the tasks and store them: `python -m lbnn.benchmark.reference.make [NAMES]`.
 
-Files that exist are left alone, since a task's numbers never change under its name; remove a file to make it again.
+Files that exist are left alone, since a task's numbers never change under its name; remove a file to make
+it again.
 """
 
 from __future__ import annotations

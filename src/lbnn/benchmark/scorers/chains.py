@@ -1,8 +1,9 @@
 """Draws of several chains: their checks, the effective number of them, and r̂.
 
-The effective number is N/τ with τ = 1 + 2 Σ_t ρ_t summed by Geyer's initial monotone sequence. What a user would
-claim takes ρ_t about the chains' own mean and variance, with the variance between chains (as Stan does). The
-*true* one takes the exact mean and variance: a chain that stays in one phase has ρ_t that never falls.
+The effective number is N/τ with τ = 1 + 2 Σ_t ρ_t summed by Geyer's initial monotone sequence. What a user
+would claim takes ρ_t about the chains' own mean and variance, with the variance between chains (as Stan
+does). The *true* one takes the exact mean and variance: a chain that stays in one phase has ρ_t that never
+falls.
 """
 
 from __future__ import annotations

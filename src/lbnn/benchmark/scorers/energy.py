@@ -1,8 +1,8 @@
 """Energy distance between draws and exact draws, over all functions at once.
 
-With functions standardised by their exact means and deviations and x, y the two samples,
-E = 2 E|x − y| − E|x − x'| − E|y − y'|. Null distribution: exact against exact, where labels can be exchanged: 1999
-random exchanges of the labels of the pooled draws. Error budget: the test is exact at every size of the reference.
+With functions standardised by their exact means and deviations and x, y the two samples, E = 2 E|x − y| −
+E|x − x'| − E|y − y'|. Null distribution: exact against exact, where labels can be exchanged: 1999 random
+exchanges of the labels of the pooled draws. Error budget: the test is exact at every size of the reference.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ def score_energy(chains: Chains, level: float) -> Score:
     null = -(exchanged * (distances @ exchanged)).sum(axis=0)
     p_value = (1 + int((null >= value).sum())) / (1 + _EXCHANGES)
     words = f"energy distance {value:.3g}, exact draws {np.median(null):.3g} (median)"
-    details = {"distance": value, "median of exact draws": float(np.median(null)), "independent draws": len(own)}
+    details = {
+        "distance": value,
+        "median of exact draws": float(np.median(null)),
+        "independent draws": len(own),
+    }
     return Score("energy distance", p_value, level, words, details)
 
 

@@ -1,6 +1,7 @@
 """A claimed log evidence against the exact one: Δ and Δ/√(claimed error² + exact error²).
 
-Null distribution: normal, if the claimed error is honest. A claim without an error is taken to be meant to half a nat.
+Null distribution: normal, if the claimed error is honest. A claim without an error is taken to be meant to
+half a nat.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Mass of every phase against its exact value.
 
-The draws count as ESS independent ones, ESS that the chains claim for log tr L. Null distribution: binomial with the
-exact mass (moved towards the draws' by two of its standard errors: the error budget of grade B), corrected for the
-number of phases.
+The draws count as ESS independent ones, ESS that the chains claim for log tr L. Null distribution: binomial
+with the exact mass (moved towards the draws' by two of its standard errors: the error budget of grade B),
+corrected for the number of phases.
 """
 
 from __future__ import annotations

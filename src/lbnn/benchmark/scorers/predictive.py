@@ -1,9 +1,9 @@
 """Predictive densities: Kullback–Leibler divergence from the exact one to that of the draws.
 
-At every test point and output the exact predictive of an observation p is a known mixture of Gaussians; the draws
-predict q = mean of N(F̂_s, noise²). KL(p, q) is the mean of log p − log q at 64 draws of p, fixed for each task, over
-points and outputs. Null distribution: the same from as many exact draws, simulated 800 times. Error budget: the
-null uses the same 64 places, so that their number cancels.
+At every test point and output the exact predictive of an observation p is a known mixture of Gaussians; the
+draws predict q = mean of N(F̂_s, noise²). KL(p, q) is the mean of log p − log q at 64 draws of p, fixed for
+each task, over points and outputs. Null distribution: the same from as many exact draws, simulated 800
+times. Error budget: the null uses the same 64 places, so that their number cancels.
 """
 
 from __future__ import annotations

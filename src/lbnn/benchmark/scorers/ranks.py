@@ -1,8 +1,8 @@
 """Ranks: the distribution function of every function against that of exact draws (Kolmogorov and Smirnov).
 
-The draws are thinned to about independent ones. Null distribution: that of the two-sample statistic; error budget:
-the reference has a finite number of draws, which the statistic counts as the second sample. The envelope is what
-the largest distance stays under at the scorer's level, over all functions (Bonferroni).
+The draws are thinned to about independent ones. Null distribution: that of the two-sample statistic; error
+budget: the reference has a finite number of draws, which the statistic counts as the second sample. The
+envelope is what the largest distance stays under at the scorer's level, over all functions (Bonferroni).
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ def score_ranks(chains: Chains, level: float) -> Score:
         return not_judged(
             "ranks", level, f"{len(sample)} independent draws; ranks are judged from {FEWEST} on"
         )
-    tests = [
-        stats.ks_2samp(own, exact, method="asymp") for own, exact in zip(sample.T, known.T, strict=True)
-    ]
+    tests = [stats.ks_2samp(own, exact, method="asymp") for own, exact in zip(sample.T, known.T, strict=True)]
     distances, values = np.array([t.statistic for t in tests]), np.array([t.pvalue for t in tests])
     worst = int(values.argmin())
     words = f"largest distance of a distribution: {names[worst]}, {distances[worst]:.2f}"

@@ -42,7 +42,7 @@ class Score:
 
     @property
     def verdict(self) -> str:
-        """ "pass", "fail" or "not judged"."""
+        """One of "pass", "fail" and "not judged"."""
         if not self.judged:
             return "not judged"
         return "pass" if self.passed else "fail"
