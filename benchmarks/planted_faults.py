@@ -54,12 +54,14 @@ def hamiltonian(
     def kernel(z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         start = momentum = rng.standard_normal(z.shape)
         new, length = z, step * rng.uniform(0.8, 1.2)
-        for _ in range(leaps):
-            momentum = momentum - 0.5 * length * slope(new)
-            new = new + length * momentum
-            momentum = momentum - 0.5 * length * slope(new)
-        lost = energy(new) - energy(z) + 0.5 * ((momentum**2).sum(1) - (start**2).sum(1))
-        take = np.log(rng.random(len(z))) < -lost if accept else np.ones(len(z), bool)
+        with np.errstate(over="ignore", invalid="ignore"):  # of trajectories that diverge and are refused
+            for _ in range(leaps):
+                momentum = momentum - 0.5 * length * slope(new)
+                new = new + length * momentum
+                momentum = momentum - 0.5 * length * slope(new)
+            lost = energy(new) - energy(z) + 0.5 * ((momentum**2).sum(1) - (start**2).sum(1))
+            diverged = ~(lost < 1_000)  # refused even where there is no accept step, as a user would
+            take = ~diverged & ((np.log(rng.random(len(z))) < -lost) | (not accept))
         return np.where(take[:, None], new, z)
 
     return kernel

@@ -15,29 +15,30 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lbnn.benchmark.report import Report
+    from lbnn.benchmark.scorers.chains import Chains
+    from lbnn.benchmark.scorers.score import Score
     from lbnn.benchmark.task import Task
 
 BLUE, ORANGE = COLOURS[:2]
 
 
-def draw_report(report: Report) -> Figure:
+def draw_report(chains: Chains, means: Score, ranks: Score) -> Figure:
     """Three panels: errors of means, the distribution of log tr L, differences of distribution functions."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.5, 3.4), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
-    _draw_errors(left, report)
-    draw_scale(middle, report.task, report.chains.values[..., report.task.functions.names.index("log tr L")])
-    _draw_distances(right, report)
+    _draw_errors(left, means)
+    draw_scale(middle, chains.task, chains.values[..., chains.task.functions.names.index("log tr L")])
+    _draw_distances(right, chains, ranks.level)
     return figure
 
 
-def _draw_errors(axes: Axes, report: Report) -> None:
+def _draw_errors(axes: Axes, means: Score) -> None:
     """z of every function, on an axis that is linear near zero."""
-    details = report.scores[0].details
+    details = means.details
     z, judged = np.array(details["z"]), np.array(details["judged"])
-    limit = stats.norm.isf(report.scores[0].level / (2 * max(1, judged.sum())))
+    limit = stats.norm.isf(means.level / (2 * max(1, judged.sum())))
     places = np.arange(len(z))
     axes.axvspan(-limit, limit, color="0.85", lw=0)
     for mask, colour, name in (judged, BLUE, "judged"), (~judged, "0.6", "heavy tails: shown only"):
@@ -60,14 +61,14 @@ def draw_scale(axes: Axes, task: Task, values: Array) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
-def _draw_distances(axes: Axes, report: Report) -> None:
+def _draw_distances(axes: Axes, chains: Chains, level: float) -> None:
     """ECDF of ranks minus the diagonal for all functions, with the envelope."""
-    sample, reference = report.chains.independent, reference_values(report.task)
+    sample, reference = chains.independent, reference_values(chains.task)
     grid = np.linspace(0, 1, 201)
     for own, exact in zip(sample.T, reference.T, strict=True):
         ranks = np.sort(np.searchsorted(np.sort(exact), own) / len(exact))
         axes.plot(grid, np.searchsorted(ranks, grid, "right") / len(ranks) - grid, color=BLUE, lw=0.6)
-    width = envelope(len(sample), len(reference), report.scores[1].level / sample.shape[1])
+    width = envelope(len(sample), len(reference), level / sample.shape[1])
     for sign in (-1, 1):
         axes.axhline(sign * width, color=ORANGE, lw=1, ls="--")
     axes.set(xlabel="rank among exact draws", ylabel="distribution − diagonal", title="ranks")

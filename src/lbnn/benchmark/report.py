@@ -17,6 +17,7 @@ from lbnn._base.files import text_writer, write_atomically
 from lbnn.benchmark.scorers.blind import blind_diagnostics
 from lbnn.benchmark.scorers.chains import Chains, check_draws
 from lbnn.benchmark.scorers.energy import score_energy
+from lbnn.benchmark.scorers.enough import score_enough
 from lbnn.benchmark.scorers.evidence import score_evidence
 from lbnn.benchmark.scorers.moments import score_moments
 from lbnn.benchmark.scorers.phase_mass import score_phase_mass
@@ -28,7 +29,7 @@ from lbnn.benchmark.task import Task
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SCORERS = (score_moments, score_ranks, score_energy, score_phase_mass, score_predictive)
+SCORERS = (score_moments, score_ranks, score_energy, score_phase_mass, score_predictive, score_enough)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,7 @@ class Report:
         """z of every function, distribution of log tr L, and the differences of distributions."""
         from lbnn.benchmark.picture import draw_report
 
-        return draw_report(self)
+        return draw_report(self.chains, self.scores[0], self.scores[1])
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -165,7 +166,7 @@ def score(
     >>> task = lbnn.benchmark.load("plain-15")
     >>> draws = task.reference(2000, seed=0).reshape(4, 500, -1)
     >>> lbnn.benchmark.score(task, draws, log_evidence=task.log_evidence).verdict
-    'pass: 5 of 6 scorers judged and found nothing'
+    'pass: 6 of 7 scorers judged and found nothing'
     >>> lbnn.benchmark.score(task, 0.9 * draws).verdict[:4]
     'fail'
     """

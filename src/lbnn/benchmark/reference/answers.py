@@ -103,7 +103,7 @@ def answer(functions: Functions) -> Answers:
     return _exact(functions) if functions.density.Y.shape[1] == 1 else _estimated(functions)
 
 
-def condition(functions: Functions, seed: int) -> Posterior:
+def condition(functions: Functions, seed: int, target_error: float = TARGET_ERROR) -> Posterior:
     """The posterior of a task; with several outputs two witnesses have to support it."""
     density = functions.density
     single = density.Y.shape[1] == 1
@@ -113,7 +113,7 @@ def condition(functions: Functions, seed: int) -> Posterior:
             density.X,
             density.Y[:, 0] if single else density.Y,
             beta=1 / density.noise**2,
-            target_error=TARGET_ERROR,
+            target_error=target_error,
             seed=seed,
         )
     witnesses = posterior.diagnostics.witnesses
