@@ -7,10 +7,7 @@ import pytest
 
 from lbnn.benchmark import adaptors, load, score, tasks, to_posteriordb
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore"),
-]  # of packages that are not the project's
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of the packages
 NAMES = [entry.name for entry in tasks()]
 
 
@@ -69,9 +66,7 @@ def test_stan_draws():
     program = task.stan()
     fit = stan.build(program.code, data=program.data, random_seed=1).sample(num_chains=4, num_samples=500)
     draws = adaptors.from_pystan(fit)
-    frame = np.asarray(
-        fit.to_frame()[[f"z.{k + 1}" for k in range(15)]]
-    )  # rows: draws of chain 1, 2, ... in turn
+    frame = np.asarray(fit.to_frame()[[f"z.{k + 1}" for k in range(15)]])  # rows: chains in turn
     np.testing.assert_allclose(draws.transpose(1, 0, 2).reshape(-1, 15), frame)
     assert score(task, draws).passed
 
@@ -133,7 +128,7 @@ def test_dynesty():
 
 
 def test_laplace():
-    """At zero weights beyond the mode the Gaussian is known: compare precision with the Gauss–Newton matrix."""
+    """The mode is one of the posterior, and a Gaussian around it is not the posterior."""
     pytest.importorskip("laplace")
     task = load("plain-15")
     fitted = adaptors.laplace_of(task, 0)
