@@ -229,11 +229,11 @@ def smc(task: Task, seed: int) -> Outcome:
             num_mcmc_steps=moves,
         )
 
-    @jax.jit
-    def step(key: Any, state: Any, step_size: Any) -> Any:
+    def advance(key: Any, state: Any, step_size: Any) -> Any:
         state, info = kernel_of(step_size).step(key, state)
         return state, info.log_likelihood_increment, info.update_info.acceptance_rate.mean()
 
+    step = jax.jit(advance)
     particles, evidences, stages = [], [], 0
     key = jax.random.PRNGKey(seed)
     for run in range(CHAINS):

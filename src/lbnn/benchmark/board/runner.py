@@ -225,8 +225,8 @@ def _picture(task: Task, values: Any) -> dict[str, Any]:
 
     index = task.functions.names.index("log tr L")
     own, exact = values[..., index].ravel(), reference_values(task)[:, index]
-    ends = np.quantile(np.concatenate([own, exact]), [0.002, 0.998])
-    edges = np.linspace(*ends, _BINS + 1)
+    low, high = np.quantile(np.concatenate([own, exact]), [0.002, 0.998])
+    edges = np.linspace(low, high, _BINS + 1)
     return {
         "edges": edges.tolist(),
         "draws": (np.histogram(own, edges)[0] / own.size).tolist(),
@@ -242,7 +242,7 @@ def _record(name: str, task: str, seed: int, content: dict[str, Any], seconds: f
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             version = None
-    base = {
+    base: dict[str, Any] = {
         "method": name,
         "words": METHODS[name].words,
         "package": package,

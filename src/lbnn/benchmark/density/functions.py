@@ -102,4 +102,4 @@ class Functions:
     def _root(self) -> Array:
         """R with RᵀR = XᵀX and as few rows as can be."""
         X = self.density.X
-        return np.linalg.qr(X, mode="r") if len(X) > X.shape[1] else X
+        return np.asarray(np.linalg.qr(X, mode="r")) if len(X) > X.shape[1] else X

@@ -224,7 +224,7 @@ def _estimated_phases(counts: IndexArray, threshold: float) -> TaskPhases:
 
 
 def _shape(values: Array) -> tuple[Array, Array]:
-    return stats.skew(values, axis=0), stats.kurtosis(values, axis=0)
+    return np.asarray(stats.skew(values, axis=0)), np.asarray(stats.kurtosis(values, axis=0))
 
 
 def _shape_draws(functions: Functions) -> int:
