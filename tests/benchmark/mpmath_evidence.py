@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 
 
-def log_evidence(X, y, widths, variances, noise, digits=40):
+def log_evidence(X, y, widths, variances, noise, digits, lowest=-45):
     """log ∫ π(x) N(y; 0, e^x G + noise² I) dx with G = σ_1² XXᵀ/n_0, by two trapezoid rules.
 
     On the line Re s = 2 the sum repeats e^{2x} π(x) with the period 100, so that a right tail of e^{−200} is
@@ -52,7 +52,7 @@ def log_evidence(X, y, widths, variances, noise, digits=40):
             return -sum(mp.log(2 * mp.pi * a) + b / a for a, b in zip(v, squares, strict=True)) / 2
 
         width = mpf(1) / 8
-        xs = np.arange(-8 * 45, 8 * 9)
+        xs = np.arange(8 * lowest, 8 * 9)
         logs = [log_likelihood(int(i) * width) for i in xs]
         top = max(logs)
         parts = [
