@@ -119,7 +119,11 @@ def test_dynesty():
     dynesty = pytest.importorskip("dynesty")
     task = load("deep-7-scalars")
     sampler = dynesty.NestedSampler(
-        *adaptors.dynesty_functions(task), task.dimension, nlive=400, rstate=np.random.default_rng(0)
+        *adaptors.dynesty_functions(task),
+        task.dimension,
+        nlive=300,
+        sample="rwalk",
+        rstate=np.random.default_rng(0),
     )
     sampler.run_nested(print_progress=False)
     results = sampler.results
