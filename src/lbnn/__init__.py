@@ -1,5 +1,6 @@
 """Exact Bayesian inference for finite-width deep linear networks."""
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ __all__ = [
     "ScalePrior",
     "Spectrum",
     "asymptotics",
+    "benchmark",
     "compare",
     "convergence",
     "evidence_grid",
@@ -57,7 +59,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the estimator when it is asked for: it needs scikit-learn, which is an extra."""
+    """Import when asked for: the benchmark, which stands behind this module, and the estimator, an extra."""
+    if name == "benchmark":
+        return import_module("lbnn.benchmark")
     if name != "LBNNRegressor":
         raise AttributeError(f"module 'lbnn' has no attribute {name!r}")
     try:

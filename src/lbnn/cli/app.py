@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import lbnn
-from lbnn.cli import compare, evidence, fit, predict, reproduce
+from lbnn.cli import benchmark, compare, evidence, fit, predict, reproduce
 from lbnn.cli.problems import Command
 
 _EXAMPLES = """
@@ -57,3 +57,5 @@ for _module, _function in (
     app.command(cls=Command, epilog=_module.EXAMPLES, no_args_is_help=_function is not reproduce.reproduce)(
         _function
     )
+
+app.add_typer(benchmark.app)

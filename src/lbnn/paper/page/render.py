@@ -12,6 +12,7 @@ from lbnn.paper.page.images import Image
 from lbnn.paper.registry import VERDICTS, Outcome, section_title
 
 if TYPE_CHECKING:
+    from jinja2 import Environment as Templates
     from jinja2 import Template
 
 MARKS = {"holds": "✓", "corrected": "✎", "fails": "✗"}
@@ -34,25 +35,30 @@ def render(outcomes: Sequence[Outcome], environment: Environment, images: Mappin
 
 
 def template() -> Template:
-    """The page's template, with what it may call; an error that says how to get jinja2."""
+    """The page's template, with what it may call."""
+    templates = templates_of("lbnn.paper.page")
+    templates.filters.update(mathml=mathml.display)
+    templates.globals.update(verdicts=VERDICTS, marks=MARKS, title=section_title, counts=_counts)
+    return templates.get_template("page.html")
+
+
+def templates_of(*packages: str) -> Templates:
+    """Templates of packages, the first that has a name gives it; an error that says how to get jinja2."""
     try:
-        from jinja2 import Environment as Templates
-        from jinja2 import PackageLoader, StrictUndefined
+        from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     except ImportError as error:
         raise ImportError("the report page needs jinja2: pip install lbnn[report]") from error
-    templates = Templates(
-        loader=PackageLoader("lbnn.paper.page"),
+    templates = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    templates.filters.update(prose=words.prose, number=words.number, plain=words.plain, mathml=mathml.display)
-    templates.globals.update(
-        verdicts=VERDICTS, marks=MARKS, title=section_title, counts=_counts, as_list=words.as_list
-    )
-    return templates.get_template("page.html")
+    templates.filters.update(prose=words.prose, number=words.number, plain=words.plain)
+    templates.globals.update(as_list=words.as_list)
+    return templates
 
 
 def _counts(outcomes: Sequence[Outcome]) -> dict[str, int]:

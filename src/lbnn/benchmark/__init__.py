@@ -1,0 +1,32 @@
+"""Reference posteriors for people who build samplers: tasks with known answers, scorers, a leaderboard.
+
+`density` holds the density of all weights and functions of them; `reference` the known answers; `task` and
+`catalogue` the tasks; `scorers` what is compared and with what null distribution; `report` one call for all
+of them; `adaptors` the ways from and to other packages; `export` files for posteriordb and netCDF; `board`
+the leaderboard. Knows every room but `cli`.
+"""
+
+from __future__ import annotations
+
+from lbnn.benchmark import adaptors
+from lbnn.benchmark.catalogue import TaskEntry, load, load_file, tasks
+from lbnn.benchmark.export import to_netcdf, to_posteriordb
+from lbnn.benchmark.report import Report, score
+from lbnn.benchmark.scorers.invariance import invariance
+from lbnn.benchmark.scorers.score import Score
+from lbnn.benchmark.task import Task
+
+__all__ = [
+    "Report",
+    "Score",
+    "Task",
+    "TaskEntry",
+    "adaptors",
+    "invariance",
+    "load",
+    "load_file",
+    "score",
+    "tasks",
+    "to_netcdf",
+    "to_posteriordb",
+]

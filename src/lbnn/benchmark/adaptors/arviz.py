@@ -1,0 +1,51 @@
+"""ArviZ: InferenceData and xarray's DataTree, which nutpie, PyMC and others return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lbnn._base.types import Array
+from lbnn.benchmark.task import Task
+
+
+def from_arviz(data: Any, name: str = "z") -> Array:
+    """Draws of the variable `name` in the group posterior of an InferenceData, a DataTree or a Dataset."""
+    group = data
+    if hasattr(data, "posterior"):
+        group = data.posterior
+    elif not hasattr(data, "data_vars") or name not in data:
+        try:
+            group = data["posterior"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"expected ArviZ data with a group posterior, got {type(data).__name__}"
+            ) from error
+    if name not in group:
+        raise ValueError(f"the posterior has no variable {name!r}; it has {', '.join(map(str, group))}")
+    variable = group[name]
+    rest = [dimension for dimension in variable.dims if dimension not in ("chain", "draw")]
+    return np.asarray(variable.transpose("chain", "draw", *rest), float)
+
+
+def to_arviz(task: Task, draws: Array) -> Any:
+    """Draws and their functions as an xarray DataTree with the groups posterior and observed_data."""
+    import xarray
+
+    names = list(task.functions.names)
+    posterior = xarray.Dataset(
+        {
+            "z": (("chain", "draw", "weight"), draws),
+            "functions": (("chain", "draw", "function"), task.functions(draws)),
+        },
+        coords={
+            "chain": np.arange(draws.shape[0]),
+            "draw": np.arange(draws.shape[1]),
+            "weight": np.arange(task.dimension),
+            "function": names,
+        },
+        attrs={"task": task.name, "digest": task.digest},
+    )
+    observed = xarray.Dataset({"X": (("example", "input"), task.X), "Y": (("example", "output"), task.Y)})
+    return xarray.DataTree.from_dict({"posterior": posterior, "observed_data": observed})

@@ -1,0 +1,148 @@
+"""Tasks as files for others: posteriordb's layout, netCDF and zarr."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from lbnn._base import check
+from lbnn._base.files import bytes_writer, text_writer, write_atomically
+from lbnn.benchmark.adaptors.arviz import to_arviz
+from lbnn.benchmark.task import Task
+
+MODEL = "deep_linear_network"
+CHAINS = 10
+_ADDED_BY = "lbnn"
+
+
+def to_posteriordb(task: Task, folder: str | Path, *, draws: int = 1_000, seed: int = 0) -> None:
+    """Write one task in the layout of posteriordb, which `posteriordb.PosteriorDatabase(folder)` reads.
+
+    The reference draws are exact: method "analytical". The Stan program is the same for all tasks; its log
+    density is the task's with all constants.
+
+    Parameters
+    ----------
+    task : Task
+    folder : path
+        The database; tasks are added to what is there.
+    draws : int
+        Exact draws in each of ten chains.
+    seed : int
+    """
+    count, root = check.positive_integer(draws, "draws"), Path(folder)
+    name, program = task.name.replace("-", "_"), task.stan()
+    exact = task.reference(CHAINS * count, seed).reshape(CHAINS, count, -1)
+    reference = [
+        {f"z[{index + 1}]": chain[:, index].tolist() for index in range(task.dimension)} for chain in exact
+    ]
+    posterior = f"{name}-{MODEL}"
+    common = {"added_by": _ADDED_BY, "added_date": "2026-01-01", "references": None, "urls": None}
+    _write(
+        root / "posteriors" / f"{posterior}.json",
+        {
+            "name": posterior,
+            "keywords": ["lbnn", task.family, f"grade {task.grade}"],
+            "model_name": MODEL,
+            "data_name": name,
+            "reference_posterior_name": posterior,
+            "dimensions": {"z": task.dimension},
+            **common,
+        },
+    )
+    _write(
+        root / "models" / "info" / f"{MODEL}.info.json",
+        {
+            "name": MODEL,
+            "title": "A deep linear Bayesian network",
+            "description": "All weights of a deep linear network with Gaussian priors and noise.",
+            "keywords": ["neural network"],
+            "model_implementations": {"stan": {"model_code": f"models/stan/{MODEL}.stan"}},
+            **common,
+        },
+    )
+    _write_text(root / "models" / "stan" / f"{MODEL}.stan", program.code)
+    _write(
+        root / "data" / "info" / f"{name}.info.json",
+        {
+            "name": name,
+            "title": task.name,
+            "description": task.summary,
+            "keywords": [task.family],
+            "data_file": f"data/data/{name}.json",
+            **common,
+        },
+    )
+    _write_zipped(root / "data" / "data" / f"{name}.json", program.data)
+    draws_folder = root / "reference_posteriors" / "draws"
+    _write_zipped(draws_folder / "draws" / f"{posterior}.json", reference)
+    _write(
+        draws_folder / "info" / f"{posterior}.info.json",
+        {
+            "name": posterior,
+            "inference": {
+                "method": "analytical",
+                "method_arguments": {
+                    "description": "independent exact draws by the law of the network's scale",
+                    "seed": seed,
+                },
+            },
+            "diagnostics": {"ndraws": CHAINS * count, "nchains": CHAINS, "log_evidence": task.log_evidence},
+            "checks_made": {"ndraws_is_10k": CHAINS * count == 10_000, "nchains_is_gte_4": True},
+            "comments": f"lbnn digest {task.digest}",
+            "versions": {"lbnn": _version()},
+            **common,
+        },
+    )
+
+
+def to_netcdf(task: Task, path: str | Path, *, draws: int = 1_000, seed: int = 0) -> None:
+    """Write exact draws, their functions and the data as netCDF (.nc) or zarr (.zarr), for ArviZ and xarray.
+
+    Four chains of `draws` each, in the groups posterior and observed_data; expectations are in attributes.
+    """
+    target = Path(path)
+    if target.suffix not in (".nc", ".zarr"):
+        raise ValueError(f"the file must end in .nc or .zarr, got {target.name!r}")
+    count = check.positive_integer(draws, "draws")
+    tree = to_arviz(task, task.reference(4 * count, seed).reshape(4, count, -1))
+    known = task.expectations
+    tree["posterior"].attrs |= {
+        "log_evidence": task.log_evidence,
+        "log_evidence_error": task.log_evidence_error,
+        "exact_mean": known.mean,
+        "exact_standard_deviation": known.standard_deviation,
+        "exact_error": known.error,
+    }
+    if target.suffix == ".nc":
+        write_atomically(target, lambda temporary: tree.to_netcdf(temporary, engine="h5netcdf", mode="w"))
+    else:
+        tree.to_zarr(target, mode="w", consolidated=False)
+
+
+def _write(path: Path, content: Any) -> None:
+    _write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text_writer(text))
+
+
+def _write_zipped(path: Path, content: Any) -> None:
+    """A zip archive with one file, as posteriordb keeps data."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        entry = zipfile.ZipInfo(path.name, date_time=(2026, 1, 1, 0, 0, 0))
+        archive.writestr(entry, json.dumps(content, allow_nan=False), zipfile.ZIP_DEFLATED)
+    write_atomically(path.with_name(path.name + ".zip"), bytes_writer(buffer.getvalue()))
+
+
+def _version() -> str:
+    import lbnn
+
+    return lbnn.__version__

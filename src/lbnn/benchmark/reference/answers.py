@@ -1,0 +1,232 @@
+"""The answers of a task: expectations, evidence, phases; with stated errors for several outputs."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, stats
+
+from lbnn._base.types import Array, IndexArray
+from lbnn.benchmark.density.functions import Functions
+from lbnn.benchmark.reference.exact import ExactMoments
+from lbnn.network import Network
+from lbnn.posterior import Posterior
+
+REPLICATES = 16  # independent inferences of a task with several outputs; errors come from their spread
+REPLICATE_DRAWS = 4_000
+TARGET_ERROR = 0.02
+SHAPE_DRAWS = 20_000  # for skewness and kurtosis, which only decide whether a mean of draws is nearly normal
+
+
+@dataclass(frozen=True, eq=False)
+class Expectations:
+    """Posterior means and standard deviations of the functions of a task.
+
+    Attributes
+    ----------
+    names : tuple of str
+    mean, standard_deviation : (functions,) arrays
+    error : (functions,) array
+        Standard error of `mean`: zero for one output.
+    skewness, kurtosis : (functions,) arrays
+        Of single draws, estimated: they tell how many draws a mean needs to be nearly normal.
+    """
+
+    names: tuple[str, ...]
+    mean: Array
+    standard_deviation: Array
+    error: Array
+    skewness: Array
+    kurtosis: Array
+
+    def __repr__(self) -> str:
+        """One line: how many, and how well they are known."""
+        worst = float((self.error / self.standard_deviation).max())
+        return f"Expectations({len(self.names)} functions, largest error {worst:.2g} standard deviations)"
+
+    def __getitem__(self, name: str) -> tuple[float, float, float]:
+        """Mean, standard deviation and error of one function."""
+        if name not in self.names:
+            raise KeyError(f"expectations are known of {', '.join(self.names)}; got {name!r}")
+        index = self.names.index(name)
+        return float(self.mean[index]), float(self.standard_deviation[index]), float(self.error[index])
+
+
+@dataclass(frozen=True, eq=False)
+class TaskPhases:
+    """The phases of a task, from collapsed to fitted.
+
+    With one output they are the modes of the density of log λ, cut at its minima (`cuts`). With several a
+    phase is the number of fitted directions: eigenvalues l of L with g_max l > noise².
+    """
+
+    mass: Array
+    error: Array
+    fitted_directions: IndexArray
+    cuts: Array  # of log λ; empty with several outputs
+    threshold: float  # of an eigenvalue of L: noise²/g_max
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+    def __repr__(self) -> str:
+        """One line: masses and fitted directions."""
+        parts = [f"mass {m:.4g}, {f} fitted" for m, f in zip(self.mass, self.fitted_directions, strict=True)]
+        return f"TaskPhases({len(self)}: {'; '.join(parts)})"
+
+    def of(self, scales: Array) -> IndexArray:
+        """Index of the phase of every scale L (..., n_d, n_d); −1 for a number of directions without mass."""
+        if scales.shape[-1] == 1:
+            with np.errstate(divide="ignore"):
+                return np.searchsorted(self.cuts, np.log(scales[..., 0, 0]))
+        count = (np.linalg.eigvalsh(scales) > self.threshold).sum(-1)
+        index = np.searchsorted(self.fitted_directions, count).clip(max=len(self) - 1)
+        return np.where(self.fitted_directions[index] == count, index, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """All that a task stores beside its data."""
+
+    grade: str
+    expectations: Expectations
+    log_evidence: float
+    log_evidence_error: float
+    phases: TaskPhases
+
+
+def answer(functions: Functions) -> Answers:
+    """Grade A by quadrature for one output, grade B by replicated inference for several."""
+    return _exact(functions) if functions.density.Y.shape[1] == 1 else _estimated(functions)
+
+
+def condition(functions: Functions, seed: int, target_error: float = TARGET_ERROR) -> Posterior:
+    """The posterior of a task; with several outputs two witnesses have to support it."""
+    density = functions.density
+    single = density.Y.shape[1] == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        posterior = Network(density.widths, density.prior_variances).condition(
+            density.X,
+            density.Y[:, 0] if single else density.Y,
+            beta=1 / density.noise**2,
+            target_error=target_error,
+            seed=seed,
+        )
+    witnesses = posterior.diagnostics.witnesses
+    agree = len(witnesses) > 1 and all(witnesses[0].agrees_with(other) for other in witnesses[1:])
+    if not single and not agree:
+        raise ValueError(f"a task with several outputs needs two witnesses that agree, got {witnesses}")
+    return posterior
+
+
+# ---------------------------------------------------------------------- one output
+
+
+def _exact(functions: Functions) -> Answers:
+    posterior = condition(functions, 0)
+    mean, deviation = ExactMoments(functions, posterior)()
+    values = functions(functions.density.flatten(posterior.sample_weights(_shape_draws(functions), 0)))
+    skewness, kurtosis = _shape(values)
+    expectations = Expectations(functions.names, mean, deviation, np.zeros_like(mean), skewness, kurtosis)
+    return Answers("A", expectations, posterior.log_evidence, 0.0, _exact_phases(posterior))
+
+
+def _exact_phases(posterior: Posterior) -> TaskPhases:
+    found = sorted(posterior.scale.phases(), key=lambda phase: float(np.mean(phase.mean_scale)))
+    return TaskPhases(
+        np.array([phase.mass for phase in found]),
+        np.zeros(len(found)),
+        np.array([phase.fitted_directions for phase in found], dtype=np.intp),
+        _valleys(posterior, len(found) - 1),
+        _threshold(posterior),
+    )
+
+
+def _valleys(posterior: Posterior, count: int) -> Array:
+    """The minima of the density of x = log λ between its peaks."""
+    if count == 0:
+        return np.empty(0)
+    nodes = np.log(posterior.scale.scales[:, 0, 0])
+
+    def log_density(x: Array | float) -> Array:
+        return np.asarray(posterior.scale.log_density(np.exp(x))) + x
+
+    grid = np.linspace(nodes[0], nodes[-1], 20_001)
+    values = log_density(grid)
+    inner = 1 + np.flatnonzero((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:]))
+    assert len(inner) == count, "every phase but the last ends at a minimum of the density"
+    return np.array(
+        [
+            optimize.minimize_scalar(
+                lambda x: float(log_density(x)),
+                bounds=(grid[k - 1], grid[k + 1]),
+                method="bounded",
+                options={"xatol": 1e-12},
+            ).x
+            for k in inner
+        ]
+    )
+
+
+def _threshold(posterior: Posterior) -> float:
+    return float(posterior.noise.variance / posterior.spectrum.eigenvalues.max())
+
+
+# ---------------------------------------------------------------------- several outputs
+
+
+def _estimated(functions: Functions) -> Answers:
+    """Averages over independent inferences; errors from the spread between them."""
+    posteriors = [condition(functions, seed) for seed in range(REPLICATES)]
+    found = [_replicate(functions, posterior, seed) for seed, posterior in enumerate(posteriors)]
+    values = np.stack([each for each, _ in found])  # (replicates, draws, functions)
+    mean, error = _replicated(values.mean(axis=1))
+    deviation = np.sqrt(((values - mean) ** 2).mean(axis=(0, 1)))
+    expectations = Expectations(
+        functions.names, mean, deviation, error, *_shape(values.reshape(-1, len(mean)))
+    )
+    evidences = np.array([posterior.log_evidence for posterior in posteriors])
+    ratio, ratio_error = _replicated(np.exp(evidences - evidences.max())[:, None])
+    phases = _estimated_phases(np.stack([counts for _, counts in found]), _threshold(posteriors[0]))
+    return Answers(
+        "B",
+        expectations,
+        float(evidences.max() + math.log(float(ratio[0]))),
+        float(ratio_error[0] / ratio[0]),
+        phases,
+    )
+
+
+def _replicate(functions: Functions, posterior: Posterior, seed: int) -> tuple[Array, IndexArray]:
+    """Functions (draws, functions) and numbers of fitted directions (draws,), from one inference."""
+    density = functions.density
+    size = max(500, min(REPLICATE_DRAWS, 2 * 10**7 // density.dimension))
+    weights = posterior.sample_weights(size, seed)
+    tails = density.tails(weights)[-1]
+    fitted = np.linalg.eigvalsh(tails @ tails.swapaxes(1, 2)) > _threshold(posterior)
+    return functions(density.flatten(weights)), fitted.sum(-1)
+
+
+def _replicated(estimates: Array) -> tuple[Array, Array]:
+    """Mean and standard error over replicates (leading axis)."""
+    return estimates.mean(axis=0), estimates.std(axis=0, ddof=1) / math.sqrt(len(estimates))
+
+
+def _estimated_phases(counts: IndexArray, threshold: float) -> TaskPhases:
+    """From numbers of fitted directions, (replicates, draws)."""
+    numbers = np.unique(counts)
+    mass, error = _replicated(np.stack([(counts == number).mean(axis=1) for number in numbers], axis=1))
+    return TaskPhases(mass, error, numbers.astype(np.intp), np.empty(0), threshold)
+
+
+def _shape(values: Array) -> tuple[Array, Array]:
+    return np.asarray(stats.skew(values, axis=0)), np.asarray(stats.kurtosis(values, axis=0))
+
+
+def _shape_draws(functions: Functions) -> int:
+    """Fewer draws of large networks, whose functions are nearly normal."""
+    return max(500, min(SHAPE_DRAWS, 5 * 10**7 // functions.density.dimension))
