@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from lbnn._base import mathml
 from lbnn.paper import registry
 from lbnn.paper.environment import Environment
-from lbnn.paper.page import mathml
 from lbnn.paper.page.images import drawing
 from lbnn.paper.page.output import write
 from lbnn.paper.page.render import template

@@ -95,6 +95,7 @@ def compare(
     X_test: ArrayLike | None = None,
     *,
     quantities: Sequence[str] = tuple(QUANTITIES),
+    theories: Sequence[str] = tuple(THEORIES),
     target_error: float = TARGET_ERROR,
     seed: Seed = 0,
 ) -> Comparison:
@@ -111,6 +112,8 @@ def compare(
         Where predictors are compared; the training inputs by default.
     quantities : sequence of str
         Keys of `QUANTITIES`; covariances of many outputs take time.
+    theories : sequence of str
+        Keys of `THEORIES`; "many outputs" takes most of the time where there are hundreds of examples.
     target_error, seed
         As in `Network.condition`: how well the exact side is to be known.
 
@@ -133,20 +136,23 @@ def compare(
     for quantity in quantities:
         if quantity not in QUANTITIES:
             raise ValueError(f"quantities must be among {tuple(QUANTITIES)}, got {quantity!r}")
+    for theory in theories:
+        if theory not in THEORIES:
+            raise ValueError(f"theories must be among {tuple(THEORIES)}, got {theory!r}")
     spectrum = Spectrum.from_inputs(X, Y)
     setting = as_setting(net, spectrum, beta)
     if math.isinf(setting.noise):
         raise ValueError("theories are compared on data that count, got beta=0")
     exact = net.condition_spectrum(spectrum, beta, target_error=target_error, seed=seed)
-    theories, left_out = {}, {}
-    for name, theory in THEORIES.items():
+    applying, left_out = {}, {}
+    for name in theories:
         try:
-            theories[name] = theory(setting)
+            applying[name] = THEORIES[name](setting)
         except (ValueError, ArithmeticError) as reason:
             left_out[name] = str(reason)
     truth = _Truth(exact, net.widths[0], X_test, quantities)
-    rows = [row for name, theory in theories.items() for row in truth.judge(name, theory)]
-    return Comparison(exact, theories, left_out, tuple(rows))
+    rows = [row for name, each in applying.items() for row in truth.judge(name, each)]
+    return Comparison(exact, applying, left_out, tuple(rows))
 
 
 class _Truth:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import lbnn
+from lbnn._base import mathml
 from lbnn.paper.environment import Environment
-from lbnn.paper.page import mathml, words
+from lbnn.paper.page import words
 from lbnn.paper.page.images import Image
 from lbnn.paper.registry import VERDICTS, Outcome, section_title
 
