@@ -79,7 +79,7 @@
     $(".code", section).textContent = answer.code;
     list($(".messages", section), answer.messages);
     $(".values tbody", section).replaceChildren(...answer.values.map(row));
-    $("#milliseconds").textContent = `the last answer took it ${Math.round(answer.milliseconds)} ms.`;
+    $("#milliseconds").textContent = `the last answer took it ${Math.round(answer.milliseconds)} ms to compute.`;
     $("#drawn").hidden = answer.fields.source !== "file";
     if (answer.milliseconds > 120) busy(true, "refining");
     else if (answer.number >= outstanding && waiting === null) { clearTimeout(busyTimer); busyTimer = setTimeout(() => busy(true, "refining"), 250); }

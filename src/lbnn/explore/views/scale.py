@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, Legend, LegendItem, Range1d, Span, Whisker
+from bokeh.models import ColumnDataSource, Legend, LegendItem, Range1d, Span
 
 from lbnn._base.colours import COLOURS
 from lbnn.explore.numbers.scale import COMPANIONS, DensityNumbers, MatrixNumbers
-from lbnn.explore.state import RANGES
 from lbnn.explore.views.style import add_hover, new_figure
 
 _OTHERS = dict(zip(COMPANIONS, (COLOURS[1], COLOURS[2], COLOURS[3]), strict=True))
@@ -84,16 +83,13 @@ class ScaleView:
             "",
             y_axis_type="log",
         )
-        made.x_range = Range1d(0.4, RANGES["outputs"][1] + 0.6)
+        made.x_range = Range1d(0.4, 2.6)
         made.xaxis.ticker = [1, 2, 3, 4]
         columns = ("x", "low", "quarter", "median", "three", "high")
         self._eigenvalues = {}
         for when, colour in (("before", COLOURS[1]), ("after", _HERE)):
             source = self._eigenvalues[when] = ColumnDataSource({name: [] for name in columns})
-            made.add_layout(
-                Whisker(base="x", lower="low", upper="high", source=source, line_color=colour, line_width=2,
-                        upper_head=None, lower_head=None)
-            )  # fmt: skip
+            made.segment("x", "low", "x", "high", source=source, color=colour, line_width=2)
             made.segment("x", "quarter", "x", "three", source=source, color=colour, line_width=8, alpha=0.45)
             made.scatter(
                 "x", "median", source=source, size=10, line_color=colour, line_width=2, marker="circle",
@@ -126,6 +122,7 @@ class ScaleView:
         self._draws.data = {"x": list(numbers.draws[:, :, 0]), "y": list(numbers.draws[:, :, 1])}
         self._mean.data = {"x": numbers.mean[:, 0], "y": numbers.mean[:, 1]}
         self._before.data = {"x": numbers.before[:, 0], "y": numbers.before[:, 1]}
+        self.eigenvalues.x_range.end = len(numbers.eigenvalues) + 0.6
         for when, values, shift in (
             ("before", numbers.eigenvalues_before, -0.12),
             ("after", numbers.eigenvalues, 0.12),

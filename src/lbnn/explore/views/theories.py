@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from bokeh.models import ColorBar, ColumnDataSource, LogTicker, Span, Whisker
+from bokeh.models import ColorBar, ColumnDataSource, LogTicker, Span
 from bokeh.palettes import Viridis256
 from bokeh.transform import log_cmap
 
@@ -47,10 +47,7 @@ class TheoriesView:
                 "x", "y", source=source, color=colour, marker=marker, size=9, legend_label=name
             )
             add_hover(made, [("theory", name), ("size", "@x"), ("error", "@y")], [dots])
-            made.add_layout(
-                Whisker(base="x", lower="low", upper="high", source=source, line_color=colour, line_width=1.5,
-                        upper_head=None, lower_head=None)
-            )  # fmt: skip
+            made.segment("x", "low", "x", "high", source=source, color=colour, line_width=2)
         self._here = Span(location=1, dimension="height", line_dash="dotted", line_width=2)
         made.add_layout(self._here)
         made.legend.click_policy = "hide"
@@ -60,8 +57,8 @@ class TheoriesView:
 
     def _make_phase(self, coarse: list[Cell]) -> None:
         made = new_figure(
-            "phase", "How far the kernel moves: ‖⟨K⟩ − G‖ / ‖G‖ (tap to refine)", "data per width, α = p/n₁",
-            "outputs per width, γ = n_d/n₁", x_axis_type="log", y_axis_type="log", height=380,
+            "phase", "‖⟨K⟩ − G‖ / ‖G‖; tap to refine", "data per width, α",
+            "outputs per width, γ", x_axis_type="log", y_axis_type="log", height=380,
             x_range=(ALPHAS[0] / 3, ALPHAS[-1] * 3), y_range=(GAMMAS[0] / 3, GAMMAS[-1] * 3),
         )  # fmt: skip
         low, high = min(cell.change for cell in coarse), max(cell.change for cell in coarse)
@@ -95,6 +92,8 @@ class TheoriesView:
         assert isinstance(numbers, TheoryNumbers)
         for name, source in self._curves.items():
             source.data = _curve(numbers, name)
+        for item in self.errors.legend[0].items:
+            item.visible = bool(self._curves[item.label.value].data["x"])
         self._here.location = numbers.here.size
         self.errors.xaxis.axis_label = f"{numbers.state.growth}: " + (
             "examples p" if numbers.state.growth == "data" else "hidden width n₁"
