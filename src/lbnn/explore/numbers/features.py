@@ -59,7 +59,8 @@ class FeatureNumbers:
         return (
             f"Layer {self.layer} of {len(self.alignments) - 1} has moved by {self.change:.1%} of G, towards the "
             f"targets: its alignment with YYᵀ is {written(float(self.alignments[self.layer]))}, that of the inputs "
-            f"{written(float(self.alignments[0]))}. Red is positive, blue negative; each picture has its own scale."
+            f"{written(float(self.alignments[0]))}. Red is positive, blue negative, up to {_size(self.before):.2g} in G, "
+            f"{_size(self.learned - self.before):.2g} in the change and {_size(self.targets):.2g} in YYᵀ."
         )
 
     @property
@@ -72,6 +73,11 @@ class FeatureNumbers:
             for (row, column), before in np.ndenumerate(self.before)
         )
         return ("example", "other example", "G", f"K of layer {self.layer}", "YY'"), lines
+
+
+def _size(matrix: Array) -> float:
+    """The largest entry."""
+    return float(np.abs(matrix).max())
 
 
 def alignment(kernel: Array, other: Array) -> float:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, LinearColorMapper, Range1d, Span
+from bokeh.models import ColumnDataSource, FixedTicker, LinearColorMapper, Range1d, Span
 
 from lbnn._base.colours import COLOURS
-from lbnn._base.types import Array
 from lbnn.explore.numbers.features import FeatureNumbers
 from lbnn.explore.views.style import DIVERGING, add_hover, new_figure
 
@@ -25,10 +24,8 @@ class FeaturesView:
 
     def __init__(self) -> None:
         self._sources: dict[str, ColumnDataSource] = {}
-        self._mappers: dict[str, LinearColorMapper] = {}
         self._edge = Range1d(0, 1)
         images = [self._make_image(name, title) for name, title in _IMAGES.items()]
-        self._titles = dict(zip(_IMAGES, [each.title for each in images], strict=True))
         self._make_alignment()
         self.figures = [*images, self.alignment]
 
@@ -46,21 +43,23 @@ class FeaturesView:
         )
         made.axis.visible = False
         made.grid.visible = False
-        source = self._sources[name] = ColumnDataSource({"image": [np.zeros((1, 1), np.float32)]})
-        mapper = self._mappers[name] = LinearColorMapper(palette=list(DIVERGING), low=-1, high=1)
-        image = made.image("image", source=source, x=0, y=0, dw=1, dh=1, color_mapper=mapper)
-        add_hover(made, [("value", "@image{0.000}")], [image])
+        source = self._sources[name] = ColumnDataSource({"image": [np.zeros((1, 1), np.uint8)]})
+        mapper = LinearColorMapper(palette=list(DIVERGING), low=0, high=255)
+        made.image("image", source=source, x=0, y=0, dw=1, dh=1, color_mapper=mapper)
         return made
 
     def _make_alignment(self) -> None:
         made = new_figure(
             "alignment",
-            "Alignment with YYᵀ, layer by layer (0: the inputs)",
+            "Alignment with YYᵀ (0: inputs)",
             "hidden layer",
             "alignment",
             height=260,
         )
         made.y_range = Range1d(0, 1.03)
+        self._ticks = made.xaxis.ticker = FixedTicker(
+            ticks=[]
+        )  # kept: a new model would cost a walk over all of them
         self._alignments = ColumnDataSource({"layer": [], "alignment": []})
         line = made.line("layer", "alignment", source=self._alignments, color=COLOURS[0], line_width=2)
         dots = made.scatter("layer", "alignment", source=self._alignments, color=COLOURS[0], size=9)
@@ -80,14 +79,10 @@ class FeaturesView:
             ("difference", difference, float(np.abs(difference).max())),
             ("targets", numbers.targets, float(np.abs(numbers.targets).max())),
         ):
-            self._draw_image(name, matrix, bound or 1.0)
+            shades = np.round(127.5 * (1 + matrix[::-1] / (bound or 1.0)))  # a byte for each is enough to see
+            self._sources[name].data = {"image": [shades.astype(np.uint8)]}
         layers = np.arange(len(numbers.alignments))
         known = np.isfinite(numbers.alignments)
         self._alignments.data = {"layer": layers[known], "alignment": numbers.alignments[known]}
-        self.alignment.xaxis.ticker = layers[:: 1 + len(layers) // 10].tolist()
+        self._ticks.ticks = layers[:: 1 + len(layers) // 10].tolist()
         self._here.location = numbers.layer
-
-    def _draw_image(self, name: str, matrix: Array, bound: float) -> None:
-        self._mappers[name].update(low=-bound, high=bound)
-        self._sources[name].data = {"image": [matrix[::-1].astype(np.float32)]}
-        self._titles[name].text = f"{_IMAGES[name]} (±{bound:.3g})"

@@ -21,7 +21,7 @@ class FunctionView:
     def __init__(self) -> None:
         made = new_figure(
             "band",
-            "Mean, 50% and 90% bands; dots are the data",
+            "Mean, 50% and 90% bands",
             "input x",
             "output",
             toolbar_location="above",
@@ -29,10 +29,9 @@ class FunctionView:
         )
         made.x_range = Range1d(-FARTHEST, FARTHEST, bounds=(-FARTHEST, FARTHEST))
         made.toolbar.autohide = False
-        self._bands = {
-            "process": self._make_band(made, COLOURS[1], "dashed", "Gaussian process", filled=False),
-            "network": self._make_band(made, COLOURS[0], "solid", "network", filled=True),
-        }
+        self._bands = ColumnDataSource(_columns(_FLAT, _FLAT))
+        self._make_band(made, "process", COLOURS[1], "dashed", "Gaussian process", filled=False)
+        self._make_band(made, "network", COLOURS[0], "solid", "network", filled=True)
         self.points = ColumnDataSource({"x": [], "y": []}, name="points")
         dots = made.scatter("x", "y", source=self.points, size=13, line_width=2, fill_alpha=0.75)
         dots.glyph.tags = ["ink"]
@@ -45,24 +44,36 @@ class FunctionView:
         self.band = made
         self.figures = [made]
 
-    def _make_band(self, made: Any, colour: str, dash: str, name: str, *, filled: bool) -> ColumnDataSource:
+    def _make_band(self, made: Any, who: str, colour: str, dash: str, name: str, *, filled: bool) -> None:
         """Areas where filled, lines at their edges otherwise, so that the two can be told apart without colour."""
-        source = ColumnDataSource({"x": GRID} | {column: np.zeros_like(GRID) for column in _COLUMNS})
+        options: dict[str, Any] = {"source": self._bands}
         for low, high, alpha in (("q5", "q95", 0.18), ("q25", "q75", 0.3)):
             if filled:
-                made.varea("x", low, high, source=source, fill_color=colour, fill_alpha=alpha)
+                made.varea(
+                    "x", f"{who} {low}", f"{who} {high}", fill_color=colour, fill_alpha=alpha, **options
+                )
             else:
                 for edge in (low, high):
                     width = 1.2 if alpha < 0.2 else 0.8
-                    made.line("x", edge, source=source, color=colour, line_dash="dotted", line_width=width)
-        made.line("x", "mean", source=source, color=colour, line_dash=dash, line_width=2.5, legend_label=name)
-        return source
+                    made.line(
+                        "x", f"{who} {edge}", color=colour, line_dash="dotted", line_width=width, **options
+                    )
+        made.line(
+            "x", f"{who} mean", color=colour, line_dash=dash, line_width=2.5, legend_label=name, **options
+        )
 
     def draw(self, numbers: Any) -> None:
         """Show the numbers; the points are the browser's."""
         assert isinstance(numbers, FunctionNumbers)
-        self._bands["network"].data = self._columns(numbers.band)
-        self._bands["process"].data = self._columns(numbers.process_band)
+        self._bands.data = _columns(numbers.band, numbers.process_band)
 
-    def _columns(self, band: Band) -> dict[str, Any]:
-        return {"x": GRID, "mean": band.mean} | dict(zip(_COLUMNS[1:], band.quantiles, strict=True))
+
+_FLAT = Band(np.zeros_like(GRID), np.zeros((len(_COLUMNS) - 1, len(GRID))))
+
+
+def _columns(network: Band, process: Band) -> dict[str, Any]:
+    return {"x": GRID} | {
+        f"{who} {name}": values
+        for who, band in (("network", network), ("process", process))
+        for name, values in zip(_COLUMNS, (band.mean, *band.quantiles), strict=True)
+    }

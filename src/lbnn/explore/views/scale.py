@@ -8,7 +8,7 @@ import numpy as np
 from bokeh.models import ColumnDataSource, Legend, LegendItem, Range1d, Span
 
 from lbnn._base.colours import COLOURS
-from lbnn.explore.numbers.scale import COMPANIONS, DensityNumbers, MatrixNumbers
+from lbnn.explore.numbers.scale import COMPANIONS, Curve, DensityNumbers, MatrixNumbers
 from lbnn.explore.views.style import add_hover, new_figure
 
 _OTHERS = dict(zip(COMPANIONS, (COLOURS[1], COLOURS[2], COLOURS[3]), strict=True))
@@ -27,30 +27,23 @@ class ScaleView:
     def _make_density(self) -> None:
         made = new_figure(
             "density",
-            "Density of log λ, before and after the data",
+            "Before (dashed) and after the data",
             "scale λ",
             "density of log λ",
             x_axis_type="log",
         )
         made.y_range.start = 0
-        empty = {"x": [], "y": []}
-        self._sources: dict[tuple[str, str], ColumnDataSource] = {}
-        items, solid = [], []
-        for key, colour, width in (("here", _HERE, 3.0), *((str(d), _OTHERS[d], 1.3) for d in COMPANIONS)):
-            for when, dash in (("after", "solid"), ("before", "dashed")):
-                source = self._sources[key, when] = ColumnDataSource(dict(empty))
-                line = made.line(
-                    "x", "y", source=source, color=colour, line_width=width if when == "after" else width / 2,
-                    line_dash=dash, level="overlay" if key == "here" else "glyph",
-                )  # fmt: skip
-                if when == "after":
-                    items.append(
-                        LegendItem(
-                            label="this network" if key == "here" else f"depth {key}", renderers=[line]
-                        )
-                    )
-                    solid.append(line)
-        add_hover(made, [("λ", "@x{0.000}"), ("density", "@y{0.000}")], solid)
+        self._curves = ColumnDataSource(_lines([]))
+        lines = made.multi_line(
+            "x", "y", source=self._curves, line_color="colour", line_width="width", line_dash="dash"
+        )
+        add_hover(made, [("depth", "@depth"), ("λ", "$x{0.000}"), ("density", "$y{0.000}")], [lines])
+        # one line for each entry of the legend, which stays while the curves move
+        names = [("yours", _HERE, 3.0), *((f"depth {depth}", _OTHERS[depth], 1.3) for depth in COMPANIONS)]
+        items = [
+            LegendItem(label=name, renderers=[made.line([], [], color=colour, line_width=width)])
+            for name, colour, width in names
+        ]
         made.add_layout(Legend(items=items, orientation="horizontal"), "above")
         self._fixed = Span(location=1.0, dimension="height", line_width=3, visible=False)
         made.add_layout(self._fixed)
@@ -78,7 +71,7 @@ class ScaleView:
     def _make_eigenvalues(self) -> None:
         made = new_figure(
             "eigenvalues",
-            "Eigenvalues of L: 5 to 95%, half of it, median",
+            "Eigenvalues of L (90%, 50%, median)",
             "eigenvalue, largest first",
             "",
             y_axis_type="log",
@@ -108,12 +101,7 @@ class ScaleView:
 
     def _draw_densities(self, numbers: DensityNumbers) -> None:
         depth = len(numbers.posterior.prior.widths) + 1
-        drawn = {}
-        for curve in numbers.curves:
-            key = "here" if curve.depth == depth else str(curve.depth)
-            drawn[key, curve.when] = {"x": curve.scale, "y": curve.density}
-        for key, source in self._sources.items():
-            source.data = drawn.get(key, {"x": [], "y": []})
+        self._curves.data = _lines([(curve, curve.depth == depth) for curve in numbers.curves])
         self._fixed.visible = numbers.fixed is not None
         if numbers.fixed is not None:
             self._fixed.location = numbers.fixed
@@ -130,3 +118,18 @@ class ScaleView:
             names = ("low", "quarter", "median", "three", "high")
             columns = dict(zip(names, values.T, strict=True))
             self._eigenvalues[when].data = {"x": np.arange(1, len(values) + 1) + shift, **columns}
+
+
+def _lines(curves: list[tuple[Curve, bool]]) -> dict[str, list[Any]]:
+    """Columns of the curves, each with whether it is that of the controls: thick, and drawn last."""
+    ordered = sorted(curves, key=lambda each: each[1])
+    return {
+        "x": [curve.scale for curve, _ in ordered],
+        "y": [curve.density for curve, _ in ordered],
+        "depth": [curve.depth for curve, _ in ordered],
+        "colour": [_HERE if here else _OTHERS[curve.depth] for curve, here in ordered],
+        "width": [
+            (3.0 if here else 1.3) * (1.0 if curve.when == "after" else 0.5) for curve, here in ordered
+        ],
+        "dash": ["solid" if curve.when == "after" else "dashed" for curve, _ in ordered],
+    }

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from bokeh.models import ColorBar, ColumnDataSource, LogTicker, Span
+from bokeh.models import ColorBar, ColumnDataSource, FixedTicker, LogTicker, Span
 from bokeh.palettes import Viridis256
 from bokeh.transform import log_cmap
 
@@ -39,6 +39,7 @@ class TheoriesView:
             y_axis_type="log",
             height=380,
         )
+        self._ticks = made.xaxis.ticker = FixedTicker(ticks=[])
         self._curves: dict[str, ColumnDataSource] = {}
         for name, colour, marker in zip(THEORIES, COLOURS, _MARKERS, strict=True):
             source = self._curves[name] = ColumnDataSource({each: [] for each in ("x", "y", "low", "high")})
@@ -95,6 +96,7 @@ class TheoriesView:
         for item in self.errors.legend[0].items:
             item.visible = bool(self._curves[item.label.value].data["x"])
         self._here.location = numbers.here.size
+        self._ticks.ticks = [each.size for each in numbers.sizes]
         self.errors.xaxis.axis_label = f"{numbers.state.growth}: " + (
             "examples p" if numbers.state.growth == "data" else "hidden width n₁"
         )
