@@ -39,8 +39,8 @@ def _whole(*values: int) -> tuple[str, ...]:
 
 def _decades(first: int, last: int, steps: tuple[float, ...] = (1, 1.5, 2, 3, 5, 7)) -> tuple[str, ...]:
     """1, 1.5, 2, 3, 5, 7 times the powers of ten, up to the last power itself."""
-    inside = [f"{step * 10.0**power:g}" for power in range(first, last) for step in steps]
-    return (*inside, f"{10.0**last:g}")
+    values = [step * 10.0**power for power in range(first, last) for step in steps]
+    return tuple(f"{value:g}".replace("e+0", "e") for value in (*values, 10.0**last))
 
 
 _DATA = ("scale", "features", "theories")

@@ -27,8 +27,8 @@ def network(state: State) -> Network:
 def data(state: State, table: Table | None = None) -> tuple[Array, Array]:
     """X (p, n_0), and Y (p, n_d), or (p,) for one output.
 
-    A teacher of the chosen rank, inputs and noise come from random numbers of their own, so that more examples
-    are added to those that were there.
+    A teacher of the chosen rank, inputs and noise come from random numbers of their own, so that more
+    examples are added to those that were there.
     """
     if state.source == "file":
         return _rows(state, table)

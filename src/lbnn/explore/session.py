@@ -215,7 +215,8 @@ class Session:
 
 def described(table: Table) -> str:
     """A table in a few words."""
-    return f"{table.name}: {len(table.X)} rows, {len(table.features)} features, targets {', '.join(table.targets)}"
+    targets = ", ".join(table.targets)
+    return f"{table.name}: {len(table.X)} rows, {len(table.features)} features, targets {targets}"
 
 
 def _json_number(number: float) -> float | str:

@@ -188,6 +188,7 @@ def carried_on(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
 
 
 def as_text(value: Any) -> str:
+    """A value of the state as the address writes it."""
     if isinstance(value, tuple):
         return ",".join(
             ":".join(as_text(part) for part in each) if isinstance(each, tuple) else as_text(each)
@@ -234,7 +235,7 @@ def _require_in_range(name: str, value: float) -> None:
     low, high = RANGES[name]
     if not low <= value <= high:  # also refuses NaN
         each = f"every one of the {name}" if name in ("widths", "variances") else name
-        raise ValueError(f"{each} must be from {low:g} to {high:g}, got {value:g}")
+        raise ValueError(f"{each} must be from {low:g} to {high:g}, got {_shortened(str(value))}")
 
 
 def _require_count(name: str, values: tuple[Any, ...], most: int) -> None:

@@ -48,7 +48,8 @@ class Table:
         >>> import numpy as np
         >>> from lbnn.explore.table import Table
         >>> rng = np.random.default_rng(0)
-        >>> table = Table.standardised("a.csv", ("x",), ("y",), rng.normal(size=(9, 1)), np.arange(9.0)[:, None])
+        >>> x, y = rng.normal(size=(9, 1)), np.arange(9.0)[:, None]
+        >>> table = Table.standardised("a.csv", ("x",), ("y",), x, y)
         >>> bool(abs(table.Y.std() - 1) < 1e-12)
         True
         """

@@ -57,10 +57,11 @@ class FeatureNumbers:
     @property
     def sentence(self) -> str:
         return (
-            f"Layer {self.layer} of {len(self.alignments) - 1} has moved by {self.change:.1%} of G, towards the "
-            f"targets: its alignment with YYᵀ is {written(float(self.alignments[self.layer]))}, that of the inputs "
-            f"{written(float(self.alignments[0]))}. Red is positive, blue negative, up to {_size(self.before):.2g} in G, "
-            f"{_size(self.learned - self.before):.2g} in the change and {_size(self.targets):.2g} in YYᵀ."
+            f"Layer {self.layer} of {len(self.alignments) - 1} has moved by {self.change:.1%} of G: its "
+            f"alignment with YYᵀ is {written(float(self.alignments[self.layer]))}, that of the inputs "
+            f"{written(float(self.alignments[0]))}. Red is positive, blue negative, up to "
+            f"{_size(self.before):.2g} in G, {_size(self.learned - self.before):.2g} in the change and "
+            f"{_size(self.targets):.2g} in YYᵀ."
         )
 
     @property

@@ -27,6 +27,11 @@ class Band:
     mean: Array
     quantiles: Array
 
+    @property
+    def width(self) -> float:
+        """From 5 to 95% at the last point of the grid."""
+        return float(self.quantiles[-1, _EDGE] - self.quantiles[0, _EDGE])
+
 
 @dataclass(frozen=True)
 class FunctionNumbers:
@@ -49,13 +54,11 @@ class FunctionNumbers:
 
     @property
     def sentence(self) -> str:
-        ratio = float(
-            np.diff(self.band.quantiles[[0, 3], _EDGE])[0]
-            / np.diff(self.process_band.quantiles[[0, 3], _EDGE])[0]
-        )
+        ratio = self.band.width / self.process_band.width
         return (
             f"Far from the points the network's 90% band is {written(round(ratio, 3))} times as wide as the "
-            "process's: the network takes its scale from the data, the process cannot. Drag the points up and down."
+            "process's: the network takes its scale from the data, the process cannot. Drag the points up "
+            "and down."
         )
 
     @property

@@ -1,7 +1,8 @@
 """The phase diagram: how far the kernel moves, over data per width and outputs per width.
 
-A coarse map comes with the package (`phase.json`, written by `python -m lbnn.explore.numbers.phase`); a finer one is
-computed around a point of it. Depth two, β = 20, targets of unit mean square from random linear teachers.
+A coarse map comes with the package (`phase.json`, written by `python -m lbnn.explore.numbers.phase`); a finer
+one is computed around a point of it. Depth two, β = 20, targets of unit mean square from random linear
+teachers.
 """
 
 from __future__ import annotations

@@ -60,11 +60,11 @@ class DensityNumbers:
     def sentence(self) -> str:
         before, after = self.posterior.prior.variance, float(self.posterior.scale.mean)
         if self.fixed is not None:
-            return "At depth one there is no scale to learn: λ is fixed, and the network is the Gaussian process."
+            return "At depth one no scale is learned: λ is fixed, and the network is the Gaussian process."
         verb = "hardly move" if abs(after / before - 1) < 0.02 else "move"
         return (
-            f"The data {verb} the mean of λ from {written(before)} to {written(after)}. Dashed: before the data; "
-            "solid: after. Deeper networks have the wider prior and follow the data more easily."
+            f"The data {verb} the mean of λ from {written(before)} to {written(after)}. Dashed: before "
+            "the data; solid: after. Deeper networks have the wider prior and follow the data more easily."
         )
 
     @property
@@ -117,9 +117,9 @@ class MatrixNumbers:
     def sentence(self) -> str:
         values = np.linalg.eigvalsh(np.asarray(self.posterior.scale.mean))
         return (
-            f"The axes of E L have ratio {written(float(np.sqrt(values[-1] / values[0])))}: one where the data "
-            "favour no direction of the outputs. Thin ellipses are draws from the posterior, dashed is the prior; "
-            "right: each eigenvalue of L, before (hollow) and after the data."
+            f"The axes of E L have ratio {written(float(np.sqrt(values[-1] / values[0])))}: one where the "
+            "data favour no direction of the outputs. Thin ellipses are draws from the posterior, dashed is the "
+            "prior; beside: each eigenvalue of L, before (hollow) and after the data."
         )
 
     @property

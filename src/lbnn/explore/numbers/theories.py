@@ -22,7 +22,7 @@ _FACTORS = (0.125, 0.25, 0.5, 2.0, 4.0, 8.0)  # of the size of the controls
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of theories at one size, each with the Monte Carlo error of the exact side, and who is left out."""
+    """Errors of theories at one size, each with the Monte Carlo error of the exact side; who is left out."""
 
     size: int
     rows: tuple[tuple[str, float, float], ...]
@@ -65,8 +65,8 @@ class TheoryNumbers:
         unit = " nats" if self.state.quantity == "log evidence" else ""
         return (
             f"Of the theories that apply, “{name}” is closest in {self.state.quantity}: off by "
-            f"{written(abs(error))}{unit}. Errors fall where a theory's own size grows; the line marks where you are, "
-            "bars are two Monte Carlo errors of the exact side."
+            f"{written(abs(error))}{unit}. Errors fall where a theory's own size grows; the line marks where "
+            "you are, bars are two Monte Carlo errors of the exact side."
         )
 
     @property
@@ -84,7 +84,7 @@ class TheoryNumbers:
 
 
 def numbers(state: State, table: Table | None = None) -> Iterator[TheoryNumbers]:
-    """First the present size, then the others, one after the other, and last the theory that takes longest."""
+    """First the present size, then the others one by one, and last the theory that takes longest."""
     if state.depth == 1:
         raise ValueError("theories are compared at depth 2 or more, got depth 1")
     here = posterior(state, table)

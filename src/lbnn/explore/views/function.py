@@ -45,7 +45,7 @@ class FunctionView:
         self.figures = [made]
 
     def _make_band(self, made: Any, who: str, colour: str, dash: str, name: str, *, filled: bool) -> None:
-        """Areas where filled, lines at their edges otherwise, so that the two can be told apart without colour."""
+        """Areas where filled, else lines at their edges: told apart without colour."""
         options: dict[str, Any] = {"source": self._bands}
         for low, high, alpha in (("q5", "q95", 0.18), ("q25", "q75", 0.3)):
             if filled:
