@@ -241,7 +241,8 @@ CASES = {
     "features": State(view="features", depth=3, layer=9, widths=(5,), variances=(2.0, 3.0, 1.0), **SMALL),
     "theories": State(view="theories", depth=2, widths=(8,), **SMALL),
     "theories, outputs": State(
-        view="theories", depth=2, widths=(4,), growth="width and outputs", quantity="scale", beta=math.inf, **SMALL
+        view="theories", depth=2, widths=(4,), growth="width and outputs", quantity="scale",
+        beta=math.inf, **SMALL,
     ),
     "theories, data": State(
         view="theories", depth=3, widths=(4, 6), growth="data", quantity="scale", examples=4, inputs=100

@@ -81,8 +81,9 @@ class Pages:
         repaint("light")
         wire = Wire(name="wire")
         figures[0].tags = [wire]  # part of the document by way of a figure, since it has no place on the page
-        for each in figures:
-            document.add_root(each)
+        with document.models.freeze():  # one walk over all models in the place of eleven
+            for each in figures:
+                document.add_root(each)
         later = document.add_next_tick_callback
         session = Session(wire, views, later, self.pool, self.table, self.reader, repaint)
         wire.on_change("asked", lambda attribute, old, new: session.receive(new))

@@ -54,7 +54,7 @@ def sizes_at(alpha: float, gamma: float) -> Sizes | None:
     >>> sizes_at(2.0, 0.25)
     Sizes(examples=16, outputs=2, width=8)
     """
-    fitting = []
+    fitting: list[tuple[float, int, Sizes]] = []
     for outputs in (2, 1, 3, 4):
         width = max(1, round(outputs / gamma))
         examples = round(alpha * width)

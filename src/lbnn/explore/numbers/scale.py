@@ -51,7 +51,7 @@ class DensityNumbers:
     @property
     def values(self) -> tuple[Value, ...]:
         return (
-            Value("E λ", self.posterior.scale.mean),
+            Value("E λ", float(self.posterior.scale.mean)),
             Value("E λ before the data", self.posterior.prior.variance),
             evidence_of(self.posterior),
         )
@@ -118,7 +118,7 @@ class MatrixNumbers:
         values = np.linalg.eigvalsh(np.asarray(self.posterior.scale.mean))
         return (
             f"The axes of E L have ratio {written(float(np.sqrt(values[-1] / values[0])))}: one where the "
-            "data favour no direction of the outputs. Thin ellipses are draws from the posterior, dashed is the "
+            "data favour no direction of the outputs. Thin: draws from the posterior; dashed: the "
             "prior; beside: each eigenvalue of L, before (hollow) and after the data."
         )
 

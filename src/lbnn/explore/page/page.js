@@ -84,6 +84,7 @@
     if (answer.milliseconds > 120) busy(true, "refining");
     else if (answer.number >= outstanding && waiting === null) { clearTimeout(busyTimer); busyTimer = setTimeout(() => busy(true, "refining"), 250); }
     hideEmpty(section);
+    fit();
   }
 
   const row = value => {
@@ -190,6 +191,19 @@
     ask();
     clearTimeout(pointsMoved.timer);
     pointsMoved.timer = setTimeout(() => { fromPoints = false; }, 600);
+  }
+
+  let held = false;  // a range that moved under a dragged point would carry it away
+  addEventListener("pointerdown", () => { held = true; }, true);
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { held = false; setTimeout(fit, 300); }, true);
+
+  function fit() {
+    if (held || view !== "function") return;
+    const bands = doc.get_model_by_name("bands").data, range = doc.get_model_by_name("band").y_range;
+    const all = ["network q5", "network q95", "process q5", "process q95"].flatMap(name => [...bands[name]]).concat([...points.data.y]);
+    const low = Math.min(...all), high = Math.max(...all), margin = 0.08 * (high - low) || 1;
+    const inside = low >= range.start && high <= range.end, large = high - low > 0.6 * (range.end - range.start);
+    if (!inside || !large) range.setv({ start: low - margin, end: high + margin, reset_start: low - margin, reset_end: high + margin });
   }
 
   $("#fewer").addEventListener("click", () => {

@@ -28,8 +28,9 @@ class FunctionView:
             height=400,
         )
         made.x_range = Range1d(-FARTHEST, FARTHEST, bounds=(-FARTHEST, FARTHEST))
+        made.y_range = Range1d(-2.5, 2.5)  # the page fits it, but not while a point is dragged
         made.toolbar.autohide = False
-        self._bands = ColumnDataSource(_columns(_FLAT, _FLAT))
+        self._bands = ColumnDataSource(_columns(_FLAT, _FLAT), name="bands")
         self._make_band(made, "process", COLOURS[1], "dashed", "Gaussian process", filled=False)
         self._make_band(made, "network", COLOURS[0], "solid", "network", filled=True)
         self.points = ColumnDataSource({"x": [], "y": []}, name="points")
