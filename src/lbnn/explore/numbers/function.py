@@ -10,7 +10,7 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.explore.numbers.answer import Value, evidence_of, written
 from lbnn.explore.problem import network
-from lbnn.explore.state import FARTHEST, State
+from lbnn.explore.state import FARTHEST, Point, State
 from lbnn.explore.table import Table
 from lbnn.network import Network
 from lbnn.posterior import Posterior
@@ -37,6 +37,7 @@ class Band:
 class FunctionNumbers:
     """The network and the Gaussian process on the same points."""
 
+    points: tuple[Point, ...]
     posterior: Posterior
     process: Posterior
     band: Band
@@ -89,7 +90,7 @@ def numbers(state: State, table: Table | None = None) -> Iterator[FunctionNumber
     networks = network(state), Network((), [total])
     posteriors = [each.condition_gram(kernel(x, x), y, state.beta) for each in networks]
     bands = [_band(each, x) for each in posteriors]
-    yield FunctionNumbers(posteriors[0], posteriors[1], bands[0], bands[1])
+    yield FunctionNumbers(state.points, posteriors[0], posteriors[1], bands[0], bands[1])
 
 
 def _band(posterior: Posterior, x: Array) -> Band:
