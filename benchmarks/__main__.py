@@ -9,7 +9,8 @@ import threadpoolctl
 import benchmarks
 from benchmarks.timing import busy, conditions
 
-SHARED = {"__main__", "against_truth", "nuts", "timing"}  # against_truth has a command line of its own
+OWN_COMMAND_LINE = {"against_truth", "explore_latency"}
+SHARED = {"__main__", "nuts", "timing"} | OWN_COMMAND_LINE
 
 
 def main() -> None:

@@ -82,7 +82,7 @@ class Browser:
         end, quiet = time.monotonic() + seconds, 0
         while time.monotonic() < end:
             quiet = quiet + 1 if self.script(ready) else 0
-            if quiet >= 6:  # also the time in which a spinner would come up
+            if quiet >= 4:  # also the time in which a spinner would come up
                 return
             time.sleep(0.1)
         pytest.fail(f"the page is still busy after {seconds} s")

@@ -30,7 +30,7 @@ PRESETS: tuple[Preset, ...] = (
     ),
     Preset(
         "Narrow and deep: heavy tails",
-        "Ten layers of width three: before the data the scale ranges over many powers of ten.",
+        "Depth ten at width three: before the data the scale ranges over many powers of ten.",
         State(depth=10, widths=(3,)),
     ),
     Preset(

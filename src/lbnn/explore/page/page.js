@@ -74,6 +74,7 @@
     if (!fromPoints) setPoints(answer.fields.points);
     history.replaceState(null, "", answer.query ? "?" + answer.query : location.pathname);
     const section = $(`#view-${view}`);
+    section.dataset.milliseconds = answer.milliseconds;
     section.dataset.number = answer.number;
     $(".sentence", section).textContent = answer.sentence;
     $(".code", section).textContent = answer.code;
