@@ -25,8 +25,7 @@ from lbnn.cli.explore import read_picked
 from lbnn.explore import session as session_module
 from lbnn.explore.document import Pages, page_variables
 from lbnn.explore.server import BusyPortError, address_of, free_port, make_server
-from lbnn.explore.session import Session
-from lbnn.explore.wire import LARGEST_FILE, Wire, read_request
+from lbnn.explore.wire import LARGEST_FILE, read_request
 
 pytestmark = pytest.mark.filterwarnings("ignore::lbnn.AccuracyWarning")
 
@@ -374,6 +373,46 @@ def test_server_listens_on_this_machine_only(recwarn):
         server.unlisten()
 
 
-def test_wire_starts_empty():
-    assert Wire().asked == ""
-    assert Session.__doc__
+# ---------------------------------------------------------------------- the command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data.csv"], "data and --targets belong together"),
+        (["--targets", "y"], "data and --targets belong together"),
+        (["none.csv", "--targets", "y"], "must be a file that exists"),
+        (["data.csv", "--targets", "z"], "has no column z"),
+        (["--host", "203.0.113.7", "--port", "0"], "cannot listen at 203.0.113.7"),
+    ],
+)
+def test_command_tells_what_is_wrong(arguments, message, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from lbnn.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text(CSV)
+    result = CliRunner().invoke(app, ["explore", "--no-browser", *arguments])
+    assert result.exit_code in (1, 2)
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+def test_command_serves_the_named_file(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from lbnn.cli.app import app
+    from lbnn.explore import server as server_module
+
+    (tmp_path / "data.csv").write_text(CSV)
+    served = {}
+    monkeypatch.setattr(server_module, "make_server", lambda *given: served.update(given=given))
+    monkeypatch.setattr(server_module, "serve", lambda made, ready: ready("http://127.0.0.1:1/"))
+    result = CliRunner().invoke(app, ["explore", str(tmp_path / "data.csv"), "-t", "y", "--no-browser"])
+    assert result.exit_code == 0, result.output
+    assert "lbnn explore: http://127.0.0.1:1/" in result.output
+    host, port, table, reader = served["given"]
+    assert (host, port, reader) == ("127.0.0.1", 5007, read_picked)
+    assert table.targets == ("y",)
+    assert page_variables(table)["start"] == "source=file"

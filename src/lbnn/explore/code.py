@@ -88,6 +88,7 @@ def _scale(state: State, table: Table | None, numbers: Any) -> list[str]:
         'print("E λ =", post.scale.mean)',
         'print("E λ before the data =", post.prior.variance)',
         _evidence(),
+        'print("effective draws =", post.diagnostics.effective_sample_size)  # inf: nothing is drawn',
         'lbnn.plots.scale_density(posteriors).figure.savefig("scale.svg")',
     ]
 

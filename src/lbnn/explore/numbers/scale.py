@@ -54,6 +54,7 @@ class DensityNumbers:
             Value("E λ", float(self.posterior.scale.mean)),
             Value("E λ before the data", self.posterior.prior.variance),
             evidence_of(self.posterior),
+            Value("effective draws", self.posterior.diagnostics.effective_sample_size),  # ∞: nothing is drawn
         )
 
     @property
