@@ -245,7 +245,7 @@ CASES = {
         beta=math.inf, **SMALL,
     ),
     "theories, data": State(
-        view="theories", depth=3, widths=(4, 6), growth="data", quantity="scale", examples=4, inputs=100
+        view="theories", depth=2, widths=(4,), growth="data", quantity="scale", examples=2, inputs=8
     ),
 }  # fmt: skip
 
