@@ -1,6 +1,7 @@
 """How long `lbnn explore` takes from a move of a slider to the painted answer, in Chromium.
 
     python -m benchmarks.explore_latency --moves 200 --out latency.json
+    python -m benchmarks.explore_latency --moves 200 --server  # processor time of the server alone
 
 Needs Chromium, chromedriver and Selenium. Sliders take a random walk, so that answers are not found in a
 cache; the clock runs from the event of the slider to the second frame after the answer. The server's own time
@@ -16,6 +17,9 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +33,7 @@ CASES = {
         "view=features&examples=200&inputs=400&depth=2",
         ("beta", "widths", "size", "noise"),
     ),
-    "scale, three outputs, p = 40": ("outputs=3&size=1", ("beta", "widths", "size", "noise")),
+    "scale, three outputs, p = 40": ("outputs=3", ("beta", "widths", "size", "noise")),
 }
 
 WALK = """
@@ -71,13 +75,60 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--moves", type=int, default=200)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--server", action="store_true", help="the server's stages without a browser")
     arguments = parser.parse_args()
-    results = measure(arguments.moves)
+    results = stages(arguments.moves) if arguments.server else measure(arguments.moves)
     if arguments.out:
         arguments.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
+def stages(moves: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Processor time of each stage on the server: numbers, and what is sent of them."""
+    import lbnn
+
+    warnings.simplefilter("ignore", lbnn.AccuracyWarning)
+    results = {}
+    for name, (query, sliders) in CASES.items():
+        rows = np.array(_stages(query, sliders, moves))
+        results[name] = {"numbers": _summary(rows[:, 0]), "figures": _summary(rows[:, 1])}
+        print(
+            name + ": " + "; ".join(f"{kind} {_row(times)}" for kind, times in results[name].items()),
+            flush=True,
+        )
+    return results
+
+
+def _stages(query: str, sliders: tuple[str, ...], moves: int) -> list[tuple[float, float]]:
+    from bokeh.document import Document
+
+    from lbnn.explore.code import code
+    from lbnn.explore.controls import CONTROLS
+    from lbnn.explore.document import Pages
+    from lbnn.explore.session import NUMBERS
+    from lbnn.explore.state import State
+
+    stops = {control.name: control.stops for control in CONTROLS if control.name in sliders}
+    places = {name: len(stops[name]) // 2 for name in sliders}
+    rng, pages, rows = np.random.default_rng(7), Pages(ThreadPoolExecutor(1)), []
+    pages(Document())
+    for move in range(moves):
+        name = sliders[move % len(sliders)]
+        most = len(stops[name]) - 1
+        places[name] += int(rng.integers(-3, 4)) or 1
+        if not most // 6 <= places[name] <= most - most // 6:
+            places[name] = most // 2 + int(rng.integers(3))
+        moved = "&".join(f"{each}={stops[each][place]}" for each, place in places.items())
+        state = State.from_address("&".join(filter(None, (query, moved))))
+        began = time.thread_time()
+        numbers = next(iter(NUMBERS[state.view](state, None)))
+        done = time.thread_time()
+        pages.open[0]._show(move + 1, state, numbers, 0.0, code(state, None, numbers))
+        rows.append((1e3 * (done - began), 1e3 * (time.thread_time() - done)))
+    return rows
+
+
 def measure(moves: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Milliseconds in the browser, and those of the server for the numbers."""
     command = [sys.executable, "-m", "lbnn.cli", "explore", "--no-browser", "--port", "0"]
     single = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     results = {}
@@ -107,7 +158,7 @@ def _walk(address: str, sliders: tuple[str, ...], moves: int) -> dict[str, dict[
     return {"browser": _summary(total), "server": _summary(server)}
 
 
-def _summary(milliseconds: list[float]) -> dict[str, float]:
+def _summary(milliseconds: Sequence[float]) -> dict[str, float]:
     values = {
         "best": min(milliseconds),
         "median": np.median(milliseconds),
