@@ -41,7 +41,7 @@ class ScaleView:
         # one line for each entry of the legend, which stays while the curves move
         names = [("yours", _HERE, 3.0), *((f"depth {depth}", _OTHERS[depth], 1.3) for depth in COMPANIONS)]
         items = [
-            LegendItem(label=name, renderers=[made.line([], [], color=colour, line_width=width)])
+            LegendItem(label=name, renderers=[made.line([np.nan], [np.nan], color=colour, line_width=width)])
             for name, colour, width in names
         ]
         made.add_layout(Legend(items=items, orientation="horizontal"), "above")
