@@ -441,10 +441,15 @@ def test_keyboard_alone_suffices(browser):
     assert State.from_address(browser.query).depth == 4
     number = browser.number
     field = browser.find("#widths")
-    field.clear()
+    field.send_keys(Keys.CONTROL + "a")
     field.send_keys("7,3" + Keys.ENTER)
     browser.answered(number)
     assert State.from_address(browser.query).widths == (7, 3)
+    field.clear()  # an empty field is told, and not taken for the default
+    end = time.monotonic() + 20
+    while time.monotonic() < end and not browser.error:
+        time.sleep(0.1)
+    assert browser.error.startswith("widths must be numbers")
 
 
 def test_names_for_screen_readers(browser):

@@ -10,8 +10,8 @@
 
   // ------------------------------------------------------------ asking
 
-  const query = () => new URLSearchParams([["view", view], ...fields.map(f => [f.dataset.field, f.value.trim()])]
-    .filter(([name, value]) => value !== "" || name === "points")).toString();
+  const query = () => new URLSearchParams([["view", view], ...fields.map(f => [f.dataset.field, f.value.trim()])])
+    .toString();
 
   function send(kind, content) {
     number += 1;
