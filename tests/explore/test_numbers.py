@@ -297,3 +297,14 @@ def test_every_preset_in_every_view(preset, tmp_path, monkeypatch):
         printed = run(code(state, None, numbers), tmp_path, monkeypatch)
         assert printed == pytest.approx({value.name: value.number for value in numbers.values}, rel=1e-9)
         json.dumps(state.address())
+
+
+@pytest.mark.slow
+def test_stills_of_all_presets():
+    from lbnn.paper.gallery import stills
+    from lbnn.paper.page.images import drawing
+
+    with drawing():
+        made = stills()
+    assert [still.preset for still in made] == list(PRESETS)
+    assert all(still.picture.caption and still.picture.alt for still in made)

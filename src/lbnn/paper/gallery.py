@@ -130,7 +130,8 @@ def _errors(numbers: theories.TheoryNumbers) -> Figure:
             for theory, error, noise in each.rows
             if theory == name and math.isfinite(error)
         ]
-        axes.errorbar(*zip(*found, strict=True), color=colour, marker=marker, markersize=5, label=name)
+        sizes, errors, bars = np.array(found).T
+        axes.errorbar(sizes, errors, bars, color=colour, marker=marker, markersize=5, label=name)
     axes.axvline(numbers.here.size, color=INK, linestyle=":")
     axes.set(xscale="log", yscale="log", xlabel=f"size: {numbers.state.growth}")
     axes.set_ylabel(f"error of the {numbers.state.quantity}")
