@@ -69,14 +69,14 @@ test-lowest: .venv-lowest/package.stamp  ## run the tests with the lowest versio
 	@echo "== pytest, lowest versions"
 	@$(PYTEST) -W ignore::DeprecationWarning -W ignore::FutureWarning
 
-test-browser: venv  ## look at the report and the site in Chromium, which is installed where that is possible
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+test-browser: venv  ## look at the report, the site and lbnn explore in Chromium, which is installed where that is possible
+	@{ command -v chromium || command -v chromium-browser; } >/dev/null && command -v chromedriver >/dev/null || { \
 	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null || { \
-	    echo "the browser tests need Chromium: install it (on Debian, as root: apt install chromium)" >&2; exit 1; }; \
-	  echo "== apt-get install chromium"; \
-	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install chromium; }
-	@echo "== pytest tests/test_browser.py"
-	@$(BIN)/python -m pytest -m "slow or not slow" tests/test_browser.py
+	    echo "the browser tests need Chromium and its driver (on Debian, as root: apt install chromium chromium-driver)" >&2; exit 1; }; \
+	  echo "== apt-get install chromium chromium-driver"; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install chromium chromium-driver; }
+	@echo "== pytest tests/test_browser.py tests/explore/test_browser.py"
+	@LBNN_BROWSER=1 $(BIN)/python -m pytest -m "slow or not slow" tests/test_browser.py tests/explore/test_browser.py
 
 reproduce: venv  ## recompute every number and figure into report/
 	@echo "== reproduce: writing report/"

@@ -9,7 +9,8 @@ import threadpoolctl
 import benchmarks
 from benchmarks.timing import busy, conditions
 
-SHARED = {"__main__", "against_truth", "nuts", "release_tasks", "timing", "traced_edges"}  # no `run`
+OWN_COMMAND_LINE = {"against_truth", "explore_latency", "traced_edges"}
+SHARED = {"__main__", "nuts", "release_tasks", "timing"} | OWN_COMMAND_LINE
 
 
 def main() -> None:

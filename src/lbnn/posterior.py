@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +19,7 @@ from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.noise.kind import Noise
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.feature_kernel import average_layer_kernel
+from lbnn.predict.feature_kernel import average_layer_kernel, average_layer_kernels
 from lbnn.predict.mixture import NetworkPredictive
 from lbnn.predict.weights import sample_weights
 from lbnn.scale.measure import ScaleMeasure
@@ -181,6 +182,16 @@ class Posterior:
             widths,
             self.prior.layer_variances,
             number,
+        )
+
+    def feature_kernels(self) -> Iterator[Array]:
+        """⟨K_1⟩, ..., ⟨K_{d−1}⟩ on the training points, (p, p) each, at the cost of the last one alone."""
+        return average_layer_kernels(
+            self.noise.seen_by(self.spectrum.project(), self.spectrum),
+            self._process,
+            self.scale_in_units,
+            self.prior.widths,
+            self.prior.layer_variances,
         )
 
     def sample_weights(self, size: int, rng: int | np.random.Generator) -> list[Array]:

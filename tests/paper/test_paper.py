@@ -14,9 +14,10 @@ import matplotlib.pyplot as plt
 import pytest
 
 from lbnn import paper
+from lbnn._base import mathml
 from lbnn.paper import progress, registry
 from lbnn.paper.cli import main
-from lbnn.paper.page import mathml, output
+from lbnn.paper.page import output
 from lbnn.paper.page.words import number, prose
 from lbnn.predict.conditional import ConditionalProcess
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import lbnn
-from lbnn.cli import benchmark, compare, evidence, fit, predict, reproduce
+from lbnn.cli import benchmark, compare, evidence, explore, fit, predict, reproduce
 from lbnn.cli.problems import Command
 
 _EXAMPLES = """
@@ -53,8 +53,9 @@ for _module, _function in (
     (evidence, evidence.evidence),
     (compare, compare.compare),
     (reproduce, reproduce.reproduce),
+    (explore, explore.explore),
 ):
-    app.command(cls=Command, epilog=_module.EXAMPLES, no_args_is_help=_function is not reproduce.reproduce)(
+    app.command(cls=Command, epilog=_module.EXAMPLES, no_args_is_help=_module not in (reproduce, explore))(
         _function
     )
 

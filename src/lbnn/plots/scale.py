@@ -11,6 +11,7 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.plots._style import COLOURS, axes_or_new
 from lbnn.posterior import Posterior
+from lbnn.scale.prior import ScalePrior
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,15 +87,15 @@ def _draw_scale(axes: Axes, posterior: Posterior, label: str, colour: str, prior
     if not posterior.prior.widths:
         axes.axvline(posterior.prior.variance, color=colour, label=label)
         return
-    x = _posterior_range(posterior)
-    axes.plot(np.exp(x), np.exp(_log_density(posterior, x)), color=colour, label=label)
+    x = posterior_range(posterior)
+    axes.plot(np.exp(x), np.exp(log_scale_density(posterior, x)), color=colour, label=label)
     if prior:
-        x = _prior_range(posterior)
+        x = prior_range(posterior.prior)
         density = np.exp(posterior.prior.log_scale_law.log_density(x))
         axes.plot(np.exp(x), density, color=colour, linestyle="--", linewidth=1)
 
 
-def _log_density(posterior: Posterior, x: Array) -> Array:
+def log_scale_density(posterior: Posterior, x: Array) -> Array:
     """Log density of x = log λ under ρ: log ϖ + log p(Y | λ) − log p(Y)."""
     likelihood = posterior.noise.likelihood(posterior.spectrum)
     log_prior = posterior.prior.log_scale_law.log_density(x)
@@ -104,15 +105,17 @@ def _log_density(posterior: Posterior, x: Array) -> Array:
     return log_prior + likelihood.log_constant + log_value - posterior.log_evidence
 
 
-def _posterior_range(posterior: Posterior) -> Array:
+def posterior_range(posterior: Posterior, points: int = _POINTS) -> Array:
+    """Values of log λ, (points,), between which all but a little of the posterior's mass lies."""
     measure = posterior.scale
     mass = measure.weights.cumsum()
     first, last = np.searchsorted(mass, [_TAIL_MASS, 1 - _TAIL_MASS])
     log_scale = np.log(measure.scales[:, 0, 0])
-    return np.linspace(log_scale[max(first - 1, 0)], log_scale[min(last + 1, len(mass) - 1)], _POINTS)
+    return np.linspace(log_scale[max(first - 1, 0)], log_scale[min(last + 1, len(mass) - 1)], points)
 
 
-def _prior_range(posterior: Posterior) -> Array:
-    law = posterior.prior.log_scale_law
+def prior_range(prior: ScalePrior, points: int = _POINTS) -> Array:
+    """Values of log λ, (points,), over four standard deviations of the prior to either side."""
+    law = prior.log_scale_law
     centre, spread = law.location(0.0), law.spread(0.0)
-    return np.linspace(centre - 4 * spread, centre + 4 * spread, _POINTS)
+    return np.linspace(centre - 4 * spread, centre + 4 * spread, points)

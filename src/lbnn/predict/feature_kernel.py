@@ -11,6 +11,9 @@ which holds at every temperature and does not cancel G against itself when n_1 i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 import numpy as np
 
 from lbnn._base.blocks import PRODUCT_FLOATS, blocks
@@ -57,6 +60,27 @@ def _weighted_features(process: ConditionalProcess, measure: ScaleMeasure, block
     )
 
 
+def average_layer_kernels(
+    projection: Projection,
+    process: ConditionalProcess,
+    measure: ScaleMeasure,
+    widths: tuple[int, ...],
+    variances: tuple[float, ...],
+) -> Iterator[Array]:
+    """⟨K_ℓ⟩, K_ℓ = X W_1ᵀ⋯W_ℓᵀ W_ℓ⋯W_1 Xᵀ / n_ℓ, at the projected points, (p̂, p̂) for ℓ = 1, 2, ..., d − 1.
+
+    Of the n_ℓ units of a layer r_ℓ directions see the data (`_seen_part`); the others repeat the layer below:
+    ⟨K_ℓ⟩ = ⟨seen⟩/n_ℓ + (1 − r_ℓ/n_ℓ) σ_ℓ² ⟨K_{ℓ−1}⟩, up from the first layer.
+    """
+    kernel = average_feature_kernel(projection, process, measure, widths[0])
+    yield kernel
+    for number in range(2, len(widths) + 1):
+        width, variance = widths[number - 1], variances[number - 2]
+        seen, directions = _seen_part(projection, process, measure, number, len(widths) + 1)
+        kernel = seen / width + (1 - directions / width) * variance * kernel
+        yield kernel
+
+
 def average_layer_kernel(
     projection: Projection,
     process: ConditionalProcess,
@@ -65,17 +89,9 @@ def average_layer_kernel(
     variances: tuple[float, ...],
     layer: int,
 ) -> Array:
-    """⟨K_ℓ⟩, K_ℓ = X W_1ᵀ⋯W_ℓᵀ W_ℓ⋯W_1 Xᵀ / n_ℓ, at the projected points, (p̂, p̂).
-
-    Of the n_ℓ units of a layer r_ℓ directions see the data (`_seen_part`); the others repeat the layer below:
-    ⟨K_ℓ⟩ = ⟨seen⟩/n_ℓ + (1 − r_ℓ/n_ℓ) σ_ℓ² ⟨K_{ℓ−1}⟩, down to the first layer.
-    """
-    kernel = average_feature_kernel(projection, process, measure, widths[0])
-    for number in range(2, layer + 1):
-        width, variance = widths[number - 1], variances[number - 2]
-        seen, directions = _seen_part(projection, process, measure, number, len(widths) + 1)
-        kernel = seen / width + (1 - directions / width) * variance * kernel
-    return kernel
+    """⟨K_ℓ⟩ of one layer, (p̂, p̂); those below it are computed on the way."""
+    kernels = average_layer_kernels(projection, process, measure, widths, variances)
+    return next(islice(kernels, layer - 1, None))
 
 
 def _seen_part(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lbnn._base.files import bytes_writer, write_atomically
 from lbnn.paper.environment import Environment
+from lbnn.paper.gallery import Still
 from lbnn.paper.page.images import Image, files
 from lbnn.paper.page.render import render
 from lbnn.paper.registry import Outcome
@@ -15,7 +16,9 @@ from lbnn.paper.registry import Outcome
 FIGURES = "figures"
 
 
-def write(outcomes: Sequence[Outcome], folder: Path, environment: Environment) -> list[Path]:
+def write(
+    outcomes: Sequence[Outcome], folder: Path, environment: Environment, gallery: Sequence[Still] = ()
+) -> list[Path]:
     """Write index.html, claims.json and figures/, and return their paths.
 
     Everything is made first; then each file is written beside its place and moved into it, the page last. So
@@ -24,7 +27,7 @@ def write(outcomes: Sequence[Outcome], folder: Path, environment: Environment) -
     images = files(outcomes)
     contents = {f"{FIGURES}/{name}": data for name, data in _image_files(images).items()}
     contents["claims.json"] = claims_json(outcomes, images).encode()
-    contents["index.html"] = render(outcomes, environment, images).encode()
+    contents["index.html"] = render(outcomes, environment, images, gallery).encode()
     stale = _figures_of_last_report(folder)
     for name, data in contents.items():
         path = folder / name

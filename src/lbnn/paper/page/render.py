@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import lbnn
+from lbnn._base import mathml
 from lbnn.paper.environment import Environment
-from lbnn.paper.page import mathml, words
-from lbnn.paper.page.images import Image
+from lbnn.paper.gallery import Still
+from lbnn.paper.page import words
+from lbnn.paper.page.images import Image, save
 from lbnn.paper.registry import VERDICTS, Outcome, section_title
 
 if TYPE_CHECKING:
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
 MARKS = {"holds": "✓", "corrected": "✎", "fails": "✗"}
 
 
-def render(outcomes: Sequence[Outcome], environment: Environment, images: Mapping[str, Image]) -> str:
+def render(
+    outcomes: Sequence[Outcome],
+    environment: Environment,
+    images: Mapping[str, Image],
+    gallery: Sequence[Still] = (),
+) -> str:
     """The whole page."""
     groups = {
         name: [each for each in outcomes if each.claim.section == name]
@@ -29,6 +36,7 @@ def render(outcomes: Sequence[Outcome], environment: Environment, images: Mappin
         groups=groups,
         corrected=[each.claim for each in outcomes if each.claim.correction],
         images=images,
+        gallery=[(each, save(each.picture)) for each in gallery],
         environment=environment.rows(),
         version=lbnn.__version__,
     )

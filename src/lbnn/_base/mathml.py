@@ -1,4 +1,4 @@
-"""LaTeX to MathML, when the page is built: browsers then need no script and no font from outside."""
+"""LaTeX to MathML, when a page is built: browsers then need no script and no font from outside."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def converter() -> Callable[..., str]:
     try:
         from latex2mathml.converter import convert
     except ImportError as error:
-        raise ImportError("the report page needs latex2mathml: pip install lbnn[report]") from error
+        raise ImportError("equations need latex2mathml: pip install lbnn[report]") from error
     return convert
 
 

@@ -1,0 +1,5 @@
+"""From a state to the numbers of each view: pure functions, without a browser.
+
+Each view has a generator `numbers(state, table)` that gives its numbers as they get better: first what is
+quick, then the rest. Knows the library and `state`; draws nothing.
+"""

@@ -1,0 +1,76 @@
+"""What the numbers of every view have in common."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lbnn.posterior import Posterior
+
+
+@dataclass(frozen=True)
+class Value:
+    """A named number of the page, with its standard error where it has one."""
+
+    name: str
+    number: float
+    error: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The number as the page writes it, with its error."""
+        if not self.error:
+            return written(self.number)
+        digits = max(0, 1 - math.floor(math.log10(self.error)))
+        if abs(self.number) < 1e5 and digits < 8:
+            return f"{self.number:.{digits}f} ± {self.error:.{digits}f}".replace("-", "−")
+        return f"{written(self.number)} ± {self.error:.2g}"
+
+
+def written(number: float) -> str:
+    """Five digits, with the signs of print."""
+    if math.isinf(number):
+        return "∞" if number > 0 else "−∞"
+    return f"{number:.5g}".replace("-", "−")
+
+
+class Numbers(Protocol):
+    """The numbers of one view."""
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The few numbers that stand beside the picture; the page's lines of Python print the same."""
+        ...
+
+    @property
+    def sentence(self) -> str:
+        """What to see."""
+        ...
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """What the user should know: answers that do not support themselves, what does not apply."""
+        ...
+
+    def table(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
+        """Everything that is drawn: the names of the columns, and the lines."""
+        ...
+
+
+def as_csv(numbers: Numbers) -> str:
+    """The numbers of a view as a file."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    header, lines = numbers.table()
+    writer.writerow(header)
+    writer.writerows(lines)
+    return buffer.getvalue()
+
+
+def evidence_of(posterior: Posterior) -> Value:
+    """The log evidence with its standard error."""
+    return Value("log evidence", posterior.log_evidence, posterior.log_evidence_error)

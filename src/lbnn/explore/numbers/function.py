@@ -1,0 +1,99 @@
+"""The predictive band on a line, beside that of the Gaussian process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.types import Array
+from lbnn.explore.numbers.answer import Value, evidence_of, written
+from lbnn.explore.problem import network
+from lbnn.explore.state import FARTHEST, Point, State
+from lbnn.explore.table import Table
+from lbnn.network import Network
+from lbnn.posterior import Posterior
+
+GRID = np.linspace(-FARTHEST, FARTHEST, 161)
+LEVELS = (0.05, 0.25, 0.75, 0.95)
+_EDGE = -1  # point of the grid whose numbers are named
+
+
+@dataclass(frozen=True)
+class Band:
+    """Mean (161,) and quantiles (4, 161) along the grid."""
+
+    mean: Array
+    quantiles: Array
+
+    @property
+    def width(self) -> float:
+        """From 5 to 95% at the last point of the grid."""
+        return float(self.quantiles[-1, _EDGE] - self.quantiles[0, _EDGE])
+
+
+@dataclass(frozen=True)
+class FunctionNumbers:
+    """The network and the Gaussian process on the same points."""
+
+    points: tuple[Point, ...]
+    posterior: Posterior
+    process: Posterior
+    band: Band
+    process_band: Band
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return (
+            evidence_of(self.posterior),
+            Value("log evidence of the process", self.process.log_evidence),
+            Value("E λ", float(self.posterior.scale.mean)),
+            Value("upper 95% at x = 5", float(self.band.quantiles[-1, _EDGE])),
+            Value("upper 95% of the process at x = 5", float(self.process_band.quantiles[-1, _EDGE])),
+        )
+
+    @property
+    def sentence(self) -> str:
+        ratio = self.band.width / self.process_band.width
+        return (
+            f"Far from the points the network's 90% band is {written(round(ratio, 3))} times as wide as the "
+            "process's: the network takes its scale from the data, the process cannot. Drag the points up "
+            "and down."
+        )
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        return self.posterior.diagnostics.messages
+
+    def table(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
+        columns = [
+            GRID,
+            self.band.mean,
+            *self.band.quantiles,
+            self.process_band.mean,
+            *self.process_band.quantiles,
+        ]
+        names = ["mean", *(f"quantile {level:g}" for level in LEVELS)]
+        return ("x", *names, *(f"process {name}" for name in names)), zip(*columns, strict=True)
+
+
+def kernel(a: Array, b: Array) -> Array:
+    """exp(−(a − b)²/2)."""
+    return np.exp(-0.5 * (a[:, None] - b) ** 2)
+
+
+def numbers(state: State, table: Table | None = None) -> Iterator[FunctionNumbers]:
+    """The numbers of the view of the function; the table of the user plays no part in it."""
+    x, y = (np.array(column) for column in zip(*state.points, strict=True))
+    total = float(np.prod(state.prior_variances))
+    networks = network(state), Network((), [total])
+    posteriors = [each.condition_gram(kernel(x, x), y, state.beta) for each in networks]
+    bands = [_band(each, x) for each in posteriors]
+    yield FunctionNumbers(state.points, posteriors[0], posteriors[1], bands[0], bands[1])
+
+
+def _band(posterior: Posterior, x: Array) -> Band:
+    predictive = posterior.predict(cross_gram=kernel(GRID, x), test_gram=kernel(GRID, GRID))
+    quantiles = np.array([predictive.quantile(level) for level in LEVELS])
+    return Band(np.asarray(predictive.mean), quantiles)
