@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from lbnn import asymptotics, convergence
+from lbnn import asymptotics, convergence, sweeps
 from lbnn._base.errors import AccuracyWarning
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EngineChoice
@@ -18,6 +18,7 @@ from lbnn.predict.predictive import Predictive
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.phases import Phase, Phases
 from lbnn.scale.prior import ScalePrior
+from lbnn.sweeps.run import sweep
 from lbnn.theories.comparison import Comparison, compare
 from lbnn.theories.scale_mixing import ScaleMixture
 
@@ -50,6 +51,8 @@ __all__ = [
     "compare",
     "convergence",
     "leave_one_out",
+    "sweep",
+    "sweeps",
 ]
 
 

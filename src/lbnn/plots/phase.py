@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbnn.plots._style import axes_or_new
-from lbnn.plots.matrices import input_gram
 from lbnn.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ def kernel_change(posterior: Posterior) -> float:
     >>> plots.kernel_change(lbnn.Network(widths=(10**6,)).condition(X, y, beta=4.0)) < 1e-5
     True
     """
-    gram = input_gram(posterior)
-    return float(np.linalg.norm(posterior.feature_kernel() - gram) / np.linalg.norm(gram))
+    return posterior.kernel_change()
 
 
 def phase_diagram(posteriors: Sequence[Posterior], ax: Axes | None = None) -> Axes:

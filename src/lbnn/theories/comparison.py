@@ -144,12 +144,12 @@ def compare(
             theories[name] = theory(setting)
         except (ValueError, ArithmeticError) as reason:
             left_out[name] = str(reason)
-    truth = _Truth(exact, net.widths[0], X_test, quantities)
+    truth = Truth(exact, net.widths[0], X_test, quantities)
     rows = [row for name, theory in theories.items() for row in truth.judge(name, theory)]
     return Comparison(exact, theories, left_out, tuple(rows))
 
 
-class _Truth:
+class Truth:
     """The exact answers with their Monte Carlo errors, computed once."""
 
     def __init__(
