@@ -109,8 +109,8 @@ def require_taken(axes: Axes, takers: Mapping[str, Sequence[str]]) -> None:
     unused = [name for name in axes.names if not any(name in names for names in takers.values())]
     if unused:
         raise ValueError(
-            f"every axis must be taken by {', '.join(takers)}, got {', '.join(map(repr, unused))}, which none "
-            "of them names as a parameter"
+            f"every axis must be taken by {', '.join(takers)}, got {', '.join(map(repr, unused))}, "
+            "which none of them names as a parameter"
         )
 
 

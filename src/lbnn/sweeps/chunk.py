@@ -1,4 +1,4 @@
-"""One rectangle of points: data made and decomposed once for all of its networks, points answered in groups."""
+"""One rectangle of points: data made and decomposed once for all networks, points answered in groups."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def conditioned(work: Work, problem: Problem, coordinates: Coordinates) -> Point
         "target_error": work.target_error,
         "seed": coordinate_seed(work.seed, "engine", coordinates),
     }
-    taken = {name: offered[name] for name in _options(type(network))}
+    taken = {name: offered[name] for name in _options(network.__class__)}
     posterior = network.condition_spectrum(problem.spectrum, beta, **taken)
     return Point(coordinates, problem, network, beta, posterior)
 
@@ -219,9 +219,9 @@ def network_at(work: Work, coordinates: Coordinates) -> Any:
 
 
 @lru_cache
-def _options(model: type) -> tuple[str, ...]:
+def _options(model: Any) -> tuple[str, ...]:
     """Which of noise, target_error and seed a model's `condition_spectrum` takes."""
-    known = inspect.signature(model.condition_spectrum).parameters  # type: ignore[attr-defined]
+    known = inspect.signature(model.condition_spectrum).parameters
     return tuple(name for name in ("noise", "target_error", "seed") if name in known)
 
 

@@ -66,8 +66,8 @@ def _contents(thing: Any) -> str:
     function: Callable[..., Any] = getattr(thing, "__func__", thing)
     code = getattr(function, "__code__", None)
     if code is None:
-        call = getattr(type(thing), "__call__", None)
-        return "" if not hasattr(call, "__code__") else _code(call.__code__) + _plain(vars(thing))
+        called = getattr(getattr(thing, "__call__", None), "__func__", None)  # noqa: B004
+        return "" if called is None else _code(called.__code__) + _plain(vars(thing))
     cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
     kept = [*(getattr(function, "__defaults__", None) or ()), *cells]
     return _code(code) + repr([_plain(value) for value in kept])

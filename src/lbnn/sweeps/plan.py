@@ -39,7 +39,7 @@ def plan(
     takers = {"data": data_takes, "network": network_takes, "beta": beta_takes}
     asked = [name for each in wanted for name in each.takes(grid.names)]
     require_taken(grid, takers | {"a quantity": asked})
-    settings = {
+    settings: dict[str, Any] = {
         "beta": "axis" if beta is None else signature(beta),
         "noise": str(noise),
         "target_error": float(check.probability(target_error, "target_error")),

@@ -1,4 +1,4 @@
-"""What a sweep computes at every point: named quantities, errors of limit theories, functions of the user's."""
+"""What a sweep computes at every point: named quantities, errors of limit theories, functions."""
 
 from __future__ import annotations
 
@@ -47,11 +47,16 @@ class Point:
     posterior: Any
 
     @cached_property
-    def predictive(self) -> Any:
-        """The law of observations at the test inputs."""
+    def latent(self) -> Any:
+        """The law of the function at the test inputs."""
         if self.problem.X_test is None:
             raise NotApplicableError("it needs test points: let data return X, Y, X_test, Y_test")
-        return self.posterior.predict(self.problem.X_test).with_noise()
+        return self.posterior.predict(self.problem.X_test)
+
+    @cached_property
+    def predictive(self) -> Any:
+        """The law of observations at the test inputs."""
+        return self.latent.with_noise()
 
     def offer(self, name: str) -> Any:
         """An axis, or one of `OFFERED`."""
@@ -61,7 +66,7 @@ class Point:
 
 
 #: Names that a function of the user's may take, besides the axes.
-OFFERED = ("posterior", "network", "beta", "predictive", "X", "Y", "X_test", "Y_test", "spectrum")
+OFFERED = ("posterior", "network", "beta", "latent", "predictive", "X", "Y", "X_test", "Y_test", "spectrum")
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,9 @@ class Quantity:
     ----------
     name : str
     function : callable
-        Takes by name what it needs: axes, posterior, network, beta, spectrum, X, Y, X_test, Y_test and
-        predictive, the law of observations at X_test. Returns a number, or (number, error) where
-        `with_error`.
+        Takes by name what it needs: axes, posterior, network, beta, spectrum, X, Y, X_test, Y_test, and
+        latent and predictive, the laws of the function and of observations at X_test. Returns a number, or
+        (number, error) where `with_error`.
     definition, units : str
         Kept in the dataset's attributes.
     with_error : bool
@@ -102,15 +107,19 @@ class Quantity:
         value, error = result if self.with_error else (result, math.nan)
         return _number(value, self.name), _number(error, self.name)
 
-    @lru_cache  # noqa: B019: a handful of quantities, asked at every point
     def takes(self, axes: tuple[str, ...]) -> tuple[str, ...]:
         """What the function takes by name, of `OFFERED` and the axes."""
-        return parameters(self.function, f"quantity {self.name!r}", [*OFFERED, *axes])
+        return _taken(self, axes)
 
     @property
     def variables(self) -> tuple[str, ...]:
         """Names of the variables that it fills."""
         return (self.name, f"{self.name}_error") if self.with_error else (self.name,)
+
+
+@lru_cache  # asked at every point
+def _taken(quantity: Quantity, axes: tuple[str, ...]) -> tuple[str, ...]:
+    return parameters(quantity.function, f"quantity {quantity.name!r}", [*OFFERED, *axes])
 
 
 def _number(value: Any, name: str) -> float:
@@ -125,17 +134,17 @@ def _number(value: Any, name: str) -> float:
 # ---------------------------------------------------------------------- named ones
 
 
-def log_evidence(posterior: Any) -> tuple[float, float]:
+def _log_evidence(posterior: Any) -> tuple[float, float]:
     return posterior.log_evidence, posterior.log_evidence_error
 
 
-def scale_mean(posterior: Any) -> tuple[float, float]:
+def _scale_mean(posterior: Any) -> tuple[float, float]:
     scale = posterior.scale
     traces = np.trace(scale.scales, axis1=1, axis2=2) / scale.scales.shape[1]
     return float(scale.average(traces)), float(scale.standard_error(traces))
 
 
-def scale_inverse_mean(posterior: Any) -> tuple[float, float]:
+def _scale_inverse_mean(posterior: Any) -> tuple[float, float]:
     scale = posterior.scale
     if not scale.tails.inverse_mean_exists:
         return math.inf, 0.0
@@ -143,29 +152,29 @@ def scale_inverse_mean(posterior: Any) -> tuple[float, float]:
     return float(scale.average(traces)), float(scale.standard_error(traces))
 
 
-def effective_sample_size(posterior: Any) -> float:
+def _effective_sample_size(posterior: Any) -> float:
     return posterior.diagnostics.effective_sample_size
 
 
-def kernel_change(posterior: Any, network: Any) -> float:
+def _kernel_change(posterior: Any, network: Any) -> float:
     if not getattr(network, "widths", ()):
         raise NotApplicableError("there is no hidden layer")
     return posterior.kernel_change()
 
 
-def test_error(predictive: Any, Y_test: Array) -> float:
-    return float(((predictive.mean - Y_test) ** 2).mean())
+def _test_error(latent: Any, Y_test: Array) -> float:
+    return float(((latent.mean - Y_test) ** 2).mean())
 
 
-def test_variance(predictive: Any) -> float:
+def _test_variance(predictive: Any) -> float:
     return float(predictive.variance.mean())
 
 
-def test_log_density(predictive: Any, Y_test: Array) -> float:
+def _test_log_density(predictive: Any, Y_test: Array) -> float:
     return float(predictive.pointwise_log_density(Y_test).mean())
 
 
-def test_coverage(predictive: Any, Y_test: Array) -> float:
+def _test_coverage(predictive: Any, Y_test: Array) -> float:
     low, high = predictive.interval(COVERED)
     return float(((low <= Y_test) & (Y_test <= high)).mean())
 
@@ -174,20 +183,22 @@ def test_coverage(predictive: Any, Y_test: Array) -> float:
 QUANTITIES = {
     each.name: each
     for each in (
-        Quantity("log_evidence", log_evidence, "log p(Y | X)", "nats", True),
-        Quantity("scale_mean", scale_mean, "tr E L / n_d", "1", True),
-        Quantity("scale_inverse_mean", scale_inverse_mean, "tr E L⁻¹ / n_d", "1", True),
-        Quantity("kernel_change", kernel_change, "‖⟨K⟩ − G‖ / ‖G‖ of the first hidden layer"),
-        Quantity("effective_sample_size", effective_sample_size, "1/Σw² of the draws of L", "draws"),
-        Quantity("test_error", test_error, "mean squared error of the predictive mean", "squared units of Y"),
-        Quantity("test_variance", test_variance, "mean predictive variance", "squared units of Y"),
+        Quantity("log_evidence", _log_evidence, "log p(Y | X)", "nats", True),
+        Quantity("scale_mean", _scale_mean, "tr E L / n_d", "1", True),
+        Quantity("scale_inverse_mean", _scale_inverse_mean, "tr E L⁻¹ / n_d", "1", True),
+        Quantity("kernel_change", _kernel_change, "‖⟨K⟩ − G‖ / ‖G‖ of the first hidden layer"),
+        Quantity("effective_sample_size", _effective_sample_size, "1/Σw² of the draws of L", "draws"),
+        Quantity(
+            "test_error", _test_error, "mean squared error of the predictive mean", "squared units of Y"
+        ),
+        Quantity("test_variance", _test_variance, "mean predictive variance", "squared units of Y"),
         Quantity(
             "test_log_density",
-            test_log_density,
+            _test_log_density,
             "mean log predictive density of an observation, jointly over outputs",
             "nats per test point",
         ),
-        Quantity("test_coverage", test_coverage, f"share of test targets in {COVERED:.0%} intervals"),
+        Quantity("test_coverage", _test_coverage, f"share of test targets in {COVERED:.0%} intervals"),
     )
 }
 
@@ -195,7 +206,7 @@ QUANTITIES = {
 def theory_error(
     posterior: Any, network: Any, spectrum: Spectrum, beta: float, X_test: Any, *, pair: Any
 ) -> Any:
-    """The error of a limit theory, as `lbnn.compare` gives it, with the Monte Carlo error of the exact side."""
+    """The error of a limit theory, as `lbnn.compare` gives it, with that of the exact side."""
     theory, quantity = pair
     try:
         limit = THEORIES[theory](as_setting(network, spectrum, beta))

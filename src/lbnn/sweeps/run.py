@@ -67,8 +67,8 @@ def sweep(
     noise, target_error
         As in `Network.condition`.
     seed : int
-        With the coordinates it gives the seed of every point, so that answers do not depend on workers, on the
-        order of work or on interruptions.
+        With the coordinates it gives the seed of every point, so that answers do not depend on workers, on
+        the order of work or on interruptions.
     chunks : mapping of axes to int, optional
         Points of a chunk along each axis, 1 along those not named; by default chunks take a few seconds.
     client : distributed.Client, optional
@@ -103,7 +103,7 @@ def sweep(
     ...     return X[:examples], y[:examples], X[examples:], y[examples:]
     >>> folder = tempfile.TemporaryDirectory()
     >>> found = lbnn.sweep({"examples": [10, 20], "depth": [2, 3], "beta": [1.0, 100.0]}, data=problem,
-    ...     network=lambda depth: lbnn.Network((20,) * (depth - 1)), quantities=("log_evidence", "test_error"),
+    ...     network=lambda depth: lbnn.Network((20,) * (depth - 1)), quantities=["test_error"],
     ...     store=folder.name + "/run.zarr", progress=False)
     >>> bool((found.test_error.sel(examples=20) < found.test_error.sel(examples=10)).all())
     True

@@ -1,8 +1,8 @@
 """A sweep on disk: a zarr store in which every chunk is either finished or to do, whenever it is killed.
 
-A chunk of the grid is one zarr chunk of every variable. Its data are written first and its `status` last: zarr
-puts every key in its place by renaming a file, so that a status other than zero says that all of the chunk is
-there. The numbers of a chunk follow from its coordinates; to compute it twice writes the same bytes.
+A chunk of the grid is one zarr chunk of every variable. Its data are written first and its `status` last:
+zarr puts every key in its place by renaming a file, so that a status other than zero says that all of the
+chunk is there. The numbers of a chunk follow from its coordinates; to compute it twice writes the same bytes.
 """
 
 from __future__ import annotations
