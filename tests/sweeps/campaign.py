@@ -1,7 +1,4 @@
-"""A sweep that is killed: the driver's script, kills at random times, and what must be the same afterwards.
-
-Run as a script it is the driver: python -m tests.sweeps.campaign STORE WORKERS POINTS
-"""
+"""A sweep that is killed: the driver, kills at random times, and what must be the same afterwards."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +30,8 @@ def network(depth: int, width: int) -> lbnn.Network:
     return lbnn.Network((width,) * (depth - 1))
 
 
-def drive(store: str, workers: int, points: int) -> None:
-    """A sweep of so many points, 20 in a chunk; seed 3 fails at every depth."""
+def drive(store: str, workers: int, points: int, **settings: Any) -> None:
+    """A sweep of so many points, 20 in a chunk."""
     axes = {
         "seed": range(max(1, points // 40)),
         "depth": [2, 3],
@@ -49,12 +47,14 @@ def drive(store: str, workers: int, points: int) -> None:
         workers=workers,
         chunks={"width": 2, "beta": 10},
         progress=False,
+        **settings,
     )
 
 
 def start(store: Path, workers: int, points: int) -> subprocess.Popen[bytes]:
     """The driver, in a session of its own."""
-    command = [sys.executable, "-m", "tests.sweeps.campaign", str(store), str(workers), str(points)]
+    code = f"from tests.sweeps.campaign import drive; drive({str(store)!r}, {workers}, {points})"
+    command = [sys.executable, "-c", code]
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
@@ -108,7 +108,7 @@ def end(driver: subprocess.Popen[bytes]) -> None:
 
 
 def disturbed(store: Path, workers: int, points: int, kills: list[tuple[str, float]], seed: int) -> int:
-    """Run a sweep to its end through these kills, (target, seconds after a chunk was finished); how many hit."""
+    """Run a sweep to its end through kills (target, seconds after a chunk was finished); how many hit it."""
     rng, hits = np.random.default_rng(seed), 0
     for target, delay in [*kills, ("", 0.0)]:
         before = finished(store)
@@ -136,7 +136,3 @@ def _wait_and_kill(driver, store: Path, before: int, target: str, delay: float, 
     running = driver.poll() is None
     kill(driver, target, rng)
     return int(running)
-
-
-if __name__ == "__main__":
-    drive(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -88,7 +88,7 @@ def test_attributes_say_what_the_numbers_are(store):
     about = json.loads(found.attrs["lbnn_sweep"])
     assert about["lbnn"] == lbnn.__version__
     assert about["axes"]["width"] == [4, 20]
-    assert about["data"].startswith("tests.sweeps.test_sweep.problem #")
+    assert about["data"].startswith("problem #")
     assert json.loads(found.attrs["provenance"])["numpy"] == np.__version__
 
 
@@ -277,7 +277,7 @@ def test_a_store_of_another_sweep_is_refused_with_both_shown(store):
     before = sorted((path, path.stat().st_mtime_ns) for path in store.rglob("*"))
     with pytest.raises(ValueError, match=r"axes: the store has .*\[0.5, 50.0\].*this sweep .*\[0.5, 51.0\]"):
         run(store, {"seed": [0, 1], "examples": [5, 12], **NETWORK_AXES, "beta": [0.5, 51.0]})
-    with pytest.raises(ValueError, match="network: the store has .*network #.*lambda"):
+    with pytest.raises(ValueError, match=r"network: the store has .*network #.*lambda"):
         run(store, network=lambda depth, width: lbnn.Network((width,) * depth))
     with pytest.raises(ValueError, match="seed: the store has 0, this sweep 1"):
         run(store, seed=1)
@@ -286,7 +286,7 @@ def test_a_store_of_another_sweep_is_refused_with_both_shown(store):
 
 def test_a_store_of_another_version_is_refused(store, monkeypatch):
     monkeypatch.setattr("lbnn.sweeps.identity.metadata.version", lambda name: "9.9")
-    with pytest.raises(ValueError, match='lbnn: the store has "0.1.0", this sweep "9.9"'):
+    with pytest.raises(ValueError, match=r'lbnn: the store has "0\.1\.0", this sweep "9\.9"'):
         run(store)
 
 
@@ -372,7 +372,7 @@ def test_a_full_disk_ends_the_sweep_and_damages_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(stores.Store, "status", lambda self: np.asarray(write(self, "status")[...]))
     monkeypatch.setattr(stores.Store, "_array", fills_up)
-    with pytest.raises(StoreError, match="have room, got OSError.*No space left.*calling again goes on"):
+    with pytest.raises(StoreError, match=r"have room, got OSError.*No space left.*calling again goes on"):
         run(path, axes, chunks={})
     monkeypatch.undo()
     assert open_sweep(path).status.values.ravel().tolist() == [1, 1, 0, 0]
@@ -418,7 +418,7 @@ def test_signatures_see_code_and_closures_and_not_lines():
     moved = eval("\n\nlambda width: width + 1".strip())
     assert signature(one) == signature(moved)
     assert signature(one) != signature(eval("lambda width: width + 2"))
-    assert signature(len).startswith("builtins.len")
+    assert signature(len).startswith("len")
 
 
 def test_signature_is_the_same_in_another_process():

@@ -55,7 +55,7 @@ def signature(thing: Any) -> str:
     """
     if thing is None or isinstance(thing, bool | int | float | str):
         return repr(thing)
-    name = f"{getattr(thing, '__module__', '?')}.{getattr(thing, '__qualname__', type(thing).__name__)}"
+    name = getattr(thing, "__qualname__", type(thing).__name__)
     return f"{name} #{hashlib.blake2b(_contents(thing).encode(), digest_size=6).hexdigest()}"
 
 
