@@ -31,7 +31,7 @@ def network(depth: int, width: int) -> lbnn.Network:
 
 
 def drive(store: str, workers: int, points: int, **settings: Any) -> None:
-    """A sweep of so many points, 20 in a chunk."""
+    """A sweep of so many points, 10 in a chunk."""
     axes = {
         "seed": range(max(1, points // 40)),
         "depth": [2, 3],
@@ -45,7 +45,7 @@ def drive(store: str, workers: int, points: int, **settings: Any) -> None:
         quantities=("log_evidence", "scale_mean", "test_error"),
         store=store,
         workers=workers,
-        chunks={"width": 2, "beta": 10},
+        chunks={"beta": 10},
         progress=False,
         **settings,
     )

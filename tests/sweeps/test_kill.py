@@ -11,8 +11,7 @@ import pytest
 
 from tests.sweeps.campaign import disturbed, drive, files
 
-
-POINTS = 160
+POINTS = 80
 
 
 @pytest.fixture(scope="module")
