@@ -108,31 +108,40 @@ def end(driver: subprocess.Popen[bytes]) -> None:
 
 
 def disturbed(store: Path, workers: int, points: int, kills: list[tuple[str, float]], seed: int) -> int:
-    """Run a sweep to its end through kills (target, seconds after a chunk was finished); how many hit it."""
+    """Run a sweep to its end through kills (target, seconds after a chunk was finished); how many hit it.
+
+    A sweep that loses a worker goes on; one whose driver is killed is started again. Chunks that are finished
+    when a driver starts are left alone by it.
+    """
     rng, hits = np.random.default_rng(seed), 0
-    for target, delay in [*kills, ("", 0.0)]:
-        before = finished(store)
-        driver = start(store, workers, points)
-        if target:
-            hits += _wait_and_kill(driver, store, len(before), target, delay, rng)
-        if target in ("driver", "everything"):
+    before, driver = finished(store), start(store, workers, points)
+    for target, delay in kills:
+        if driver.poll() is not None:
+            _require_untouched(before, store)
+            before, driver = finished(store), start(store, workers, points)
+        _wait_for_a_chunk(driver, store)
+        time.sleep(delay)
+        hits += driver.poll() is None
+        kill(driver, target, rng)
+        if target != "worker":
             driver.wait()
             time.sleep(0.3)
             end(driver)
-        else:
-            assert driver.wait() == 0
-            end(driver)
-        after = finished(store)
-        assert before.items() <= after.items(), "a finished chunk was computed again"
+    if driver.poll() is not None and driver.returncode:
+        _require_untouched(before, store)
+        before, driver = finished(store), start(store, workers, points)
+    assert driver.wait() == 0
+    _require_untouched(before, store)
+    end(driver)
     return hits
 
 
-def _wait_and_kill(driver, store: Path, before: int, target: str, delay: float, rng) -> int:
-    """Kill when the run has begun to finish chunks, and a little later; 1 if the driver still ran."""
-    limit = time.monotonic() + 120
-    while driver.poll() is None and len(finished(store)) <= before and time.monotonic() < limit:
+def _require_untouched(before: dict[str, tuple[int, int]], store: Path) -> None:
+    assert before.items() <= finished(store).items(), "a finished chunk was computed again"
+
+
+def _wait_for_a_chunk(driver: subprocess.Popen[bytes], store: Path) -> None:
+    """Until one more chunk is finished, or the sweep."""
+    count, limit = len(finished(store)), time.monotonic() + 120
+    while driver.poll() is None and len(finished(store)) <= count and time.monotonic() < limit:
         time.sleep(0.02)
-    time.sleep(delay)
-    running = driver.poll() is None
-    kill(driver, target, rng)
-    return int(running)

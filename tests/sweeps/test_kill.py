@@ -50,5 +50,5 @@ def test_killed_at_random_times_on_two_workers(tmp_path, campaign):
     drive(str(tmp_path / "calm.zarr"), 0, 2000)
     hits = disturbed(tmp_path / "killed.zarr", 2, 2000, kills, seed=campaign)
     print(f"campaign {campaign}: {hits} of {len(kills)} kills hit a running sweep")
-    assert hits >= 3
+    assert hits == len(kills)
     assert files(tmp_path / "killed.zarr") == files(tmp_path / "calm.zarr")

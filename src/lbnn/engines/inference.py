@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lbnn.scale.measure import ScaleMeasure
 
@@ -74,3 +74,8 @@ class ScaleInference:
     log_evidence: float
     log_evidence_error: float
     diagnostics: Diagnostics
+
+    def doubted(self, message: str) -> ScaleInference:
+        """The same answer, not ok for a reason that the engine cannot know."""
+        known = self.diagnostics
+        return replace(self, diagnostics=replace(known, ok=False, messages=(*known.messages, message)))
