@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn.data import streams
-from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis
+from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis, given_points
 from lbnn.data.factor import Factor, moment_rounding, moment_rows, tall_factor
 from lbnn.data.projection import (
     RANK_TOLERANCE,
@@ -109,7 +109,7 @@ class Spectrum:
         test_gram : (p̂, p̂), optional
             the kernel among test points. The two may be given without their names, in this order.
         """
-        test = _test_points(X_test, more, cross_gram, test_gram)
+        test = given_points(X_test, more, cross_gram, test_gram)
         return self.basis.project(*test) if test else self.basis.training()
 
     def rounding_message(self, noise: float, target_error: float) -> str:
@@ -267,23 +267,6 @@ class Spectrum:
         _require_representable(cross, "XᵀY")
         total = float(np.trace(square.reshape(cross.shape[1], -1)))
         return _from_moments(moment / len(moment), cross, total, count, single, None)
-
-
-def _test_points(
-    X_test: ArrayLike | None,
-    more: tuple[ArrayLike, ...],
-    cross_gram: ArrayLike | None,
-    test_gram: ArrayLike | None,
-) -> tuple[ArrayLike, ...]:
-    """The arrays that describe test points: none for the training points, X_test, or the two kernels."""
-    if cross_gram is None and test_gram is None:
-        return () if X_test is None and not more else (X_test, *more)  # type: ignore[arg-type]
-    if X_test is not None or more:
-        raise TypeError("test points are X_test or else cross_gram with test_gram, got both")
-    if cross_gram is None or test_gram is None:
-        missing = "cross_gram" if cross_gram is None else "test_gram"
-        raise TypeError(f"cross_gram and test_gram are given together, got no {missing}")
-    return cross_gram, test_gram
 
 
 def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:

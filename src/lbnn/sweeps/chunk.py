@@ -17,6 +17,7 @@ from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.sweeps.axes import Axes, ContractError, Coordinates, coordinate_seed
+from lbnn.sweeps.batch import BATCHED, batch
 from lbnn.sweeps.quantities import NotApplicableError, Point, Problem, Quantity
 
 Region = tuple[slice, ...]
@@ -152,18 +153,51 @@ def _members(work: Work, region: Region, data_index: dict[str, int]) -> list[Mem
 
 
 def _answer_group(work: Work, members: Sequence[Member]) -> None:
-    """Fill the answers of all points of one data set.
-
-    The one place where points are conditioned. Points of one output could be handed over together.
-    """
+    """Fill the answers of all points of one data set: in batches where that is possible, else one by one."""
     try:
         problem = problem_at(work, members[0].coordinates)
     except Exception as error:
         for member in members:
             member.answer.fail("data", error)
         return
-    for member in members:
+    for member in _not_batched(work, problem, members):
         _answer_point(work, problem, member)
+
+
+def _not_batched(work: Work, problem: Problem, members: Sequence[Member]) -> Sequence[Member]:
+    """Answer what `evidence_grid` can, and return the other points.
+
+    It takes one output, one network and many temperatures, and knows the evidence and the scale. Networks
+    whose points it does not answer without a warning or an error are left for the single quadrature.
+    """
+    names = {quantity.name for quantity in work.quantities}
+    if problem.spectrum.outputs > 1 or work.noise != "independent" or not names <= BATCHED:
+        return members
+    left: list[Member] = []
+    for family in _families(work, members):
+        try:
+            network = network_at(work, family[0].coordinates)
+            betas = [_beta(work, member.coordinates) for member in family]
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                answers = batch(network, problem.spectrum, betas)
+        except Exception:
+            answers = None
+        if answers is None:
+            left += family
+            continue
+        for member, values in zip(family, answers, strict=True):
+            member.answer.values.update({name: values[name] for name in work.variables})
+    return left
+
+
+def _families(work: Work, members: Sequence[Member]) -> list[list[Member]]:
+    """Points that differ in nothing that the network takes."""
+    found: dict[tuple[Any, ...], list[Member]] = {}
+    for member in members:
+        key = tuple(_of(member.coordinates, work.network_takes).values())
+        found.setdefault(key, []).append(member)
+    return list(found.values())
 
 
 def _answer_point(work: Work, problem: Problem, member: Member) -> None:
@@ -196,7 +230,7 @@ def _fill(answer: Answer, quantity: Quantity, point: Point) -> None:
 def conditioned(work: Work, problem: Problem, coordinates: Coordinates) -> Point:
     """The posterior at one point, with the seed of its coordinates."""
     network = network_at(work, coordinates)
-    beta = work.beta(**_of(coordinates, work.beta_takes)) if callable(work.beta) else work.beta
+    beta = _beta(work, coordinates)
     offered = {
         "noise": work.noise,
         "target_error": work.target_error,
@@ -205,6 +239,10 @@ def conditioned(work: Work, problem: Problem, coordinates: Coordinates) -> Point
     taken = {name: offered[name] for name in _options(network.__class__)}
     posterior = network.condition_spectrum(problem.spectrum, beta, **taken)
     return Point(coordinates, problem, network, beta, posterior)
+
+
+def _beta(work: Work, coordinates: Coordinates) -> float:
+    return work.beta(**_of(coordinates, work.beta_takes)) if callable(work.beta) else work.beta
 
 
 def network_at(work: Work, coordinates: Coordinates) -> Any:
