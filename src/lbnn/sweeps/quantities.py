@@ -9,9 +9,12 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
+from scipy import special
 
+from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
+from lbnn.predict.predictive import Predictive
 from lbnn.sweeps.axes import ContractError, Coordinates, parameters
 from lbnn.theories.comparison import Truth
 from lbnn.theories.discrepancy import QUANTITIES as COMPARED
@@ -175,8 +178,16 @@ def _test_log_density(predictive: Any, Y_test: Array) -> float:
 
 
 def _test_coverage(predictive: Any, Y_test: Array) -> float:
-    low, high = predictive.interval(COVERED)
-    return float(((low <= Y_test) & (Y_test <= high)).mean())
+    """By the distribution function at the targets where it is a mixture's: quantiles are searched for."""
+    if not isinstance(predictive, Predictive):
+        low, high = predictive.interval(COVERED)
+        return float(((low <= Y_test) & (Y_test <= high)).mean())
+    values, below = np.reshape(Y_test, predictive.shape), np.empty(predictive.shape)
+    atoms = len(predictive.marginals(slice(0, 1))[0])
+    for rows in blocks(len(values), atoms * predictive.shape[1]):
+        weights, means, deviations = predictive.marginals(rows)
+        below[rows] = np.tensordot(weights, special.ndtr((values[rows] - means) / deviations), axes=1)
+    return float((np.abs(below - 0.5) <= COVERED / 2).mean())
 
 
 #: Quantities by name. Others are "THEORY:QUANTITY_error", as proportional:kernel_error.
