@@ -7,7 +7,8 @@ Every data set is given to twelve models, all of which know the noise and have t
 input of mean square one: a Gaussian process of fixed scale, the same with its scale by evidence, the
 conjugate matrix-t model, and networks of depth two, three and five at three widths. What varies is the number
 of examples, of outputs, the rank of the teacher, its size relative to what the prior expects (misfit), the
-noise relative to the signal, and the seed. A run that was interrupted resumes. `what_depth_buys_report.py` makes tables and pictures of the store.
+noise relative to the signal, and the seed. A run that was interrupted resumes.
+`what_depth_buys_report.py` makes tables and pictures of the store.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import argparse
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -100,7 +100,7 @@ class MatrixTPosterior:
     spread: float
     log_evidence_error = 0.0
 
-    @cached_property
+    @property
     def scatter(self):
         """Ψ and S, (n_d, n_d)."""
         data, outputs = self.spectrum, self.spectrum.outputs
@@ -153,7 +153,7 @@ class MatrixTPredictive:
         data = self.posterior.spectrum
         return self.posterior.freedom + data.examples - data.outputs + 1
 
-    @cached_property
+    @property
     def location(self):
         data = self.posterior.spectrum
         gain = np.sqrt(data.eigenvalues) / (data.eigenvalues + 1 / self.posterior.beta)
@@ -163,14 +163,14 @@ class MatrixTPredictive:
     def mean(self):
         return self.location[:, 0] if self.posterior.spectrum.single_output else self.location
 
-    @cached_property
+    @property
     def factor(self):
         """c at every point."""
         noise, g = 1 / self.posterior.beta, self.posterior.spectrum.eigenvalues
         inside = self.projection.explained**2 @ (noise / (g + noise))
         return self.projection.unexplained_diagonal + inside + self.noise
 
-    @cached_property
+    @property
     def shape(self):
         return sum(self.posterior.scatter) / self.freedom
 

@@ -39,10 +39,9 @@ def run_with(client: Any, store: Store, work: Work, positions: Sequence[Position
     A worker that dies is replaced by its nanny and its chunk is computed by another one. A chunk that takes
     worker after worker down with it (Dask allows three) is kept as failed, by this process.
     """
-    import cloudpickle
     from distributed import KilledWorker, as_completed
 
-    packed, path = cloudpickle.dumps(work), os.fspath(store.path.absolute())
+    packed, path = _packed(work), os.fspath(store.path.absolute())
     waiting, running = iter(positions), {}
 
     def submit(count: int) -> list[Any]:
@@ -63,6 +62,19 @@ def run_with(client: Any, store: Store, work: Work, positions: Sequence[Position
             queue.update(submit(1))
     finally:
         client.cancel(list(running))
+
+
+def _packed(work: Work) -> bytes:
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(work)
+    except Exception as problem:
+        raise TypeError(
+            f"functions must be such that they can be sent to workers, got {type(problem).__name__}: "
+            f"{problem}; "
+            "define them in a module that workers can import, or use workers=0"
+        ) from problem
 
 
 def _task(path: str, packed: bytes, position: Position) -> tuple[int, int, int]:
