@@ -143,8 +143,10 @@ class DaskBlocks(Stream):
         """Computed by the scheduler that is set: a client's cluster, or threads of this process."""
         from dask.delayed import delayed
 
-        pairs = zip(self.X.to_delayed().ravel(), self.Y.to_delayed().ravel(), strict=True)
-        parts = [delayed(_summarise)(X, Y, of) for X, Y in pairs]
+        # Not optimised each by itself, so that what X and Y have in common is computed once.
+        inputs, targets = (each.to_delayed(optimize_graph=False).ravel() for each in (self.X, self.Y))
+        shared = delayed(of, traverse=False)  # a frame is sent once, not with every block
+        parts = [delayed(_summarise)(X, Y, shared) for X, Y in zip(inputs, targets, strict=True)]
         while len(parts) > 1:
             merged = [delayed(_merge)(*pair) for pair in zip(parts[::2], parts[1::2], strict=False)]
             parts = [*merged, *parts[len(parts) & ~1 :]]
