@@ -15,13 +15,18 @@ from lbnn.network import Network
 BATCHED = {"log_evidence", "scale_mean", "scale_inverse_mean"}
 
 
+def available() -> bool:
+    """Whether this lbnn has the batched quadrature."""
+    return find_spec("lbnn.selection.grid") is not None
+
+
 def batch(network: Any, spectrum: Spectrum, betas: Sequence[float]) -> list[dict[str, float]] | None:
     """Values of `BATCHED` with their errors (zero) at every β; None where there is no batched quadrature.
 
     With one output the law of the scale depends on the product of the prior variances: that of the first
     layer multiplies the Gram matrix with the others, which multiply λ.
     """
-    if type(network) is not Network or find_spec("lbnn.selection.grid") is None:
+    if type(network) is not Network or not available():
         return None
     later = math.prod(network.prior_variances[1:])
     data = spectrum.scaled(network.prior_variances[0] * later)

@@ -170,8 +170,7 @@ def _not_batched(work: Work, problem: Problem, members: Sequence[Member]) -> Seq
     It takes one output, one network and many temperatures, and knows the evidence and the scale. Networks
     whose points it does not answer without a warning or an error are left for the single quadrature.
     """
-    names = {quantity.name for quantity in work.quantities}
-    if problem.spectrum.outputs > 1 or work.noise != "independent" or not names <= BATCHED:
+    if problem.spectrum.outputs > 1 or not batchable(work):
         return members
     left: list[Member] = []
     for family in _families(work, members):
@@ -189,6 +188,11 @@ def _not_batched(work: Work, problem: Problem, members: Sequence[Member]) -> Seq
         for member, values in zip(family, answers, strict=True):
             member.answer.values.update({name: values[name] for name in work.variables})
     return left
+
+
+def batchable(work: Work) -> bool:
+    """Whether all that is asked is known for many temperatures at once, where there is one output."""
+    return work.noise == "independent" and {quantity.name for quantity in work.quantities} <= BATCHED
 
 
 def _families(work: Work, members: Sequence[Member]) -> list[list[Member]]:

@@ -11,7 +11,8 @@ from typing import Any
 
 from lbnn._base import check
 from lbnn.sweeps.axes import Axes, ContractError, Coordinates, parameters, require_taken
-from lbnn.sweeps.chunk import Work, conditioned, one_blas_thread, problem_at
+from lbnn.sweeps.batch import available
+from lbnn.sweeps.chunk import Work, batchable, compute, conditioned, one_blas_thread, problem_at
 from lbnn.sweeps.identity import signature, specification
 from lbnn.sweeps.layout import CHUNK_SECONDS, cut
 from lbnn.sweeps.quantities import RESERVED, resolve
@@ -96,7 +97,8 @@ def seconds_per_point(work: Work) -> float:
     for corner in corners:
         with warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore")
-            total += _timed(work, work.axes.at(corner), sharing)
+            seconds = _timed(work, work.axes.at(corner), sharing)
+        total += min(seconds, _timed_batch(work, corner))
     return total / len(corners)
 
 
@@ -119,6 +121,20 @@ def _timed(work: Work, coordinates: Coordinates, sharing: int) -> float:
         except Exception:
             continue
     return (time.perf_counter() - middle) + (middle - start) / sharing
+
+
+def _timed_batch(work: Work, index: tuple[int, ...]) -> float:
+    """Seconds of one point of all temperatures of a network; infinite where they are not answered at once."""
+    if not batchable(work) or not available():
+        return math.inf
+    own = {*work.data_takes, *work.network_takes}
+    region = tuple(
+        slice(i, i + 1) if name in own else slice(0, n)
+        for i, name, n in zip(index, work.axes.names, work.axes.shape, strict=True)
+    )
+    start = time.perf_counter()
+    chunk = compute(work, region)
+    return (time.perf_counter() - start) / chunk.status.size
 
 
 def chunk_shape(work: Work, chunks: Mapping[str, int] | None, seconds: float) -> tuple[int, ...]:

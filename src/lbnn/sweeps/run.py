@@ -115,13 +115,12 @@ def sweep(
     )
     place = Path(store)
     with locked(place):
-        if not place.exists():
-            _make(place, work, text, chunks)
+        seconds = None if place.exists() else _make(place, work, text, chunks)
         kept = _open(place, text)
         todo = _to_do(kept, retry_failed)
         before = work.axes.points - _points(kept.layout, todo)
         with showing(progress, work.axes.points, before) as show:
-            _run(kept, work, todo, show, client, workers, memory_limit)
+            _run(kept, work, todo, show, client, workers, memory_limit, seconds)
     found = open_sweep(place)
     _tell_of_failures(found, place)
     return found
@@ -133,11 +132,12 @@ def _require_extra() -> None:
         raise ImportError(f"lbnn.sweep needs {', '.join(absent)}: pip install 'lbnn[scale]'")
 
 
-def _make(place: Path, work: Work, text: str, chunks: Mapping[str, int] | None) -> None:
-    """An empty store, cut after a few points were timed."""
-    shape = chunk_shape(work, chunks, seconds_per_point(work))
+def _make(place: Path, work: Work, text: str, chunks: Mapping[str, int] | None) -> float:
+    """An empty store, cut after a few points were timed; seconds of a point."""
+    seconds = seconds_per_point(work)
     about = attributes(text, provenance(commit()))
-    create(place, work.axes, shape, work.quantities, about)
+    create(place, work.axes, chunk_shape(work, chunks, seconds), work.quantities, about)
+    return seconds
 
 
 def _open(place: Path, text: str) -> Store:
@@ -174,6 +174,7 @@ def _run(
     client: Any,
     workers: int | None,
     memory_limit: str | int | float,
+    seconds: float | None,
 ) -> None:
     """Compute chunks here, on worker processes of this machine, or on the client's cluster."""
     if not todo:
@@ -181,18 +182,16 @@ def _run(
     if client is not None:
         run_with(client, kept, work, todo, show.add)
         return
-    wanted = _worthwhile(work, _points(kept.layout, todo)) if workers is None else workers
-    if min(wanted, len(todo)) < (2 if workers is None else 1):
+    wanted = workers
+    if wanted is None:  # processes are worth their start where there is enough to do
+        each = seconds_per_point(work) if seconds is None else seconds
+        wanted = min(cores(), len(todo)) if _points(kept.layout, todo) * each > _WORTH_A_CLUSTER else 0
+    if wanted < (2 if workers is None else 1):
         run_here(kept, work, todo, show.add)
         return
     with local_client(wanted, memory_limit) as local:
         show.note(f"{wanted} workers; Dask's dashboard is at {local.dashboard_link}")
         run_with(local, kept, work, todo, show.add)
-
-
-def _worthwhile(work: Work, points: int) -> int:
-    """One worker for each core where there is enough to do, else none."""
-    return cores() if points * seconds_per_point(work) > _WORTH_A_CLUSTER else 0
 
 
 def _points(layout: Layout, positions: Sequence[Position]) -> int:

@@ -44,6 +44,7 @@ class Store:
 
         zarr.config.set({"array.write_empty_chunks": True})  # so that a file that is not there is missing
         self.path = path
+        self.arrays: dict[str, Any] = {}
         try:
             self.group = zarr.open_group(os.fspath(path), mode="r+")
             self.specification = str(self.group.attrs[_SPECIFICATION])
@@ -53,7 +54,7 @@ class Store:
     @property
     def layout(self) -> Layout:
         """The grid and its chunks."""
-        status: Any = self.group["status"]
+        status = self._array("status")
         return Layout(status.shape, status.chunks)
 
     @property
@@ -121,7 +122,9 @@ class Store:
         return self.path.joinpath(name, "c", *map(str, position))
 
     def _array(self, name: str) -> Any:
-        return self.group[name]
+        if name not in self.arrays:
+            self.arrays[name] = self.group[name]  # takes milliseconds
+        return self.arrays[name]
 
 
 def create(

@@ -79,7 +79,12 @@ def _packed(work: Work) -> bytes:
 
 def _task(path: str, packed: bytes, position: Position) -> tuple[int, int, int]:
     """What a worker does."""
-    return _compute_and_write(Store(Path(path)), _unpacked(packed), position)
+    return _compute_and_write(_opened(path), _unpacked(packed), position)
+
+
+@lru_cache(maxsize=4)
+def _opened(path: str) -> Store:
+    return Store(Path(path))
 
 
 @lru_cache(maxsize=4)
