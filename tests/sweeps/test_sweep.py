@@ -362,16 +362,31 @@ def test_a_full_disk_ends_the_sweep_and_damages_nothing(tmp_path, monkeypatch):
     path, axes = tmp_path / "run.zarr", {**WIDE, "seed": range(4)}
     from lbnn.sweeps import store as stores
 
-    write, done = stores.Store._array, []
+    class Full:
+        """The array status, on a disk that is full after two chunks."""
 
-    def fills_up(self, name):
-        if name == "status" and len(done) == 2:
-            raise OSError(28, "No space left on device")
-        done.extend([1] if name == "status" else [])
-        return write(self, name)
+        def __init__(self, array):
+            self.array, self.written = array, 0
 
-    monkeypatch.setattr(stores.Store, "status", lambda self: np.asarray(write(self, "status")[...]))
-    monkeypatch.setattr(stores.Store, "_array", fills_up)
+        def __getattr__(self, name):
+            return getattr(self.array, name)
+
+        def __getitem__(self, region):
+            return self.array[region]
+
+        def __setitem__(self, region, values):
+            if self.written == 2:
+                raise OSError(28, "No space left on device")
+            self.array[region], self.written = values, self.written + 1
+
+    opened = stores.Store._array
+    disk = {}
+
+    def array(self, name):
+        found = opened(self, name)
+        return disk.setdefault(name, Full(found)) if name == "status" else found
+
+    monkeypatch.setattr(stores.Store, "_array", array)
     with pytest.raises(StoreError, match=r"have room, got OSError.*No space left.*calling again goes on"):
         run(path, axes, chunks={})
     monkeypatch.undo()

@@ -163,7 +163,8 @@ def _to_do(kept: Store, retry_failed: bool) -> list[Position]:
             f"{next(iter(broken.values()))}: retry_failed=True computes them again"
         )
     again = {position for position in finished if retry_failed and (states[position] == FAILED).any()}
-    return [position for position in states if position not in finished or position in again | set(broken)]
+    left_alone = set(finished) - again - set(broken)
+    return [position for position in states if position not in left_alone]
 
 
 def _run(
