@@ -182,7 +182,7 @@ def draw_phases(study: Study, path: Path) -> None:
         for name, (o, r) in TASKS.items()
     }
     limit = np.nanmax(np.abs([[[pair[0] for pair in row] for row in each] for each in cells.values()]))
-    for ax, (name, rows) in zip(panels, cells.items(), strict=True):
+    for ax, (name, rows) in zip(np.atleast_1d(panels), cells.items(), strict=True):
         values = np.array([[pair[0] for pair in row] for row in rows])
         image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, origin="lower", aspect="auto")
         for (row, column), value in np.ndenumerate(values):
@@ -195,7 +195,7 @@ def draw_phases(study: Study, path: Path) -> None:
         ax.set_xticks(range(len(examples)), examples)
         ax.set_yticks(range(len(misfits)), [f"{misfit:g}" for misfit in misfits])
         ax.set(xlabel="examples", title=name)
-    panels[0].set_ylabel("misfit")
+    np.atleast_1d(panels)[0].set_ylabel("misfit")
     figure.colorbar(image, ax=panels, label="nats per test target")
     save(figure, path)
 
@@ -218,7 +218,7 @@ def draw_kernels(study: Study, path: Path) -> None:
 
     depths = widths_of(study)
     figure, panels = plt.subplots(1, len(depths), figsize=(10, 3.4), sharey=True, layout="constrained")
-    for ax, (depth, widths) in zip(panels, depths.items(), strict=True):
+    for ax, (depth, widths) in zip(np.atleast_1d(panels), depths.items(), strict=True):
         ax.set(xscale="log", yscale="log", xlabel=r"$\alpha = p/n_1$", title=f"depth {depth}")
         for number, outputs in enumerate(study.data["outputs"].values.tolist()):
             for width, marker in zip(widths, "os^D", strict=False):
@@ -241,8 +241,8 @@ def draw_kernels(study: Study, path: Path) -> None:
                 ax.errorbar(
                     alphas, means, 2 * bars, marker=marker, ms=4, color=plots.COLOURS[number], label=label
                 )
-    panels[0].set_ylabel(r"$\Vert\langle K\rangle - G\Vert\,/\,\Vert G\Vert$")
-    panels[-1].legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    np.atleast_1d(panels)[0].set_ylabel(r"$\Vert\langle K\rangle - G\Vert\,/\,\Vert G\Vert$")
+    np.atleast_1d(panels)[-1].legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     save(figure, path)
 
 
