@@ -1,7 +1,7 @@
 """What depth buys: exact test error, predictive density and coverage of networks and of simpler models.
 
     python docs/experiments/what_depth_buys.py run.zarr              # 103,680 posteriors
-    python docs/experiments/what_depth_buys.py small.zarr --seeds 2  # 5,184
+    python docs/experiments/what_depth_buys.py small.zarr --quick    # 576, at one noise and up to two outputs
 
 Every data set is given to twelve models, all of which know the noise and have the prior variance one at an
 input of mean square one: a Gaussian process of fixed scale, the same with its scale by evidence, the
@@ -30,6 +30,7 @@ AXES = {
     "misfit": [0.1, 1.0, 10.0],  # variance of the teacher over that of the prior
     "noise": [0.01, 0.1, 1.0],  # variance of the noise over that of the teacher
 }
+QUICK = {**AXES, "examples": [10, 50], "outputs": [1, 2], "noise": [0.1]}
 DEPTHS, WIDTHS = (2, 3, 5), (10, 30, 100)
 SIMPLE = ("gp", "gp-eb", "matrix-t")
 MODELS = (*SIMPLE, *(f"depth {depth}, width {width}" for depth in DEPTHS for width in WIDTHS))
@@ -189,9 +190,9 @@ class MatrixTPredictive:
         )
 
 
-def run(store, seeds=SEEDS, **settings):
+def run(store, seeds=SEEDS, grid=None, **settings):
     """The sweep; `settings` are those of `lbnn.sweep`."""
-    axes = {"seed": range(seeds), **AXES, "model": MODELS}
+    axes = {"seed": range(seeds), **(grid or AXES), "model": MODELS}
     return lbnn.sweep(
         axes,
         data=problem,
@@ -208,10 +209,12 @@ def main():
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("store")
-    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--workers", type=int)
     options = parser.parse_args()
-    print(run(options.store, options.seeds, workers=options.workers))
+    seeds = options.seeds or (2 if options.quick else SEEDS)
+    print(run(options.store, seeds, QUICK if options.quick else AXES, workers=options.workers))
 
 
 if __name__ == "__main__":

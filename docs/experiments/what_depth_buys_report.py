@@ -39,6 +39,8 @@ class Study:
         self.data = open_sweep(path).load()
         self.models = [str(name) for name in self.data["model"].values]
         self.deep = [name for name in self.models if name.startswith("depth")]
+        outputs, ranks = (self.data[name].values.tolist() for name in ("outputs", "rank"))
+        self.tasks = {name: each for name, each in TASKS.items() if each[0] in outputs and each[1] in ranks}
         done = self.data["status"] > 0
         self.points, self.seeds = int(done.sum()), self.data.sizes["seed"]
         self.warned = int((self.data["status"] == 2).sum())
@@ -90,7 +92,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 def gains(study: Study) -> str:
     """Log density gained by the network that the evidence prefers."""
     rows = []
-    for name, (outputs, rank) in TASKS.items():
+    for name, (outputs, rank) in study.tasks.items():
         for misfit in study.data["misfit"].values.tolist():
             at = {"outputs": outputs, "rank": rank, "misfit": misfit}
             cells = [with_error(study.gain("test_log_density", CHOSEN, base, **at)) for base in BASELINES]
@@ -101,7 +103,7 @@ def gains(study: Study) -> str:
 def errors(study: Study) -> str:
     """Test error relative to that of the baseline."""
     rows = []
-    for name, (outputs, rank) in TASKS.items():
+    for name, (outputs, rank) in study.tasks.items():
         cells = []
         for base in BASELINES:
             at = {"outputs": outputs, "rank": rank}
@@ -124,7 +126,7 @@ def coverage(study: Study) -> str:
 def winners(study: Study) -> str:
     """How often each model has the largest log density on the test points."""
     rows = []
-    for name, (outputs, rank) in TASKS.items():
+    for name, (outputs, rank) in study.tasks.items():
         at = {"outputs": outputs, "rank": rank}
         groups = [*BASELINES, CHOSEN]
         scores = np.stack([study.values("test_log_density", model, **at) for model in groups])
@@ -169,7 +171,7 @@ def draw_phases(study: Study, path: Path) -> None:
     """Who wins by how much: log density gained over the scale by evidence, over examples and misfit."""
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(1, len(TASKS), figsize=(13, 3.1), sharey=True, layout="constrained")
+    figure, panels = plt.subplots(1, len(study.tasks), figsize=(13, 3.1), sharey=True, layout="constrained")
     examples, misfits = study.data["examples"].values.tolist(), _misfits(study)
     cells = {
         name: [
@@ -179,7 +181,7 @@ def draw_phases(study: Study, path: Path) -> None:
             ]
             for m in misfits
         ]
-        for name, (o, r) in TASKS.items()
+        for name, (o, r) in study.tasks.items()
     }
     limit = np.nanmax(np.abs([[[pair[0] for pair in row] for row in each] for each in cells.values()]))
     for ax, (name, rows) in zip(np.atleast_1d(panels), cells.items(), strict=True):

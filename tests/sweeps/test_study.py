@@ -82,10 +82,8 @@ def test_scale_by_evidence_is_the_best_scale(data):
 def test_a_tiny_run_makes_the_page(tmp_path, monkeypatch):
     tiny = {"examples": [5, 8], "outputs": [1, 2], "rank": [1, 4], "misfit": [1.0, 10.0], "noise": [0.1]}
     models = ("gp", "gp-eb", "matrix-t", "depth 2, width 10", "depth 2, width 30")
-    monkeypatch.setattr(study, "AXES", tiny)
     monkeypatch.setattr(study, "MODELS", models)
-    monkeypatch.setattr(report, "TASKS", {"1 output": (1, 1), "2 outputs, rank 1": (2, 1)})
-    found = study.run(tmp_path / "run.zarr", seeds=2, workers=0, progress=False)
+    found = study.run(tmp_path / "run.zarr", seeds=2, grid=tiny, workers=0, progress=False)
     assert (found.status < 3).all()
     docs = tmp_path / "docs"
     (docs / "images").mkdir(parents=True)
