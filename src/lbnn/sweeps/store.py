@@ -42,7 +42,6 @@ class Store:
     def __init__(self, path: Path) -> None:
         import zarr
 
-        zarr.config.set({"array.write_empty_chunks": True})  # so that a file that is not there is missing
         self.path = path
         self.arrays: dict[str, Any] = {}
         try:
@@ -122,8 +121,12 @@ class Store:
         return self.path.joinpath(name, "c", *map(str, position))
 
     def _array(self, name: str) -> Any:
+        """Opened once, which takes milliseconds; chunks of nothing but NaN are written, too."""
+        import zarr
+
         if name not in self.arrays:
-            self.arrays[name] = self.group[name]  # takes milliseconds
+            with zarr.config.set({"array.write_empty_chunks": True}):
+                self.arrays[name] = self.group[name]
         return self.arrays[name]
 
 
