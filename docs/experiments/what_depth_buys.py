@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -32,6 +33,7 @@ AXES = {
 }
 QUICK = {**AXES, "examples": [10, 50], "outputs": [1, 2], "noise": [0.1]}
 DEPTHS, WIDTHS = (2, 3, 5), (10, 30, 100)
+RATE_WIDTHS = (10, 30, 100, 300, 1000, 3000, 10000)
 SIMPLE = ("gp", "gp-eb", "matrix-t")
 MODELS = (*SIMPLE, *(f"depth {depth}, width {width}" for depth in DEPTHS for width in WIDTHS))
 QUANTITIES = (
@@ -205,6 +207,26 @@ def run(store, seeds=SEEDS, grid=None, **settings):
     )
 
 
+def network(depth, width):
+    """Depth one is the Gaussian process of fixed scale, whatever the width."""
+    return lbnn.Network((width,) * (depth - 1))
+
+
+def run_rates(store, seeds, **settings):
+    """How networks of one output approach that process as their width grows."""
+    fixed = {"examples": [50], "outputs": [1], "rank": [1], "misfit": [1.0, 10.0], "noise": [0.1]}
+    axes = {"seed": range(seeds), **fixed, "depth": [1, *DEPTHS], "width": RATE_WIDTHS}
+    quantities = ("log_evidence", "test_log_density")
+    return lbnn.sweep(
+        axes, data=problem, network=network, beta=beta, quantities=quantities, store=store, **settings
+    )
+
+
+def rates_store(store):
+    """Where the rates are kept: beside the store of the study."""
+    return Path(store).with_name(f"{Path(store).stem}-rates.zarr")
+
+
 def main():
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -214,6 +236,7 @@ def main():
     parser.add_argument("--workers", type=int)
     options = parser.parse_args()
     seeds = options.seeds or (2 if options.quick else SEEDS)
+    run_rates(rates_store(options.store), 10, workers=0)
     print(run(options.store, seeds, QUICK if options.quick else AXES, workers=options.workers))
 
 

@@ -150,18 +150,19 @@ def widths_of(study: Study) -> dict[int, list[int]]:
     return found
 
 
-def vanishing(study: Study) -> tuple[str, dict[str, Any]]:
-    """Distance of networks from the Gaussian process that they become, against the width."""
+def vanishing(rates: Any) -> tuple[str, dict[str, Any]]:
+    """Distance of networks from the Gaussian process that they become, against the width, at misfit ten."""
     rows, curves = [], {}
-    at = {"outputs": 1, "rank": 1, "misfit": 10.0}
-    for depth, widths in widths_of(study).items():
-        pairs = [study.gain("test_log_density", f"depth {depth}, width {w}", "gp", **at) for w in widths]
+    density = rates["test_log_density"].sel(misfit=10.0).squeeze()
+    widths = density["width"].values.tolist()
+    for depth in density["depth"].values.tolist()[1:]:
+        gains = np.asarray((density.sel(depth=depth) - density.sel(depth=1)).transpose("width", "seed"))
+        pairs = [mean_and_error(each) for each in gains]
         means, bars = (np.array(each) for each in zip(*pairs, strict=True))
-        slope = np.polyfit(np.log(widths), np.log(np.abs(means)), 1)[0] if (means > 0).all() else np.nan
+        slope = np.polyfit(np.log(widths[-3:]), np.log(np.abs(means[-3:])), 1)[0]
         rows.append([str(depth), *(with_error(pair) for pair in pairs), f"{slope:.2f}".replace("-", "−")])
         curves[depth] = (widths, means, bars)
-    header = ["depth", *(f"width {width}" for width in widths), "slope"]
-    return table(header, rows), curves
+    return table(["depth", *(f"width {width}" for width in widths), "slope of the last three"], rows), curves
 
 
 # ---------------------------------------------------------------------- pictures
@@ -253,12 +254,12 @@ def save(figure: Any, path: Path) -> None:
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "lbnn", "svg.fonttype": "path"}):
-        figure.savefig(path, metadata={"Date": None})
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def write(study: Study, folder: Path) -> None:
+def write(study: Study, rates: Any, folder: Path) -> None:
     """Tables into the page, pictures, and the tables' numbers as JSON."""
-    slopes, curves = vanishing(study)
+    slopes, curves = vanishing(rates)
     made = json.loads(study.data.attrs["provenance"])
     conditions = {"commit": made.get("commit", "unknown"), "posteriors": study.points, "seeds": study.seeds}
     conditions |= {"warned": study.warned, "failed": study.failed}
@@ -291,7 +292,8 @@ def main() -> None:
     parser.add_argument("store", type=Path)
     parser.add_argument("--docs", type=Path, default=DOCS, help="folder with the page")
     options = parser.parse_args()
-    write(Study(options.store), options.docs)
+    rates = open_sweep(options.store.with_name(f"{options.store.stem}-rates.zarr")).load()
+    write(Study(options.store), rates, options.docs)
 
 
 if __name__ == "__main__":

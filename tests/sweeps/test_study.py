@@ -88,7 +88,8 @@ def test_a_tiny_run_makes_the_page(tmp_path, monkeypatch):
     docs = tmp_path / "docs"
     (docs / "images").mkdir(parents=True)
     shutil.copy(ROOT / "docs" / "what-depth-buys.md", docs)
-    report.write(report.Study(tmp_path / "run.zarr"), docs)
+    rates = study.run_rates(study.rates_store(tmp_path / "run.zarr"), 2, workers=0, progress=False)
+    report.write(report.Study(tmp_path / "run.zarr"), rates.load(), docs)
     page = (docs / "what-depth-buys.md").read_text()
     assert "not run yet" not in page
     assert json.loads((docs / "what-depth-buys.json").read_text())["conditions"]["posteriors"] == 160
