@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from lbnn import asymptotics, convergence
+from lbnn import asymptotics, convergence, sweeps
 from lbnn._base.errors import AccuracyWarning
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EngineChoice
@@ -20,6 +20,7 @@ from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.phases import Phase, Phases
 from lbnn.scale.prior import ScalePrior
 from lbnn.selection.grid import EvidenceGrid, evidence_grid
+from lbnn.sweeps.run import sweep
 from lbnn.theories.comparison import Comparison, compare
 from lbnn.theories.scale_mixing import ScaleMixture
 
@@ -55,6 +56,8 @@ __all__ = [
     "convergence",
     "evidence_grid",
     "leave_one_out",
+    "sweep",
+    "sweeps",
 ]
 
 

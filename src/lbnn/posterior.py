@@ -13,7 +13,7 @@ from lbnn._base import check
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import Array
 from lbnn.data.bases import InputBasis
-from lbnn.data.projection import Projection
+from lbnn.data.projection import Projection, TrainingProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.noise.kind import Noise
@@ -167,6 +167,11 @@ class Posterior:
         -------
         (p̂, p̂) array
         """
+        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
+        return self._layer_kernel(points, layer)
+
+    def _layer_kernel(self, points: Projection, layer: int) -> Array:
+        """⟨K_ℓ⟩ at projected points."""
         widths, number = self.prior.widths, check.positive_integer(layer, "layer")
         if number > len(widths):
             raise ValueError(
@@ -174,7 +179,6 @@ class Posterior:
                 if widths
                 else "a feature kernel needs a hidden layer, got a network of depth one (widths=())"
             )
-        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         return average_layer_kernel(
             self.noise.seen_by(points, self.spectrum),
             self._process,
@@ -193,6 +197,23 @@ class Posterior:
             self.prior.widths,
             self.prior.layer_variances,
         )
+
+    def kernel_change(self, layer: int = 1) -> float:
+        """‖⟨K_ℓ⟩ − G_xx‖ / ‖G_xx‖ in the Frobenius norm: zero where nothing is learned.
+
+        In the eigenbasis of G_xx, which both share: (r, r) matrices at most, and no inputs are needed.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.normal(size=(20, 50)), rng.normal(size=20)
+        >>> lbnn.Network(widths=(10**6,)).condition(X, y, beta=4.0).kernel_change() < 1e-5
+        True
+        """
+        values = self.spectrum.eigenvalues
+        kernel = self._layer_kernel(TrainingProjection(np.diag(np.sqrt(values))), layer)
+        return float(np.linalg.norm(kernel - np.diag(values)) / np.linalg.norm(values))
 
     def sample_weights(self, size: int, rng: int | np.random.Generator) -> list[Array]:
         """Draw all weights from their exact posterior.

@@ -73,7 +73,9 @@ def files() -> set[str]:
 # ---------------------------------------------------------------------- help, version, exit codes
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "evidence", "compare", "reproduce"])
+@pytest.mark.parametrize(
+    "command", ["fit", "predict", "evidence", "compare", "reproduce", "sweep", "sweep-report"]
+)
 def test_help_has_examples(command):
     assert f"lbnn {command}" in ok(command, "--help")
 
@@ -565,3 +567,47 @@ def test_reproduce_fails_with_a_claim(monkeypatch):
 def test_reproduce_refuses_unknown_claims():
     assert "astrology" in refused("reproduce", "--only", "astrology", "--out", "page")
     assert not Path("page").exists()
+
+
+# ---------------------------------------------------------------------- files larger than memory
+
+
+@pytest.fixture
+def parquet(frame, monkeypatch):
+    """A file of seven row groups that counts as large."""
+    large = pd.concat([frame] * 3, ignore_index=True)
+    large.to_parquet("data.parquet", index=False, row_group_size=9)
+    monkeypatch.setattr("lbnn.cli.large.IN_MEMORY", 1000)
+    monkeypatch.setattr("lbnn.cli.large._ROWS_AT_ONCE", 9)
+    return large
+
+
+def test_large_files_are_fitted_and_predicted_in_parts(parquet, monkeypatch):
+    printed = ok("fit", "data.parquet", "-t", "fat,water", "-o", "parts.lbnn", *QUICK)
+    assert "60 rows: reading it in parts, twice" in printed
+    ok("predict", "parts.lbnn", "data.parquet", "-o", "parts.csv")
+    ok("predict", "parts.lbnn", "data.parquet", "-o", "parts.parquet")
+    monkeypatch.setattr("lbnn.cli.large.IN_MEMORY", 1 << 30)
+    parquet.to_parquet("whole.parquet", index=False)
+    ok("fit", "whole.parquet", "-t", "fat,water", "-o", "whole.lbnn", *QUICK)
+    ok("predict", "whole.lbnn", "whole.parquet", "-o", "whole.csv")
+    parts, whole = pd.read_csv("parts.csv"), pd.read_csv("whole.csv")
+    assert list(parts.columns) == list(whole.columns)
+    np.testing.assert_allclose(parts, pd.read_parquet("parts.parquet"))
+    for name in TARGETS:
+        np.testing.assert_allclose(parts[name], whole[name], atol=0.2 * whole[f"{name}_std"].min())
+        np.testing.assert_allclose(parts[f"{name}_std"], whole[f"{name}_std"], rtol=0.05)
+
+
+def test_bad_rows_of_large_files_are_named(parquet):
+    parquet.loc[40, "x1"] = np.nan
+    parquet.to_parquet("bad.parquet", index=False)
+    complaint = refused("fit", "bad.parquet", "-t", "fat", "-o", "m.lbnn", *QUICK)
+    assert "1 missing or infinite in column x1, row 5; remove" in complaint
+    assert "counted from row 37 of the file" in complaint
+    assert "has no column none" in refused("fit", "data.parquet", "-t", "none", "-o", "m.lbnn")
+    ok("fit", "data.parquet", "-t", "fat", "-o", "m.lbnn", *QUICK)
+    assert "fit into memory" in refused(
+        "predict", "m.lbnn", "data.parquet", "-o", "p.csv", "--joint-covariance", "c.npz"
+    )
+    assert not Path("p.csv").exists()

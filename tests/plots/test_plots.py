@@ -184,3 +184,61 @@ def test_kernel_change_is_relative(posterior):
     gram = input_gram(posterior)
     expected = np.linalg.norm(posterior.feature_kernel() - gram) / np.linalg.norm(gram)
     assert plots.kernel_change(posterior) == pytest.approx(expected)
+
+
+@pytest.fixture
+def swept():
+    xr = pytest.importorskip("xarray")
+    rng = np.random.default_rng(0)
+    shape = {
+        "seed": range(4),
+        "examples": [4, 8],
+        "outputs": [1, 2],
+        "width": [4, 40],
+        "beta": [1.0, 5.0, 90.0],
+    }
+    values = rng.normal(size=tuple(len(each) for each in shape.values()))
+    values[0, 0] = np.nan
+    return xr.Dataset({"kernel_change": (tuple(shape), values)}, shape)
+
+
+def test_curves_of_a_sweep_are_means_over_seeds(swept):
+    at = {"examples": 8, "outputs": 1}
+    ax = plots.sweep_curves(swept, "kernel_change", "beta", "width", at=at)
+    values = swept.kernel_change.sel(at).sel(width=40)
+    np.testing.assert_allclose(ax.containers[1].lines[0].get_ydata(), values.mean("seed"))
+    half = (
+        np.array([segment[1, 1] - segment[0, 1] for segment in ax.containers[1].lines[2][0].get_segments()])
+        / 2
+    )
+    np.testing.assert_allclose(half, 2 * values.std("seed", ddof=1) / 2)
+    missing = plots.sweep_curves(swept, "kernel_change", "beta", at={"examples": 4, "outputs": 1, "width": 4})
+    expected = swept.kernel_change.sel(examples=4, outputs=1, width=4).mean("seed", skipna=True)
+    np.testing.assert_allclose(missing.containers[0].lines[0].get_ydata(), expected)
+
+
+def test_maps_of_a_sweep(swept):
+    ax = plots.sweep_map(swept, "kernel_change", "beta", "width", at={"examples": 8, "outputs": 2})
+    expected = swept.kernel_change.sel(examples=8, outputs=2).mean("seed").transpose("width", "beta")
+    np.testing.assert_allclose(ax.collections[0].get_array(), expected)
+
+
+def test_phase_diagram_of_a_sweep(swept):
+    ax = plots.phase_diagram(swept.sel(width=[40], examples=[8], seed=[1, 2, 3]))
+    expected = swept.kernel_change.sel(width=40, examples=8, seed=[1, 2, 3]).mean(["seed", "beta"])
+    np.testing.assert_allclose(ax.collections[0].get_array()[:, 0], expected)
+    with pytest.raises(ValueError, match="at one width"):
+        plots.phase_diagram(swept)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("colour", "beta"), "variable must be among kernel_change, got 'colour'"),
+        (("kernel_change", "colour"), "axes must be among .*, got 'colour'"),
+        (("kernel_change", "beta", "width"), r"got none for \['examples', 'outputs'\]"),
+    ],
+)
+def test_bad_pictures_of_a_sweep_are_refused(swept, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        plots.sweep_curves(swept, *arguments)

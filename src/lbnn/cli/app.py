@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import lbnn
-from lbnn.cli import benchmark, compare, evidence, explore, fit, predict, reproduce
+from lbnn.cli import benchmark, compare, evidence, explore, fit, predict, reproduce, sweep, sweep_report
 from lbnn.cli.problems import Command
 
 _EXAMPLES = """
@@ -52,6 +52,8 @@ for _module, _function in (
     (predict, predict.predict),
     (evidence, evidence.evidence),
     (compare, compare.compare),
+    (sweep, sweep.sweep),
+    (sweep_report, sweep_report.sweep_report),
     (reproduce, reproduce.reproduce),
     (explore, explore.explore),
 ):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from lbnn._base.files import text_writer, write_atomically
 from lbnn.cli.document import REPORT_FORMATS
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.fit_report import fit_report
+from lbnn.cli.large import LargeTable, choose, is_large
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
     Kernel,
@@ -83,8 +85,6 @@ def fit(
     check_suffix(out, (MODEL_SUFFIX,), "--out")
     check_suffix(report, REPORT_FORMATS, "--report")
     check_outputs([out, report], [data], force)
-    X, Y = read_examples(data, targets, features, drop)
-    goals = list(Y.columns)
     model = LBNNRegressor(
         depth=depth_of(depth),
         width=width_of(width),
@@ -92,12 +92,31 @@ def fit(
         average=average,
         **shared_settings(prior_scale, noise, kernel, no_intercept, seed),
     )
-    with working("comparing networks"):
-        model.fit(X, Y)
-        document = fit_report(model, Y, f"Fit of {', '.join(goals)} to {data.name}")
+    if is_large(data):
+        goals, rows, Y = _fit_parts(model, data, targets, features, drop)
+    else:
+        X, Y = read_examples(data, targets, features, drop)
+        goals, rows = list(Y.columns), len(Y)
+        with working("comparing networks"):
+            model.fit(X, Y)
+    with working("looking at the fit"):
+        document = fit_report(model, goals, rows, Y, f"Fit of {', '.join(goals)} to {data.name}")
     document.show(console())
     write_atomically(out, lambda path: save_model(model, goals, path))
     if report:
         write_atomically(report, text_writer(document.rendered(report.suffix)))
     typer.echo()
     tell_written(out, report)
+
+
+def _fit_parts(
+    model: Any, data: Path, targets: list[str], features: list[str], drop: list[str]
+) -> tuple[list[str], int, None]:
+    """Fit a file that is read twice, some rows at a time; its targets, its rows, and no table of them."""
+    table = LargeTable.of(data)
+    names, goals = choose(table, targets, features, drop)
+    typer.echo(f"{data} has {table.rows:,} rows: reading it in parts, twice")
+    with working("reading, and comparing networks"):
+        model.fit_chunks(lambda: table.examples(names, goals))
+    model.feature_names_in_ = np.array(names, dtype=object)
+    return goals, table.rows, None

@@ -19,13 +19,13 @@ _MOST_PAIRS = 12  # ... so many pairs
 _INTERVALS = (0.5, 0.9, 0.99)  # probabilities
 
 
-def fit_report(model: Any, targets: Any, title: str) -> Document:
-    """The document for a fitted `LBNNRegressor` and the frame of its targets, (p, n_d)."""
-    names = list(targets.columns)
-    sections = [_chosen(model, names, len(targets)), _candidates(model)]
+def fit_report(model: Any, names: list[str], rows: int, targets: Any, title: str) -> Document:
+    """The document for a fitted `LBNNRegressor` and the frame of its targets (rows, n_d), None in parts."""
+    sections = [_chosen(model, names, rows), _candidates(model)]
     if len(names) > 1:
         sections.append(_coupling(model, names))
-    sections.append(_calibration(model, targets))
+    if targets is not None:
+        sections.append(_calibration(model, targets))
     return Document(title, [section for section in sections if section.parts])
 
 

@@ -14,6 +14,7 @@ from lbnn._base.files import write_atomically
 from lbnn._base.types import Array
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
+from lbnn.cli.large import LargeTable, Writer, is_large
 from lbnn.cli.modelling import fit_scores
 from lbnn.cli.models import NamedModel, load_model
 from lbnn.cli.options import Debug, Force
@@ -67,7 +68,14 @@ def predict(
     check_outputs([out, joint_covariance], [model, data], force)
     if not 0 < interval < 1:
         raise BadInputError(f"--interval must lie strictly between 0 and 1, got {interval}")
-    fitted, table = load_model(model), read_table(data)
+    fitted = load_model(model)
+    if is_large(data):
+        if joint_covariance:
+            raise BadInputError(f"--joint-covariance is for tables that fit into memory, got {data}")
+        write_atomically(out, lambda path: _predict_parts(fitted, LargeTable.of(data), interval, path))
+        tell_written(out)
+        return
+    table = read_table(data)
     names, X = fitted.targets, _features(fitted, table)
     with working("predicting"):
         parts = [_predictions(law, names, interval) for law in _in_parts(fitted, X)]
@@ -81,8 +89,26 @@ def predict(
     tell_written(out, joint_covariance)
 
 
+def _predict_parts(model: NamedModel, table: LargeTable, interval: float, path: Path) -> None:
+    """Predict a file some rows at a time, and write them as they come."""
+    _require_features(model, table)
+    typer.echo(f"{table.path} has {table.rows:,} rows: reading it in parts; predictions are not scored")
+    writer = Writer(path, csv=path.suffix.lower() == ".csv")
+    with working("predicting"):
+        for X in table.parts(model.features):
+            for law in _in_parts(model, X):
+                writer.add(_predictions(law, model.targets, interval))
+    writer.close()
+
+
 def _features(model: NamedModel, table: Table) -> Any:
     """The columns that the model was fitted with, in its order."""
+    _require_features(model, table)
+    return table.numbers(model.features)
+
+
+def _require_features(model: NamedModel, table: Table | LargeTable) -> None:
+    """Raise where a column is missing; tell of those that are not used."""
     absent = [name for name in model.features if name not in table.columns]
     if absent:
         raise BadInputError(
@@ -92,7 +118,6 @@ def _features(model: NamedModel, table: Table) -> Any:
     spare = [name for name in table.columns if name not in model.features + model.targets]
     if spare:
         typer.echo(f"Not used: {listed(spare)}")
-    return table.numbers(model.features)
 
 
 def _in_parts(model: NamedModel, X: Any) -> Iterator[Any]:

@@ -84,6 +84,23 @@ class GramBasis:
 Basis = InputBasis | GramBasis
 
 
+def given_points(
+    X_test: ArrayLike | None,
+    more: tuple[ArrayLike, ...],
+    cross_gram: ArrayLike | None,
+    test_gram: ArrayLike | None,
+) -> tuple[ArrayLike, ...]:
+    """The arrays that describe test points: none for the training points, X_test, or the two kernels."""
+    if cross_gram is None and test_gram is None:
+        return () if X_test is None and not more else (X_test, *more)  # type: ignore[arg-type]
+    if X_test is not None or more:
+        raise TypeError("test points are X_test or else cross_gram with test_gram, got both")
+    if cross_gram is None or test_gram is None:
+        missing = "cross_gram" if cross_gram is None else "test_gram"
+        raise TypeError(f"cross_gram and test_gram are given together, got no {missing}")
+    return cross_gram, test_gram
+
+
 def _unexplained(gram: Array, cross: Array, explained: Array, basis: GramBasis) -> Array:
     """R = G_x̂x̂ − ΦΦᵀ, for test points that form a positive semi-definite matrix with the training Gram.
 

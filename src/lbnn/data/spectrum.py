@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +17,9 @@ from scipy import linalg
 from lbnn._base import check
 from lbnn._base.condensed import Condensed, condense
 from lbnn._base.types import Array
-from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis
+from lbnn.data import streams
+from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis, given_points
+from lbnn.data.factor import Factor, moment_rounding, moment_rows, tall_factor
 from lbnn.data.projection import (
     RANK_TOLERANCE,
     FeatureDirections,
@@ -26,6 +29,12 @@ from lbnn.data.projection import (
 )
 
 _LARGEST_TARGET = 1e100
+_OR_DEPENDENT = (
+    "; where they do come from the same data, the inputs are too close to dependent for moments: use "
+    "from_inputs, from_chunks with passes=2, or from_factor"
+)
+#: Condition of XᵀX up to which its eigenvectors keep log evidences to 1e-8; beyond it tall inputs take a QR.
+WELL_CONDITIONED = 1e6
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,8 @@ class Spectrum:
     outside : (any, n_d) or None
         Rows with the moments of Y − U ỹ, which noise that is not the same for all outputs needs; None where
         they are not known, as from moments.
+    rounding : float
+        Bound of what rounding does to the log evidence, for each unit of β; 0 where that does not matter.
 
     Examples
     --------
@@ -67,6 +78,7 @@ class Spectrum:
     single_output: bool
     basis: Basis
     outside: Array | None = None
+    rounding: float = 0.0
 
     def __repr__(self) -> str:
         """One line: the sizes."""
@@ -100,8 +112,21 @@ class Spectrum:
         test_gram : (p̂, p̂), optional
             the kernel among test points. The two may be given without their names, in this order.
         """
-        test = _test_points(X_test, more, cross_gram, test_gram)
+        test = given_points(X_test, more, cross_gram, test_gram)
         return self.basis.project(*test) if test else self.basis.training()
+
+    def rounding_message(self, noise: float, target_error: float) -> str:
+        """What to say where rounding of moments may matter to the log evidence; empty where it does not.
+
+        `noise` is 1/β, in the units of the targets.
+        """
+        bound = self.rounding / noise if noise else 0.0
+        if bound <= target_error:
+            return ""
+        return (
+            f"moments of the data may have lost the digits that count: rounding may change the log evidence "
+            f"by up to {bound:.2g}; use Spectrum.from_inputs, from_chunks with passes=2, or from_factor"
+        )
 
     def scaled(self, variance: float) -> Spectrum:
         """The same data with the Gram matrix multiplied by `variance` (the first layer's prior variance)."""
@@ -122,7 +147,12 @@ class Spectrum:
 
     @classmethod
     def from_inputs(cls, X: ArrayLike, Y: ArrayLike) -> Spectrum:
-        """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0."""
+        """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0.
+
+        Dask arrays are read by blocks of rows, twice, as `from_chunks` reads its chunks.
+        """
+        if streams.is_dask(X):
+            return _from_stream(streams.DaskBlocks.of(X, Y), 2)
         inputs = check.matrix(X, "X", copy=False)
         targets, single = check.targets(Y, len(inputs))
         _require_representable(targets, "Y")
@@ -141,6 +171,95 @@ class Spectrum:
         rest = _rest(targets, vectors)
         square = float((rest**2).sum())
         return cls(values, vectors.T @ targets, square, len(matrix), single, basis, rest)
+
+    @classmethod
+    def from_chunks(cls, chunks: Any, passes: int = 2) -> Spectrum:
+        """Build from data in parts, in memory that does not depend on the number of rows.
+
+        Parameters
+        ----------
+        chunks : function without arguments -> iterable of (X, Y), or an iterable that can be read again
+            Blocks of rows: X (rows, n0), Y (rows,) or (rows, n_d).
+        passes : 1 or 2
+            How often the data are read. One pass accumulates moments, whose rounding grows with the condition
+            of X and with β: posteriors warn where it exceeds their target error. A second pass makes the
+            triangular factor of X accurate.
+
+        Returns
+        -------
+        Spectrum
+            Without training inputs: ask for predictions at explicit inputs.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> def blocks():
+        ...     rng = np.random.default_rng(0)  # or files, row groups, memory maps
+        ...     for _ in range(10):
+        ...         X = rng.normal(size=(100, 5))
+        ...         yield X, X.sum(axis=1) + rng.normal(size=100)
+        >>> spectrum = lbnn.Spectrum.from_chunks(blocks)
+        >>> spectrum
+        Spectrum(examples=1000, rank=5, outputs=1)
+        >>> whole = [np.concatenate(part) for part in zip(*blocks())]
+        >>> bool(np.allclose(spectrum.eigenvalues, lbnn.Spectrum.from_inputs(*whole).eigenvalues))
+        True
+        """
+        if passes not in (1, 2):
+            raise ValueError(f"passes must be 1 or 2, got {passes!r}")
+        return _from_stream(streams.Blocks.of(chunks, passes), passes)
+
+    @classmethod
+    def from_factor(
+        cls, factor: ArrayLike, targets: ArrayLike, residual_moment: ArrayLike, examples: int
+    ) -> Spectrum:
+        """Build from X = QR: R, the targets QᵀY, and the moments of what Q leaves of them.
+
+        Parameters
+        ----------
+        factor : (k, n0)
+            R, from any QR decomposition of the inputs; k is n0, or p where that is less.
+        targets : (k,) or (k, n_d)
+            QᵀY.
+        residual_moment : number or (n_d, n_d)
+            (Y − QQᵀY)ᵀ(Y − QQᵀY).
+        examples : int
+            p.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.normal(size=(50, 4)), rng.normal(size=50)
+        >>> Q, R = np.linalg.qr(X)
+        >>> rest = y - Q @ (Q.T @ y)
+        >>> spectrum = lbnn.Spectrum.from_factor(R, Q.T @ y, rest @ rest, examples=50)
+        >>> bool(np.isclose(spectrum.residual, lbnn.Spectrum.from_inputs(X, y).residual))
+        True
+        """
+        root = check.matrix(factor, "factor")
+        along, single = check.targets(targets, len(root))
+        _require_representable(along, "QᵀY")
+        moment = np.atleast_2d(check.real_array(residual_moment, "residual_moment"))
+        if moment.shape != (along.shape[1], along.shape[1]):
+            raise ValueError(
+                f"residual_moment must have shape {(along.shape[1],) * 2}, got {np.shape(residual_moment)}"
+            )
+        moment = check.square_matrix(moment, "residual_moment")
+        if np.linalg.eigvalsh(moment)[0] < -GRAM_TOLERANCE * float(np.abs(moment).max()):
+            raise ValueError("residual_moment must be positive semi-definite, got negative eigenvalues")
+        count = check.positive_integer(examples, "examples")
+        if len(root) > count:
+            raise ValueError(f"factor must have at most p rows, got {len(root)} with examples={count}")
+        return cls.of_factor(Factor(root, along, moment_rows(moment)), count, single)
+
+    @classmethod
+    def of_factor(cls, factor: Factor, examples: int, single: bool, inputs: Array | None = None) -> Spectrum:
+        """`from_factor` without checks."""
+        values, vectors, targets, rest = factor.decomposed(examples)
+        dimension = len(vectors)
+        basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
+        return cls(values, targets, float((rest**2).sum()), examples, single, basis, rest)
 
     @classmethod
     def from_moments(
@@ -164,23 +283,6 @@ class Spectrum:
         return _from_moments(moment / len(moment), cross, total, count, single, None)
 
 
-def _test_points(
-    X_test: ArrayLike | None,
-    more: tuple[ArrayLike, ...],
-    cross_gram: ArrayLike | None,
-    test_gram: ArrayLike | None,
-) -> tuple[ArrayLike, ...]:
-    """The arrays that describe test points: none for the training points, X_test, or the two kernels."""
-    if cross_gram is None and test_gram is None:
-        return () if X_test is None and not more else (X_test, *more)  # type: ignore[arg-type]
-    if X_test is not None or more:
-        raise TypeError("test points are X_test or else cross_gram with test_gram, got both")
-    if cross_gram is None or test_gram is None:
-        missing = "cross_gram" if cross_gram is None else "test_gram"
-        raise TypeError(f"cross_gram and test_gram are given together, got no {missing}")
-    return cross_gram, test_gram
-
-
 def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
     """For p ≤ n0: eigenvectors of the Gram matrix."""
     examples, dimension = inputs.shape
@@ -201,10 +303,29 @@ def _from_tall_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
         moment, cross = inputs.T @ inputs, inputs.T @ targets
         moment /= inputs.shape[1]
     spectrum = _from_moments(moment, cross, 0.0, len(inputs), single, inputs)
+    values = spectrum.eigenvalues
+    if len(values) < inputs.shape[1] or values[-1] > WELL_CONDITIONED * values[0]:
+        return Spectrum.of_factor(tall_factor(inputs, targets), len(inputs), single, inputs)
     rest = targets - spectrum.project().explained @ (
         spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
     )
-    return replace(spectrum, residual=float((rest**2).sum()), outside=rest)
+    return replace(spectrum, residual=float((rest**2).sum()), outside=rest, rounding=0.0)
+
+
+def _from_stream(blocks: streams.Stream, passes: int) -> Spectrum:
+    """From blocks of rows."""
+    moments = blocks.moments()
+    if passes == 2:
+        return Spectrum.of_factor(blocks.factor(moments, centre=False), moments.count, blocks.single)
+    total, n0 = moments.about(centre=False), blocks.inputs
+    parts = total[:n0, :n0] / n0, total[:n0, n0:], float(np.trace(total[n0:, n0:]))
+    try:
+        return _from_moments(*parts, moments.count, blocks.single, None)
+    except ValueError as problem:
+        raise ValueError(
+            "one pass needs inputs that are not close to dependent, got moments that contradict each other "
+            "by rounding: use passes=2"
+        ) from problem
 
 
 def _from_moments(
@@ -220,7 +341,8 @@ def _from_moments(
     targets = vectors.T @ cross / np.sqrt(dimension * values)[:, None]
     residual = _moment_residual(total, float((targets**2).sum())) if inputs is None else 0.0
     basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
-    return Spectrum(values, targets, residual, examples, single, basis)
+    rounding = moment_rounding(values, targets, residual, min(dimension, examples))
+    return Spectrum(values, targets, residual, examples, single, basis, rounding=rounding)
 
 
 def _eigh(gram: Array, size: int, name: str, overwrite: bool = False) -> tuple[Array, Array]:
@@ -251,7 +373,7 @@ def _require_in_range(cross: Array, vectors: Array) -> None:
     if outside > GRAM_TOLERANCE * float(np.abs(cross).max()):
         raise ValueError(
             "input_moment and cross_moment must come from the same data, got a cross_moment with "
-            f"{outside:.3g} outside the range of input_moment"
+            f"{outside:.3g} outside the range of input_moment{_OR_DEPENDENT}"
         )
 
 
@@ -266,7 +388,7 @@ def _moment_residual(total: float, explained: float) -> float:
     if explained > total * (1 + GRAM_TOLERANCE):
         raise ValueError(
             "input_moment, cross_moment and target_moment must come from the same data, got targets of "
-            f"squared norm {total:.6g} of which the inputs explain {explained:.6g}"
+            f"squared norm {total:.6g} of which the inputs explain {explained:.6g}{_OR_DEPENDENT}"
         )
     return total - explained if total - explained > 100 * RANK_TOLERANCE * total else 0.0
 

@@ -76,3 +76,8 @@ class ScaleInference:
     log_evidence: float
     log_evidence_error: float
     diagnostics: Diagnostics
+
+    def doubted(self, message: str) -> ScaleInference:
+        """The same answer, not ok for a reason that the engine cannot know."""
+        known = self.diagnostics
+        return replace(self, diagnostics=replace(known, ok=False, messages=(*known.messages, message)))

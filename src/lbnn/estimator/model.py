@@ -13,6 +13,8 @@ from lbnn._base.types import Array
 from lbnn.data.bases import InputBasis
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns, contrasts, outside_range
 from lbnn.data.projection import TrainingProjection
+from lbnn.data.spectrum import Spectrum
+from lbnn.data.streams import Stream
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
@@ -153,6 +155,25 @@ def decompose(
     return inputs, EvidenceData(spectrum, outside_range(spectrum, targets), noise), units
 
 
+def decompose_stream(
+    stream: Stream, *, centre: bool, noise: float
+) -> tuple[CentredInputs, EvidenceData, TargetUnits]:
+    """`decompose` for data in blocks of rows, which are read twice."""
+    moments, n0 = stream.moments(), stream.inputs
+    factor = stream.factor(moments, centre)
+    means = moments.means if centre else np.zeros_like(moments.means)
+    square = float(np.trace(moments.about(centre)[n0:, n0:])) / factor.targets.shape[1]
+    size = math.sqrt(square / max(moments.count - centre, 1))
+    units = TargetUnits(means[n0:], size if size > 0 else 1.0, stream.single)
+    scaled = replace(factor, targets=factor.targets / units.unit, outside=factor.outside / units.unit)
+    spectrum = Spectrum.of_factor(scaled, moments.count, stream.single)
+    rest = np.zeros((0, spectrum.outputs)) if spectrum.outside is None else spectrum.outside
+    outside = np.asarray(np.linalg.qr(rest, mode="r"), float)
+    if centre:
+        spectrum = contrasts(spectrum)
+    return CentredInputs(Columns(means[:n0])), EvidenceData(spectrum, outside, noise), units
+
+
 def fit_model(
     data: EvidenceData, candidate: Candidate, units: TargetUnits, level_examples: int | None, **effort: Any
 ) -> FittedModel:
@@ -200,7 +221,7 @@ class FittedState:
     models: tuple[FittedModel, ...]
     inputs: CentredInputs | CentredKernel
     training_inputs: Array  # of kernels that are computed; empty for the linear one
-    targets: Array  # (p, n_d)
+    targets: Array  # (p, n_d); no rows where data came in blocks
 
     @property
     def best(self) -> FittedModel:

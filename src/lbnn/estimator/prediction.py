@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
@@ -34,3 +36,27 @@ def predictive(
         return state.predictive(*state.inputs.test(X))
     gram = kernel(X, X) if test_gram is None else check.square_matrix(test_gram, "test_gram")
     return state.predictive(*state.inputs.test(kernel(X, state.training_inputs), gram))
+
+
+def by_blocks(estimator: Any, X: Any, return_std: bool, return_cov: bool) -> Any:
+    """Predictions at the rows of a dask array, as dask arrays with its blocks of rows."""
+    if return_cov:
+        raise ValueError(
+            "the covariance over all rows does not come in blocks: use return_std, or rows in memory"
+        )
+    if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
+        raise ValueError(f"X must have {estimator.n_features_in_} features, got X.shape={X.shape}")
+    single, outputs = estimator._state.best.single_output, len(estimator._state.best.mean)
+    shape: dict[str, Any] = {"drop_axis": 1} if single else {"chunks": (X.chunks[0], (outputs,))}
+    rows = X.rechunk({1: -1})
+    names = ("mean", "deviation") if return_std else ("mean",)
+    found = [
+        rows.map_blocks(_block, estimator, name, dtype=float, meta=np.zeros((0,) * (2 - single)), **shape)
+        for name in names
+    ]
+    return tuple(found) if return_std else found[0]
+
+
+def _block(X: Array, estimator: Any, name: str) -> Array:
+    mean = estimator.predict(X, return_std=name == "deviation")
+    return mean[1] if name == "deviation" else mean

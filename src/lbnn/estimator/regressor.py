@@ -16,13 +16,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from lbnn._base.types import Array
-from lbnn.data.centring import CentredKernel
+from lbnn.data.centring import CentredInputs, CentredKernel
+from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
 from lbnn.estimator import fitting, prediction, saving, settings
-from lbnn.estimator.model import FittedState, decompose, table_row
+from lbnn.estimator.model import FittedState, TargetUnits, decompose, decompose_stream, table_row
 from lbnn.leave_one_out import LeaveOneOut
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.average import MixturePredictive
-from lbnn.selection import search
+from lbnn.selection import EvidenceData, search
 
 _POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
 
@@ -157,16 +158,54 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ----------
         X : (n_samples, n_features), or (n_samples, n_samples) for a precomputed kernel
         y : (n_samples,) or (n_samples, n_targets)
+
+        Notes
+        -----
+        Dask arrays are read by blocks of rows, twice, and `predict` of a dask array is one; see `fit_chunks`.
         """
+        if is_dask(X):
+            return self._fit_stream(DaskBlocks.of(X, y))
         self._validate_params()
-        shapes = settings.network_shapes(self.depth, self.width)
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
         targets = np.asarray(y, dtype=np.float64)
         linear, noise = self.kernel == "linear", 0.0 if self.beta == math.inf else 1.0
         points = inputs if linear else self._kernel_matrix(inputs, inputs)
-        centred, data, units = decompose(
-            points, targets, linear=linear, centre=self.fit_intercept, noise=noise
-        )
+        parts = decompose(points, targets, linear=linear, centre=self.fit_intercept, noise=noise)
+        kept = inputs[:0] if linear else inputs
+        return self._fit_parts(*parts, kept, targets.reshape(len(targets), -1))
+
+    def fit_chunks(self, chunks: Any) -> LBNNRegressor:
+        """`fit` for data in parts, read twice, in memory that does not depend on the number of rows.
+
+        Parameters
+        ----------
+        chunks : function without arguments -> iterable of (X, y), or an iterable that can be read again
+            Blocks of rows, as for `lbnn.Spectrum.from_chunks`. Of the linear kernel only.
+        """
+        return self._fit_stream(Blocks.of(chunks, passes=2))
+
+    def _fit_stream(self, stream: Stream) -> LBNNRegressor:
+        self._validate_params()
+        if self.kernel != "linear":
+            raise ValueError(
+                f"data in chunks are for kernel='linear', got kernel={self.kernel!r}: a kernel matrix of all "
+                "rows would not fit either"
+            )
+        self.n_features_in_ = stream.inputs
+        noise = 0.0 if self.beta == math.inf else 1.0
+        parts = decompose_stream(stream, centre=self.fit_intercept, noise=noise)
+        return self._fit_parts(*parts, np.zeros((0, stream.inputs)), np.zeros((0, parts[1].outputs)))
+
+    def _fit_parts(
+        self,
+        centred: CentredInputs | CentredKernel,
+        data: EvidenceData,
+        units: TargetUnits,
+        kept: Array,
+        targets: Array,
+    ) -> LBNNRegressor:
+        """Search and condition, after the eigendecomposition; `kept` are training inputs of a kernel."""
+        shapes = settings.network_shapes(self.depth, self.width)
         given = settings.given(self.beta, self.prior_scale, units.unit)
         choices, shapes, messages = fitting.settle(given, self.noise, data, shapes)
         level_examples = data.spectrum.examples + 1 if self.fit_intercept else None
@@ -182,8 +221,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             models = fitting.final_models(data, candidates[:counted], units, level_examples, **effort)
         if candidates[0].on_edge:
             messages.append(settings.ON_EDGE)
-        kept = inputs[:0] if linear else inputs
-        state = FittedState(models, centred, kept, targets.reshape(len(targets), -1))
+        state = FittedState(models, centred, kept, targets)
         table = [table_row(candidate, data, units) for candidate in candidates]
         return self._describe(state, table, messages)
 
@@ -241,6 +279,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         if return_std and return_cov:
             raise RuntimeError("at most one of return_std and return_cov can be asked for")
+        if is_dask(X):
+            check_is_fitted(self)
+            return prediction.by_blocks(self, X, return_std, return_cov)
         inputs = self._checked(X)
         mean = prediction.mean(self._state, inputs, self._kernel_matrix, self._weights)
         if return_cov:
@@ -283,6 +324,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         From the best candidate at the hyperparameters of all data: these are not chosen anew.
         """
         check_is_fitted(self)
+        if not len(self._state.targets):
+            raise ValueError("leave-one-out scores need the training data, got a fit of data in chunks")
         return self._state.best.leave_one_out(self._state.targets)
 
     def _checked(self, X: ArrayLike) -> Array:

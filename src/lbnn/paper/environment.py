@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 
 import lbnn
+from lbnn._base.checkout import commit as commit
 
 LIBRARIES = ("numpy", "scipy", "matplotlib", "jinja2", "latex2mathml")
 
@@ -40,18 +39,3 @@ class Environment:
             "Linear algebra": f"{blas['name']} {blas['version']}",
         }
         return rows | ({"Commit": commit()} if commit() else {})
-
-
-def commit() -> str:
-    """The commit whose code this is, "+" if files were changed since; empty where there is no checkout."""
-    here = Path(__file__)
-    try:
-        _git(here.parent, "ls-files", "--error-unmatch", here.name)  # not a checkout of something else
-        return _git(here.parent, "describe", "--always", "--dirty=+", "--abbrev=10", "--exclude=*")
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()

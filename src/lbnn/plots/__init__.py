@@ -9,6 +9,7 @@ from lbnn.plots.curves import convergence, speed
 from lbnn.plots.matrices import coupling_matrix, kernel_panels
 from lbnn.plots.phase import kernel_change, phase_diagram
 from lbnn.plots.scale import scale_density
+from lbnn.plots.sweeps import sweep_curves, sweep_map
 from lbnn.plots.theories import comparison
 
 __all__ = [
@@ -22,4 +23,6 @@ __all__ = [
     "predictive_band",
     "scale_density",
     "speed",
+    "sweep_curves",
+    "sweep_map",
 ]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lbnn.plots._style import axes_or_new
-from lbnn.plots.matrices import input_gram
 from lbnn.posterior import Posterior
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.axes import Axes
 
 
@@ -27,17 +28,18 @@ def kernel_change(posterior: Posterior) -> float:
     >>> plots.kernel_change(lbnn.Network(widths=(10**6,)).condition(X, y, beta=4.0)) < 1e-5
     True
     """
-    gram = input_gram(posterior)
-    return float(np.linalg.norm(posterior.feature_kernel() - gram) / np.linalg.norm(gram))
+    return posterior.kernel_change()
 
 
-def phase_diagram(posteriors: Sequence[Posterior], ax: Axes | None = None) -> Axes:
+def phase_diagram(posteriors: Sequence[Posterior] | xr.Dataset, ax: Axes | None = None) -> Axes:
     """Draw ‖⟨K⟩ − G_xx‖ / ‖G_xx‖ over α = p/n_1 and γ = n_d/n_1.
 
     Parameters
     ----------
-    posteriors : sequence of Posterior
-        One for every pair of α and γ on a grid, in any order; several for one pair are averaged.
+    posteriors : sequence of Posterior, or xarray.Dataset
+        One for every pair of α and γ on a grid, in any order; several for one pair are averaged. Or a sweep
+        with the variable kernel_change over the axes examples, outputs and width, of which one width is
+        chosen; other axes are averaged.
     ax : matplotlib axes, optional
         Where to draw; a new figure by default.
 
@@ -63,8 +65,8 @@ def phase_diagram(posteriors: Sequence[Posterior], ax: Axes | None = None) -> Ax
     >>> matplotlib.pyplot.close(ax.figure)
     """
     measured: dict[tuple[float, float], list[float]] = {}
-    for posterior in posteriors:
-        measured.setdefault(_coordinates(posterior), []).append(kernel_change(posterior))
+    for pair, change in _changes(posteriors):
+        measured.setdefault(pair, []).append(change)
     alphas, gammas = (sorted({pair[axis] for pair in measured}) for axis in (0, 1))
     if len(measured) < len(alphas) * len(gammas):
         raise ValueError(
@@ -79,6 +81,23 @@ def phase_diagram(posteriors: Sequence[Posterior], ax: Axes | None = None) -> Ax
     axes.figure.colorbar(image, ax=axes, label=r"$\Vert\langle K\rangle - G\Vert\,/\,\Vert G\Vert$")
     axes.set(xlabel=r"data per width, $\alpha = p/n_1$", ylabel=r"outputs per width, $\gamma = n_d/n_1$")
     return axes
+
+
+def _changes(given: Any) -> Iterator[tuple[tuple[float, float], float]]:
+    """(α, γ) and ‖⟨K⟩ − G‖ / ‖G‖ of every posterior, or of every point of a sweep."""
+    if not hasattr(given, "data_vars"):
+        yield from ((_coordinates(posterior), posterior.kernel_change()) for posterior in given)
+        return
+    widths = np.ravel(given["width"]) if "width" in given.coords else np.zeros(0)
+    if not {"examples", "outputs", "kernel_change"} <= {*given.coords, *given} or len(widths) != 1:
+        raise ValueError(
+            "a sweep needs kernel_change over examples and outputs at one width, as dataset.sel(width=[30]), "
+            f"got axes {tuple(given.coords)} and widths {widths.tolist()}"
+        )
+    width = float(widths[0])
+    for examples, outputs in product(np.ravel(given["examples"]), np.ravel(given["outputs"])):
+        values = np.ravel(given["kernel_change"].sel(examples=examples, outputs=outputs))
+        yield from (((examples / width, outputs / width), float(value)) for value in values)
 
 
 def _coordinates(posterior: Posterior) -> tuple[float, float]:

@@ -147,7 +147,7 @@ def compare(
             found[name] = THEORIES[name](setting)
         except (ValueError, ArithmeticError) as reason:
             left_out[name] = str(reason)
-    truth = _Truth(exact, net.widths[0], X_test, quantities)
+    truth = Truth(exact, net.widths[0], X_test, quantities)
     rows = [row for name, theory in found.items() for row in truth.judge(name, theory)]
     return Comparison(exact, found, left_out, tuple(rows))
 
@@ -161,7 +161,7 @@ def _require_known(names: Sequence[str], known: tuple[str, ...], what: str) -> N
             raise ValueError(f"{what} must be among {known}, got {name!r}")
 
 
-class _Truth:
+class Truth:
     """The exact answers with their Monte Carlo errors, computed once."""
 
     def __init__(

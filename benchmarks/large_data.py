@@ -1,0 +1,157 @@
+"""Large data: accuracy of moments and factors against 60 digits; rows a second and memory of two passes.
+
+python -m benchmarks.large_data --rows 5000000 --inputs 500 --workers 2 --memory 2GiB   # 20 GB of data
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from dataclasses import replace
+
+import mpmath
+import numpy as np
+
+import lbnn
+from benchmarks.timing import conditions
+from lbnn.data.factor import Frame, Moments, Refined
+
+NETWORK = lbnn.Network((20, 20))
+
+
+def ill_conditioned(condition: float, offset: float, examples: int = 200, inputs: int = 8):
+    rng = np.random.default_rng(0)
+    left = np.linalg.qr(rng.normal(size=(examples, inputs)))[0]
+    right = np.linalg.qr(rng.normal(size=(inputs, inputs)))[0]
+    X = (left * np.geomspace(1, 1 / condition, inputs)) @ right * np.sqrt(examples * inputs) + offset
+    y = left @ rng.normal(size=inputs) * np.sqrt(examples) + 1e-5 * rng.normal(size=examples)
+    return X, y
+
+
+def exact(X, y) -> lbnn.Spectrum:
+    with mpmath.workdps(60):
+        inputs, targets = mpmath.matrix(X.tolist()), mpmath.matrix(y.tolist())
+        values, vectors = mpmath.eigsy(inputs.T * inputs)
+        along = vectors.T * (inputs.T * targets)
+        rotated = [along[i] / mpmath.sqrt(values[i]) for i in range(X.shape[1])]
+        residual = sum(v**2 for v in targets) - sum(v**2 for v in rotated)
+        return replace(
+            lbnn.Spectrum.from_inputs(X, y),
+            eigenvalues=np.array([float(value / X.shape[1]) for value in values]),
+            targets=np.array([[float(v)] for v in rotated]),
+            residual=float(residual),
+        )
+
+
+def accuracy() -> None:
+    """Errors of the log evidence."""
+    print("| condition | offset | β | from_inputs | one pass | its bound | two passes | one rounding of X |")
+    print("|---|---|---|---|---|---|---|---|")
+    for condition, offset in [(1e1, 0), (1e3, 0), (1e4, 0), (1e6, 0), (1e8, 0), (1e1, 1e2), (1e1, 1e4)]:
+        X, y = ill_conditioned(condition, offset)
+        truth = exact(X, y)
+        nudged = exact(X * (1 + 2.0**-52 * np.random.default_rng(1).uniform(-1, 1, X.shape)), y)
+        chunks = list(zip(np.array_split(X, 4), np.array_split(y, 4), strict=True))
+        for beta in (1e2, 1e6, 1e10):
+            expected = _log_evidence(truth, beta)
+            cells = []
+            for passes in (0, 1, 2):
+                try:
+                    found = (
+                        lbnn.Spectrum.from_chunks(chunks, passes)
+                        if passes
+                        else lbnn.Spectrum.from_inputs(X, y)
+                    )
+                    cells.append(f"{abs(_log_evidence(found, beta) - expected):.0e}")
+                    bound = f"{found.rounding * beta:.0e}" if passes == 1 else ""
+                except ValueError:
+                    cells.append("refused")
+                    bound = "–"
+                if passes == 1:
+                    cells.append(bound)
+            change = f"{abs(_log_evidence(nudged, beta) - expected):.0e}"
+            print(f"| {condition:.0e} | {offset:g} | {beta:.0e} | {' | '.join(cells)} | {change} |")
+
+
+def _log_evidence(spectrum, beta):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lbnn.AccuracyWarning)
+        return NETWORK.condition_spectrum(spectrum, beta).log_evidence
+
+
+def _block(seed: int, rows: int, inputs: int):
+    rng = np.random.Generator(np.random.SFC64(seed))
+    X = rng.standard_normal((rows, inputs), dtype=np.float32).astype(float)
+    return X, X[:, :10].sum(axis=1) + 0.5 * rng.standard_normal(rows)
+
+
+def throughput(rows: int, inputs: int, workers: int, memory: str, block: int = 20_000) -> None:
+    """Two passes over generated dask arrays on workers with little memory, against the bare product XᵀX."""
+    import dask.array as da
+    from dask.delayed import delayed
+    from distributed import Client, LocalCluster
+
+    X, y = _block(0, block, inputs)
+    bare = min(_timed(lambda: X.T @ X) for _ in range(5))
+    generating = min(_timed(lambda: _block(1, block, inputs)) for _ in range(3))
+    moments = Moments.of(X, y[:, None])
+    frame = Frame.of(moments, inputs, centre=False)
+    one = min(_timed(lambda: Moments.of(X, y[:, None])) for _ in range(3))
+    two = min(_timed(lambda: Refined.of(X, y[:, None], frame)) for _ in range(3))
+    print(f"processor seconds of a block of {block:,} × {inputs}: making it {generating:.2f}")
+    print(f"  the bare product {bare:.3f}, the first pass {one:.3f}, the second {two:.3f}")
+    count = rows // block
+    pairs = [delayed(_block, nout=2)(seed, block, inputs) for seed in range(count)]
+    X = da.concatenate([da.from_delayed(pair[0], (block, inputs), float) for pair in pairs])
+    y = da.concatenate([da.from_delayed(pair[1], (block,), float) for pair in pairs])
+    options = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": memory}
+    with LocalCluster(**options, dashboard_address=None) as cluster, Client(cluster) as client:
+        start = time.perf_counter()
+        spectrum = lbnn.Spectrum.from_inputs(X, y)
+        seconds = time.perf_counter() - start
+        peaks = client.run(_peak)
+    gigabytes = 8 * count * block * inputs / 1e9
+    floor = count * (2 * generating + bare) / workers
+    print(f"{spectrum}: {gigabytes:.1f} GB in {seconds:.0f} s on {workers} workers of {memory}")
+    print(
+        f"  {count * block / seconds:,.0f} rows a second; the data made twice and one product: {floor:.0f} s"
+    )
+    print(f"  peak memory of the workers {', '.join(f'{peak / 2**30:.2f} GiB' for peak in peaks.values())}")
+
+
+def _timed(work) -> float:
+    """Processor time: the machine may be shared."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def _peak() -> int:
+    import resource
+
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def run(repeats: int = 3) -> None:
+    accuracy()
+    throughput(200_000, 500, 2, "2GiB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.large_data")
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--inputs", type=int, default=500)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--memory", default="2GiB")
+    parser.add_argument("--accuracy", action="store_true", help="the table of errors only")
+    options = parser.parse_args()
+    print(conditions())
+    if options.accuracy:
+        accuracy()
+    else:
+        throughput(options.rows, options.inputs, options.workers, options.memory)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Parquet files that are too large for memory, read by row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lbnn._base.types import Array
+from lbnn.cli.problems import BadInputError
+from lbnn.cli.tables import Table, choose_columns, require_distinct
+
+#: Bytes as float64 beyond which a file is read in parts.
+IN_MEMORY = 1 << 30
+_ROWS_AT_ONCE = 1 << 16
+
+
+def is_large(path: Path) -> bool:
+    """Whether this is a Parquet file whose numbers should not be in memory at once."""
+    if path.suffix.lower() != ".parquet" or not path.is_file():
+        return False
+    try:
+        about = pq.read_metadata(path)
+    except (OSError, pa.ArrowException):
+        return False  # the reader of small files says what is wrong
+    return int(about.num_rows) * int(about.num_columns) * 8 > IN_MEMORY
+
+
+@dataclass(frozen=True)
+class LargeTable:
+    """A Parquet file and its columns."""
+
+    path: Path
+    columns: list[str]
+    rows: int
+
+    @classmethod
+    def of(cls, path: Path) -> LargeTable:
+        """From the file's metadata."""
+        file = pq.ParquetFile(path)
+        names = [str(name) for name in file.schema_arrow.names]
+        require_distinct(names, f"{path}: column names")
+        return cls(path, names, int(file.metadata.num_rows))
+
+    def header(self) -> Table:
+        """The columns without rows, to choose among."""
+        return Table(self.path, pq.ParquetFile(self.path).schema_arrow.empty_table().to_pandas())
+
+    def parts(self, names: Sequence[str]) -> Iterator[Any]:
+        """These columns as frames of numbers, some rows at a time; what breaks a rule is an error."""
+        start = 0
+        for batch in pq.ParquetFile(self.path).iter_batches(_ROWS_AT_ONCE, columns=list(names)):
+            frame = batch.to_pandas()
+            try:
+                yield Table(self.path, frame).numbers(names)
+            except BadInputError as problem:
+                raise BadInputError(
+                    f"{problem} (rows are counted from row {start + 1} of the file)"
+                ) from problem
+            start += len(frame)
+
+    def examples(self, features: Sequence[str], goals: Sequence[str]) -> Iterator[tuple[Array, Array]]:
+        """Blocks (X, Y)."""
+        for frame in self.parts([*features, *goals]):
+            yield np.asarray(frame[list(features)]), np.asarray(frame[list(goals)])
+
+
+def choose(table: LargeTable, targets: Sequence[str], features: Sequence[str], drop: Sequence[str]) -> Any:
+    """Features and targets, as `tables.choose_columns`."""
+    return choose_columns(table.header(), targets, features, drop)
+
+
+class Writer:
+    """Predictions, written as they come: .csv or .parquet."""
+
+    def __init__(self, path: Path, csv: bool) -> None:
+        self.path, self.csv = path, csv
+        self.parquet: Any = None
+
+    def add(self, frame: Any) -> None:
+        """Some rows more."""
+        if self.csv:
+            empty = self.path.stat().st_size == 0
+            frame.to_csv(self.path, mode="a", index=False, header=empty)
+            return
+        part: Any = pa.Table.from_pandas(frame, preserve_index=False)
+        if self.parquet is None:
+            self.parquet = pq.ParquetWriter(self.path, part.schema)
+        self.parquet.write_table(part)
+
+    def close(self) -> None:
+        """No rows more."""
+        if self.parquet is not None:
+            self.parquet.close()

@@ -1,0 +1,107 @@
+"""`lbnn sweep`: a grid of exact answers from a specification, into a store."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import lbnn
+from lbnn.cli.document import Grid, show_grid
+from lbnn.cli.options import Debug
+from lbnn.cli.problems import BadInputError, console
+from lbnn.cli.sweep_spec import read_spec
+from lbnn.sweeps import STATUS
+from lbnn.sweeps.chunk import FAILED
+
+EXAMPLES = """
+[bold]Examples[/bold]
+lbnn sweep spec.toml --out run.zarr
+lbnn sweep spec.toml --out run.zarr --workers 8 --resume
+lbnn sweep spec.toml --out run.zarr --scheduler tcp://10.0.0.1:8786
+
+[bold]A specification[/bold]
+quantities = ["log_evidence", "kernel_change", "test_error"]
+\\[axes]
+seed = {count = 10}
+width = \\[10, 30, 100]
+beta = {from = 0.1, to = 1000, count = 9, spacing = "log"}
+\\[data]
+examples = 40
+
+Data are drawn from a teacher unless data = "file.py:function" says otherwise.
+Then: lbnn sweep-report run.zarr --out page.html
+"""
+
+
+def sweep(
+    spec: Annotated[Path, typer.Argument(help="Specification, .toml.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Store, .zarr.", metavar="FOLDER", show_default=False)
+    ],
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=0, help="Processes on this machine; 0: none.", show_default=False),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler", help="Address of a Dask scheduler.", metavar="ADDRESS", show_default=False
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a store that exists.", show_default=False)
+    ] = False,
+    retry_failed: Annotated[
+        bool,
+        typer.Option("--retry-failed", help="Compute failed and broken chunks again.", show_default=False),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.", show_default=False)] = False,
+    debug: Debug = False,
+) -> None:
+    """Compute posteriors over a grid of data sets, networks and temperatures.
+
+    Interrupt it, or let the machine go down: with --resume it goes on where it
+    was, and the store ends the same. Points that fail are kept with their error.
+    """
+    if workers is not None and scheduler is not None:
+        raise BadInputError("give --workers or --scheduler, got both")
+    if out.exists() and not (resume or retry_failed):
+        raise BadInputError(f"{out} exists already; give --resume to go on with it")
+    arguments = read_spec(spec)
+    settings: dict[str, Any] = {"store": out, "retry_failed": retry_failed, "progress": not quiet}
+    axes = arguments.pop("axes")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".* points failed")  # said below
+        if scheduler is None:
+            found = lbnn.sweep(axes, workers=workers, **arguments, **settings)
+        else:
+            with _client(scheduler) as client:
+                found = lbnn.sweep(axes, client=client, **arguments, **settings)
+    _tell(found)
+    typer.echo(f"Written: {out}")
+
+
+def _tell(found: Any) -> None:
+    """How many points are ok, warned and failed, and why the first failed."""
+    status = np.asarray(found["status"])
+    counts = np.bincount(status.ravel(), minlength=len(STATUS))
+    rows = [(word, f"{counts[number]:,}") for number, word in STATUS.items() if counts[number]]
+    show_grid(Grid(("points", ""), rows), console())
+    if counts[FAILED]:
+        first = np.asarray(found["message"])[status == FAILED][0]
+        typer.echo(f"The first failed with: {first}. --retry-failed computes failed points again.")
+
+
+def _client(address: str) -> Any:
+    from distributed import Client
+
+    try:
+        return Client(address, timeout=10)
+    except (OSError, ValueError) as problem:
+        raise BadInputError(
+            f"--scheduler must be the address of a Dask scheduler, got {problem}"
+        ) from problem

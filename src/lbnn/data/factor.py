@@ -1,0 +1,192 @@
+"""Tall data through a triangular factor X = QR, which keeps the digits that XᵀX loses.
+
+Singular values of R are known to rounding of the largest one, so that directions count down to a condition
+of 1e15; eigenvalues of XᵀX are their squares, and those below the square root of that drown. `Moments`,
+`Refined` and `Triangle` summarise blocks of rows and can be merged, so that data may come in any number of
+parts:
+
+    Moments   XᵀX, XᵀY, YᵀY about the means, by Chan's update: one pass
+    Refined   Q₁ = X R₁⁻¹ with R₁ from the moments; Q₁ᵀQ₁ = R₂ᵀR₂, R = R₂R₁ (CholeskyQR2): a second pass
+    Triangle  R of [X Y] by Householder reflections, stacked and reduced (TSQR), at any condition
+
+In all of them the targets split into QᵀY and a rest whose moments are accumulated as they are, not as a
+difference of large numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from lbnn._base.types import Array
+from lbnn.data.projection import RANK_TOLERANCE, positive_part
+
+#: Condition of XᵀX, columns scaled to one, up to which R₁ leaves Q₁ close to orthonormal.
+LARGEST_CONDITION = 1e12
+
+
+@dataclass(frozen=True)
+class Factor:
+    """X = QR: R (k, n0), the targets QᵀY (k, n_d), and rows with the moments of Y − QQᵀY."""
+
+    root: Array
+    targets: Array
+    outside: Array
+
+    def decomposed(self, examples: int) -> tuple[Array, Array, Array, Array]:
+        """Eigenvalues of XᵀX/n0 (r,), ascending, their vectors (n0, r), ỹ (r, n_d), and rows of the rest.
+
+        From the singular values of R; targets along those that count as zero belong to the rest.
+        """
+        dimension = self.root.shape[1]
+        left, values, right = np.linalg.svd(self.root)
+        along = left.T @ self.targets
+        kept = positive_part(values, max(dimension, examples))
+        order = np.flatnonzero(kept)[::-1]
+        rest = np.vstack([self.outside, np.delete(along, order, axis=0)])
+        return values[order] ** 2 / dimension, right[order].T, along[order], rest
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Number of rows, means of the columns of [X Y], and their moments about the means."""
+
+    count: int
+    means: Array  # (n0 + n_d,)
+    centred: Array  # (n0 + n_d, n0 + n_d)
+
+    @classmethod
+    def of(cls, X: Array, Y: Array) -> Moments:
+        """Of one block."""
+        block = np.hstack([X, Y])
+        means = block.mean(axis=0)
+        block -= means
+        return cls(len(block), means, block.T @ block)
+
+    def merge(self, other: Moments) -> Moments:
+        """Chan, Golub and LeVeque's update."""
+        count = self.count + other.count
+        shift = other.means - self.means
+        cross = (self.count * other.count / count) * np.outer(shift, shift)
+        means = self.means + (other.count / count) * shift
+        return Moments(count, means, self.centred + other.centred + cross)
+
+    def about(self, centre: bool) -> Array:
+        """Moments of [X Y] about the means, or about zero."""
+        return self.centred if centre else self.centred + self.count * np.outer(self.means, self.means)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a second pass needs to know of the first: means, a first factor, first coefficients."""
+
+    means: Array  # subtracted from [X Y]
+    root: Array | None  # R₁ (n0, n0), upper; None where XᵀX is too close to singular
+    targets: Array  # R₁⁻ᵀ XᵀY, (n0, n_d)
+
+    @classmethod
+    def of(cls, moments: Moments, inputs: int, centre: bool) -> Frame:
+        """From the first pass."""
+        means = moments.means if centre else np.zeros_like(moments.means)
+        total = moments.about(centre)
+        units = np.sqrt(np.diagonal(total)[:inputs])
+        if not (units > 0).all():
+            return cls(means, None, np.zeros((inputs, 0)))
+        scaled = total[:inputs, :inputs] / np.outer(units, units)
+        values = np.linalg.eigvalsh(scaled)
+        if values[0] * LARGEST_CONDITION < values[-1]:
+            return cls(means, None, np.zeros((inputs, 0)))
+        root = np.linalg.cholesky(scaled).T * units
+        return cls(means, root, linalg.solve_triangular(root, total[:inputs, inputs:], trans="T"))
+
+    def centred(self, X: Array, Y: Array) -> tuple[Array, Array]:
+        """A block less the means."""
+        inputs = X.shape[1]
+        return X - self.means[:inputs], Y - self.means[inputs:]
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Q₁ᵀQ₁, Q₁ᵀE and EᵀE with Q₁ = X R₁⁻¹ and E = Y − Q₁ Z₁, for the frame's R₁ and Z₁."""
+
+    gram: Array
+    cross: Array
+    rest: Array
+
+    @classmethod
+    def of(cls, X: Array, Y: Array, frame: Frame) -> Refined:
+        """Of one block."""
+        inputs, targets = frame.centred(X, Y)
+        assert frame.root is not None
+        thin = linalg.solve_triangular(frame.root, inputs.T, trans="T", overwrite_b=True, check_finite=False)
+        rest = targets - thin.T @ frame.targets
+        return cls(thin @ thin.T, thin @ rest, rest.T @ rest)
+
+    def merge(self, other: Refined) -> Refined:
+        """Sums."""
+        return Refined(self.gram + other.gram, self.cross + other.cross, self.rest + other.rest)
+
+    def factor(self, frame: Frame) -> Factor:
+        """R = R₂R₁, QᵀY = R₂Z₁ + R₂⁻ᵀQ₁ᵀE; the rest loses what R₂ finds in it."""
+        assert frame.root is not None
+        second = np.linalg.cholesky(self.gram).T
+        found = linalg.solve_triangular(second, self.cross, trans="T")
+        return Factor(
+            second @ frame.root, second @ frame.targets + found, moment_rows(self.rest - found.T @ found)
+        )
+
+
+@dataclass(frozen=True)
+class Triangle:
+    """R of [X Y]: its first columns are R of X, the others QᵀY and, below, rows of the rest's moments."""
+
+    root: Array  # (k, n0 + n_d), k ≤ n0 + n_d
+    inputs: int
+
+    @classmethod
+    def of(cls, X: Array, Y: Array) -> Triangle:
+        """Of one block."""
+        return cls(_triangular(np.hstack([X, Y])), X.shape[1])
+
+    def merge(self, other: Triangle) -> Triangle:
+        """R of the two stacked."""
+        return Triangle(_triangular(np.vstack([self.root, other.root])), self.inputs)
+
+    def factor(self) -> Factor:
+        """Cut at the last input."""
+        top, below = self.root[: self.inputs], self.root[self.inputs :]
+        return Factor(top[:, : self.inputs], top[:, self.inputs :], below[:, self.inputs :])
+
+
+def _triangular(rows: Array) -> Array:
+    return np.asarray(np.linalg.qr(rows, mode="r"), float)
+
+
+def moment_rows(moment: Array) -> Array:
+    """Rows A with AᵀA = moment, (n_d, n_d); eigenvalues below zero are rounding."""
+    values, vectors = np.linalg.eigh(moment)
+    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+
+
+def tall_factor(X: Array, Y: Array) -> Factor:
+    """The factor of data in memory."""
+    moments = Moments.of(X, Y)
+    frame = Frame.of(moments, X.shape[1], centre=False)
+    return Triangle.of(X, Y).factor() if frame.root is None else Refined.of(X, Y, frame).factor(frame)
+
+
+def moment_rounding(values: Array, targets: Array, residual: float, directions: int) -> float:
+    """Bound of the error in ½(‖Y‖² − ‖ỹ‖²) from moments: ỹ_i and g_i are known to ε of the largest.
+
+    Directions that count as zero although `directions` could be there may be lost altogether, and with them
+    all of the residual.
+    """
+    total = float((targets**2).sum()) + residual
+    lost = residual / RANK_TOLERANCE if len(values) < directions else 0.0
+    if not len(values):
+        return 0.5 * RANK_TOLERANCE * lost
+    condition = np.sqrt(values[-1] / values)[:, None]
+    terms = 2 * np.abs(targets) * np.sqrt(total) * condition + (targets * condition) ** 2
+    return 0.5 * RANK_TOLERANCE * (total + float(terms.sum()) + lost)

@@ -1,0 +1,329 @@
+"""One rectangle of points: data made and decomposed once for all networks, points answered in groups."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from lbnn._base import check
+from lbnn._base.types import Array
+from lbnn.data.spectrum import Spectrum
+from lbnn.sweeps.axes import Axes, ContractError, Coordinates, coordinate_seed
+from lbnn.sweeps.batch import BATCHED, batch
+from lbnn.sweeps.quantities import NotApplicableError, Point, Problem, Quantity
+
+Region = tuple[slice, ...]
+
+OK, WARNED, FAILED = 1, 2, 3
+_LONGEST_MESSAGE = 400
+_KEPT_PROBLEMS = 2  # data sets whose spectrum a worker keeps for its next chunk
+
+
+@dataclass(frozen=True)
+class Work:
+    """A sweep as workers need it."""
+
+    axes: Axes
+    data: Callable[..., Any]
+    data_takes: tuple[str, ...]  # axes, and rng
+    network: Callable[..., Any]
+    network_takes: tuple[str, ...]
+    beta: Any  # a number, or a function of `beta_takes`
+    beta_takes: tuple[str, ...]
+    noise: str
+    target_error: float
+    seed: int
+    quantities: tuple[Quantity, ...]
+    key: str  # the specification's digest
+
+    @property
+    def data_axes(self) -> tuple[str, ...]:
+        """Axes that the data depend on, in the order of the grid."""
+        return tuple(name for name in self.axes.names if name in self.data_takes)
+
+    @property
+    def other_axes(self) -> tuple[str, ...]:
+        """The rest: networks and temperatures of one data set."""
+        return tuple(name for name in self.axes.names if name not in self.data_takes)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of all variables but status and message."""
+        return tuple(name for quantity in self.quantities for name in quantity.variables)
+
+
+@dataclass
+class Answer:
+    """What is known of one point."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    status: int = OK
+    messages: list[str] = field(default_factory=list)
+
+    def fail(self, where: str, problem: BaseException) -> None:
+        """The point failed there."""
+        self.status = FAILED
+        self.messages.append(f"{where}: {_described(problem)}")
+
+    @property
+    def message(self) -> str:
+        """All messages in one line."""
+        return "; ".join(dict.fromkeys(self.messages))[:_LONGEST_MESSAGE]
+
+
+@dataclass
+class Chunk:
+    """The answers of a rectangle of points, as arrays."""
+
+    values: dict[str, Array]
+    status: np.ndarray[Any, np.dtype[np.int8]]
+    message: np.ndarray[Any, Any]
+
+    @classmethod
+    def empty(cls, shape: Sequence[int], variables: Sequence[str]) -> Chunk:
+        """Nothing known yet."""
+        arrays = {name: np.full(shape, np.nan) for name in variables}
+        return cls(arrays, np.zeros(shape, np.int8), np.full(shape, "", dtype=object))
+
+    def put(self, place: tuple[int, ...], answer: Answer) -> None:
+        """One point's answer."""
+        for name, value in answer.values.items():
+            self.values[name][place] = value
+        self.status[place], self.message[place] = answer.status, answer.message
+
+    def counts(self) -> tuple[int, int, int]:
+        """Points that are ok, warned, failed."""
+        ok, warned, failed = (int((self.status == kind).sum()) for kind in (OK, WARNED, FAILED))
+        return ok, warned, failed
+
+
+@dataclass(frozen=True)
+class Member:
+    """A point of a group that shares one data set."""
+
+    coordinates: Coordinates
+    place: tuple[int, ...]  # within the chunk
+    answer: Answer
+
+
+#: `warnings.catch_warnings` and BLAS thread limits belong to the process: one chunk at a time in each.
+_ALONE = threading.Lock()
+
+
+def compute(work: Work, region: Region) -> Chunk:
+    """All points of a rectangle of the grid; whatever fails is kept as that point's message."""
+    shape = [part.stop - part.start for part in region]
+    chunk = Chunk.empty(shape, work.variables)
+    with _ALONE, one_blas_thread():
+        for indices in work.axes.within(work.data_axes, region):
+            members = _members(work, region, dict(zip(work.data_axes, indices, strict=True)))
+            _answer_group(work, members)
+            for member in members:
+                chunk.put(member.place, member.answer)
+    return chunk
+
+
+def one_blas_thread() -> Any:
+    """Linear algebra on one thread: matrices are small, and workers share the cores."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(limits=1, user_api="blas")
+
+
+def _members(work: Work, region: Region, data_index: dict[str, int]) -> list[Member]:
+    """The points of one data set within a rectangle."""
+    members, starts = [], [part.start for part in region]
+    for indices in work.axes.within(work.other_axes, region):
+        index = data_index | dict(zip(work.other_axes, indices, strict=True))
+        point = tuple(index[name] for name in work.axes.names)
+        place = tuple(i - start for i, start in zip(point, starts, strict=True))
+        members.append(Member(work.axes.at(point), place, Answer()))
+    return members
+
+
+# ---------------------------------------------------------------------- the points of one data set
+
+
+def _answer_group(work: Work, members: Sequence[Member]) -> None:
+    """Fill the answers of all points of one data set: in batches where that is possible, else one by one."""
+    try:
+        problem = problem_at(work, members[0].coordinates)
+    except Exception as error:
+        for member in members:
+            member.answer.fail("data", error)
+        return
+    for member in _not_batched(work, problem, members):
+        _answer_point(work, problem, member)
+
+
+def _not_batched(work: Work, problem: Problem, members: Sequence[Member]) -> Sequence[Member]:
+    """Answer what `evidence_grid` can, and return the other points.
+
+    It takes one output, one network and many temperatures, and knows the evidence and the scale. Networks
+    whose points it does not answer without a warning or an error are left for the single quadrature.
+    """
+    if problem.spectrum.outputs > 1 or not batchable(work):
+        return members
+    left: list[Member] = []
+    for family in _families(work, members):
+        try:
+            network = network_at(work, family[0].coordinates)
+            betas = [_beta(work, member.coordinates) for member in family]
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                answers = batch(network, problem.spectrum, betas)
+        except Exception:
+            answers = None
+        if answers is None:
+            left += family
+            continue
+        for member, values in zip(family, answers, strict=True):
+            member.answer.values.update({name: values[name] for name in work.variables})
+    return left
+
+
+def batchable(work: Work) -> bool:
+    """Whether all that is asked is known for many temperatures at once, where there is one output."""
+    return work.noise == "independent" and {quantity.name for quantity in work.quantities} <= BATCHED
+
+
+def _families(work: Work, members: Sequence[Member]) -> list[list[Member]]:
+    """Points that differ in nothing that the network takes."""
+    found: dict[tuple[Any, ...], list[Member]] = {}
+    for member in members:
+        key = tuple(_of(member.coordinates, work.network_takes).values())
+        found.setdefault(key, []).append(member)
+    return list(found.values())
+
+
+def _answer_point(work: Work, problem: Problem, member: Member) -> None:
+    """Condition one network and compute what is asked."""
+    answer = member.answer
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            point = conditioned(work, problem, member.coordinates)
+        except Exception as error:
+            answer.fail("posterior", error)
+        else:
+            for quantity in work.quantities:
+                _fill(answer, quantity, point)
+    if caught and answer.status == OK:
+        answer.status = WARNED
+    answer.messages += [" ".join(str(each.message).split()) for each in caught]
+
+
+def _fill(answer: Answer, quantity: Quantity, point: Point) -> None:
+    """One quantity at one point: a value, NaN where it has no meaning, or that point's failure."""
+    try:
+        answer.values.update(zip(quantity.variables, quantity(point), strict=False))
+    except NotApplicableError as reason:
+        answer.messages.append(f"{quantity.name} does not apply: {reason}")
+    except Exception as error:
+        answer.fail(quantity.name, error)
+
+
+def conditioned(work: Work, problem: Problem, coordinates: Coordinates) -> Point:
+    """The posterior at one point, with the seed of its coordinates."""
+    network = network_at(work, coordinates)
+    beta = _beta(work, coordinates)
+    offered = {
+        "noise": work.noise,
+        "target_error": work.target_error,
+        "seed": coordinate_seed(work.seed, "engine", coordinates),
+    }
+    taken = {name: offered[name] for name in _options(network.__class__)}
+    posterior = network.condition_spectrum(problem.spectrum, beta, **taken)
+    return Point(coordinates, problem, network, beta, posterior)
+
+
+def _beta(work: Work, coordinates: Coordinates) -> float:
+    return work.beta(**_of(coordinates, work.beta_takes)) if callable(work.beta) else work.beta
+
+
+def network_at(work: Work, coordinates: Coordinates) -> Any:
+    """The network, or another model that can be conditioned on a spectrum."""
+    network = work.network(**_of(coordinates, work.network_takes))
+    if not hasattr(network, "condition_spectrum"):
+        raise ContractError(
+            "network must return an lbnn.Network, or a model with condition_spectrum(spectrum, beta), got "
+            f"{network!r}"
+        )
+    return network
+
+
+@lru_cache
+def _options(model: Any) -> tuple[str, ...]:
+    """Which of noise, target_error and seed a model's `condition_spectrum` takes."""
+    known = inspect.signature(model.condition_spectrum).parameters
+    return tuple(name for name in ("noise", "target_error", "seed") if name in known)
+
+
+# ---------------------------------------------------------------------- data sets
+
+_PROBLEMS: OrderedDict[tuple[Any, ...], Problem] = OrderedDict()
+
+
+def problem_at(work: Work, coordinates: Coordinates) -> Problem:
+    """The data set at these coordinates; the last few are kept, for chunks that share one."""
+    own = _of(coordinates, work.data_axes)
+    key = work.key, *own.values()
+    if key not in _PROBLEMS:
+        _PROBLEMS[key] = _make_problem(work, own)
+        while len(_PROBLEMS) > _KEPT_PROBLEMS:
+            _PROBLEMS.popitem(last=False)
+    _PROBLEMS.move_to_end(key)
+    return _PROBLEMS[key]
+
+
+def _make_problem(work: Work, coordinates: Coordinates) -> Problem:
+    """Call `data` and decompose what it returns."""
+    arguments = dict(coordinates)
+    if "rng" in work.data_takes:
+        arguments["rng"] = np.random.default_rng(coordinate_seed(work.seed, "data", coordinates))
+    made = work.data(**arguments)
+    if isinstance(made, Spectrum):
+        return Problem(None, None, None, None, made)
+    if not isinstance(made, tuple | list) or len(made) not in (2, 4):
+        count = f" of {len(made)}" if isinstance(made, tuple | list) else ""
+        raise ContractError(
+            "data must return X, Y or X, Y, X_test, Y_test, or an lbnn.Spectrum, got "
+            f"{type(made).__name__}{count}"
+        )
+    return _checked_problem(*made)
+
+
+def _checked_problem(X: Any, Y: Any, X_test: Any = None, Y_test: Any = None) -> Problem:
+    """Shapes that fit together; the rules about X and Y are those of `Spectrum.from_inputs`."""
+    try:
+        spectrum = Spectrum.from_inputs(X, Y)
+        inputs, targets = check.matrix(X, "X"), check.real_array(Y, "Y")
+        if X_test is None:
+            return Problem(inputs, targets, None, None, spectrum)
+        test_inputs, test_targets = check.matrix(X_test, "X_test"), check.real_array(Y_test, "Y_test")
+    except (TypeError, ValueError) as error:
+        raise ContractError(f"data: {error}") from error
+    expected = (len(test_inputs), *targets.shape[1:])
+    if test_inputs.shape[1] != inputs.shape[1] or test_targets.shape != expected:
+        raise ContractError(
+            f"data: X_test and Y_test must have shapes (p̂, {inputs.shape[1]}) and {expected}, got "
+            f"{test_inputs.shape} and {test_targets.shape}"
+        )
+    return Problem(inputs, targets, test_inputs, test_targets, spectrum)
+
+
+def _of(coordinates: Coordinates, names: Sequence[str]) -> Coordinates:
+    return {name: coordinates[name] for name in names if name in coordinates}
+
+
+def _described(problem: BaseException) -> str:
+    text = " ".join(str(problem).split())
+    return text if isinstance(problem, ContractError) else f"{type(problem).__name__}: {text}"

@@ -1,0 +1,213 @@
+"""`lbnn.sweep`: the exact answer over a grid of data sets, networks and temperatures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lbnn._base.checkout import commit
+from lbnn._base.warn import warn
+from lbnn.network import TARGET_ERROR
+from lbnn.sweeps.chunk import FAILED, Work
+from lbnn.sweeps.identity import differences, provenance
+from lbnn.sweeps.layout import Layout
+from lbnn.sweeps.plan import chunk_shape, plan, seconds_per_point
+from lbnn.sweeps.progress import Show, showing
+from lbnn.sweeps.store import Store, StoreError, attributes, create, locked, open_sweep
+from lbnn.sweeps.workers import Position, cores, local_client, run_here, run_with
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_EXTRA = ("dask", "distributed", "locket", "threadpoolctl", "xarray", "zarr")
+_WORTH_A_CLUSTER = 20.0  # seconds of work on one core
+
+
+def sweep(
+    axes: Mapping[str, Sequence[Any]],
+    *,
+    data: Callable[..., Any],
+    network: Callable[..., Any],
+    quantities: Sequence[Any],
+    store: str | os.PathLike[str],
+    beta: Any = None,
+    noise: str = "independent",
+    target_error: float = TARGET_ERROR,
+    seed: int = 0,
+    chunks: Mapping[str, int] | None = None,
+    client: Any = None,
+    workers: int | None = None,
+    memory_limit: str | int | float = "auto",
+    retry_failed: bool = False,
+    progress: bool = True,
+) -> xr.Dataset:
+    """Compute quantities of posteriors over a grid, into a store; calling again resumes.
+
+    Parameters
+    ----------
+    axes : mapping of names to sequences
+        Numbers, strings or booleans. Which function takes an axis is told from the names of its parameters.
+    data : function of axes -> X, Y or X, Y, X_test, Y_test
+        Or an `lbnn.Spectrum`. Called once for every combination of the axes that it names, with their values;
+        a parameter named rng is a `numpy.random.Generator` whose seed follows from those. All networks of one
+        data set share its eigendecomposition.
+    network : function of axes -> Network
+        Or any model with `condition_spectrum(spectrum, beta)`, such as `lbnn.ScaleMixture`.
+    quantities : sequence of str, functions and `lbnn.sweeps.Quantity`
+        Names are those of `lbnn.sweeps.QUANTITIES`, and THEORY:QUANTITY_error for limit theories.
+    store : path
+        A folder, usually *.zarr; on several machines, one that all of them see.
+    beta : float or function of axes -> float, optional
+        The inverse temperature where it is no axis of that name.
+    noise, target_error
+        As in `Network.condition`.
+    seed : int
+        With the coordinates it gives the seed of every point, so that answers do not depend on workers, on
+        the order of work or on interruptions.
+    chunks : mapping of axes to int, optional
+        Points of a chunk along each axis, 1 along those not named; by default chunks take a few seconds.
+    client : distributed.Client, optional
+        A Dask cluster. By default worker processes on this machine, or none for little work.
+    workers : int, optional
+        Number of these processes; 0 for none: everything in this process.
+    memory_limit : str or number
+        Of each of these processes, as Dask takes it ("2GiB").
+    retry_failed : bool
+        Whether chunks with failed points, and chunks that cannot be read, are computed again.
+    progress : bool
+        Whether to show how far it is.
+
+    Returns
+    -------
+    xarray.Dataset
+        As `lbnn.sweeps.open_sweep` gives it.
+
+    Raises
+    ------
+    ValueError
+        For axes that no function takes, and a store of another specification or version.
+    OSError
+        For a store that cannot be written, is broken, or that another sweep writes to.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, lbnn
+    >>> def problem(rng, examples):
+    ...     X = rng.normal(size=(examples + 50, 30))
+    ...     y = X @ rng.normal(size=30) / 5
+    ...     return X[:examples], y[:examples], X[examples:], y[examples:]
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> found = lbnn.sweep({"examples": [10, 20], "depth": [2, 3], "beta": [1.0, 100.0]}, data=problem,
+    ...     network=lambda depth: lbnn.Network((20,) * (depth - 1)), quantities=["test_error"],
+    ...     store=folder.name + "/run.zarr", progress=False)
+    >>> bool((found.test_error.sel(examples=20) < found.test_error.sel(examples=10)).all())
+    True
+    >>> folder.cleanup()
+    """
+    _require_extra()
+    work, text = plan(
+        axes, data, network, quantities, beta, noise=noise, target_error=target_error, seed=seed
+    )
+    place = Path(store)
+    with locked(place):
+        seconds = None if place.exists() else _make(place, work, text, chunks)
+        kept = _open(place, text)
+        todo = _to_do(kept, retry_failed)
+        before = work.axes.points - _points(kept.layout, todo)
+        with showing(progress, work.axes.points, before) as show:
+            _run(kept, work, todo, show, client, workers, memory_limit, seconds)
+    found = open_sweep(place)
+    _tell_of_failures(found, place)
+    return found
+
+
+def _require_extra() -> None:
+    absent = [name for name in _EXTRA if find_spec(name) is None]
+    if absent:
+        raise ImportError(f"lbnn.sweep needs {', '.join(absent)}: pip install 'lbnn[scale]'")
+
+
+def _make(place: Path, work: Work, text: str, chunks: Mapping[str, int] | None) -> float:
+    """An empty store, cut after a few points were timed; seconds of a point."""
+    seconds = seconds_per_point(work)
+    about = attributes(text, provenance(commit()))
+    create(place, work.axes, chunk_shape(work, chunks, seconds), work.quantities, about)
+    return seconds
+
+
+def _open(place: Path, text: str) -> Store:
+    """The store, if it is of this sweep."""
+    kept = Store(place)
+    if kept.specification != text:
+        raise ValueError(
+            f"{place} must be a store of this sweep, got one of another: "
+            f"{differences(text, kept.specification)}. Use another store, or remove this one"
+        )
+    return kept
+
+
+def _to_do(kept: Store, retry_failed: bool) -> list[Position]:
+    """Chunks that are not finished; of those that are, the ones to be computed again."""
+    status, layout = kept.status(), kept.layout
+    states = {position: status[layout.region(position)] for position in layout.positions()}
+    finished = [position for position, state in states.items() if (state > 0).all()]
+    broken = kept.broken(finished)
+    if broken and not retry_failed:
+        raise StoreError(
+            f"finished chunks must be readable, got {len(broken)} that are missing or broken, the first "
+            f"{next(iter(broken.values()))}: retry_failed=True computes them again"
+        )
+    again = {position for position in finished if retry_failed and (states[position] == FAILED).any()}
+    left_alone = set(finished) - again - set(broken)
+    return [position for position in states if position not in left_alone]
+
+
+def _run(
+    kept: Store,
+    work: Work,
+    todo: Sequence[Position],
+    show: Show,
+    client: Any,
+    workers: int | None,
+    memory_limit: str | int | float,
+    seconds: float | None,
+) -> None:
+    """Compute chunks here, on worker processes of this machine, or on the client's cluster."""
+    if not todo:
+        return
+    if client is not None:
+        run_with(client, kept, work, todo, show.add)
+        return
+    wanted = workers
+    if wanted is None:  # processes are worth their start where there is enough to do
+        each = seconds_per_point(work) if seconds is None else seconds
+        wanted = min(cores(), len(todo)) if _points(kept.layout, todo) * each > _WORTH_A_CLUSTER else 0
+    if wanted < (2 if workers is None else 1):
+        run_here(kept, work, todo, show.add)
+        return
+    with local_client(wanted, memory_limit) as local:
+        show.note(f"{wanted} workers; Dask's dashboard is at {local.dashboard_link}")
+        run_with(local, kept, work, todo, show.add)
+
+
+def _points(layout: Layout, positions: Sequence[Position]) -> int:
+    """Number of points in some chunks."""
+    regions = (layout.region(position) for position in positions)
+    return sum(int(np.prod([part.stop - part.start for part in region])) for region in regions)
+
+
+def _tell_of_failures(found: xr.Dataset, place: Path) -> None:
+    """Warn of points that failed, with the first message."""
+    failed = np.asarray(found.status) == FAILED
+    if failed.any():
+        first = str(np.asarray(found.message)[failed][0])
+        warn(
+            f"{int(failed.sum())} of {failed.size} points failed, the first with: {first} (see the variables "
+            f"status and message of {place}; retry_failed=True computes them again)",
+            UserWarning,
+        )

@@ -1,0 +1,131 @@
+"""Who computes the chunks: this process, workers on this machine, or any Dask cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lbnn.sweeps.chunk import FAILED, Chunk, Work, compute
+from lbnn.sweeps.store import Store
+
+Position = tuple[int, ...]
+Counted = Callable[[int, int, int], None]
+
+#: Tasks handed to the scheduler ahead of the workers, for each thread: enough that nobody waits.
+_AHEAD = 4
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_here(store: Store, work: Work, positions: Sequence[Position], count: Counted) -> None:
+    """One chunk after the other, in this process."""
+    for position in positions:
+        count(*_compute_and_write(store, work, position))
+
+
+def run_with(client: Any, store: Store, work: Work, positions: Sequence[Position], count: Counted) -> None:
+    """On a Dask cluster: workers write their chunks themselves and answer with counts.
+
+    A worker that dies is replaced by its nanny and its chunk is computed by another one. A chunk that takes
+    worker after worker down with it (Dask allows three) is kept as failed, by this process.
+    """
+    from distributed import KilledWorker, as_completed
+
+    packed, path = _packed(work), os.fspath(store.path.absolute())
+    waiting, running = iter(positions), {}
+
+    def submit(count: int) -> list[Any]:
+        new = {
+            client.submit(_task, path, packed, place, pure=False): place for place in islice(waiting, count)
+        }
+        running.update(new)
+        return list(new)
+
+    queue = as_completed(submit(_AHEAD * max(1, sum(client.nthreads().values()))))
+    try:
+        for future in queue:
+            position = running.pop(future)
+            try:
+                count(*future.result())
+            except KilledWorker as problem:
+                count(*_give_up(store, work, position, problem))
+            queue.update(submit(1))
+    finally:
+        client.cancel(list(running))
+
+
+def _packed(work: Work) -> bytes:
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(work)
+    except Exception as problem:
+        raise TypeError(
+            f"functions must be such that they can be sent to workers, got {type(problem).__name__}: "
+            f"{problem}; "
+            "define them in a module that workers can import, or use workers=0"
+        ) from problem
+
+
+def _task(path: str, packed: bytes, position: Position) -> tuple[int, int, int]:
+    """What a worker does."""
+    return _compute_and_write(_opened(path), _unpacked(packed), position)
+
+
+@lru_cache(maxsize=4)
+def _opened(path: str) -> Store:
+    return Store(Path(path))
+
+
+@lru_cache(maxsize=4)
+def _unpacked(packed: bytes) -> Work:
+    import cloudpickle
+
+    return cloudpickle.loads(packed)
+
+
+def _compute_and_write(store: Store, work: Work, position: Position) -> tuple[int, int, int]:
+    region = store.layout.region(position)
+    chunk = compute(work, region)
+    store.write(region, chunk)
+    return chunk.counts()
+
+
+def _give_up(store: Store, work: Work, position: Position, problem: Exception) -> tuple[int, int, int]:
+    """Keep a chunk as failed."""
+    region = store.layout.region(position)
+    chunk = Chunk.empty([part.stop - part.start for part in region], work.variables)
+    chunk.status[...] = FAILED
+    text = "a worker died with this chunk again and again, perhaps for want of memory: take smaller chunks"
+    chunk.message[...] = np.array(f"{text} ({' '.join(str(problem).split())[:120]})", dtype=object)
+    store.write(region, chunk)
+    return chunk.counts()
+
+
+@contextmanager
+def local_client(workers: int, memory_limit: str | int | float) -> Iterator[Any]:
+    """Worker processes on this machine, each with one thread, also of linear algebra, and a memory limit."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=memory_limit,
+            dashboard_address=":0",
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
