@@ -89,22 +89,22 @@ def test_every_proposal_against_the_lattice(p: int, width: int, beta: float) -> 
             assert_agrees(sample.testimony.mean, sample.testimony.error, exact, **options)
 
 
-@pytest.mark.parametrize(("widths", "beta", "orders"), [((4, 3), 4.0, 2), ((3, 3, 5), 30.0, 1)], ids=str)
-def test_rows_of_deeper_networks_against_the_mixture(
-    widths: tuple[int, ...], beta: float, orders: int
-) -> None:
+@pytest.mark.parametrize(("widths", "beta"), [((4, 3), 4.0), ((3, 3, 5), 30.0)], ids=str)
+def test_rows_of_deeper_networks_against_the_mixture(widths: tuple[int, ...], beta: float) -> None:
     """Three outputs: the mixture over phases of T, which integrates inner factors in another way.
 
-    Six examples at depth four, weakest axis first: 0.17 nats low with Pareto k around 0.7. A known weakness
-    with few examples in narrow deep networks; the other order contradicts it.
+    Six examples at depth four, weakest axis first, come out 0.17 nats low with Pareto k around 0.7: such
+    weights must not testify. Every order that does has to be right, and one of them does.
     """
     data = make_problem(6, 9, 3, seed=610, signal=1.5)
     post = lbnn.Network(widths).condition(data.X, data.Y, beta, target_error=0.02)
     target = target_of(data, widths, beta)
     axes = target.rotation
     options = {"comparisons": 20, "degrees_of_freedom": 15}
-    for plans in proposals(target)[:orders]:
-        sample = sampled(plans[0], 512)
+    samples = [sampled(plans[0], 512) for plans in proposals(target)]
+    heard = [sample for sample in samples if sample.testimony.witness is not None]
+    assert heard
+    for sample in heard:
         error = math.hypot(sample.weighted.log_evidence_error, post.log_evidence_error)
         found = sample.weighted.log_evidence + constant(target)
         assert_agrees(found, error, post.log_evidence, largest_error=0.1, **options)

@@ -50,6 +50,7 @@ class WeightedDraws:
         default_factory=lambda: np.full(1, np.inf)
     )  # effective draws of E L_jj, ...
     k_of_means: float = -np.inf  # ... and the largest tail index of w L_jj
+    largest_k: float = LARGEST_K  # tail index from which weights are not trusted
 
     @property
     def log_evidence(self) -> float:
@@ -77,17 +78,17 @@ class WeightedDraws:
     @property
     def heavy_tailed(self) -> bool:
         """Whether the weights, or those of E L along some axis, have too heavy a tail to be trusted."""
-        return max(self.pareto_k, self.k_of_means) >= LARGEST_K
+        return max(self.pareto_k, self.k_of_means) >= self.largest_k
 
     @property
     def serves_means(self) -> bool:
         """Whether enough draws count for E L along every axis of the data."""
-        return float(self.sizes_of_means.min()) >= FEWEST_FOR_MEANS and self.k_of_means < LARGEST_K
+        return float(self.sizes_of_means.min()) >= FEWEST_FOR_MEANS and self.k_of_means < self.largest_k
 
     def reaches(self, target_error: float) -> bool:
         """Whether evidence and averages are as accurate as asked, and k allows to say so."""
         return (
-            self.pareto_k < LARGEST_K
+            self.pareto_k < self.largest_k
             and self.effective_sample_size >= max(target_error**-2, _FEWEST_EFFECTIVE)
             and self.log_evidence_error <= target_error
             and self.serves_means
