@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from lbnn.data.spectrum import Spectrum
 from lbnn.network import Network
+from lbnn.selection.grid import evidence_grid
 
 #: Quantities that the batched quadrature knows.
 BATCHED = {"log_evidence", "scale_mean", "scale_inverse_mean"}
 
 
-def available() -> bool:
-    """Whether this lbnn has the batched quadrature."""
-    return find_spec("lbnn.selection.grid") is not None
-
-
 def batch(network: Any, spectrum: Spectrum, betas: Sequence[float]) -> list[dict[str, float]] | None:
-    """Values of `BATCHED` with their errors (zero) at every β; None where there is no batched quadrature.
+    """Values of `BATCHED` with their errors (zero) at every β; None for what is not a plain network.
 
     With one output the law of the scale depends on the product of the prior variances: that of the first
     layer multiplies the Gram matrix with the others, which multiply λ.
     """
-    if type(network) is not Network or not available():
+    if type(network) is not Network:
         return None
     later = math.prod(network.prior_variances[1:])
     data = spectrum.scaled(network.prior_variances[0] * later)
-    grid = import_module("lbnn.selection.grid").evidence_grid(data, [network.widths], list(betas))
+    grid = evidence_grid(data, [network.widths], list(betas))
     rows = zip(
         grid.log_evidence[0], later * grid.scale_mean[0], grid.scale_inverse_mean[0] / later, strict=True
     )

@@ -11,7 +11,6 @@ from typing import Any
 
 from lbnn._base import check
 from lbnn.sweeps.axes import Axes, ContractError, Coordinates, parameters, require_taken
-from lbnn.sweeps.batch import available
 from lbnn.sweeps.chunk import Work, batchable, compute, conditioned, one_blas_thread, problem_at
 from lbnn.sweeps.identity import signature, specification
 from lbnn.sweeps.layout import CHUNK_SECONDS, cut
@@ -125,7 +124,7 @@ def _timed(work: Work, coordinates: Coordinates, sharing: int) -> float:
 
 def _timed_batch(work: Work, index: tuple[int, ...]) -> float:
     """Seconds of one point of all temperatures of a network; infinite where they are not answered at once."""
-    if not batchable(work) or not available():
+    if not batchable(work):
         return math.inf
     own = {*work.data_takes, *work.network_takes}
     region = tuple(
