@@ -54,7 +54,7 @@ def test_nodes_that_are_too_few_are_not_used(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_panel_without_rows_is_left_out() -> None:
     """Eigenvalues of a square Gaussian matrix often leave a gap of more than a panel below the others."""
-    values = np.concatenate([[1e-9], np.geomspace(1e-2, 1.0, 200)])
+    values = np.concatenate([[1e-6], np.geomspace(1e-2, 1.0, 400)])
     curves = row_curves(values)
     assert len(curves.nodes) < len(values)
     assert any(len(rows) == 0 for rows, _, _ in curves.panels)
