@@ -19,8 +19,8 @@ import numpy as np
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.projection import GramProjection
-from lbnn.predict.mixture import FEWEST_ATOMS, NetworkPredictive
-from lbnn.predict.predictive import Predictive, log_average
+from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.predictive import Predictive
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,9 +126,8 @@ class AffinePredictive(Predictive):
         return np.eye(points) + (growth**-0.5 - 1) / points, -0.5 * math.log(growth)
 
     def _pointwise_log_density(self, values: Array) -> Array:
-        measure, terms = self.predictive.measure, self.point_log_densities(values)
-        measure.warn_of_few(terms, FEWEST_ATOMS)
-        return log_average(measure.weights, terms)
+        inner = self.predictive.pointwise_with_level(self._inner(values), self.level_variance)
+        return inner - self._log_volume
 
     def point_log_densities(self, values: Array) -> Array:
         """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂)."""

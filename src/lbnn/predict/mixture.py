@@ -20,12 +20,11 @@ from lbnn.data.projection import Projection
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.density import conditional_log_density
 from lbnn.predict.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
+from lbnn.predict.pointwise import doubtful_points, integrated_anew, warn_without_law
 from lbnn.predict.predictive import Predictive, log_average
 from lbnn.scale.measure import ScaleMeasure
 
 LOG_TWO_PI = math.log(2 * math.pi)
-#: Effective draws under which the error of a log density is about half a nat.
-FEWEST_ATOMS = 5
 
 
 @dataclass(frozen=True, repr=False)
@@ -182,9 +181,19 @@ class NetworkPredictive(Predictive):
             )
 
     def _pointwise_log_density(self, values: Array) -> Array:
-        terms = self.point_log_densities(values)
-        self.measure.warn_of_few(terms, FEWEST_ATOMS)
-        return log_average(self.measure.weights, terms)
+        return self.pointwise_with_level(values, 0.0)
+
+    def pointwise_with_level(self, values: Array, level_variance: float) -> Array:
+        """Log density of values (p̂, n_d) at each point with a level of this variance, (p̂,)."""
+        terms = self.point_log_densities(values, level_variance)
+        result, doubtful = log_average(self.measure.weights, terms), doubtful_points(self.measure, terms)
+        warn_without_law(self.measure, doubtful)
+        noise = self.observation_noise + level_variance
+        for point, density in integrated_anew(
+            self.projection, self.process, self.measure, noise, values, doubtful
+        ):
+            result[point] = density
+        return result
 
     def point_log_densities(self, values: Array, level_variance: float = 0.0) -> Array:
         """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂).
