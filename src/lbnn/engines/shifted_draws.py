@@ -5,8 +5,8 @@ With draws v of the posterior π, weights w and any shift u = v + δ,
     E_π h = ∫ π(u) h(u) du = Σ_s w_s  π(v_s + δ) h(v_s + δ) / π(v_s),
 
 so that δ may be chosen for few terms to dominate no longer: the mean of π h less that of π. It is approached
-in steps: while only few draws count, h is tempered until enough of them do. (Moment matching by shifts, as for
-leave-one-out densities: Paananen, Piironen, Bürkner and Vehtari, 2021.)
+in steps: while only few draws count, h is tempered until enough of them do. (Moment matching by shifts, as
+for leave-one-out densities: Paananen, Piironen, Bürkner and Vehtari, 2021.)
 """
 
 from __future__ import annotations

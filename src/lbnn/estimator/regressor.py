@@ -10,19 +10,22 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from lbnn._base.types import Array
-from lbnn.data.centring import CentredKernel
-from lbnn.estimator import fitting, prediction, saving, settings
-from lbnn.estimator.model import FittedState, decompose, table_row
+from lbnn._base.warn import warn_of
+from lbnn.estimator import fitting, saving, settings
+from lbnn.estimator.kernels import Kernel
+from lbnn.estimator.model import FittedState
+from lbnn.estimator.rows import Rows, distinct_rows
+from lbnn.estimator.targets import TargetUnits
+from lbnn.estimator.views import Setting, best_view
 from lbnn.leave_one_out import LeaveOneOut
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.average import MixturePredictive
-from lbnn.selection import search
+from lbnn.selection import Choice, search
 
 _POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
 
@@ -50,10 +53,19 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         One noise variance for all outputs; one each (outputs are whitened by their noise, and prior variances
         are proportional to noise variances); noise that passes through the network, so that its covariance
         across outputs is learned, with one unit for all outputs or one each; or the best of these.
+    inputs : "evidence", "raw" or "standardised"
+        Whether the network (or the kernel) sees columns as they are or divided by their standard deviations;
+        "evidence" takes what has the higher evidence at infinite width.
     kernel : str or callable
-        "linear" (XXᵀ/n_features), "precomputed", or what `sklearn.metrics.pairwise.pairwise_kernels` takes.
+        "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
+        "rational_quadratic", "polynomial" and "linear+rbf", whose parameters are chosen by evidence where
+        they are not given, or what `sklearn.metrics.pairwise.pairwise_kernels` takes.
     kernel_params : dict, optional
-        Parameters of the kernel.
+        Parameters of the kernel: "length_scale" (a number, or one for each column), "alpha", "degree",
+        "coef0", "share" of the rbf kernel in "linear+rbf", or scikit-learn's.
+    ard : bool
+        Whether each column may have a length scale of its own; taken if the evidence gains more than ½ log p
+        for each.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool
@@ -86,8 +98,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     log_evidence_, log_evidence_error_ : float
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
-        Every candidate: depth, widths, noise, beta, prior_scale, log_evidence, its error and its penalty
-        for fitted hyperparameters, at_edge; best first.
+        Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
+        error and its penalty for fitted hyperparameters, at_edge; best first.
+    inputs_, kernel_params_ : str, dict
+        As chosen or given.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
     models_, model_weights_ : tuple of FittedModel, (models,)
@@ -119,8 +133,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         beta: Any = "evidence",
         prior_scale: Any = "evidence",
         noise: str = "evidence",
+        inputs: str = "evidence",
         kernel: Any = "linear",
         kernel_params: dict[str, Any] | None = None,
+        ard: bool = False,
         fit_intercept: bool = True,
         average: bool = False,
         engine: str = "auto",
@@ -133,8 +149,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.beta = beta
         self.prior_scale = prior_scale
         self.noise = noise
+        self.inputs = inputs
         self.kernel = kernel
         self.kernel_params = kernel_params
+        self.ard = ard
         self.fit_intercept = fit_intercept
         self.average = average
         self.engine = engine
@@ -162,13 +180,21 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         shapes = settings.network_shapes(self.depth, self.width)
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
         targets = np.asarray(y, dtype=np.float64)
-        linear, noise = self.kernel == "linear", 0.0 if self.beta == math.inf else 1.0
-        points = inputs if linear else self._kernel_matrix(inputs, inputs)
-        centred, data, units = decompose(
-            points, targets, linear=linear, centre=self.fit_intercept, noise=noise
+        rows = self._rows(inputs, targets)
+        inputs, targets = inputs[rows.kept], targets[rows.kept]
+        units, inner = TargetUnits.of(
+            targets, self.fit_intercept, contrasts=settings.may_be_contrasts(self.noise, self.beta)
         )
-        given = settings.given(self.beta, self.prior_scale, units.unit)
-        choices, shapes, messages = fitting.settle(given, self.noise, data, shapes)
+        given = settings.given(self.beta, self.prior_scale, math.exp(units.log_unit))
+        view, others = best_view(
+            inputs,
+            self.inputs,
+            Kernel(self.kernel, dict(self.kernel_params or {})),
+            self.ard,
+            self._setting(inner, settings.view_choice(self.noise, given, inner)),
+        )
+        data = view.data
+        choices, shapes, messages = fitting.settle(given, self.noise, data, shapes, units)
         level_examples = data.spectrum.examples + 1 if self.fit_intercept else None
         effort: dict[str, Any] = {
             "engine": self.engine,
@@ -180,17 +206,25 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             candidates = search(data, choices, shapes, seed=effort["seed"], report=report)
             counted = fitting.counted(candidates) if self.average else 1
             models = fitting.final_models(data, candidates[:counted], units, level_examples, **effort)
-        if candidates[0].on_edge:
+        if candidates[0].on_edge and settings.CONSTANT_TARGETS not in messages:
             messages.append(settings.ON_EDGE)
-        kept = inputs[:0] if linear else inputs
-        state = FittedState(models, centred, kept, targets.reshape(len(targets), -1))
-        table = [table_row(candidate, data, units) for candidate in candidates]
-        return self._describe(state, table, messages)
+        if view.seeing.feature_map.size:
+            messages.append(settings.approximate_kernel(len(inputs), view.seeing, view.dropped))
+        messages += [rows.message] * bool(rows.copies)
+        warn_of(messages)
+        messages += [rows.message] * (bool(rows.message) and not rows.copies)
+        state = FittedState(models, view.seeing, targets.reshape(len(targets), -1), rows)
+        return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
 
-    def _kernel_matrix(self, left: Array, right: Array) -> Array:
-        if self.kernel == "precomputed":
-            return left
-        return np.asarray(pairwise_kernels(left, right, metric=self.kernel, **(self.kernel_params or {})))
+    def _rows(self, X: Array, targets: Array) -> Rows:
+        """Rows to be counted; all of them where the noise is given or the kernel is."""
+        if self.kernel == "precomputed" or not isinstance(self.beta, str):
+            return Rows.all(len(X))
+        return distinct_rows(X, targets.reshape(len(X), -1))
+
+    def _setting(self, targets: Array, choice: Choice) -> Setting:
+        noise = 0.0 if self.beta == math.inf else 1.0
+        return Setting(targets, self.fit_intercept, noise, choice, self._seed())
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):
@@ -214,11 +248,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
-        if isinstance(state.inputs, CentredKernel):
+        self.inputs_, self.kernel_params_ = state.seeing.columns.name, state.seeing.kernel.parameters
+        if state.seeing.kernel.metric != "linear":
             self.dual_coef_ = shaped
             return self
-        intercept = best.mean - self._weights @ state.inputs.columns.means
-        self.coef_, self.intercept_ = shaped, float(intercept[0]) if single else intercept
+        coefficients, intercept = state.seeing.in_units_of_columns(self._weights, best.mean)
+        self.coef_ = coefficients[0] if single else coefficients
+        self.intercept_ = float(intercept[0]) if single else intercept
         return self
 
     # ------------------------------------------------------------------ predictions
@@ -242,7 +278,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise RuntimeError("at most one of return_std and return_cov can be asked for")
         inputs = self._checked(X)
-        mean = prediction.mean(self._state, inputs, self._kernel_matrix, self._weights)
+        mean = self._state.mean(inputs, self._weights)
         if return_cov:
             return mean, self._predictive(inputs).with_noise().covariance
         if return_std:
@@ -283,7 +319,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         From the best candidate at the hyperparameters of all data: these are not chosen anew.
         """
         check_is_fitted(self)
-        return self._state.best.leave_one_out(self._state.targets)
+        return self._state.leave_one_out()
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
@@ -297,7 +333,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "the uncertainty at test points needs the kernel among them, got a precomputed cross kernel "
                 "only: use predictive(X, test_gram=...)"
             )
-        return prediction.predictive(self._state, X, self._kernel_matrix, test_gram)
+        return self._state.predictive(X, test_gram)
 
     def _standard_deviations(self, X: Array) -> Array:
         parts = [

@@ -10,7 +10,11 @@ import numpy as np
 from lbnn import archive
 from lbnn._base.types import Array
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns
+from lbnn.estimator.columns import ColumnUnits
+from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.model import FittedModel, FittedState
+from lbnn.estimator.rows import Rows
+from lbnn.estimator.seeing import Seeing
 
 KIND = "LBNNRegressor"
 
@@ -36,8 +40,12 @@ def _plain(value: Any, name: str) -> Any:
 
 def write(path: str | os.PathLike[str], about: dict[str, Any], state: FittedState) -> None:
     """Write what describes the estimator and what its predictions need."""
-    inputs_header, arrays = _pack_inputs(state.inputs)
-    arrays |= {"targets": state.targets, "training_inputs": state.training_inputs}
+    inputs_header, arrays = _pack_seeing(state.seeing)
+    arrays |= {
+        "targets": state.targets,
+        "rows/kept": state.rows.kept,
+        "rows/stands_for": state.rows.stands_for,
+    }
     models = []
     for number, model in enumerate(state.models):
         header, model_arrays = _pack_model(model)
@@ -61,21 +69,47 @@ def _unpack_state(header: dict[str, Any], arrays: dict[str, Array]) -> FittedSta
         prefix = f"model{number}/"
         own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         models.append(_unpack_model(each, own))
-    inputs = _unpack_inputs(header["inputs"], arrays)
-    return FittedState(tuple(models), inputs, arrays["training_inputs"], arrays["targets"])
+    rows = Rows(arrays["rows/kept"].astype(int), arrays["rows/stands_for"].astype(int))
+    return FittedState(tuple(models), _unpack_seeing(header["inputs"], arrays), arrays["targets"], rows)
 
 
-def _pack_inputs(inputs: CentredInputs | CentredKernel) -> tuple[dict[str, Any], dict[str, Array]]:
+def _pack_seeing(seeing: Seeing) -> tuple[dict[str, Any], dict[str, Array]]:
+    header, means = _pack_inputs(seeing.inputs)
+    header |= {
+        "columns": seeing.columns.name,
+        "kernel": _plain(seeing.kernel.metric, "kernel"),
+        "kernel_params": _plain(seeing.kernel.parameters, "kernel_params"),
+    }
+    arrays = {
+        "input_means": means,
+        "columns/offset": seeing.columns.offset,
+        "columns/deviation": seeing.columns.deviation,
+        "training_inputs": seeing.training_inputs,
+        "feature_map": seeing.feature_map,
+    }
+    return header, arrays
+
+
+def _pack_inputs(inputs: CentredInputs | CentredKernel) -> tuple[dict[str, Any], Array]:
     if isinstance(inputs, CentredInputs):
-        return {"kind": "inputs"}, {"input_means": inputs.columns.means}
-    header = {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre}
-    return header, {"input_means": inputs.means}
+        return {"kind": "inputs"}, inputs.columns.means
+    return {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre}, inputs.means
 
 
-def _unpack_inputs(header: dict[str, Any], arrays: dict[str, Array]) -> CentredInputs | CentredKernel:
+def _unpack_seeing(header: dict[str, Any], arrays: dict[str, Array]) -> Seeing:
+    return Seeing(
+        ColumnUnits(str(header["columns"]), arrays["columns/offset"], arrays["columns/deviation"]),
+        Kernel(header["kernel"], dict(header["kernel_params"])),
+        _unpack_inputs(header, arrays["input_means"]),
+        arrays["training_inputs"],
+        arrays["feature_map"],
+    )
+
+
+def _unpack_inputs(header: dict[str, Any], means: Array) -> CentredInputs | CentredKernel:
     if header["kind"] == "inputs":
-        return CentredInputs(Columns(arrays["input_means"]))
-    return CentredKernel(arrays["input_means"], float(header["grand_mean"]), bool(header["centre"]))
+        return CentredInputs(Columns(means))
+    return CentredKernel(means, float(header["grand_mean"]), bool(header["centre"]))
 
 
 def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -88,7 +122,7 @@ def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
         "single_output": model.single_output,
         "penalty": model.penalty,
     }
-    units = {"units/deviations": model.deviations, "units/mean": model.mean}
+    units = {"units/matrix": model.matrix, "units/mean": model.mean}
     return header, units | {f"posterior/{name}": array for name, array in arrays.items()}
 
 
@@ -97,7 +131,7 @@ def _unpack_model(header: dict[str, Any], arrays: dict[str, Array]) -> FittedMod
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     return FittedModel(
         archive.unpack_posterior(header["posterior"], own),
-        arrays["units/deviations"],
+        arrays["units/matrix"],
         arrays["units/mean"],
         None if header["level_examples"] is None else int(header["level_examples"]),
         float(header["prior_scale"]),

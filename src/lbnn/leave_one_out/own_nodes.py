@@ -25,7 +25,9 @@ class _LeftOutLikelihood(GaussianLikelihood):
         return super().log_value(eigenvalues, vectors) - self.example.log_density(eigenvalues, vectors)[0]
 
 
-def replace_unresolved(scores: Scores, posterior: Posterior, examples: LeftOut) -> tuple[str, ...]:
+def replace_unresolved(
+    scores: Scores, posterior: Posterior, examples: LeftOut, matrix: Array
+) -> tuple[str, ...]:
     """Replace, in place, the scores whose ρ_{−a} the posterior's nodes do not resolve.
 
     Returns the messages of the new integrals.
@@ -38,7 +40,9 @@ def replace_unresolved(scores: Scores, posterior: Posterior, examples: LeftOut) 
         own = infer_quadrature(
             posterior.prior, _LeftOutLikelihood(**whole, example=example), posterior.spectrum.single_output
         )
-        scores.residual[a], scores.variance[a] = moments(own.measure, example, own.measure.weights[None])
+        scores.residual[a], scores.variance[a] = moments(
+            own.measure, example, own.measure.weights[None], matrix
+        )
         scores.log_density[a] = posterior.log_evidence - own.log_evidence
         messages += [f"leaving out example {a}: {message}" for message in own.diagnostics.messages]
     return tuple(messages)

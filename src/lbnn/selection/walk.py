@@ -72,6 +72,19 @@ class Candidate:
         return self.log_evidence - self.penalty - 2 * self.error / (1 - self.error**2)
 
 
+def infinite_width(data: EvidenceData, choice: Choice) -> Candidate:
+    """The Gaussian process with the hyperparameters that its evidence prefers."""
+    free = free_parameters(data, choice)
+    best = gaussian_process.optima(data, choice)[0]
+    penalty = penalty_of(free.count, data)
+    return Candidate((), free.at(best.phi), best.value, 0.0, free.on_edge(best.phi), choice.units, penalty)
+
+
+def penalty_of(count: int, data: EvidenceData) -> float:
+    """½ log p for each of so many fitted hyperparameters."""
+    return 0.5 * count * math.log(max(data.spectrum.examples, 1))
+
+
 class Walk:
     """The candidates visited so far, with one kind of noise."""
 
@@ -81,7 +94,7 @@ class Walk:
         self.data = coupled(data) if choice.coupled else data
         self.choice, self.free = choice, free_parameters(data, choice)
         self.seed, self.report, self.rival = seed, report, rival
-        self.penalty = 0.5 * self.free.count * math.log(max(data.spectrum.examples, 1))
+        self.penalty = penalty_of(self.free.count, data)
         self.starts = gaussian_process.optima(data, choice)
         self.candidates: list[Candidate] = []
         self.optima: dict[tuple[int, ...], Optimum] = {}
