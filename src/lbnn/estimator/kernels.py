@@ -170,8 +170,8 @@ def with_own_length_scales(kernel: Kernel, X: Array, Z: Array, h: Array) -> tupl
     """The kernel with a length scale for each column that the evidence at infinite width prefers.
 
     From the common length scale and the hyperparameters h at it: noise units u_j and κ. With K = I + κ G and
-    α = K⁻¹ Z diag(u)^{−½}, the gradient of the log evidence −½ Σ_j [log det K + z_jᵀK⁻¹z_j/u_j + p log u_j] in any
-    parameter is ½ Σ_ab (α αᵀ − n_d K⁻¹)_ab ∂(κG)_ab. Returns also the gain of the log evidence.
+    α = K⁻¹ Z diag(u)^{−½}, the gradient of the log evidence −½ Σ_j [log det K + z_jᵀK⁻¹z_j/u_j + p log u_j]
+    in any parameter is ½ Σ_ab (α αᵀ − n_d K⁻¹)_ab ∂(κG)_ab. Returns also the gain of the log evidence.
 
     Parameters
     ----------

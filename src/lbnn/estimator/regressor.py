@@ -210,9 +210,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             messages.append(settings.ON_EDGE)
         if view.seeing.feature_map.size:
             messages.append(settings.approximate_kernel(len(inputs), view.seeing, view.dropped))
-        messages += [rows.message] * bool(rows.copies)
+        messages += [rows.message] * rows.dropped
         warn_of(messages)
-        messages += [rows.message] * (bool(rows.message) and not rows.copies)
+        messages += [rows.message] * (bool(rows.message) and not rows.dropped)
         state = FittedState(models, view.seeing, targets.reshape(len(targets), -1), rows)
         return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
 

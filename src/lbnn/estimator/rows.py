@@ -27,19 +27,21 @@ class Rows:
         Position in `kept` of the row that each row of the table is counted as.
     message : str
         What was found; empty where all rows differ.
-    copies : int
-        Rows that are copies of others, targets included.
     """
 
     kept: IndexArray
     stands_for: IndexArray
     message: str = ""
-    copies: int = 0
 
     @classmethod
-    def all(cls, count: int, message: str = "", copies: int = 0) -> Rows:
+    def all(cls, count: int, message: str = "") -> Rows:
         """Every row for itself."""
-        return cls(np.arange(count), np.arange(count), message, copies)
+        return cls(np.arange(count), np.arange(count), message)
+
+    @property
+    def dropped(self) -> bool:
+        """Whether some rows are not counted."""
+        return len(self.kept) < len(self.stands_for)
 
 
 def distinct_rows(X: Array, Y: Array) -> Rows:
@@ -52,11 +54,11 @@ def distinct_rows(X: Array, Y: Array) -> Rows:
     different = replicates - copies
     found = _said(copies, different)
     if not copies or _rank(X) < _count(points) - 1:
-        return Rows.all(len(X), found + (_KEPT if copies else ""), copies)
+        return Rows.all(len(X), found + (_KEPT if copies else ""))
     kept = np.sort(np.unique(whole, return_index=True)[1])
     position = np.empty(_count(whole), int)
     position[whole[kept]] = np.arange(len(kept))
-    return Rows(kept, position[whole], found + _COUNTED_ONCE, copies)
+    return Rows(kept, position[whole], found + _COUNTED_ONCE)
 
 
 _KEPT = "; they count as measurements of their own"
@@ -74,7 +76,7 @@ def _said(copies: int, different: int) -> str:
         )
     if different:
         parts.append(
-            f"{different} {'row has' if different == 1 else 'rows have'} the inputs of another, not the targets"
+            f"{different} {'row has' if different == 1 else 'rows have'} the inputs of another, other targets"
         )
     return ", ".join(parts)
 

@@ -1,4 +1,4 @@
-"""What a fitted network sees of inputs: units of the columns, then a kernel if there is one, then centring."""
+"""What a fitted network sees of inputs: units of columns, then a kernel if there is one, then centring."""
 
 from __future__ import annotations
 

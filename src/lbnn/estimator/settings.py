@@ -58,14 +58,14 @@ def dependent_targets(count: int) -> str:
 def approximate_kernel(rows: int, seeing: Seeing, dropped: float) -> str:
     """What is said of a kernel that is not decomposed exactly."""
     return (
-        f"the kernel of {rows} rows is approximated by the functions of {len(seeing.training_inputs)} of them: "
-        f"{dropped:.2g} of its variance at the training points is left out, and of the uncertainty elsewhere what "
-        "these functions cannot show"
+        f"the kernel of {rows} rows is approximated by the functions of {len(seeing.training_inputs)} of "
+        f"them: {dropped:.2g} of its variance at the training points is left out, and of the uncertainty "
+        "elsewhere what these functions cannot show"
     )
 
 
 def may_be_contrasts(noise: str, beta: Any) -> bool:
-    """Whether combinations of the targets that do not vary are left out: not where each has noise of its own."""
+    """Whether combinations of targets that do not vary are left out: not where each has its own noise."""
     return not noise.endswith("per_output") and beta != math.inf
 
 
@@ -163,7 +163,7 @@ def constant_outputs(data: EvidenceData) -> list[int]:
 def view_choice(noise: str, basic: Choice, targets: Array) -> Choice:
     """The hyperparameters at which ways of seeing the inputs are compared.
 
-    With a noise unit for each output, so that units of the outputs do not matter, unless it is to be one for all.
+    With a noise unit for each output, so that units of outputs do not matter, unless it is to be one for all.
     """
     several = targets.ndim == 2 and targets.shape[1] > 1
     own = noise == "evidence" or noise.endswith("per_output")

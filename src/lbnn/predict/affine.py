@@ -19,14 +19,14 @@ import numpy as np
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.projection import GramProjection
+from lbnn.predict.given import Conditionable
 from lbnn.predict.mixture import NetworkPredictive
-from lbnn.predict.predictive import Predictive
 
 _ROUNDING = 1e-6  # relative distance from the plane of dependent outputs that is not held against them
 
 
 @dataclass(frozen=True, repr=False)
-class AffinePredictive(Predictive):
+class AffinePredictive(Conditionable):
     """Outputs F̂ Aᵀ + offset + shift at p̂ points, F̂ of a network and the shift one Gaussian for all points.
 
     Attributes
@@ -169,6 +169,11 @@ class AffinePredictive(Predictive):
             means.append(mean @ rotated[block].swapaxes(1, 2) + self.offset)
             deviations.append(np.sqrt(variance @ (rotated[block] ** 2).swapaxes(1, 2)))
         return part.measure.weights, np.concatenate(means), np.concatenate(deviations)
+
+    def gaussians(self, row: int) -> tuple[Array, Array, Array]:
+        """The Gaussians at one point given each atom."""
+        log_weights, means, covariances = self.predictive.gaussians_of(row, self.matrix, self.level_variance)
+        return log_weights, means + self.offset, covariances
 
     def _draw(self, size: int, rng: np.random.Generator) -> Array:
         inner = self.predictive._draw(size, rng)

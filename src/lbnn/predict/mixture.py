@@ -20,15 +20,16 @@ from lbnn.data.projection import Projection
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.density import conditional_log_density
 from lbnn.predict.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
+from lbnn.predict.given import Conditionable
 from lbnn.predict.pointwise import doubtful_points, integrated_anew, warn_without_law
-from lbnn.predict.predictive import Predictive, log_average
+from lbnn.predict.predictive import log_average
 from lbnn.scale.measure import ScaleMeasure
 
 LOG_TWO_PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, repr=False)
-class NetworkPredictive(Predictive):
+class NetworkPredictive(Conditionable):
     """Outputs of a network at p̂ test points, as a mixture of Gaussian processes over the scale.
 
     Returned by `Posterior.predict` and `Network.prior`.
@@ -235,6 +236,27 @@ class NetworkPredictive(Predictive):
             variances.append(unexplained * own_scale[:, None, :] + _at_points(explained**2, shrunken))
         deviations = np.sqrt(np.concatenate(variances) + self.observation_noise)
         return self.measure.weights, np.concatenate(means), deviations
+
+    def gaussians(self, row: int) -> tuple[Array, Array, Array]:
+        """The Gaussians at one point given each atom."""
+        return self.gaussians_of(row, np.eye(self.shape[1]), 0.0)
+
+    def gaussians_of(self, row: int, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
+        """The Gaussians of outputs F̂ Aᵀ at one point, with a level of this variance."""
+        scale_values, vectors = self.measure.eigen
+        rows = slice(row, row + 1)
+        explained = self.projection.explained[rows]
+        means = (explained @ self.process.rotated_mean(scale_values, vectors))[:, 0]
+        own = self.projection.unexplained_diagonal[row] * scale_values
+        seen = (explained**2 @ self.process.shrunken_scale(scale_values))[:, 0]
+        variances, outward = own + seen + self.observation_noise + level_variance, matrix @ vectors
+        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+            log_weights = np.log(self.measure.weights)
+        return (
+            log_weights,
+            (outward @ means[:, :, None])[:, :, 0],
+            (outward * variances[:, None, :]) @ outward.swapaxes(1, 2),
+        )
 
     # ------------------------------------------------------------------ samples
 
