@@ -76,7 +76,7 @@ def test_draws_follow_the_conditional_law(law):
 
 @pytest.mark.slow
 def test_data_of_the_model_are_covered():
-    """Data drawn from the prior: ranks of the second output given the first are uniform, over 150 data sets."""
+    """Data drawn from the prior: ranks of the second output given the first are uniform, over 150 sets."""
     rng, network, ranks = np.random.default_rng(2), lbnn.Network(widths=(3,)), []
     for number in range(150):
         scale = network.scale_prior(2).sample(1, rng)[0]

@@ -46,6 +46,8 @@ class FittedModel:
         p where a level is fitted, else None.
     penalty : float
         Of the log evidence, for the number of hyperparameters fitted.
+    log_weight : float
+        In a mixture of models, up to a constant.
     """
 
     posterior: Posterior
@@ -56,6 +58,7 @@ class FittedModel:
     log_evidence: float
     single_output: bool
     penalty: float
+    log_weight: float
 
     def __repr__(self) -> str:
         """One line: network, noise and evidence."""
@@ -157,6 +160,7 @@ def fit_model(
         posterior.log_evidence + jacobian,
         units.single_output,
         candidate.penalty,
+        posterior.log_evidence + jacobian - candidate.penalty,
     )
 
 
@@ -209,7 +213,7 @@ class FittedState:
     @property
     def weights(self) -> Array:
         """Posterior probabilities of the models, (models,)."""
-        return special.softmax(np.array([model.log_evidence - model.penalty for model in self.models]))
+        return special.softmax(np.array([model.log_weight for model in self.models]))
 
     def coefficients(self) -> Array:
         """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p).

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
-from lbnn.estimator import fitting, saving, settings
+from lbnn.estimator import design, fitting, saving, settings
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
@@ -68,8 +68,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         for each.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
-    average : bool
-        Average over the candidates with their evidence as weights instead of taking the best.
+    average : "auto" or bool
+        "auto" integrates over hyperparameters and networks where noise variances are known no better than by a
+        fifth: predictions average eight and a few models around the best. True averages over all candidates,
+        each at its best hyperparameters, with their evidence as weights. False takes the best.
     engine : str
         As in `Network.condition`, for the final answer.
     target_error : float
@@ -138,7 +140,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel_params: dict[str, Any] | None = None,
         ard: bool = False,
         fit_intercept: bool = True,
-        average: bool = False,
+        average: Any = "auto",
         engine: str = "auto",
         target_error: float = 0.1,
         random_state: Any = 0,
@@ -204,8 +206,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         report = fitting.reporter(data, units, self.verbose)
         with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
             candidates = search(data, choices, shapes, seed=effort["seed"], report=report)
-            counted = fitting.counted(candidates) if self.average else 1
+            counted = fitting.counted(candidates) if self.average is True else 1
             models = fitting.final_models(data, candidates[:counted], units, level_examples, **effort)
+            if self.average == "auto" and design.matters(candidates[0]):
+                models = design.integrated_models(
+                    data, candidates, models[0], units, level_examples, **effort
+                )
         if candidates[0].on_edge and settings.CONSTANT_TARGETS not in messages:
             messages.append(settings.ON_EDGE)
         if view.seeing.feature_map.size:

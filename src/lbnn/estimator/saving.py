@@ -121,6 +121,7 @@ def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
         "log_evidence": model.log_evidence,
         "single_output": model.single_output,
         "penalty": model.penalty,
+        "log_weight": model.log_weight,
     }
     units = {"units/matrix": model.matrix, "units/mean": model.mean}
     return header, units | {f"posterior/{name}": array for name, array in arrays.items()}
@@ -138,4 +139,5 @@ def _unpack_model(header: dict[str, Any], arrays: dict[str, Array]) -> FittedMod
         float(header["log_evidence"]),
         bool(header["single_output"]),
         float(header["penalty"]),
+        float(header["log_weight"]),
     )

@@ -33,7 +33,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "kernel_params": [dict, None],
     "ard": ["boolean"],
     "fit_intercept": ["boolean"],
-    "average": ["boolean"],
+    "average": ["boolean", StrOptions({"auto"})],
     "engine": [StrOptions({"auto", *ENGINES})],
     "target_error": [Interval(Real, 0, 1, closed="neither")],
     "random_state": ["random_state"],

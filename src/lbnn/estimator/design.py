@@ -1,0 +1,105 @@
+"""Hyperparameters that the data leave open are integrated: a design around the maxima of the evidence.
+
+The evidence of a network near its maximum φ* is close to a Gaussian in the logarithms φ of noise and signal,
+with the curvature C that the search has learned. Draws φ_i = φ* + C^{−½} ξ_i, in pairs ±ξ, are conditioned
+each, and weighted by
+
+    w_i ∝ p(Y | φ_i) exp(½ |ξ_i|²),
+
+the evidence over the density of the draws; no weight may exceed √n times the mean, which bounds their
+variance (Ionides, 2008). Predictions are the mixture. Networks that the evidence does not tell apart share
+the draws.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from lbnn._base.errors import AccuracyWarning
+from lbnn._base.types import Array
+from lbnn.estimator.model import FittedModel, fit_model
+from lbnn.estimator.targets import TargetUnits
+from lbnn.selection import Candidate, EvidenceData
+
+_UNCERTAIN = 0.2  # standard deviation of the log of a noise variance from which it is integrated
+_DRAWS = 8  # of hyperparameters, in pairs
+_SMALLEST_SHARE = 0.1  # of the evidence from which a network gets draws
+_MOST_NETWORKS = 3
+_COARSE = 0.3  # target error of the posteriors at the draws: the mixture averages them
+_FARTHEST = 3.0  # deviations that a draw may lie from the maximum along one direction
+
+
+def matters(candidate: Candidate) -> bool:
+    """Whether the noise at the maximum of the evidence is uncertain enough for its point estimate to mislead."""
+    if not candidate.curvature.size or candidate.on_edge:
+        return False
+    spread = candidate.directions[:-1] @ np.linalg.inv(candidate.curvature) @ candidate.directions[:-1].T
+    return float(np.sqrt(np.diagonal(spread)).max()) > _UNCERTAIN
+
+
+def integrated_models(
+    data: EvidenceData,
+    candidates: Sequence[Candidate],
+    best: FittedModel,
+    units: TargetUnits,
+    level_examples: int | None,
+    **effort: Any,
+) -> tuple[FittedModel, ...]:
+    """Models at draws of the hyperparameters around the best candidates, the best model itself first."""
+    shares = special.softmax(np.array([each.supported for each in candidates]))
+    chosen = [
+        number for number in range(min(_MOST_NETWORKS, len(shares))) if shares[number] > _SMALLEST_SHARE
+    ]
+    total = special.logsumexp([candidates[number].supported for number in chosen])
+    models: list[FittedModel] = []
+    for number in chosen:
+        candidate = candidates[number]
+        pairs = max(1, round(_DRAWS / 2 * math.exp(candidate.supported - total)))
+        white = draws(pairs, candidate.curvature.shape[0], [effort["seed"], 16, number])
+        coarse = {**effort, "target_error": max(_COARSE, effort["target_error"])}
+        at_mode = best if number == 0 else _quietly(data, candidate, units, level_examples, **coarse)
+        around = [_quietly(data, _moved(candidate, each), units, level_examples, **coarse) for each in white]
+        evidences = [at_mode.log_evidence] + [model.log_evidence for model in around]
+        log_weights = truncated(np.array(evidences) + 0.5 * np.append(0.0, (white**2).sum(axis=1)))
+        share = candidate.supported - total
+        models += [
+            replace(model, log_weight=share + log_weight)
+            for model, log_weight in zip([at_mode, *around], log_weights, strict=True)
+        ]
+    return tuple(models)
+
+
+def draws(pairs: int, dimension: int, seed: Sequence[int]) -> Array:
+    """Standard normal draws in pairs ξ, −ξ, (2 pairs, k)."""
+    half = np.random.default_rng(seed).standard_normal((pairs, dimension))
+    half = np.clip(half, -_FARTHEST, _FARTHEST)
+    return np.concatenate([half, -half])
+
+
+def truncated(log_weights: Array) -> Array:
+    """Normalised log weights, none of which exceeds √n times their mean."""
+    most = special.logsumexp(log_weights) - 0.5 * math.log(len(log_weights))
+    cut = np.minimum(log_weights, most)
+    return np.asarray(cut - special.logsumexp(cut))
+
+
+def _moved(candidate: Candidate, white: Array) -> Candidate:
+    """The candidate at φ* + C^{−½} ξ."""
+    root = np.linalg.cholesky(np.linalg.inv(candidate.curvature))
+    return replace(candidate, h=candidate.h + candidate.directions @ (root @ white))
+
+
+def _quietly(
+    data: EvidenceData, candidate: Candidate, units: TargetUnits, *level: Any, **effort: Any
+) -> FittedModel:
+    """A model whose accuracy does not matter by itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        return fit_model(data, candidate, units, *level, **effort)
