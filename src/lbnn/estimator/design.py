@@ -1,14 +1,14 @@
 """Hyperparameters that the data leave open are integrated: a design around the maxima of the evidence.
 
 The evidence of a network near its maximum φ* is close to a Gaussian in the logarithms φ of noise and signal,
-with the curvature C that the search has learned. Draws φ_i = φ* + C^{−½} ξ_i, in pairs ±ξ, are conditioned
-each, and weighted by
+with the curvature C that the search has learned. Points φ_i = φ* + C^{−½} ξ_i, in pairs ±ξ at the distance √k
+along orthogonal directions, have the covariance of that Gaussian. Each is conditioned, with the weight
 
     w_i ∝ p(Y | φ_i) exp(½ |ξ_i|²),
 
-the evidence over the density of the draws; no weight may exceed √n times the mean, which bounds their
-variance (Ionides, 2008). Predictions are the mixture. Networks that the evidence does not tell apart share
-the draws.
+which is the same for all where the evidence is that Gaussian. No weight may exceed √n times the mean, which
+bounds their variance (Ionides, 2008). Predictions are the mixture. Networks that the evidence does not tell
+apart share the points.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ from lbnn.estimator.targets import TargetUnits
 from lbnn.selection import Candidate, EvidenceData
 
 _UNCERTAIN = 0.2  # standard deviation of the log of a noise variance from which it is integrated
-_DRAWS = 8  # of hyperparameters, in pairs
+_FEW, _MANY = 8, 32  # points, in pairs: where a posterior is drawn, and where it is cheap
 _SMALLEST_SHARE = 0.1  # of the evidence from which a network gets draws
 _MOST_NETWORKS = 3
 _COARSE = 0.3  # target error of the posteriors at the draws: the mixture averages them
-_FARTHEST = 3.0  # deviations that a draw may lie from the maximum along one direction
 
 
 def matters(candidate: Candidate) -> bool:
-    """Whether the noise at the maximum of the evidence is uncertain enough for its point estimate to mislead."""
+    """Whether the noise is uncertain enough at the maximum of the evidence for one value to mislead."""
     if not candidate.curvature.size or candidate.on_edge:
         return False
     spread = candidate.directions[:-1] @ np.linalg.inv(candidate.curvature) @ candidate.directions[:-1].T
@@ -61,25 +60,27 @@ def integrated_models(
     models: list[FittedModel] = []
     for number in chosen:
         candidate = candidates[number]
-        pairs = max(1, round(_DRAWS / 2 * math.exp(candidate.supported - total)))
-        white = draws(pairs, candidate.curvature.shape[0], [effort["seed"], 16, number])
+        points = _MANY if data.outputs == 1 or not candidate.widths else _FEW
+        pairs = max(1, round(points / 2 * math.exp(candidate.supported - total)))
+        white = directions(pairs, candidate.curvature.shape[0], [effort["seed"], 16, number])
         coarse = {**effort, "target_error": max(_COARSE, effort["target_error"])}
-        at_mode = best if number == 0 else _quietly(data, candidate, units, level_examples, **coarse)
         around = [_quietly(data, _moved(candidate, each), units, level_examples, **coarse) for each in white]
-        evidences = [at_mode.log_evidence] + [model.log_evidence for model in around]
-        log_weights = truncated(np.array(evidences) + 0.5 * np.append(0.0, (white**2).sum(axis=1)))
-        share = candidate.supported - total
+        evidences = np.array([model.log_evidence for model in around])
+        log_weights = truncated(evidences + 0.5 * (white**2).sum(axis=1)) + candidate.supported - total
         models += [
-            replace(model, log_weight=share + log_weight)
-            for model, log_weight in zip([at_mode, *around], log_weights, strict=True)
+            replace(model, log_weight=log_weight)
+            for model, log_weight in zip(around, log_weights, strict=True)
         ]
-    return tuple(models)
+    least = min(model.log_weight for model in models)
+    return replace(best, log_weight=least), *models
 
 
-def draws(pairs: int, dimension: int, seed: Sequence[int]) -> Array:
-    """Standard normal draws in pairs ξ, −ξ, (2 pairs, k)."""
-    half = np.random.default_rng(seed).standard_normal((pairs, dimension))
-    half = np.clip(half, -_FARTHEST, _FARTHEST)
+def directions(pairs: int, dimension: int, seed: Sequence[int]) -> Array:
+    """Points ξ, −ξ at the distance √k, along orthogonal directions while there are any, (2 pairs, k)."""
+    rng, frames = np.random.default_rng(seed), []
+    while sum(map(len, frames)) < pairs:
+        frames.append(np.linalg.qr(rng.standard_normal((dimension, dimension)))[0].T)
+    half = math.sqrt(dimension) * np.concatenate(frames)[:pairs]
     return np.concatenate([half, -half])
 
 

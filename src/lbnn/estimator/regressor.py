@@ -69,9 +69,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : "auto" or bool
-        "auto" integrates over hyperparameters and networks where noise variances are known no better than by a
-        fifth: predictions average eight and a few models around the best. True averages over all candidates,
-        each at its best hyperparameters, with their evidence as weights. False takes the best.
+        "auto" integrates over hyperparameters and networks where noise variances are known no better than by
+        a fifth: predictions are a mixture of models around the best. True averages over all candidates, each
+        at its best hyperparameters, with their evidence as weights. False takes the best.
     engine : str
         As in `Network.condition`, for the final answer.
     target_error : float
