@@ -7,26 +7,48 @@ from typing import Annotated
 
 import typer
 
-from lbnn._base.files import text_writer, write_atomically
+from lbnn._base.files import text_writer
 from lbnn.cli.document import REPORT_FORMATS
-from lbnn.cli.files import check_outputs, check_suffix, tell_written
+from lbnn.cli.files import check_outputs, check_suffix, write_together
+from lbnn.cli.fit_pictures import fit_pictures
 from lbnn.cli.fit_report import fit_report
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
+    Inputs,
+    InputUnits,
     Kernel,
+    KernelParam,
     NoIntercept,
     Noise,
     NoiseModel,
+    OwnLengthScales,
     PriorScale,
+    TargetError,
     depth_of,
     number_or_evidence,
     shared_settings,
     width_of,
 )
-from lbnn.cli.models import save_model
-from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
+from lbnn.cli.models import model_writer
+from lbnn.cli.options import (
+    Categorical,
+    Data,
+    Debug,
+    Decimal,
+    Drop,
+    Encoding,
+    Features,
+    Force,
+    IdColumn,
+    Missing,
+    MissingValues,
+    Seed,
+    Separator,
+    Targets,
+)
+from lbnn.cli.preparing import read_examples
 from lbnn.cli.problems import console, working
-from lbnn.cli.tables import read_examples
+from lbnn.cli.reading import Dialect
 from lbnn.estimator import LBNNRegressor
 
 MODEL_SUFFIX = ".lbnn"
@@ -59,10 +81,20 @@ def fit(
     prior_scale: PriorScale = BY_EVIDENCE,
     noise: Noise = NoiseModel.evidence,
     kernel: Kernel = "linear",
+    kernel_param: KernelParam = [],  # noqa: B006
+    ard: OwnLengthScales = False,
+    inputs: InputUnits = Inputs.evidence,
     no_intercept: NoIntercept = False,
     average: Annotated[
         bool, typer.Option("--average", help="Average over networks by their evidence.", show_default=False)
     ] = False,
+    target_error: TargetError = 0.1,
+    id_column: IdColumn = None,
+    categorical: Categorical = [],  # noqa: B006
+    missing: Missing = MissingValues.error,
+    sep: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -76,28 +108,50 @@ def fit(
     """Fit a deep linear Bayesian network to a table.
 
     Noise, prior scale, width and depth are chosen by the evidence unless they
-    are given. Columns need no scaling. Prints a report: what was chosen, the
+    are given, and so is whether features are standardised. Prints a report: what was chosen, the
     evidence of the alternatives, how the targets are coupled, and how well each
     row is predicted from all others.
     """
     check_suffix(out, (MODEL_SUFFIX,), "--out")
     check_suffix(report, REPORT_FORMATS, "--report")
     check_outputs([out, report], [data], force)
-    X, Y = read_examples(data, targets, features, drop)
+    examples = read_examples(
+        data,
+        targets,
+        features,
+        drop,
+        dialect=Dialect.of(sep, decimal, encoding),
+        id_column=id_column,
+        categorical=categorical,
+        missing=missing.value,
+    )
+    X, Y = examples.X, examples.Y
     goals = list(Y.columns)
     model = LBNNRegressor(
         depth=depth_of(depth),
         width=width_of(width),
         beta=number_or_evidence(beta, "--beta"),
-        average=average,
-        **shared_settings(prior_scale, noise, kernel, no_intercept, seed),
+        average=average or "auto",
+        ard=ard,
+        **shared_settings(
+            prior_scale,
+            noise,
+            kernel,
+            no_intercept,
+            seed,
+            kernel_param=kernel_param,
+            inputs=inputs,
+            target_error=target_error,
+        ),
     )
     with working("comparing networks"):
         model.fit(X, Y)
         document = fit_report(model, Y, f"Fit of {', '.join(goals)} to {data.name}")
     document.show(console())
-    write_atomically(out, lambda path: save_model(model, goals, path))
+    written = {out: model_writer(model, goals, examples.preparation)}
     if report:
-        write_atomically(report, text_writer(document.rendered(report.suffix)))
+        with working("drawing"):
+            document.pictures = fit_pictures(model, Y)
+        written[report] = text_writer(document.rendered(report.suffix))
     typer.echo()
-    tell_written(out, report)
+    write_together(written)

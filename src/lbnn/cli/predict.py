@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,14 +11,15 @@ import numpy as np
 import pandas as pd
 import typer
 
-from lbnn._base.files import write_atomically
 from lbnn._base.types import Array
 from lbnn.cli.document import Grid, show_grid
-from lbnn.cli.files import check_outputs, check_suffix, tell_written
+from lbnn.cli.files import check_outputs, check_suffix, write_together
 from lbnn.cli.modelling import fit_scores
 from lbnn.cli.models import NamedModel, load_model
-from lbnn.cli.options import Debug, Force
+from lbnn.cli.options import Debug, Decimal, Encoding, Force, IdColumn, MissingValues, Separator
+from lbnn.cli.preparing import Preparation, require_id
 from lbnn.cli.problems import BadInputError, console, working
+from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import FORMATS, Table, listed, read_table, require_distinct
 
 EXAMPLES = """
@@ -54,10 +56,23 @@ def predict(
             show_default=False,
         ),
     ] = None,
+    id_column: IdColumn = None,
+    missing: Annotated[
+        MissingValues | None,
+        typer.Option(
+            "--missing", help="Missing features, where it differs from the fit.", show_default=False
+        ),
+    ] = None,
+    sep: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     force: Force = False,
     debug: Debug = False,
 ) -> None:
     """Predict the targets of new rows with a fitted model.
+
+    Where a row has some of the targets, the others are predicted given these;
+    where every row has all of them, the predictions are scored instead.
 
     Columns are found by name; those that the model does not know are listed
     and not used.
@@ -67,38 +82,82 @@ def predict(
     check_outputs([out, joint_covariance], [model, data], force)
     if not 0 < interval < 1:
         raise BadInputError(f"--interval must lie strictly between 0 and 1, got {interval}")
-    fitted, table = load_model(model), read_table(data)
-    names, X = fitted.targets, _features(fitted, table)
+    fitted, table = load_model(model), read_table(data, Dialect.of(sep, decimal, encoding))
+    require_id(table, id_column)
+    names, (X, rows) = fitted.targets, _features(fitted, table, id_column, missing)
+    table = Table(table.path, table.frame[rows].reset_index(drop=True))
+    known = _known_targets(fitted, table)
     with working("predicting"):
-        parts = [_predictions(law, names, interval) for law in _in_parts(fitted, X)]
+        parts = [_predictions(law, names, interval) for law in _in_parts(fitted, X, known)]
     frame = pd.concat(parts, ignore_index=True)
-    _print_scores(fitted, X, frame, table, interval)
-    write_atomically(out, lambda path: _write_table(frame, path))
+    if known is None:
+        _print_scores(fitted, X, frame, table, interval)
+    if id_column is not None:
+        require_distinct([id_column, *frame.columns], "columns of the output")
+        frame.insert(0, id_column, table.frame[id_column].to_numpy())
+    writers: dict[Path, Callable[[Path], object]] = {out: lambda path: _write_table(frame, path)}
     if joint_covariance:
         joint = fitted.estimator.predictive(X).with_noise().covariance
         covariance = joint.reshape((len(X) * len(names),) * 2)
-        write_atomically(joint_covariance, lambda path: _write_covariance(covariance, names, len(X), path))
-    tell_written(out, joint_covariance)
+        writers[joint_covariance] = lambda path: _write_covariance(covariance, names, len(X), path)
+    write_together(writers)
 
 
-def _features(model: NamedModel, table: Table) -> Any:
-    """The columns that the model was fitted with, in its order."""
-    absent = [name for name in model.features if name not in table.columns]
+def _features(
+    model: NamedModel, table: Table, id_column: str | None, missing: MissingValues | None
+) -> tuple[Any, Array]:
+    """The features that the model was fitted with, in its order, and the rows (a mask) that have them."""
+    preparation = model.preparation
+    absent = [name for name in preparation.columns if name not in table.columns]
     if absent:
         raise BadInputError(
-            f"{table.path}: the model needs its {len(model.features)} features, "
+            f"{table.path}: the model needs its {len(preparation.columns)} columns, "
             f"got no column {listed(absent)}"
         )
-    spare = [name for name in table.columns if name not in model.features + model.targets]
+    known = {*preparation.columns, *model.targets, id_column}
+    spare = [name for name in table.columns if name not in known]
     if spare:
         typer.echo(f"Not used: {listed(spare)}")
-    return table.numbers(model.features)
+    if missing is not None:
+        preparation = _with_missing(preparation, missing)
+    X, rows = preparation.features(table)
+    return X[model.features], rows
 
 
-def _in_parts(model: NamedModel, X: Any) -> Iterator[Any]:
+def _with_missing(preparation: Preparation, missing: MissingValues) -> Preparation:
+    if missing is MissingValues.median and not preparation.medians:
+        raise BadInputError(
+            "--missing median needs the medians of the fit, got a model without: fit with --missing median"
+        )
+    return replace(preparation, missing=missing.value)
+
+
+def _known_targets(model: NamedModel, table: Table) -> Array | None:
+    """Targets in the table, (rows, n_d) with NaN where there are none; None if none or all are there."""
+    there = [name for name in model.targets if name in table.columns]
+    values = np.full((len(table.frame), len(model.targets)), np.nan)
+    for name in there:
+        column = pd.to_numeric(table.frame[name], errors="coerce")
+        if (column.isna() & table.frame[name].notna()).any():
+            table.numbers([name])  # says which value is no number
+        values[:, model.targets.index(name)] = column
+    present = np.isfinite(values)
+    if not present.any() or present.all() or len(model.targets) == 1:
+        return None
+    partly = int((present.any(axis=1) & ~present.all(axis=1)).sum())
+    typer.echo(
+        f"{partly} {'row has' if partly == 1 else 'rows have'} some of the targets: the others are predicted given "
+        "these. Leave the columns out to predict without them"
+    )
+    return np.where(present, values, np.nan)
+
+
+def _in_parts(model: NamedModel, X: Any, known: Array | None = None) -> Iterator[Any]:
     """The law of new measurements, some rows at a time: a kernel among all rows may not fit into memory."""
     for start in range(0, len(X), _ROWS_AT_ONCE):
-        yield model.estimator.predictive(X.iloc[start : start + _ROWS_AT_ONCE]).with_noise()
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        law = model.estimator.predictive(X.iloc[rows]).with_noise()
+        yield law if known is None else law.given(known[rows])
 
 
 def _predictions(predictive: Any, names: list[str], probability: float) -> Any:
@@ -143,7 +202,14 @@ def _print_scores(model: NamedModel, X: Any, frame: Any, table: Table, probabili
         return
     rows = [_score_row(frame, name, truth[:, j]) for j, name in enumerate(model.targets)]
     header = "target", "R²", "RMSE", f"in {probability:.0%} interval"
-    show_grid(Grid(header, rows, f"Against the targets in {table.path.name}, {len(truth)} rows"), console())
+    show_grid(
+        Grid(
+            header,
+            rows,
+            f"Against the targets in {table.path.name}, {len(truth)} {'row' if len(truth) == 1 else 'rows'}",
+        ),
+        console(),
+    )
     density = _log_densities(model, X, truth)
     error = f" ± {density.std(ddof=1) / np.sqrt(len(density)):.2g}" if len(density) > 1 else ""
     console().print(f"Log predictive density {density.mean():.3f}{error} a row\n")
