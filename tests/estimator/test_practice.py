@@ -161,6 +161,29 @@ def test_order_and_units_of_a_composition_do_not_matter(composition):
     )
 
 
+def test_partly_missing_targets_are_refused_with_a_way_out():
+    holes = Y.copy()
+    holes[3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"NaN in 1 rows .* given\(Y\)"):
+        LBNNRegressor().fit(X, holes)
+
+
+def test_uncertain_hyperparameters_are_integrated():
+    """Few rows: the mixture is wider than the best model, and covers better; many rows: one model."""
+    rng = np.random.default_rng(11)
+    inside = {False: [], "auto": []}
+    for seed in range(12):
+        Z = rng.normal(size=(112, 8))
+        y = Z @ rng.normal(size=8) / 3 + rng.normal(size=112)
+        for average, found in inside.items():
+            model = LBNNRegressor(depth=1, average=average, inputs="raw").fit(Z[:12], y[:12])
+            low, high = model.predictive(Z[12:]).with_noise().interval(0.9)
+            found.append(((low < y[12:]) & (y[12:] < high)).mean())
+        assert len(LBNNRegressor(depth=1, inputs="raw").fit(Z[:110], y[:110]).models_) == 1, seed
+    assert np.mean(inside["auto"]) > np.mean(inside[False])
+    assert np.mean(inside["auto"]) > 0.84
+
+
 # ---------------------------------------------------------------------- kernels
 
 

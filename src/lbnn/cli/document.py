@@ -24,7 +24,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1
 caption { text-align: left; font-style: italic; padding-bottom: 0.3rem; }
 th, td { padding: 0.2rem 0.8rem; text-align: right; border-bottom: 1px solid #8884; }
 th:first-child, td:first-child { text-align: left; }
-figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; background: #fff; }
+figure { margin: 1.5rem 0; } figure img { max-width: 100%; height: auto; background: #fff; }
 @media print { .wide { overflow: visible; } }
 """
 
@@ -77,7 +77,8 @@ class Document:
         title = html.escape(self.title)
         body = "\n".join(_html_section(section) for section in self.sections)
         body += "".join(
-            f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>\n"
+            f'<figure><img alt="{html.escape(caption)}" src="{_embedded(svg)}">'
+            f"<figcaption>{html.escape(caption)}</figcaption></figure>\n"
             for caption, svg in self.pictures
         )
         head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -99,8 +100,7 @@ class Document:
             blocks.append(f"## {section.title}")
             blocks += [part if isinstance(part, str) else _markdown_grid(part) for part in section.parts]
         for caption, svg in self.pictures:
-            data = base64.b64encode(svg.encode()).decode()
-            blocks.append(f"![{caption}](data:image/svg+xml;base64,{data})\n\n*{caption}*")
+            blocks.append(f"![{caption}]({_embedded(svg)})\n\n*{caption}*")
         return "\n\n".join(blocks) + "\n"
 
 
@@ -114,6 +114,11 @@ def show_grid(grid: Grid, console: Console) -> None:
     for row in grid.rows:
         table.add_row(*map(Text, row))
     console.print(table)
+
+
+def _embedded(svg: str) -> str:
+    """A picture as an address that needs no other file."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
 def _markdown_grid(grid: Grid) -> str:

@@ -37,13 +37,14 @@ def _chosen(model: Any, names: list[str], rows: int) -> Section:
     )
     lines: list[str | Grid] = [
         counted(rows, model.n_features_in_, len(names)),
-        f"Network: {network}; prior scale {shown(model.prior_scale_)}; features {model.inputs_}{_kernel(model)}",
+        f"Network: {network}; prior scale {shown(model.prior_scale_)}; features "
+        f"{model.inputs_}{_kernel(model)}",
         f"Log evidence {model.log_evidence_:.2f} ± {model.log_evidence_error_:.2g}",
     ]
     if len(model.models_) > 1:
         lines.append(
-            f"Predictions average {len(model.models_)} models, of other noise, scale or width as well; this is the "
-            "best of them."
+            f"Predictions average {len(model.models_)} models, of other noise, scale or width as well; "
+            "this is the best of them."
         )
     deviations = np.sqrt(np.atleast_1d(model.noise_variance_))
     lines.append(

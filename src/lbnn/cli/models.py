@@ -31,7 +31,7 @@ class NamedModel:
 def model_writer(
     estimator: Any, targets: Sequence[str], preparation: Preparation
 ) -> Callable[[Path], object]:
-    """A `write` for `write_atomically` that puts a model into a file; `LBNNRegressor.load` reads it as any."""
+    """A `write` for `write_atomically` that writes a model; `LBNNRegressor.load` reads it as any other."""
 
     def write(path: Path) -> None:
         estimator.save(path)

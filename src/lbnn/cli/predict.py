@@ -111,7 +111,7 @@ def _features(
     absent = [name for name in preparation.columns if name not in table.columns]
     if absent:
         raise BadInputError(
-            f"{table.path}: the model needs its {len(preparation.columns)} columns, "
+            f"{table.path}: the model needs its {len(preparation.columns)} features, "
             f"got no column {listed(absent)}"
         )
     known = {*preparation.columns, *model.targets, id_column}
@@ -146,8 +146,8 @@ def _known_targets(model: NamedModel, table: Table) -> Array | None:
         return None
     partly = int((present.any(axis=1) & ~present.all(axis=1)).sum())
     typer.echo(
-        f"{partly} {'row has' if partly == 1 else 'rows have'} some of the targets: the others are predicted given "
-        "these. Leave the columns out to predict without them"
+        f"{partly} {'row has' if partly == 1 else 'rows have'} some of the targets: the others are "
+        "predicted given these. Leave the columns out to predict without them"
     )
     return np.where(present, values, np.nan)
 

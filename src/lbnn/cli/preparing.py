@@ -1,4 +1,4 @@
-"""From columns of a table to numbers: categories, missing values, an id; the same for new rows as in the fit."""
+"""From columns of a table to numbers: categories, missing values, an id; for new rows as in the fit."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class Preparation:
         filled = [name for name in self.medians if counts[name]]
         if filled:
             typer.echo(
-                f"{int(counts[filled].sum())} missing values in {listed(filled)} of {table.path.name} are replaced "
-                "by medians of the fit"
+                f"{int(counts[filled].sum())} missing values in {listed(filled)} of {table.path.name} are "
+                "replaced by medians of the fit"
             )
         return frame.assign(**{name: frame[name].mask(missing[name], self.medians[name]) for name in filled})
 
@@ -93,7 +93,8 @@ class Preparation:
         unknown = sorted(set(texts) - set(levels))
         if unknown:
             raise BadInputError(
-                f"{table.path}: column {name} must have the levels of the fit, {listed(levels)}, got {listed(unknown)}"
+                f"{table.path}: column {name} must have the levels of the fit, {listed(levels)}, got "
+                f"{listed(unknown)}"
             )
         return pd.DataFrame({f"{name}={level}": (texts == level).astype(float) for level in levels[1:]})
 
@@ -102,8 +103,8 @@ def _levels(table: Table, name: str) -> list[str]:
     found = sorted(set(table.frame[name].dropna().astype(str)))
     if len(found) > _MOST_LEVELS:
         raise BadInputError(
-            f"{table.path}: a categorical column may have up to {_MOST_LEVELS} levels, got {len(found)} in {name}: "
-            "is it an id? give --id or --drop"
+            f"{table.path}: a categorical column may have up to {_MOST_LEVELS} levels, got {len(found)} in "
+            f"{name}: is it an id? give --id or --drop"
         )
     return found
 
@@ -120,8 +121,8 @@ def _say_dropped(table: Table, missing: Any, rows: Any) -> None:
     columns = [name for name in missing if missing[name].any()]
     count = int((~rows).sum())
     typer.echo(
-        f"{count} {'row' if count == 1 else 'rows'} of {table.path.name} with missing values in {listed(columns)} "
-        "left out"
+        f"{count} {'row' if count == 1 else 'rows'} of {table.path.name} with missing values in "
+        f"{listed(columns)} left out"
     )
     if not rows.any():
         raise BadInputError(f"{table.path}: --missing drop left no row: try --missing median")
@@ -158,6 +159,8 @@ def read_examples(
     left_out = [*drop, *([id_column] if id_column and not features else [])]
     inputs, goals = choose_columns(table, targets, features, left_out)
     preparation = Preparation.learned(table, inputs, categorical, missing)
+    if missing == ERROR:  # one message for features and targets
+        table.numbers([name for name in [*inputs, *goals] if name not in preparation.levels])
     X, rows = preparation.features(table)
     outputs = Table(table.path, table.frame[rows].reset_index(drop=True))
     present = ~outputs.frame[goals].isna().any(axis=1).to_numpy()

@@ -103,12 +103,13 @@ def _decoded(path: Path, encoding: str | None) -> tuple[str, list[str]]:
             if each == "utf-8":
                 continue
             raise BadInputError(
-                f"{path}: text must be in the encoding {each}, got: {problem}; give the right one with --encoding, "
-                "such as utf-8, latin-1, cp1252 or utf-16"
+                f"{path}: text must be in the encoding {each}, got: {problem}; give the right one with "
+                "--encoding, such as utf-8, latin-1, cp1252 or utf-16"
             ) from problem
         if "\x00" in text:
             raise BadInputError(
-                f"{path}: text must not hold zero bytes, got some: it may be in utf-16; give --encoding utf-16"
+                f"{path}: text must not hold zero bytes, got some: it may be in utf-16; give --encoding "
+                "utf-16"
             )
         return each, text.splitlines()[:_LINES]
     raise AssertionError("one of the encodings decodes or raises")

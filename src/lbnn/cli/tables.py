@@ -74,8 +74,8 @@ class Table:
             rows = [str(row + 1) for row in np.flatnonzero(missing.any(axis=1))]
             raise BadInputError(
                 f"{self.path}: values must be present and finite, got {int(missing.sum())} missing or "
-                f"infinite in column {listed(columns)}, row {listed(rows)}; give --missing drop to leave such rows "
-                "out, or --missing median to fill features"
+                f"infinite in column {listed(columns)}, row {listed(rows)}; give --missing drop to leave "
+                "such rows out, or --missing median to fill features"
             )
 
 

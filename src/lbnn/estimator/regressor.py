@@ -180,6 +180,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         self._validate_params()
         shapes = settings.network_shapes(self.depth, self.width)
+        settings.require_complete_rows(y)
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
         targets = np.asarray(y, dtype=np.float64)
         rows = self._rows(inputs, targets)

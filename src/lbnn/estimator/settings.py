@@ -145,6 +145,24 @@ def _require_noise(choice: Choice, data: EvidenceData, shapes: Shapes) -> None:
         )
 
 
+def require_complete_rows(y: Any) -> None:
+    """Raise where rows have some of their targets only."""
+    try:
+        missing = np.isnan(np.asarray(y, dtype=np.float64))
+    except (TypeError, ValueError):
+        return  # scikit-learn says what is wrong with it
+    if missing.ndim != 2:
+        return
+    partly = missing.any(axis=1) & ~missing.all(axis=1)
+    if partly.any():
+        raise ValueError(
+            "every row needs all of its targets: one eigendecomposition serves all outputs only if they "
+            f"are measured at the same rows, got NaN in {np.count_nonzero(partly)} rows that have other "
+            "targets. Leave these rows out, or fit targets that were measured at the same rows together; "
+            "what is known of new rows can be used with predictive(X).with_noise().given(Y)"
+        )
+
+
 def require_examples(data: EvidenceData, choice: Choice) -> None:
     """Raise where the noise is to be inferred from one example whose level takes it up."""
     if choice.noise_variance is None and not data.spectrum.examples:
