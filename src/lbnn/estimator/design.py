@@ -77,9 +77,10 @@ def integrated_models(
 
 def directions(pairs: int, dimension: int, seed: Sequence[int]) -> Array:
     """Points ξ, −ξ at the distance √k, along orthogonal directions while there are any, (2 pairs, k)."""
-    rng, frames = np.random.default_rng(seed), []
-    while sum(map(len, frames)) < pairs:
-        frames.append(np.linalg.qr(rng.standard_normal((dimension, dimension)))[0].T)
+    rng = np.random.default_rng(seed)
+    frames = [
+        np.linalg.qr(rng.standard_normal((dimension, dimension)))[0].T for _ in range(-(-pairs // dimension))
+    ]
     half = math.sqrt(dimension) * np.concatenate(frames)[:pairs]
     return np.concatenate([half, -half])
 

@@ -43,8 +43,8 @@ def write(path: str | os.PathLike[str], about: dict[str, Any], state: FittedStat
     inputs_header, arrays = _pack_seeing(state.seeing)
     arrays |= {
         "targets": state.targets,
-        "rows/kept": state.rows.kept,
-        "rows/stands_for": state.rows.stands_for,
+        "rows/kept": state.rows.kept.astype(float),
+        "rows/stands_for": state.rows.stands_for.astype(float),
     }
     models = []
     for number, model in enumerate(state.models):

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, IndexArray
 from lbnn.estimator import columns as column_units
 from lbnn.estimator.columns import ColumnUnits
 from lbnn.estimator.kernels import FAMILIES, Kernel, chosen, with_own_length_scales
@@ -35,7 +35,7 @@ class Setting:
     choice: Choice
     seed: int
 
-    def of_rows(self, rows: Array) -> Setting:
+    def of_rows(self, rows: IndexArray) -> Setting:
         """The same for some of the rows."""
         return Setting(self.targets[rows], self.centre, self.noise, self.choice, self.seed)
 

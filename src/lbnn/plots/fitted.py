@@ -151,8 +151,9 @@ def evidence_over_widths(table: Sequence[dict[str, Any]], ax: Axes | None = None
             axes.axhline(value, color="0.6", lw=1, ls="--" if row["noise"] == "isotropic" else ":")
     for number, ((depth, noise, _), points) in enumerate(lines.items()):
         x, height = np.array(sorted(points)).T
-        style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
-        axes.plot(x, height, ms=4, lw=1, label=f"depth {depth}, {noise.replace('_', ' ')}", **style)
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        label = f"depth {depth}, {noise.replace('_', ' ')}"
+        axes.plot(x, height, ms=4, lw=1, label=label, color=colour, marker=marker)
     if lines:
         axes.set_xscale("log")
         axes.legend(fontsize="small")

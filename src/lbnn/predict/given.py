@@ -16,14 +16,14 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base import check
-from lbnn._base.types import Array, ComplexArray
+from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn
 from lbnn.predict.predictive import Predictive
 from lbnn.predict.quantile import mixture_quantile
@@ -35,6 +35,10 @@ _FEWEST_ATOMS = 25.0  # effective draws that a conditional law should rest on
 
 class Conditionable(Predictive):
     """A predictive that can be told outputs."""
+
+    @abstractmethod
+    def with_noise(self) -> Conditionable:
+        """The predictive of observations rather than of the function."""
 
     @abstractmethod
     def gaussians(self, row: int) -> tuple[Array, Array, Array]:
@@ -62,7 +66,7 @@ class Conditionable(Predictive):
 class PointLaw:
     """The mixture of Gaussians of the unknown outputs at one point."""
 
-    unknown: Array  # numbers of the outputs, (u,)
+    unknown: IndexArray  # numbers of the outputs, (u,)
     log_weights: Array  # normalised, (atoms,)
     means: Array  # (atoms, u)
     covariances: Array  # (atoms, u, u)
@@ -139,9 +143,8 @@ class ConditionedPredictive(Predictive):
         for row in range(self.shape[0]):
             log_weights, means, covariances = self.predictive.gaussians(row)
             law = condition(log_weights, means, covariances, self.known[row])
-            few += len(log_weights) > 1 and effective_atoms(law.log_weights) < min(
-                _FEWEST_ATOMS, 0.5 * float(effective_atoms(log_weights))
-            )
+            fewest = min(_FEWEST_ATOMS, 0.5 * float(effective_atoms(log_weights)))
+            few += int(len(log_weights) > 1 and float(effective_atoms(law.log_weights)) < fewest)
             yield law
         if few:
             warn(
@@ -220,12 +223,12 @@ class ConditionedPredictive(Predictive):
         return float(self._pointwise_log_density(values)[0])
 
     def _cgf(self, source: Array) -> float:
-        return float(self._log_transform(source.astype(complex)).real)
+        return float(self._log_transform(source + 0j).real)
 
     def _characteristic(self, source: Array) -> complex:
         return complex(np.exp(self._log_transform(1j * source)))
 
-    def _log_transform(self, source: ComplexArray) -> complex:
+    def _log_transform(self, source: Any) -> complex:
         """Log E exp(Σ_j J_j F̂_j) at one point, a sum over Gaussians."""
         law = self._only_law("generating functions")
         inner = source[0, law.unknown]
