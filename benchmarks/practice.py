@@ -22,7 +22,7 @@ import lbnn
 
 
 def scores(model, X, Y, X_test, Y_test) -> dict[str, float]:
-    """Error in deviations of the targets, joint log density per output, coverage of 90% intervals, seconds."""
+    """Error in deviations of the targets, log density per output, coverage of 90% intervals, seconds."""
     start = time.perf_counter()
     model.fit(X, Y)
     seconds = time.perf_counter() - start
@@ -80,7 +80,7 @@ def composition(seed: int) -> dict[str, float]:
 
 
 def outliers(seed: int) -> dict[str, float]:
-    """Nats by which densities at 10 and 30 deviations miss log p(Y, y) − log p(Y), each of a run of its own."""
+    """Nats by which densities at 10 and 30 deviations miss log p(Y, y) − log p(Y), from other runs."""
     rng = np.random.default_rng(seed)
     X, Y = rng.normal(size=(41, 10)), rng.normal(size=(41, 3))
     network, found = lbnn.Network((5,)), {}
