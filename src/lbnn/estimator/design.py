@@ -30,7 +30,7 @@ from lbnn.selection import Candidate, EvidenceData
 
 _UNCERTAIN = 0.2  # standard deviation of the log of a noise variance from which it is integrated
 _FEW, _MANY = 8, 32  # points, in pairs: where a posterior is drawn, and where it is cheap
-_SMALLEST_SHARE = 0.1  # of the evidence from which a network gets draws
+_SMALLEST_SHARE = 0.2  # of the best evidence from which a network gets points
 _MOST_NETWORKS = 3
 _COARSE = 0.3  # target error of the posteriors at the draws: the mixture averages them
 
@@ -52,10 +52,8 @@ def integrated_models(
     **effort: Any,
 ) -> tuple[FittedModel, ...]:
     """Models at draws of the hyperparameters around the best candidates, the best model itself first."""
-    shares = special.softmax(np.array([each.supported for each in candidates]))
-    chosen = [
-        number for number in range(min(_MOST_NETWORKS, len(shares))) if shares[number] > _SMALLEST_SHARE
-    ]
+    leads = [each.supported - candidates[0].supported for each in candidates[:_MOST_NETWORKS]]
+    chosen = [number for number, lead in enumerate(leads) if lead > math.log(_SMALLEST_SHARE)]
     total = special.logsumexp([candidates[number].supported for number in chosen])
     models: list[FittedModel] = []
     for number in chosen:

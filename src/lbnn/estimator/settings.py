@@ -148,11 +148,12 @@ def _require_noise(choice: Choice, data: EvidenceData, shapes: Shapes) -> None:
 def require_complete_rows(y: Any) -> None:
     """Raise where rows have some of their targets only."""
     try:
-        missing = np.isnan(np.asarray(y, dtype=np.float64))
-    except (TypeError, ValueError):
+        array = np.asarray(y)
+    except ValueError:
         return  # scikit-learn says what is wrong with it
-    if missing.ndim != 2:
+    if array.ndim != 2 or array.dtype.kind != "f":
         return
+    missing = np.isnan(array)
     partly = missing.any(axis=1) & ~missing.all(axis=1)
     if partly.any():
         raise ValueError(
