@@ -239,8 +239,8 @@ def test_rotating_outputs_rotates_the_answer_and_permuting_examples_does_nothing
     "estimator",
     [
         LBNNRegressor(),
-        LBNNRegressor(depth=1, noise="per_output"),
-        LBNNRegressor(noise="coupled", depth=2),
+        LBNNRegressor(depth=1, noise="per_output", average=False),
+        LBNNRegressor(noise="coupled", depth=2, average=False),
         LBNNRegressor(depth=1, kernel="rbf", kernel_params={"length_scale": 2.0}, fit_intercept=False),
         LBNNRegressor(width=8, depth=2, beta=2.0, prior_scale=1.0),
         LBNNRegressor(depth=1, kernel="precomputed"),
