@@ -39,7 +39,7 @@ def random_problem(seed: int) -> Problem:
     outputs, examples, depth = int(rng.integers(9, 13)), int(rng.integers(5, 13)), int(rng.integers(2, 5))
     widths = tuple(int(outputs * rng.choice([1, 1.5, 3, 10])) for _ in range(depth - 1))
     size, noise = 10 ** rng.uniform(-1, 1), 10 ** rng.uniform(-1.5, 0)
-    rank = int(rng.integers(1, examples + 1))
+    rank = int(rng.integers(1, min(examples, outputs) + 1))
     X = rng.standard_normal((examples, 20))
     left = np.linalg.qr(rng.standard_normal((20, rank)))[0]
     right = np.linalg.qr(rng.standard_normal((outputs, rank)))[0]  # equal directions

@@ -50,3 +50,16 @@ def test_nodes_that_are_too_few_are_not_used(monkeypatch: pytest.MonkeyPatch) ->
     curves = row_curves(values)
     error = np.abs(curves.at_rows(1 / (1 + curves.nodes)) * (1 + values) - 1)
     assert error.max() > 1e-6
+
+
+def test_a_panel_without_rows_is_left_out() -> None:
+    """Eigenvalues of a square Gaussian matrix often leave a gap of more than a panel below the others."""
+    values = np.concatenate([[1e-6], np.geomspace(1e-2, 1.0, 400)])
+    curves = row_curves(values)
+    assert len(curves.nodes) < len(values)
+    assert any(len(rows) == 0 for rows, _, _ in curves.panels)
+    rng = np.random.default_rng(0)
+    features, columns = rng.standard_normal((3, len(values))), rng.standard_normal((len(values), 2))
+    exact = np.einsum("mi,ij,i->mj", features, columns, values / (1 + values))
+    found = np.einsum("mkj,k->mj", curves.gathered(features, columns), curves.nodes / (1 + curves.nodes))
+    np.testing.assert_allclose(found, exact, rtol=1e-11, atol=1e-11)

@@ -39,7 +39,8 @@ class RowCurves:
         """Σ_i features_mi columns_ij (weight of node k at row i), (m, k, j): one product."""
         result = np.empty((len(features), len(self.nodes), columns.shape[1]))
         for rows, nodes, weights in self.panels:
-            spread = (weights[:, :, None] * columns[rows, None, :]).reshape(len(rows), -1)
+            size = weights.shape[1] * columns.shape[1]  # named, as a panel may have no rows
+            spread = (weights[:, :, None] * columns[rows, None, :]).reshape(len(rows), size)
             result[:, nodes] = (features[:, rows] @ spread).reshape(len(features), -1, columns.shape[1])
         return result
 

@@ -55,7 +55,7 @@ def draw_scale(axes: Axes, task: Task, values: Array) -> None:
     """Distribution of log tr L: exact, and of every chain (chains, draws)."""
     exact = reference_values(task)[:, task.functions.names.index("log tr L")]
     low, high = np.quantile(np.concatenate([exact, values.ravel()]), [0.001, 0.999])
-    edges = np.linspace(low, high, 41)
+    edges = np.linspace(low, high, 41).tolist()
     axes.hist(exact, edges, density=True, color="0.8", label="exact")
     axes.hist(values.ravel(), edges, density=True, histtype="step", color=ORANGE, lw=1.5, label="draws")
     axes.set(xlabel="log tr L", yticks=[], title="size of the signal")

@@ -7,15 +7,17 @@ from dataclasses import replace
 import numpy as np
 
 from lbnn._base.types import Array, IndexArray
-from lbnn.engines.inference import ScaleInference
+from lbnn.engines.inference import Diagnostics, ScaleInference
 from lbnn.engines.laws import AtomLaw, SampledLaw
+from lbnn.engines.mixture_sampling import FEWEST_FOR_MEANS, LARGEST_K
+from lbnn.engines.pareto import pareto_k
 from lbnn.engines.sampled import LARGEST_SAMPLE, Draws, Effort, draw_posterior, draw_prior
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, primal_factors
 from lbnn.likelihood.rank_deficient import RegularLikelihood, zeros_first
 from lbnn.scale.bartlett import product
-from lbnn.scale.measure import ScaleMeasure, Tails
+from lbnn.scale.measure import ScaleMeasure, Tails, effective_atoms
 from lbnn.scale.prior import ScalePrior
 
 
@@ -68,9 +70,23 @@ def infer_dual(
     measure = _measure(root @ root.swapaxes(1, 2), draws, prior, single_output, exists)
     law = FactorLaw(draws.weights, measure.scales, factors)
     inference = _inference(measure.with_law(law), draws, likelihood.log_constant)
-    return replace(
-        inference, diagnostics=replace(inference.diagnostics, engine=f"dual {draws.diagnostics.engine}")
+    told = replace(inference.diagnostics, engine=f"dual {draws.diagnostics.engine}")
+    return replace(inference, diagnostics=_with_means(told, draws, root))
+
+
+def _with_means(told: Diagnostics, draws: Draws, root: Array) -> Diagnostics:
+    """Not ok where E L rests on few draws: those of Λ were chosen for Λ, and L is drawn given each."""
+    with np.errstate(divide="ignore"):
+        log_terms = draws.log_weights[:, None] + np.log((root**2).sum(axis=2))
+    fewest = float(effective_atoms(log_terms).min())
+    largest = max(pareto_k(column) for column in log_terms.T)
+    if fewest >= FEWEST_FOR_MEANS and largest < LARGEST_K:
+        return told
+    message = (
+        f"the mean of the scale rests on {fewest:.0f} effective draws (Pareto k {largest:.2f}, should be "
+        f"below {LARGEST_K:g}): do not trust E L and what rests on it; a smaller target_error draws more"
     )
+    return replace(told, ok=False, messages=(*told.messages, message))
 
 
 class FactorLaw(AtomLaw):

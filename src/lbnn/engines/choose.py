@@ -28,7 +28,7 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
 
     1. Depth one: the scale is the identity, one atom.
     2. One output: quadrature over log λ, deterministic.
-    3. More outputs than the rank of the data: the dual route, sampled as in 4.
+    3. More outputs than the rank of the data: the dual route, sampled as in 4; where it is not ok, 4 itself.
     4. Several outputs: importance sampling, from the Gaussian at the only mode or from a mixture over all
        phases, confirmed by an estimate that shares no proposal; where it does not reach the target error,
        sequential Monte Carlo.
@@ -56,7 +56,11 @@ def infer(
     if engine == "quadrature":
         return infer_quadrature(prior, likelihood, single_output)
     if engine == "dual":
-        return infer_dual(prior, likelihood, single_output, effort)
+        answer = infer_dual(prior, likelihood, single_output, effort)
+        if answer.diagnostics.ok or effort.engine != "auto" or not _primal_exists(prior, likelihood):
+            return answer
+        other = infer_primal(prior, likelihood, single_output, effort)
+        return other if other.diagnostics.ok else answer
     return infer_primal(prior, likelihood, single_output, effort)
 
 
@@ -78,8 +82,13 @@ def _require_applicable(
     }
     if not fits[engine]:
         raise ValueError(f"engine {engine!r} does not apply ({best.reason}): use {best.engine!r} or 'auto'")
-    if likelihood.noise == 0 and engine in ("importance", "smc") and not prior.full_rank:
+    if engine in ("importance", "smc") and not _primal_exists(prior, likelihood):
         raise ValueError(
             "at zero temperature a hidden layer narrower than the outputs is supported with engine 'dual' "
             f"only, got widths={prior.widths} for {prior.outputs} outputs: use a finite beta"
         )
+
+
+def _primal_exists(prior: ScalePrior, likelihood: GaussianLikelihood) -> bool:
+    """Whether L has a density that can be sampled: not at zero temperature behind a bottleneck."""
+    return likelihood.noise > 0 or prior.full_rank

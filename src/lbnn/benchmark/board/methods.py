@@ -29,7 +29,6 @@ from lbnn.benchmark.adaptors import (
     from_dynesty,
     from_laplace,
     from_numpyro,
-    from_pystan,
     laplace_of,
     numpyro_model,
     nutpie_model,
@@ -292,21 +291,6 @@ def prior_curvature(task: Task) -> float:
     density = task.density
     largest: Array = np.linalg.norm(density.X, 2) ** 2 / density.X.shape[1]
     return float(largest) * math.prod(density.prior_variances) / density.noise**2
-
-
-@method("pystan", "Stan by PyStan, NUTS, default start (uniform in ±2)", package="pystan")
-def pystan_nuts(task: Task, seed: int) -> Outcome:
-    """Stan's NUTS; the program is compiled once and shared by all tasks."""
-    import stan
-
-    program = task.stan()
-    model = stan.build(program.code, data=program.data, random_seed=seed + 1)
-    fit = model.sample(num_chains=CHAINS, num_warmup=WARMUP, num_samples=DRAWS)
-    return Outcome(
-        from_pystan(fit),
-        gradients=float(fit["n_leapfrog__"].sum()),
-        divergences=int(fit["divergent__"].sum()),
-    )
 
 
 @method("pymc", "PyMC, NUTS", package="pymc")

@@ -185,10 +185,13 @@ def _start(plan: Plan) -> tuple[Any, Connection]:
 
 
 def _serve(connection: Connection, plugins: tuple[Path, ...]) -> None:
-    """Answer requests until the process is ended."""
+    """Answer requests until the process is ended, or the one that asks is."""
     _load_methods(plugins)
     while True:
-        name, task, seed = connection.recv()
+        try:
+            name, task, seed = connection.recv()
+        except EOFError:
+            return
         connection.send(_measure(METHODS[name], load(task), seed))
 
 
