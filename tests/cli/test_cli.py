@@ -606,11 +606,33 @@ def test_bad_rows_of_large_files_are_named(parquet):
     parquet.loc[40, "x1"] = np.nan
     parquet.to_parquet("bad.parquet", index=False)
     complaint = refused("fit", "bad.parquet", "-t", "fat", "-o", "m.lbnn", *QUICK)
-    assert "1 missing or infinite in column x1, row 5; remove" in complaint
+    assert "1 missing or infinite in column x1, row 5; give --missing drop" in complaint
     assert "counted from row 37 of the file" in complaint
+    assert "median" not in complaint
+    assert "memory" in refused("fit", "bad.parquet", "-t", "fat", "-o", "m.lbnn", "--missing", "median")
+    assert not Path("m.lbnn").exists()
     assert "has no column none" in refused("fit", "data.parquet", "-t", "none", "-o", "m.lbnn")
     ok("fit", "data.parquet", "-t", "fat", "-o", "m.lbnn", *QUICK)
     assert "fit into memory" in refused(
         "predict", "m.lbnn", "data.parquet", "-o", "p.csv", "--joint-covariance", "c.npz"
     )
     assert not Path("p.csv").exists()
+
+
+def test_large_files_with_ids_an_index_and_missing_values(parquet):
+    """What small files can do: an id, a named index, rows left out; all but the missing row are fitted."""
+    parquet.loc[40, "x1"] = np.nan
+    parquet.index = pd.Index([f"s{row}" for row in range(60)], name="sample")
+    parquet.to_parquet("ids.parquet", row_group_size=9)
+    options = ("-t", "fat,water", "--id", "sample", "--missing", "drop", *QUICK)
+    assert "1 rows of ids.parquet" in ok("fit", "ids.parquet", *options, "-o", "m.lbnn", "--report", "r.html")
+    assert "<svg" in Path("r.html").read_text(encoding="utf-8")  # what can be drawn without the rows
+    assert "--categorical is for tables" in refused(
+        "fit", "ids.parquet", *options, "--categorical", "x0", "-o", "n.lbnn"
+    )
+    ok("predict", "m.lbnn", "ids.parquet", "-o", "p.csv", "--id", "sample")
+    assert list(pd.read_csv("p.csv")["sample"]) == [f"s{row}" for row in range(60) if row != 40]
+    parquet.drop(index="s40").reset_index().to_parquet("rest.parquet", index=False, row_group_size=9)
+    ok("fit", "rest.parquet", "-t", "fat,water", "--drop", "sample", "-o", "n.lbnn", *QUICK)
+    ok("predict", "n.lbnn", "rest.parquet", "-o", "q.csv")
+    np.testing.assert_allclose(pd.read_csv("p.csv").drop(columns="sample"), pd.read_csv("q.csv"), rtol=1e-6)

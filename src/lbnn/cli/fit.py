@@ -13,7 +13,7 @@ from lbnn.cli.document import REPORT_FORMATS
 from lbnn.cli.files import check_outputs, check_suffix, write_together
 from lbnn.cli.fit_pictures import fit_pictures
 from lbnn.cli.fit_report import fit_report
-from lbnn.cli.large import LargeTable, choose, is_large, require_plain
+from lbnn.cli.large import LargeTable, is_large, require_plain
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
     Inputs,
@@ -48,7 +48,7 @@ from lbnn.cli.options import (
     Separator,
     Targets,
 )
-from lbnn.cli.preparing import Preparation, read_examples, require_id
+from lbnn.cli.preparing import DROP, Preparation, choose_examples, read_examples
 from lbnn.cli.problems import BadInputError, console, working
 from lbnn.cli.reading import Dialect
 from lbnn.estimator import LBNNRegressor
@@ -145,10 +145,10 @@ def fit(
         ),
     )
     if is_large(data):
-        require_plain(
-            data, {"--categorical": bool(categorical), "--missing": missing is not MissingValues.error}
-        )
-        goals, rows, preparation = _fit_parts(model, data, targets, features, drop, id_column)
+        by_median = missing is MissingValues.median
+        require_plain(data, {"--categorical": bool(categorical), "--missing median": by_median})
+        chosen = choose_examples(LargeTable.of(data).header(), targets, features, drop, id_column)
+        goals, rows, preparation = _fit_parts(model, data, *chosen, missing.value)
         Y = None
     else:
         examples = read_examples(
@@ -178,15 +178,15 @@ def fit(
 
 
 def _fit_parts(
-    model: Any, data: Path, targets: list[str], features: list[str], drop: list[str], id_column: str | None
+    model: Any, data: Path, names: list[str], goals: list[str], missing: str
 ) -> tuple[list[str], int, Preparation]:
     """Fit a file that is read twice, some rows at a time; its targets, its rows, and its features."""
     table = LargeTable.of(data)
-    require_id(table, id_column)
-    left_out = [*drop, *([id_column] if id_column and not features else [])]
-    names, goals = choose(table, targets, features, left_out)
     typer.echo(f"{data} has {table.rows:,} rows: reading it in parts, twice")
     with working("reading, and comparing networks"):
-        model.fit_chunks(lambda: table.examples(names, goals))
+        model.fit_chunks(lambda: table.examples(names, goals, missing == DROP))
+    rows = model.posterior_.spectrum.examples + model.fit_intercept
+    if rows < table.rows:
+        typer.echo(f"{table.rows - rows:,} rows of {data.name} with missing values left out")
     model.feature_names_in_ = np.array(names, dtype=object)
-    return goals, table.rows, Preparation(names)
+    return goals, rows, Preparation(names, missing=missing)

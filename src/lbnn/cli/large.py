@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from lbnn._base.types import Array
 from lbnn.cli.problems import BadInputError
-from lbnn.cli.tables import Table, choose_columns, listed, require_distinct
+from lbnn.cli.tables import Table, listed, require_distinct
 
 #: Bytes as float64 beyond which a file is read in parts.
 IN_MEMORY = 1 << 30
@@ -62,18 +62,32 @@ class LargeTable:
         for batch in pq.ParquetFile(self.path).iter_batches(_ROWS_AT_ONCE, columns=list(names)):
             frame = batch.to_pandas(ignore_metadata=True)
             try:
-                yield prepare(Table(self.path, frame))
+                yield prepare(Table(self.path, frame, whole=False))
             except BadInputError as problem:
                 raise BadInputError(
                     f"{problem} (rows are counted from row {start + 1} of the file)"
                 ) from problem
             start += len(frame)
 
-    def examples(self, features: Sequence[str], goals: Sequence[str]) -> Iterator[tuple[Array, Array]]:
-        """Blocks (X, Y)."""
+    def examples(
+        self, features: Sequence[str], goals: Sequence[str], drop_missing: bool
+    ) -> Iterator[tuple[Array, Array]]:
+        """Blocks (X, Y), on request without rows in which a value is missing or infinite."""
         names = [*features, *goals]
-        for frame in self.parts(names, lambda table: table.numbers(names)):
-            yield np.asarray(frame[list(features)]), np.asarray(frame[list(goals)])
+
+        def prepared(table: Table) -> Any:
+            return (_without_missing(table, names) if drop_missing else table).numbers(names)
+
+        for frame in self.parts(names, prepared):
+            if len(frame):
+                yield np.asarray(frame[list(features)]), np.asarray(frame[list(goals)])
+
+
+def _without_missing(table: Table, names: Sequence[str]) -> Table:
+    """The rows in which no value is missing or infinite."""
+    chosen = table.frame[list(names)]
+    missing = chosen.isna() | chosen.isin([np.inf, -np.inf])
+    return replace(table, frame=table.frame[~missing.any(axis=1)])
 
 
 def require_plain(path: Path, given: Mapping[str, bool]) -> None:
@@ -81,11 +95,6 @@ def require_plain(path: Path, given: Mapping[str, bool]) -> None:
     wrong = [option for option, is_given in given.items() if is_given]
     if wrong:
         raise BadInputError(f"{listed(wrong)} is for tables that fit into memory, got {path}")
-
-
-def choose(table: LargeTable, targets: Sequence[str], features: Sequence[str], drop: Sequence[str]) -> Any:
-    """Features and targets, as `tables.choose_columns`."""
-    return choose_columns(table.header(), targets, features, drop)
 
 
 class Writer:

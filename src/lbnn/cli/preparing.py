@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ class Preparation:
             _say_dropped(table, missing, rows)
         elif self.missing == MEDIAN:
             frame = self._filled(table, frame, missing)
-        kept = Table(table.path, frame[rows].reset_index(drop=True))
+        kept = replace(table, frame=frame[rows].reset_index(drop=True))
         numeric = [name for name in self.columns if name not in self.levels]
         numbers = kept.numbers(numeric) if numeric else pd.DataFrame(index=range(int(rows.sum())))
         for name, levels in self.levels.items():
@@ -156,9 +156,7 @@ def read_examples(
 ) -> Examples:
     """Features and targets of a file, by the columns that options name."""
     table = read_table(path, dialect)
-    require_id(table, id_column)
-    left_out = [*drop, *([id_column] if id_column and not features else [])]
-    inputs, goals = choose_columns(table, targets, features, left_out)
+    inputs, goals = choose_examples(table, targets, features, drop, id_column)
     preparation = Preparation.learned(table, inputs, categorical, missing)
     if missing == ERROR:  # one message for features and targets
         table.numbers([name for name in [*inputs, *goals] if name not in preparation.levels])
@@ -171,6 +169,19 @@ def read_examples(
     Y = outputs.numbers(goals).reset_index(drop=True)
     ids = None if id_column is None else outputs.frame[id_column].reset_index(drop=True)
     return Examples(X, Y, preparation, ids)
+
+
+def choose_examples(
+    table: Table,
+    targets: Sequence[str],
+    features: Sequence[str],
+    drop: Sequence[str],
+    id_column: str | None,
+) -> tuple[list[str], list[str]]:
+    """Features and targets, by the columns that options name."""
+    require_id(table, id_column)
+    left_out = [*drop, *([id_column] if id_column and not features else [])]
+    return choose_columns(table, targets, features, left_out)
 
 
 def require_id(table: Table | LargeTable, id_column: str | None) -> None:

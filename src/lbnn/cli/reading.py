@@ -100,7 +100,7 @@ def _decoded(path: Path, encoding: str | None) -> tuple[str, list[str]]:
         try:
             text = content.decode(_with_mark(each))
         except (UnicodeDecodeError, LookupError) as problem:
-            if each == "utf-8":
+            if encoding is None and each == "utf-8":
                 continue
             raise BadInputError(
                 f"{path}: text must be in the encoding {each}, got: {problem}; give the right one with "

@@ -22,10 +22,11 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a file, in its order."""
+    """The columns of a file, in its order; `whole` unless these are some of its rows only."""
 
     path: Path
     frame: Any  # pandas.DataFrame
+    whole: bool = True
 
     @property
     def columns(self) -> list[str]:
@@ -57,12 +58,14 @@ class Table:
         wrong = [name for name in chosen if not _is_numeric(chosen[name].dtype)]
         if wrong:
             row, value = _first_text(chosen[wrong[0]])
+            categories = (
+                f"take them as categories with --categorical {','.join(wrong)}; " if self.whole else ""
+            )
             raise BadInputError(
                 f"{self.path}: columns must be numeric, got {listed(wrong)} "
                 f"({wrong[0]} in row {row} is {value!r}); "
-                f"leave columns out with --drop {','.join(wrong)}, name those to use with --features, or "
-                f"take them as categories with --categorical {','.join(wrong)}; a column that names rows is "
-                f"carried along with --id {wrong[0]}"
+                f"leave columns out with --drop {','.join(wrong)}, name those to use with --features; "
+                f"{categories}a column that names rows is carried along with --id {wrong[0]}"
             )
 
     def _require_present(self, chosen: Any) -> None:
@@ -75,7 +78,7 @@ class Table:
             raise BadInputError(
                 f"{self.path}: values must be present and finite, got {int(missing.sum())} missing or "
                 f"infinite in column {listed(columns)}, row {listed(rows)}; give --missing drop to leave "
-                "such rows out, or --missing median to fill features"
+                f"such rows out{', or --missing median to fill features' if self.whole else ''}"
             )
 
 

@@ -75,7 +75,7 @@ class AtomCurves:
             ratio = self.measure.weights[block, None, None] * self._ratio(values)
             squares = np.einsum("sja,ska->sajk", vectors, vectors).reshape(-1, outputs * outputs)
             for number, size in enumerate((values - self.typical, values)):
-                weighted = (ratio * size[:, None, :]).transpose(1, 0, 2).reshape(nodes, -1)
+                weighted = (ratio * size[:, None, :]).transpose(1, 0, 2).reshape(nodes, size.size)
                 total[number] += weighted @ squares
         varying, shrunken = total.reshape(2, nodes, outputs, outputs)
         return varying, shrunken
