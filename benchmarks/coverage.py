@@ -1,6 +1,6 @@
-"""Marginal and joint coverage of the default estimator over synthetic data sets, for each of six sizes.
+"""Marginal and joint coverage of the estimator over synthetic data sets, for each of six sizes.
 
-    python -m benchmarks.coverage --sets 300 --out coverage.json [--sizes 20x4,30x10] [--workers 16]
+    python -m benchmarks.coverage --sets 300 --out coverage.json [--average auto] [--workers 16]
 
 Data: outputs of three factors of fifteen inputs, noise correlated over outputs and of unequal size: not
 drawn from the model. Each set has 150 further rows on which 90% intervals (each output) and 90% ellipsoids
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=300)
     parser.add_argument("--sizes", default=",".join(f"{p}x{n}" for p, n in SIZES))
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--average", default="auto", help="auto, best or all")
+    parser.add_argument("--average", default="best", help="best (the default of the estimator), auto or all")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     parameters = {"average": {"auto": "auto", "best": False, "all": True}[options.average]}

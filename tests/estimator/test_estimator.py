@@ -239,8 +239,8 @@ def test_rotating_outputs_rotates_the_answer_and_permuting_examples_does_nothing
     "estimator",
     [
         LBNNRegressor(),
-        LBNNRegressor(depth=1, noise="per_output", average=False),
-        LBNNRegressor(noise="coupled", depth=2, average=False),
+        LBNNRegressor(depth=1, noise="per_output"),
+        LBNNRegressor(noise="coupled", depth=2),
         LBNNRegressor(depth=1, kernel="rbf", kernel_params={"length_scale": 2.0}, fit_intercept=False),
         LBNNRegressor(width=8, depth=2, beta=2.0, prior_scale=1.0),
         LBNNRegressor(depth=1, kernel="precomputed"),
@@ -299,7 +299,7 @@ def test_wrong_parameters_are_named(parameters, message):
 
 def test_standard_deviation_and_covariance_exclude_each_other():
     problem = make_problem(8, 3, None, seed=0)
-    model = LBNNRegressor(depth=1, average=False).fit(problem.X, problem.Y)
+    model = LBNNRegressor(depth=1).fit(problem.X, problem.Y)
     with pytest.raises(RuntimeError, match="at most one"):
         model.predict(problem.X, return_std=True, return_cov=True)
     _, covariance = model.predict(problem.X_test, return_cov=True)
@@ -372,6 +372,18 @@ def test_what_cannot_be_saved_or_loaded_is_said(tmp_path):
     (tmp_path / "other").write_bytes(b"not an archive")
     with pytest.raises(ValueError, match="archive"):
         LBNNRegressor.load(tmp_path / "other")
+
+
+def test_files_of_the_first_layout_are_refused(tmp_path):
+    problem = make_problem(12, 3, None, seed=0)
+    LBNNRegressor(depth=1, beta=4.0, prior_scale=1.0).fit(problem.X, problem.Y).save(tmp_path / "model.lbnn")
+    header, arrays = lbnn.archive.read(tmp_path / "model.lbnn", "LBNNRegressor")
+    header.pop("layout")
+    lbnn.archive.write(tmp_path / "old.lbnn", "LBNNRegressor", header, arrays)
+    with pytest.raises(
+        ValueError, match="in layout 2, got layout 1 of an earlier version of lbnn: fit it again"
+    ):
+        LBNNRegressor.load(tmp_path / "old.lbnn")
 
 
 @pytest.mark.parametrize("outputs", [None, 2])
@@ -452,7 +464,7 @@ def test_constant_duplicated_and_huge_columns():
 def test_inputs_that_do_not_vary_leave_the_mean():
     problem = make_problem(12, 3, 2, seed=0)
     with pytest.warns(lbnn.AccuracyWarning, match="do not vary"):
-        model = LBNNRegressor(noise="isotropic", average=False).fit(np.full((12, 3), 0.7), problem.Y)
+        model = LBNNRegressor(noise="isotropic").fit(np.full((12, 3), 0.7), problem.Y)
     mean, deviation = model.predict(np.full((1, 3), 0.7), return_std=True)
     np.testing.assert_allclose(mean[0], problem.Y.mean(0))
     variance = problem.Y.var(0, ddof=1).mean()

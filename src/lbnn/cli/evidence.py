@@ -151,7 +151,7 @@ def _row(
 ) -> dict[str, Any]:
     """One network: its evidence and what was chosen by it."""
     widths, beta = cell
-    model = LBNNRegressor(depth=len(widths) + 1, width=widths, beta=beta, average=False, **settings).fit(X, Y)
+    model = LBNNRegressor(depth=len(widths) + 1, width=widths, beta=beta, **settings).fit(X, Y)
     return {
         "depth": len(widths) + 1,
         "width": widths[0] if widths else None,
