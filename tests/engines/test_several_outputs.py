@@ -602,8 +602,8 @@ def test_automatic_choice() -> None:
     assert choose((5, 5), 10, 1) == "quadrature"
     assert choose((5,), 10, 11) == "dual"
     assert choose((5,), 10, 10) == "importance"
-    assert choose((5, 5), 10, 11) == "importance"
-    assert lbnn.Network((5,)).choose_engine(examples=4, outputs=9).reason.startswith("depth two")
+    assert choose((5, 5), 10, 11) == "dual"
+    assert lbnn.Network((5,)).choose_engine(examples=4, outputs=9).reason.startswith("more outputs")
 
 
 def test_smaller_target_error_gives_smaller_errors() -> None:
@@ -625,9 +625,9 @@ def test_engine_that_does_not_exist_or_apply(engine: str) -> None:
         run((4,), HARD, 4.0, engine=engine)
 
 
-def test_dual_engine_needs_depth_two() -> None:
+def test_dual_engine_needs_a_hidden_layer() -> None:
     with pytest.raises(ValueError, match="'dual' does not apply"):
-        run((4, 4), HARD, 4.0, engine="dual")
+        run((), HARD, 4.0, engine="dual")
 
 
 def assert_honest(values: Array, errors: Array, groups: int) -> None:

@@ -41,7 +41,7 @@ class RowCurves:
         for rows, nodes, weights in self.panels:
             size = weights.shape[1] * columns.shape[1]  # named, as a panel may have no rows
             spread = (weights[:, :, None] * columns[rows, None, :]).reshape(len(rows), size)
-            result[:, nodes] = (features[:, rows] @ spread).reshape(len(features), -1, columns.shape[1])
+            result[:, nodes] = (features[:, rows] @ spread).reshape(result[:, nodes].shape)
         return result
 
 

@@ -75,7 +75,7 @@ class AtomCurves:
             ratio = self.measure.weights[block, None, None] * self._ratio(values)
             squares = np.einsum("sja,ska->sajk", vectors, vectors).reshape(-1, outputs * outputs)
             for number, size in enumerate((values - self.typical, values)):
-                weighted = (ratio * size[:, None, :]).transpose(1, 0, 2).reshape(nodes, size.size)
+                weighted = (ratio * size[:, None, :]).transpose(1, 0, 2).reshape(nodes, len(squares))
                 total[number] += weighted @ squares
         varying, shrunken = total.reshape(2, nodes, outputs, outputs)
         return varying, shrunken
@@ -131,7 +131,7 @@ class PointCurves:
     def deviations(self, average: bool) -> Iterator[tuple[slice, Array]]:
         """Means of the atoms less those at λ̄ I, or less their average, in blocks (atoms, p̂, n_d)."""
         points, outputs = self.reference.shape
-        flat = self.linear.reshape(points, -1)  # (p̂, k n_d)
+        flat = self.linear.reshape(points, self.linear.shape[1] * outputs)  # (p̂, k n_d)
         for block in self.curves.blocks(points * outputs):
             varying = self.curves.varying(block)
             if average:
