@@ -198,3 +198,16 @@ def test_termination_leaves_no_temporary_file():
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 143
     assert files() == set()
+
+
+def test_two_ways_to_average_exclude_each_other():
+    """`--integrate` is `average="auto"`: of twelve rows the noise is uncertain, and models are mixed."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.normal(size=(12, 3)), columns=["a", "b", "y"])
+    frame["y"] += frame["a"]
+    frame.to_csv("few.csv", index=False)
+    options = ("fit", "few.csv", "-t", "y", "--depth", "1", "-o", "m.lbnn")
+    assert "give one of them, got both" in refused(*options, "--average", "--integrate")
+    assert not Path("m.lbnn").exists()
+    assert "Predictions average" not in ok(*options)
+    assert "Predictions average" in ok(*options, "--integrate", "--force")
