@@ -48,11 +48,17 @@ class DataSet:
     def test(self) -> int:
         return min(len(self.inputs) - self.train, self.largest_test)
 
-    def split(self, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """A random X, Y, X_test, Y_test, in units of the training part's means and standard deviations."""
+    def split(self, seed: int, raw: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """A random X, Y, X_test, Y_test, in units of the training part's means and standard deviations.
+
+        With `raw` inputs are as they are, as a newcomer would give them; targets always have the same units,
+        so that measures can be compared.
+        """
         order = np.random.default_rng([seed, self.train]).permutation(len(self.inputs))
         train, test = order[: self.train], order[self.train :][: self.test]
-        X, X_test = standardised(self.inputs[train], self.inputs[test])
+        X, X_test = self.inputs[train], self.inputs[test]
+        if not raw:
+            X, X_test = standardised(X, X_test)
         Y, Y_test = standardised(self.targets[train], self.targets[test])
         return X, Y, X_test, Y_test
 
@@ -154,9 +160,64 @@ def olive_oil() -> DataSet:
     return DataSet("olive oil", table["chemical"], table["sensory"], 11)
 
 
+def _numeric(package: str, name: str, targets: str, title: str, train: int, *, log: bool = False) -> DataSet:
+    """A table of R: its complete numeric columns predict some of them."""
+    table = r_dataset(package, name).select_dtypes("number").drop(columns="rownames")
+    goals = targets.split()
+    inputs = table.drop(columns=goals).dropna(axis="columns")
+    values = table[goals].to_numpy(float)
+    return DataSet(title, inputs.to_numpy(float), np.log(values) if log else values, train)
+
+
+def ames() -> DataSet:
+    """33 measures of a house predict the log of its price."""
+    return _numeric("modeldata", "ames", "Sale_Price", "ames", 1000, log=True)
+
+
+def concrete() -> DataSet:
+    """Seven ingredients and the age of concrete predict its strength: nonlinear."""
+    return _numeric("modeldata", "concrete", "compressive_strength", "concrete", 300)
+
+
+def chemical_process() -> DataSet:
+    """Measures of material and process predict the yield."""
+    return _numeric("modeldata", "chem_proc_yield", "yield", "chemical process", 120)
+
+
+def biomass() -> DataSet:
+    """Shares of five elements predict the heating value."""
+    return _numeric("modeldata", "biomass", "HHV", "biomass", 200)
+
+
+def cells() -> DataSet:
+    """Twenty measures of a cell predict the 36 others: many outputs."""
+    table = r_dataset("modeldata", "cells").select_dtypes("number").drop(columns="rownames").to_numpy(float)
+    return DataSet("cells", table[:, :20], table[:, 20:], 120)
+
+
+def chicago() -> DataSet:
+    """Riders of a railway two weeks ago, and the weather, predict riders."""
+    return _numeric("modeldata", "Chicago", "ridership", "chicago", 2000)
+
+
+def boston() -> DataSet:
+    """Thirteen measures of a district predict the price of houses: nonlinear."""
+    return _numeric("MASS", "Boston", "medv", "boston", 200)
+
+
+def cars() -> DataSet:
+    """Measures of a car predict its consumption and acceleration: nonlinear."""
+    return _numeric("ISLR", "Auto", "mpg acceleration", "cars", 200)
+
+
+def schools() -> DataSet:
+    """Measures of a school district predict marks in reading and mathematics."""
+    return _numeric("AER", "CASchools", "read math", "schools", 200)
+
+
 SETS: tuple[Callable[[], DataSet], ...] = (
     tecator, fermentation, nutrimouse, handwriting, digits, pulp_fibre, linnerud, olive_oil, yarn, gasoline,
-    permeability, diabetes,
+    permeability, diabetes, ames, concrete, chemical_process, biomass, cells, chicago, boston, cars, schools,
 )  # fmt: skip
 
 

@@ -14,9 +14,10 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.covariance import LedoitWolf
 from sklearn.cross_decomposition import PLSRegression
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 from sklearn.linear_model import BayesianRidge, RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict
 
@@ -83,6 +84,35 @@ def coregionalised_process(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> 
     return icm.forecast(fitted, X / scale, Y, X_test / scale)
 
 
+def learned_process(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
+    """GaussianProcessRegressor for each output, squared-exponential with a length scale for each input."""
+
+    def make() -> GaussianProcessRegressor:
+        kernel = ConstantKernel() * RBF(np.ones(X.shape[1]), (1e-2, 1e5)) + WhiteKernel()
+        return GaussianProcessRegressor(kernel, normalize_y=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return _output_by_output(make, X, Y, X_test)
+
+
+def random_forest(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
+    """RandomForestRegressor of 500 trees; full covariance of its out-of-bag residuals, shrunk."""
+    targets = Y[:, 0] if Y.shape[1] == 1 else Y
+    forest = RandomForestRegressor(500, oob_score=True, random_state=0).fit(X, targets)
+    residuals = Y - forest.oob_prediction_.reshape(Y.shape)
+    mean = forest.predict(X_test).reshape(len(X_test), -1)
+    return Gaussian.constant(mean, shrunk_covariance(residuals))
+
+
+def gradient_boosting(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
+    """HistGradientBoostingRegressor for each output; covariance of 5-fold residuals, shrunk."""
+    model = HistGradientBoostingRegressor(random_state=0)
+    residuals = np.column_stack([y - cross_val_predict(model, X, y, cv=5) for y in Y.T])
+    mean = np.column_stack([model.fit(X, y).predict(X_test) for y in Y.T])
+    return Gaussian.constant(mean, shrunk_covariance(residuals))
+
+
 def methods(outputs: int) -> dict[str, Method]:
     """The peers that can be run here, by the names of the tables."""
     peers: dict[str, Method] = {
@@ -92,6 +122,9 @@ def methods(outputs: int) -> dict[str, Method]:
         "Bayesian ridge": bayesian_ridge,
         "Gaussian process": gaussian_process,
         "conjugate": conjugate.fit_predict,
+        "GP, length scales": learned_process,
+        "random forest": random_forest,
+        "gradient boosting": gradient_boosting,
     }
     if outputs == 1:
         del peers["ridge, full covariance"]  # is ridge

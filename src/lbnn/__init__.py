@@ -14,6 +14,7 @@ from lbnn.network import Network
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.average import MixturePredictive
+from lbnn.predict.given import ConditionedPredictive
 from lbnn.predict.mixture import NetworkPredictive
 from lbnn.predict.predictive import Predictive
 from lbnn.scale.measure import ScaleMeasure
@@ -33,6 +34,7 @@ __all__ = [
     "AccuracyWarning",
     "AffinePredictive",
     "Comparison",
+    "ConditionedPredictive",
     "Diagnostics",
     "EngineChoice",
     "EvidenceGrid",

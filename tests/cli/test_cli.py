@@ -153,7 +153,7 @@ BAD_TABLES = {
     "long_rows.csv": ("a,y\n1,2,3\n4,5,6\n", "every row must have one field for each column"),
     "header.csv": ("a,y\n", "at least one column and one row"),
     "empty.csv": ("", "the first line must name the columns"),
-    "semicolons.csv": ("a;y\n1;2\n", "columns must be separated by commas"),
+    "lonely.csv": ("a\n1\n2\n", "has no column y"),
 }
 
 
@@ -169,7 +169,9 @@ def test_unreadable_files_are_refused(data):
     Path("latin.csv").write_bytes("a,größe\n1,2\n".encode("latin-1"))
     Path("torn.parquet").write_bytes(b"PAR1 and then nothing")
     Path("data.xlsx").write_bytes(b"")
-    assert "must be UTF-8" in refused("evidence", "latin.csv", "-t", "a")
+    message = refused("evidence", "latin.csv", "-t", "a", "--encoding", "utf-8")
+    assert "must be in the encoding utf-8" in message
+    assert "--encoding" in message
     assert "cannot be read as Parquet" in refused("evidence", "torn.parquet", "-t", "a")
     assert "must be a .csv or .parquet file, got data.xlsx" in refused("evidence", "data.xlsx", "-t", "a")
     assert "must be a file that exists, got absent.csv" in refused("evidence", "absent.csv", "-t", "a")
@@ -421,7 +423,7 @@ def test_predictions_in_parts_are_the_same(data, model, monkeypatch):
 
 def test_rows_without_truth_are_predicted_and_not_scored(frame, model):
     frame.assign(fat=[np.nan, *frame["fat"][1:]]).to_csv("new.csv", index=False)
-    assert "Not scored: new.csv: values must be present" in ok("predict", model, "new.csv", "-o", "out.csv")
+    assert "1 row has some of the targets" in ok("predict", model, "new.csv", "-o", "out.csv")
     assert len(pd.read_csv("out.csv")) == len(frame)
 
 
@@ -432,6 +434,7 @@ def test_output_columns_do_not_collide(frame):
     assert "columns of the output must be distinct, got fat_std more than once" in message
 
 
+@pytest.mark.filterwarnings("ignore:6 linear combinations")
 def test_many_targets_are_coupled_in_pairs():
     rng = np.random.default_rng(1)
     X, cause = rng.normal(size=(15, 3)), rng.normal(size=(3, 9))
@@ -603,11 +606,35 @@ def test_bad_rows_of_large_files_are_named(parquet):
     parquet.loc[40, "x1"] = np.nan
     parquet.to_parquet("bad.parquet", index=False)
     complaint = refused("fit", "bad.parquet", "-t", "fat", "-o", "m.lbnn", *QUICK)
-    assert "1 missing or infinite in column x1, row 5; remove" in complaint
+    assert "1 missing or infinite in column x1, row 5; give --missing drop" in complaint
     assert "counted from row 37 of the file" in complaint
+    assert "median" not in complaint
+    assert "memory" in refused("fit", "bad.parquet", "-t", "fat", "-o", "m.lbnn", "--missing", "median")
+    assert not Path("m.lbnn").exists()
     assert "has no column none" in refused("fit", "data.parquet", "-t", "none", "-o", "m.lbnn")
     ok("fit", "data.parquet", "-t", "fat", "-o", "m.lbnn", *QUICK)
     assert "fit into memory" in refused(
         "predict", "m.lbnn", "data.parquet", "-o", "p.csv", "--joint-covariance", "c.npz"
     )
     assert not Path("p.csv").exists()
+
+
+def test_large_files_with_ids_an_index_and_missing_values(parquet):
+    """What small files can do: an id, a named index, rows left out; all but the missing row are fitted."""
+    parquet.loc[40, "x1"] = np.nan
+    parquet.index = pd.Index([f"s{row}" for row in range(60)], name="sample")
+    parquet.to_parquet("ids.parquet", row_group_size=9)
+    options = ("-t", "fat,water", "--id", "sample", "--missing", "drop", *QUICK)
+    assert "1 rows of ids.parquet" in ok("fit", "ids.parquet", *options, "-o", "m.lbnn", "--report", "r.html")
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "Coupling of the targets, as correlations" in page  # what can be drawn without the rows
+    assert "left-out" not in page
+    assert "--categorical is for tables" in refused(
+        "fit", "ids.parquet", *options, "--categorical", "x0", "-o", "n.lbnn"
+    )
+    ok("predict", "m.lbnn", "ids.parquet", "-o", "p.csv", "--id", "sample")
+    assert list(pd.read_csv("p.csv")["sample"]) == [f"s{row}" for row in range(60) if row != 40]
+    parquet.drop(index="s40").reset_index().to_parquet("rest.parquet", index=False, row_group_size=9)
+    ok("fit", "rest.parquet", "-t", "fat,water", "--drop", "sample", "-o", "n.lbnn", *QUICK)
+    ok("predict", "n.lbnn", "rest.parquet", "-o", "q.csv")
+    np.testing.assert_allclose(pd.read_csv("p.csv").drop(columns="sample"), pd.read_csv("q.csv"), rtol=1e-6)

@@ -217,6 +217,59 @@ def test_estimator_of_several_outputs_in_parts():
     assert parts.predict(da.from_array(X, chunks=(20, 4))).compute().shape == (60, 2)
 
 
+@pytest.mark.parametrize("inputs", ["evidence", "raw", "standardised"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_columns_have_the_same_units_in_parts(inputs, intercept):
+    rng = np.random.default_rng(17)
+    X = (rng.normal(size=(90, 4)) + 2.0) * [1.0, 300.0, 1e-3, 0.0] + [
+        0.0,
+        0.0,
+        0.0,
+        0.1,
+    ]  # the last is constant
+    y = X[:, :3] @ [1.0, 2e-3, 900.0] + 0.5 * rng.normal(size=90)
+    settings = {**FIXED, "inputs": inputs, "fit_intercept": intercept}
+    whole = lbnn.LBNNRegressor(**settings).fit(X, y)
+    parts = lbnn.LBNNRegressor(**settings).fit_chunks(cut(X, y))
+    assert parts.inputs_ == whole.inputs_
+    assert [row["inputs"] for row in parts.evidence_table_] == [
+        row["inputs"] for row in whole.evidence_table_
+    ]
+    if inputs == "evidence":
+        assert whole.inputs_ == "standardised"
+        evidences = [[row["log_evidence"] for row in each.evidence_table_] for each in (parts, whole)]
+        np.testing.assert_allclose(*evidences, atol=1e-3)
+    assert parts.log_evidence_ == pytest.approx(whole.log_evidence_, abs=1e-5)
+    np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(parts.predict(X[:9]), whole.predict(X[:9]), rtol=1e-4)
+
+
+def test_compositions_in_parts_keep_their_total(tmp_path):
+    rng = np.random.default_rng(18)
+    X = rng.normal(size=(60, 3))
+    shares = np.exp(0.3 * X @ rng.normal(size=(3, 3)) + 0.1 * rng.normal(size=(60, 3)))
+    Y = 100 * shares / shares.sum(axis=1, keepdims=True)
+    settings = {**FIXED, "noise": "isotropic", "inputs": "raw"}
+    with pytest.warns(lbnn.AccuracyWarning, match="does not vary"):
+        whole = lbnn.LBNNRegressor(**settings).fit(X, Y)
+    with pytest.warns(lbnn.AccuracyWarning, match="does not vary"):
+        parts = lbnn.LBNNRegressor(**settings).fit_chunks(cut(X, Y))
+    law = parts.predictive(X[:5]).with_noise()
+    np.testing.assert_allclose(law.mean.sum(axis=1), 100.0, rtol=1e-10)
+    np.testing.assert_allclose(law.output_covariance.sum(axis=(1, 2)), 0.0, atol=1e-8)
+    np.testing.assert_allclose(law.mean, whole.predict(X[:5]), atol=0.1)
+    parts.save(tmp_path / "parts.lbnn")
+    again = lbnn.LBNNRegressor.load(tmp_path / "parts.lbnn")
+    np.testing.assert_array_equal(again.predict(X), parts.predict(X))
+
+
+def test_constant_targets_in_parts_are_announced():
+    X = np.random.default_rng(19).normal(size=(40, 3))
+    with pytest.warns(lbnn.AccuracyWarning, match="the targets are constant"):
+        model = lbnn.LBNNRegressor(depth=1).fit_chunks(cut(X, np.full(40, 0.1)))
+    np.testing.assert_allclose(model.predict(X), 0.1, rtol=1e-12)
+
+
 # ---------------------------------------------------------------------- bad input
 
 X3, y3 = np.eye(3), np.ones(3)

@@ -51,7 +51,7 @@ def test_gaussian_process_with_an_intercept_is_universal_kriging(p, inputs, outp
     problem = make_problem(p, inputs, outputs, seed=1)
     X, Y = problem.X + 3.0, problem.Y + 7.0
     X_test = problem.X_test + 3.0
-    model = LBNNRegressor(depth=1, beta=4.0, prior_scale=1.7).fit(X, Y)
+    model = LBNNRegressor(depth=1, beta=4.0, prior_scale=1.7, inputs="raw").fit(X, Y)
     gram, cross, test = (a @ b.T / inputs for a, b in ((X, X), (X_test, X), (X_test, X_test)))
     mean, covariance = kriging(gram, cross, test, Y.reshape(p, -1), 1.7, 0.25)
     np.testing.assert_allclose(model.predict(X_test).reshape(mean.shape), mean, rtol=1e-8)
@@ -73,7 +73,7 @@ def test_gaussian_process_with_an_intercept_is_universal_kriging(p, inputs, outp
 @pytest.mark.parametrize("widths", [(3,), (4, 4)])
 def test_one_output_with_an_intercept_is_the_network_of_contrasts(widths):
     problem = make_problem(12, 30, None, seed=2)
-    model = LBNNRegressor(width=widths, beta=5.0, prior_scale=1.0).fit(problem.X, problem.Y)
+    model = LBNNRegressor(width=widths, beta=5.0, prior_scale=1.0, inputs="raw").fit(problem.X, problem.Y)
     H = contrasts(12)
     other = lbnn.Network(widths).condition(H @ problem.X, H @ problem.Y, beta=5.0)
     assert model.log_evidence_ == pytest.approx(other.log_evidence, rel=1e-10)
@@ -88,7 +88,7 @@ def test_one_output_with_an_intercept_is_the_network_of_contrasts(widths):
 def test_kernels_agree_with_inputs_and_with_each_other():
     problem = make_problem(15, 30, 2, seed=3)
     X, Y, X_test = problem.X + 1.0, problem.Y, problem.X_test + 1.0
-    fixed = {"width": (6,), "beta": 5.0, "prior_scale": 1.0}
+    fixed = {"width": (6,), "beta": 5.0, "prior_scale": 1.0, "inputs": "raw"}
     linear = LBNNRegressor(**fixed).fit(X, Y)
     gram, cross, test = (a @ b.T / 30 for a, b in ((X, X), (X_test, X), (X_test, X_test)))
     kernel = LBNNRegressor(kernel="precomputed", **fixed).fit(gram, Y)
@@ -112,7 +112,7 @@ def test_kernels_agree_with_inputs_and_with_each_other():
 def test_an_eigenvalue_of_the_level_that_is_rounding_does_not_count(seed):
     """Centring a kernel with a large mean leaves the level an eigenvalue that may count as positive."""
     problem = make_problem(6, 8, None, seed=seed)
-    fixed = {"width": (3,), "beta": 4.0, "prior_scale": 1.0}
+    fixed = {"width": (3,), "beta": 4.0, "prior_scale": 1.0, "inputs": "raw"}
     X, X_test = problem.X + 100.0, problem.X_test + 100.0
     kernel = LBNNRegressor(kernel="precomputed", **fixed).fit(X @ X.T / 8, problem.Y)
     linear = LBNNRegressor(**fixed).fit(X, problem.Y)
@@ -234,13 +234,14 @@ def test_rotating_outputs_rotates_the_answer_and_permuting_examples_does_nothing
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore::lbnn.AccuracyWarning")  # some of its data have no noise
 @pytest.mark.parametrize(
     "estimator",
     [
         LBNNRegressor(),
         LBNNRegressor(depth=1, noise="per_output"),
         LBNNRegressor(noise="coupled", depth=2),
-        LBNNRegressor(depth=1, kernel="rbf", fit_intercept=False),
+        LBNNRegressor(depth=1, kernel="rbf", kernel_params={"length_scale": 2.0}, fit_intercept=False),
         LBNNRegressor(width=8, depth=2, beta=2.0, prior_scale=1.0),
         LBNNRegressor(depth=1, kernel="precomputed"),
     ],
@@ -313,7 +314,7 @@ def test_standard_deviation_and_covariance_exclude_each_other():
 
 def test_verbose_prints_every_candidate(capsys):
     problem = make_problem(12, 5, None, seed=0)
-    model = LBNNRegressor(verbose=1).fit(problem.X, problem.Y)
+    model = LBNNRegressor(verbose=1, inputs="raw").fit(problem.X, problem.Y)
     assert len(capsys.readouterr().out.splitlines()) == len(model.evidence_table_)
 
 
@@ -332,6 +333,7 @@ def test_random_state_decides_the_draws():
 # ---------------------------------------------------------------------- files and leave-one-out
 
 
+@pytest.mark.filterwarnings("ignore:the best hyperparameters are at the edge")
 @pytest.mark.parametrize(
     ("outputs", "parameters"),
     [
@@ -372,10 +374,22 @@ def test_what_cannot_be_saved_or_loaded_is_said(tmp_path):
         LBNNRegressor.load(tmp_path / "other")
 
 
+def test_files_of_the_first_layout_are_refused(tmp_path):
+    problem = make_problem(12, 3, None, seed=0)
+    LBNNRegressor(depth=1, beta=4.0, prior_scale=1.0).fit(problem.X, problem.Y).save(tmp_path / "model.lbnn")
+    header, arrays = lbnn.archive.read(tmp_path / "model.lbnn", "LBNNRegressor")
+    header.pop("layout")
+    lbnn.archive.write(tmp_path / "old.lbnn", "LBNNRegressor", header, arrays)
+    with pytest.raises(
+        ValueError, match="in layout 2, got layout 1 of an earlier version of lbnn: fit it again"
+    ):
+        LBNNRegressor.load(tmp_path / "old.lbnn")
+
+
 @pytest.mark.parametrize("outputs", [None, 2])
 def test_leave_one_out_is_what_refits_say(outputs):
     problem = make_problem(14, 20, outputs, seed=14)
-    fixed = {"width": (6,), "beta": 6.0, "prior_scale": 1.5, "target_error": 0.01}
+    fixed = {"width": (6,), "beta": 6.0, "prior_scale": 1.5, "target_error": 0.01, "inputs": "raw"}
     scores = LBNNRegressor(**fixed).fit(problem.X, problem.Y).leave_one_out()
     others = np.arange(14) != 5
     refit = LBNNRegressor(**fixed).fit(problem.X[others], problem.Y[others])
@@ -396,7 +410,8 @@ def test_one_example_needs_a_given_noise():
     X, y = np.ones((1, 3)), np.array([2.0])
     with pytest.raises(ValueError, match="n_samples=1"):
         LBNNRegressor().fit(X, y)
-    model = LBNNRegressor(beta=4.0).fit(X, y)
+    with pytest.warns(lbnn.AccuracyWarning, match="do not vary"):
+        model = LBNNRegressor(beta=4.0).fit(X, y)
     mean, deviation = model.predict(2 * X, return_std=True)
     assert mean[0] == pytest.approx(2.0)
     assert deviation[0] > math.sqrt(0.25)
@@ -404,6 +419,7 @@ def test_one_example_needs_a_given_noise():
     assert LBNNRegressor(fit_intercept=False).fit(X, y).predict(X).shape == (1,)
 
 
+@pytest.mark.filterwarnings("ignore:the best hyperparameters are at the edge")
 @pytest.mark.parametrize("noise", ["isotropic", "per_output"])
 @pytest.mark.parametrize("p", [2, 3, 5])
 def test_few_examples(p, noise):
@@ -422,6 +438,8 @@ def test_constant_targets_are_announced():
     assert any("constant" in message for message in model.messages_)
 
 
+@pytest.mark.filterwarnings("ignore:the best hyperparameters are at the edge")
+@pytest.mark.filterwarnings("ignore:outputs .* are constant")
 @pytest.mark.parametrize("noise", ["isotropic", "per_output"])
 def test_one_constant_output_among_others(noise):
     problem = make_problem(20, 4, 3, seed=0)
@@ -445,7 +463,8 @@ def test_constant_duplicated_and_huge_columns():
 
 def test_inputs_that_do_not_vary_leave_the_mean():
     problem = make_problem(12, 3, 2, seed=0)
-    model = LBNNRegressor(noise="isotropic").fit(np.full((12, 3), 0.7), problem.Y)
+    with pytest.warns(lbnn.AccuracyWarning, match="do not vary"):
+        model = LBNNRegressor(noise="isotropic").fit(np.full((12, 3), 0.7), problem.Y)
     mean, deviation = model.predict(np.full((1, 3), 0.7), return_std=True)
     np.testing.assert_allclose(mean[0], problem.Y.mean(0))
     variance = problem.Y.var(0, ddof=1).mean()
@@ -467,7 +486,8 @@ def test_many_more_examples_than_features_and_one_feature():
 def test_noise_free_targets_are_interpolated_and_said_to_be():
     problem = make_problem(15, 5, None, seed=18)
     y = problem.X @ np.arange(1.0, 6.0)
-    model = LBNNRegressor().fit(problem.X, y)
+    with pytest.warns(lbnn.AccuracyWarning, match="edge"):
+        model = LBNNRegressor().fit(problem.X, y)
     np.testing.assert_allclose(model.coef_, np.arange(1.0, 6.0), rtol=1e-6)
     assert any("edge" in message for message in model.messages_)
     wide = make_problem(6, 20, None, seed=18)

@@ -120,7 +120,7 @@ def test_outlier_gets_nodes_of_its_own(outlier: float) -> None:
     y[5] += outlier
     shifted = Problem(data.X, y, data.X_test)
     posterior = network.condition(shifted.X, y, 100.0)
-    missed = quadrature.unresolved(
+    missed = quadrature.unresolved_examples(
         posterior.scale, Examples.of(posterior.spectrum, posterior.noise.variance, y[:, None], False)
     )
     assert missed[5]

@@ -11,6 +11,7 @@ from scipy import special, stats
 
 import lbnn
 from lbnn import AffinePredictive, MixturePredictive
+from lbnn.predict.predictive import log_average
 from tests.helpers.problems import make_problem
 from tests.referees.statistics import assert_agrees
 
@@ -178,20 +179,4 @@ def test_weights_may_underflow(law):
     Y = law.mean + 50.0  # where an atom of no weight has the larger density
     densities = alone.point_log_densities(Y)
     expected = np.logaddexp(densities[0], special.logsumexp(densities[2:], axis=0) + math.log(1e-320))
-    with pytest.warns(
-        lbnn.AccuracyWarning, match="fewer than 5 effective draws"
-    ):  # one atom has all the weight
-        np.testing.assert_allclose(alone.pointwise_log_density(Y), expected, rtol=1e-3)
-
-
-def test_densities_that_rest_on_few_draws_say_so():
-    """Far from the mean the own atoms are wrong by many nats; `log_density` draws anew."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(30, 20))
-    Y = X[:, :3] + 0.3 * rng.normal(size=(30, 3))
-    posterior = lbnn.Network(widths=(4,)).condition(X, Y, beta=10.0)
-    law = AffinePredictive(posterior.predict(X[:2]).with_noise(), np.eye(3), np.zeros(3))
-    law.pointwise_log_density(Y[:2])  # no warning
-    far = np.stack([Y[0], Y[1] + 30.0])
-    with pytest.warns(lbnn.AccuracyWarning, match=r"1 of 2 averages .* number 1\)"):
-        law.pointwise_log_density(far)
+    np.testing.assert_allclose(log_average(tiny, densities), expected, rtol=1e-3)

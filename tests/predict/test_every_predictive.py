@@ -43,6 +43,8 @@ def made(outputs):
     if outputs:
         betas = np.arange(1.0, outputs + 1)
         laws["per output"] = network.condition(X, Y, betas, noise="per_output", **quick).predict(X_test)
+        observed = network.condition(X, Y, 4.0, noise="coupled", **quick).predict(X_test[:1]).with_noise()
+        laws["given one"] = observed.given(np.array([[np.nan] * (outputs - 1) + [0.3]]))
     noisy = {f"{name}, observed": law.with_noise() for name, law in laws.items() if name != "prior"}
     return laws | noisy
 

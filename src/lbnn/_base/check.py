@@ -156,5 +156,14 @@ def like_mean(value: Any, shape: tuple[int, ...], single_output: bool, name: str
     return array.reshape(shape)
 
 
+def like_mean_or_missing(value: Any, shape: tuple[int, ...], single_output: bool, name: str) -> Array:
+    """Check an array shaped like the predictive mean with NaN where nothing is known; as (p̂, n_d)."""
+    missing = np.isnan(np.asarray(value, dtype=np.float64))
+    filled = np.where(missing, 0.0, np.asarray(value, dtype=np.float64))
+    return np.where(
+        missing.reshape(-1), np.nan, like_mean(filled, shape, single_output, name).reshape(-1)
+    ).reshape(shape)
+
+
 def _describe(value: Any, raw: np.ndarray[Any, Any]) -> str:
     return repr(value) if raw.ndim == 0 else f"an array of dtype {raw.dtype}"

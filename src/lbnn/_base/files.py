@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+_PREFIX = ".lbnn-"
+_STALE = 3600.0  # seconds
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then put it in its place in one step."""
-    handle, name = tempfile.mkstemp(prefix=".lbnn-", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    write_all_atomically({path: write})
+
+
+def write_all_atomically(writers: Mapping[Path, Callable[[Path], object]]) -> None:
+    """The same for several files: none is put in its place before all are complete."""
+    temporaries: dict[Path, Path] = {}
     try:
-        write(temporary)
-        temporary.chmod(0o666 & ~_umask())  # mkstemp made it private
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        for path, write in writers.items():
+            _remove_stale(path.parent)
+            handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=path.suffix, dir=path.parent)
+            os.close(handle)
+            temporaries[path] = Path(name)
+            write(temporaries[path])
+            temporaries[path].chmod(0o666 & ~_umask())  # mkstemp made it private
+            with temporaries[path].open("rb+") as file:
+                os.fsync(file.fileno())
+        for path, temporary in temporaries.items():
+            os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        for temporary in temporaries.values():
+            temporary.unlink(missing_ok=True)
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove what a process that was killed left an hour or longer ago."""
+    for path in folder.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _STALE:
+                path.unlink()
 
 
 def _umask() -> int:

@@ -15,8 +15,9 @@ from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import counted
 from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
+from lbnn.cli.preparing import read_examples
 from lbnn.cli.problems import BadInputError, console, working
-from lbnn.cli.tables import numbers_of, read_examples
+from lbnn.cli.tables import numbers_of
 from lbnn.network import Network
 from lbnn.theories.comparison import Comparison
 from lbnn.theories.comparison import compare as compare_theories
@@ -73,7 +74,8 @@ def compare(
     check_suffix(plot, PICTURES, "--plot")
     check_outputs([out, plot], [data], force)
     sizes = numbers_of(widths, int, "--widths")
-    X, Y = (_prepared(part, raw) for part in read_examples(data, targets, features, drop))
+    examples = read_examples(data, targets, features, drop)
+    X, Y = (_prepared(part, raw) for part in (examples.X, examples.Y))
     results = {}
     for width in sizes:
         with working(f"width {width}"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import io
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1
 caption { text-align: left; font-style: italic; padding-bottom: 0.3rem; }
 th, td { padding: 0.2rem 0.8rem; text-align: right; border-bottom: 1px solid #8884; }
 th:first-child, td:first-child { text-align: left; }
+figure { margin: 1.5rem 0; } figure img { max-width: 100%; height: auto; background: #fff; }
 @media print { .wide { overflow: visible; } }
 """
 
@@ -50,6 +52,7 @@ class Document:
 
     title: str
     sections: list[Section] = field(default_factory=list)
+    pictures: list[tuple[str, str]] = field(default_factory=list)  # captions and SVG
 
     def show(self, console: Console) -> None:
         """Print it."""
@@ -73,6 +76,11 @@ class Document:
         """As one page that needs nothing else."""
         title = html.escape(self.title)
         body = "\n".join(_html_section(section) for section in self.sections)
+        body += "".join(
+            f'<figure><img alt="{html.escape(caption)}" src="{_embedded(svg)}">'
+            f"<figcaption>{html.escape(caption)}</figcaption></figure>\n"
+            for caption, svg in self.pictures
+        )
         head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         return (
             f'<!doctype html>\n<html lang="en"><head>{head}<title>{title}</title>'
@@ -82,7 +90,18 @@ class Document:
 
     def rendered(self, suffix: str) -> str:
         """In the format that a file name asks for."""
-        return self.html() if suffix.lower() == ".html" else self.text()
+        formats = {".html": self.html, ".md": self.markdown}
+        return formats.get(suffix.lower(), self.text)()
+
+    def markdown(self) -> str:
+        """As Markdown, with the pictures inside."""
+        blocks = [f"# {self.title}"]
+        for section in self.sections:
+            blocks.append(f"## {section.title}")
+            blocks += [part if isinstance(part, str) else _markdown_grid(part) for part in section.parts]
+        for caption, svg in self.pictures:
+            blocks.append(f"![{caption}]({_embedded(svg)})\n\n*{caption}*")
+        return "\n\n".join(blocks) + "\n"
 
 
 def show_grid(grid: Grid, console: Console) -> None:
@@ -95,6 +114,22 @@ def show_grid(grid: Grid, console: Console) -> None:
     for row in grid.rows:
         table.add_row(*map(Text, row))
     console.print(table)
+
+
+def _embedded(svg: str) -> str:
+    """A picture as an address that needs no other file."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+
+
+def _markdown_grid(grid: Grid) -> str:
+    """A table with its caption above."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rule = "|" + "|".join([":--", *["--:"] * (len(grid.header) - 1)]) + "|"
+    caption = f"*{grid.caption}*\n\n" if grid.caption else ""
+    return caption + "\n".join([line(grid.header), rule, *map(line, grid.rows)])
 
 
 def _html_section(section: Section) -> str:

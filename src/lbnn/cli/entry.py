@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
@@ -13,4 +14,10 @@ def main() -> None:
         if absent.name is None or absent.name.partition(".")[0] == "lbnn":
             raise
         sys.exit(f"lbnn: the command line needs {absent.name}; install it with: pip install 'lbnn[cli]'")
+    signal.signal(signal.SIGTERM, _end)
     app()
+
+
+def _end(number: int, _: object) -> None:
+    """End as an exception does, so that temporary files are removed."""
+    sys.exit(128 + number)

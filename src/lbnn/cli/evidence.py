@@ -15,20 +15,41 @@ from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
+    Inputs,
+    InputUnits,
     Kernel,
+    KernelParam,
     NoIntercept,
     Noise,
     NoiseModel,
     PriorScale,
+    TargetError,
     counted,
     number_or_evidence,
     shared_settings,
     shown,
     shown_widths,
 )
-from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
+from lbnn.cli.options import (
+    Categorical,
+    Data,
+    Debug,
+    Decimal,
+    Drop,
+    Encoding,
+    Features,
+    Force,
+    IdColumn,
+    Missing,
+    MissingValues,
+    Seed,
+    Separator,
+    Targets,
+)
+from lbnn.cli.preparing import read_examples
 from lbnn.cli.problems import BadInputError, console
-from lbnn.cli.tables import numbers_of, read_examples
+from lbnn.cli.reading import Dialect
+from lbnn.cli.tables import numbers_of
 from lbnn.estimator import LBNNRegressor
 
 EXAMPLES = """
@@ -58,15 +79,24 @@ def evidence(
     prior_scale: PriorScale = BY_EVIDENCE,
     noise: Noise = NoiseModel.evidence,
     kernel: Kernel = "linear",
+    kernel_param: KernelParam = [],  # noqa: B006
+    inputs: InputUnits = Inputs.evidence,
     no_intercept: NoIntercept = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the table as .csv.", metavar="FILE")
     ] = None,
+    target_error: TargetError = 0.1,
+    id_column: IdColumn = None,
+    categorical: Categorical = [],  # noqa: B006
+    missing: Missing = MissingValues.error,
+    sep: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     seed: Seed = 0,
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Tabulate the log evidence over depth × width × beta.
+    """Tabulate the log evidence over depth × width × beta, best first.
 
     The evidence is the density of the targets given the features, averaged
     over the prior: it compares networks without a validation set. A difference
@@ -74,9 +104,29 @@ def evidence(
     """
     check_suffix(out, (".csv",), "--out")
     check_outputs([out], [data], force)
-    X, Y = read_examples(data, targets, features, drop)
-    settings = shared_settings(prior_scale, noise, kernel, no_intercept, seed)
+    examples = read_examples(
+        data,
+        targets,
+        features,
+        drop,
+        dialect=Dialect.of(sep, decimal, encoding),
+        id_column=id_column,
+        categorical=categorical,
+        missing=missing.value,
+    )
+    X, Y = examples.X, examples.Y
+    settings = shared_settings(
+        prior_scale,
+        noise,
+        kernel,
+        no_intercept,
+        seed,
+        kernel_param=kernel_param,
+        inputs=inputs,
+        target_error=target_error,
+    )
     rows = [_row(X, Y, cell, settings) for cell in _cells(depths, widths, betas)]
+    rows.sort(key=lambda row: -float(row["log_evidence"]))
     show_grid(_grid(rows, counted(len(X), X.shape[1], Y.shape[1])), console())
     if out:
         write_atomically(out, lambda path: pd.DataFrame(rows).to_csv(path, index=False))
@@ -105,6 +155,8 @@ def _row(
     return {
         "depth": len(widths) + 1,
         "width": widths[0] if widths else None,
+        "noise": model.evidence_table_[0]["noise"],
+        "inputs": model.inputs_,
         "beta": model.beta_,
         "prior_scale": model.prior_scale_,
         "log_evidence": model.log_evidence_,
@@ -115,11 +167,23 @@ def _row(
 def _grid(rows: list[dict[str, Any]], caption: str) -> Grid:
     best = max(row["log_evidence"] for row in rows)
     return Grid(
-        ("depth", "width", "beta", "prior scale", "log evidence", "error", "below the best"),
+        (
+            "depth",
+            "width",
+            "noise",
+            "inputs",
+            "beta",
+            "prior scale",
+            "log evidence",
+            "error",
+            "below the best",
+        ),
         [
             (
                 str(row["depth"]),
                 shown_widths([row["width"]] if row["width"] else []),
+                row["noise"],
+                row["inputs"],
                 shown(row["beta"]),
                 shown(row["prior_scale"]),
                 f"{row['log_evidence']:.2f}",

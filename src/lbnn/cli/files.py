@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import typer
 
+from lbnn._base.files import write_all_atomically
 from lbnn.cli.problems import BadInputError
 
 
@@ -28,6 +29,12 @@ def _check_output(path: Path, force: bool) -> None:
         raise BadInputError(f"the folder of an output must exist, got {path}")
     if path.exists() and not force:
         raise BadInputError(f"{path} exists already; give --force to replace it")
+
+
+def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
+    """Write several files, or none of them: each is complete before the first is put in its place."""
+    write_all_atomically(writers)
+    tell_written(*writers)
 
 
 def tell_written(*paths: Path | None) -> None:

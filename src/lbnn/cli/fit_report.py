@@ -11,7 +11,7 @@ from scipy import special
 from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array
 from lbnn.cli.document import Document, Grid, Section
-from lbnn.cli.modelling import counted, fit_scores, shown, shown_widths
+from lbnn.cli.modelling import counted, counted_rows, fit_scores, shown, shown_widths
 
 _MOST_CANDIDATES = 8  # rows of the evidence table that are shown
 _LARGEST_MATRIX = 8  # targets whose coupling is shown as a matrix; of more, ...
@@ -37,11 +37,15 @@ def _chosen(model: Any, names: list[str], rows: int) -> Section:
     )
     lines: list[str | Grid] = [
         counted(rows, model.n_features_in_, len(names)),
-        f"Network: {network}; prior scale {shown(model.prior_scale_)}",
+        f"Network: {network}; prior scale {shown(model.prior_scale_)}; features "
+        f"{model.inputs_}{_kernel(model)}",
         f"Log evidence {model.log_evidence_:.2f} ± {model.log_evidence_error_:.2g}",
     ]
     if len(model.models_) > 1:
-        lines.append(f"Predictions average {len(model.models_)} networks; this is the best of them.")
+        lines.append(
+            f"Predictions average {len(model.models_)} models, of other noise, scale or width as well; "
+            "this is the best of them."
+        )
     deviations = np.sqrt(np.atleast_1d(model.noise_variance_))
     lines.append(
         Grid(
@@ -54,9 +58,21 @@ def _chosen(model: Any, names: list[str], rows: int) -> Section:
     return Section("What was chosen", lines)
 
 
+def _kernel(model: Any) -> str:
+    """The kernel with its parameters."""
+    if model.kernel == "linear":
+        return ""
+    given = ", ".join(f"{name} {_listed(value)}" for name, value in model.kernel_params_.items())
+    return f"; kernel {model.kernel} ({given})"
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(shown(each, 3) for each in np.atleast_1d(value))
+
+
 def _candidates(model: Any) -> Section:
     """The evidence table, best first: by evidence less penalty."""
-    table = model.evidence_table_
+    table = sorted(model.evidence_table_, key=lambda row: row["penalty"] - row["log_evidence"])
     if len(table) < 2:
         return Section("Evidence")
     scores = [row["log_evidence"] - row["penalty"] for row in table]
@@ -65,6 +81,7 @@ def _candidates(model: Any) -> Section:
             str(row["depth"]),
             shown_widths(row["widths"]),
             row["noise"],
+            row["inputs"],
             f"{row['log_evidence']:.2f}",
             f"{row['penalty']:.2f}",
             f"{scores[0] - score:.2f}",
@@ -73,7 +90,10 @@ def _candidates(model: Any) -> Section:
         )
         for row, score in list(zip(table, scores, strict=True))[:_MOST_CANDIDATES]
     ]
-    header = "depth", "width", "noise", "log evidence", "penalty", "below the best", "beta", "prior scale"
+    header = (
+        *("depth", "width", "noise", "inputs", "log evidence", "penalty"),
+        *("below the best", "beta", "prior scale"),
+    )
     caption = (
         f"{len(rows)} best of {len(table)} networks, by evidence less a penalty for hyperparameters; "
         "a difference of 3 is a factor of 20 in odds"
@@ -120,7 +140,7 @@ def _calibration(model: Any, targets: Any) -> Section:
     lines: list[str | Grid] = [
         Grid(header, rows, caption),
         "Trust the intervals if sd z is near 1 and the last columns near their headings.",
-        f"Log predictive density {scores.elpd:.2f} ± {scores.elpd_error:.2g} over {len(truth)} rows",
+        f"Log predictive density {scores.elpd:.2f} ± {scores.elpd_error:.2g} over {counted_rows(len(truth))}",
     ]
     lines += [f"Note: {message}" for message in scores.messages]
     return Section("Leave-one-out calibration", lines)

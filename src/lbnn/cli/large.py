@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,14 @@ import pyarrow.parquet as pq
 
 from lbnn._base.types import Array
 from lbnn.cli.problems import BadInputError
-from lbnn.cli.tables import Table, choose_columns, require_distinct
+from lbnn.cli.tables import Table, listed, require_distinct
 
 #: Bytes as float64 beyond which a file is read in parts.
 IN_MEMORY = 1 << 30
 _ROWS_AT_ONCE = 1 << 16
+_UNNAMED_INDEX = "__index_level_"  # how pandas writes it
+
+Prepared = TypeVar("Prepared")
 
 
 def is_large(path: Path) -> bool:
@@ -41,38 +44,57 @@ class LargeTable:
 
     @classmethod
     def of(cls, path: Path) -> LargeTable:
-        """From the file's metadata."""
+        """From the file's metadata; an index without a name is no column."""
         file = pq.ParquetFile(path)
         names = [str(name) for name in file.schema_arrow.names]
         require_distinct(names, f"{path}: column names")
-        return cls(path, names, int(file.metadata.num_rows))
+        own = [name for name in names if not name.startswith(_UNNAMED_INDEX)]
+        return cls(path, own, int(file.metadata.num_rows))
 
     def header(self) -> Table:
         """The columns without rows, to choose among."""
-        return Table(self.path, pq.ParquetFile(self.path).schema_arrow.empty_table().to_pandas())
+        empty = pq.ParquetFile(self.path).schema_arrow.empty_table().to_pandas(ignore_metadata=True)
+        return Table(self.path, empty[self.columns])
 
-    def parts(self, names: Sequence[str]) -> Iterator[Any]:
-        """These columns as frames of numbers, some rows at a time; what breaks a rule is an error."""
+    def parts(self, names: Sequence[str], prepare: Callable[[Table], Prepared]) -> Iterator[Prepared]:
+        """These columns as `prepare` makes them, some rows at a time; what breaks a rule is an error."""
         start = 0
         for batch in pq.ParquetFile(self.path).iter_batches(_ROWS_AT_ONCE, columns=list(names)):
-            frame = batch.to_pandas()
+            frame = batch.to_pandas(ignore_metadata=True)
             try:
-                yield Table(self.path, frame).numbers(names)
+                yield prepare(Table(self.path, frame, whole=False))
             except BadInputError as problem:
                 raise BadInputError(
                     f"{problem} (rows are counted from row {start + 1} of the file)"
                 ) from problem
             start += len(frame)
 
-    def examples(self, features: Sequence[str], goals: Sequence[str]) -> Iterator[tuple[Array, Array]]:
-        """Blocks (X, Y)."""
-        for frame in self.parts([*features, *goals]):
-            yield np.asarray(frame[list(features)]), np.asarray(frame[list(goals)])
+    def examples(
+        self, features: Sequence[str], goals: Sequence[str], drop_missing: bool
+    ) -> Iterator[tuple[Array, Array]]:
+        """Blocks (X, Y), on request without rows in which a value is missing or infinite."""
+        names = [*features, *goals]
+
+        def prepared(table: Table) -> Any:
+            return (_without_missing(table, names) if drop_missing else table).numbers(names)
+
+        for frame in self.parts(names, prepared):
+            if len(frame):
+                yield np.asarray(frame[list(features)]), np.asarray(frame[list(goals)])
 
 
-def choose(table: LargeTable, targets: Sequence[str], features: Sequence[str], drop: Sequence[str]) -> Any:
-    """Features and targets, as `tables.choose_columns`."""
-    return choose_columns(table.header(), targets, features, drop)
+def _without_missing(table: Table, names: Sequence[str]) -> Table:
+    """The rows in which no value is missing or infinite."""
+    chosen = table.frame[list(names)]
+    missing = chosen.isna() | chosen.isin([np.inf, -np.inf])
+    return replace(table, frame=table.frame[~missing.any(axis=1)])
+
+
+def require_plain(path: Path, given: Mapping[str, bool]) -> None:
+    """Raise for options that need the whole table in memory."""
+    wrong = [option for option, is_given in given.items() if is_given]
+    if wrong:
+        raise BadInputError(f"{listed(wrong)} is for tables that fit into memory, got {path}")
 
 
 class Writer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from lbnn._base.types import Array
 from lbnn.cli.problems import BadInputError
 from lbnn.cli.tables import numbers_of
+from lbnn.estimator.kernels import FAMILIES
 
 BY_EVIDENCE = "evidence"
 
@@ -43,7 +45,44 @@ Noise = Annotated[
 ]
 Kernel = Annotated[
     str,
-    typer.Option("--kernel", help="linear, or a kernel of scikit-learn such as rbf, polynomial, laplacian."),
+    typer.Option(
+        "--kernel",
+        help="linear, rbf, matern12, matern32, matern52, rational_quadratic, polynomial, linear+rbf (their "
+        "parameters by evidence), or a kernel of scikit-learn such as laplacian.",
+    ),
+]
+KernelParam = Annotated[
+    list[str],
+    typer.Option(
+        "--kernel-param",
+        help="A parameter of the kernel, as length_scale=2 or degree=3; repeatable.",
+        metavar="NAME=VALUE",
+        show_default=False,
+    ),
+]
+OwnLengthScales = Annotated[
+    bool,
+    typer.Option("--ard", help="A length scale for each feature, if the evidence gains.", show_default=False),
+]
+
+
+class Inputs(enum.StrEnum):
+    """Units in which features are seen."""
+
+    evidence = "evidence"
+    raw = "raw"
+    standardised = "standardised"
+
+
+InputUnits = Annotated[
+    Inputs,
+    typer.Option(
+        "--inputs",
+        help="Features as they are (raw), of variance one (standardised), or what evidence prefers.",
+    ),
+]
+TargetError = Annotated[
+    float, typer.Option("--target-error", min=0.0005, max=0.9, help="Monte Carlo error of the final answer.")
 ]
 NoIntercept = Annotated[
     bool, typer.Option("--no-intercept", help="Model targets without a constant.", show_default=False)
@@ -84,16 +123,42 @@ def width_of(text: str) -> int | tuple[int, ...] | str:
 
 def kernel_of(text: str) -> str:
     """The name of a kernel that takes rows of a table."""
-    if text not in PAIRWISE_KERNEL_FUNCTIONS:
-        raise BadInputError(f"--kernel must be one of {', '.join(PAIRWISE_KERNEL_FUNCTIONS)}, got {text!r}")
+    known = dict.fromkeys(["linear", *FAMILIES, *PAIRWISE_KERNEL_FUNCTIONS])
+    if text not in known:
+        raise BadInputError(f"--kernel must be one of {', '.join(known)}, got {text!r}")
     return text
 
 
+def kernel_params_of(values: Sequence[str]) -> dict[str, float] | None:
+    """Parameters given as name=value."""
+    found: dict[str, float] = {}
+    for value in values:
+        name, _, number = value.partition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            raise BadInputError(
+                f"--kernel-param must be NAME=NUMBER, as length_scale=2, got {value!r}"
+            ) from None
+    return found or None
+
+
 def shared_settings(
-    prior_scale: str, noise: NoiseModel, kernel: str, no_intercept: bool, seed: int
+    prior_scale: str,
+    noise: NoiseModel,
+    kernel: str,
+    no_intercept: bool,
+    seed: int,
+    *,
+    kernel_param: Sequence[str],
+    inputs: Inputs,
+    target_error: float,
 ) -> dict[str, Any]:
     """Parameters of the estimator from options that every command that fits one has."""
     return {
+        "kernel_params": kernel_params_of(kernel_param),
+        "inputs": inputs.value,
+        "target_error": target_error,
         "prior_scale": number_or_evidence(prior_scale, "--prior-scale"),
         "noise": noise.value,
         "kernel": kernel_of(kernel),
@@ -114,6 +179,11 @@ def fit_scores(truth: Array, prediction: Array) -> tuple[str, str]:
     """R² and root mean squared error of one target as tables show them; no R² for a constant target."""
     r_squared = f"{r2_score(truth, prediction):.3f}" if np.ptp(truth) > 0 else "–"
     return r_squared, shown(math.sqrt(mean_squared_error(truth, prediction)))
+
+
+def counted_rows(count: int) -> str:
+    """1 row, 2 rows."""
+    return f"{count} row{'s' * (count != 1)}"
 
 
 def counted(rows: int, features: int, targets: int) -> str:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lbnn import archive
+from lbnn.cli.preparing import Preparation
 from lbnn.cli.problems import BadInputError
 from lbnn.estimator import LBNNRegressor
 from lbnn.estimator.saving import KIND
 
-_TARGETS = "target_names"
+_TARGETS, _PREPARATION = "target_names", "preparation"
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,21 @@ class NamedModel:
     estimator: Any  # LBNNRegressor
     features: list[str]
     targets: list[str]
+    preparation: Preparation
 
 
-def save_model(estimator: Any, targets: Sequence[str], path: Path) -> None:
-    """Write a model; `LBNNRegressor.load` reads it as any other."""
-    estimator.save(path)
-    header, arrays = archive.read(path, KIND)
-    archive.write(path, KIND, {**header, _TARGETS: list(targets)}, arrays)
+def model_writer(
+    estimator: Any, targets: Sequence[str], preparation: Preparation
+) -> Callable[[Path], object]:
+    """A `write` for `write_atomically` that writes a model; `LBNNRegressor.load` reads it as any other."""
+
+    def write(path: Path) -> None:
+        estimator.save(path)
+        header, arrays = archive.read(path, KIND)
+        about = {_TARGETS: list(targets), _PREPARATION: asdict(preparation)}
+        archive.write(path, KIND, {**header, **about}, arrays)
+
+    return write
 
 
 def load_model(path: Path) -> NamedModel:
@@ -46,4 +55,6 @@ def load_model(path: Path) -> NamedModel:
         )
     count = np.size(estimator.noise_variance_)
     unnamed = ["y"] if count == 1 else [f"y{number}" for number in range(1, count + 1)]
-    return NamedModel(estimator, [str(name) for name in features], header.get(_TARGETS) or unnamed)
+    names = [str(name) for name in features]
+    preparation = Preparation(**header[_PREPARATION]) if _PREPARATION in header else Preparation(names)
+    return NamedModel(estimator, names, header.get(_TARGETS) or unnamed, preparation)

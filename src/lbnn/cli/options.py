@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,47 @@ Features = Annotated[
 ]
 Drop = Annotated[
     list[str], typer.Option("--drop", help="Columns to leave out.", metavar="NAMES", show_default=False)
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        "--sep", help="Separator of CSV columns, as ';' or tab; guessed by default.", show_default=False
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option("--decimal", help="Decimal mark of CSV, . or ,; guessed by default.", show_default=False),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option("--encoding", help="Of CSV text; UTF-8 or cp1252 by default.", show_default=False),
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option("--id", help="Column that names rows; not a feature.", metavar="NAME", show_default=False),
+]
+Categorical = Annotated[
+    list[str],
+    typer.Option(
+        "--categorical",
+        help="Features that are categories: each level but the first becomes a column of 0 and 1.",
+        metavar="NAMES",
+        show_default=False,
+    ),
+]
+
+
+class MissingValues(enum.StrEnum):
+    """What is done about missing values."""
+
+    error = "error"
+    drop = "drop"
+    median = "median"
+
+
+Missing = Annotated[
+    MissingValues,
+    typer.Option("--missing", help="Missing values: an error, drop the row, or the median (features only)."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist.", show_default=False)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a problem.", show_default=False)]

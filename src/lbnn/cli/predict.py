@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,15 +11,16 @@ import numpy as np
 import pandas as pd
 import typer
 
-from lbnn._base.files import write_atomically
 from lbnn._base.types import Array
 from lbnn.cli.document import Grid, show_grid
-from lbnn.cli.files import check_outputs, check_suffix, tell_written
-from lbnn.cli.large import LargeTable, Writer, is_large
+from lbnn.cli.files import check_outputs, check_suffix, write_together
+from lbnn.cli.large import LargeTable, Writer, is_large, require_plain
 from lbnn.cli.modelling import fit_scores
 from lbnn.cli.models import NamedModel, load_model
-from lbnn.cli.options import Debug, Force
+from lbnn.cli.options import Debug, Decimal, Encoding, Force, IdColumn, MissingValues, Separator
+from lbnn.cli.preparing import Preparation, require_id
 from lbnn.cli.problems import BadInputError, console, working
+from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import FORMATS, Table, listed, read_table, require_distinct
 
 EXAMPLES = """
@@ -55,10 +57,23 @@ def predict(
             show_default=False,
         ),
     ] = None,
+    id_column: IdColumn = None,
+    missing: Annotated[
+        MissingValues | None,
+        typer.Option(
+            "--missing", help="Missing features, where it differs from the fit.", show_default=False
+        ),
+    ] = None,
+    sep: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     force: Force = False,
     debug: Debug = False,
 ) -> None:
     """Predict the targets of new rows with a fitted model.
+
+    Where a row has some of the targets, the others are predicted given these;
+    where every row has all of them, the predictions are scored instead.
 
     Columns are found by name; those that the model does not know are listed
     and not used.
@@ -70,60 +85,131 @@ def predict(
         raise BadInputError(f"--interval must lie strictly between 0 and 1, got {interval}")
     fitted = load_model(model)
     if is_large(data):
-        if joint_covariance:
-            raise BadInputError(f"--joint-covariance is for tables that fit into memory, got {data}")
-        write_atomically(out, lambda path: _predict_parts(fitted, LargeTable.of(data), interval, path))
-        tell_written(out)
+        require_plain(data, {"--joint-covariance": joint_covariance is not None})
+        large = LargeTable.of(data)
+        preparation = _preparation(fitted, large, id_column, missing)
+        write_together(
+            {out: lambda path: _predict_parts(fitted, large, preparation, id_column, interval, path)}
+        )
         return
-    table = read_table(data)
-    names, X = fitted.targets, _features(fitted, table)
+    table = read_table(data, Dialect.of(sep, decimal, encoding))
+    names, preparation = fitted.targets, _preparation(fitted, table, id_column, missing)
+    X, rows = _features(fitted, preparation, table)
+    table = Table(table.path, table.frame[rows].reset_index(drop=True))
+    known = _known_targets(fitted, table)
     with working("predicting"):
-        parts = [_predictions(law, names, interval) for law in _in_parts(fitted, X)]
+        parts = [_predictions(law, names, interval) for law in _in_parts(fitted, X, known)]
     frame = pd.concat(parts, ignore_index=True)
-    _print_scores(fitted, X, frame, table, interval)
-    write_atomically(out, lambda path: _write_table(frame, path))
+    if known is None:
+        _print_scores(fitted, X, frame, table, interval)
+    if id_column is not None:
+        _insert_ids(frame, id_column, table)
+    writers: dict[Path, Callable[[Path], object]] = {out: lambda path: _write_table(frame, path)}
     if joint_covariance:
         joint = fitted.estimator.predictive(X).with_noise().covariance
         covariance = joint.reshape((len(X) * len(names),) * 2)
-        write_atomically(joint_covariance, lambda path: _write_covariance(covariance, names, len(X), path))
-    tell_written(out, joint_covariance)
+        writers[joint_covariance] = lambda path: _write_covariance(covariance, names, len(X), path)
+    write_together(writers)
 
 
-def _predict_parts(model: NamedModel, table: LargeTable, interval: float, path: Path) -> None:
+def _predict_parts(
+    model: NamedModel,
+    table: LargeTable,
+    preparation: Preparation,
+    id_column: str | None,
+    interval: float,
+    path: Path,
+) -> None:
     """Predict a file some rows at a time, and write them as they come."""
-    _require_features(model, table)
-    typer.echo(f"{table.path} has {table.rows:,} rows: reading it in parts; predictions are not scored")
+    typer.echo(
+        f"{table.path} has {table.rows:,} rows: reading it in parts; predictions are not scored, and targets "
+        "that it has are not used"
+    )
+    read = [
+        *preparation.columns,
+        *([id_column] if id_column and id_column not in preparation.columns else []),
+    ]
     writer = Writer(path, csv=path.suffix.lower() == ".csv")
+
+    def prepared(part: Table) -> tuple[Any, Table]:
+        X, rows = _features(model, preparation, part)
+        return X, Table(part.path, part.frame[rows].reset_index(drop=True))
+
     with working("predicting"):
-        for X in table.parts(model.features):
-            for law in _in_parts(model, X):
-                writer.add(_predictions(law, model.targets, interval))
+        for X, part in table.parts(read, prepared):
+            predicted = [_predictions(law, model.targets, interval) for law in _in_parts(model, X)]
+            if predicted:
+                frame = pd.concat(predicted, ignore_index=True)
+                if id_column is not None:
+                    _insert_ids(frame, id_column, part)
+                writer.add(frame)
     writer.close()
 
 
-def _features(model: NamedModel, table: Table) -> Any:
-    """The columns that the model was fitted with, in its order."""
-    _require_features(model, table)
-    return table.numbers(model.features)
+def _insert_ids(frame: Any, id_column: str, table: Table) -> None:
+    require_distinct([id_column, *frame.columns], "columns of the output")
+    frame.insert(0, id_column, table.frame[id_column].to_numpy())
 
 
-def _require_features(model: NamedModel, table: Table | LargeTable) -> None:
-    """Raise where a column is missing; tell of those that are not used."""
-    absent = [name for name in model.features if name not in table.columns]
+def _preparation(
+    model: NamedModel, table: Table | LargeTable, id_column: str | None, missing: MissingValues | None
+) -> Preparation:
+    """How features are made; raises where a column is missing, and tells of those that are not used."""
+    require_id(table, id_column)
+    preparation = model.preparation
+    absent = [name for name in preparation.columns if name not in table.columns]
     if absent:
         raise BadInputError(
-            f"{table.path}: the model needs its {len(model.features)} features, "
+            f"{table.path}: the model needs its {len(preparation.columns)} features, "
             f"got no column {listed(absent)}"
         )
-    spare = [name for name in table.columns if name not in model.features + model.targets]
+    known = {*preparation.columns, *model.targets, id_column}
+    spare = [name for name in table.columns if name not in known]
     if spare:
         typer.echo(f"Not used: {listed(spare)}")
+    return preparation if missing is None else _with_missing(preparation, missing)
 
 
-def _in_parts(model: NamedModel, X: Any) -> Iterator[Any]:
+def _features(model: NamedModel, preparation: Preparation, table: Table) -> tuple[Any, Array]:
+    """The features that the model was fitted with, in its order, and the rows (a mask) that have them."""
+    X, rows = preparation.features(table)
+    return X[model.features], rows
+
+
+def _with_missing(preparation: Preparation, missing: MissingValues) -> Preparation:
+    if missing is MissingValues.median and not preparation.medians:
+        raise BadInputError(
+            "--missing median needs the medians of the fit, got a model without: fit with --missing median"
+        )
+    return replace(preparation, missing=missing.value)
+
+
+def _known_targets(model: NamedModel, table: Table) -> Array | None:
+    """Targets in the table, (rows, n_d) with NaN where there are none; None if none or all are there."""
+    there = [name for name in model.targets if name in table.columns]
+    values = np.full((len(table.frame), len(model.targets)), np.nan)
+    for name in there:
+        column = pd.to_numeric(table.frame[name], errors="coerce")
+        if (column.isna() & table.frame[name].notna()).any():
+            table.numbers([name])  # says which value is no number
+        values[:, model.targets.index(name)] = column
+    present = np.isfinite(values)
+    if not present.any() or present.all() or len(model.targets) == 1:
+        return None
+    partly = int((present.any(axis=1) & ~present.all(axis=1)).sum())
+    typer.echo(
+        f"{partly} {'row has' if partly == 1 else 'rows have'} some of the targets: the others are "
+        "predicted given these. Leave the columns out to predict without them"
+    )
+    return np.where(present, values, np.nan)
+
+
+def _in_parts(model: NamedModel, X: Any, known: Array | None = None) -> Iterator[Any]:
     """The law of new measurements, some rows at a time: a kernel among all rows may not fit into memory."""
     for start in range(0, len(X), _ROWS_AT_ONCE):
-        yield model.estimator.predictive(X.iloc[start : start + _ROWS_AT_ONCE]).with_noise()
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        law = model.estimator.predictive(X.iloc[rows]).with_noise()
+        yield law if known is None else law.given(known[rows])
 
 
 def _predictions(predictive: Any, names: list[str], probability: float) -> Any:
@@ -168,7 +254,14 @@ def _print_scores(model: NamedModel, X: Any, frame: Any, table: Table, probabili
         return
     rows = [_score_row(frame, name, truth[:, j]) for j, name in enumerate(model.targets)]
     header = "target", "R²", "RMSE", f"in {probability:.0%} interval"
-    show_grid(Grid(header, rows, f"Against the targets in {table.path.name}, {len(truth)} rows"), console())
+    show_grid(
+        Grid(
+            header,
+            rows,
+            f"Against the targets in {table.path.name}, {len(truth)} {'row' if len(truth) == 1 else 'rows'}",
+        ),
+        console(),
+    )
     density = _log_densities(model, X, truth)
     error = f" ± {density.std(ddof=1) / np.sqrt(len(density)):.2g}" if len(density) > 1 else ""
     console().print(f"Log predictive density {density.mean():.3f}{error} a row\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +9,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+import typer
 
 from lbnn.cli.problems import BadInputError
+from lbnn.cli.reading import Dialect, read_csv
 
 FORMATS = (".csv", ".parquet")
-#: Before pandas 3 the last digit is lost by default; from then on the option is deprecated.
-_EVERY_DIGIT: dict[str, Any] = (
-    {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
-)
 _MOST_LISTED = 5  # names, rows or values in a message before "and 3 more"
 
 Number = TypeVar("Number", int, float)
@@ -26,10 +22,11 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a file, in its order."""
+    """The columns of a file, in its order; `whole` unless these are some of its rows only."""
 
     path: Path
     frame: Any  # pandas.DataFrame
+    whole: bool = True
 
     @property
     def columns(self) -> list[str]:
@@ -61,10 +58,14 @@ class Table:
         wrong = [name for name in chosen if not _is_numeric(chosen[name].dtype)]
         if wrong:
             row, value = _first_text(chosen[wrong[0]])
+            categories = (
+                f"take them as categories with --categorical {','.join(wrong)}; " if self.whole else ""
+            )
             raise BadInputError(
                 f"{self.path}: columns must be numeric, got {listed(wrong)} "
                 f"({wrong[0]} in row {row} is {value!r}); "
-                f"leave columns out with --drop {','.join(wrong)}, or name those to use with --features"
+                f"leave columns out with --drop {','.join(wrong)}, name those to use with --features; "
+                f"{categories}a column that names rows is carried along with --id {wrong[0]}"
             )
 
     def _require_present(self, chosen: Any) -> None:
@@ -76,59 +77,25 @@ class Table:
             rows = [str(row + 1) for row in np.flatnonzero(missing.any(axis=1))]
             raise BadInputError(
                 f"{self.path}: values must be present and finite, got {int(missing.sum())} missing or "
-                f"infinite in column {listed(columns)}, row {listed(rows)}; remove or fill them first"
+                f"infinite in column {listed(columns)}, row {listed(rows)}; give --missing drop to leave "
+                f"such rows out{', or --missing median to fill features' if self.whole else ''}"
             )
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, dialect: Dialect | None = None) -> Table:
     """Read a .csv or .parquet file; a file that cannot be read as a table is an error."""
     if path.suffix.lower() not in FORMATS:
         raise BadInputError(f"data must be a {' or '.join(FORMATS)} file, got {path}")
     if not path.is_file():
         raise BadInputError(f"data must be a file that exists, got {path}")
-    frame = _read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
+    csv_file = path.suffix.lower() == ".csv"
+    frame = read_csv(path, dialect or Dialect()) if csv_file else _read_parquet(path)
+    _say_booleans(path, frame)
     if not len(frame.columns) or not len(frame):
         raise BadInputError(
             f"{path}: data must have at least one column and one row, got {frame.shape[::-1]}"
         )
     return Table(path, frame)
-
-
-def _read_csv(path: Path) -> Any:
-    try:
-        names = _header(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # pandas only warns when rows are longer than the header
-            return pd.read_csv(
-                path,
-                names=names,
-                header=0,
-                index_col=False,
-                encoding="utf-8-sig",
-                **_EVERY_DIGIT,
-            )
-    except UnicodeDecodeError as problem:
-        raise BadInputError(
-            f"{path}: CSV must be UTF-8 text, got byte {problem.start} outside it"
-        ) from problem
-    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as problem:
-        reason = str(problem).removeprefix("Error tokenizing data. C error: ").strip()
-        raise BadInputError(
-            f"{path}: every row must have one field for each column, got: {reason}"
-        ) from problem
-    except (pd.errors.EmptyDataError, OSError, ValueError) as problem:
-        raise BadInputError(f"{path}: cannot be read as CSV: {problem}") from problem
-
-
-def _header(path: Path) -> list[str]:
-    """Names of the columns; pandas would rename duplicates and invent names silently."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        first = next(csv.reader(file), [])
-    if not any(name.strip() for name in first):
-        raise BadInputError(f"{path}: the first line must name the columns, got an empty one")
-    names = [name.strip() or f"(column {number})" for number, name in enumerate(first, 1)]
-    require_distinct(names, f"{path}: column names")
-    return names
 
 
 def _read_parquet(path: Path) -> Any:
@@ -137,9 +104,21 @@ def _read_parquet(path: Path) -> Any:
     except Exception as problem:  # pyarrow's errors are of many kinds
         reason = " ".join(str(problem).split())
         raise BadInputError(f"{path}: cannot be read as Parquet: {reason}") from problem
+    named = [name for name in frame.index.names if name is not None]
+    if named:
+        typer.echo(
+            f"{path.name}: the index {listed([str(name) for name in named])} is a column like the others"
+        )
+    frame = frame.reset_index(drop=not named)
     frame.columns = [str(name) for name in frame.columns]
     require_distinct(list(frame.columns), f"{path}: column names")
-    return frame.reset_index(drop=True)
+    return frame
+
+
+def _say_booleans(path: Path, frame: Any) -> None:
+    names = [str(name) for name in frame if pd.api.types.is_bool_dtype(frame[name].dtype)]
+    if names:
+        typer.echo(f"{path.name}: true and false are read as 1 and 0 in {listed(names)}")
 
 
 def _is_numeric(dtype: Any) -> bool:
@@ -180,14 +159,6 @@ def choose_columns(
     return chosen, goals
 
 
-def read_examples(
-    path: Path, targets: Sequence[str], features: Sequence[str], drop: Sequence[str]
-) -> tuple[Any, Any]:
-    """Features and targets of a file as two frames of numbers, by the columns that options name."""
-    table = read_table(path)
-    return table.split(*choose_columns(table, targets, features, drop))
-
-
 def column_names(values: Sequence[str], table: Table, option: str) -> list[str]:
     """Columns given as `a,b`, by repeating the option, or as one name that contains a comma."""
     names: list[str] = []
@@ -200,16 +171,9 @@ def column_names(values: Sequence[str], table: Table, option: str) -> list[str]:
     absent = [name for name in names if name not in table.columns]
     if absent:
         raise BadInputError(
-            f"{option}: {table.path} has no column {listed(absent)}; "
-            f"it has {listed(table.columns)}{_hint(table)}"
+            f"{option}: {table.path} has no column {listed(absent)}; it has {listed(table.columns)}"
         )
     return names
-
-
-def _hint(table: Table) -> str:
-    """What may be wrong with a table of one column whose name holds another separator."""
-    lonely = len(table.columns) == 1 and any(mark in table.columns[0] for mark in ";\t|")
-    return " (columns must be separated by commas)" if lonely else ""
 
 
 def require_distinct(names: Sequence[str], what: str) -> None:

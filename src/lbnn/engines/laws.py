@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from scipy import special
@@ -12,6 +13,7 @@ from lbnn._base.warn import warn, warn_of
 from lbnn.engines.adaptation import laplace_mixture_of
 from lbnn.engines.modes import Mode, find_modes, scan_axes
 from lbnn.engines.sampled import LARGEST_FITTED, Draws, Effort, draw_posterior
+from lbnn.engines.shifted_draws import log_tilted_average
 from lbnn.engines.target import ScaleTarget
 from lbnn.engines.total_target import TotalTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
@@ -94,14 +96,32 @@ class SampledLaw(AtomLaw):
         return phases_of_labels(*measure.weighted, labels, fitted, False)
 
     def rescue(self, exponent: Exponent) -> float | None:
-        """log of ∫ dϖ p(Y|L) ratio(L) over ∫ dϖ p(Y|L), for a density ratio, by a new run for the former."""
+        """log of ∫ dϖ p(Y|L) ratio(L) over ∫ dϖ p(Y|L), for a density ratio.
+
+        From the own draws, moved to where the ratio has its mass; where that fails, by a new run.
+        """
         own = self.target.likelihood
         if not (isinstance(exponent, LikelihoodRatio) and isinstance(own, GaussianLikelihood)):
             return None
         joint = LikelihoodRatio((own, *exponent.numerators), exponent.denominators)
-        draws = draw_posterior(replace(self.target, likelihood=joint), self.effort)
+        tilted = replace(self.target, likelihood=joint)
+        log_average = log_tilted_average(
+            self.draws.points,
+            self.draws.log_weights - special.logsumexp(self.draws.log_weights),
+            self._log_own,
+            tilted.log_density,
+            _FEWEST_FOR_TILT,
+        )
+        if log_average is not None:
+            return log_average + exponent.log_constant
+        draws = draw_posterior(tilted, self.effort)
         warn_of(draws.diagnostics.messages)
         return draws.log_total - self.draws.log_total + exponent.log_constant
+
+    @cached_property
+    def _log_own(self) -> Array:
+        """Log density of the posterior at the draws, up to a constant, (m,)."""
+        return self.target.log_density(self.draws.points)
 
 
 def _scale_of(space: TotalTarget, mode: Mode) -> Array:

@@ -1,7 +1,9 @@
 """LBNNRegressor: scikit-learn's face of it. Needs the extra `sklearn` and is not imported with the package.
 
-`regressor` is the estimator, `settings` reads its parameters, `fitting` and `prediction` do its work, `model`
-holds what was fitted in the user's units, `saving` puts it into files. Knows every room before it.
+`regressor` is the estimator, `settings` reads its parameters. `rows` and `targets` look at the data,
+`columns`, `kernels`, `seeing` and `views` at the inputs; `fitting` and `design` say what is searched and
+averaged, `model` holds what was fitted in the user's units, `saving` puts it into files. Knows every room
+before it.
 """
 
 from lbnn.estimator.regressor import LBNNRegressor

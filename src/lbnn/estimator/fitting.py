@@ -7,31 +7,60 @@ from typing import Any
 
 import numpy as np
 from scipy import special
+from threadpoolctl import threadpool_limits
 
-from lbnn._base.warn import warn
-from lbnn.estimator import settings
-from lbnn.estimator.model import FittedModel, TargetUnits, fit_model, table_row
-from lbnn.selection import Candidate, Choice, EvidenceData, Shapes
+from lbnn.estimator import design, settings
+from lbnn.estimator.model import FittedModel, fit_model, table_row
+from lbnn.estimator.targets import TargetUnits
+from lbnn.estimator.views import View
+from lbnn.selection import Candidate, Choice, EvidenceData, Shapes, search
 
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
 
 def settle(
-    choice: Choice, noise: str, data: EvidenceData, shapes: Shapes
+    choice: Choice, noise: str, data: EvidenceData, shapes: Shapes, units: TargetUnits
 ) -> tuple[list[Choice], Shapes, list[str]]:
     """What is searched; what the data cannot tell is settled by convention, and said."""
     settings.require_examples(data, choice)
     constant, messages = settings.constant_outputs(data), []
     if choice.noise_variance is None and len(constant) == data.outputs:
         messages.append(settings.CONSTANT_TARGETS)
-        warn(settings.CONSTANT_TARGETS)
     elif choice.noise_variance is None and constant and noise == "per_output":
         messages.append(f"outputs {constant} are constant: their noise is at the lower end of its range")
+    if units.dependent:
+        messages.append(settings.dependent_targets(units.dependent))
     if not data.spectrum.rank:
         messages.append(settings.CONSTANT_INPUTS)
         choice = Choice(choice.noise_variance, choice.prior_scale or 1.0)
         shapes = Shapes(fixed=((),)) if shapes.fixed is None else shapes
-    return settings.noise_choices(noise, choice, data, shapes), shapes, messages
+    choices = settings.noise_choices(noise, choice, data, shapes, bool(units.dependent))
+    return choices, shapes, messages
+
+
+def fit_networks(
+    settled: tuple[list[Choice], Shapes, list[str]],
+    data: EvidenceData,
+    units: TargetUnits,
+    level: bool,
+    *,
+    average: Any,
+    verbose: Any,
+    **effort: Any,
+) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str]]:
+    """Candidates, best first, the final posteriors, and what was noticed; `average` as in the estimator."""
+    choices, shapes, messages = settled
+    level_examples = data.spectrum.examples + 1 if level else None
+    report = reporter(data, units, verbose)
+    with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
+        candidates = search(data, choices, shapes, seed=effort["seed"], report=report)
+        number = counted(candidates) if average and average != "auto" else 1
+        models = final_models(data, candidates[:number], units, level_examples, **effort)
+        if average == "auto" and design.matters(candidates[0]):
+            models = design.integrated_models(data, candidates, models[0], units, level_examples, **effort)
+    if candidates[0].on_edge and settings.CONSTANT_TARGETS not in messages:
+        messages = [*messages, settings.ON_EDGE]
+    return candidates, models, messages
 
 
 def counted(candidates: Sequence[Candidate]) -> int:
@@ -50,6 +79,22 @@ def final_models(
     """Final posteriors of the candidates, best first."""
     models = [fit_model(data, candidate, units, level_examples, **effort) for candidate in candidates]
     return tuple(sorted(models, key=lambda model: model.penalty - model.log_evidence))
+
+
+def evidence_table(
+    candidates: Sequence[Candidate], view: View, others: Sequence[View], units: TargetUnits
+) -> list[dict[str, Any]]:
+    """Every candidate, best first; of other ways to see the inputs the Gaussian process."""
+    rows = [(each, view) for each in candidates] + [(each.process, each) for each in others]
+    rows.sort(key=lambda row: -row[0].supported)
+    return [
+        {
+            **table_row(each, of.data, units),
+            "inputs": of.seeing.columns.name,
+            "kernel_params": of.seeing.kernel.parameters,
+        }
+        for each, of in rows
+    ]
 
 
 def reporter(data: EvidenceData, units: TargetUnits, verbose: Any) -> Callable[[Candidate], None]:

@@ -7,28 +7,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base.types import Array
 from lbnn.data.bases import InputBasis
-from lbnn.data.centring import CentredInputs, CentredKernel, Columns, contrasts, outside_range
+from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
 from lbnn.data.projection import TrainingProjection
-from lbnn.data.spectrum import Spectrum
-from lbnn.data.streams import Stream
+from lbnn.estimator.rows import Rows
+from lbnn.estimator.seeing import Seeing
+from lbnn.estimator.targets import TargetUnits
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.average import MixturePredictive
 from lbnn.selection import Candidate, EvidenceData, condition, coupled
-
-
-@dataclass(frozen=True)
-class TargetUnits:
-    """Targets are unit · (targets of the search) + mean."""
-
-    mean: Array  # (n_d,)
-    unit: float
-    single_output: bool
 
 
 @dataclass(frozen=True)
@@ -38,9 +31,9 @@ class FittedModel:
     Attributes
     ----------
     posterior : Posterior
-        Of the network that sees (targets − mean)/deviations.
-    deviations : (n_d,)
-        The diagonal of A; with noise, its standard deviations.
+        Of the network F whose targets Z are those of the search in units of their noise.
+    matrix : (n_d, q)
+        A: targets are mean + Z Aᵀ. Diagonal, with the deviations of the noise, unless targets are dependent.
     mean : (n_d,)
         Mean of the training targets; zero without an intercept.
     prior_scale : float
@@ -53,16 +46,19 @@ class FittedModel:
         p where a level is fitted, else None.
     penalty : float
         Of the log evidence, for the number of hyperparameters fitted.
+    log_weight : float
+        In a mixture of models, up to a constant.
     """
 
     posterior: Posterior
-    deviations: Array
+    matrix: Array
     mean: Array
     level_examples: int | None
     prior_scale: float
     log_evidence: float
     single_output: bool
     penalty: float
+    log_weight: float
 
     def __repr__(self) -> str:
         """One line: network, noise and evidence."""
@@ -78,100 +74,74 @@ class FittedModel:
     @property
     def noise_covariance(self) -> Array:
         """A (ν E[L] + τ I) Aᵀ, (n_d, n_d)."""
-        scale_mean = np.reshape(self.posterior.scale.mean, (len(self.deviations),) * 2)
-        inner = self.posterior.noise.mean_covariance(scale_mean)
-        return self.deviations[:, None] * inner * self.deviations
+        return self.matrix @ self.posterior.noise.mean_covariance(self._scale_mean) @ self.matrix.T
 
     @property
     def prior_noise(self) -> Array:
         """Noise variance of each output before the data (E L = I), (n_d,)."""
         noise = self.posterior.noise
-        return (noise.variance + noise.coupling) * self.deviations**2
+        return (noise.variance + noise.coupling) * (self.matrix**2).sum(axis=1)
 
     @property
     def mean_prior_scale(self) -> float:
         """Prior scale in squared units of the targets: geometric mean over outputs."""
-        return self.prior_scale * math.exp(2 * float(np.log(self.deviations).mean()))
+        return self.prior_scale * math.exp(float(np.log((self.matrix**2).sum(axis=1)).mean()))
 
     @property
     def scale_mean(self) -> Array:
         """κ A E[L] Aᵀ, (n_d, n_d): mean covariance of the outputs at an input of mean square one."""
-        mean = np.reshape(self.posterior.scale.mean, (len(self.deviations),) * 2)
-        return self.prior_scale * self.deviations[:, None] * mean * self.deviations
+        return self.prior_scale * self.matrix @ self._scale_mean @ self.matrix.T
+
+    @property
+    def _scale_mean(self) -> Array:
+        """E L in the network's own units, (q, q)."""
+        return np.reshape(self.posterior.scale.mean, (self.matrix.shape[1],) * 2)
 
     def predictive(self, *test: Any) -> AffinePredictive:
         """The function at test points given as `Spectrum.project` wants them."""
         noise, share = self.posterior.noise, 1 / self.level_examples if self.level_examples else 0.0
         inner = self.posterior.predictive_at(self.posterior.spectrum.project(*test))
         inner = replace(inner, projection=inner.projection.shifted(share * noise.coupling))
-        matrix, level = np.diag(self.deviations), share * noise.variance
-        return AffinePredictive(inner, matrix, self.mean, level, self.single_output)
+        return AffinePredictive(inner, self.matrix, self.mean, share * noise.variance, self.single_output)
 
     def coefficients(self) -> Array:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
         spectrum = self.posterior.spectrum
         along, basis = self.posterior.predictive_at(TrainingProjection(np.eye(spectrum.rank))), spectrum.basis
-        inner = along.mean.reshape(spectrum.rank, len(self.deviations))  # E M, (r, n_d)
+        inner = along.mean.reshape(spectrum.rank, self.matrix.shape[1])  # E M, (r, q)
         if isinstance(basis, InputBasis):
             weights = math.sqrt(basis.scale) * basis.directions.combine(inner.T)
         else:
             weights = math.sqrt(basis.scale) * (inner.T / np.sqrt(basis.eigenvalues)) @ basis.vectors.T
-        return self.deviations[:, None] * weights
+        return self.matrix @ weights
 
     def leave_one_out(self, targets: Array) -> LeaveOneOut:
         """Scores of the training targets (p, n_d), each given all others, in the user's units."""
-        whitened = (targets - self.mean) / self.deviations
+        whitened = (targets - self.mean) @ np.linalg.pinv(self.matrix).T
         if self.single_output:
             whitened = whitened[:, 0]
-        inner = leave_one_out(
-            self.posterior, whitened, centred=self.posterior.spectrum.examples < len(targets)
-        )
-        return inner.in_units(self.deviations, self.mean)
+        centred = self.posterior.spectrum.examples < len(targets)
+        return leave_one_out(self.posterior, whitened, centred=centred, matrix=self.matrix, offset=self.mean)
 
 
 def decompose(
-    points: Array, y: Array, *, linear: bool, centre: bool, noise: float
-) -> tuple[CentredInputs | CentredKernel, EvidenceData, TargetUnits]:
-    """Data after their one eigendecomposition, targets in units of their own size.
+    points: Array, targets: Array, *, linear: bool, centre: bool, noise: float
+) -> tuple[CentredInputs | CentredKernel, EvidenceData]:
+    """Data after their one eigendecomposition.
 
     Parameters
     ----------
     points : (p, n0) inputs where `linear`, else a (p, p) kernel matrix
-    y : (p,) or (p, n_d)
+    targets : (p,) or (p, q), of the search
     linear, centre : bool
     noise : float
         1, or 0 at zero temperature.
     """
-    columns = y.reshape(len(y), -1)
-    level = Columns.of(columns, centre)
-    centred = level.centred_training(columns)
-    size = math.sqrt(float((centred**2).mean()) * len(y) / max(len(y) - centre, 1))
-    units = TargetUnits(level.means, size if size > 0 else 1.0, y.ndim == 1)
-    targets = (centred / units.unit).reshape(y.shape)
     inputs = CentredInputs.of(points, centre) if linear else CentredKernel.of(points, centre)
     spectrum = inputs.spectrum(points, targets)
     if centre:
         spectrum = contrasts(spectrum)
-    return inputs, EvidenceData(spectrum, outside_range(spectrum, targets), noise), units
-
-
-def decompose_stream(
-    stream: Stream, *, centre: bool, noise: float
-) -> tuple[CentredInputs, EvidenceData, TargetUnits]:
-    """`decompose` for data in blocks of rows, which are read twice."""
-    moments, n0 = stream.moments(), stream.inputs
-    factor = stream.factor(moments, centre)
-    means = moments.means if centre else np.zeros_like(moments.means)
-    square = float(np.trace(moments.about(centre)[n0:, n0:])) / factor.targets.shape[1]
-    size = math.sqrt(square / max(moments.count - centre, 1))
-    units = TargetUnits(means[n0:], size if size > 0 else 1.0, stream.single)
-    scaled = replace(factor, targets=factor.targets / units.unit, outside=factor.outside / units.unit)
-    spectrum = Spectrum.of_factor(scaled, moments.count, stream.single)
-    rest = np.zeros((0, spectrum.outputs)) if spectrum.outside is None else spectrum.outside
-    outside = np.asarray(np.linalg.qr(rest, mode="r"), float)
-    if centre:
-        spectrum = contrasts(spectrum)
-    return CentredInputs(Columns(means[:n0])), EvidenceData(spectrum, outside, noise), units
+    return inputs, EvidenceData(spectrum, outside_range(spectrum, targets), noise)
 
 
 def fit_model(
@@ -183,24 +153,25 @@ def fit_model(
     jacobian = data.log_jacobian(candidate.h) + log_unit_jacobian(data, units)
     return FittedModel(
         posterior,
-        units.unit * np.exp(candidate.h[:-1] / 2),
+        units.matrix * np.exp(candidate.h[:-1] / 2),
         units.mean,
         level_examples,
         math.exp(candidate.h[-1]),
         posterior.log_evidence + jacobian,
         units.single_output,
         candidate.penalty,
+        posterior.log_evidence + jacobian - candidate.penalty,
     )
 
 
 def log_unit_jacobian(data: EvidenceData, units: TargetUnits) -> float:
     """From densities of the search's targets to those of the user's."""
-    return -data.spectrum.examples * data.outputs * math.log(units.unit)
+    return -data.spectrum.examples * data.outputs * units.log_unit
 
 
 def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> dict[str, Any]:
     """One line of the evidence table, in the user's units."""
-    log_unit = float(candidate.h[:-1].mean()) + 2 * math.log(units.unit)
+    log_unit = float(candidate.h[:-1].mean()) + 2 * units.log_unit
     return {
         "depth": len(candidate.widths) + 1,
         "widths": candidate.widths,
@@ -216,12 +187,23 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
 
 @dataclass(frozen=True)
 class FittedState:
-    """Everything that predictions need."""
+    """Everything that predictions need.
+
+    Attributes
+    ----------
+    models : tuple of FittedModel
+        Best first.
+    seeing : Seeing
+        What the network sees of inputs.
+    targets : (k, n_d)
+        Of the rows that are counted; none where data came in blocks.
+    rows : Rows
+    """
 
     models: tuple[FittedModel, ...]
-    inputs: CentredInputs | CentredKernel
-    training_inputs: Array  # of kernels that are computed; empty for the linear one
-    targets: Array  # (p, n_d); no rows where data came in blocks
+    seeing: Seeing
+    targets: Array
+    rows: Rows
 
     @property
     def best(self) -> FittedModel:
@@ -231,13 +213,28 @@ class FittedState:
     @property
     def weights(self) -> Array:
         """Posterior probabilities of the models, (models,)."""
-        return special.softmax(np.array([model.log_evidence - model.penalty for model in self.models]))
+        return special.softmax(np.array([model.log_weight for model in self.models]))
 
     def coefficients(self) -> Array:
-        """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p)."""
+        """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p).
+
+        Of inputs (or of a kernel) in the units in which the network sees them.
+        """
         return np.tensordot(self.weights, np.stack([model.coefficients() for model in self.models]), axes=1)
 
-    def predictive(self, *test: Array) -> AffinePredictive | MixturePredictive:
-        """The function at centred test points."""
+    def mean(self, X: Array, weights: Array) -> Array:
+        """Of the targets at X, from the weights of the mean function."""
+        found = self.seeing.features(X) @ weights.T + self.best.mean
+        return found[:, 0] if self.best.single_output else found
+
+    def predictive(self, X: Array, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:
+        """The function at test points; `test_gram` in the place of the kernel among them."""
+        test = self.seeing.test(X, test_gram)
         components = tuple(model.predictive(*test) for model in self.models)
         return components[0] if len(components) == 1 else MixturePredictive(components, self.weights)
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Scores of all rows of the table, from the best model; copies have the score of what they copy."""
+        if not len(self.targets):
+            raise ValueError("leave-one-out scores need the training data, got a fit of data in chunks")
+        return self.best.leave_one_out(self.targets).taken(self.rows.stands_for)

@@ -10,20 +10,23 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
 from lbnn._base.types import Array
-from lbnn.data.centring import CentredInputs, CentredKernel
+from lbnn._base.warn import warn_of
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
-from lbnn.estimator import fitting, prediction, saving, settings
-from lbnn.estimator.model import FittedState, TargetUnits, decompose, decompose_stream, table_row
+from lbnn.estimator import fitting, saving, settings
+from lbnn.estimator.kernels import Kernel
+from lbnn.estimator.model import FittedState
+from lbnn.estimator.rows import Rows, distinct_rows
+from lbnn.estimator.streamed import Summary, predict_blocks
+from lbnn.estimator.targets import TargetUnits
+from lbnn.estimator.views import Setting, View, best_view
 from lbnn.leave_one_out import LeaveOneOut
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.average import MixturePredictive
-from lbnn.selection import EvidenceData, search
+from lbnn.selection import Choice
 
 _POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
 
@@ -51,14 +54,25 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         One noise variance for all outputs; one each (outputs are whitened by their noise, and prior variances
         are proportional to noise variances); noise that passes through the network, so that its covariance
         across outputs is learned, with one unit for all outputs or one each; or the best of these.
+    inputs : "evidence", "raw" or "standardised"
+        Whether the network (or the kernel) sees columns as they are or divided by their standard deviations;
+        "evidence" takes what has the higher evidence at infinite width.
     kernel : str or callable
-        "linear" (XXᵀ/n_features), "precomputed", or what `sklearn.metrics.pairwise.pairwise_kernels` takes.
+        "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
+        "rational_quadratic", "polynomial" and "linear+rbf", whose parameters are chosen by evidence where
+        they are not given, or what `sklearn.metrics.pairwise.pairwise_kernels` takes.
     kernel_params : dict, optional
-        Parameters of the kernel.
+        Parameters of the kernel: "length_scale" (a number, or one for each column), "alpha", "degree",
+        "coef0", "share" of the rbf kernel in "linear+rbf", or scikit-learn's.
+    ard : bool
+        Whether each column may have a length scale of its own; taken if the evidence gains more than ½ log p
+        for each.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
-    average : bool
-        Average over the candidates with their evidence as weights instead of taking the best.
+    average : bool or "auto"
+        False takes the best candidate. True averages over all candidates, each at its best hyperparameters,
+        with their evidence as weights. "auto" integrates over hyperparameters and networks where noise
+        variances are known no better than by a fifth: predictions are a mixture of models around the best.
     engine : str
         As in `Network.condition`, for the final answer.
     target_error : float
@@ -87,8 +101,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     log_evidence_, log_evidence_error_ : float
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
-        Every candidate: depth, widths, noise, beta, prior_scale, log_evidence, its error and its penalty
-        for fitted hyperparameters, at_edge; best first.
+        Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
+        error and its penalty for fitted hyperparameters, at_edge; best first.
+    inputs_, kernel_params_ : str, dict
+        As chosen or given.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
     models_, model_weights_ : tuple of FittedModel, (models,)
@@ -120,10 +136,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         beta: Any = "evidence",
         prior_scale: Any = "evidence",
         noise: str = "evidence",
+        inputs: str = "evidence",
         kernel: Any = "linear",
         kernel_params: dict[str, Any] | None = None,
+        ard: bool = False,
         fit_intercept: bool = True,
-        average: bool = False,
+        average: Any = False,
         engine: str = "auto",
         target_error: float = 0.1,
         random_state: Any = 0,
@@ -134,8 +152,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.beta = beta
         self.prior_scale = prior_scale
         self.noise = noise
+        self.inputs = inputs
         self.kernel = kernel
         self.kernel_params = kernel_params
+        self.ard = ard
         self.fit_intercept = fit_intercept
         self.average = average
         self.engine = engine
@@ -166,13 +186,19 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if is_dask(X):
             return self._fit_stream(DaskBlocks.of(X, y))
         self._validate_params()
+        settings.network_shapes(self.depth, self.width)  # raises before the work begins
+        settings.require_complete_rows(y)
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
         targets = np.asarray(y, dtype=np.float64)
-        linear, noise = self.kernel == "linear", 0.0 if self.beta == math.inf else 1.0
-        points = inputs if linear else self._kernel_matrix(inputs, inputs)
-        parts = decompose(points, targets, linear=linear, centre=self.fit_intercept, noise=noise)
-        kept = inputs[:0] if linear else inputs
-        return self._fit_parts(*parts, kept, targets.reshape(len(targets), -1))
+        rows = self._rows(inputs, targets)
+        inputs, targets = inputs[rows.kept], targets[rows.kept]
+        units, inner = TargetUnits.of(
+            targets, self.fit_intercept, contrasts=settings.may_be_contrasts(self.noise, self.beta)
+        )
+        choice = settings.view_choice(self.noise, self._given(units), inner, len(inner))
+        setting = Setting(inner, self.fit_intercept, settings.noise_unit(self.beta), choice, self._seed())
+        views = best_view(inputs, self.inputs, self._kernel(), self.ard, setting)
+        return self._fit_views(*views, units, targets.reshape(len(targets), -1), rows)
 
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
         """`fit` for data in parts, read twice, in memory that does not depend on the number of rows.
@@ -180,55 +206,59 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Parameters
         ----------
         chunks : function without arguments -> iterable of (X, y), or an iterable that can be read again
-            Blocks of rows, as for `lbnn.Spectrum.from_chunks`. Of the linear kernel only.
+            Blocks of rows, as for `lbnn.Spectrum.from_chunks`. Of the linear kernel only. Copies of rows are
+            not looked for.
         """
         return self._fit_stream(Blocks.of(chunks, passes=2))
 
     def _fit_stream(self, stream: Stream) -> LBNNRegressor:
         self._validate_params()
-        if self.kernel != "linear":
-            raise ValueError(
-                f"data in chunks are for kernel='linear', got kernel={self.kernel!r}: a kernel matrix of all "
-                "rows would not fit either"
-            )
+        settings.require_linear(self.kernel)
+        settings.network_shapes(self.depth, self.width)
         self.n_features_in_ = stream.inputs
-        noise = 0.0 if self.beta == math.inf else 1.0
-        parts = decompose_stream(stream, centre=self.fit_intercept, noise=noise)
-        return self._fit_parts(*parts, np.zeros((0, stream.inputs)), np.zeros((0, parts[1].outputs)))
+        summary = Summary.of(stream, self.fit_intercept)
+        units = summary.units(may_be_contrasts=settings.may_be_contrasts(self.noise, self.beta))
+        inner, examples = units.inner(summary.targets), summary.moments.count
+        choice = settings.view_choice(self.noise, self._given(units), inner, examples)
+        views = summary.best_view(self.inputs, self._kernel(), units, settings.noise_unit(self.beta), choice)
+        return self._fit_views(*views, units, np.zeros((0, len(units.mean))), Rows.all(0))
 
-    def _fit_parts(
-        self,
-        centred: CentredInputs | CentredKernel,
-        data: EvidenceData,
-        units: TargetUnits,
-        kept: Array,
-        targets: Array,
+    def _fit_views(
+        self, view: View, others: list[View], units: TargetUnits, targets: Array, rows: Rows
     ) -> LBNNRegressor:
-        """Search and condition, after the eigendecomposition; `kept` are training inputs of a kernel."""
+        """Search and condition, after the eigendecomposition; `targets` are those that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
-        given = settings.given(self.beta, self.prior_scale, units.unit)
-        choices, shapes, messages = fitting.settle(given, self.noise, data, shapes)
-        level_examples = data.spectrum.examples + 1 if self.fit_intercept else None
-        effort: dict[str, Any] = {
-            "engine": self.engine,
-            "target_error": self.target_error,
-            "seed": self._seed(),
-        }
-        report = fitting.reporter(data, units, self.verbose)
-        with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
-            candidates = search(data, choices, shapes, seed=effort["seed"], report=report)
-            counted = fitting.counted(candidates) if self.average else 1
-            models = fitting.final_models(data, candidates[:counted], units, level_examples, **effort)
-        if candidates[0].on_edge:
-            messages.append(settings.ON_EDGE)
-        state = FittedState(models, centred, kept, targets)
-        table = [table_row(candidate, data, units) for candidate in candidates]
-        return self._describe(state, table, messages)
+        candidates, models, messages = fitting.fit_networks(
+            fitting.settle(self._given(units), self.noise, view.data, shapes, units),
+            view.data,
+            units,
+            self.fit_intercept,
+            average=self.average,
+            verbose=self.verbose,
+            engine=self.engine,
+            target_error=self.target_error,
+            seed=self._seed(),
+        )
+        if view.seeing.feature_map.size:
+            messages.append(settings.approximate_kernel(len(targets), view.seeing, view.dropped))
+        messages += [rows.message] * rows.dropped
+        warn_of(messages)
+        messages += [rows.message] * (bool(rows.message) and not rows.dropped)
+        state = FittedState(models, view.seeing, targets, rows)
+        return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
 
-    def _kernel_matrix(self, left: Array, right: Array) -> Array:
-        if self.kernel == "precomputed":
-            return left
-        return np.asarray(pairwise_kernels(left, right, metric=self.kernel, **(self.kernel_params or {})))
+    def _rows(self, X: Array, targets: Array) -> Rows:
+        """Rows to be counted; all of them where the noise is given or the kernel is."""
+        if self.kernel == "precomputed" or not isinstance(self.beta, str):
+            return Rows.all(len(X))
+        return distinct_rows(X, targets.reshape(len(X), -1))
+
+    def _given(self, units: TargetUnits) -> Choice:
+        """The hyperparameters that are given, in the units of the search."""
+        return settings.given(self.beta, self.prior_scale, math.exp(units.log_unit))
+
+    def _kernel(self) -> Kernel:
+        return Kernel(self.kernel, dict(self.kernel_params or {}))
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):
@@ -252,11 +282,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
-        if isinstance(state.inputs, CentredKernel):
+        self.inputs_, self.kernel_params_ = state.seeing.columns.name, state.seeing.kernel.parameters
+        if state.seeing.kernel.metric != "linear":
             self.dual_coef_ = shaped
             return self
-        intercept = best.mean - self._weights @ state.inputs.columns.means
-        self.coef_, self.intercept_ = shaped, float(intercept[0]) if single else intercept
+        coefficients, intercept = state.seeing.in_units_of_columns(self._weights, best.mean)
+        self.coef_ = coefficients[0] if single else coefficients
+        self.intercept_ = float(intercept[0]) if single else intercept
         return self
 
     # ------------------------------------------------------------------ predictions
@@ -281,9 +313,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise RuntimeError("at most one of return_std and return_cov can be asked for")
         if is_dask(X):
             check_is_fitted(self)
-            return prediction.by_blocks(self, X, return_std, return_cov)
+            return predict_blocks(self, X, return_std, return_cov)
         inputs = self._checked(X)
-        mean = prediction.mean(self._state, inputs, self._kernel_matrix, self._weights)
+        mean = self._state.mean(inputs, self._weights)
         if return_cov:
             return mean, self._predictive(inputs).with_noise().covariance
         if return_std:
@@ -324,9 +356,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         From the best candidate at the hyperparameters of all data: these are not chosen anew.
         """
         check_is_fitted(self)
-        if not len(self._state.targets):
-            raise ValueError("leave-one-out scores need the training data, got a fit of data in chunks")
-        return self._state.best.leave_one_out(self._state.targets)
+        return self._state.leave_one_out()
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
@@ -340,7 +370,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "the uncertainty at test points needs the kernel among them, got a precomputed cross kernel "
                 "only: use predictive(X, test_gram=...)"
             )
-        return prediction.predictive(self._state, X, self._kernel_matrix, test_gram)
+        return self._state.predictive(X, test_gram)
 
     def _standard_deviations(self, X: Array) -> Array:
         parts = [
@@ -354,15 +384,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a file that executes nothing when loaded (see docs/archive.md)."""
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        about = {
-            "parameters": saving.plain_parameters(self.get_params(deep=False)),
-            "features": self.n_features_in_,
-            "feature_names": None if names is None else [str(name) for name in names],
-            "table": self.evidence_table_,
-            "messages": list(self.messages_),
-        }
-        saving.write(path, about, self._state)
+        saving.write(path, saving.description(self), self._state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LBNNRegressor:

@@ -10,9 +10,15 @@ import numpy as np
 from lbnn import archive
 from lbnn._base.types import Array
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns
+from lbnn.estimator.columns import ColumnUnits
+from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.model import FittedModel, FittedState
+from lbnn.estimator.rows import Rows
+from lbnn.estimator.seeing import Seeing
 
 KIND = "LBNNRegressor"
+#: Of the header and the arrays below; it has been in the header since the second.
+LAYOUT = 2
 
 _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -20,6 +26,18 @@ _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters that a header can hold; functions and generators are refused."""
     return {name: _plain(value, name) for name, value in parameters.items()}
+
+
+def description(estimator: Any) -> dict[str, Any]:
+    """What a header says of a fitted estimator."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return {
+        "parameters": plain_parameters(estimator.get_params(deep=False)),
+        "features": estimator.n_features_in_,
+        "feature_names": None if names is None else [str(name) for name in names],
+        "table": estimator.evidence_table_,
+        "messages": list(estimator.messages_),
+    }
 
 
 def _plain(value: Any, name: str) -> Any:
@@ -36,19 +54,30 @@ def _plain(value: Any, name: str) -> Any:
 
 def write(path: str | os.PathLike[str], about: dict[str, Any], state: FittedState) -> None:
     """Write what describes the estimator and what its predictions need."""
-    inputs_header, arrays = _pack_inputs(state.inputs)
-    arrays |= {"targets": state.targets, "training_inputs": state.training_inputs}
+    inputs_header, arrays = _pack_seeing(state.seeing)
+    arrays |= {
+        "targets": state.targets,
+        "rows/kept": state.rows.kept.astype(float),
+        "rows/stands_for": state.rows.stands_for.astype(float),
+    }
     models = []
     for number, model in enumerate(state.models):
         header, model_arrays = _pack_model(model)
         models.append(header)
         arrays |= {f"model{number}/{name}": array for name, array in model_arrays.items()}
-    archive.write(path, KIND, {**about, "inputs": inputs_header, "models": models}, arrays)
+    content = {**about, "layout": LAYOUT, "inputs": inputs_header, "models": models}
+    archive.write(path, KIND, content, arrays)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], FittedState]:
     """Read them back."""
     header, arrays = archive.read(path, KIND)
+    layout = header.get("layout", 1)
+    if layout != LAYOUT:
+        raise ValueError(
+            f"{os.fspath(path)!r} must hold an LBNNRegressor in layout {LAYOUT}, got layout {layout!r} of "
+            f"{'an earlier' if layout == 1 else 'another'} version of lbnn: fit it again, or load it there"
+        )
     try:
         return header, _unpack_state(header, arrays)
     except _MALFORMED as error:
@@ -61,21 +90,47 @@ def _unpack_state(header: dict[str, Any], arrays: dict[str, Array]) -> FittedSta
         prefix = f"model{number}/"
         own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         models.append(_unpack_model(each, own))
-    inputs = _unpack_inputs(header["inputs"], arrays)
-    return FittedState(tuple(models), inputs, arrays["training_inputs"], arrays["targets"])
+    rows = Rows(arrays["rows/kept"].astype(int), arrays["rows/stands_for"].astype(int))
+    return FittedState(tuple(models), _unpack_seeing(header["inputs"], arrays), arrays["targets"], rows)
 
 
-def _pack_inputs(inputs: CentredInputs | CentredKernel) -> tuple[dict[str, Any], dict[str, Array]]:
+def _pack_seeing(seeing: Seeing) -> tuple[dict[str, Any], dict[str, Array]]:
+    header, means = _pack_inputs(seeing.inputs)
+    header |= {
+        "columns": seeing.columns.name,
+        "kernel": _plain(seeing.kernel.metric, "kernel"),
+        "kernel_params": _plain(seeing.kernel.parameters, "kernel_params"),
+    }
+    arrays = {
+        "input_means": means,
+        "columns/offset": seeing.columns.offset,
+        "columns/deviation": seeing.columns.deviation,
+        "training_inputs": seeing.training_inputs,
+        "feature_map": seeing.feature_map,
+    }
+    return header, arrays
+
+
+def _pack_inputs(inputs: CentredInputs | CentredKernel) -> tuple[dict[str, Any], Array]:
     if isinstance(inputs, CentredInputs):
-        return {"kind": "inputs"}, {"input_means": inputs.columns.means}
-    header = {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre}
-    return header, {"input_means": inputs.means}
+        return {"kind": "inputs"}, inputs.columns.means
+    return {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre}, inputs.means
 
 
-def _unpack_inputs(header: dict[str, Any], arrays: dict[str, Array]) -> CentredInputs | CentredKernel:
+def _unpack_seeing(header: dict[str, Any], arrays: dict[str, Array]) -> Seeing:
+    return Seeing(
+        ColumnUnits(str(header["columns"]), arrays["columns/offset"], arrays["columns/deviation"]),
+        Kernel(header["kernel"], dict(header["kernel_params"])),
+        _unpack_inputs(header, arrays["input_means"]),
+        arrays["training_inputs"],
+        arrays["feature_map"],
+    )
+
+
+def _unpack_inputs(header: dict[str, Any], means: Array) -> CentredInputs | CentredKernel:
     if header["kind"] == "inputs":
-        return CentredInputs(Columns(arrays["input_means"]))
-    return CentredKernel(arrays["input_means"], float(header["grand_mean"]), bool(header["centre"]))
+        return CentredInputs(Columns(means))
+    return CentredKernel(means, float(header["grand_mean"]), bool(header["centre"]))
 
 
 def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -87,8 +142,9 @@ def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
         "log_evidence": model.log_evidence,
         "single_output": model.single_output,
         "penalty": model.penalty,
+        "log_weight": model.log_weight,
     }
-    units = {"units/deviations": model.deviations, "units/mean": model.mean}
+    units = {"units/matrix": model.matrix, "units/mean": model.mean}
     return header, units | {f"posterior/{name}": array for name, array in arrays.items()}
 
 
@@ -97,11 +153,12 @@ def _unpack_model(header: dict[str, Any], arrays: dict[str, Array]) -> FittedMod
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     return FittedModel(
         archive.unpack_posterior(header["posterior"], own),
-        arrays["units/deviations"],
+        arrays["units/matrix"],
         arrays["units/mean"],
         None if header["level_examples"] is None else int(header["level_examples"]),
         float(header["prior_scale"]),
         float(header["log_evidence"]),
         bool(header["single_output"]),
         float(header["penalty"]),
+        float(header["log_weight"]),
     )

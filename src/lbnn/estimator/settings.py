@@ -12,7 +12,11 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from lbnn._base import check
+from lbnn._base.types import Array
 from lbnn.engines import ENGINES
+from lbnn.estimator.columns import RAW, STANDARDISED
+from lbnn.estimator.kernels import FAMILIES
+from lbnn.estimator.seeing import Seeing
 from lbnn.selection import Choice, EvidenceData, Shapes, coupled, prefers_own_units
 
 _EVIDENCE = StrOptions({"evidence"})
@@ -24,10 +28,12 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "beta": [_EVIDENCE, Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
     "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
     "noise": [StrOptions({"evidence", "isotropic", "per_output", "coupled", "coupled_per_output"})],
-    "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}), callable],
+    "inputs": [StrOptions({"evidence", RAW, STANDARDISED})],
+    "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, *FAMILIES, "precomputed"}), callable],
     "kernel_params": [dict, None],
+    "ard": ["boolean"],
     "fit_intercept": ["boolean"],
-    "average": ["boolean"],
+    "average": ["boolean", StrOptions({"auto"})],
     "engine": [StrOptions({"auto", *ENGINES})],
     "target_error": [Interval(Real, 0, 1, closed="neither")],
     "random_state": ["random_state"],
@@ -38,10 +44,35 @@ CONSTANT_TARGETS = (
     "the targets are constant, and the evidence of their noise has no maximum: noise_variance_ is 1e-10, the "
     "lower end of its range for targets of variance one. Give beta if you know the noise"
 )
+
+
+def dependent_targets(count: int) -> str:
+    """What is said of targets that fulfil linear relations."""
+    relations = "one linear combination" if count == 1 else f"{count} linear combinations"
+    return (
+        f"{relations} of the targets {'does' if count == 1 else 'do'} not vary (as in compositions): the "
+        "others are modelled, and predictions fulfil the relation exactly"
+    )
+
+
+def approximate_kernel(rows: int, seeing: Seeing, dropped: float) -> str:
+    """What is said of a kernel that is not decomposed exactly."""
+    return (
+        f"the kernel of {rows} rows is approximated by the functions of {len(seeing.training_inputs)} of "
+        f"them: {dropped:.2g} of its variance at the training points is left out, and of the uncertainty "
+        "elsewhere what these functions cannot show"
+    )
+
+
+def may_be_contrasts(noise: str, beta: Any) -> bool:
+    """Whether combinations of targets that do not vary are left out: not where each has its own noise."""
+    return not noise.endswith("per_output") and beta != math.inf
+
+
 CONSTANT_INPUTS = "the inputs do not vary: all networks are the same, and prior_scale_ is a convention"
 ON_EDGE = (
     "the best hyperparameters are at the edge of the ranges searched: the data are fitted without noise, or "
-    "they show no signal"
+    "they show no signal. Give beta if you know the noise"
 )
 
 
@@ -74,10 +105,20 @@ def given(beta: Any, prior_scale: Any, unit: float) -> Choice:
     )
 
 
-def noise_choices(noise: str, basic: Choice, data: EvidenceData, shapes: Shapes) -> list[Choice]:
+def noise_unit(beta: Any) -> float:
+    """Of the noise variances that the search is about: one, or zero at zero temperature."""
+    return 0.0 if beta == math.inf else 1.0
+
+
+def noise_choices(
+    noise: str, basic: Choice, data: EvidenceData, shapes: Shapes, dependent: bool
+) -> list[Choice]:
     """The kinds of noise to be compared; with one output there is one kind."""
     if data.outputs == 1:
         return [basic]
+    if dependent and noise == "evidence":  # contrasts have no units of their own
+        choices = [replace(basic, coupled=kind) for kind in (True, False)]
+        return [choice for choice in choices if not choice.coupled or _can_couple(choice, data)]
     if noise != "evidence":
         choice = replace(basic, per_output=noise.endswith("per_output"), coupled=noise.startswith("coupled"))
         _require_noise(choice, data, shapes)
@@ -109,6 +150,34 @@ def _require_noise(choice: Choice, data: EvidenceData, shapes: Shapes) -> None:
         )
 
 
+def require_linear(kernel: Any) -> None:
+    """Raise where data in blocks of rows should be seen by a kernel."""
+    if kernel != "linear":
+        raise ValueError(
+            f"data in chunks are for kernel='linear', got kernel={kernel!r}: a kernel matrix of all rows "
+            "would not fit either"
+        )
+
+
+def require_complete_rows(y: Any) -> None:
+    """Raise where rows have some of their targets only."""
+    try:
+        array = np.asarray(y)
+    except ValueError:
+        return  # scikit-learn says what is wrong with it
+    if array.ndim != 2 or array.dtype.kind != "f":
+        return
+    missing = np.isnan(array)
+    partly = missing.any(axis=1) & ~missing.all(axis=1)
+    if partly.any():
+        raise ValueError(
+            "every row needs all of its targets: one eigendecomposition serves all outputs only if they "
+            f"are measured at the same rows, got NaN in {np.count_nonzero(partly)} rows that have other "
+            "targets. Leave these rows out, or fit targets that were measured at the same rows together; "
+            "what is known of new rows can be used with predictive(X).with_noise().given(Y)"
+        )
+
+
 def require_examples(data: EvidenceData, choice: Choice) -> None:
     """Raise where the noise is to be inferred from one example whose level takes it up."""
     if choice.noise_variance is None and not data.spectrum.examples:
@@ -122,3 +191,16 @@ def constant_outputs(data: EvidenceData) -> list[int]:
     """Outputs that do not vary."""
     varying = (data.spectrum.targets**2).sum(axis=0) + data.residuals > 0
     return np.flatnonzero(~varying).tolist()
+
+
+def view_choice(noise: str, basic: Choice, targets: Array, examples: int) -> Choice:
+    """The hyperparameters at which ways of seeing the inputs are compared.
+
+    With a noise unit for each output, so that units of outputs do not matter, unless it is to be one for all.
+    """
+    several = targets.ndim == 2 and targets.shape[1] > 1
+    own = noise == "evidence" or noise.endswith("per_output")
+    varying = bool((targets**2).sum(axis=0).all())
+    return replace(
+        basic, per_output=several and own and varying and basic.noise_variance != 0 and examples > 2
+    )

@@ -33,15 +33,15 @@ class Scores:
         return self.residual, self.variance, self.log_density, self.log_density_error, self.pareto_k
 
 
-def score(measure: ScaleMeasure, examples: LeftOut) -> Scores:
-    """Weight the atoms by ρ_{−a}/ρ, in two passes over them: densities first, moments after."""
+def score(measure: ScaleMeasure, examples: LeftOut, matrix: Array) -> Scores:
+    """Weight the atoms by ρ_{−a}/ρ, in two passes over them: densities first, moments of Y Aᵀ after."""
     log_density = np.concatenate([examples.log_density(*eigen) for eigen, _ in _atoms(measure, examples)], 1)
     log_weights, shapes = left_out_log_weights(measure, log_density)
     average = special.logsumexp(log_weights + log_density, axis=1)
     weights = np.exp(log_weights)
     shares = np.exp(log_weights + log_density - average[:, None])  # of each atom in the average
     error = _standard_error(shares - weights, measure.groups)
-    return Scores(*moments(measure, examples, weights), average, error, shapes)
+    return Scores(*moments(measure, examples, weights, matrix), average, error, shapes)
 
 
 def left_out_log_weights(measure: ScaleMeasure, log_density: Array) -> tuple[Array, Array]:
@@ -55,17 +55,17 @@ def left_out_log_weights(measure: ScaleMeasure, log_density: Array) -> tuple[Arr
     return log_weights - special.logsumexp(log_weights, axis=1, keepdims=True), shapes
 
 
-def moments(measure: ScaleMeasure, examples: LeftOut, weights: Array) -> tuple[Array, Array]:
-    """Mean residual and variance (rows, n_d), by the law of total variance.
+def moments(measure: ScaleMeasure, examples: LeftOut, weights: Array, matrix: Array) -> tuple[Array, Array]:
+    """Mean residual and variance of Y Aᵀ (rows, outputs), by the law of total variance.
 
     Residuals are taken relative to that of one atom, so that their spread is not lost to rounding.
     """
     heaviest = slice(int(measure.weights.argmax()), int(measure.weights.argmax()) + 1)
     values, vectors = measure.eigen
-    reference = examples.moments(values[heaviest], vectors[heaviest])[0]  # (1, rows, n_d)
+    reference = examples.moments(values[heaviest], vectors[heaviest], matrix)[0]  # (1, rows, n_d)
     shift, second = np.zeros(reference.shape[1:]), np.zeros(reference.shape[1:])
     for eigen, block in _atoms(measure, examples):
-        residual, variance = examples.moments(*eigen)
+        residual, variance = examples.moments(*eigen, matrix)
         deviation = residual - reference
         shift += np.einsum("am,mak->ak", weights[:, block], deviation)
         second += np.einsum("am,mak->ak", weights[:, block], variance + deviation**2)

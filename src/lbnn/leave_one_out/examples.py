@@ -37,10 +37,10 @@ class LeftOut(ABC):
         terms = np.log(precision / (2 * math.pi)) - residual * (residual * precision)
         return 0.5 * terms.sum(axis=2)
 
-    def moments(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
-        """Residual y_a − E[y_a | Y_{−a}, L] and its variance in every output, (m, rows, n_d) each."""
+    def moments(self, scale_values: Array, scale_vectors: Array, matrix: Array) -> tuple[Array, Array]:
+        """Residual y_a − E[y_a | Y_{−a}, L] and its variance in outputs of Y Aᵀ, (m, rows, outputs) each."""
         precision, residual = self.precision_and_residual(scale_values, scale_vectors)
-        back = scale_vectors.swapaxes(1, 2)
+        back = (matrix @ scale_vectors).swapaxes(1, 2)
         return residual.transpose(1, 0, 2) @ back, (1 / precision).transpose(1, 0, 2) @ back**2
 
 

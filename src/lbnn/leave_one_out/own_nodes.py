@@ -12,10 +12,7 @@ from lbnn.leave_one_out.averages import Scores, left_out_log_weights, moments, r
 from lbnn.leave_one_out.examples import LeftOut
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.posterior import Posterior
-from lbnn.scale.measure import ScaleMeasure
-
-_HALF_STEP_CHANGE = 1e-5  # of a quadrature on every other node; geometric convergence squares it
-_END_SHARE = 1e-12  # largest share of the mass that the outermost nodes may hold
+from lbnn.scale.measure import ScaleMeasure, unresolved
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,9 @@ class _LeftOutLikelihood(GaussianLikelihood):
         return super().log_value(eigenvalues, vectors) - self.example.log_density(eigenvalues, vectors)[0]
 
 
-def replace_unresolved(scores: Scores, posterior: Posterior, examples: LeftOut) -> tuple[str, ...]:
+def replace_unresolved(
+    scores: Scores, posterior: Posterior, examples: LeftOut, matrix: Array
+) -> tuple[str, ...]:
     """Replace, in place, the scores whose ρ_{−a} the posterior's nodes do not resolve.
 
     Returns the messages of the new integrals.
@@ -36,27 +35,24 @@ def replace_unresolved(scores: Scores, posterior: Posterior, examples: LeftOut) 
     messages: list[str] = []
     likelihood = posterior.noise.likelihood(posterior.spectrum)
     whole = {each.name: getattr(likelihood, each.name) for each in fields(likelihood)}
-    for a in np.flatnonzero(unresolved(posterior.scale, examples)):
+    for a in np.flatnonzero(unresolved_examples(posterior.scale, examples)):
         example = examples.take(slice(a, a + 1))
         own = infer_quadrature(
             posterior.prior, _LeftOutLikelihood(**whole, example=example), posterior.spectrum.single_output
         )
-        scores.residual[a], scores.variance[a] = moments(own.measure, example, own.measure.weights[None])
+        scores.residual[a], scores.variance[a] = moments(
+            own.measure, example, own.measure.weights[None], matrix
+        )
         scores.log_density[a] = posterior.log_evidence - own.log_evidence
         messages += [f"leaving out example {a}: {message}" for message in own.diagnostics.messages]
     return tuple(messages)
 
 
-def unresolved(measure: ScaleMeasure, examples: LeftOut) -> Mask:
-    """Where ρ_{−a} or λρ_{−a} integrates to another value on every other node, or has mass at the ends."""
-    values = measure.scales[:, 0, 0]
+def unresolved_examples(measure: ScaleMeasure, examples: LeftOut) -> Mask:
+    """Examples for which the nodes resolve ρ_{−a} or λρ_{−a} not."""
+    log_scales = np.log(measure.scales[:, 0, 0])
     result = np.empty(examples.extent[0], bool)
     for rows in row_blocks(len(result), measure):
         log_weights, _ = left_out_log_weights(measure, examples.take(rows).log_density(*measure.eigen))
-        result[rows] = False
-        for terms in (np.exp(log_weights), np.exp(log_weights) * values):
-            total = terms.sum(axis=1)
-            change = np.abs(2 * terms[:, ::2].sum(axis=1) / total - 1)
-            ends = np.maximum(terms[:, 0], terms[:, -1]) / total
-            result[rows] |= (change > _HALF_STEP_CHANGE) | (ends > _END_SHARE)
+        result[rows] = unresolved(log_weights.T) | unresolved((log_weights + log_scales).T)
     return result

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn_of
 from lbnn.engines.importance import LARGEST_K
 from lbnn.engines.quadrature import QuadratureLaw
@@ -68,18 +68,26 @@ class LeaveOneOut:
         """Whether the diagnostics support the scores."""
         return not self.messages
 
-    def in_units(self, deviations: Array, offset: Array) -> LeaveOneOut:
-        """The scores of observations · deviations + offset, (n_d,) each."""
-        unit, shift = (deviations[0], offset[0]) if self.mean.ndim == 1 else (deviations, offset)
+    def taken(self, rows: IndexArray) -> LeaveOneOut:
+        """The scores of some rows, which may repeat."""
         return replace(
             self,
-            mean=self.mean * unit + shift,
-            variance=self.variance * unit**2,
-            log_density=self.log_density - float(np.log(deviations).sum()),
+            mean=self.mean[rows],
+            variance=self.variance[rows],
+            log_density=self.log_density[rows],
+            log_density_error=self.log_density_error[rows],
+            pareto_k=self.pareto_k[rows],
         )
 
 
-def leave_one_out(posterior: Posterior, Y: ArrayLike, *, centred: bool = False) -> LeaveOneOut:
+def leave_one_out(
+    posterior: Posterior,
+    Y: ArrayLike,
+    *,
+    centred: bool = False,
+    matrix: Array | None = None,
+    offset: Array | float = 0.0,
+) -> LeaveOneOut:
     """Score every example given all others.
 
     Parameters
@@ -91,6 +99,8 @@ def leave_one_out(posterior: Posterior, Y: ArrayLike, *, centred: bool = False) 
     centred : bool
         Whether an intercept of flat prior was handled by centring: inputs (or the Gram matrix) and targets
         were centred and the spectrum counts p − 1 examples. Y itself may then be given with its mean.
+    matrix, offset : (m, n_d) and (m,), optional
+        A and b: scores are those of observations Y Aᵀ + b, with A of full column rank.
 
     Returns
     -------
@@ -112,25 +122,26 @@ def leave_one_out(posterior: Posterior, Y: ArrayLike, *, centred: bool = False) 
     """
     columns, one_dimensional = checked_targets(posterior, Y, centred)
     units, measure = posterior.noise.deviations, posterior.scale_in_units
+    outward = np.eye(columns.shape[1]) if matrix is None else matrix
     if units is not None:
-        columns = columns / units
+        columns, outward = columns / units, outward * units
     examples = _left_out(posterior, columns, centred)
-    parts = [score(measure, examples.take(rows)) for rows in row_blocks(len(columns), measure)]
+    parts = [score(measure, examples.take(rows), outward) for rows in row_blocks(len(columns), measure)]
     scores = Scores(*(np.concatenate(each) for each in zip(*(p.fields for p in parts), strict=True)))
     messages = _messages(scores.pareto_k)
     if isinstance(measure.law, QuadratureLaw):
-        messages += replace_unresolved(scores, posterior, examples)
+        messages += replace_unresolved(scores, posterior, examples, outward)
     warn_of(messages)
-    mean, variance = columns - scores.residual, scores.variance
-    found = LeaveOneOut(
+    mean, variance = columns @ outward.T - scores.residual + offset, scores.variance
+    log_volume = float(np.log(np.linalg.svd(outward, compute_uv=False)).sum())
+    return LeaveOneOut(
         mean[:, 0] if one_dimensional else mean,
         variance[:, 0] if one_dimensional else variance,
-        scores.log_density,
+        scores.log_density - log_volume,
         scores.log_density_error,
         scores.pareto_k,
         posterior.diagnostics.messages + messages,
     )
-    return found if units is None else found.in_units(units, np.zeros(len(units)))
 
 
 def _left_out(posterior: Posterior, columns: Array, centred: bool) -> LeftOut:

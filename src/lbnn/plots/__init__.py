@@ -6,6 +6,13 @@ Needs matplotlib: `pip install lbnn[plots]`. Knows the objects it draws; compute
 from lbnn.plots._style import COLOURS
 from lbnn.plots.band import predictive_band
 from lbnn.plots.curves import convergence, speed
+from lbnn.plots.fitted import (
+    calibration_curve,
+    coefficients,
+    evidence_over_widths,
+    measured_against_predicted,
+    standardised_residuals,
+)
 from lbnn.plots.matrices import coupling_matrix, kernel_panels
 from lbnn.plots.phase import kernel_change, phase_diagram
 from lbnn.plots.scale import scale_density
@@ -14,15 +21,20 @@ from lbnn.plots.theories import comparison
 
 __all__ = [
     "COLOURS",
+    "calibration_curve",
+    "coefficients",
     "comparison",
     "convergence",
     "coupling_matrix",
+    "evidence_over_widths",
     "kernel_change",
     "kernel_panels",
+    "measured_against_predicted",
     "phase_diagram",
     "predictive_band",
     "scale_density",
     "speed",
+    "standardised_residuals",
     "sweep_curves",
     "sweep_map",
 ]

@@ -19,20 +19,23 @@ import numpy as np
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.projection import GramProjection
-from lbnn.predict.mixture import FEWEST_ATOMS, NetworkPredictive
-from lbnn.predict.predictive import Predictive, log_average
+from lbnn.predict.given import Conditionable
+from lbnn.predict.mixture import NetworkPredictive
+
+_ROUNDING = 1e-6  # relative distance from the plane of dependent outputs that is not held against them
 
 
 @dataclass(frozen=True, repr=False)
-class AffinePredictive(Predictive):
+class AffinePredictive(Conditionable):
     """Outputs F̂ Aᵀ + offset + shift at p̂ points, F̂ of a network and the shift one Gaussian for all points.
 
     Attributes
     ----------
     predictive : NetworkPredictive
         F̂ in the network's own units.
-    matrix : (n_d, n_d)
-        A, invertible.
+    matrix : (n_d, q)
+        A, of full column rank. With q < n_d outputs fulfil n_d − q linear relations, and densities are those
+        in the plane of the outputs that do.
     offset : (n_d,)
         What is added to every point.
     level_variance : float
@@ -60,7 +63,7 @@ class AffinePredictive(Predictive):
     @property
     def shape(self) -> tuple[int, int]:
         """(p̂, n_d)."""
-        return self.predictive.shape
+        return self.predictive.shape[0], len(self.matrix)
 
     @property
     def noisy(self) -> bool:
@@ -76,7 +79,7 @@ class AffinePredictive(Predictive):
     @property
     def mean(self) -> Array:
         """(p̂, n_d)."""
-        return self._shaped(self.predictive.mean.reshape(self.shape) @ self.matrix.T + self.offset)
+        return self._shaped(self.predictive.mean.reshape(self.predictive.shape) @ self.matrix.T + self.offset)
 
     @property
     def output_covariance(self) -> Array:
@@ -90,8 +93,7 @@ class AffinePredictive(Predictive):
     @property
     def covariance(self) -> Array:
         """(p̂, n_d, p̂, n_d), or (p̂, p̂) when Y was one-dimensional."""
-        points, outputs = self.shape
-        inner = self.predictive.covariance.reshape(points, outputs, points, outputs)
+        inner = self.predictive.covariance.reshape(self.predictive.shape * 2)
         total = np.einsum("ja,manb,kb->mjnk", self.matrix, inner, self.matrix, optimize=True)
         total += self._level_covariance[:, None, :]
         return total[:, 0, :, 0] if self.single_output else total
@@ -114,7 +116,7 @@ class AffinePredictive(Predictive):
             )
         root, log_determinant = self._level_root()
         balanced = replace(self.predictive, projection=_rotated(self.predictive, root))
-        return balanced._log_density(root @ inner) + self.shape[1] * log_determinant - log_volume
+        return balanced._log_density(root @ inner) + self.matrix.shape[1] * log_determinant - log_volume
 
     def _level_root(self) -> tuple[Array, float]:
         """C = (I + ε 11ᵀ)^{−½} with ε = level/noise, and log det C: C whitens noise and shift over points.
@@ -126,9 +128,8 @@ class AffinePredictive(Predictive):
         return np.eye(points) + (growth**-0.5 - 1) / points, -0.5 * math.log(growth)
 
     def _pointwise_log_density(self, values: Array) -> Array:
-        measure, terms = self.predictive.measure, self.point_log_densities(values)
-        measure.warn_of_few(terms, FEWEST_ATOMS)
-        return log_average(measure.weights, terms)
+        inner = self.predictive.pointwise_with_level(self._inner(values), self.level_variance)
+        return inner - self._log_volume
 
     def point_log_densities(self, values: Array) -> Array:
         """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂)."""
@@ -137,11 +138,20 @@ class AffinePredictive(Predictive):
 
     def _inner(self, values: Array) -> Array:
         """Values (p̂, n_d) in the network's units."""
-        return (values - self.offset) @ np.linalg.inv(self.matrix).T
+        inner = (values - self.offset) @ np.linalg.pinv(self.matrix).T
+        outside = np.abs(values - self.offset - inner @ self.matrix.T).max(axis=1)
+        allowed = _ROUNDING * (np.abs(values).max(axis=1) + np.abs(self.matrix).sum(axis=1).max())
+        if len(self.matrix) > self.matrix.shape[1] and (outside > allowed).any():
+            raise ValueError(
+                "outputs that fulfil a linear relation have a density only where it holds, got "
+                f"{np.count_nonzero(outside > allowed)} of {len(values)} rows that are off by up to "
+                f"{outside.max():.3g}: leave an output out, or correct the rows"
+            )
+        return inner
 
     @property
     def _log_volume(self) -> float:
-        return float(np.linalg.slogdet(self.matrix)[1])
+        return float(np.log(np.linalg.svd(self.matrix, compute_uv=False)).sum())
 
     # ------------------------------------------------------------------ quantiles and draws
 
@@ -160,9 +170,14 @@ class AffinePredictive(Predictive):
             deviations.append(np.sqrt(variance @ (rotated[block] ** 2).swapaxes(1, 2)))
         return part.measure.weights, np.concatenate(means), np.concatenate(deviations)
 
+    def gaussians(self, row: int) -> tuple[Array, Array, Array]:
+        """The Gaussians at one point given each atom."""
+        log_weights, means, covariances = self.predictive.gaussians_of(row, self.matrix, self.level_variance)
+        return log_weights, means + self.offset, covariances
+
     def _draw(self, size: int, rng: np.random.Generator) -> Array:
         inner = self.predictive._draw(size, rng)
-        shift = math.sqrt(self.level_variance) * rng.standard_normal((size, 1, self.shape[1]))
+        shift = math.sqrt(self.level_variance) * rng.standard_normal((size, 1, self.matrix.shape[1]))
         return (inner + shift) @ self.matrix.T + self.offset
 
     # ------------------------------------------------------------------ generating functions

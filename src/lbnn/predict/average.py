@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.predict.predictive import Predictive, average, log_average
+from lbnn.predict.given import Conditionable
+from lbnn.predict.predictive import average, log_average
 
 
 @dataclass(frozen=True, repr=False)
-class MixturePredictive(Predictive):
+class MixturePredictive(Conditionable):
     """A mixture of predictives at the same points: a Bayesian average over models.
 
     Attributes
     ----------
-    components : tuple of Predictive
+    components : tuple of Conditionable
     weights : (models,)
         Posterior probabilities of the models; they sum to one.
 
@@ -31,7 +32,7 @@ class MixturePredictive(Predictive):
     True
     """
 
-    components: tuple[Predictive, ...]
+    components: tuple[Conditionable, ...]
     weights: Array
 
     def __repr__(self) -> str:
@@ -103,6 +104,15 @@ class MixturePredictive(Predictive):
         weights = [share * part[0] for share, part in zip(self.weights, parts, strict=True)]
         means, deviations = ([part[k] for part in parts] for k in (1, 2))
         return np.concatenate(weights), np.concatenate(means), np.concatenate(deviations)
+
+    def gaussians(self, row: int) -> tuple[Array, Array, Array]:
+        """All Gaussians of all models at one point."""
+        parts = [component.gaussians(row) for component in self.components]
+        with np.errstate(divide="ignore"):
+            shares = np.log(self.weights)
+        log_weights = [share + part[0] for share, part in zip(shares, parts, strict=True)]
+        means, covariances = ([part[k] for part in parts] for k in (1, 2))
+        return np.concatenate(log_weights), np.concatenate(means), np.concatenate(covariances)
 
     def _draw(self, size: int, rng: np.random.Generator) -> Array:
         """Each draw from a model of its own."""

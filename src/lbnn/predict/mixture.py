@@ -21,16 +21,16 @@ from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.curves import AtomCurves, PointCurves, curves_of
 from lbnn.predict.density import conditional_log_density
 from lbnn.predict.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
-from lbnn.predict.predictive import Predictive, log_average
+from lbnn.predict.given import Conditionable
+from lbnn.predict.pointwise import doubtful_points, integrated_anew, warn_without_law
+from lbnn.predict.predictive import log_average
 from lbnn.scale.measure import ScaleMeasure
 
 LOG_TWO_PI = math.log(2 * math.pi)
-#: Effective draws under which the error of a log density is about half a nat.
-FEWEST_ATOMS = 5
 
 
 @dataclass(frozen=True, repr=False)
-class NetworkPredictive(Predictive):
+class NetworkPredictive(Conditionable):
     """Outputs of a network at p̂ test points, as a mixture of Gaussian processes over the scale.
 
     Returned by `Posterior.predict` and `Network.prior`.
@@ -179,9 +179,19 @@ class NetworkPredictive(Predictive):
             )
 
     def _pointwise_log_density(self, values: Array) -> Array:
-        terms = self.point_log_densities(values)
-        self.measure.warn_of_few(terms, FEWEST_ATOMS)
-        return log_average(self.measure.weights, terms)
+        return self.pointwise_with_level(values, 0.0)
+
+    def pointwise_with_level(self, values: Array, level_variance: float) -> Array:
+        """Log density of values (p̂, n_d) at each point with a level of this variance, (p̂,)."""
+        terms = self.point_log_densities(values, level_variance)
+        result, doubtful = log_average(self.measure.weights, terms), doubtful_points(self.measure, terms)
+        warn_without_law(self.measure, doubtful)
+        noise = self.observation_noise + level_variance
+        for point, density in integrated_anew(
+            self.projection, self.process, self.measure, noise, values, doubtful
+        ):
+            result[point] = density
+        return result
 
     def point_log_densities(self, values: Array, level_variance: float = 0.0) -> Array:
         """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂).
@@ -227,6 +237,27 @@ class NetworkPredictive(Predictive):
                 means[block] = points.reference + deviations
                 variances[block] += points.variances(block)
         return self.measure.weights, means, np.sqrt(variances + self.observation_noise)
+
+    def gaussians(self, row: int) -> tuple[Array, Array, Array]:
+        """The Gaussians at one point given each atom."""
+        return self.gaussians_of(row, np.eye(self.shape[1]), 0.0)
+
+    def gaussians_of(self, row: int, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
+        """The Gaussians of outputs F̂ Aᵀ at one point, with a level of this variance."""
+        scale_values, vectors = self.measure.eigen
+        rows = slice(row, row + 1)
+        explained = self.projection.explained[rows]
+        means = (explained @ self.process.rotated_mean(scale_values, vectors))[:, 0]
+        own = self.projection.unexplained_diagonal[row] * scale_values
+        seen = (explained**2 @ self.process.shrunken_scale(scale_values))[:, 0]
+        variances, outward = own + seen + self.observation_noise + level_variance, matrix @ vectors
+        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+            log_weights = np.log(self.measure.weights)
+        return (
+            log_weights,
+            (outward @ means[:, :, None])[:, :, 0],
+            (outward * variances[:, None, :]) @ outward.swapaxes(1, 2),
+        )
 
     # ------------------------------------------------------------------ samples
 

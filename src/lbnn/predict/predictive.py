@@ -122,8 +122,8 @@ class Predictive(ABC):
     def pointwise_log_density(self, F: ArrayLike) -> Array:
         """Log density at each point by itself, jointly over outputs, (p̂,).
 
-        The mixture over the atoms of the scale, with an `AccuracyWarning` where few of them count, as at
-        outliers; `log_density` at one point may choose atoms anew.
+        From the atoms of the scale; where few of them count, as at outliers, by an integral of its own, as
+        `log_density` at that point would be.
         """
         return self._pointwise_log_density(check.like_mean(F, self.shape, self.single_output, "F"))
 

@@ -12,9 +12,11 @@ import numpy as np
 from scipy import special
 
 from lbnn._base import check
-from lbnn._base.types import Array, ComplexArray, IndexArray
-from lbnn._base.warn import warn
+from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
 from lbnn.scale.phases import Phases, single_phase, standard_error
+
+_HALF_STEP_CHANGE = 1e-5  # of a quadrature on every other node; geometric convergence squares it
+_END_SHARE = 1e-12  # largest share of the mass that the outermost nodes may hold
 
 #: h of a tilted average E exp h(L), for scales given by eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d).
 Exponent = Callable[[Array, Array], Array | ComplexArray]
@@ -267,20 +269,6 @@ class ScaleMeasure:
             return self.law.log_expect_exp(exponent)
         return complex(special.logsumexp(exponent(*self.eigen), b=self.weights.astype(complex)))
 
-    def warn_of_few(self, exponents: Array, fewest: float) -> None:
-        """Warn where E exp(exponents), (m, k) at the atoms, rests on fewer than so many draws."""
-        if self.deterministic:
-            return
-        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
-            effective = effective_atoms(np.log(self.weights)[:, None] + exponents)
-        few = np.count_nonzero(effective < fewest)
-        if few:
-            warn(
-                f"{few} of {len(effective)} averages over the scale rest on fewer than {fewest:g} effective "
-                f"draws (fewest {effective.min():.1f}, number {effective.argmin()}): use a smaller "
-                "target_error, or for densities log_density at one point"
-            )
-
     def sample(self, size: int, rng: Any) -> Array:
         """Draw scales: from the continuous law behind a quadrature, by resampling the atoms otherwise.
 
@@ -312,3 +300,15 @@ def effective_atoms(log_terms: Array) -> Array:
     terms = np.exp(log_terms - np.where(np.isfinite(top), top, 0.0))
     with np.errstate(invalid="ignore"):  # no term at all counts as none can tell
         return np.asarray(terms.sum(axis=0) ** 2 / (terms**2).sum(axis=0))
+
+
+def unresolved(log_terms: Array) -> Mask:
+    """Columns (nodes, k) -> (k,) of a trapezoid rule that its nodes do not resolve.
+
+    Where the sum over every other node is another one, or mass is left at the ends.
+    """
+    terms = np.exp(log_terms - log_terms.max(axis=0))
+    total = terms.sum(axis=0)
+    change = np.abs(2 * terms[::2].sum(axis=0) / total - 1)
+    ends = np.maximum(terms[0], terms[-1]) / total
+    return np.asarray((change > _HALF_STEP_CHANGE) | (ends > _END_SHARE))

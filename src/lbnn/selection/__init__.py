@@ -14,7 +14,7 @@ from lbnn.selection.finite_width import condition
 from lbnn.selection.gaussian_process import prefers_own_units
 from lbnn.selection.ladder import Shapes, search
 from lbnn.selection.parameters import NOISE_RANGE, RATIO_RANGE, Choice, free_parameters
-from lbnn.selection.walk import Candidate
+from lbnn.selection.walk import Candidate, infinite_width
 
 __all__ = [
     "NOISE_RANGE",
@@ -27,6 +27,7 @@ __all__ = [
     "condition",
     "coupled",
     "free_parameters",
+    "infinite_width",
     "prefers_own_units",
     "search",
 ]

@@ -15,6 +15,8 @@ NOISE_RANGE = (1e-10, 10.0)
 #: ... and the ratio of signal to noise, κ · mean eigenvalue of G, between these.
 RATIO_RANGE = (1e-8, 1e15)
 
+_AT_EDGE = 0.5  # distance of a logarithm from the end of its range
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -70,8 +72,8 @@ class FreeParameters:
         return self.inside(np.asarray(np.linalg.pinv(self.directions) @ (h - self.base), float))
 
     def on_edge(self, phi: Array) -> bool:
-        """Whether the search ended at the edge of the box."""
-        return bool((np.minimum(phi - self.lower, self.upper - phi) < 1e-6).any())
+        """Whether the search ended at the edge of the box, or so near that the evidence has become flat."""
+        return bool((np.minimum(phi - self.lower, self.upper - phi) < _AT_EDGE).any())
 
 
 def free_parameters(data: EvidenceData, choice: Choice) -> FreeParameters:

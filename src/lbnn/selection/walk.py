@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from lbnn.selection.coupled import coupled
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.finite_width import POINTS, network_evidence
 from lbnn.selection.optimise import Optimum, maximise
-from lbnn.selection.parameters import Choice, free_parameters
+from lbnn.selection.parameters import Choice, FreeParameters, free_parameters
 
 #: Widths tried, from wide to narrow; the integers between are tried next to the best of them.
 LADDER = (128, 64, 32, 20, 12, 8, 5, 3, 2, 1)
@@ -45,6 +45,10 @@ class Candidate:
         "isotropic", "per_output", "coupled" or "coupled_per_output".
     penalty : float
         ½ log p for each hyperparameter that was fitted: what its maximum has over its average (BIC).
+    curvature : (k, k)
+        Of the negative log evidence in the free parameters φ at the maximum; empty where there are none.
+    directions : (n_d + 1, k)
+        How h moves with φ.
     """
 
     widths: tuple[int, ...]
@@ -54,6 +58,8 @@ class Candidate:
     on_edge: bool
     noise: str = "isotropic"
     penalty: float = 0.0
+    curvature: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    directions: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def coupled(self) -> bool:
@@ -72,6 +78,36 @@ class Candidate:
         return self.log_evidence - self.penalty - 2 * self.error / (1 - self.error**2)
 
 
+def infinite_width(data: EvidenceData, choice: Choice) -> Candidate:
+    """The Gaussian process with the hyperparameters that its evidence prefers."""
+    free = free_parameters(data, choice)
+    best = gaussian_process.optima(data, choice)[0]
+    penalty = penalty_of(free.count, data)
+    return _candidate((), free, best, 0.0, choice.units, penalty)
+
+
+def _candidate(
+    widths: tuple[int, ...], free: FreeParameters, top: Optimum, error: float, noise: str, penalty: float
+) -> Candidate:
+    """A network at a maximum of its evidence."""
+    return Candidate(
+        widths,
+        free.at(top.phi),
+        top.value,
+        error,
+        free.on_edge(top.phi),
+        noise,
+        penalty,
+        top.curvature,
+        free.directions,
+    )
+
+
+def penalty_of(count: int, data: EvidenceData) -> float:
+    """½ log p for each of so many fitted hyperparameters."""
+    return 0.5 * count * math.log(max(data.spectrum.examples, 1))
+
+
 class Walk:
     """The candidates visited so far, with one kind of noise."""
 
@@ -81,7 +117,7 @@ class Walk:
         self.data = coupled(data) if choice.coupled else data
         self.choice, self.free = choice, free_parameters(data, choice)
         self.seed, self.report, self.rival = seed, report, rival
-        self.penalty = 0.5 * self.free.count * math.log(max(data.spectrum.examples, 1))
+        self.penalty = penalty_of(self.free.count, data)
         self.starts = gaussian_process.optima(data, choice)
         self.candidates: list[Candidate] = []
         self.optima: dict[tuple[int, ...], Optimum] = {}
@@ -157,10 +193,9 @@ class Walk:
 
     def record(self, widths: tuple[int, ...], optimum: Optimum, error: float) -> Optimum:
         """Keep the optimum of a network, as a candidate, and report it."""
-        h, edge = self.free.at(optimum.phi), self.free.on_edge(optimum.phi)
         self.optima[widths] = optimum
         noise = self.choice.noise if widths else self.choice.units
-        self.candidates.append(Candidate(widths, h, optimum.value, error, edge, noise, self.penalty))
+        self.candidates.append(_candidate(widths, self.free, optimum, error, noise, self.penalty))
         self.report(self.candidates[-1])
         return optimum
 

@@ -1,0 +1,67 @@
+"""Columns of the inputs in the units in which the network sees them: their own, or standard deviations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.types import Array, Mask
+from lbnn.data.projection import RANK_TOLERANCE
+
+RAW, STANDARDISED = "raw", "standardised"
+
+
+@dataclass(frozen=True)
+class ColumnUnits:
+    """What the network or the kernel sees of x is (x − offset)/deviation, column by column.
+
+    Attributes
+    ----------
+    name : str
+        "raw" or "standardised".
+    offset, deviation : (n0,)
+        Zero and one for raw columns.
+    """
+
+    name: str
+    offset: Array
+    deviation: Array
+
+    @classmethod
+    def raw(cls, columns: int) -> ColumnUnits:
+        """Columns as they are."""
+        return cls(RAW, np.zeros(columns), np.ones(columns))
+
+    @classmethod
+    def standardised(cls, X: Array, centre: bool) -> ColumnUnits:
+        """Mean zero and variance one over the rows of X (mean square one without centring).
+
+        Columns that vary by rounding only are divided by one.
+        """
+        offset = X.mean(axis=0) if centre else np.zeros(X.shape[1])
+        deviation = np.sqrt(((X - offset) ** 2).mean(axis=0))
+        return cls.of_moments(offset, deviation, np.abs(X).max(axis=0))
+
+    @classmethod
+    def of_moments(cls, offset: Array, deviation: Array, size: Array) -> ColumnUnits:
+        """`standardised` from moments of the columns; `size` is what rounding is relative to."""
+        return cls(STANDARDISED, offset, np.where(varying(deviation, size), deviation, 1.0))
+
+    def seen(self, X: Array) -> Array:
+        """(x − offset)/deviation, (rows, n0)."""
+        return X if self.name == RAW else (X - self.offset) / self.deviation
+
+
+def varying(deviation: Array, size: Array) -> Mask:
+    """Which columns vary by more than rounding."""
+    return deviation > 4 * RANK_TOLERANCE * size
+
+
+def candidates(wanted: str, standardised: ColumnUnits) -> list[ColumnUnits]:
+    """The units to be compared: the one that is wanted, or both where they differ."""
+    raw = ColumnUnits.raw(len(standardised.deviation))
+    if wanted != "evidence":
+        return [raw if wanted == RAW else standardised]
+    same = np.ptp(standardised.deviation) <= 1e-9 * standardised.deviation.max()
+    return [raw] if same else [raw, standardised]

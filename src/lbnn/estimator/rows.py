@@ -1,0 +1,95 @@
+"""Rows that occur twice: copies of whole rows, and replicates, which share their inputs only.
+
+Replicates are data, and their likelihood is the ordinary one: they tell the noise. Copies that agree in
+every digit are nearly always an accident. Where the inputs can tell all other rows apart, the noise would be
+learned from the copies alone, and the evidence grows without bound as it goes to zero: there each is counted
+once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.types import Array, IndexArray
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows are fitted, and which of them stands for each row of the table.
+
+    Attributes
+    ----------
+    kept : (k,)
+        Rows that are counted, in the order of the table.
+    stands_for : (p,)
+        Position in `kept` of the row that each row of the table is counted as.
+    message : str
+        What was found; empty where all rows differ.
+    """
+
+    kept: IndexArray
+    stands_for: IndexArray
+    message: str = ""
+
+    @classmethod
+    def all(cls, count: int, message: str = "") -> Rows:
+        """Every row for itself."""
+        return cls(np.arange(count), np.arange(count), message)
+
+    @property
+    def dropped(self) -> bool:
+        """Whether some rows are not counted."""
+        return len(self.kept) < len(self.stands_for)
+
+
+def distinct_rows(X: Array, Y: Array) -> Rows:
+    """Rows to be counted, for inputs (p, n0) and targets (p, n_d)."""
+    points = _groups(X)
+    whole = _groups(np.hstack([X, Y]))
+    replicates, copies = len(X) - _count(points), len(X) - _count(whole)
+    if not replicates:
+        return Rows.all(len(X))
+    different = replicates - copies
+    found = _said(copies, different)
+    if not copies or _rank(X) < _count(points) - 1:
+        return Rows.all(len(X), found + (_KEPT if copies else ""))
+    kept = np.sort(np.unique(whole, return_index=True)[1])
+    position = np.empty(_count(whole), int)
+    position[whole[kept]] = np.arange(len(kept))
+    return Rows(kept, position[whole], found + _COUNTED_ONCE)
+
+
+_KEPT = "; they count as measurements of their own"
+_COUNTED_ONCE = (
+    "; copies are counted once, since the noise would be learned from them alone and vanish. If they are "
+    "measurements that agree, give beta"
+)
+
+
+def _said(copies: int, different: int) -> str:
+    parts = []
+    if copies:
+        parts.append(
+            f"{copies} {'row is a copy' if copies == 1 else 'rows are copies'} of another, targets included"
+        )
+    if different:
+        parts.append(
+            f"{different} {'row has' if different == 1 else 'rows have'} the inputs of another, other targets"
+        )
+    return ", ".join(parts)
+
+
+def _groups(array: Array) -> IndexArray:
+    """A number for each row, the same for equal rows, (p,)."""
+    return np.unique(array, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _count(groups: IndexArray) -> int:
+    return int(groups.max()) + 1
+
+
+def _rank(X: Array) -> int:
+    """Of the centred inputs."""
+    return int(np.linalg.matrix_rank(X - X.mean(axis=0)))

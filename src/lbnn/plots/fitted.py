@@ -1,0 +1,179 @@
+"""Pictures of a fitted estimator: left-out predictions, residuals, coefficients, calibration, evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from lbnn._base.types import Array
+from lbnn.leave_one_out import LeaveOneOut
+from lbnn.plots._style import COLOURS, MARKERS, axes_or_new
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_NINETY = float(special.ndtri(0.95))  # deviations on either side of a 90% interval
+_MOST_LABELS = 25  # features whose names fit below an axis
+
+
+def measured_against_predicted(
+    scores: LeaveOneOut, y: ArrayLike, output: int = 0, ax: Axes | None = None
+) -> Axes:
+    """Draw measured values over left-out predictions, with 90% intervals.
+
+    Parameters
+    ----------
+    scores : LeaveOneOut
+        Of a fitted estimator, `model.leave_one_out()`.
+    y : (p,) or (p, n_d)
+        Measured.
+    output : int
+    ax : matplotlib axes, optional
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> import numpy as np, lbnn
+    >>> from lbnn import plots
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(30, 5))
+    >>> y = X[:, 0] + rng.normal(size=30)
+    >>> model = lbnn.LBNNRegressor(depth=1).fit(X, y)
+    >>> plots.measured_against_predicted(model.leave_one_out(), y).get_xlabel()
+    'predicted from the other rows'
+    """
+    axes = axes_or_new(ax)
+    mean, deviation, truth = _one_output(scores, y, output)
+    axes.errorbar(mean, truth, xerr=_NINETY * deviation, fmt="o", ms=3, lw=0.6, color=COLOURS[0], alpha=0.7)
+    ends = [min(mean.min(), truth.min()), max(mean.max(), truth.max())]
+    axes.plot(ends, ends, color="0.5", lw=1)
+    axes.set(xlabel="predicted from the other rows", ylabel="measured")
+    return axes
+
+
+def standardised_residuals(
+    scores: LeaveOneOut, y: ArrayLike, output: int = 0, ax: Axes | None = None
+) -> Axes:
+    """Draw (measured − predicted)/deviation of left-out rows over the prediction; lines at ±2.
+
+    Parameters are those of `measured_against_predicted`.
+    """
+    axes = axes_or_new(ax)
+    mean, deviation, truth = _one_output(scores, y, output)
+    axes.plot(mean, (truth - mean) / deviation, "o", ms=3, color=COLOURS[0], alpha=0.7)
+    for level in (-2, 0, 2):
+        axes.axhline(level, color="0.5", lw=1, ls="-" if level == 0 else ":")
+    axes.set(xlabel="predicted from the other rows", ylabel="residual / predicted deviation")
+    return axes
+
+
+def calibration_curve(scores: LeaveOneOut, y: ArrayLike, ax: Axes | None = None) -> Axes:
+    """Draw the share of left-out values inside intervals over the probability of the intervals.
+
+    One line for each output; the diagonal is what it should be, and the band what chance allows (95%).
+    """
+    axes = axes_or_new(ax)
+    truth = np.reshape(np.asarray(y, float), (len(scores.log_density), -1))
+    levels = np.linspace(0.02, 0.98, 49)
+    allowed = 1.96 * np.sqrt(levels * (1 - levels) / len(truth))
+    axes.fill_between(levels, levels - allowed, levels + allowed, color="0.9", label="what chance allows")
+    axes.plot([0, 1], [0, 1], color="0.5", lw=1)
+    for output in range(truth.shape[1]):
+        mean, deviation, values = _one_output(scores, truth, output)
+        z = np.abs(values - mean) / deviation
+        shares = (z[:, None] < special.ndtri((1 + levels) / 2)).mean(axis=0)
+        axes.plot(levels, shares, color=COLOURS[output % len(COLOURS)], lw=1.2)
+    axes.set(
+        xlabel="probability of the interval",
+        ylabel="share of left-out values inside",
+        xlim=(0, 1),
+        ylim=(0, 1),
+    )
+    return axes
+
+
+def coefficients(
+    coefficient_matrix: ArrayLike,
+    ax: Axes | None = None,
+    *,
+    features: Sequence[str] | None = None,
+    targets: Sequence[str] | None = None,
+) -> Axes:
+    """Draw coefficients over the features: like a spectrum where there are many, with names where few.
+
+    Parameters
+    ----------
+    coefficient_matrix : (n_targets, n_features) or (n_features,)
+        As `model.coef_`; multiply by the deviations of the features to compare them.
+    ax : matplotlib axes, optional
+    features, targets : sequence of str, optional
+        Names; names of features that are numbers become the horizontal axis.
+    """
+    axes, matrix = axes_or_new(ax), np.atleast_2d(np.asarray(coefficient_matrix, float))
+    positions = _positions(features, matrix.shape[1])
+    few = matrix.shape[1] <= _MOST_LABELS
+    for number, row in enumerate(matrix):
+        colour, name = COLOURS[number % len(COLOURS)], None if targets is None else targets[number]
+        marker = MARKERS[number % len(MARKERS)] if few else None
+        axes.plot(positions, row, color=colour, marker=marker, ls="" if few else "-", ms=4, lw=1, label=name)
+    axes.axhline(0, color="0.5", lw=1)
+    if few and features is not None:
+        axes.set_xticks(positions, list(features), rotation=90)
+    axes.set(xlabel="feature", ylabel="coefficient")
+    if targets is not None and len(matrix) > 1:
+        axes.legend(fontsize="small", ncols=2)
+    return axes
+
+
+def evidence_over_widths(table: Sequence[dict[str, Any]], ax: Axes | None = None) -> Axes:
+    """Draw the log evidence less its penalty over hidden widths, a line for each depth and kind of noise.
+
+    Parameters
+    ----------
+    table : list of dict
+        `model.evidence_table_`.
+    ax : matplotlib axes, optional
+    """
+    axes = axes_or_new(ax)
+    best = max(row["log_evidence"] - row["penalty"] for row in table)
+    lines: dict[tuple[int, str, str], list[tuple[float, float]]] = {}
+    for row in table:
+        if row["widths"]:
+            key = row["depth"], row["noise"], row.get("inputs", "")
+            lines.setdefault(key, []).append((row["widths"][0], row["log_evidence"] - row["penalty"] - best))
+        else:
+            value = row["log_evidence"] - row["penalty"] - best
+            axes.axhline(value, color="0.6", lw=1, ls="--" if row["noise"] == "isotropic" else ":")
+    for number, ((depth, noise, _), points) in enumerate(lines.items()):
+        x, height = np.array(sorted(points)).T
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        label = f"depth {depth}, {noise.replace('_', ' ')}"
+        axes.plot(x, height, ms=4, lw=1, label=label, color=colour, marker=marker)
+    if lines:
+        axes.set_xscale("log")
+        axes.legend(fontsize="small")
+    axes.set(xlabel="hidden width (dashed: infinite)", ylabel="log evidence below the best")
+    axes.set_ylim(bottom=max(-60.0, axes.get_ylim()[0]), top=2)
+    return axes
+
+
+def _one_output(scores: LeaveOneOut, y: ArrayLike, output: int) -> tuple[Array, Array, Array]:
+    rows = len(scores.log_density)
+    mean, variance, truth = (
+        np.reshape(np.asarray(each), (rows, -1)) for each in (scores.mean, scores.variance, y)
+    )
+    return mean[:, output], np.sqrt(variance[:, output]), truth[:, output]
+
+
+def _positions(features: Sequence[str] | None, count: int) -> Array:
+    """Numbers that names are, such as wavelengths, or 1, 2, ..."""
+    try:
+        found = np.array([float(name) for name in features or []])
+    except ValueError:
+        found = np.zeros(0)
+    return found if len(found) == count and (np.diff(found) > 0).all() else np.arange(1.0, count + 1)

@@ -1,0 +1,70 @@
+"""Densities at each point by itself: from the atoms of the scale where they serve, integrated anew elsewhere.
+
+An outlier makes other scales probable than the data do. Where only a few atoms of the measure count for a
+point, or quadrature nodes do not resolve its integrand, the density there is a tilted integral of its own, as
+the joint density is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from lbnn._base.types import Array, Mask
+from lbnn._base.warn import warn
+from lbnn.data.projection import GramProjection, Projection
+from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.density import conditional_log_density
+from lbnn.scale.measure import ScaleMeasure, effective_atoms, unresolved
+
+_FEWEST_ATOMS = 50.0  # effective draws: a count of 10 or 20 was seen to miss a nat
+
+
+def doubtful_points(measure: ScaleMeasure, log_densities: Array) -> Mask:
+    """Points whose average over the atoms is not to be trusted: log densities (atoms, p̂) -> (p̂,)."""
+    with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+        log_terms = np.log(measure.weights)[:, None] + log_densities
+    if measure.law is None:
+        few = not measure.deterministic
+        return effective_atoms(log_terms) < _FEWEST_ATOMS if few else np.zeros(log_terms.shape[1], bool)
+    return unresolved(log_terms) if measure.deterministic else effective_atoms(log_terms) < _FEWEST_ATOMS
+
+
+def integrated_anew(
+    projection: Projection,
+    process: ConditionalProcess,
+    measure: ScaleMeasure,
+    noise: float,
+    values: Array,
+    doubtful: Mask,
+) -> Iterator[tuple[int, float]]:
+    """Number and log density of every doubtful point, for values (p̂, n_d) with noise of this variance.
+
+    The likelihood has one noise variance τ for training and test points: a point with another one, v, is
+    counted in units of √(v/τ).
+    """
+    same = not noise or noise == process.noise
+    unit = 1.0 if same else math.sqrt(process.noise / noise)
+    for number in np.flatnonzero(doubtful):
+        explained = unit * projection.explained[number : number + 1]
+        unexplained = unit**2 * np.reshape(projection.unexplained_diagonal[number], (1, 1))
+        factor = conditional_log_density(
+            GramProjection(explained, unexplained), process, noise, unit * values[number : number + 1]
+        )
+        if not factor.bounded_average(measure.tails.narrowest):
+            yield int(number), math.inf
+        else:
+            density = measure.log_expect_exp(factor).real + values.shape[1] * math.log(unit)
+            yield int(number), density
+
+
+def warn_without_law(measure: ScaleMeasure, doubtful: Mask) -> None:
+    """Warn of points that rest on a few draws behind which there is no law that could be integrated."""
+    if doubtful.any() and measure.law is None:
+        warn(
+            f"the densities of {np.count_nonzero(doubtful)} of {len(doubtful)} points rest on fewer than "
+            f"{_FEWEST_ATOMS:g} effective draws of the scale, and nothing is known of it beside the draws: "
+            "do not trust them, nor averages that they are part of"
+        )

@@ -1,0 +1,268 @@
+"""What data of practice do: units of columns, copies of rows, compositions, kernels."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.metrics.pairwise import rbf_kernel
+
+import lbnn
+from lbnn import LBNNRegressor
+from lbnn.estimator.kernels import Kernel, with_own_length_scales
+from lbnn.estimator.rows import distinct_rows
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 8))
+Y = X @ RNG.normal(size=(8, 2)) + 0.5 * RNG.normal(size=(60, 2))
+UNITS = 10.0 ** np.array([-4, 3, 0, 2, -1, 4, 1, -3])
+
+
+# ---------------------------------------------------------------------- units of columns
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_units_of_columns_do_not_matter(kernel):
+    """Before: R² of the same data in other units fell from 0.9 to 0."""
+    fixed = {"width": (4,), "noise": "isotropic", "kernel": kernel}
+    plain, other = (
+        LBNNRegressor(**fixed).fit(X[:40], Y[:40]),
+        LBNNRegressor(**fixed).fit(X[:40] * UNITS, Y[:40]),
+    )
+    assert other.inputs_ == "standardised"
+    assert other.score(X[40:] * UNITS, Y[40:]) > plain.score(X[40:], Y[40:]) - 0.01
+    standard = LBNNRegressor(inputs="standardised", **fixed).fit(X[:40], Y[:40])
+    np.testing.assert_allclose(other.predict(X[40:] * UNITS), standard.predict(X[40:]), rtol=1e-5, atol=1e-6)
+
+
+def test_coefficients_are_in_the_units_of_the_user():
+    model = LBNNRegressor(width=(4,), noise="isotropic").fit(X * UNITS + 3.0, Y)
+    np.testing.assert_allclose(
+        (X * UNITS + 3.0) @ model.coef_.T + model.intercept_, model.predict(X * UNITS + 3.0), rtol=1e-8
+    )
+
+
+@pytest.mark.filterwarnings("ignore:the best hyperparameters are at the edge")
+def test_the_table_shows_both_and_raw_can_win():
+    """Columns of noise that are small: their size says that they do not matter."""
+    rng = np.random.default_rng(1)
+    wide = np.hstack([X[:40], 0.01 * rng.normal(size=(40, 60))])
+    model = LBNNRegressor(depth=1, noise="isotropic").fit(wide, Y[:40])
+    assert model.inputs_ == "raw"
+    assert {row["inputs"] for row in model.evidence_table_} == {"raw", "standardised"}
+    by_name = {row["inputs"]: row["log_evidence"] for row in model.evidence_table_ if not row["widths"]}
+    assert by_name["raw"] > by_name["standardised"] + 3
+    forced = LBNNRegressor(depth=1, noise="isotropic", inputs="standardised").fit(wide, Y[:40])
+    assert forced.log_evidence_ == pytest.approx(by_name["standardised"], abs=1e-6)
+
+
+# ---------------------------------------------------------------------- copies and replicates
+
+
+def spectra(rows=30, columns=90):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(rows, 6)) @ rng.normal(size=(6, columns)) + 0.1 * rng.normal(size=(rows, columns))
+    return X, X[:, :6].sum(axis=1) + 2.0 * rng.normal(size=rows)
+
+
+def test_copies_of_rows_do_not_remove_the_noise():
+    """Before: noise variance 1e-10 after three of thirty rows were copied."""
+    X, y = spectra()
+    again = np.append(np.arange(30), [3, 7, 7])
+    model = LBNNRegressor().fit(X, y)
+    with pytest.warns(lbnn.AccuracyWarning, match="3 rows are copies"):
+        copied = LBNNRegressor().fit(X[again], y[again])
+    assert copied.noise_variance_ == pytest.approx(model.noise_variance_, rel=1e-6)
+    np.testing.assert_allclose(copied.predict(X), model.predict(X), rtol=1e-6)
+    left_out, expected = copied.leave_one_out(), model.leave_one_out()
+    np.testing.assert_allclose(left_out.mean, expected.mean[again], rtol=1e-6)
+
+
+def test_replicates_are_data():
+    """Rows that share inputs and not targets tell the noise: deviations 2 of them, and none is dropped."""
+    X, y = spectra(40)
+    rng = np.random.default_rng(4)
+    again = np.append(np.arange(40), np.arange(20))
+    targets = np.append(y, y[:20] + 2.0 * np.sqrt(2) * rng.normal(size=20))
+    model = LBNNRegressor().fit(X[again], targets)
+    assert model.leave_one_out().mean.shape == (60,)
+    assert any("20 rows have the inputs of another" in message for message in model.messages_)
+    assert 1.0 < np.sqrt(model.noise_variance_) < 4.0
+
+
+def test_copies_of_tall_data_are_counted_and_said():
+    rows = distinct_rows(np.repeat(X, 2, axis=0), np.repeat(Y, 2, axis=0))
+    assert not rows.dropped
+    assert "60 rows are copies" in rows.message
+    assert not distinct_rows(X, Y).message
+
+
+def test_the_edge_of_the_noise_range_is_a_warning():
+    rng = np.random.default_rng(5)
+    Z = rng.normal(size=(20, 50))
+    with pytest.warns(lbnn.AccuracyWarning, match="edge"):
+        LBNNRegressor().fit(Z, Z @ rng.normal(size=50))
+
+
+# ---------------------------------------------------------------------- compositions
+
+
+@pytest.fixture(scope="module")
+def composition():
+    rng = np.random.default_rng(6)
+    parts = np.exp(X[:, :4] + 0.3 * rng.normal(size=(60, 4)))
+    shares = 100 * parts / parts.sum(axis=1, keepdims=True)
+    with pytest.warns(lbnn.AccuracyWarning, match="one linear combination of the targets does not vary"):
+        return shares, LBNNRegressor().fit(X, shares)
+
+
+def test_the_total_of_a_composition_is_certain(composition):
+    """Before: predicted deviation of the total 11.4, true 0."""
+    shares, model = composition
+    law = model.predictive(X[:5]).with_noise()
+    np.testing.assert_allclose(law.mean.sum(axis=1), 100)
+    np.testing.assert_allclose(law.output_covariance.sum(axis=(1, 2)), 0, atol=1e-9)
+    np.testing.assert_allclose(law.sample(10, 0).sum(axis=2), 100)
+    assert np.isfinite(law.pointwise_log_density(shares[:5])).all()
+    with pytest.raises(ValueError, match="linear relation"):
+        law.pointwise_log_density(shares[:5] + 1)
+    z = (shares - model.leave_one_out().mean) / np.sqrt(model.leave_one_out().variance)
+    assert 0.8 < z.std() < 1.2
+
+
+def test_densities_of_a_composition_are_those_of_its_contrasts(composition):
+    """In the plane: the density of three of four shares, times the slope √4 of the plane over them."""
+    _, model = composition
+    law = model.predictive(X[:3]).with_noise()
+    gaussian = LBNNRegressor(depth=1, noise="isotropic")
+    with pytest.warns(lbnn.AccuracyWarning, match="does not vary"):
+        gaussian.fit(X, composition[0])
+    law = gaussian.predictive(X[:3]).with_noise()
+    covariance = law.output_covariance[:, :3, :3]
+    from scipy import stats
+
+    expected = [
+        stats.multivariate_normal(np.zeros(3), each).logpdf([1.0, -2.0, 3.0]) - np.log(2)
+        for each in covariance
+    ]
+    shift = np.array([1.0, -2.0, 3.0, -2.0])
+    np.testing.assert_allclose(law.pointwise_log_density(law.mean + shift), expected, rtol=1e-8)
+
+
+def test_order_and_units_of_a_composition_do_not_matter(composition):
+    shares, model = composition
+    order = [2, 0, 3, 1]
+    with pytest.warns(lbnn.AccuracyWarning, match="does not vary"):
+        other = LBNNRegressor().fit(X, shares[:, order] / 100)
+    assert other.evidence_table_[0]["noise"] == model.evidence_table_[0]["noise"]
+    np.testing.assert_allclose(
+        100 * other.predict(X)[:, np.argsort(order)], model.predict(X), rtol=0.02, atol=0.3
+    )
+
+
+def test_partly_missing_targets_are_refused_with_a_way_out():
+    holes = Y.copy()
+    holes[3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"NaN in 1 rows .*given\(Y\)"):
+        LBNNRegressor().fit(X, holes)
+
+
+@pytest.mark.filterwarnings("ignore:the best hyperparameters are at the edge")
+def test_uncertain_hyperparameters_are_integrated():
+    """Few rows: the mixture is wider than the best model, and covers better; many rows: one model."""
+    rng = np.random.default_rng(11)
+    inside = {False: [], "auto": []}
+    for seed in range(12):
+        Z = rng.normal(size=(112, 8))
+        y = Z @ rng.normal(size=8) / 3 + rng.normal(size=112)
+        for average, found in inside.items():
+            model = LBNNRegressor(depth=1, average=average, inputs="raw").fit(Z[:12], y[:12])
+            low, high = model.predictive(Z[12:]).with_noise().interval(0.9)
+            found.append(((low < y[12:]) & (y[12:] < high)).mean())
+        assert len(LBNNRegressor(depth=1, average="auto", inputs="raw").fit(Z[:110], y[:110]).models_) == 1, (
+            seed
+        )
+    gain = np.subtract(inside["auto"], inside[False])
+    assert gain.mean() > 3 * gain.std(ddof=1) / math.sqrt(len(gain))
+    assert abs(np.mean(inside["auto"]) - 0.9) < 2 * np.std(inside["auto"], ddof=1) / math.sqrt(len(gain))
+
+
+# ---------------------------------------------------------------------- kernels
+
+
+@pytest.mark.filterwarnings("ignore:the best hyperparameters are at the edge")
+def test_length_scales_are_found():
+    rng = np.random.default_rng(7)
+    x = rng.uniform(-3, 3, size=(60, 1))
+    y = np.sin(4 * x[:, 0]) + 0.1 * rng.normal(size=60)
+    new = np.linspace(-2.8, 2.8, 50)[:, None]
+    for kernel in ("rbf", "matern32", "matern52", "rational_quadratic", "linear+rbf"):
+        model = LBNNRegressor(kernel=kernel, depth=1).fit(x, y)
+        assert model.score(new, np.sin(4 * new[:, 0])) > 0.9, kernel
+    assert (
+        LBNNRegressor(kernel="rbf", depth=1, kernel_params={"length_scale": 30.0})
+        .fit(x, y)
+        .score(new, np.sin(4 * new[:, 0]))
+        < 0.5
+    )
+
+
+def test_kernels_are_those_of_their_formulas():
+    a, b = X[:4], X[4:7]
+    np.testing.assert_allclose(
+        Kernel("rbf", {"length_scale": 2.0}).matrix(a, b), rbf_kernel(a, b, gamma=1 / 8), rtol=1e-12
+    )
+    from sklearn.gaussian_process import kernels as peers
+
+    for order, name in ((0.5, "matern12"), (1.5, "matern32"), (2.5, "matern52")):
+        peer = peers.Matern(length_scale=1.7, nu=order)
+        np.testing.assert_allclose(Kernel(name, {"length_scale": 1.7}).matrix(a, b), peer(a, b), rtol=1e-12)
+    peer = peers.RationalQuadratic(length_scale=1.7, alpha=0.3)
+    ours = Kernel("rational_quadratic", {"length_scale": 1.7, "alpha": 0.3})
+    np.testing.assert_allclose(ours.matrix(a, b), peer(a, b), rtol=1e-12)
+
+
+def test_a_length_scale_for_each_column_drops_columns_of_noise():
+    rng = np.random.default_rng(8)
+    Z = rng.normal(size=(80, 5))
+    y = np.sin(2 * Z[:, 0]) + Z[:, 1] ** 2 + 0.1 * rng.normal(size=80)
+    model = LBNNRegressor(kernel="rbf", ard=True, depth=1, inputs="standardised").fit(Z[:60], y[:60])
+    common = LBNNRegressor(kernel="rbf", depth=1, inputs="standardised").fit(Z[:60], y[:60])
+    lengths = np.array(model.kernel_params_["length_scale"])
+    assert lengths[2:].min() > 3 * lengths[:2].max()
+    assert model.log_evidence_ > common.log_evidence_ + 10
+    assert model.score(Z[60:], y[60:]) > common.score(Z[60:], y[60:])
+
+
+def test_gradient_of_the_length_scales_climbs_the_evidence():
+    """The gain that the closed form promises is the difference of the evidences of the two fits."""
+    rng = np.random.default_rng(9)
+    Z = rng.normal(size=(30, 2))
+    y = np.sin(2 * Z[:, 0]) + 0.1 * rng.normal(size=30)
+    y = y - y.mean()
+    start = Kernel("rbf", {"length_scale": 1.0})
+    own, gain = with_own_length_scales(start, Z, y[:, None], np.array([np.log(0.02), np.log(50.0)]))
+    fixed = {"depth": 1, "kernel": "rbf", "inputs": "raw"}
+    before = LBNNRegressor(beta=50.0, prior_scale=1.0, kernel_params={"length_scale": 1.0}, **fixed).fit(Z, y)
+    after = LBNNRegressor(kernel_params=own.parameters, **fixed).fit(Z, y)
+    assert after.log_evidence_ - before.log_evidence_ == pytest.approx(gain, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_many_rows_with_a_kernel_are_approximated_and_said():
+    rng = np.random.default_rng(10)
+    Z = rng.uniform(-2, 2, size=(5000, 3))
+    y = np.sin(2 * Z[:, 0]) * Z[:, 1] + 0.1 * rng.normal(size=5000)
+    with pytest.warns(lbnn.AccuracyWarning, match="approximated"):
+        model = LBNNRegressor(kernel="rbf", depth=1).fit(Z[:4500], y[:4500])
+    assert model.score(Z[4500:], y[4500:]) > 0.97
+    deviation = model.predict(Z[4500:], return_std=True)[1]
+    assert 0.09 < deviation.mean() < 0.12
+
+
+def test_nothing_is_said_of_ordinary_data():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert LBNNRegressor(width=(3,)).fit(X, Y).messages_ == ()
