@@ -319,6 +319,7 @@ def test_correlated_noise_is_found_and_pays():
     assert gain.mean() - 4 * gain.std() / 20 > 0.3
 
 
+@pytest.mark.slow
 def test_data_from_the_model_are_covered():
     """Joint regions of highest density, exactly calibrated where the hyperparameters are the true ones."""
     rng, ranks = np.random.default_rng(1), []
