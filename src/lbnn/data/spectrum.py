@@ -20,8 +20,8 @@ from lbnn._base.types import Array
 from lbnn.data import streams
 from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis, given_points
 from lbnn.data.factor import Factor, moment_rounding, moment_rows, tall_factor
+from lbnn.data.moments import as_cross_moment, moment_residual, require_in_range
 from lbnn.data.projection import (
-    RANK_TOLERANCE,
     FeatureDirections,
     InputDirections,
     Projection,
@@ -29,10 +29,6 @@ from lbnn.data.projection import (
 )
 
 _LARGEST_TARGET = 1e100
-_OR_DEPENDENT = (
-    "; where they do come from the same data, the inputs are too close to dependent for moments: use "
-    "from_inputs, from_chunks with passes=2, or from_factor"
-)
 #: Condition of XᵀX up to which its eigenvectors keep log evidences to 1e-8; beyond it tall inputs take a QR.
 WELL_CONDITIONED = 1e6
 
@@ -271,7 +267,7 @@ class Spectrum:
         only through its trace. Training inputs are not kept: ask for predictions at explicit inputs.
         """
         moment = check.square_matrix(input_moment, "input_moment")
-        cross, single = _cross_moment(cross_moment, len(moment))
+        cross, single = as_cross_moment(cross_moment, len(moment))
         square = check.real_array(target_moment, "target_moment")
         if square.size != cross.shape[1] ** 2:
             raise ValueError(
@@ -337,9 +333,9 @@ def _from_moments(
     if len(values) > examples:
         raise ValueError(f"XᵀX has rank {len(values)} and needs as many examples, got examples={examples}")
     if inputs is None:
-        _require_in_range(cross, vectors)
+        require_in_range(cross, vectors)
     targets = vectors.T @ cross / np.sqrt(dimension * values)[:, None]
-    residual = _moment_residual(total, float((targets**2).sum())) if inputs is None else 0.0
+    residual = moment_residual(total, float((targets**2).sum())) if inputs is None else 0.0
     basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
     rounding = moment_rounding(values, targets, residual, min(dimension, examples))
     return Spectrum(values, targets, residual, examples, single, basis, rounding=rounding)
@@ -367,36 +363,7 @@ def _rest(targets: Array, vectors: Array) -> Array:
     return targets - vectors @ (vectors.T @ targets)
 
 
-def _require_in_range(cross: Array, vectors: Array) -> None:
-    """Raise unless XᵀY lies in the range of XᵀX, as moments of the same data do."""
-    outside = float(np.abs(cross - vectors @ (vectors.T @ cross)).max())
-    if outside > GRAM_TOLERANCE * float(np.abs(cross).max()):
-        raise ValueError(
-            "input_moment and cross_moment must come from the same data, got a cross_moment with "
-            f"{outside:.3g} outside the range of input_moment{_OR_DEPENDENT}"
-        )
-
-
 def _require_representable(targets: Array, name: str) -> None:
     """Raise where the squares of targets, which enter everywhere, would overflow."""
     if np.abs(targets).max() > _LARGEST_TARGET:
         raise ValueError(f"{name} must be below {_LARGEST_TARGET:g} in size, got larger values: rescale Y")
-
-
-def _moment_residual(total: float, explained: float) -> float:
-    """‖Y‖² − ‖ỹ‖², where rounding counts as zero; raises if negative, as for moments of different data."""
-    if explained > total * (1 + GRAM_TOLERANCE):
-        raise ValueError(
-            "input_moment, cross_moment and target_moment must come from the same data, got targets of "
-            f"squared norm {total:.6g} of which the inputs explain {explained:.6g}{_OR_DEPENDENT}"
-        )
-    return total - explained if total - explained > 100 * RANK_TOLERANCE * total else 0.0
-
-
-def _cross_moment(value: ArrayLike, dimension: int) -> tuple[Array, bool]:
-    array = check.real_array(value, "cross_moment")
-    if array.ndim not in (1, 2) or array.shape[0] != dimension or array.size == 0:
-        raise ValueError(
-            f"cross_moment must be XᵀY with n0 = {dimension} rows, got cross_moment.shape={array.shape}"
-        )
-    return array.reshape(dimension, -1), array.ndim == 1
