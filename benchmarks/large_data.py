@@ -8,40 +8,15 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from dataclasses import replace
 
-import mpmath
 import numpy as np
 
 import lbnn
 from benchmarks.timing import conditions
 from lbnn.data.factor import Frame, Moments, Refined
+from tests.referees.sixty_digits import exact_spectrum, ill_conditioned
 
 NETWORK = lbnn.Network((20, 20))
-
-
-def ill_conditioned(condition: float, offset: float, examples: int = 200, inputs: int = 8):
-    rng = np.random.default_rng(0)
-    left = np.linalg.qr(rng.normal(size=(examples, inputs)))[0]
-    right = np.linalg.qr(rng.normal(size=(inputs, inputs)))[0]
-    X = (left * np.geomspace(1, 1 / condition, inputs)) @ right * np.sqrt(examples * inputs) + offset
-    y = left @ rng.normal(size=inputs) * np.sqrt(examples) + 1e-5 * rng.normal(size=examples)
-    return X, y
-
-
-def exact(X, y) -> lbnn.Spectrum:
-    with mpmath.workdps(60):
-        inputs, targets = mpmath.matrix(X.tolist()), mpmath.matrix(y.tolist())
-        values, vectors = mpmath.eigsy(inputs.T * inputs)
-        along = vectors.T * (inputs.T * targets)
-        rotated = [along[i] / mpmath.sqrt(values[i]) for i in range(X.shape[1])]
-        residual = sum(v**2 for v in targets) - sum(v**2 for v in rotated)
-        return replace(
-            lbnn.Spectrum.from_inputs(X, y),
-            eigenvalues=np.array([float(value / X.shape[1]) for value in values]),
-            targets=np.array([[float(v)] for v in rotated]),
-            residual=float(residual),
-        )
 
 
 def accuracy() -> None:
@@ -49,9 +24,9 @@ def accuracy() -> None:
     print("| condition | offset | β | from_inputs | one pass | its bound | two passes | one rounding of X |")
     print("|---|---|---|---|---|---|---|---|")
     for condition, offset in [(1e1, 0), (1e3, 0), (1e4, 0), (1e6, 0), (1e8, 0), (1e1, 1e2), (1e1, 1e4)]:
-        X, y = ill_conditioned(condition, offset)
-        truth = exact(X, y)
-        nudged = exact(X * (1 + 2.0**-52 * np.random.default_rng(1).uniform(-1, 1, X.shape)), y)
+        X, y = ill_conditioned(condition, offset, examples=200, inputs=8, seed=0)
+        truth = exact_spectrum(X, y)
+        nudged = exact_spectrum(X * (1 + 2.0**-52 * np.random.default_rng(1).uniform(-1, 1, X.shape)), y)
         chunks = list(zip(np.array_split(X, 4), np.array_split(y, 4), strict=True))
         for beta in (1e2, 1e6, 1e10):
             expected = _log_evidence(truth, beta)

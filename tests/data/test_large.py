@@ -3,42 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 
-import mpmath
 import numpy as np
 import pytest
 
 import lbnn
+from tests.referees.sixty_digits import exact_spectrum, ill_conditioned
 
 NETWORK = lbnn.Network((20, 20))
-
-
-def ill_conditioned(condition: float, offset: float = 0.0, examples: int = 120, inputs: int = 6):
-    """Inputs of a condition, targets of size one in all of their directions, noise of 1e-5."""
-    rng = np.random.default_rng(5)
-    left = np.linalg.qr(rng.normal(size=(examples, inputs)))[0]
-    right = np.linalg.qr(rng.normal(size=(inputs, inputs)))[0]
-    X = (left * np.geomspace(1, 1 / condition, inputs)) @ right * np.sqrt(examples * inputs) + offset
-    y = left @ rng.normal(size=inputs) * np.sqrt(examples) + 1e-5 * rng.normal(size=examples)
-    return X, y
-
-
-def exact(X, y) -> lbnn.Spectrum:
-    """The spectrum in 60 digits, rounded at the end."""
-    with mpmath.workdps(60):
-        inputs, targets = mpmath.matrix(X.tolist()), mpmath.matrix(y.tolist())
-        values, vectors = mpmath.eigsy(inputs.T * inputs)
-        along = vectors.T * (inputs.T * targets)
-        rotated = [along[i] / mpmath.sqrt(values[i]) for i in range(X.shape[1])]
-        residual = sum(v**2 for v in targets) - sum(v**2 for v in rotated)
-        g = np.array([float(value / X.shape[1]) for value in values])
-        return replace(
-            lbnn.Spectrum.from_inputs(X, y),
-            eigenvalues=g,
-            targets=np.array([[float(v)] for v in rotated]),
-            residual=float(residual),
-        )
 
 
 def cut(X, y, parts=4):
@@ -59,7 +31,7 @@ def test_tall_inputs_and_two_passes_against_sixty_digits(condition, offset):
     """As good as the data: no worse than thirty times what one rounding of every entry of X does."""
     X, y = ill_conditioned(condition, offset)
     rounded = X * (1 + 2.0**-52 * np.random.default_rng(9).uniform(-1, 1, (4, *X.shape)))
-    truth, others = exact(X, y), [exact(each, y) for each in rounded]
+    truth, others = exact_spectrum(X, y), [exact_spectrum(each, y) for each in rounded]
     for beta in (1e2, 1e6, 1e10):
         expected = log_evidence(truth, beta)
         unavoidable = max(abs(log_evidence(each, beta) - expected) for each in others)
@@ -73,7 +45,7 @@ def test_tall_inputs_and_two_passes_against_sixty_digits(condition, offset):
 def test_one_pass_warns_where_it_is_wrong(condition, offset):
     """Whatever the error beyond the target, there is a warning, or an error that says what to do."""
     X, y = ill_conditioned(condition, offset)
-    truth, wrong = exact(X, y), 0
+    truth, wrong = exact_spectrum(X, y), 0
     moments = X.T @ X, X.T @ y, y @ y, len(y)
     ways = [lambda: lbnn.Spectrum.from_chunks(cut(X, y), 1), lambda: lbnn.Spectrum.from_moments(*moments)]
     for way in ways:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import lbnn
+from lbnn.engines import bartlett_sampling
+from lbnn.engines.inference import Diagnostics
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import (
     HiddenKernelLikelihood,
@@ -274,3 +277,17 @@ def test_forty_outputs_from_four_examples_at_depth_four() -> None:
         (2, 300, 250),
         (2, 40, 300),
     ]
+
+
+@pytest.mark.parametrize(("outlier", "ok"), [(1.0, True), (1e4, False)])
+def test_means_that_rest_on_few_draws_are_told(outlier: float, ok: bool) -> None:
+    """Draws of the hidden kernel serve the evidence; one draw of L that carries its mean does not pass."""
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(1000, 3, 2))
+    root[17] *= outlier
+    draws = SimpleNamespace(log_weights=np.zeros(1000))
+    told = bartlett_sampling._with_means(Diagnostics("dual importance", 1000.0), draws, root)
+    assert told.ok is ok
+    assert [message.startswith("the mean of the scale rests on 1 ") for message in told.messages] == [
+        True
+    ] * (not ok)
