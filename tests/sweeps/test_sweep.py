@@ -14,6 +14,7 @@ import pytest
 import lbnn
 from lbnn.sweeps import Quantity, open_sweep
 from lbnn.sweeps.axes import Axes, coordinate_seed
+from lbnn.sweeps.batch import batch
 from lbnn.sweeps.identity import signature
 from lbnn.sweeps.layout import Layout, cut
 from lbnn.sweeps.store import StoreError, locked
@@ -453,3 +454,18 @@ def test_axes_hold_plain_values():
     axes = Axes.of({"kind": ["a", "b"], "beta": np.array([1.0, np.inf]), "on": [True, False], "n": range(2)})
     assert axes.values == {"kind": ("a", "b"), "beta": (1.0, np.inf), "on": (True, False), "n": (0, 1)}
     assert [type(values[0]) for values in axes.values.values()] == [str, float, bool, int]
+
+
+def test_batches_know_the_prior_variances() -> None:
+    """Every variance of the prior, against single posteriors: the first multiplies G, the others λ."""
+    rng = np.random.default_rng(0)
+    spectrum = lbnn.Spectrum.from_inputs(rng.normal(size=(12, 20)), rng.normal(size=12))
+    network = lbnn.Network((6, 9), prior_variances=(0.5, 3.0, 0.7))
+    betas = [0.3, 20.0]
+    found = batch(network, spectrum, betas)
+    assert found is not None
+    for values, beta in zip(found, betas, strict=True):
+        post = network.condition_spectrum(spectrum, beta)
+        assert values["log_evidence"] == pytest.approx(post.log_evidence, rel=1e-10)
+        assert values["scale_mean"] == pytest.approx(post.scale.mean, rel=1e-10)
+        assert values["scale_inverse_mean"] == pytest.approx(post.scale.inverse_mean, rel=1e-10)
