@@ -8,7 +8,7 @@ from lbnn.engines.atom import identity_scale, infer_atom
 from lbnn.engines.bartlett_sampling import infer_dual, infer_primal
 from lbnn.engines.inference import ScaleInference
 from lbnn.engines.quadrature import infer_quadrature
-from lbnn.engines.sampled import Effort
+from lbnn.engines.sampled import LARGEST_FITTED, Effort
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.prior import ScalePrior
 
@@ -29,6 +29,7 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
     1. Depth one: the scale is the identity, one atom.
     2. One output: quadrature over log λ, deterministic.
     3. More outputs than the rank of the data: the dual route, sampled as in 4; where it is not ok, 4 itself.
+       Not behind a layer narrower than that rank, unless the problem is small: rows of T serve better there.
     4. Several outputs: importance sampling, from the Gaussian at the only mode or from a mixture over all
        phases, confirmed by an estimate that shares no proposal; where it does not reach the target error,
        sequential Monte Carlo.
@@ -37,11 +38,17 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
         return EngineChoice("atom", "depth one: the scale is fixed and the posterior is a Gaussian process")
     if prior.outputs == 1:
         return EngineChoice("quadrature", "one output: the scale is a number, integrated deterministically")
-    if prior.outputs > rank > 0:
+    if prior.outputs > rank > 0 and not _narrow(prior, rank):
         return EngineChoice("dual", "more outputs than data: the kernel of the last hidden layer is smaller")
     return EngineChoice(
         "importance", "several outputs: importance sampling, smc where its diagnostics say no"
     )
+
+
+def _narrow(prior: ScalePrior, rank: int) -> bool:
+    """Whether a layer passes on fewer directions than the data have, with too many entries for a mixture."""
+    width = min(prior.widths)
+    return width < rank and rank * width - width * (width - 1) // 2 > LARGEST_FITTED
 
 
 def infer(

@@ -37,6 +37,7 @@ _WELL, _POORLY = (
     0.05,
 )  # effective draws per draw of a pilot at which it serves, and below which it hardly does
 _FEW, _MANY = 5, 16  # groups of examples
+_MOST = 64  # ... behind a bottleneck, where they are cheap
 _FITTED = 2.0  # squared targets over the largest of noise alone from which an axis counts as fitted
 _ENTRIES_FROM = 64  # outputs from which entries by themselves are worth a try: rows cost more with n_d³
 _GROUP_WIDTH = 0.1
@@ -66,16 +67,16 @@ class Candidate:
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one draw with its likelihood."""
-        rows, layers = self.law.rows, len(self.law.shapes)
+        rows, columns, layers = self.law.rows, self.law.columns, len(self.law.shapes)
         if isinstance(self.proposal, EntryProposal):
             return 0.5 * self.target.operations
-        inner = 0.0 if layers == 1 else 300.0 * layers * rows**3
-        regression = 10.0 * len(self.proposal.groups) * rows**3 + 0.2 * rows**4
+        inner = 0.0 if layers == 1 else 300.0 * layers * rows * columns**2
+        regression = rows * columns**2 * (10.0 * len(self.proposal.groups) + 0.2 * columns)
         return 0.5 * self.target.operations + regression + inner
 
     def sample(self, size: int, rng: np.random.Generator) -> RowSample:
         """Weighted draws in independent groups of so many each."""
-        uniform = [uniform_points(size, self.law.rows, stream) for stream in rng.spawn(GROUPS)]
+        uniform = [uniform_points(size, self.law.columns, stream) for stream in rng.spawn(GROUPS)]
         began = time.perf_counter()
         drawn = self.proposal.draw(np.concatenate(uniform), rng)
         fine = np.flatnonzero(np.isfinite(drawn.total).all(axis=(1, 2)) & np.isfinite(drawn.log_ratio))
@@ -181,22 +182,16 @@ def proposals(target: Target) -> list[list[Candidate]]:
     """For each order of the axes the proposals to try; none where rows do not apply."""
     likelihood = target.likelihood if isinstance(target, ScaleTarget) else None
     first = examples_of(likelihood, target.rotation)
-    if first is None or not target.coordinates.square:
+    if first is None or not (target.coordinates.square or first.noise.all()):
         return []
     law = TotalFactorLaw(target.coordinates.shapes)
     if not target.any_frame:
         return [_plans(target, law, target.rotation, first, "rows of T")]
-    place = np.arange(law.rows)  # the axes of the data come weakest first
-    weights = 1 / (first.noise + (first.rows**2).mean(axis=0))
-    edge = _FITTED * (1 + math.sqrt(law.rows / len(first.rows))) ** 2  # noise alone reaches half of it
-    unfitted = (weights * (first.rows**2 - edge * first.count * first.noise)).sum(axis=0) < 0
-    fitted, lost = place[~unfitted], place[unfitted][::-1]
-    pairs = len(lost) // 2 * 2
-    swapped = np.append(lost[:pairs].reshape(-1, 2)[:, ::-1].ravel(), lost[pairs:])
     result = []
-    for order, name in (
-        (np.append(fitted[::-1], lost), "rows of T, strongest axis first"),
-        (np.append(fitted, swapped), "rows of T, weakest axis first"),
+    for order, name in zip(
+        _orders(law, first),
+        ("rows of T, strongest axis first", "rows of T, weakest axis first"),
+        strict=True,
     ):
         frame = target.rotation[:, order]
         examples = examples_of(likelihood, frame)
@@ -205,13 +200,37 @@ def proposals(target: Target) -> list[list[Candidate]]:
     return result
 
 
+def _orders(law: TotalFactorLaw, first: Examples) -> tuple[IndexArray, IndexArray]:
+    """Two orders of the axes: fitted ones first, strongest or weakest of them ahead.
+
+    Behind a bottleneck, where the axes of the data come strongest first, as many can be fitted as it passes on.
+    """
+    place = np.arange(law.rows)  # the axes of the data come weakest first
+    if law.columns < law.rows:
+        return place, np.append(place[: law.columns][::-1], _swapped(place[law.columns :]))
+    weights = 1 / (first.noise + (first.rows**2).mean(axis=0))
+    edge = _FITTED * (1 + math.sqrt(law.rows / len(first.rows))) ** 2  # noise alone reaches half of it
+    unfitted = (weights * (first.rows**2 - edge * first.count * first.noise)).sum(axis=0) < 0
+    fitted, lost = place[~unfitted], place[unfitted][::-1]
+    return np.append(fitted[::-1], lost), np.append(fitted, _swapped(lost))
+
+
+def _swapped(axes: IndexArray) -> IndexArray:
+    """Neighbours in each other's place."""
+    pairs = len(axes) // 2 * 2
+    return np.append(axes[:pairs].reshape(-1, 2)[:, ::-1].ravel(), axes[pairs:])
+
+
 def _plans(
     target: Target, law: TotalFactorLaw, frame: Array, examples: Examples, name: str
 ) -> list[Candidate]:
     """With very many outputs entries by themselves, then rows with few groups of examples, or many."""
     laws = AxisLaws(law, examples)
+    if law.columns < law.rows:  # rows without a T_jj see the noise alone, and so differ more
+        groups = examples.grouped(0.0, _GROUP_WIDTH, _MOST)
+        return [Candidate(target, law, frame, RowProposal(law, laws, groups), name)]
     few, many = (examples.grouped(laws.reference, _GROUP_WIDTH, most) for most in (_FEW, _MANY))
-    wide = len(law.shapes) == 1 and law.rows >= _ENTRIES_FROM
+    wide = len(law.shapes) == 1 and law.columns == law.rows >= _ENTRIES_FROM
     plans: list[RowProposal] = [EntryProposal(law, laws, many)] if wide else []
     plans.append(RowProposal(law, laws, few))
     if len(many) > len(few):

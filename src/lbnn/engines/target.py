@@ -128,6 +128,11 @@ class ScaleTarget:
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient."""
         rows, layers = self.rows, len(self.coordinates.shapes)
+        if self._thin is not None:
+            share = self._columns / rows
+            return (
+                5e4 + 12.0 * layers * share * rows**3 + share * (40.0 * rows**2 + self.likelihood.operations)
+            )
         return 5e4 + 12.0 * layers * rows**3 + 40.0 * rows**3 + self.likelihood.operations
 
     def scales(self, u: Array) -> Array:
@@ -229,8 +234,8 @@ class ScaleTarget:
 
     @property
     def _floats_each(self) -> int:
-        rows = self.rows
-        return 4 * len(self.coordinates.shapes) * rows * rows
+        columns = self._columns if self._thin is not None else self.rows
+        return 4 * len(self.coordinates.shapes) * self.rows * columns
 
 
 def _product(factors: list[Array]) -> Array:
