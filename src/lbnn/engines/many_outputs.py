@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -178,32 +178,28 @@ def interdecile(log_weights: Array) -> float:
     return float(high - low) if np.isfinite(low) else math.inf
 
 
-def proposals(target: Target) -> list[list[Candidate]]:
+def proposals(target: Target) -> Iterator[list[Candidate]]:
     """For each order of the axes the proposals to try; none where rows do not apply."""
     likelihood = target.likelihood if isinstance(target, ScaleTarget) else None
     first = examples_of(likelihood, target.rotation)
     if first is None or not (target.coordinates.square or first.noise.all()):
-        return []
+        return
     law = TotalFactorLaw(target.coordinates.shapes)
     if not target.any_frame:
-        return [_plans(target, law, target.rotation, first, "rows of T")]
-    result = []
-    for order, name in zip(
-        _orders(law, first),
-        ("rows of T, strongest axis first", "rows of T, weakest axis first"),
-        strict=True,
-    ):
+        yield _plans(target, law, target.rotation, first, "rows of T")
+        return
+    names = ("rows of T, strongest axis first", "rows of T, weakest axis first")
+    for order, name in zip(_orders(law, first), names, strict=True):
         frame = target.rotation[:, order]
         examples = examples_of(likelihood, frame)
         assert examples is not None
-        result.append(_plans(target, law, frame, examples, name))
-    return result
+        yield _plans(target, law, frame, examples, name)
 
 
 def _orders(law: TotalFactorLaw, first: Examples) -> tuple[IndexArray, IndexArray]:
     """Two orders of the axes: fitted ones first, strongest or weakest of them ahead.
 
-    Behind a bottleneck, where the axes of the data come strongest first, as many can be fitted as it passes on.
+    Behind a bottleneck the axes of the data come strongest first, and as many can be fitted as it passes on.
     """
     place = np.arange(law.rows)  # the axes of the data come weakest first
     if law.columns < law.rows:

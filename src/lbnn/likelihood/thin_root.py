@@ -3,7 +3,7 @@
 Behind a layer of width k the scale is L = F Fᵀ with F of k columns. With F = V diag(√l) Uᵀ (thin singular
 value decomposition) and the noise τ > 0, directions outside of V have the variance τ and nothing else:
 
-    log p(Y | L) = −½ Σ_ij [log(1 + g_i l_j/τ) − s_ij z_ij/τ] + constant,   z = ỹV,  s_ij = z_ij g_i l_j/(τ + g_i l_j),
+    log p(Y | L) = −½ Σ_ij [log(1 + g_i l_j/τ) − s_ij z_ij/τ] + constant,   z = ỹV,   s = z gl/(τ + gl),
 
 sums over k directions only, without any matrix of n_d rows and columns. The same for the hidden kernel, with
 the data in the place of the outputs. The part of the targets that V does not see is a difference, so that the
@@ -93,8 +93,9 @@ class ThinHiddenKernel:
         return self.value_and_gradient(root)[0]
 
     def value_and_gradient(self, root: Array) -> tuple[Array, Array]:
-        """The value (m,) and its gradient in F: diag(√g) [M ỹỹᵀ M − n_d M] A with A = diag(√g) F, M = (AAᵀ + τ)⁻¹.
+        """The value (m,) and its gradient in F.
 
+        With A = diag(√g) F and M = (AAᵀ + τ)⁻¹ the gradient is diag(√g) [M ỹỹᵀ M − n_d M] A.
         With A = V diag(a) Uᵀ: M A = V diag(a/(τ + a²)) Uᵀ, and M = [1 − V diag(a²/(τ + a²)) Vᵀ]/τ.
         """
         own = self.likelihood
