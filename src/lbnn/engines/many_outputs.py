@@ -44,6 +44,9 @@ _GROUP_WIDTH = 0.1
 _FEWEST_EFFECTIVE = 400
 _RESERVE = 1.3  # draws beyond what the pilot says are needed
 _WORK = 1e11  # rough operations that the draws of one estimate may take: half a minute to a minute
+_NARROW_WORK = (
+    5e7  # ... behind a bottleneck, times target_error⁻²: where weights have a tail, more do not help
+)
 _LARGEST = 1 << 25  # floats that coordinates or scales of all draws may fill
 _TRUSTED = 64  # draws per group from which the share of effective draws is taken for what it is
 _HOPELESS = 3.0  # times the draws allowed beyond which none are made
@@ -51,6 +54,7 @@ _TESTIMONY = 200  # effective draws aimed at by a witness
 _LARGEST_K = (
     0.6  # tail index of weights that are not trusted: at 0.65 to 0.76 an order of the axes was 0.15 low
 )
+_INCURABLE = 0.7  # ... and with which none are added behind a bottleneck
 _ALARM = 4.6e-3  # chance that means along any axis are called different: four errors for eight axes
 
 
@@ -71,7 +75,7 @@ class Candidate:
         if isinstance(self.proposal, EntryProposal):
             return 0.5 * self.target.operations
         inner = 0.0 if layers == 1 else 300.0 * layers * rows * columns**2
-        regression = rows * columns**2 * (10.0 * len(self.proposal.groups) + 0.2 * columns)
+        regression = rows * columns * (10.0 * len(self.proposal.groups) * rows + 0.2 * columns**2)
         return 0.5 * self.target.operations + regression + inner
 
     def sample(self, size: int, rng: np.random.Generator) -> RowSample:
@@ -101,6 +105,12 @@ class RowSample:
     def share(self) -> float:
         """Effective draws per draw."""
         return float(effective_atoms(self.log_weights)) / len(self.log_weights)
+
+    @property
+    def incurable(self) -> bool:
+        """Whether a narrow layer leaves weights with such a tail that more draws would not help."""
+        law, enough = self.candidate.law, len(self.log_weights) >= _TRUSTED * GROUPS
+        return law.columns < law.rows and enough and self.weighted.pareto_k > _INCURABLE
 
     @property
     def roughness(self) -> float:
@@ -272,16 +282,16 @@ def draw_rows(target: Target, target_error: float, seed: int, progress: Progress
         return None
     pilots.sort(key=lambda pilot: pilot.candidate.operations / pilot.share)
     effective = max(target_error**-2, _FEWEST_EFFECTIVE)
-    sample = enough(
-        pilots[0], effective, lambda own: own.weighted.reaches(target_error), _WORK, rng, progress
-    )
+    law = pilots[0].candidate.law
+    work = min(_WORK, _NARROW_WORK / target_error**2) if law.columns < law.rows else _WORK
+    sample = enough(pilots[0], effective, lambda own: own.weighted.reaches(target_error), work, rng, progress)
     needed = None
     if not sample.weighted.reaches(target_error):
         needed = sample.forecast(sample.size_for(effective))
     other = None
     if len(pilots) > 1:
         progress.say(f"second witness: {pilots[1].candidate.name}")
-        other = enough(pilots[1], _TESTIMONY, _can_testify, _WORK / 2, rng, progress).testimony
+        other = enough(pilots[1], _TESTIMONY, _can_testify, work / 2, rng, progress).testimony
     return RowAnswer(sample, other, needed)
 
 
@@ -303,7 +313,7 @@ def enough(
         have = len(sample.log_weights) // GROUPS
         wanted = max(sample.size_for(effective), math.ceil(1.5 * have))
         more = min(wanted, 4 * have if have < _TRUSTED else wanted, most) - have
-        if more <= 0 or (have >= _TRUSTED and wanted > _HOPELESS * most):
+        if more <= 0 or (have >= _TRUSTED and wanted > _HOPELESS * most) or sample.incurable:
             return sample
         progress.say(f"importance sampling by rows, {GROUPS * (have + more)} draws")
         sample = sample.joined(pilot.candidate.sample(more, rng))

@@ -32,6 +32,7 @@ from lbnn.engines.examples import Groups
 from lbnn.scale.total_factor import RowWalk, TotalFactorLaw
 
 _STATE_FLOATS = 1 << 19  # of the filter of one block of draws: stays in the cache
+_INFLATION = 0.5  # over √(entries): behind a bottleneck draws are that much wider, as at a mode (`laplace`)
 _SETTLING = 2  # rounds between the variance of a target and the spread of the row that adds to it
 
 
@@ -111,6 +112,8 @@ class _FilteredWalk(RowWalk):
         self.square = np.zeros(shape, np.float32)  # Σ b bᵀ of their means
         self.cross = np.zeros((*shape[:3], law.rows), np.float32)  # Σ b yᵀ with the targets below
         self.moments = groups.moments.astype(np.float32)
+        narrow = law.columns < law.rows
+        self.wider = 1 + _INFLATION / math.sqrt(len(law.below[0])) if narrow else 1.0
         self.log_ratio = np.zeros(len(logs))  # log prior over proposal of the entries below the diagonal
 
     def walk(self) -> Array:
@@ -145,12 +148,12 @@ class _FilteredWalk(RowWalk):
         scalar = root.ndim == 1
         linear = root[:, None] * linear if scalar else (root @ linear[:, :, None])[:, :, 0]
         noise = self.rng.standard_normal(linear.shape)
-        pushed = linear + (lower @ noise[:, :, None])[:, :, 0]
+        pushed = linear + self.wider * (lower @ noise[:, :, None])[:, :, 0]
         white = np.linalg.solve(precision, pushed[:, :, None])[:, :, 0]
         entries = root[:, None] * white if scalar else (white[:, None, :] @ root)[:, 0]
         self.total[:, row, :width] = entries
         log_root = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-        self.log_ratio += 0.5 * (noise**2 - white**2).sum(axis=1) - log_root
+        self.log_ratio += 0.5 * (noise**2 - white**2).sum(axis=1) - log_root + width * math.log(self.wider)
 
     def _variance(self, row: int, root: Array) -> Array:
         """D = e + T_jj² and what x adds to it on average, E xᵀNx, settled between them, (groups, m)."""
