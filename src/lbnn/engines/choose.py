@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lbnn.engines.atom import identity_scale, infer_atom
 from lbnn.engines.bartlett_sampling import infer_dual, infer_primal
@@ -12,6 +12,7 @@ from lbnn.engines.sampled import LARGEST_FITTED, Effort
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.prior import ScalePrior
 
+_ENOUGH = 200  # effective draws by rows from which no other route is tried, ok or not
 ENGINES = ("atom", "quadrature", "importance", "smc", "dual")
 
 
@@ -29,7 +30,7 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
     1. Depth one: the scale is the identity, one atom.
     2. One output: quadrature over log λ, deterministic.
     3. More outputs than the rank of the data: the dual route, sampled as in 4; where it is not ok, 4 itself.
-       Not behind a layer narrower than that rank, unless the problem is small: rows of T serve better there.
+       Behind a layer narrower than that rank, rows of T are tried first.
     4. Several outputs: importance sampling, from the Gaussian at the only mode or from a mixture over all
        phases, confirmed by an estimate that shares no proposal; where it does not reach the target error,
        sequential Monte Carlo.
@@ -38,17 +39,26 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
         return EngineChoice("atom", "depth one: the scale is fixed and the posterior is a Gaussian process")
     if prior.outputs == 1:
         return EngineChoice("quadrature", "one output: the scale is a number, integrated deterministically")
-    if prior.outputs > rank > 0 and not _narrow(prior, rank):
+    if prior.outputs > rank > 0:
         return EngineChoice("dual", "more outputs than data: the kernel of the last hidden layer is smaller")
     return EngineChoice(
         "importance", "several outputs: importance sampling, smc where its diagnostics say no"
     )
 
 
-def _narrow(prior: ScalePrior, rank: int) -> bool:
-    """Whether a layer passes on fewer directions than the data have, with too many entries for a mixture."""
+def _by_rows(
+    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
+) -> ScaleInference | None:
+    """Rows of T where a layer passes on fewer directions than the data have; None where they do not serve."""
     width = min(prior.widths)
-    return width < rank and rank * width - width * (width - 1) // 2 > LARGEST_FITTED
+    entries = prior.outputs * width - width * (width - 1) // 2
+    if effort.engine != "auto" or width >= len(likelihood.eigenvalues) or entries <= LARGEST_FITTED:
+        return None
+    if not _primal_exists(prior, likelihood):
+        return None
+    answer = infer_primal(prior, likelihood, single_output, replace(effort, engine="importance"))
+    told = answer.diagnostics
+    return answer if told.ok or told.effective_sample_size >= _ENOUGH else None
 
 
 def infer(
@@ -63,6 +73,9 @@ def infer(
     if engine == "quadrature":
         return infer_quadrature(prior, likelihood, single_output)
     if engine == "dual":
+        rows = _by_rows(prior, likelihood, single_output, effort)
+        if rows is not None:
+            return rows
         answer = infer_dual(prior, likelihood, single_output, effort)
         if answer.diagnostics.ok or effort.engine != "auto" or not _primal_exists(prior, likelihood):
             return answer

@@ -264,6 +264,12 @@ class RowAnswer:
     seconds_needed: float | None  # forecast where the target error was not reached
 
     @property
+    def hardly_serves(self) -> bool:
+        """Whether draws behind a bottleneck are so unequal that other estimates are to be preferred."""
+        law = self.sample.candidate.law
+        return law.columns < law.rows and self.sample.weighted.effective_sample_size < _TESTIMONY
+
+    @property
     def means_agree(self) -> bool:
         """Whether the two orders agree on E L along every axis, allowing for the number of axes."""
         if self.other is None or self.other.witness is None:

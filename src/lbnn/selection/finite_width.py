@@ -64,7 +64,7 @@ def network_evidence(
     kind = DualEvidence if more_outputs else SampledEvidence
     evidence = kind(data, widths, start, seed, points, directions)
     many = TotalFactorLaw(evidence.coordinates.shapes).dimension > LARGEST_FITTED
-    return RowEvidence(evidence, seed, points) if many and evidence.coordinates.square else evidence
+    return RowEvidence(evidence, seed, points // 2) if many and evidence.coordinates.square else evidence
 
 
 def evidence_by_rows(
