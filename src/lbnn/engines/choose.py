@@ -12,7 +12,7 @@ from lbnn.engines.sampled import LARGEST_FITTED, Effort
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.prior import ScalePrior
 
-_ENOUGH = 200  # effective draws by rows from which no other route is tried, ok or not
+_ENOUGH = 50  # effective draws by rows, or as many as asked, from which no other route is tried, ok or not
 ENGINES = ("atom", "quadrature", "importance", "smc", "dual")
 
 
@@ -57,8 +57,8 @@ def _by_rows(
     if not _primal_exists(prior, likelihood):
         return None
     answer = infer_primal(prior, likelihood, single_output, replace(effort, engine="importance"))
-    told = answer.diagnostics
-    return answer if told.ok or told.effective_sample_size >= _ENOUGH else None
+    told, enough = answer.diagnostics, 0.0 if effort.rough else max(effort.target_error**-2, _ENOUGH)
+    return answer if told.ok or told.effective_sample_size >= enough else None
 
 
 def infer(

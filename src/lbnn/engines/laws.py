@@ -103,7 +103,7 @@ class SampledLaw(AtomLaw):
         own = self.target.likelihood
         if not (isinstance(exponent, LikelihoodRatio) and isinstance(own, GaussianLikelihood)):
             return None
-        joint = LikelihoodRatio((own, *exponent.numerators), exponent.denominators)
+        joint = exponent.times(own)
         tilted = replace(self.target, likelihood=joint)
         log_average = log_tilted_average(
             self.draws.points,

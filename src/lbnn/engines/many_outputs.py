@@ -23,7 +23,8 @@ from lbnn._base.quasi_random import uniform_points
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.axis_laws import AxisLaws
 from lbnn.engines.examples import Examples, examples_of
-from lbnn.engines.mixture_sampling import GROUPS, WeightedDraws
+from lbnn.engines.inference import Witness
+from lbnn.engines.mixture_sampling import GROUPS, ROUGH, WeightedDraws
 from lbnn.engines.pareto import pareto_k
 from lbnn.engines.row_proposal import EntryProposal, RowProposal
 from lbnn.engines.target import ScaleTarget, Target
@@ -44,12 +45,12 @@ _GROUP_WIDTH = 0.1
 _FEWEST_EFFECTIVE = 400
 _RESERVE = 1.3  # draws beyond what the pilot says are needed
 _WORK = 1e11  # rough operations that the draws of one estimate may take: half a minute to a minute
-_NARROW_WORK = (
-    5e7  # ... behind a bottleneck, times target_error⁻²: where weights have a tail, more do not help
-)
+# ... behind a bottleneck, times target_error⁻² (at 0.1 or less): where weights have a tail, more do not help
+_NARROW_WORK = 3e7
 _LARGEST = 1 << 25  # floats that coordinates or scales of all draws may fill
 _TRUSTED = 64  # draws per group from which the share of effective draws is taken for what it is
 _HOPELESS = 3.0  # times the draws allowed beyond which none are made
+_ROUGH_WORK = 2e9  # operations of a rough answer
 _TESTIMONY = 200  # effective draws aimed at by a witness
 _LARGEST_K = (
     0.6  # tail index of weights that are not trusted: at 0.65 to 0.76 an order of the axes was 0.15 low
@@ -156,6 +157,12 @@ class RowSample:
         """Evidence and E L_jj, as a witness gives them."""
         told = testify(self.candidate.name, self.log_weights, self.groups, self.log_diagonal)
         return told if self.weighted.pareto_k < _LARGEST_K else replace(told, witness=None)
+
+    @property
+    def own_witness(self) -> Witness:
+        """What these draws say of the evidence."""
+        draws = self.weighted
+        return Witness(self.candidate.name, draws.log_evidence, draws.log_evidence_error)
 
     def joined(self, other: RowSample) -> RowSample:
         """Both samples of one candidate, group by group."""
@@ -289,7 +296,8 @@ def draw_rows(target: Target, target_error: float, seed: int, progress: Progress
     pilots.sort(key=lambda pilot: pilot.candidate.operations / pilot.share)
     effective = max(target_error**-2, _FEWEST_EFFECTIVE)
     law = pilots[0].candidate.law
-    work = min(_WORK, _NARROW_WORK / target_error**2) if law.columns < law.rows else _WORK
+    narrow = law.columns < law.rows
+    work = min(_WORK, _NARROW_WORK / min(target_error, 0.1) ** 2) if narrow else _WORK
     sample = enough(pilots[0], effective, lambda own: own.weighted.reaches(target_error), work, rng, progress)
     needed = None
     if not sample.weighted.reaches(target_error):
@@ -299,6 +307,20 @@ def draw_rows(target: Target, target_error: float, seed: int, progress: Progress
         progress.say(f"second witness: {pilots[1].candidate.name}")
         other = enough(pilots[1], _TESTIMONY, _can_testify, work / 2, rng, progress).testimony
     return RowAnswer(sample, other, needed)
+
+
+def rough_rows(target: Target, seed: int, progress: Progress) -> RowSample | None:
+    """A few dozen effective draws in one order of the axes; None where these cannot be had."""
+    rng = np.random.default_rng([seed, 20])
+    plans = next(proposals(target), None)
+    if plans is None:
+        return None
+    sample = enough(best_pilot(plans, rng), ROUGH, _is_rough, _ROUGH_WORK, rng, progress)
+    return sample if sample.weighted.effective_sample_size >= ROUGH / 2 else None
+
+
+def _is_rough(sample: RowSample) -> bool:
+    return sample.weighted.effective_sample_size >= ROUGH
 
 
 def _can_testify(sample: RowSample) -> bool:

@@ -22,6 +22,7 @@ from lbnn.engines.pareto import pareto_k
 from lbnn.scale.measure import effective_atoms
 
 GROUPS = 16
+ROUGH = 64  # effective draws of one of many models in a mixture
 LARGEST_K = 0.7
 _PILOT = 64  # draws per group in rounds of fitting
 _ROUNDS = 8
@@ -112,15 +113,20 @@ def testimony(method: str, log_weights: Array, spread: float) -> Witness | None:
     return Witness(method, float(log_sum_exp(log_weights)) - math.log(count), error)
 
 
-def mixture_sample(mixture: Mixture, target_error: float, seed: int, progress: Progress) -> MixtureDraws:
-    """Fit a mixture to the posterior of T and draw until the target error is reached or out of reach."""
+def mixture_sample(
+    mixture: Mixture, target_error: float, seed: int, progress: Progress, rough: bool = False
+) -> MixtureDraws:
+    """Fit a mixture to the posterior of T and draw until the target error is reached or out of reach.
+
+    `rough` draws are enough when `ROUGH` of them count.
+    """
     rng = np.random.default_rng([seed, 4])
     target = mixture.space.target
     rounds = _ROUNDS if mixture.space.dimension <= _MOST_FITTED else 1
     refits = _REFITS if rounds > 1 else 0
     mixture, sample = fitted_mixture(mixture, rounds, rng, progress)
     draws = _weighted(sample)
-    while not draws.reaches(target_error):
+    while not draws.reaches(target_error) and not (rough and draws.effective_sample_size >= ROUGH):
         size = _next_size(draws, target_error, mixture)
         if size * GROUPS <= len(draws.log_weights):
             break

@@ -15,7 +15,7 @@ from lbnn.engines.adaptation import laplace_mixture
 from lbnn.engines.importance import LARGEST_K, ImportanceSample, importance_sample, weighted_draws
 from lbnn.engines.inference import Diagnostics, Witness
 from lbnn.engines.laplace import LARGEST_CURVATURE, GaussianProposal, gaussian_of, laplace_proposal
-from lbnn.engines.many_outputs import RowAnswer, draw_rows, interdecile
+from lbnn.engines.many_outputs import RowAnswer, draw_rows, interdecile, rough_rows
 from lbnn.engines.mixture import Mixture
 from lbnn.engines.mixture_sampling import (
     FEWEST_FOR_MEANS,
@@ -68,6 +68,9 @@ class Effort:
     target_error: float
     seed: int
     engine: str = "auto"  # "auto", "importance" or "smc"
+    rough: bool = (
+        False  # of many outputs a few dozen draws without a witness: one of many models in a mixture
+    )
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,11 @@ def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress)
     The witness of the rows is another order of the axes, that of the Gaussian its own frame. Answers of
     neither that reach the target error are left to sequential Monte Carlo.
     """
+    if effort.rough:
+        few = rough_rows(target, effort.seed, progress)
+        if few is not None:
+            draws = replace(few.weighted, points=few.points)
+            return _from_mixture(draws, few.own_witness, None, effort)
     rows = None if effort.engine == "smc" else draw_rows(target, effort.target_error, effort.seed, progress)
     if rows is not None and rows.hardly_serves and effort.engine == "auto":
         rows = None
@@ -231,7 +239,7 @@ def _better_start(
 def _from_rows(rows: RowAnswer, target: Target, effort: Effort) -> Draws:
     """The answer of the better order of the axes, if the other one, or the Gaussian at the mode, agrees."""
     draws = replace(rows.sample.weighted, points=rows.sample.points)
-    first = Witness(rows.sample.candidate.name, draws.log_evidence, draws.log_evidence_error)
+    first = rows.sample.own_witness
     second = rows.other.witness if rows.other is not None else None
     if second is None and target.dimension <= LARGEST_CURVATURE:
         second = gaussian_witness(target, draws.points[np.argmax(draws.log_weights)][None], effort.seed)

@@ -61,7 +61,7 @@ def integrated_models(
         points = _MANY if data.outputs == 1 or not candidate.widths else _FEW
         pairs = max(1, round(points / 2 * math.exp(candidate.supported - total)))
         white = directions(pairs, candidate.curvature.shape[0], [effort["seed"], 16, number])
-        coarse = {**effort, "target_error": max(_COARSE, effort["target_error"])}
+        coarse = {**effort, "target_error": max(_COARSE, effort["target_error"]), "rough": True}
         around = [_quietly(data, _moved(candidate, each), units, level_examples, **coarse) for each in white]
         evidences = np.array([model.log_evidence for model in around])
         log_weights = truncated(evidences + 0.5 * (white**2).sum(axis=1)) + candidate.supported - total

@@ -52,6 +52,15 @@ class GaussianLikelihood:
             constant -= 0.5 * (unseen * outputs * math.log(self.noise) + self.residual / self.noise)
         return constant
 
+    def same_function(self, other: GaussianLikelihood) -> bool:
+        """Whether another factor depends on L in the same way."""
+        return (
+            self.noise == other.noise
+            and self.multiplicity == other.multiplicity
+            and np.array_equal(self.eigenvalues, other.eigenvalues)
+            and np.array_equal(self.targets, other.targets)
+        )
+
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient, for planning."""
@@ -156,12 +165,12 @@ class LikelihoodRatio:
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient, for planning."""
-        return sum(factor.operations for _, factor in self._signed)
+        return sum(factor.operations for _, factor in self.signed)
 
     @property
     def log_constant(self) -> float:
         """The part that does not depend on L."""
-        return sum(sign * factor.log_constant for sign, factor in self._signed)
+        return sum(sign * factor.log_constant for sign, factor in self.signed)
 
     @property
     def target_moment(self) -> Array:
@@ -180,15 +189,23 @@ class LikelihoodRatio:
         rank = int(np.linalg.matrix_rank(rows)) if rows.size else 0
         return rank == min(rows.shape) or narrowest >= rows.shape[1] + len(rows) - rank
 
+    def times(self, factor: GaussianLikelihood) -> LikelihoodRatio:
+        """The product with another factor, which cancels where the same stands below the line."""
+        for number, other in enumerate(self.denominators):
+            if factor.same_function(other):
+                rest = self.denominators[:number] + self.denominators[number + 1 :]
+                return LikelihoodRatio(self.numerators, rest)
+        return LikelihoodRatio((factor, *self.numerators), self.denominators)
+
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """Log of the ratio less `log_constant`, (m,)."""
-        terms = [sign * factor.log_value(eigenvalues, vectors) for sign, factor in self._signed]
+        terms = [sign * factor.log_value(eigenvalues, vectors) for sign, factor in self.signed]
         return np.sum(terms, axis=0)
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
         """`log_value` and its gradient in L."""
         value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
-        for sign, factor in self._signed:
+        for sign, factor in self.signed:
             term, slope = factor.value_and_gradient(eigenvalues, vectors)
             value, gradient = value + sign * term, gradient + sign * slope
         return value, gradient
@@ -198,7 +215,8 @@ class LikelihoodRatio:
         return self.log_constant + self.log_value(eigenvalues, vectors)
 
     @property
-    def _signed(self) -> list[tuple[float, GaussianLikelihood]]:
+    def signed(self) -> list[tuple[float, GaussianLikelihood]]:
+        """Every factor with +1 above and −1 below the line."""
         return [(1.0, factor) for factor in self.numerators] + [
             (-1.0, factor) for factor in self.denominators
         ]

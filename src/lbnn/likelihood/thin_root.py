@@ -19,7 +19,7 @@ import numpy as np
 
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
-from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
 
 _LARGEST_RATIO = 1e9  # of squared targets to noise: the log likelihood is then right to 1e-6
@@ -35,6 +35,8 @@ class ThinLikelihood(Protocol):
 
 def thin_likelihood(likelihood: object) -> ThinLikelihood | None:
     """The likelihood as a function of a thin root; None where it has no noise, or hardly any."""
+    if isinstance(likelihood, LikelihoodRatio):
+        return _thin_ratio(likelihood)
     dual = isinstance(likelihood, HiddenKernelLikelihood)
     own = likelihood.primal if isinstance(likelihood, HiddenKernelLikelihood) else likelihood
     if not isinstance(own, GaussianLikelihood) or own.flat:
@@ -42,6 +44,30 @@ def thin_likelihood(likelihood: object) -> ThinLikelihood | None:
     if float((own.targets**2).sum()) >= _LARGEST_RATIO * own.noise:
         return None
     return ThinHiddenKernel(own) if dual else ThinScale(own)
+
+
+def _thin_ratio(ratio: LikelihoodRatio) -> ThinRatio | None:
+    """Factor by factor; None where one of them has no thin form."""
+    signed = [(sign, thin_likelihood(factor)) for sign, factor in ratio.signed]
+    parts = tuple((sign, thin) for sign, thin in signed if thin is not None)
+    return ThinRatio(parts) if len(parts) == len(signed) else None
+
+
+@dataclass(frozen=True)
+class ThinRatio:
+    """A product of likelihoods over others as `LikelihoodRatio` has it."""
+
+    parts: tuple[tuple[float, ThinLikelihood], ...]
+
+    def log_value(self, root: Array) -> Array:
+        """(m,)."""
+        return np.sum([sign * part.log_value(root) for sign, part in self.parts], axis=0)
+
+    def value_and_gradient(self, root: Array) -> tuple[Array, Array]:
+        """The value (m,) and its gradient in F (m, n_d, k)."""
+        both = [(sign, *part.value_and_gradient(root)) for sign, part in self.parts]
+        value = np.sum([sign * value for sign, value, _ in both], axis=0)
+        return value, np.sum([sign * slope for sign, _, slope in both], axis=0)
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,11 @@ class AffinePredictive(Conditionable):
         inner = self.predictive.pointwise_with_level(self._inner(values), self.level_variance)
         return inner - self._log_volume
 
+    def point_terms(self, values: Array) -> Array | None:
+        """Log of weight and density of every draw at each point, (atoms, p̂); None for quadrature nodes."""
+        terms = self.predictive.point_terms(self._inner(values), self.level_variance)
+        return None if terms is None else terms - self._log_volume
+
     def point_log_densities(self, values: Array) -> Array:
         """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂)."""
         inner = self.predictive.point_log_densities(self._inner(values), self.level_variance)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import special
 
 from lbnn._base.types import Array
 from lbnn.predict.given import Conditionable
+from lbnn.predict.pointwise import FEWEST_ATOMS
 from lbnn.predict.predictive import average, log_average
+from lbnn.scale.measure import effective_atoms
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,6 +98,22 @@ class MixturePredictive(Conditionable):
         return float(log_average(self.weights, terms))
 
     def _pointwise_log_density(self, values: Array) -> Array:
+        """From the draws of all models together where enough of them count; model by model elsewhere."""
+        terms = [component.point_terms(values) for component in self.components]
+        known = [each for each in terms if each is not None]
+        if len(known) < len(terms):
+            return self._by_models(values)
+        with np.errstate(divide="ignore"):
+            shares = np.log(self.weights)
+        log_terms = np.concatenate([share + each for share, each in zip(shares, known, strict=True)])
+        doubtful = effective_atoms(log_terms) < FEWEST_ATOMS
+        result = np.asarray(special.logsumexp(log_terms, axis=0), float)
+        if doubtful.any():  # the others are asked at their means, where no integral is needed
+            moved = np.where(doubtful[:, None], values, self.mean.reshape(self.shape))
+            result[doubtful] = self._by_models(moved)[doubtful]
+        return result
+
+    def _by_models(self, values: Array) -> Array:
         terms = np.stack([component._pointwise_log_density(values) for component in self.components])
         return log_average(self.weights, terms)
 

@@ -193,6 +193,13 @@ class NetworkPredictive(Conditionable):
             result[point] = density
         return result
 
+    def point_terms(self, values: Array, level_variance: float = 0.0) -> Array | None:
+        """Log of weight and density of every draw at each point, (atoms, p̂); None for quadrature nodes."""
+        if self.measure.deterministic:
+            return None
+        with np.errstate(divide="ignore"):
+            return np.log(self.measure.weights)[:, None] + self.point_log_densities(values, level_variance)
+
     def point_log_densities(self, values: Array, level_variance: float = 0.0) -> Array:
         """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂).
 

@@ -137,6 +137,10 @@ class Predictive(ABC):
 
     # ------------------------------------------------------------------ quantiles and draws
 
+    def point_terms(self, values: Array) -> Array | None:
+        """Log of weight and density of every atom at each point, (atoms, p̂); None where they are not draws."""
+        return None
+
     @abstractmethod
     def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
         """Weights (atoms,), means and standard deviations (atoms, rows, n_d) of the Gaussians at points."""

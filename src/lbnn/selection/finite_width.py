@@ -224,10 +224,13 @@ def condition(
     engine: str = "auto",
     target_error: float = 0.05,
     seed: int = 0,
+    rough: bool = False,
 ) -> Posterior:
-    """The posterior of one network at h, in whitened units."""
+    """The posterior of one network at h, in whitened units; `rough` as in `Effort`."""
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
-    return condition_with(network, data.whitened(h), data.noise_at(h), Effort(target_error, seed, engine))
+    return condition_with(
+        network, data.whitened(h), data.noise_at(h), Effort(target_error, seed, engine, rough)
+    )
 
 
 def _normal_points(count: int, dimension: int, seed: int) -> Array:
