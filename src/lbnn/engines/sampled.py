@@ -20,6 +20,7 @@ from lbnn.engines.mixture import Mixture
 from lbnn.engines.mixture_sampling import (
     FEWEST_FOR_MEANS,
     GROUPS,
+    ROUGH,
     MixtureDraws,
     WeightedDraws,
     mixture_sample,
@@ -68,9 +69,7 @@ class Effort:
     target_error: float
     seed: int
     engine: str = "auto"  # "auto", "importance" or "smc"
-    rough: bool = (
-        False  # of many outputs a few dozen draws without a witness: one of many models in a mixture
-    )
+    rough: bool = False  # a few dozen draws without a witness are enough: one of many models in a mixture
 
 
 @dataclass(frozen=True)
@@ -154,8 +153,10 @@ def _serves_means(log_terms: Array) -> bool:
 
 def _draw_mixture(target: Target, mixture: Mixture, effort: Effort, progress: Progress) -> Draws:
     """Draws of a mixture over all phases, or of sequential Monte Carlo where it falls short."""
-    found = mixture_sample(mixture, effort.target_error, effort.seed, progress)
+    found = mixture_sample(mixture, effort.target_error, effort.seed, progress, effort.rough)
     first = Witness(mixture.space.name, found.draws.log_evidence, found.draws.log_evidence_error)
+    if effort.rough and found.draws.effective_sample_size >= ROUGH:
+        return _from_mixture(found.draws, first, None, effort)
     enough = found.draws.reaches(effort.target_error)
     if effort.engine == "importance" or (effort.engine == "auto" and enough):
         second = second_witness(target, found, first, effort.seed, progress)

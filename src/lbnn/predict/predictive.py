@@ -138,7 +138,7 @@ class Predictive(ABC):
     # ------------------------------------------------------------------ quantiles and draws
 
     def point_terms(self, values: Array) -> Array | None:
-        """Log of weight and density of every atom at each point, (atoms, p̂); None where they are not draws."""
+        """Log of weight and density of every atom at each point, (atoms, p̂); None where there are none."""
         return None
 
     @abstractmethod
