@@ -22,7 +22,8 @@ from lbnn.engines.pareto import pareto_k
 from lbnn.scale.measure import effective_atoms
 
 GROUPS = 16
-ROUGH = 64  # effective draws of one of many models in a mixture
+ROUGH = 64  # effective draws of one of many models in a mixture, ...
+_LARGEST_ROUGH = 512  # ... and the most draws per group that are made for them
 LARGEST_K = 0.7
 _PILOT = 64  # draws per group in rounds of fitting
 _ROUNDS = 8
@@ -128,6 +129,7 @@ def mixture_sample(
     draws = _weighted(sample)
     while not draws.reaches(target_error) and not (rough and draws.effective_sample_size >= ROUGH):
         size = _next_size(draws, target_error, mixture)
+        size = min(size, _LARGEST_ROUGH) if rough else size
         if size * GROUPS <= len(draws.log_weights):
             break
         size = min(size, _LARGEST_TO_REFIT) if refits else size

@@ -155,7 +155,7 @@ def _draw_mixture(target: Target, mixture: Mixture, effort: Effort, progress: Pr
     """Draws of a mixture over all phases, or of sequential Monte Carlo where it falls short."""
     found = mixture_sample(mixture, effort.target_error, effort.seed, progress, effort.rough)
     first = Witness(mixture.space.name, found.draws.log_evidence, found.draws.log_evidence_error)
-    if effort.rough and found.draws.effective_sample_size >= ROUGH:
+    if effort.rough and found.draws.effective_sample_size >= ROUGH / 4:
         return _from_mixture(found.draws, first, None, effort)
     enough = found.draws.reaches(effort.target_error)
     if effort.engine == "importance" or (effort.engine == "auto" and enough):
