@@ -230,6 +230,32 @@ def test_rotating_outputs_rotates_the_answer_and_permuting_examples_does_nothing
         assert np.abs(model.predict(problem.X_test) @ back - mean).max() < 0.02 * spread.max()
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("parameters", [{}, {"average": "auto"}])
+def test_order_of_columns_rows_and_outputs_does_not_matter(kernel, parameters):
+    problem, rng = make_problem(25, 8, 2, seed=10), np.random.default_rng(1)
+    columns, rows, outputs = rng.permutation(8), rng.permutation(25), np.array([1, 0])
+    size = {"width": (3,), "kernel": kernel, "target_error": 0.05, **parameters}
+    units = np.exp(rng.normal(size=8))  # so that raw and standardised columns differ
+    X, X_test = problem.X * units, problem.X_test * units
+    base = LBNNRegressor(**size).fit(X, problem.Y)
+    mean, spread = base.predict(X_test, return_std=True)
+    for model, test, back in (
+        (LBNNRegressor(**size).fit(X[:, columns], problem.Y), X_test[:, columns], slice(None)),
+        (LBNNRegressor(**size).fit(X[rows], problem.Y[rows]), X_test, slice(None)),
+        (LBNNRegressor(**size).fit(X, problem.Y[:, outputs]), X_test, outputs),
+    ):
+        assert model.inputs_ == base.inputs_
+        assert model.log_evidence_ == pytest.approx(base.log_evidence_, abs=0.1)
+        found, deviation = model.predict(test, return_std=True)
+        assert np.abs(found[:, back] - mean).max() < 0.05 * spread.max()
+        assert np.abs(deviation[:, back] / spread - 1).max() < 0.05
+    if kernel == "linear":
+        turned = LBNNRegressor(**size).fit(X[:, columns], problem.Y)
+        size_of = np.abs(base.coef_).max(axis=0)
+        assert (np.abs(turned.coef_ - base.coef_[:, columns]).max(axis=0) < 0.1 * size_of[columns]).all()
+
+
 # ---------------------------------------------------------------------- scikit-learn
 
 

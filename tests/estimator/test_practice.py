@@ -189,6 +189,14 @@ def test_uncertain_hyperparameters_are_integrated():
     assert abs(np.mean(inside["auto"]) - 0.9) < 2 * np.std(inside["auto"], ddof=1) / math.sqrt(len(gain))
 
 
+def test_models_of_the_mixture_with_few_draws_are_counted(monkeypatch):
+    monkeypatch.setattr("lbnn.estimator.design._FEWEST_DRAWS", 1e9)
+    model = LBNNRegressor(width=(3,), average="auto")
+    with pytest.warns(lbnn.AccuracyWarning, match="8 of 8 posteriors of the mixture"):
+        model.fit(X[:12], Y[:12])
+    assert any("average=False" in message for message in model.messages_)
+
+
 # ---------------------------------------------------------------------- kernels
 
 

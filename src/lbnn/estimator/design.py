@@ -32,6 +32,7 @@ _UNCERTAIN = 0.2  # standard deviation of the log of a noise variance from which
 _FEW, _MANY = 8, 32  # points, in pairs: where a posterior is drawn, and where it is cheap
 _SMALLEST_SHARE = 0.2  # of the best evidence from which a network gets points
 _MOST_NETWORKS = 3
+_FEWEST_DRAWS = 32.0  # effective, of one model of the mixture
 _COARSE = 0.3  # target error of the posteriors at the draws: the mixture averages them
 
 
@@ -50,8 +51,8 @@ def integrated_models(
     units: TargetUnits,
     level_examples: int | None,
     **effort: Any,
-) -> tuple[FittedModel, ...]:
-    """Models at draws of the hyperparameters around the best candidates, the best model itself first."""
+) -> tuple[tuple[FittedModel, ...], list[str]]:
+    """Models at draws of the hyperparameters around the best candidates, the best one first; what to say."""
     leads = [each.supported - candidates[0].supported for each in candidates[:_MOST_NETWORKS]]
     chosen = [number for number, lead in enumerate(leads) if lead > math.log(_SMALLEST_SHARE)]
     total = special.logsumexp([candidates[number].supported for number in chosen])
@@ -70,7 +71,7 @@ def integrated_models(
             for model, log_weight in zip(around, log_weights, strict=True)
         ]
     least = min(model.log_weight for model in models)
-    return replace(best, log_weight=least), *models
+    return (replace(best, log_weight=least), *models), _doubts(models)
 
 
 def directions(pairs: int, dimension: int, seed: Sequence[int]) -> Array:
@@ -96,10 +97,22 @@ def _moved(candidate: Candidate, white: Array) -> Candidate:
     return replace(candidate, h=candidate.h + candidate.directions @ (root @ white))
 
 
+def _doubts(models: Sequence[FittedModel]) -> list[str]:
+    """One message that counts the models of the mixture whose draws are few."""
+    few = sum(model.posterior.diagnostics.effective_sample_size < _FEWEST_DRAWS for model in models)
+    if not few:
+        return []
+    return [
+        f"{few} of {len(models)} posteriors of the mixture over hyperparameters rest on fewer than "
+        f"{_FEWEST_DRAWS:g} effective draws: average=False takes the best model alone, which has its own "
+        "diagnostics"
+    ]
+
+
 def _quietly(
     data: EvidenceData, candidate: Candidate, units: TargetUnits, *level: Any, **effort: Any
 ) -> FittedModel:
-    """A model whose accuracy does not matter by itself."""
+    """A model whose accuracy does not matter by itself; `_doubts` says how many have few draws."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccuracyWarning)
         return fit_model(data, candidate, units, *level, **effort)

@@ -57,7 +57,10 @@ def fit_networks(
         number = counted(candidates) if average and average != "auto" else 1
         models = final_models(data, candidates[:number], units, level_examples, **effort)
         if average == "auto" and design.matters(candidates[0]):
-            models = design.integrated_models(data, candidates, models[0], units, level_examples, **effort)
+            models, doubts = design.integrated_models(
+                data, candidates, models[0], units, level_examples, **effort
+            )
+            messages = [*messages, *doubts]
     if candidates[0].on_edge and settings.CONSTANT_TARGETS not in messages:
         messages = [*messages, settings.ON_EDGE]
     return candidates, models, messages
