@@ -3,9 +3,9 @@
     python -m benchmarks.coverage --sets 300 --workers 16 --out coverage.jsonl [--noise correlated]
 
 Outputs are three factors of fifteen inputs and noise of unequal size, independent between outputs (which
-the estimator can say) or correlated (which it cannot say of a signal of low rank as well). Each set has twenty
-further rows, on which 90% intervals (each output) and 90% ellipsoids (all outputs) are tried, of the best
-model and of the mixture that `average="auto"` makes, from one fit. Both come from draws of the predictive.
+the estimator can say) or correlated (which it cannot say of a signal of low rank as well). Each set has
+twenty further rows, on which 90% intervals (each output) and 90% ellipsoids (all outputs) are tried, of the
+best model and of the mixture that `average="auto"` makes, from one fit. Both come from draws of it.
 
 One line for every set goes into the file as soon as it is known, and sets that are there are not done again.
 With `--seconds` no set is begun after that time.

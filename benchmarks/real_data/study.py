@@ -7,6 +7,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -40,27 +41,34 @@ def forecast(model, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecas
     return Mixture.of(model.predictive(X_test).with_noise())
 
 
-def study(splits: int, names: Iterable[str] = (), only_ours: bool = False, raw: bool = False) -> dict:
+def study(
+    splits: int, names: Iterable[str] = (), only_ours: bool = False, raw: bool = False, workers: int = 1
+) -> dict:
     """Measures of every method on every split: {set: {shape, test, methods: {name: {measure: [...]}}}}."""
     chosen, results = set(names), {}
-    with threadpoolctl.threadpool_limits(1):
-        for data in datasets.available():
-            if not chosen or data.name in chosen:
-                results[data.name] = one_set(data, splits, only_ours, raw)
-                print(tables.one_set(data.name, results[data.name]), flush=True)
+    sets = [data for data in datasets.available() if not chosen or data.name in chosen]
+    with ProcessPoolExecutor(workers) as pool:
+        jobs = {
+            data.name: [pool.submit(one_split, data, seed, only_ours, raw) for seed in range(splits)]
+            for data in sets
+        }
+        for data in sets:
+            rows = [job.result() for job in jobs[data.name]]
+            columns = {
+                name: {key: [row[name][key] for row in rows] for key in rows[0][name]} for name in rows[0]
+            }
+            results[data.name] = {"shape": data.shape, "test": data.test, "methods": columns}
+            print(tables.one_set(data.name, results[data.name]), flush=True)
     return results
 
 
-def one_set(data: datasets.DataSet, splits: int, only_ours: bool, raw: bool = False) -> dict:
+def one_split(data: datasets.DataSet, seed: int, only_ours: bool, raw: bool) -> dict[str, dict[str, float]]:
+    """Measures of every method on one split."""
     own = {OURS: network, f"{OURS}, linear+rbf": nonlinear_network}
     methods = {**own, **({} if only_ours else peers.methods(data.shape[2]))}
-    rows: dict[str, list[dict[str, float]]] = {name: [] for name in methods}
-    for seed in range(splits):
-        X, Y, X_test, Y_test = data.split(seed, raw)
-        for name, method in methods.items():
-            rows[name].append(timed(method, X, Y, X_test, Y_test))
-    columns = {name: {key: [row[key] for row in rows[name]] for key in rows[name][0]} for name in rows}
-    return {"shape": data.shape, "test": data.test, "methods": columns}
+    split = data.split(seed, raw)
+    with threadpoolctl.threadpool_limits(1):
+        return {name: timed(method, *split) for name, method in methods.items()}
 
 
 def timed(method: peers.Method, X, Y, X_test, Y_test) -> dict[str, float]:
@@ -75,6 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.real_data.study")
     parser.add_argument("names", nargs="*", help="which sets (all)")
     parser.add_argument("--splits", type=int, default=SPLITS)
+    parser.add_argument("--workers", type=int, default=1, help="splits at once, one thread each")
     parser.add_argument("--write", action="store_true", help="renew the documents")
     parser.add_argument(
         "--redraw", action="store_true", help="renew tables and figure from docs/real-data.json"
@@ -88,7 +97,7 @@ def main() -> None:
         _renew_ours(document, options.names)
     elif not options.redraw:
         started = conditions()
-        sets = study(options.splits, options.names, raw=options.raw)
+        sets = study(options.splits, options.names, raw=options.raw, workers=options.workers)
         document = {"conditions": [started, conditions()], "splits": options.splits, "sets": sets}
     if options.write or options.redraw or options.ours:
         stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")

@@ -67,8 +67,9 @@ def test_a_newcomer_follows_what_the_program_says(german):
     assert "read with --sep ';' --decimal ',' --encoding cp1252" in ok(*fit)
     page = Path("r.html").read_text(encoding="utf-8")
     assert page.count("data:image/svg+xml") == 6
-    output = ok("predict", "m.lbnn", german, "-o", "p.csv", "--id", "id")
-    assert "2 missing values in b" in output
+    output = ok("predict", "m.lbnn", german, "-o", "p.csv")  # the model knows the column of the ids
+    assert "2 missing values are replaced by medians of the fit, in b" in output
+    assert "Not used" not in output
     predictions = pd.read_csv("p.csv")
     assert list(predictions["id"]) == [f"P{j}" for j in range(24)]
     assert lbnn.LBNNRegressor.load("m.lbnn").feature_names_in_.tolist() == [
@@ -200,14 +201,12 @@ def test_termination_leaves_no_temporary_file():
     assert files() == set()
 
 
-def test_two_ways_to_average_exclude_each_other():
-    """`--integrate` is `average="auto"`: of twelve rows the noise is uncertain, and models are mixed."""
+def test_few_rows_are_averaged_over_hyperparameters_unless_told_not_to():
+    """The default is `average="auto"`: of twelve rows the noise is uncertain, and models are mixed."""
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(rng.normal(size=(12, 3)), columns=["a", "b", "y"])
     frame["y"] += frame["a"]
     frame.to_csv("few.csv", index=False)
     options = ("fit", "few.csv", "-t", "y", "--depth", "1", "-o", "m.lbnn")
-    assert "give one of them, got both" in refused(*options, "--average", "--integrate")
-    assert not Path("m.lbnn").exists()
-    assert "Predictions average" not in ok(*options)
-    assert "Predictions average" in ok(*options, "--integrate", "--force")
+    assert "Predictions average" in ok(*options)
+    assert "Predictions average" not in ok(*options, "--no-integrate", "--force")

@@ -15,7 +15,7 @@ from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import counted
 from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
-from lbnn.cli.preparing import read_examples
+from lbnn.cli.preparing import Columns, read_examples
 from lbnn.cli.problems import BadInputError, console, working
 from lbnn.cli.tables import numbers_of
 from lbnn.network import Network
@@ -74,7 +74,7 @@ def compare(
     check_suffix(plot, PICTURES, "--plot")
     check_outputs([out, plot], [data], force)
     sizes = numbers_of(widths, int, "--widths")
-    examples = read_examples(data, targets, features, drop)
+    examples = read_examples(data, Columns(targets, features, drop))
     X, Y = (_prepared(part, raw) for part in (examples.X, examples.Y))
     results = {}
     for width in sizes:

@@ -46,7 +46,7 @@ from lbnn.cli.options import (
     Separator,
     Targets,
 )
-from lbnn.cli.preparing import read_examples
+from lbnn.cli.preparing import Columns, read_examples
 from lbnn.cli.problems import BadInputError, console
 from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import numbers_of
@@ -63,28 +63,30 @@ wide networks approach.
 """
 
 
+Depths = Annotated[str, typer.Option(help="Depths, as 1,2,3.", metavar="NUMBERS")]
+Widths = Annotated[str, typer.Option(help="Widths of hidden layers.", metavar="NUMBERS")]
+Betas = Annotated[
+    str,
+    typer.Option(help="Inverse noise variances, as 1,10,inf; or evidence to choose it.", metavar="NUMBERS"),
+]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the table as .csv.", metavar="FILE")]
+
+
 def evidence(
     data: Data,
     targets: Targets,
     features: Features = [],  # noqa: B006
     drop: Drop = [],  # noqa: B006
-    depths: Annotated[str, typer.Option(help="Depths, as 1,2,3.", metavar="NUMBERS")] = "1,2,3",
-    widths: Annotated[str, typer.Option(help="Widths of hidden layers.", metavar="NUMBERS")] = "2,5,20,100",
-    betas: Annotated[
-        str,
-        typer.Option(
-            help="Inverse noise variances, as 1,10,inf; or evidence to choose it.", metavar="NUMBERS"
-        ),
-    ] = BY_EVIDENCE,
+    depths: Depths = "1,2,3",
+    widths: Widths = "2,5,20,100",
+    betas: Betas = BY_EVIDENCE,
     prior_scale: PriorScale = BY_EVIDENCE,
     noise: Noise = NoiseModel.evidence,
     kernel: Kernel = "linear",
     kernel_param: KernelParam = [],  # noqa: B006
     inputs: InputUnits = Inputs.evidence,
     no_intercept: NoIntercept = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the table as .csv.", metavar="FILE")
-    ] = None,
+    out: Out = None,
     target_error: TargetError = 0.1,
     id_column: IdColumn = None,
     categorical: Categorical = [],  # noqa: B006
@@ -104,28 +106,13 @@ def evidence(
     """
     check_suffix(out, (".csv",), "--out")
     check_outputs([out], [data], force)
-    examples = read_examples(
-        data,
-        targets,
-        features,
-        drop,
-        dialect=Dialect.of(sep, decimal, encoding),
-        id_column=id_column,
-        categorical=categorical,
-        missing=missing.value,
-    )
+    columns = Columns(targets, features, drop, id_column, categorical)
+    examples = read_examples(data, columns, Dialect.of(sep, decimal, encoding), missing.value)
     X, Y = examples.X, examples.Y
-    settings = shared_settings(
-        prior_scale,
-        noise,
-        kernel,
-        no_intercept,
-        seed,
-        kernel_param=kernel_param,
-        inputs=inputs,
-        target_error=target_error,
+    shared = shared_settings(
+        prior_scale, noise, kernel, kernel_param, inputs, no_intercept, target_error, seed
     )
-    rows = [_row(X, Y, cell, settings) for cell in _cells(depths, widths, betas)]
+    rows = [_row(X, Y, cell, shared) for cell in _cells(depths, widths, betas)]
     rows.sort(key=lambda row: -float(row["log_evidence"]))
     show_grid(_grid(rows, counted(len(X), X.shape[1], Y.shape[1])), console())
     if out:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lbnn.cli.options import Debug, Drop, Features
-from lbnn.cli.preparing import read_examples
+from lbnn.cli.preparing import Columns, read_examples
 from lbnn.cli.problems import BadInputError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def read_for_page(path: Path, name: str, targets: list[str], features: list[str]
     """Columns of a file, by the rules of all commands, standardised."""
     from lbnn.explore.table import Table
 
-    examples = read_examples(path, targets, features, drop)
+    examples = read_examples(path, Columns(targets, features, drop))
     X, Y = examples.X, examples.Y
     return Table.standardised(name, tuple(X.columns), tuple(Y.columns), X.to_numpy(), Y.to_numpy())
 

@@ -48,8 +48,8 @@ from lbnn.cli.options import (
     Separator,
     Targets,
 )
-from lbnn.cli.preparing import DROP, Preparation, choose_examples, read_examples
-from lbnn.cli.problems import BadInputError, console, working
+from lbnn.cli.preparing import DROP, Columns, Preparation, choose_examples, read_examples
+from lbnn.cli.problems import console, working
 from lbnn.cli.reading import Dialect
 from lbnn.estimator import LBNNRegressor
 
@@ -65,21 +65,40 @@ Then: lbnn predict model.lbnn new.csv --out predictions.csv
 """
 
 
+ModelFile = Annotated[
+    Path, typer.Option("--out", "-o", help="Model file, .lbnn.", metavar="FILE", show_default=False)
+]
+Depth = Annotated[str, typer.Option(help="Number of weight matrices: 1, 2, ... or evidence.")]
+Width = Annotated[str, typer.Option(help="Hidden units: 20 for every layer, 20,10 for each, or evidence.")]
+Beta = Annotated[str, typer.Option(help="1 / noise variance: a number, inf, or evidence.")]
+Average = Annotated[
+    bool, typer.Option("--average", help="Average over networks by their evidence.", show_default=False)
+]
+NoIntegrate = Annotated[
+    bool,
+    typer.Option(
+        "--no-integrate",
+        help="No average over noise, scale and width where the noise is uncertain.",
+        show_default=False,
+    ),
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", help="Also write the report: .html, .txt or .md.", metavar="FILE", show_default=False
+    ),
+]
+
+
 def fit(
     data: Data,
     targets: Targets,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Model file, .lbnn.", metavar="FILE", show_default=False)
-    ],
+    out: ModelFile,
     features: Features = [],  # noqa: B006
     drop: Drop = [],  # noqa: B006
-    depth: Annotated[
-        str, typer.Option(help="Number of weight matrices: 1, 2, ... or evidence.")
-    ] = BY_EVIDENCE,
-    width: Annotated[
-        str, typer.Option(help="Hidden units: 20 for every layer, 20,10 for each, or evidence.")
-    ] = BY_EVIDENCE,
-    beta: Annotated[str, typer.Option(help="1 / noise variance: a number, inf, or evidence.")] = BY_EVIDENCE,
+    depth: Depth = BY_EVIDENCE,
+    width: Width = BY_EVIDENCE,
+    beta: Beta = BY_EVIDENCE,
     prior_scale: PriorScale = BY_EVIDENCE,
     noise: Noise = NoiseModel.evidence,
     kernel: Kernel = "linear",
@@ -87,17 +106,8 @@ def fit(
     ard: OwnLengthScales = False,
     inputs: InputUnits = Inputs.evidence,
     no_intercept: NoIntercept = False,
-    average: Annotated[
-        bool, typer.Option("--average", help="Average over networks by their evidence.", show_default=False)
-    ] = False,
-    integrate: Annotated[
-        bool,
-        typer.Option(
-            "--integrate",
-            help="Average over noise, scale and width where the noise is uncertain.",
-            show_default=False,
-        ),
-    ] = False,
+    average: Average = False,
+    no_integrate: NoIntegrate = False,
     target_error: TargetError = 0.1,
     id_column: IdColumn = None,
     categorical: Categorical = [],  # noqa: B006
@@ -105,12 +115,7 @@ def fit(
     sep: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            "--report", help="Also write the report: .html, .txt or .md.", metavar="FILE", show_default=False
-        ),
-    ] = None,
+    report: Report = None,
     seed: Seed = 0,
     force: Force = False,
     debug: Debug = False,
@@ -125,46 +130,39 @@ def fit(
     check_suffix(out, (MODEL_SUFFIX,), "--out")
     check_suffix(report, REPORT_FORMATS, "--report")
     check_outputs([out, report], [data], force)
-    if average and integrate:
-        raise BadInputError("--average and --integrate are two ways to average: give one of them, got both")
-    model = LBNNRegressor(
-        depth=depth_of(depth),
-        width=width_of(width),
-        beta=number_or_evidence(beta, "--beta"),
-        average="auto" if integrate else average,
-        ard=ard,
-        **shared_settings(
-            prior_scale,
-            noise,
-            kernel,
-            no_intercept,
-            seed,
-            kernel_param=kernel_param,
-            inputs=inputs,
-            target_error=target_error,
-        ),
+    shared = shared_settings(
+        prior_scale, noise, kernel, kernel_param, inputs, no_intercept, target_error, seed
     )
+    size: dict[str, Any] = {
+        "depth": depth_of(depth),
+        "width": width_of(width),
+        "beta": number_or_evidence(beta, "--beta"),
+    }
+    model = LBNNRegressor(
+        average=average or ("auto" if not no_integrate else False), ard=ard, **size, **shared
+    )
+    columns = Columns(targets, features, drop, id_column, categorical)
     if is_large(data):
-        by_median = missing is MissingValues.median
-        require_plain(data, {"--categorical": bool(categorical), "--missing median": by_median})
-        chosen = choose_examples(LargeTable.of(data).header(), targets, features, drop, id_column)
-        goals, rows, preparation = _fit_parts(model, data, *chosen, missing.value)
-        Y = None
+        fitted = _fit_parts(model, data, columns, missing.value)
     else:
-        examples = read_examples(
-            data,
-            targets,
-            features,
-            drop,
-            dialect=Dialect.of(sep, decimal, encoding),
-            id_column=id_column,
-            categorical=categorical,
-            missing=missing.value,
-        )
-        Y, preparation = examples.Y, examples.preparation
-        goals, rows = list(Y.columns), len(Y)
+        examples = read_examples(data, columns, Dialect.of(sep, decimal, encoding), missing.value)
         with working("comparing networks"):
-            model.fit(examples.X, Y)
+            model.fit(examples.X, examples.Y)
+        fitted = list(examples.Y.columns), len(examples.Y), examples.preparation, examples.Y
+    _tell(model, data, *fitted, out, report)
+
+
+def _tell(
+    model: Any,
+    data: Path,
+    goals: list[str],
+    rows: int,
+    preparation: Preparation,
+    Y: Any,
+    out: Path,
+    report: Path | None,
+) -> None:
+    """Print the report, and write the model and what else was asked for."""
     with working("looking at the fit"):
         document = fit_report(model, goals, rows, Y, f"Fit of {', '.join(goals)} to {data.name}")
     document.show(console())
@@ -178,10 +176,13 @@ def fit(
 
 
 def _fit_parts(
-    model: Any, data: Path, names: list[str], goals: list[str], missing: str
-) -> tuple[list[str], int, Preparation]:
+    model: Any, data: Path, columns: Columns, missing: str
+) -> tuple[list[str], int, Preparation, None]:
     """Fit a file that is read twice, some rows at a time; its targets, its rows, and its features."""
+    by_median = missing == MissingValues.median
+    require_plain(data, {"--categorical": bool(columns.categorical), "--missing median": by_median})
     table = LargeTable.of(data)
+    names, goals = choose_examples(table.header(), columns)
     typer.echo(f"{data} has {table.rows:,} rows: reading it in parts, twice")
     with working("reading, and comparing networks"):
         model.fit_chunks(lambda: table.examples(names, goals, missing == DROP))
@@ -189,4 +190,4 @@ def _fit_parts(
     if rows < table.rows:
         typer.echo(f"{table.rows - rows:,} rows of {data.name} with missing values left out")
     model.feature_names_in_ = np.array(names, dtype=object)
-    return goals, rows, Preparation(names, missing=missing)
+    return goals, rows, Preparation(names, missing=missing, id_column=columns.id_column), None

@@ -152,7 +152,7 @@ def _calibration_row(name: str, residual: Array, z: Array, truth: Array) -> tupl
     return (
         name,
         *fit_scores(truth, truth - residual),
-        f"{z.mean():.2f}",
+        f"{round(float(z.mean()), 2) + 0.0:.2f}",  # no minus sign before zero
         f"{z.std():.2f}",
         *inside,
     )

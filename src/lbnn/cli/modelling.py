@@ -147,12 +147,11 @@ def shared_settings(
     prior_scale: str,
     noise: NoiseModel,
     kernel: str,
-    no_intercept: bool,
-    seed: int,
-    *,
     kernel_param: Sequence[str],
     inputs: Inputs,
+    no_intercept: bool,
     target_error: float,
+    seed: int,
 ) -> dict[str, Any]:
     """Parameters of the estimator from options that every command that fits one has."""
     return {

@@ -37,33 +37,37 @@ COVARIANCE_FORMATS = (".npz", ".csv")
 _ROWS_AT_ONCE = 1000
 
 
+ModelFile = Annotated[Path, typer.Argument(help="Model file, from lbnn fit.", show_default=False)]
+NewRows = Annotated[
+    Path, typer.Argument(help="Table with the features: .csv or .parquet.", show_default=False)
+]
+Out = Annotated[
+    Path,
+    typer.Option("--out", "-o", help="Predictions, .csv or .parquet.", metavar="FILE", show_default=False),
+]
+Interval = Annotated[float, typer.Option(help="Probability of the intervals.")]
+JointCovariance = Annotated[
+    Path | None,
+    typer.Option(
+        help="Also write the covariance over all rows and targets: .npz or .csv.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+MissingFeatures = Annotated[
+    MissingValues | None,
+    typer.Option("--missing", help="Missing features, where it differs from the fit.", show_default=False),
+]
+
+
 def predict(
-    model: Annotated[Path, typer.Argument(help="Model file, from lbnn fit.", show_default=False)],
-    data: Annotated[
-        Path, typer.Argument(help="Table with the features: .csv or .parquet.", show_default=False)
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="Predictions, .csv or .parquet.", metavar="FILE", show_default=False
-        ),
-    ],
-    interval: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.9,
-    joint_covariance: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write the covariance over all rows and targets: .npz or .csv.",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None,
+    model: ModelFile,
+    data: NewRows,
+    out: Out,
+    interval: Interval = 0.9,
+    joint_covariance: JointCovariance = None,
     id_column: IdColumn = None,
-    missing: Annotated[
-        MissingValues | None,
-        typer.Option(
-            "--missing", help="Missing features, where it differs from the fit.", show_default=False
-        ),
-    ] = None,
+    missing: MissingFeatures = None,
     sep: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -87,26 +91,46 @@ def predict(
     if is_large(data):
         require_plain(data, {"--joint-covariance": joint_covariance is not None})
         large = LargeTable.of(data)
-        preparation = _preparation(fitted, large, id_column, missing)
-        write_together(
-            {out: lambda path: _predict_parts(fitted, large, preparation, id_column, interval, path)}
-        )
-        return
-    table = read_table(data, Dialect.of(sep, decimal, encoding))
-    names, preparation = fitted.targets, _preparation(fitted, table, id_column, missing)
-    X, rows = _features(fitted, preparation, table)
+        ids = id_column or _id_of_fit(fitted, large)
+        preparation = _preparation(fitted, large, ids, missing)
+        write_together({out: lambda path: _predict_parts(fitted, large, preparation, ids, interval, path)})
+    else:
+        table = read_table(data, Dialect.of(sep, decimal, encoding))
+        ids = id_column or _id_of_fit(fitted, table)
+        preparation = _preparation(fitted, table, ids, missing)
+        _predict_table(fitted, table, preparation, ids, interval, out, joint_covariance)
+
+
+def _id_of_fit(model: NamedModel, table: Table | LargeTable) -> str | None:
+    """The column that named rows in the fit, if this table has it."""
+    name = model.preparation.id_column
+    return name if name in table.columns else None
+
+
+def _predict_table(
+    model: NamedModel,
+    table: Table,
+    preparation: Preparation,
+    id_column: str | None,
+    interval: float,
+    out: Path,
+    joint_covariance: Path | None,
+) -> None:
+    """Predict a table that is held in memory, score it where it has the targets, and write it."""
+    names = model.targets
+    X, rows = _features(model, preparation, table)
     table = Table(table.path, table.frame[rows].reset_index(drop=True))
-    known = _known_targets(fitted, table)
+    known = _known_targets(model, table)
     with working("predicting"):
-        parts = [_predictions(law, names, interval) for law in _in_parts(fitted, X, known)]
+        parts = [_predictions(law, names, interval) for law in _in_parts(model, X, known)]
     frame = pd.concat(parts, ignore_index=True)
     if known is None:
-        _print_scores(fitted, X, frame, table, interval)
+        _print_scores(model, X, frame, table, interval)
     if id_column is not None:
         _insert_ids(frame, id_column, table)
     writers: dict[Path, Callable[[Path], object]] = {out: lambda path: _write_table(frame, path)}
     if joint_covariance:
-        joint = fitted.estimator.predictive(X).with_noise().covariance
+        joint = model.estimator.predictive(X).with_noise().covariance
         covariance = joint.reshape((len(X) * len(names),) * 2)
         writers[joint_covariance] = lambda path: _write_covariance(covariance, names, len(X), path)
     write_together(writers)

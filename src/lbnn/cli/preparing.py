@@ -34,12 +34,15 @@ class Preparation:
         "error", "drop" or "median".
     medians : dict
         Of the columns, where missing values are replaced by them.
+    id_column : str, optional
+        That names rows, carried into predictions.
     """
 
     columns: list[str]
     levels: dict[str, list[str]] = field(default_factory=dict)
     missing: str = ERROR
     medians: dict[str, float] = field(default_factory=dict)
+    id_column: str | None = None
 
     @classmethod
     def learned(
@@ -80,9 +83,10 @@ class Preparation:
         counts = missing.sum()
         filled = [name for name in self.medians if counts[name]]
         if filled:
+            count = int(counts[filled].sum())
+            replaced = "value is replaced" if count == 1 else "values are replaced"
             typer.echo(
-                f"{int(counts[filled].sum())} missing values in {listed(filled)} of {table.path.name} are "
-                "replaced by medians of the fit"
+                f"{count} missing {replaced} by medians of the fit, in {listed(filled)} of {table.path.name}"
             )
         return frame.assign(**{name: frame[name].mask(missing[name], self.medians[name]) for name in filled})
 
@@ -143,21 +147,25 @@ class Examples:
     ids: Any | None = None
 
 
+@dataclass(frozen=True)
+class Columns:
+    """Which columns play which part, as options name them."""
+
+    targets: Sequence[str]
+    features: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    id_column: str | None = None
+    categorical: Sequence[str] = ()
+
+
 def read_examples(
-    path: Path,
-    targets: Sequence[str],
-    features: Sequence[str],
-    drop: Sequence[str],
-    *,
-    dialect: Dialect | None = None,
-    id_column: str | None = None,
-    categorical: Sequence[str] = (),
-    missing: str = ERROR,
+    path: Path, columns: Columns, dialect: Dialect | None = None, missing: str = ERROR
 ) -> Examples:
     """Features and targets of a file, by the columns that options name."""
     table = read_table(path, dialect)
-    inputs, goals = choose_examples(table, targets, features, drop, id_column)
-    preparation = Preparation.learned(table, inputs, categorical, missing)
+    inputs, goals = choose_examples(table, columns)
+    learned = Preparation.learned(table, inputs, columns.categorical, missing)
+    preparation = replace(learned, id_column=columns.id_column)
     if missing == ERROR:  # one message for features and targets
         table.numbers([name for name in [*inputs, *goals] if name not in preparation.levels])
     X, rows = preparation.features(table)
@@ -167,21 +175,16 @@ def read_examples(
         _say_dropped(outputs, outputs.frame[goals].isna(), present)
         X, outputs = X[present].reset_index(drop=True), Table(table.path, outputs.frame[present])
     Y = outputs.numbers(goals).reset_index(drop=True)
-    ids = None if id_column is None else outputs.frame[id_column].reset_index(drop=True)
+    ids = None if columns.id_column is None else outputs.frame[columns.id_column].reset_index(drop=True)
     return Examples(X, Y, preparation, ids)
 
 
-def choose_examples(
-    table: Table,
-    targets: Sequence[str],
-    features: Sequence[str],
-    drop: Sequence[str],
-    id_column: str | None,
-) -> tuple[list[str], list[str]]:
+def choose_examples(table: Table, columns: Columns) -> tuple[list[str], list[str]]:
     """Features and targets, by the columns that options name."""
-    require_id(table, id_column)
-    left_out = [*drop, *([id_column] if id_column and not features else [])]
-    return choose_columns(table, targets, features, left_out)
+    named = columns.id_column
+    require_id(table, named)
+    left_out = [*columns.drop, *([named] if named and not columns.features else [])]
+    return choose_columns(table, columns.targets, columns.features, left_out)
 
 
 def require_id(table: Table | LargeTable, id_column: str | None) -> None:

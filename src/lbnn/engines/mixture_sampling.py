@@ -29,7 +29,7 @@ _PILOT = 64  # draws per group in rounds of fitting
 _ROUNDS = 8
 _REFITS = 2  # times that a mixture is fitted anew to a larger sample which showed that it leaves out a tail
 _LARGEST_TO_REFIT = 512  # draws per group of such a sample
-_MOST_FITTED = 21  # coordinates up to which a thousand draws tell more than the curvature at a mode
+MOST_FITTED = 21  # coordinates up to which a thousand draws tell more than the curvature at a mode
 _ENOUGH, _ENOUGH_FOR_MEANS = 0.25, 0.08  # effective draws per draw at which fitting ends
 _GROW = 0.15  # effective draws per draw below which a part is added
 FEWEST_FOR_MEANS = 200  # effective draws of E L along every axis
@@ -123,7 +123,7 @@ def mixture_sample(
     """
     rng = np.random.default_rng([seed, 4])
     target = mixture.space.target
-    rounds = _ROUNDS if mixture.space.dimension <= _MOST_FITTED else 1
+    rounds = _ROUNDS if mixture.space.dimension <= MOST_FITTED else 1
     refits = _REFITS if rounds > 1 else 0
     mixture, sample = fitted_mixture(mixture, rounds, rng, progress)
     draws = _weighted(sample)

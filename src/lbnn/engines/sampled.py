@@ -20,6 +20,7 @@ from lbnn.engines.mixture import Mixture
 from lbnn.engines.mixture_sampling import (
     FEWEST_FOR_MEANS,
     GROUPS,
+    MOST_FITTED,
     ROUGH,
     MixtureDraws,
     WeightedDraws,
@@ -40,6 +41,7 @@ from lbnn.engines.witness import (
     weighted_means,
 )
 from lbnn.scale.measure import effective_atoms
+from lbnn.scale.total_factor import TotalFactorLaw
 
 LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill
 _MOST_ATOMS = 8192
@@ -103,6 +105,9 @@ def draw_posterior(target: Target, effort: Effort) -> Draws:
     try:
         if TotalTarget(target).dimension > LARGEST_FITTED:
             return _draw_in_many_dimensions(target, effort, progress)
+        narrow = _draw_narrow(target, effort, progress)
+        if narrow is not None:
+            return narrow
         progress.say("modes of the posterior")
         mixture = laplace_mixture(TotalTarget(target))
         if effort.engine != "smc":
@@ -112,6 +117,32 @@ def draw_posterior(target: Target, effort: Effort) -> Draws:
         return _draw_mixture(target, mixture, effort, progress)
     finally:
         progress.close()
+
+
+def _draw_narrow(target: Target, effort: Effort, progress: Progress) -> Draws | None:
+    """Rows of T behind the one narrow layer of a network, where a mixture would not be fitted; if they serve.
+
+    With one hidden layer there are no phases to be looked for.
+    """
+    law = TotalFactorLaw(target.coordinates.shapes)
+    deep_or_wide = len(law.shapes) > 1 or law.columns == law.rows
+    if effort.engine == "smc" or deep_or_wide or law.dimension <= MOST_FITTED:
+        return None
+    if effort.rough:
+        return _draw_rough(target, effort, progress)
+    rows = draw_rows(target, effort.target_error, effort.seed, progress)
+    if rows is None or not rows.sample.weighted.reaches(effort.target_error):
+        return None
+    answer = _from_rows(rows, target, effort)
+    return answer if answer.diagnostics.ok else None
+
+
+def _draw_rough(target: Target, effort: Effort, progress: Progress) -> Draws | None:
+    """A few dozen effective draws by rows, without a witness; None where these cannot be had."""
+    few = rough_rows(target, effort.seed, progress)
+    if few is None:
+        return None
+    return _from_mixture(replace(few.weighted, points=few.points), few.own_witness, None, effort)
 
 
 def _draw_gaussian(target: Target, mixture: Mixture, effort: Effort, progress: Progress) -> Draws | None:
@@ -195,10 +226,9 @@ def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress)
     neither that reach the target error are left to sequential Monte Carlo.
     """
     if effort.rough:
-        few = rough_rows(target, effort.seed, progress)
+        few = _draw_rough(target, effort, progress)
         if few is not None:
-            draws = replace(few.weighted, points=few.points)
-            return _from_mixture(draws, few.own_witness, None, effort)
+            return few
     rows = None if effort.engine == "smc" else draw_rows(target, effort.target_error, effort.seed, progress)
     if rows is not None and rows.hardly_serves and effort.engine == "auto":
         rows = None

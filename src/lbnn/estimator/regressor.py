@@ -70,9 +70,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
-        False takes the best candidate. True averages over all candidates, each at its best hyperparameters,
-        with their evidence as weights. "auto" integrates over hyperparameters and networks where noise
-        variances are known no better than by a fifth: predictions are a mixture of models around the best.
+        "auto" integrates over hyperparameters and networks where noise variances are known no better than by
+        a fifth: predictions are then a mixture of models around the best. False takes the best candidate.
+        True averages over all candidates, each at its best hyperparameters, with their evidence as weights.
     engine : str
         As in `Network.condition`, for the final answer.
     target_error : float
@@ -141,7 +141,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel_params: dict[str, Any] | None = None,
         ard: bool = False,
         fit_intercept: bool = True,
-        average: Any = False,
+        average: Any = "auto",
         engine: str = "auto",
         target_error: float = 0.1,
         random_state: Any = 0,

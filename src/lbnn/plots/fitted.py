@@ -156,6 +156,9 @@ def evidence_over_widths(table: Sequence[dict[str, Any]], ax: Axes | None = None
         axes.plot(x, height, ms=4, lw=1, label=label, color=colour, marker=marker)
     if lines:
         axes.set_xscale("log")
+        widths = sorted({int(width) for points in lines.values() for width, _ in points})
+        axes.set_xticks(widths, [str(width) for width in widths])
+        axes.minorticks_off()
         axes.legend(fontsize="small")
     axes.set(xlabel="hidden width (dashed: infinite)", ylabel="log evidence below the best")
     axes.set_ylim(bottom=max(-60.0, axes.get_ylim()[0]), top=2)
