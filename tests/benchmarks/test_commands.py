@@ -1,4 +1,4 @@
-"""Every file of benchmarks is run by `python -m benchmarks`, has a command line of its own, or serves those."""
+"""Every file of benchmarks is run by `python -m benchmarks`, has a command line, or serves those that do."""
 
 from __future__ import annotations
 
