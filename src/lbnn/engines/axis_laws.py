@@ -26,7 +26,7 @@ _SCAN = np.arange(-30.0, 15.0, 0.125)  # logs of a diagonal entry, relative to t
 _NODES = 161  # of a table
 _DEPTH = 35.0  # nats below its peak at which a table ends
 _ROUNDS = 8
-_SETTLED = 0.05  # change of a centre, in standard deviations, at which rounds end
+_SETTLED = 0.2  # change of a centre, in standard deviations, at which rounds end
 FLATTEST = 0.25  # precision that an entry keeps at least, in units of the prior's
 _GROUP_WIDTH, _MOST_GROUPS = 0.15, 32
 _TAIL_SHARE = 0.3  # draws of which one axis or other comes from the flattened law
@@ -102,7 +102,7 @@ class AxisLaws:
         for _ in range(_ROUNDS):
             groups = self.examples.grouped(self.reference, _GROUP_WIDTH, _MOST_GROUPS)
             others = _Others(self.law, groups, self.centres)
-            tables = [self._tabulate(axis, others) for axis in range(self.law.rows)]
+            tables = [self._tabulate(axis, others) for axis in range(self.law.columns)]
             means = np.array([table.mean for table in tables])
             moved = np.abs(means - self.centres) / np.array([table.deviation for table in tables])
             self.centres = means
@@ -141,7 +141,8 @@ class _Others:
 
     def __init__(self, law: TotalFactorLaw, groups: Groups, centres: Array) -> None:
         self.law, self.groups = law, groups
-        self.squares = np.exp(2 * centres)
+        self.squares = np.zeros(law.rows)  # rows behind a bottleneck have no diagonal entry
+        self.squares[: law.columns] = np.exp(2 * centres)
         self.weights, self.excess, self.slope = _expansion(
             groups.noise, groups.count, groups.squares, self.squares
         )
@@ -155,7 +156,8 @@ class _Others:
         weights, excess, slope = _expansion(noise, count, squares, own)
         curvature = weights.T @ self.excess + excess.T @ self.weights  # a_jk, (m, n)
         above, under = self.law.typical_loads_along(axis, logs)
-        row = 1 + above @ self.under[0].T * (curvature * self.squares - 2 * slope[:, None])
+        first = slice(self.law.columns)
+        row = 1 + above @ self.under[0].T * (curvature[:, first] * self.squares[first] - 2 * slope[:, None])
         column = 1 + under @ self.above[0].T * (curvature * own[:, None] - 2 * self.slope)
         both = np.concatenate([row[:, :axis], column[:, axis + 1 :]], axis=1)
         return 0.5 * np.log(np.maximum(both, FLATTEST)).sum(axis=1)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lbnn.engines.atom import identity_scale, infer_atom
 from lbnn.engines.bartlett_sampling import infer_dual, infer_primal
 from lbnn.engines.inference import ScaleInference
 from lbnn.engines.quadrature import infer_quadrature
-from lbnn.engines.sampled import Effort
+from lbnn.engines.sampled import LARGEST_FITTED, Effort
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.prior import ScalePrior
 
+_ENOUGH = 200  # effective draws by rows from which no other route is tried, ok or not
 ENGINES = ("atom", "quadrature", "importance", "smc", "dual")
 
 
@@ -29,6 +30,7 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
     1. Depth one: the scale is the identity, one atom.
     2. One output: quadrature over log λ, deterministic.
     3. More outputs than the rank of the data: the dual route, sampled as in 4; where it is not ok, 4 itself.
+       Behind a layer narrower than that rank, rows of T are tried first.
     4. Several outputs: importance sampling, from the Gaussian at the only mode or from a mixture over all
        phases, confirmed by an estimate that shares no proposal; where it does not reach the target error,
        sequential Monte Carlo.
@@ -44,6 +46,21 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
     )
 
 
+def _by_rows(
+    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
+) -> ScaleInference | None:
+    """Rows of T where a layer passes on fewer directions than the data have; None where they do not serve."""
+    width = min(prior.widths)
+    entries = prior.outputs * width - width * (width - 1) // 2
+    if effort.engine != "auto" or width >= len(likelihood.eigenvalues) or entries <= LARGEST_FITTED:
+        return None
+    if not _primal_exists(prior, likelihood):
+        return None
+    answer = infer_primal(prior, likelihood, single_output, replace(effort, engine="importance"))
+    told = answer.diagnostics
+    return answer if told.ok or told.effective_sample_size >= _ENOUGH else None
+
+
 def infer(
     prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
 ) -> ScaleInference:
@@ -56,6 +73,9 @@ def infer(
     if engine == "quadrature":
         return infer_quadrature(prior, likelihood, single_output)
     if engine == "dual":
+        rows = _by_rows(prior, likelihood, single_output, effort)
+        if rows is not None:
+            return rows
         answer = infer_dual(prior, likelihood, single_output, effort)
         if answer.diagnostics.ok or effort.engine != "auto" or not _primal_exists(prior, likelihood):
             return answer

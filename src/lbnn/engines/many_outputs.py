@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -39,12 +39,16 @@ _WELL, _POORLY = (
     0.05,
 )  # effective draws per draw of a pilot at which it serves, and below which it hardly does
 _FEW, _MANY = 5, 16  # groups of examples
+_MOST = 64  # ... behind a bottleneck, where they are cheap
 _FITTED = 2.0  # squared targets over the largest of noise alone from which an axis counts as fitted
 _ENTRIES_FROM = 64  # outputs from which entries by themselves are worth a try: rows cost more with n_d³
 _GROUP_WIDTH = 0.1
 _FEWEST_EFFECTIVE = 400
 _RESERVE = 1.3  # draws beyond what the pilot says are needed
 _WORK = 1e11  # rough operations that the draws of one estimate may take: half a minute to a minute
+_NARROW_WORK = (
+    5e7  # ... behind a bottleneck, times target_error⁻²: where weights have a tail, more do not help
+)
 _LARGEST = 1 << 25  # floats that coordinates or scales of all draws may fill
 _TRUSTED = 64  # draws per group from which the share of effective draws is taken for what it is
 _HOPELESS = 3.0  # times the draws allowed beyond which none are made
@@ -52,6 +56,7 @@ _TESTIMONY = 200  # effective draws aimed at by a witness
 _LARGEST_K = (
     0.6  # tail index of weights that are not trusted: at 0.65 to 0.76 an order of the axes was 0.15 low
 )
+_INCURABLE = 0.7  # ... and with which none are added behind a bottleneck
 _ALARM = 4.6e-3  # chance that means along any axis are called different: four errors for eight axes
 
 
@@ -68,16 +73,16 @@ class Candidate:
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one draw with its likelihood."""
-        rows, layers = self.law.rows, len(self.law.shapes)
+        rows, columns, layers = self.law.rows, self.law.columns, len(self.law.shapes)
         if isinstance(self.proposal, EntryProposal):
             return 0.5 * self.target.operations
-        inner = 0.0 if layers == 1 else 300.0 * layers * rows**3
-        regression = 10.0 * len(self.proposal.groups) * rows**3 + 0.2 * rows**4
+        inner = 0.0 if layers == 1 else 300.0 * layers * rows * columns**2
+        regression = rows * columns * (10.0 * len(self.proposal.groups) * rows + 0.2 * columns**2)
         return 0.5 * self.target.operations + regression + inner
 
     def sample(self, size: int, rng: np.random.Generator) -> RowSample:
         """Weighted draws in independent groups of so many each."""
-        uniform = [uniform_points(size, self.law.rows, stream) for stream in rng.spawn(GROUPS)]
+        uniform = [uniform_points(size, self.law.columns, stream) for stream in rng.spawn(GROUPS)]
         began = time.perf_counter()
         drawn = self.proposal.draw(np.concatenate(uniform), rng)
         fine = np.flatnonzero(np.isfinite(drawn.total).all(axis=(1, 2)) & np.isfinite(drawn.log_ratio))
@@ -107,6 +112,12 @@ class RowSample:
     def share(self) -> float:
         """Effective draws per draw."""
         return float(effective_atoms(self.log_weights)) / len(self.log_weights)
+
+    @property
+    def incurable(self) -> bool:
+        """Whether a narrow layer leaves weights with such a tail that more draws would not help."""
+        law, enough = self.candidate.law, len(self.log_weights) >= _TRUSTED * GROUPS
+        return law.columns < law.rows and enough and self.weighted.pareto_k > _INCURABLE
 
     @property
     def roughness(self) -> float:
@@ -184,32 +195,43 @@ def interdecile(log_weights: Array) -> float:
     return float(high - low) if np.isfinite(low) else math.inf
 
 
-def proposals(target: Target) -> list[list[Candidate]]:
+def proposals(target: Target) -> Iterator[list[Candidate]]:
     """For each order of the axes the proposals to try; none where rows do not apply."""
     likelihood = target.likelihood if isinstance(target, ScaleTarget) else None
     first = examples_of(likelihood, target.rotation)
-    if first is None or not target.coordinates.square:
-        return []
+    if first is None or not (target.coordinates.square or first.noise.all()):
+        return
     law = TotalFactorLaw(target.coordinates.shapes)
     if not target.any_frame:
-        return [_plans(target, law, target.rotation, first, "rows of T")]
+        yield _plans(target, law, target.rotation, first, "rows of T")
+        return
+    names = ("rows of T, strongest axis first", "rows of T, weakest axis first")
+    for order, name in zip(_orders(law, first), names, strict=True):
+        frame = target.rotation[:, order]
+        examples = examples_of(likelihood, frame)
+        assert examples is not None
+        yield _plans(target, law, frame, examples, name)
+
+
+def _orders(law: TotalFactorLaw, first: Examples) -> tuple[IndexArray, IndexArray]:
+    """Two orders of the axes: fitted ones first, strongest or weakest of them ahead.
+
+    Behind a bottleneck the axes of the data come strongest first, and as many can be fitted as it passes on.
+    """
     place = np.arange(law.rows)  # the axes of the data come weakest first
+    if law.columns < law.rows:
+        return place, np.append(place[: law.columns][::-1], _swapped(place[law.columns :]))
     weights = 1 / (first.noise + (first.rows**2).mean(axis=0))
     edge = _FITTED * (1 + math.sqrt(law.rows / len(first.rows))) ** 2  # noise alone reaches half of it
     unfitted = (weights * (first.rows**2 - edge * first.count * first.noise)).sum(axis=0) < 0
     fitted, lost = place[~unfitted], place[unfitted][::-1]
-    pairs = len(lost) // 2 * 2
-    swapped = np.append(lost[:pairs].reshape(-1, 2)[:, ::-1].ravel(), lost[pairs:])
-    result = []
-    for order, name in (
-        (np.append(fitted[::-1], lost), "rows of T, strongest axis first"),
-        (np.append(fitted, swapped), "rows of T, weakest axis first"),
-    ):
-        frame = target.rotation[:, order]
-        examples = examples_of(likelihood, frame)
-        assert examples is not None
-        result.append(_plans(target, law, frame, examples, name))
-    return result
+    return np.append(fitted[::-1], lost), np.append(fitted, _swapped(lost))
+
+
+def _swapped(axes: IndexArray) -> IndexArray:
+    """Neighbours in each other's place."""
+    pairs = len(axes) // 2 * 2
+    return np.append(axes[:pairs].reshape(-1, 2)[:, ::-1].ravel(), axes[pairs:])
 
 
 def _plans(
@@ -217,8 +239,11 @@ def _plans(
 ) -> list[Candidate]:
     """With very many outputs entries by themselves, then rows with few groups of examples, or many."""
     laws = AxisLaws(law, examples)
+    if law.columns < law.rows:  # rows without a T_jj see the noise alone, and so differ more
+        groups = examples.grouped(0.0, _GROUP_WIDTH, _MOST)
+        return [Candidate(target, law, frame, RowProposal(law, laws, groups), name)]
     few, many = (examples.grouped(laws.reference, _GROUP_WIDTH, most) for most in (_FEW, _MANY))
-    wide = len(law.shapes) == 1 and law.rows >= _ENTRIES_FROM
+    wide = len(law.shapes) == 1 and law.columns == law.rows >= _ENTRIES_FROM
     plans: list[RowProposal] = [EntryProposal(law, laws, many)] if wide else []
     plans.append(RowProposal(law, laws, few))
     if len(many) > len(few):
@@ -246,6 +271,12 @@ class RowAnswer:
     seconds_needed: float | None  # forecast where the target error was not reached
 
     @property
+    def hardly_serves(self) -> bool:
+        """Whether draws behind a bottleneck are so unequal that other estimates are to be preferred."""
+        law = self.sample.candidate.law
+        return law.columns < law.rows and self.sample.weighted.effective_sample_size < _TESTIMONY
+
+    @property
     def means_agree(self) -> bool:
         """Whether the two orders agree on E L along every axis, allowing for the number of axes."""
         if self.other is None or self.other.witness is None:
@@ -264,16 +295,16 @@ def draw_rows(target: Target, target_error: float, seed: int, progress: Progress
         return None
     pilots.sort(key=lambda pilot: pilot.candidate.operations / pilot.share)
     effective = max(target_error**-2, _FEWEST_EFFECTIVE)
-    sample = enough(
-        pilots[0], effective, lambda own: own.weighted.reaches(target_error), _WORK, rng, progress
-    )
+    law = pilots[0].candidate.law
+    work = min(_WORK, _NARROW_WORK / target_error**2) if law.columns < law.rows else _WORK
+    sample = enough(pilots[0], effective, lambda own: own.weighted.reaches(target_error), work, rng, progress)
     needed = None
     if not sample.weighted.reaches(target_error):
         needed = sample.forecast(sample.size_for(effective))
     other = None
     if len(pilots) > 1:
         progress.say(f"second witness: {pilots[1].candidate.name}")
-        other = enough(pilots[1], _TESTIMONY, _can_testify, _WORK / 2, rng, progress).testimony
+        other = enough(pilots[1], _TESTIMONY, _can_testify, work / 2, rng, progress).testimony
     return RowAnswer(sample, other, needed)
 
 
@@ -295,7 +326,7 @@ def enough(
         have = len(sample.log_weights) // GROUPS
         wanted = max(sample.size_for(effective), math.ceil(1.5 * have))
         more = min(wanted, 4 * have if have < _TRUSTED else wanted, most) - have
-        if more <= 0 or (have >= _TRUSTED and wanted > _HOPELESS * most):
+        if more <= 0 or (have >= _TRUSTED and wanted > _HOPELESS * most) or sample.incurable:
             return sample
         progress.say(f"importance sampling by rows, {GROUPS * (have + more)} draws")
         sample = sample.joined(pilot.candidate.sample(more, rng))

@@ -10,7 +10,8 @@ second order in x
 sums over examples. Only sums over groups of examples are kept: Σ b bᵀ, Σ b y and N, n_d² numbers each. Deeper
 networks: V is the covariance of the row given the inner factors' rows above, which are drawn with it, exactly
 (`RowWalk`), so that a draw is one of all factors and nothing is left to average. No matrix has more than n_d
-rows.
+rows. Behind a layer of k < n_d units there are k latent variables, and rows below the k-th are regressions on
+all of them, without a T_jj of their own.
 
 Without filtering (`EntryProposal`) every entry is drawn by its own precision given the diagonal, at a cost
 of n_d² a draw: enough where the widths are far above the outputs.
@@ -31,6 +32,7 @@ from lbnn.engines.examples import Groups
 from lbnn.scale.total_factor import RowWalk, TotalFactorLaw
 
 _STATE_FLOATS = 1 << 19  # of the filter of one block of draws: stays in the cache
+_INFLATION = 0.5  # over √(entries): behind a bottleneck draws are that much wider, as at a mode (`laplace`)
 _SETTLING = 2  # rounds between the variance of a target and the spread of the row that adds to it
 
 
@@ -54,7 +56,8 @@ class RowProposal:
         logs, log_drawn = self.laws.draw(uniform)
         log_prior, _ = self.law.log_diagonal(logs)
         parts = []
-        for block in blocks(len(logs), 3 * len(self.groups) * self.law.rows**2, _STATE_FLOATS):
+        floats = 3 * len(self.groups) * self.law.rows * self.law.columns
+        for block in blocks(len(logs), floats, _STATE_FLOATS):
             walk = _FilteredWalk(self.law, logs[block], self.groups, rng)
             parts.append((walk.total, walk.factors, walk.walk()))
         return ProposedDraws(
@@ -98,17 +101,19 @@ class _FilteredWalk(RowWalk):
     """One pass down the rows of a block of draws, with the filter of every group of examples."""
 
     def __init__(self, law: TotalFactorLaw, logs: Array, groups: Groups, rng: np.random.Generator) -> None:
-        index, count = np.arange(law.rows), len(groups)
-        total = np.zeros((len(logs), law.rows, law.rows))
+        index, count = np.arange(law.columns), len(groups)
+        total = np.zeros((len(logs), law.rows, law.columns))
         total[:, index, index] = np.exp(logs)
         super().__init__(law, total, rng)
         self.groups, self.index = groups, index
-        shape = (count, len(logs), law.rows, law.rows)
+        shape = (count, len(logs), law.columns, law.columns)
         # single precision: a proposal need not be exact, and these are what the time goes into
         self.spread = np.zeros(shape, np.float32)  # N, covariance of the latent variables given targets above
         self.square = np.zeros(shape, np.float32)  # Σ b bᵀ of their means
-        self.cross = np.zeros(shape, np.float32)  # Σ b yᵀ with the targets below
+        self.cross = np.zeros((*shape[:3], law.rows), np.float32)  # Σ b yᵀ with the targets below
         self.moments = groups.moments.astype(np.float32)
+        narrow = law.columns < law.rows
+        self.wider = 1 + _INFLATION / math.sqrt(len(law.below[0])) if narrow else 1.0
         self.log_ratio = np.zeros(len(logs))  # log prior over proposal of the entries below the diagonal
 
     def walk(self) -> Array:
@@ -132,7 +137,8 @@ class _FilteredWalk(RowWalk):
         """Draw x = rootᵀ w with w Gaussian: precision R Rᵀ = 1 + root A rootᵀ, the prior's is 1."""
         variance = self._variance(row, root)
         excess = self.groups.count[:, row, None] - self.groups.moments[:, row, row, None] / variance
-        linear = _weighted(1 / variance, self.cross[:, :, :row, row])
+        width = min(row, self.law.columns)
+        linear = _weighted(1 / variance, self.cross[:, :, :width, row])
         try:
             precision = self._precision(row, root, variance, excess)
             lower = np.linalg.cholesky(precision)
@@ -142,26 +148,27 @@ class _FilteredWalk(RowWalk):
         scalar = root.ndim == 1
         linear = root[:, None] * linear if scalar else (root @ linear[:, :, None])[:, :, 0]
         noise = self.rng.standard_normal(linear.shape)
-        pushed = linear + (lower @ noise[:, :, None])[:, :, 0]
+        pushed = linear + self.wider * (lower @ noise[:, :, None])[:, :, 0]
         white = np.linalg.solve(precision, pushed[:, :, None])[:, :, 0]
         entries = root[:, None] * white if scalar else (white[:, None, :] @ root)[:, 0]
-        self.total[:, row, :row] = entries
+        self.total[:, row, :width] = entries
         log_root = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-        self.log_ratio += 0.5 * (noise**2 - white**2).sum(axis=1) - log_root
+        self.log_ratio += 0.5 * (noise**2 - white**2).sum(axis=1) - log_root + width * math.log(self.wider)
 
     def _variance(self, row: int, root: Array) -> Array:
         """D = e + T_jj² and what x adds to it on average, E xᵀNx, settled between them, (groups, m)."""
         square, spread = (
             np.diagonal(each[:, :, :row, :row], axis1=2, axis2=3) for each in (self.square, self.spread)
-        )
+        )  # of the latent variables of the rows above, as many as T has columns
         prior = (root**2)[:, None] if root.ndim == 1 else (root**2).sum(axis=1)  # diagonal of V, (m, row)
-        alone = self.groups.noise[:, row, None] + self.total[:, row, row] ** 2
+        own = self.total[:, row, row] if row < self.law.columns else np.zeros(len(self.total))
+        alone = self.groups.noise[:, row, None] + own**2
         variance = alone
         for _ in range(_SETTLING):
             excess = self.groups.count[:, row, None] - self.groups.moments[:, row, row, None] / variance
             data = ((square + excess[..., None] * spread) / variance[..., None]).sum(axis=0)
-            own = prior / np.maximum(1 + prior * data, FLATTEST)
-            variance = alone + (spread * own).sum(axis=-1)
+            entries = prior / np.maximum(1 + prior * data, FLATTEST)
+            variance = alone + (spread * entries).sum(axis=-1)
         return variance
 
     def _precision(self, row: int, root: Array, variance: Array, excess: Array) -> Array:
@@ -169,14 +176,16 @@ class _FilteredWalk(RowWalk):
         data += _weighted(excess / variance, self.spread[:, :, :row, :row])
         scalar = root.ndim == 1
         precision = (root**2)[:, None, None] * data if scalar else root @ data @ root.swapaxes(1, 2)
-        precision[:, self.index[:row], self.index[:row]] += 1
+        index = self.index[:row]
+        precision[:, index, index] += 1
         return precision
 
     def _filter(self, row: int) -> None:
         """Let the latent variables see target `row`: rank-one updates of N, Σ b bᵀ and Σ b yᵀ."""
         entries = self.total[:, row, : row + 1].astype(np.float32)
         upto, after = slice(row + 1), slice(row + 1, None)
-        self.spread[:, :, row, row] = 1
+        if row < self.law.columns:
+            self.spread[:, :, row, row] = 1
         spread, square = self.spread[:, :, upto, upto], self.square[:, :, upto, upto]
         along = (spread @ entries[:, :, None])[..., 0]  # N f, (groups, m, row + 1)
         noise = self.groups.noise[:, row, None].astype(np.float32)

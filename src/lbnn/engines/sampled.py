@@ -205,6 +205,8 @@ def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress)
     neither that reach the target error are left to sequential Monte Carlo.
     """
     rows = None if effort.engine == "smc" else draw_rows(target, effort.target_error, effort.seed, progress)
+    if rows is not None and rows.hardly_serves and effort.engine == "auto":
+        rows = None
     if rows is not None and (
         rows.sample.weighted.reaches(effort.target_error) or target.dimension > LARGEST_CURVATURE
     ):

@@ -13,6 +13,7 @@ from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.threads import on_every_core
 from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.thin_root import ThinLikelihood, thin_likelihood
 from lbnn.likelihood.zero_temperature import ScatterLikelihood
 from lbnn.scale.bartlett import BartlettCoordinates, product
 
@@ -127,6 +128,11 @@ class ScaleTarget:
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient."""
         rows, layers = self.rows, len(self.coordinates.shapes)
+        if self._thin is not None:
+            share = self._columns / rows
+            return (
+                5e4 + 12.0 * layers * share * rows**3 + share * (40.0 * rows**2 + self.likelihood.operations)
+            )
         return 5e4 + 12.0 * layers * rows**3 + 40.0 * rows**3 + self.likelihood.operations
 
     def scales(self, u: Array) -> Array:
@@ -157,6 +163,8 @@ class ScaleTarget:
         if self._scatter is not None:
             return self._scatter.log_value(total, frame)
         root = frame @ total
+        if self._thin is not None:
+            return self._thin.log_value(root)
         return self.likelihood.log_value(*gram_eigen(root @ root.swapaxes(1, 2)))
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
@@ -164,6 +172,9 @@ class ScaleTarget:
         if self._scatter is not None:
             return self._scatter.value_and_gradient(total, frame)
         root = frame @ total
+        if self._thin is not None:
+            value, gradient = self._thin.value_and_gradient(root)
+            return value, frame.swapaxes(-1, -2) @ gradient
         value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ root.swapaxes(1, 2)))
         return value, 2 * frame.swapaxes(-1, -2) @ gradient @ root
 
@@ -179,6 +190,16 @@ class ScaleTarget:
         ):
             return ScatterLikelihood.of(own)
         return None
+
+    @cached_property
+    def _thin(self) -> ThinLikelihood | None:
+        """The likelihood as a function of O T where a layer is narrower than the outputs."""
+        return thin_likelihood(self.likelihood) if self._columns < self.rows else None
+
+    @property
+    def _columns(self) -> int:
+        """Of T: the narrowest layer, or n_d."""
+        return self.coordinates.shapes[-1].columns
 
     def log_density(self, u: Array) -> Array:
         """Log posterior up to a constant, (m,); −inf where factors or their inverses would overflow."""
@@ -213,8 +234,8 @@ class ScaleTarget:
 
     @property
     def _floats_each(self) -> int:
-        rows = self.rows
-        return 4 * len(self.coordinates.shapes) * rows * rows
+        columns = self._columns if self._thin is not None else self.rows
+        return 4 * len(self.coordinates.shapes) * self.rows * columns
 
 
 def _product(factors: list[Array]) -> Array:

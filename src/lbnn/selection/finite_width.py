@@ -21,11 +21,15 @@ from lbnn._base.types import Array
 from lbnn.engines import Effort
 from lbnn.engines.bartlett_sampling import principal_axes
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
+from lbnn.engines.many_outputs import proposals
+from lbnn.engines.mixture_sampling import GROUPS
+from lbnn.engines.sampled import LARGEST_FITTED
 from lbnn.engines.target import Likelihood, ScaleTarget
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior
 from lbnn.network import Network, condition_with
 from lbnn.posterior import Posterior
 from lbnn.scale.bartlett import BartlettCoordinates
+from lbnn.scale.total_factor import TotalFactorLaw
 from lbnn.selection.data import EvidenceData
 
 POINTS = 128
@@ -58,7 +62,18 @@ def network_evidence(
         return QuadratureEvidence(data, widths)
     more_outputs = data.noise > 0 and len(widths) > 0 and data.outputs > data.spectrum.rank > 0
     kind = DualEvidence if more_outputs else SampledEvidence
-    return kind(data, widths, start, seed, points, directions)
+    evidence = kind(data, widths, start, seed, points, directions)
+    many = TotalFactorLaw(evidence.coordinates.shapes).dimension > LARGEST_FITTED
+    return RowEvidence(evidence, seed, points // 2) if many and evidence.coordinates.square else evidence
+
+
+def evidence_by_rows(
+    data: EvidenceData, widths: tuple[int, ...], start: Array, seed: int, points: int
+) -> RowEvidence | None:
+    """The evidence of a network with many outputs and a narrow layer; None where rows do not apply."""
+    evidence = SampledEvidence(data, widths, start, seed, 1)
+    many = TotalFactorLaw(evidence.coordinates.shapes).dimension > LARGEST_FITTED
+    return RowEvidence(evidence, seed, points) if many and data.noise else None
 
 
 class QuadratureEvidence:
@@ -97,7 +112,7 @@ class SampledEvidence:
         self.best = -math.inf
 
     def __call__(self, h: Array) -> tuple[float, Array]:
-        target, likelihood = self._target(h), self.data.likelihood(h)
+        target, likelihood = self.target(h), self.data.likelihood(h)
         proposal = self._proposal(target)
         points = proposal.place(self.white)
         log_target, gradient = target.value_and_gradient(points)
@@ -107,7 +122,7 @@ class SampledEvidence:
         value = log_total - math.log(len(weights)) + likelihood.log_constant + self.data.log_jacobian(h)
         if value > self.best:
             self.best, self.mode = value, proposal.mean
-            self.error = float(np.sqrt(max((weights**2).sum() - 1 / len(weights), 0.0)))
+            self.error = error_of(weights)
         return value, self._slope(h, proposal, points, weights, gradient)
 
     def _slope(
@@ -118,7 +133,7 @@ class SampledEvidence:
         The second term (Stein's identity) makes this the derivative of log π along draws that move with the
         mode: the part of ∂f/∂h that is linear in u, nearly all of its variance, cancels.
         """
-        slopes = self._slopes_given(h, self._target(h).scales(points))
+        slopes = self.slopes_given(h, self.target(h).scales(points))
         return weights @ (slopes + gradient @ self._mode_slopes(h, proposal))
 
     def _mode_slopes(self, h: Array, proposal: GaussianProposal) -> Array:
@@ -127,9 +142,9 @@ class SampledEvidence:
         Along `directions` only: with correlated outputs the evidence is steep in the unit of a single output,
         where differences are inaccurate.
         """
-        here = self._target(h).value_and_gradient(proposal.mean[None])[1][0]
+        here = self.target(h).value_and_gradient(proposal.mean[None])[1][0]
         ahead = [
-            self._target(h + step).value_and_gradient(proposal.mean[None])[1][0]
+            self.target(h + step).value_and_gradient(proposal.mean[None])[1][0]
             for step in _DIFFERENCE * self.directions.T
         ]
         if not ahead:
@@ -148,7 +163,8 @@ class SampledEvidence:
             origin = proposal.mean
         return proposal
 
-    def _target(self, h: Array) -> ScaleTarget:
+    def target(self, h: Array) -> ScaleTarget:
+        """The posterior of the draws at h."""
         return ScaleTarget(self.coordinates, self._likelihood(h), self.axes)
 
     def _setting(self, weighted_targets: Array) -> tuple[BartlettCoordinates, Array]:
@@ -158,7 +174,7 @@ class SampledEvidence:
     def _likelihood(self, h: Array) -> Likelihood:
         return self.data.likelihood(h)
 
-    def _slopes_given(self, h: Array, scales: Array) -> Array:
+    def slopes_given(self, h: Array, scales: Array) -> Array:
         """∂f/∂h given each draw."""
         return self.data.slopes(h, *gram_eigen(scales))
 
@@ -172,8 +188,32 @@ class DualEvidence(SampledEvidence):
     def _likelihood(self, h: Array) -> Likelihood:
         return HiddenKernelLikelihood(self.data.likelihood(h))
 
-    def _slopes_given(self, h: Array, scales: Array) -> Array:
+    def slopes_given(self, h: Array, scales: Array) -> Array:
         return self.data.dual_slopes(h, scales)
+
+
+class RowEvidence:
+    """Many outputs: draws of T row by row, with the same random numbers at every h."""
+
+    def __init__(self, setting: SampledEvidence, seed: int, points: int) -> None:
+        self.setting, self.seed, self.size = setting, seed, max(points // GROUPS, 1)
+        self.error, self.best = math.inf, -math.inf
+
+    def __call__(self, h: Array) -> tuple[float, Array]:
+        target, data = self.setting.target(h), self.setting.data
+        sample = next(proposals(target))[0].sample(self.size, np.random.default_rng([self.seed, 22]))
+        log_total = float(special.logsumexp(sample.log_weights))
+        weights = np.exp(sample.log_weights - log_total)
+        value = log_total - math.log(len(weights)) + data.likelihood(h).log_constant + data.log_jacobian(h)
+        if value > self.best:
+            self.best, self.error = value, error_of(weights)
+        root = sample.candidate.frame @ sample.total
+        return value, weights @ self.setting.slopes_given(h, root @ root.swapaxes(1, 2))
+
+
+def error_of(weights: Array) -> float:
+    """Relative standard error of the mean of n weights that are given normalised: √(Σw² − 1/n)."""
+    return float(np.sqrt(max((weights**2).sum() - 1 / len(weights), 0.0)))
 
 
 def condition(

@@ -41,7 +41,9 @@ def search(
     """Every candidate of every choice, best first."""
     found: list[Candidate] = []
     walks: list[Walk] = []
-    for choice in sorted(choices, key=lambda each: not each.coupled):
+    for choice in sorted(choices, key=lambda each: (not each.coupled, not each.per_output)):
+        if shapes.fixed is None and _settled_by_units(choice, found):
+            continue
         walks.append(Walk(data, choice, seed, report, _best(found)))
         if shapes.fixed is None:
             _walk(walks[-1], shapes.depth, found)
@@ -52,6 +54,17 @@ def search(
         _go_deeper(walks, _best(found))
     tried = dict.fromkeys(each for walk in walks for each in walk.candidates)
     return sorted(tried, key=lambda candidate: -candidate.supported)
+
+
+def _settled_by_units(choice: Choice, found: Sequence[Candidate]) -> bool:
+    """Whether independent noise with a unit for all is far behind units of their own at infinite width.
+
+    Narrow networks do not make up for it; coupled noise, which learns a covariance, can.
+    """
+    process = {each.noise: each.supported for each in found if not each.widths}
+    if choice.coupled or choice.per_output or not {"isotropic", "per_output"} <= process.keys():
+        return False
+    return process["per_output"] > process["isotropic"] + _MOST_FROM_DEPTH
 
 
 def _best(found: Sequence[Candidate]) -> float:
