@@ -18,6 +18,7 @@ from lbnn.predict.predictive import Predictive
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.phases import Phase, Phases
 from lbnn.scale.prior import ScalePrior
+from lbnn.selection.grid import EvidenceGrid, evidence_grid
 from lbnn.theories.comparison import Comparison, compare
 from lbnn.theories.scale_mixing import ScaleMixture
 
@@ -32,6 +33,7 @@ __all__ = [
     "Comparison",
     "Diagnostics",
     "EngineChoice",
+    "EvidenceGrid",
     "LBNNRegressor",
     "LeaveOneOut",
     "MatrixGIG",
@@ -49,6 +51,7 @@ __all__ = [
     "asymptotics",
     "compare",
     "convergence",
+    "evidence_grid",
     "leave_one_out",
 ]
 

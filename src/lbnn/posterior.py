@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -216,13 +217,13 @@ class Posterior:
             weights[-1] = self.noise.deviations[:, None] * weights[-1]
         return weights
 
-    @property
+    @cached_property
     def _process(self) -> ConditionalProcess:
         """The Gaussian process given L, in units of `noise.deviations`."""
         data, values = self.noise.in_units(self.spectrum), self.noise.eigenvalues(self.spectrum)
         return ConditionalProcess(values, data.targets, self.noise.variance)
 
-    @property
+    @cached_property
     def scale_in_units(self) -> ScaleMeasure:
         """The law of the scale in units of `noise.deviations`."""
         return self.noise.scale_in_units(self.scale, len(self.prior.widths) + 1)

@@ -7,11 +7,13 @@ that after one eigendecomposition every depth, width and temperature costs next 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
+from lbnn._base.condensed import Condensed, condense
 from lbnn._base.types import Array
 from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis
 from lbnn.data.projection import (
@@ -104,7 +106,18 @@ class Spectrum:
         """The same data with the Gram matrix multiplied by `variance` (the first layer's prior variance)."""
         if variance == 1.0:
             return self
-        return replace(self, eigenvalues=variance * self.eigenvalues, basis=self.basis.scaled(variance))
+        result = replace(self, eigenvalues=variance * self.eigenvalues, basis=self.basis.scaled(variance))
+        return result.condensed_as(self.condensed and self.condensed.scaled(variance))
+
+    @cached_property
+    def condensed(self) -> Condensed | None:
+        """A few rows that the likelihood takes for all, at every temperature; None where that saves nothing."""
+        return condense(self.eigenvalues, self.targets)
+
+    def condensed_as(self, known: Condensed | None) -> Spectrum:
+        """These data, whose condensed form follows from that of others and need not be computed."""
+        vars(self)["condensed"] = known
+        return self
 
     @classmethod
     def from_inputs(cls, X: ArrayLike, Y: ArrayLike) -> Spectrum:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.blocks import blocks
+from lbnn._base.condensed import Condensed
 from lbnn._base.types import Array
 
 
@@ -30,6 +31,7 @@ class GaussianLikelihood:
     examples: int
     noise: float  # τ = 1/β: 0 at zero temperature, inf at β = 0
     multiplicity: float = 1.0  # directions that a row stands for, the others without targets: weight of log D
+    condensed: Condensed | None = None  # a few rows with the same sums, for value and gradient; None: all rows
 
     @property
     def flat(self) -> bool:
@@ -53,7 +55,15 @@ class GaussianLikelihood:
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient, for planning."""
-        return float(self.targets.size * (30 + 4 * self.targets.shape[1]))
+        return float(self._rows.targets.size * (30 + 4 * self.targets.shape[1]))
+
+    @property
+    def _rows(self) -> Condensed:
+        """The rows that value and gradient are summed over."""
+        if self.condensed is not None:
+            return self.condensed
+        counts = np.full(len(self.eigenvalues), self.multiplicity)
+        return Condensed(self.eigenvalues, counts, self.eigenvalues, self.targets)
 
     @property
     def gradient_weights(self) -> Array:
@@ -84,10 +94,13 @@ class GaussianLikelihood:
         result = np.zeros(len(eigenvalues))
         if self.flat:
             return result
-        for block in blocks(len(result), self.targets.size):
-            variance = self.noise + self.eigenvalues[:, None] * eigenvalues[block, None, :]
-            rotated = self.targets @ vectors[block]
-            result[block] = -0.5 * (self.multiplicity * np.log(variance) + rotated**2 / variance).sum((1, 2))
+        rows = self._rows
+        for block in blocks(len(result), rows.targets.size):
+            scale = eigenvalues[block, None, :]
+            logs = (rows.counts @ np.log(self.noise + rows.nodes[:, None] * scale)).sum(axis=1)
+            variance = self.noise + rows.eigenvalues[:, None] * scale
+            rotated = rows.targets @ vectors[block]
+            result[block] = -0.5 * (logs + (rotated**2 / variance).sum(axis=(1, 2)))
         return result
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
@@ -99,14 +112,18 @@ class GaussianLikelihood:
         value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
         if self.flat:
             return value, gradient
-        for block in blocks(len(value), self.targets.size):
-            variance = self.noise + self.eigenvalues[:, None] * eigenvalues[block, None, :]
-            rotated = self.targets @ vectors[block]
-            value[block] = -0.5 * (self.multiplicity * np.log(variance) + rotated**2 / variance).sum((1, 2))
-            weighted = np.sqrt(self.eigenvalues)[:, None] * rotated / variance
+        rows = self._rows
+        root, index = np.sqrt(rows.eigenvalues)[:, None], np.arange(self.targets.shape[1])
+        for block in blocks(len(value), rows.targets.size):
+            scale = eigenvalues[block, None, :]
+            spread = self.noise + rows.nodes[:, None] * scale
+            variance = self.noise + rows.eigenvalues[:, None] * scale
+            rotated = rows.targets @ vectors[block]
+            logs = (rows.counts @ np.log(spread)).sum(axis=1)
+            value[block] = -0.5 * (logs + (rotated**2 / variance).sum(axis=(1, 2)))
+            weighted = root * rotated / variance
             inner = 0.5 * weighted.swapaxes(1, 2) @ weighted
-            index = np.arange(self.targets.shape[1])
-            inner[:, index, index] -= 0.5 * self.multiplicity * (self.eigenvalues[:, None] / variance).sum(1)
+            inner[:, index, index] -= 0.5 * ((rows.counts * rows.nodes) @ (1 / spread))
             gradient[block] = vectors[block] @ inner @ vectors[block].swapaxes(1, 2)
         return value, gradient
 

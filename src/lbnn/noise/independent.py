@@ -36,7 +36,12 @@ class IndependentNoise(Noise):
     def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
         """From the rows of the range of G and the square of the rest."""
         return GaussianLikelihood(
-            spectrum.eigenvalues, spectrum.targets, spectrum.residual, spectrum.examples, self.tau
+            spectrum.eigenvalues,
+            spectrum.targets,
+            spectrum.residual,
+            spectrum.examples,
+            self.tau,
+            condensed=spectrum.condensed,
         )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -49,8 +49,9 @@ class PerOutputNoise(Noise):
     def in_units(self, spectrum: Spectrum) -> Spectrum:
         """Y D; no new eigendecomposition."""
         targets = spectrum.targets * np.sqrt(self.betas)
-        residual = float((self.residuals * self.betas).sum())
-        return replace(spectrum, targets=targets, residual=residual, outside=None)
+        residual, known = float((self.residuals * self.betas).sum()), spectrum.condensed
+        result = replace(spectrum, targets=targets, residual=residual, outside=None)
+        return result.condensed_as(known and known.in_units(np.sqrt(self.betas)))
 
     def scale_in_units(self, measure: ScaleMeasure, depth: int) -> ScaleMeasure:
         """The law of D L D."""
@@ -67,6 +68,7 @@ class PerOutputNoise(Noise):
             data.residual,
             data.examples,
             1.0,
+            condensed=data.condensed,
             units=np.sqrt(self.betas),
             log_jacobian=0.5 * data.examples * float(np.log(self.betas).sum()),
         )

@@ -31,28 +31,10 @@ class ConditionalProcess:
         """n_d."""
         return self.targets.shape[1]
 
-    def mean_coefficients(self, scale_values: Array, scale_vectors: Array) -> Array:
-        """M for every scale: l (m, n_d), V (m, n_d, n_d) -> (m, r, n_d)."""
-        return self.rotated_mean(scale_values, scale_vectors) @ scale_vectors.swapaxes(1, 2)
-
     def rotated_mean(self, scale_values: Array, scale_vectors: Array) -> Array:
         """M V: the mean's coefficients along the eigenvectors of each scale, (m, r, n_d)."""
         rotated = self.targets @ scale_vectors
         return rotated * (np.sqrt(self.eigenvalues)[:, None] * self._gain(scale_values))
-
-    def varying_coefficients(self, scale_values: Array, scale_vectors: Array, typical_scale: float) -> Array:
-        """M less a part that is the same for every scale, (m, r, n_d): for the spread of the means.
-
-        Since √g l/(τ + g l) = (1 − (1 + g l/τ)⁻¹)/√g, directions that the data determine leave M = ỹ/√g less
-        a small term; that term alone is returned there, so that its variation is not lost to rounding.
-        """
-        if self.noise == 0:
-            return np.zeros((len(scale_values), *self.targets.shape))
-        scale, values = scale_values[:, None, :], self.eigenvalues[:, None]
-        determined = values * typical_scale > self.noise
-        above = np.where(determined, -self.noise / np.sqrt(values), np.sqrt(values) * scale)
-        factor = above / (self.noise + values * scale)
-        return ((self.targets @ scale_vectors) * factor) @ scale_vectors.swapaxes(1, 2)
 
     def learned_features(self, scale_values: Array, scale_vectors: Array) -> Array:
         """√(g_i l_j) z_ij / (τ + g_i l_j), (m, r, n_d): what the data teach the first layer.

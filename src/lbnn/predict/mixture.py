@@ -14,10 +14,11 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.blocks import PRODUCT_FLOATS, blocks
+from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.projection import Projection
 from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.curves import AtomCurves, PointCurves, curves_of
 from lbnn.predict.density import conditional_log_density
 from lbnn.predict.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
 from lbnn.predict.predictive import Predictive, log_average
@@ -128,41 +129,37 @@ class NetworkPredictive(Predictive):
         return total + self.observation_noise * np.eye(self.shape[1])
 
     @cached_property
-    def _mean_coefficients(self) -> Array:
-        """E M, (r, n_d)."""
-        total = np.zeros_like(self.process.targets)
-        for block in self._atom_blocks():
-            coefficients = self.process.mean_coefficients(*self._eigen(block))
-            total += np.tensordot(self.measure.weights[block], coefficients, axes=1)
-        return total
+    def _curves(self) -> AtomCurves | None:
+        """Averages over atoms as curves in log g; None at the ends of the temperatures, which need none."""
+        return curves_of(self.process, self.measure) if 0 < self.process.noise < math.inf else None
 
     @cached_property
+    def _points(self) -> PointCurves | None:
+        return None if self._curves is None else self._curves.points(self.projection.explained)
+
+    @property
+    def _mean_coefficients(self) -> Array:
+        """E M, (r, n_d); at the ends of the temperatures the same for every scale."""
+        if self._curves is not None:
+            return self._curves.mean_coefficients
+        if self.process.noise == 0:
+            return self.process.targets / np.sqrt(self.process.eigenvalues)[:, None]
+        return np.zeros_like(self.process.targets)
+
+    @property
     def _mean_shrunken(self) -> Array:
-        """E V diag_j(s_ij) Vᵀ, (r, n_d, n_d)."""
-        rank, outputs = self.process.targets.shape
-        total = np.zeros((rank, outputs * outputs))
-        if self.process.noise == 0:  # the data leave nothing of the scale
-            return total.reshape(rank, outputs, outputs)
-        for block in self._atom_blocks(outputs * max(rank, outputs * outputs)):
-            values, vectors = self._eigen(block)
-            weighted = self.measure.weights[block, None, None] * self.process.shrunken_scale(values)
-            squares = np.einsum("sja,ska->sajk", vectors, vectors).reshape(-1, outputs * outputs)
-            total += weighted.transpose(1, 0, 2).reshape(rank, len(squares)) @ squares
-        return total.reshape(rank, outputs, outputs)
+        """E V diag_j(s_ij) Vᵀ, (r, n_d, n_d): nothing at zero temperature, E L at β = 0."""
+        if self._curves is not None:
+            return self._curves.mean_shrunken
+        left = self.measure.average(self.measure.scales) * (0.0 if self.process.noise == 0 else 1.0)
+        return np.broadcast_to(left, (len(self.process.targets), *left.shape))
 
     def _mean_deviations(self) -> Iterator[Array]:
         """√w_s (μ_{L_s} − E μ_L), in blocks of shape (atoms, p̂, n_d)."""
-        if len(self.measure.weights) == 1:
+        if len(self.measure.weights) == 1 or self._points is None:
             return
-        typical = float(np.trace(self.measure.average(self.measure.scales))) / self.shape[1]
-        average = np.zeros_like(self.process.targets)
-        for block in self._atom_blocks():
-            varying = self.process.varying_coefficients(*self._eigen(block), typical)
-            average += np.tensordot(self.measure.weights[block], varying, axes=1)
-        for block in self._atom_blocks(max(self.process.targets.size, math.prod(self.shape))):
-            deviations = self.process.varying_coefficients(*self._eigen(block), typical) - average
-            deviations *= np.sqrt(self.measure.weights[block, None, None])
-            yield _at_points(self.projection.explained, deviations)
+        for block, deviations in self._points.deviations(average=True):
+            yield deviations * np.sqrt(self.measure.weights[block, None, None])
 
     # ------------------------------------------------------------------ densities and quantiles
 
@@ -216,16 +213,20 @@ class NetworkPredictive(Predictive):
     def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
         """Weights of the atoms, and the Gaussians at some points given each of them."""
         explained = self.projection.explained[rows]
-        unexplained = self.projection.unexplained_diagonal[rows, None]
-        means, variances = [], []
-        for block in self._atom_blocks():
-            values, vectors = self._eigen(block)
-            means.append(_at_points(explained, self.process.mean_coefficients(values, vectors)))
-            own_scale = np.diagonal(self.measure.scales[block], axis1=1, axis2=2)
-            shrunken = self.process.shrunken_scale(values) @ (vectors**2).swapaxes(1, 2)
-            variances.append(unexplained * own_scale[:, None, :] + _at_points(explained**2, shrunken))
-        deviations = np.sqrt(np.concatenate(variances) + self.observation_noise)
-        return self.measure.weights, np.concatenate(means), deviations
+        own_scale = np.diagonal(self.measure.scales, axis1=1, axis2=2)
+        variances = self.projection.unexplained_diagonal[rows, None] * own_scale[:, None, :]
+        if self._curves is None:
+            mean = explained @ self._mean_coefficients
+            means = np.broadcast_to(mean, (len(own_scale), *mean.shape))
+            if self.process.noise:
+                variances = variances + (explained**2).sum(axis=1)[:, None] * own_scale[:, None, :]
+        else:
+            points = self._curves.points(explained)
+            means = np.empty_like(variances)
+            for block, deviations in points.deviations(average=False):
+                means[block] = points.reference + deviations
+                variances[block] += points.variances(block)
+        return self.measure.weights, means, np.sqrt(variances + self.observation_noise)
 
     # ------------------------------------------------------------------ samples
 
@@ -273,13 +274,6 @@ class NetworkPredictive(Predictive):
             raise ValueError("observations have finite variance only for beta > 0, got beta=0")
         return replace(self, projection=self.projection.observed(self.coupling), noisy=True)
 
-    def _atom_blocks(self, floats_each: int | None = None) -> Iterator[slice]:
-        return blocks(len(self.measure.weights), floats_each or self.process.targets.size, PRODUCT_FLOATS)
-
-    def _eigen(self, block: slice) -> tuple[Array, Array]:
-        values, vectors = self.measure.eigen
-        return values[block], vectors[block]
-
 
 def _require_positive(variances: Array) -> None:
     """Raise where an output is determined exactly, and so has no density."""
@@ -288,10 +282,3 @@ def _require_positive(variances: Array) -> None:
             "outputs have a density only at points that the training data do not determine, got "
             f"{np.count_nonzero((variances == 0).any(axis=(0, 2)))} points of variance zero: use with_noise()"
         )
-
-
-def _at_points(features: Array, coefficients: Array) -> Array:
-    """Features (p̂, r) times coefficients (m, r, n_d) as one matrix product, (m, p̂, n_d)."""
-    atoms, rank, outputs = coefficients.shape
-    flat = features @ coefficients.transpose(1, 0, 2).reshape(rank, atoms * outputs)
-    return flat.reshape(len(features), atoms, outputs).transpose(1, 0, 2)

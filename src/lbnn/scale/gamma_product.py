@@ -18,7 +18,8 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from lbnn._base.types import Array, ComplexArray
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array, ComplexArray, IndexArray
 
 _CONTOUR_POINTS = 48
 _CONTOUR_STEP = 0.25  # in standard deviations of the integrand at the saddle point
@@ -41,14 +42,48 @@ class GammaProduct:
     def log_density(self, x: Array) -> Array:
         """Log density of x = log λ, elementwise over x of shape (m,)."""
         centred = x - self.shift
-        gap = self.saddle_gap(centred)
+        if len(self.widths) == 1:
+            return _log_gamma_density(self.left_exponent, centred)
+        own, crossing = self._crossings(centred)  # points near each other share a contour
+        gap = self.saddle_gap(crossing)
         spread, bend = self._contour_shape(gap)
         y = spread[:, None] * (_CONTOUR_STEP * np.arange(_CONTOUR_POINTS))
         step = 1j * y - bend[:, None] * y**2  # s − c along the parabola
-        integrand = np.exp(self._exponent_along(gap, centred, step)) * (1 + 2j * bend[:, None] * y)
+        integrand = np.exp(self._exponent_along(gap, crossing, step)) * (1 + 2j * bend[:, None] * y)
         integrand[:, 0] *= 0.5  # the other half of the contour is the complex conjugate
-        total = integrand.real.sum(axis=1) * spread * (_CONTOUR_STEP / np.pi)
-        return self._exponent_at_saddle(gap, centred) + np.log(total)
+        away = centred - crossing[own]
+        result = np.empty_like(centred)
+        for block in blocks(len(result), 4 * _CONTOUR_POINTS):
+            here = own[block]
+            terms = integrand[here] * np.exp(-step[here] * away[block, None])
+            result[block] = np.log(terms.real.sum(axis=1))
+        height = self._exponent_at_saddle(gap, crossing) + np.log(spread * (_CONTOUR_STEP / np.pi))
+        return result + height[own] - (gap - self.shapes[0])[own] * away
+
+    def _crossings(self, centred: Array) -> tuple[IndexArray, Array]:
+        """Points whose saddle points serve all of their neighbours: the number of its own for each, and they.
+
+        Neighbours are within a quarter of the standard deviation that x has under the law tilted to them,
+        where a contour through the saddle point of one neither oscillates nor cancels for the other.
+        """
+        if len(centred) < 2 or not np.isfinite(centred).all():
+            return np.arange(len(centred)), centred
+        grid, values = self._saddle_table
+        order = np.argsort(centred)
+        deviation = np.interp(centred[order], values, self._deviation_table)
+        between = np.minimum(deviation[1:], deviation[:-1])
+        place = np.concatenate([[0.0], np.cumsum(np.diff(centred[order]) / between)])
+        starts = np.concatenate([[True], np.diff(np.floor(2 * place)) > 0])
+        own = np.empty(len(centred), np.intp)
+        own[order] = np.cumsum(starts) - 1
+        first = np.flatnonzero(starts)
+        last = np.append(first[1:], len(centred)) - 1
+        return own, 0.5 * (centred[order][first] + centred[order][last])
+
+    @cached_property
+    def _deviation_table(self) -> Array:
+        """Standard deviation of x at the tilts of the saddle table."""
+        return 1 / self._contour_shape(np.exp(self._saddle_table[0]))[0]
 
     def saddle_log_density(self, x: Array) -> Array:
         """Leading-order saddle-point approximation of `log_density`: cheap, to place nodes."""
@@ -122,6 +157,16 @@ class GammaProduct:
         for column, count in enumerate(self.multiplicity):
             exponent = exponent + count * log_gamma_increment(arguments[:, column, None], step)
         return exponent
+
+
+def _log_gamma_density(shape: float, x: Array) -> Array:
+    """Log density of x = log λ for λ ~ Gamma(shape)/shape, which has a closed form."""
+    if shape >= _STIRLING_FROM:
+        constant = 0.5 * np.log(shape / (2 * np.pi)) - float(_binet(np.asarray(shape)))
+    else:
+        constant = shape * np.log(shape) - shape - float(special.gammaln(shape))
+    series = x**2 / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6 * (1 + x / 7 * (1 + x / 8))))))
+    return constant - shape * np.where(np.abs(x) < 0.02, series, np.expm1(x) - x)
 
 
 def split_given(widths: Sequence[float], centred: Array, gap: Array, rng: np.random.Generator) -> Array:

@@ -50,12 +50,13 @@ class EvidenceData:
         """The data in units of the noise; no new eigendecomposition."""
         units = np.exp(h[:-1])
         residual, roots = float((self.residuals / units).sum()), np.sqrt(units)
+        known = self.spectrum.condensed
         return replace(
             self.spectrum,
             targets=self.spectrum.targets / roots,
             residual=residual,
             outside=self.outside / np.exp(h[:-1] / 2),
-        )
+        ).condensed_as(known and known.in_units(1 / roots))
 
     def noise_at(self, h: Array) -> Noise:
         """The noise of whitened data."""
@@ -69,7 +70,14 @@ class EvidenceData:
         """log p(Y_w | L) with the prior scale in the eigenvalues of G."""
         data = self.whitened(h)
         eigenvalues = math.exp(h[-1]) * data.eigenvalues
-        return GaussianLikelihood(eigenvalues, data.targets, data.residual, data.examples, self.noise)
+        return GaussianLikelihood(
+            eigenvalues,
+            data.targets,
+            data.residual,
+            data.examples,
+            self.noise,
+            condensed=data.condensed and data.condensed.scaled(math.exp(h[-1])),
+        )
 
     def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
         """∂f/∂h at scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m, n_d + 1).

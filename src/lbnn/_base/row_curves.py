@@ -1,0 +1,87 @@
+"""Functions of g that are analytic in log g, at many g from their values at a few.
+
+Chebyshev interpolation in log g, panel by panel. Functions like l/(τ + g l) have their nearest singularity at
+the distance π from the real axis, whatever l and τ, so that one set of nodes serves all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial import chebyshev
+
+from lbnn._base.types import Array, IndexArray
+
+_PANEL = 3.0  # widest range of log g of a panel
+_DIGITS = 37.0  # nats below one to which a function analytic up to ± iπ is resolved
+_WORTH_WHILE = 0.75  # share of all g above which nodes save too little
+_ALLOWED = 1e-12  # relative error in the checks at which nodes are not used
+
+
+@dataclass(frozen=True)
+class RowCurves:
+    """Nodes (k,) and, panel by panel, the rows in it, its nodes, and what each node weighs at each row."""
+
+    nodes: Array
+    panels: tuple[tuple[IndexArray, slice, Array], ...]  # weights (rows, nodes of the panel)
+
+    def at_rows(self, values: Array) -> Array:
+        """From values at the nodes (k, ...) to values at the rows (r, ...)."""
+        result = np.empty((sum(len(rows) for rows, _, _ in self.panels), *values.shape[1:]))
+        for rows, nodes, weights in self.panels:
+            result[rows] = np.tensordot(weights, values[nodes], axes=1)
+        return result
+
+    def gathered(self, features: Array, columns: Array) -> Array:
+        """Σ_i features_mi columns_ij (weight of node k at row i), (m, k, j): one product."""
+        result = np.empty((len(features), len(self.nodes), columns.shape[1]))
+        for rows, nodes, weights in self.panels:
+            spread = (weights[:, :, None] * columns[rows, None, :]).reshape(len(rows), -1)
+            result[:, nodes] = (features[:, rows] @ spread).reshape(len(features), -1, columns.shape[1])
+        return result
+
+
+def row_curves(values: Array, probes: Array) -> RowCurves:
+    """Nodes for functions of g at the given values (r,); the values themselves where nodes save nothing.
+
+    They are checked on g/(1 + g/probe) for the given probes, places where such functions bend.
+    """
+    if len(values) < 2:
+        return every_row(values)
+    logs = np.log(values)
+    low, high = float(logs.min()), float(logs.max())
+    panels = max(1, math.ceil((high - low) / _PANEL))
+    half = max((high - low) / panels / 2, 1e-3)
+    count = nodes_for(half)
+    if panels * count > _WORTH_WHILE * len(values):
+        return every_row(values)
+    places = chebyshev.chebpts1(count)
+    transform = np.linalg.inv(chebyshev.chebvander(places, count - 1))
+    panel = np.clip(((logs - low) / (2 * half)).astype(int), 0, panels - 1)
+    nodes, parts = [], []
+    for number in range(panels):
+        rows, centre = np.flatnonzero(panel == number), low + (2 * number + 1) * half
+        nodes.append(np.exp(centre + half * places))
+        weights = chebyshev.chebvander((logs[rows] - centre) / half, count - 1) @ transform
+        parts.append((rows, slice(number * count, (number + 1) * count), weights))
+    result = RowCurves(np.concatenate(nodes), tuple(parts))
+    return result if accurate(result, values, probes) else every_row(values)
+
+
+def every_row(values: Array) -> RowCurves:
+    """Every value a node of its own."""
+    return RowCurves(values, ((np.arange(len(values)), slice(0, len(values)), np.eye(len(values))),))
+
+
+def nodes_for(half: float) -> int:
+    """Nodes that a panel of this half width needs: the error of interpolation falls like ρ^{−k}."""
+    return math.ceil(_DIGITS / math.asinh(math.pi / half))
+
+
+def accurate(curves: RowCurves, values: Array, probes: Array) -> bool:
+    """Whether g/(1 + g/probe) comes out right at every row."""
+    at_nodes = curves.nodes[:, None] / (1 + curves.nodes[:, None] / probes)
+    exact = values[:, None] / (1 + values[:, None] / probes)
+    return bool((np.abs(curves.at_rows(at_nodes) - exact) <= _ALLOWED * exact).all())
