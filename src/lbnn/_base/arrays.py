@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -61,6 +61,12 @@ class Place:
     def block_floats(self) -> int:
         """Floats that one block of a batched evaluation should hold here."""
         return _HOST_BLOCK if self.host else _DEVICE_BLOCK
+
+    def zeros(self, *shape: int) -> AnyArray:
+        """Zeros of a shape."""
+        return (
+            np.zeros(shape) if self.host else self.xp.zeros(shape, dtype=self.xp.float64, device=self.device)
+        )
 
     def put(self, values: Array) -> AnyArray:
         """A NumPy array as an array of this place."""
@@ -116,7 +122,14 @@ def require_one_place(**arrays: AnyArray) -> None:
         )
 
 
-def real_matrix(array: AnyArray, name: str) -> AnyArray:
+def largest(array: AnyArray) -> float:
+    """max |entry|; 0 of nothing."""
+    if 0 in array.shape:
+        return 0.0
+    return float(np.abs(array).max() if isinstance(array, np.ndarray) else namespace(array).max(abs(array)))
+
+
+def real_numbers(array: AnyArray, name: str) -> AnyArray:
     """Check an array that is not NumPy's: float64, finite, of real numbers; other precisions are converted."""
     xp, library = namespace(array), _library(array)
     if library == "torch" and array.requires_grad:
@@ -145,14 +158,34 @@ def _as_double(array: AnyArray, name: str, xp: Any) -> AnyArray:
         raise ValueError(f"{rule}, got {array.dtype} on {array.device}: move it to the CPU") from error
 
 
-def subtract_from_diagonal(matrices: AnyArray, values: AnyArray) -> AnyArray:
-    """Matrices (m, n, n) less diag(values), values (m, n); NumPy matrices are changed in place."""
+def add_to_diagonal(matrices: AnyArray, values: AnyArray | float) -> AnyArray:
+    """Matrices (..., n, n) plus diag(values), values (..., n) or a number; NumPy's are changed in place."""
     size = matrices.shape[-1]
     if isinstance(matrices, np.ndarray):
-        matrices.reshape(-1, size * size)[:, :: size + 1] -= values
+        index = np.arange(size)
+        matrices[..., index, index] += values
         return matrices
-    place = place_of(matrices)
-    return matrices - values[:, None, :] * place.put(np.eye(size))
+    unit = namespace(matrices).eye(size, dtype=matrices.dtype, device=matrices.device)
+    return matrices + unit * (values if isinstance(values, float) else values[..., None, :])
+
+
+def times(features: AnyArray, coefficients: Array) -> Array:
+    """Features (p̂, r) of any place times NumPy coefficients (r, k), computed there, as NumPy (p̂, k)."""
+    if isinstance(features, np.ndarray):
+        return features @ coefficients
+    return to_numpy(features @ like(coefficients, features))
+
+
+def cholesky(matrix: AnyArray) -> AnyArray | None:
+    """Lower triangular F with F Fᵀ = matrix; None where the matrix is not positive definite."""
+    xp = namespace(matrix)
+    try:
+        factor = xp.linalg.cholesky(matrix)
+    except (np.linalg.LinAlgError, RuntimeError) as error:
+        if _out_of_memory(error):
+            raise
+        return None
+    return factor if bool(xp.all(xp.isfinite(factor))) else None  # JAX and CuPy leave NaN
 
 
 def solve_lower(factor: AnyArray, right: AnyArray) -> AnyArray:
@@ -205,7 +238,7 @@ def _library(array: AnyArray) -> str:
     return name if name in _NAMESPACES and hasattr(array, "device") else "numpy"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _namespace(library: str) -> Any:
     if library == "numpy":
         return np

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.arrays import like, namespace, times
+from lbnn._base.types import AnyArray, Array, IndexArray
 
 _PANEL = 3.0  # widest range of log g of a panel
 _DIGITS = 37.0  # nats below one to which a function analytic up to ± iπ is resolved
@@ -34,12 +35,14 @@ class RowCurves:
             result[rows] = np.tensordot(weights, values[nodes], axes=1)
         return result
 
-    def gathered(self, features: Array, columns: Array) -> Array:
-        """Σ_i features_mi columns_ij (weight of node k at row i), (m, k, j): one product."""
-        result = np.empty((len(features), len(self.nodes), columns.shape[1]))
+    def gathered(self, features: AnyArray, columns: Array) -> Array:
+        """Σ_i features_mi columns_ij (weight of node k at row i), (m, k, j): products where the features are."""
+        count = features.shape[0]
+        result = np.empty((count, len(self.nodes), columns.shape[1]))
         for rows, nodes, weights in self.panels:
             spread = (weights[:, :, None] * columns[rows, None, :]).reshape(len(rows), -1)
-            result[:, nodes] = (features[:, rows] @ spread).reshape(len(features), -1, columns.shape[1])
+            here = times(_columns(features, rows), spread)
+            result[:, nodes] = here.reshape(count, nodes.stop - nodes.start, columns.shape[1])
         return result
 
 
@@ -68,6 +71,13 @@ def row_curves(values: Array, probes: Array) -> RowCurves:
         parts.append((rows, slice(number * count, (number + 1) * count), weights))
     result = RowCurves(np.concatenate(nodes), tuple(parts))
     return result if accurate(result, values, probes) else every_row(values)
+
+
+def _columns(features: AnyArray, index: IndexArray) -> AnyArray:
+    """Some columns of a matrix of any place: a view where they stand side by side, as ascending g make them."""
+    if len(index) and index[-1] - index[0] + 1 == len(index):
+        return features[:, int(index[0]) : int(index[-1]) + 1]
+    return namespace(features).take(features, like(index, features), axis=1)
 
 
 def every_row(values: Array) -> RowCurves:

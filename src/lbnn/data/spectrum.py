@@ -13,15 +13,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
+from lbnn._base.arrays import (
+    Place,
+    largest,
+    like,
+    namespace,
+    place_of,
+    require_one_place,
+    times,
+    to_numpy,
+    within_memory,
+)
 from lbnn._base.condensed import Condensed, condense
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis
 from lbnn.data.projection import (
     RANK_TOLERANCE,
     FeatureDirections,
     InputDirections,
     Projection,
-    positive_part,
+    positive_eigen,
 )
 
 _LARGEST_TARGET = 1e100
@@ -70,6 +81,11 @@ class Spectrum:
     def __repr__(self) -> str:
         """One line: the sizes."""
         return f"Spectrum(examples={self.examples}, rank={self.rank}, outputs={self.outputs})"
+
+    @property
+    def place(self) -> Place:
+        """Where the training data live, and heavy work is done."""
+        return place_of(self.basis.example)
 
     @property
     def rank(self) -> int:
@@ -121,9 +137,13 @@ class Spectrum:
 
     @classmethod
     def from_inputs(cls, X: ArrayLike, Y: ArrayLike) -> Spectrum:
-        """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0."""
-        inputs = check.matrix(X, "X")
-        targets, single = check.targets(Y, len(inputs))
+        """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0.
+
+        X and Y are arrays of NumPy, PyTorch, JAX or CuPy on one device: all that is large stays there.
+        """
+        inputs = check.matrix_in_place(X, "X")
+        targets, single = check.targets(Y, inputs.shape[0])
+        require_one_place(X=inputs, Y=targets)
         _require_representable(targets, "Y")
         if inputs.shape[0] > inputs.shape[1]:
             return _from_tall_inputs(inputs, targets, single)
@@ -133,13 +153,14 @@ class Spectrum:
     def from_gram(cls, gram: ArrayLike, Y: ArrayLike) -> Spectrum:
         """Build from a positive semi-definite kernel matrix (p, p) and targets Y."""
         matrix = check.square_matrix(gram, "gram")
-        targets, single = check.targets(Y, len(matrix))
+        size = matrix.shape[0]
+        targets, single = check.targets(Y, size)
+        require_one_place(gram=matrix, Y=targets)
         _require_representable(targets, "Y")
-        values, vectors = _eigh(matrix, len(matrix), "gram")
-        basis = GramBasis(vectors, values)
+        values, vectors = _eigh(matrix, size, "gram")
         rest = _rest(targets, vectors)
-        square = float((rest**2).sum())
-        return cls(values, vectors.T @ targets, square, len(matrix), single, basis, rest)
+        inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
+        return cls(values, inside, square, size, single, GramBasis(vectors, values), rest)
 
     @classmethod
     def from_moments(
@@ -151,7 +172,8 @@ class Spectrum:
         only through its trace. Training inputs are not kept: ask for predictions at explicit inputs.
         """
         moment = check.square_matrix(input_moment, "input_moment")
-        cross, single = _cross_moment(cross_moment, len(moment))
+        dimension = moment.shape[0]
+        cross, single = _cross_moment(cross_moment, dimension)
         square = check.real_array(target_moment, "target_moment")
         if square.size != cross.shape[1] ** 2:
             raise ValueError(
@@ -160,7 +182,7 @@ class Spectrum:
         count = check.positive_integer(examples, "examples")
         _require_representable(cross, "XᵀY")
         total = float(np.trace(square.reshape(cross.shape[1], -1)))
-        return _from_moments(moment / len(moment), cross, total, count, single, None)
+        return _from_moments(moment / dimension, like(cross, moment), total, count, single, None)
 
 
 def _test_points(
@@ -180,81 +202,83 @@ def _test_points(
     return cross_gram, test_gram
 
 
-def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
+def _from_wide_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
     """For p ≤ n0: eigenvectors of the Gram matrix."""
     examples, dimension = inputs.shape
     with np.errstate(over="ignore"):  # `_eigh` reports it
         gram = inputs @ inputs.T / dimension
     values, vectors = _eigh(gram, dimension, "XXᵀ/n0")
-    directions = InputDirections(inputs, vectors / np.sqrt(dimension * values))
+    directions = InputDirections(inputs, vectors / like(np.sqrt(dimension * values), vectors))
     basis = InputBasis(directions, dimension, inputs, 1 / dimension)
     rest = _rest(targets, vectors)
-    square = float((rest**2).sum())
-    return Spectrum(values, vectors.T @ targets, square, examples, single, basis, rest)
+    inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
+    return Spectrum(values, inside, square, examples, single, basis, rest)
 
 
-def _from_tall_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
+def _from_tall_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
     """For p > n0: eigenvectors V of XᵀX/n0; U = XV/√(n0 g) is never formed."""
     with np.errstate(over="ignore"):  # `_eigh` reports it
         moment, cross = inputs.T @ inputs / inputs.shape[1], inputs.T @ targets
-    spectrum = _from_moments(moment, cross, 0.0, len(inputs), single, inputs)
-    rest = targets - spectrum.project().explained @ (
-        spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
-    )
+    spectrum = _from_moments(moment, cross, 0.0, inputs.shape[0], single, inputs)
+    inside = spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
+    rest = to_numpy(targets) - times(spectrum.project().explained, inside)
     return replace(spectrum, residual=float((rest**2).sum()), outside=rest)
 
 
 def _from_moments(
-    moment: Array, cross: Array, total: float, examples: int, single: bool, inputs: Array | None
+    moment: AnyArray, cross: AnyArray, total: float, examples: int, single: bool, inputs: AnyArray | None
 ) -> Spectrum:
     """From XᵀX/n0, XᵀY and ‖Y‖²."""
-    dimension = len(moment)
+    dimension = moment.shape[0]
     values, vectors = _eigh(moment, max(dimension, examples), "XᵀX/n0")
     if len(values) > examples:
         raise ValueError(f"XᵀX has rank {len(values)} and needs as many examples, got examples={examples}")
     if inputs is None:
         _require_in_range(cross, vectors)
-    targets = vectors.T @ cross / np.sqrt(dimension * values)[:, None]
+    targets = to_numpy(vectors.T @ cross) / np.sqrt(dimension * values)[:, None]
     residual = _moment_residual(total, float((targets**2).sum())) if inputs is None else 0.0
     basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
     return Spectrum(values, targets, residual, examples, single, basis)
 
 
-def _eigh(gram: Array, size: int, name: str) -> tuple[Array, Array]:
+def _eigh(gram: AnyArray, size: int, name: str) -> tuple[Array, AnyArray]:
     """Positive eigenvalues and their eigenvectors; an indefinite matrix is an error."""
-    if not np.isfinite(gram).all():
+    xp, place = namespace(gram), place_of(gram)
+    if not bool(xp.all(xp.isfinite(gram))):
         raise ValueError(
             f"{name} must be representable in double precision, got values that overflow: rescale X"
         )
-    values, vectors = np.linalg.eigh(gram)
+    count = gram.shape[0]
+    purpose = f"the eigendecomposition of {name} ({count} × {count})"
+    values, vectors = within_memory(lambda: xp.linalg.eigh(gram), place, 5.0 * count**2, purpose)
+    values = to_numpy(values)
     if values[0] < -GRAM_TOLERANCE * max(values[-1], 0.0):
         raise ValueError(
             f"{name} must be positive semi-definite, got eigenvalues from {values[0]:.3g} to {values[-1]:.3g}"
         )
-    keep = positive_part(values, size)
-    return values[keep], vectors[:, keep]
+    return positive_eigen(values, vectors, size)
 
 
-def _rest(targets: Array, vectors: Array) -> Array:
-    """Y − UUᵀY, (p, n_d); no rows where U is square."""
+def _rest(targets: AnyArray, vectors: AnyArray) -> Array:
+    """Y − UUᵀY, (p, n_d), as NumPy; no rows where U is square."""
     if vectors.shape[0] == vectors.shape[1]:
         return np.zeros((0, targets.shape[1]))
-    return targets - vectors @ (vectors.T @ targets)
+    return to_numpy(targets - vectors @ (vectors.T @ targets))
 
 
-def _require_in_range(cross: Array, vectors: Array) -> None:
+def _require_in_range(cross: AnyArray, vectors: AnyArray) -> None:
     """Raise unless XᵀY lies in the range of XᵀX, as moments of the same data do."""
-    outside = float(np.abs(cross - vectors @ (vectors.T @ cross)).max())
-    if outside > GRAM_TOLERANCE * float(np.abs(cross).max()):
+    outside = largest(cross - vectors @ (vectors.T @ cross))
+    if outside > GRAM_TOLERANCE * largest(cross):
         raise ValueError(
             "input_moment and cross_moment must come from the same data, got a cross_moment with "
             f"{outside:.3g} outside the range of input_moment"
         )
 
 
-def _require_representable(targets: Array, name: str) -> None:
+def _require_representable(targets: AnyArray, name: str) -> None:
     """Raise where the squares of targets, which enter everywhere, would overflow."""
-    if np.abs(targets).max() > _LARGEST_TARGET:
+    if largest(targets) > _LARGEST_TARGET:
         raise ValueError(f"{name} must be below {_LARGEST_TARGET:g} in size, got larger values: rescale Y")
 
 
