@@ -21,6 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from lbnn._base.arrays import add_to_diagonal, like, namespace, place_of, to_numpy
+from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, Mask
 
 #: One cutoff for all ranks: eigenvalues below this multiple of (size · largest) count as zero.
@@ -161,9 +162,9 @@ class InputProjection(SharedInputs):
         Small rests are projected twice, so that the rounding of the directions does not leak into them.
         """
         xp = namespace(self.inputs)
-        for start in range(0, self.inputs.shape[0], size):
-            inputs = self.inputs[start : start + size, :]
-            seen = self.explained[start : start + size, :] / math.sqrt(self.scale)
+        for rows in blocks(self.inputs.shape[0], 1, size):
+            inputs = self.inputs[rows, :]
+            seen = self.explained[rows, :] / math.sqrt(self.scale)
             rest = inputs - self.directions.combine(seen)
             length = xp.linalg.vector_norm(inputs, axis=1)
             small = xp.linalg.vector_norm(rest, axis=1) < 1e-3 * length
