@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy import linalg
 
 from lbnn._base.types import AnyArray, Array
 
@@ -174,6 +175,29 @@ def times(features: AnyArray, coefficients: Array) -> Array:
     if isinstance(features, np.ndarray):
         return features @ coefficients
     return to_numpy(features @ like(coefficients, features))
+
+
+def copied(array: AnyArray) -> AnyArray:
+    """A copy, so that later changes of the caller's array change nothing here."""
+    return array.copy() if isinstance(array, np.ndarray) else namespace(array).asarray(array, copy=True)
+
+
+def row_squares(matrix: AnyArray) -> Array:
+    """Σ_j matrix_ij², (rows,), as NumPy."""
+    if isinstance(matrix, np.ndarray):
+        return np.asarray(np.einsum("ij,ij->i", matrix, matrix), float)
+    return to_numpy(namespace(matrix).sum(matrix * matrix, axis=1))
+
+
+def eigh(matrix: AnyArray, overwrite: bool = False) -> tuple[Array, AnyArray]:
+    """Eigenvalues, ascending, as NumPy and eigenvectors where the symmetric matrix lives.
+
+    NumPy's may be computed in the memory of the matrix.
+    """
+    if isinstance(matrix, np.ndarray):
+        return linalg.eigh(matrix.T, driver="evd", overwrite_a=overwrite, check_finite=False)
+    values, vectors = namespace(matrix).linalg.eigh(matrix)
+    return to_numpy(values), vectors
 
 
 def cholesky(matrix: AnyArray) -> AnyArray | None:

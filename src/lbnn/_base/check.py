@@ -18,8 +18,11 @@ from lbnn._base.types import AnyArray, Array
 _LARGEST_INTEGER = 10**15  # doubles hold these exactly
 
 
-def real_array(value: Any, name: str) -> Array:
-    """Convert to a float64 NumPy array of finite real numbers; arrays of other libraries come to the host."""
+def real_array(value: Any, name: str, copy: bool = True) -> Array:
+    """Convert to a float64 NumPy array of finite real numbers; without a copy it may be the caller's own.
+
+    Arrays of other libraries come to the host.
+    """
     try:
         raw = arrays.to_numpy(value)
     except ValueError as error:
@@ -28,7 +31,7 @@ def real_array(value: Any, name: str) -> Array:
         raise TypeError(f"{name} must be real, got complex numbers")
     if raw.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be an array of numbers, got {_describe(value, raw)}")
-    array = raw.astype(np.float64)
+    array = raw.astype(np.float64, copy=copy)
     if not np.isfinite(array).all():
         raise ValueError(
             f"{name} must be finite, got {np.count_nonzero(~np.isfinite(array))} NaN or infinite values"
@@ -36,14 +39,14 @@ def real_array(value: Any, name: str) -> Array:
     return array
 
 
-def matrix(value: Any, name: str) -> Array:
+def matrix(value: Any, name: str, copy: bool = True) -> Array:
     """Convert to a two-dimensional array of finite numbers with at least one row and one column."""
-    return _two_dimensional(real_array(value, name), name)
+    return _two_dimensional(real_array(value, name, copy), name)
 
 
-def matrix_in_place(value: Any, name: str) -> AnyArray:
-    """`matrix` that stays in the library and on the device of its array."""
-    return _two_dimensional(_real_in_place(value, name), name)
+def matrix_in_place(value: Any, name: str, copy: bool = True) -> AnyArray:
+    """`matrix` that stays in the library and on the device of its array; only NumPy's is ever copied here."""
+    return _two_dimensional(_real_in_place(value, name, copy), name)
 
 
 def square_matrix(value: Any, name: str) -> AnyArray:
@@ -67,9 +70,9 @@ def targets(value: Any, examples: int) -> tuple[AnyArray, bool]:
     return (array[:, None] if array.ndim == 1 else array), array.ndim == 1
 
 
-def _real_in_place(value: Any, name: str) -> AnyArray:
+def _real_in_place(value: Any, name: str, copy: bool = True) -> AnyArray:
     host = arrays.place_of(value).host
-    return real_array(value, name) if host else arrays.real_numbers(value, name)
+    return real_array(value, name, copy) if host else arrays.real_numbers(value, name)
 
 
 def _two_dimensional(array: AnyArray, name: str) -> AnyArray:

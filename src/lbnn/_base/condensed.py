@@ -121,7 +121,9 @@ def accurate(rule: Condensed, eigenvalues: Array, targets: Array) -> bool:
     full_squares = (1 / (1 + np.outer(signal, eigenvalues))) @ (targets @ directions) ** 2
     few_squares = (1 / (1 + np.outer(signal, rule.eigenvalues))) @ (rule.targets @ directions) ** 2
     logs_agree = (np.abs(few - full) <= _ALLOWED * (full + len(eigenvalues))).all()
-    rounding = np.finfo(float).eps ** 2 * len(targets) * ((np.abs(targets) @ np.abs(directions)) ** 2).sum(axis=0)
+    rounding = (
+        np.finfo(float).eps ** 2 * len(targets) * ((np.abs(targets) @ np.abs(directions)) ** 2).sum(axis=0)
+    )
     squares_agree = (np.abs(few_squares - full_squares) <= _ALLOWED * full_squares + rounding).all()
     return bool(logs_agree and squares_agree)
 

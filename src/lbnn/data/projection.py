@@ -20,12 +20,16 @@ from typing import Protocol
 
 import numpy as np
 
-from lbnn._base.arrays import add_to_diagonal, like, namespace, place_of, to_numpy
+from lbnn._base.arrays import add_to_diagonal, eigh, like, namespace, place_of, row_squares, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, Mask
 
 #: One cutoff for all ranks: eigenvalues below this multiple of (size · largest) count as zero.
 RANK_TOLERANCE = float(np.finfo(np.float64).eps)
+
+_LARGE_REST = (
+    0.05  # share of a test point that is unexplained, from which a difference of squares has its digits
+)
 
 
 def positive_part(eigenvalues: Array, size: int, scale: float = 0.0) -> Mask:
@@ -144,9 +148,15 @@ class InputProjection(SharedInputs):
 
     @cached_property
     def unexplained_diagonal(self) -> Array:
-        xp = namespace(self.inputs)
-        squares = [to_numpy(xp.sum(rest * rest, axis=1)) for rest in self._rest_in_blocks(1024)]
-        return self.scale * np.concatenate(squares)
+        """|x̂|² − |Φ|² where that keeps its digits; else from what is left of the inputs themselves."""
+        lengths = self.scale * row_squares(self.inputs)
+        result = lengths - row_squares(self.explained)
+        small = np.flatnonzero(~(result > _LARGE_REST * lengths))
+        if len(small):
+            inputs = namespace(self.inputs).take(self.inputs, like(small, self.inputs), axis=0)
+            near = InputProjection(self.directions, inputs, self.scale)
+            result[small] = self.scale * np.concatenate([row_squares(x) for x in near._rest_in_blocks(1024)])
+        return result
 
     @cached_property
     def unexplained_root(self) -> AnyArray:
@@ -259,8 +269,7 @@ class PrivateProjection:
 
 def gram_root(gram: AnyArray) -> AnyArray:
     """E with E Eᵀ = gram, of the numerical rank of gram."""
-    values, vectors = namespace(gram).linalg.eigh(gram)
-    kept, vectors = positive_eigen(to_numpy(values), vectors, gram.shape[0])
+    kept, vectors = positive_eigen(*eigh(gram), gram.shape[0])
     return vectors * like(np.sqrt(kept), vectors)
 
 

@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.arrays import (
     Place,
+    copied,
+    eigh,
     largest,
     like,
     namespace,
@@ -141,12 +143,12 @@ class Spectrum:
 
         X and Y are arrays of NumPy, PyTorch, JAX or CuPy on one device: all that is large stays there.
         """
-        inputs = check.matrix_in_place(X, "X")
+        inputs = check.matrix_in_place(X, "X", copy=False)
         targets, single = check.targets(Y, inputs.shape[0])
         require_one_place(X=inputs, Y=targets)
         _require_representable(targets, "Y")
         if inputs.shape[0] > inputs.shape[1]:
-            return _from_tall_inputs(inputs, targets, single)
+            return _from_tall_inputs(copied(inputs), targets, single)
         return _from_wide_inputs(inputs, targets, single)
 
     @classmethod
@@ -206,19 +208,21 @@ def _from_wide_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spec
     """For p ≤ n0: eigenvectors of the Gram matrix."""
     examples, dimension = inputs.shape
     with np.errstate(over="ignore"):  # `_eigh` reports it
-        gram = inputs @ inputs.T / dimension
-    values, vectors = _eigh(gram, dimension, "XXᵀ/n0")
-    directions = InputDirections(inputs, vectors / like(np.sqrt(dimension * values), vectors))
-    basis = InputBasis(directions, dimension, inputs, 1 / dimension)
-    rest = _rest(targets, vectors)
-    inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
-    return Spectrum(values, inside, square, examples, single, basis, rest)
+        gram = inputs @ inputs.T
+        gram /= dimension
+    values, vectors = _eigh(gram, dimension, "XXᵀ/n0", overwrite=True)
+    own, rest = to_numpy(vectors.T @ targets), _rest(targets, vectors)
+    vectors /= like(np.sqrt(dimension * values), vectors)  # in place, and a copy of X only now: memory is
+    kept = copied(inputs)  # scarce during eigh
+    basis = InputBasis(InputDirections(kept, vectors), dimension, kept, 1 / dimension)
+    return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
 def _from_tall_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
     """For p > n0: eigenvectors V of XᵀX/n0; U = XV/√(n0 g) is never formed."""
     with np.errstate(over="ignore"):  # `_eigh` reports it
-        moment, cross = inputs.T @ inputs / inputs.shape[1], inputs.T @ targets
+        moment, cross = inputs.T @ inputs, inputs.T @ targets
+        moment /= inputs.shape[1]
     spectrum = _from_moments(moment, cross, 0.0, inputs.shape[0], single, inputs)
     inside = spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
     rest = to_numpy(targets) - times(spectrum.project().explained, inside)
@@ -230,7 +234,7 @@ def _from_moments(
 ) -> Spectrum:
     """From XᵀX/n0, XᵀY and ‖Y‖²."""
     dimension = moment.shape[0]
-    values, vectors = _eigh(moment, max(dimension, examples), "XᵀX/n0")
+    values, vectors = _eigh(moment, max(dimension, examples), "XᵀX/n0", overwrite=True)
     if len(values) > examples:
         raise ValueError(f"XᵀX has rank {len(values)} and needs as many examples, got examples={examples}")
     if inputs is None:
@@ -241,17 +245,15 @@ def _from_moments(
     return Spectrum(values, targets, residual, examples, single, basis)
 
 
-def _eigh(gram: AnyArray, size: int, name: str) -> tuple[Array, AnyArray]:
-    """Positive eigenvalues and their eigenvectors; an indefinite matrix is an error."""
-    xp, place = namespace(gram), place_of(gram)
+def _eigh(gram: AnyArray, size: int, name: str, overwrite: bool = False) -> tuple[Array, AnyArray]:
+    """Positive eigenvalues and their eigenvectors, in the memory of a matrix that is ours to overwrite."""
+    xp, count = namespace(gram), gram.shape[0]
     if not bool(xp.all(xp.isfinite(gram))):
         raise ValueError(
             f"{name} must be representable in double precision, got values that overflow: rescale X"
         )
-    count = gram.shape[0]
     purpose = f"the eigendecomposition of {name} ({count} × {count})"
-    values, vectors = within_memory(lambda: xp.linalg.eigh(gram), place, 5.0 * count**2, purpose)
-    values = to_numpy(values)
+    values, vectors = within_memory(lambda: eigh(gram, overwrite), place_of(gram), 5.0 * count**2, purpose)
     if values[0] < -GRAM_TOLERANCE * max(values[-1], 0.0):
         raise ValueError(
             f"{name} must be positive semi-definite, got eigenvalues from {values[0]:.3g} to {values[-1]:.3g}"

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
+from lbnn._base.log_sums import log_sum_exp, normalised
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.mixture import Mixture, MixtureSample, Part, PriorPart, StudentPart
 from lbnn.engines.modes import WIDEST, Mode, find_modes, find_tails, scan_axes
@@ -41,7 +41,7 @@ def laplace_mixture_of(target: TotalTarget, modes: list[Mode]) -> Mixture:
     """One Student part at every mode, shares by Laplace's mass."""
     parts = [laplace_part(mode) for mode in modes]
     log_roots = [float(np.linalg.slogdet(part.root)[1]) for part in parts]
-    shares = special.softmax([mode.height + log for mode, log in zip(modes, log_roots, strict=True)])
+    shares = normalised(np.array([mode.height + log for mode, log in zip(modes, log_roots, strict=True)]))
     return Mixture(target, tuple(parts), np.asarray(shares, float), len(parts))
 
 
@@ -73,9 +73,9 @@ def guidance(sample: MixtureSample) -> Guidance:
     log_terms = np.where(
         np.isfinite(sample.log_weights)[:, None], sample.log_weights[:, None] + tilted, -np.inf
     )
-    log_terms = log_terms - special.logsumexp(log_terms, axis=0)
+    log_terms = log_terms - log_sum_exp(log_terms, axis=0)
     shares = effective_atoms(log_terms) / len(log_terms)
-    return Guidance(shares, special.logsumexp(log_terms, axis=1) - math.log(log_terms.shape[1]))
+    return Guidance(shares, log_sum_exp(log_terms, axis=1) - math.log(log_terms.shape[1]))
 
 
 def adapted(sample: MixtureSample, grow: bool) -> Mixture:
@@ -161,7 +161,7 @@ def _tempered(log_weights: Array, fewest: float) -> Array:
     power = 1.0
     while power > 0.02:
         flattened = power * log_weights
-        flattened = flattened - special.logsumexp(flattened)
+        flattened = flattened - log_sum_exp(flattened)
         if effective_atoms(flattened) >= fewest:
             break
         power *= 0.8

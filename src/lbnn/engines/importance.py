@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import special
 
+from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.progress import Progress
 from lbnn._base.quasi_random import uniform_points
 from lbnn._base.types import Array, IndexArray
@@ -40,19 +42,19 @@ class ImportanceSample:
         """Replicate of every point."""
         return np.repeat(np.arange(REPLICATES), len(self.log_weights) // REPLICATES)
 
-    @property
+    @cached_property
     def log_evidence(self) -> float:
         """Log of the mean weight."""
-        return float(special.logsumexp(self.log_weights)) - math.log(len(self.log_weights))
+        return float(log_sum_exp(self.log_weights)) - math.log(len(self.log_weights))
 
-    @property
+    @cached_property
     def log_evidence_error(self) -> float:
         """Standard error, from the spread between replicates."""
-        per_replicate = special.logsumexp(self.log_weights.reshape(REPLICATES, -1), axis=1)
-        ratios = np.exp(per_replicate - special.logsumexp(per_replicate)) * REPLICATES
+        per_replicate = log_sum_exp(self.log_weights.reshape(REPLICATES, -1), axis=1)
+        ratios = np.exp(per_replicate - log_sum_exp(per_replicate)) * REPLICATES
         return float(ratios.std(ddof=1) / math.sqrt(REPLICATES))
 
-    @property
+    @cached_property
     def effective_sample_size(self) -> float:
         """(Σw)² / Σw²."""
         return float(effective_atoms(self.log_weights))
@@ -62,7 +64,7 @@ class ImportanceSample:
         """Effective draws per draw."""
         return self.effective_sample_size / len(self.log_weights)
 
-    @property
+    @cached_property
     def pareto_k(self) -> float:
         """Tail index of the weights."""
         return pareto_k(self.log_weights)

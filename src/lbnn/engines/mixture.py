@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from scipy import special
 
+from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.quasi_random import uniform_points
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.total_target import Space
@@ -173,7 +174,7 @@ class MixtureSample:
     @cached_property
     def log_mixture(self) -> Array:
         """Log density of the mixture, (m,)."""
-        return special.logsumexp(self.log_densities, b=self.mixture.shares, axis=1)
+        return log_sum_exp(self.log_densities, axis=1, weights=self.mixture.shares)
 
     @property
     def responsibilities(self) -> Array:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from scipy import special
 
+from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.progress import Progress
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.adaptation import adapted, guidance
@@ -52,14 +52,14 @@ class WeightedDraws:
     @property
     def log_evidence(self) -> float:
         """Log of the mean weight."""
-        return float(special.logsumexp(self.log_weights)) - math.log(len(self.log_weights))
+        return float(log_sum_exp(self.log_weights)) - math.log(len(self.log_weights))
 
     @cached_property
     def log_evidence_error(self) -> float:
         """Standard error, from the spread between groups."""
         count = int(self.groups[-1]) + 1
-        by_group = special.logsumexp(self.log_weights.reshape(count, -1), axis=1)
-        ratios = np.exp(by_group - special.logsumexp(by_group)) * count
+        by_group = log_sum_exp(self.log_weights.reshape(count, -1), axis=1)
+        ratios = np.exp(by_group - log_sum_exp(by_group)) * count
         return float(ratios.std(ddof=1) / math.sqrt(count))
 
     @cached_property
@@ -101,7 +101,7 @@ def testimony(method: str, log_weights: Array, spread: float) -> Witness | None:
     if pareto_k(log_weights) > LARGEST_K or effective < _FEWEST_TO_TESTIFY:
         return None
     error = max(spread, math.sqrt(max(1 / effective - 1 / count, 0.0)))
-    return Witness(method, float(special.logsumexp(log_weights)) - math.log(count), error)
+    return Witness(method, float(log_sum_exp(log_weights)) - math.log(count), error)
 
 
 def mixture_sample(mixture: Mixture, target_error: float, seed: int, progress: Progress) -> MixtureDraws:

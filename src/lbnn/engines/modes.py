@@ -12,8 +12,8 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
+from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.total_target import TotalTarget
 
@@ -86,7 +86,7 @@ class AxisScan:
     def spread(self) -> float:
         """E l² / (E l)² of the squared entry l: large where its mean lives in the tail of its law."""
         log_total, log_first, log_second = (
-            special.logsumexp(self.leading + power * self.logs) for power in (0, 2, 4)
+            log_sum_exp(self.leading + power * self.logs) for power in (0, 2, 4)
         )
         return float(np.exp(min(log_second + log_total - 2 * log_first, 700.0)))
 

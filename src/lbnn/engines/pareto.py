@@ -7,6 +7,7 @@ import math
 import numpy as np
 from scipy import optimize, special
 
+from lbnn._base.log_sums import normalised
 from lbnn._base.types import Array
 
 _LIGHT_TAIL = -0.5  # Pareto k below which weights are bounded so sharply that there is nothing to smooth
@@ -40,7 +41,7 @@ def _zhang_stephens(excess: Array) -> float:
     theta = 1 / excess[-1] + (1 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))) / (3 * quarter)
     shapes = np.log1p(-theta[:, None] * excess).mean(axis=1)
     profile = count * (np.log(-theta / shapes) - shapes - 1)
-    best = float(special.softmax(profile) @ theta)
+    best = float(normalised(profile) @ theta)
     shape = float(np.log1p(-best * excess).mean())
     return (count * shape + 10 * 0.5) / (count + 10)
 

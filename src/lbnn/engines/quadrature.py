@@ -17,6 +17,7 @@ import numpy as np
 from scipy import integrate, interpolate, special
 
 from lbnn._base.blocks import blocks
+from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
 from lbnn._base.warn import warn
 from lbnn.engines.inference import Diagnostics, ScaleInference
@@ -63,7 +64,7 @@ class Nodes:
 
     @cached_property
     def log_total(self) -> float:
-        return float(special.logsumexp(self.log_terms.real))
+        return float(log_sum_exp(self.log_terms.real))
 
     @cached_property
     def weights(self) -> Array:

@@ -106,7 +106,9 @@ def _survey(problem: _Problem) -> _Places:
     padded = np.pad(inside, ((0, 0), (1, 1)), constant_values=-np.inf)
     summit = (inside >= padded[:, :-2]) & (inside >= padded[:, 2:]) & np.isfinite(inside)
     which, index = np.nonzero(summit)
-    place, width, height, found = _climb(problem, which, x[np.maximum(index - 1, 0)], x[np.minimum(index + 1, len(x) - 1)])
+    place, width, height, found = _climb(
+        problem, which, x[np.maximum(index - 1, 0)], x[np.minimum(index + 1, len(x) - 1)]
+    )
     count = len(values)
     best, peak, spread = np.full(count, -np.inf), np.zeros(count), np.ones(count)
     usable, keep = np.isfinite(values).all(axis=1), np.zeros(values.shape, bool)
@@ -188,7 +190,13 @@ def _trapezoid(problem: _Problem, found: _Places) -> GridIntegrals:
         log_step = np.log((end - start)[open_] / intervals)
         new = np.stack([_log_sum(log_values + power * x) + log_step for power in powers])
         if halving:
-            rounding = 16 * np.finfo(float).eps * np.abs(log_values).max(axis=1, where=log_values > log_values.max(axis=1, keepdims=True) - 1, initial=0.0)
+            rounding = (
+                16
+                * np.finfo(float).eps
+                * np.abs(log_values).max(
+                    axis=1, where=log_values > log_values.max(axis=1, keepdims=True) - 1, initial=0.0
+                )
+            )
             stands = np.abs(np.expm1(totals[:, open_] - new)).max(axis=0) < _TOLERANCE + rounding
             converged[open_[stands]] = True
         totals[:, open_] = new

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
+from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.progress import Progress
 from lbnn._base.quasi_random import normal_points
 from lbnn._base.types import Array, IndexArray
@@ -82,7 +82,7 @@ class Draws:
     @property
     def weights(self) -> Array:
         """Normalised weights."""
-        weights = np.exp(self.log_weights - special.logsumexp(self.log_weights))
+        weights = np.exp(self.log_weights - log_sum_exp(self.log_weights))
         return weights / weights.sum()
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
+from lbnn._base.log_sums import normalised
 from lbnn._base.progress import Progress
 from lbnn._base.quasi_random import normal_points
 from lbnn._base.types import Array, IndexArray
@@ -78,7 +78,7 @@ def fitted_witness(mixture: Mixture, rng: np.random.Generator, progress: Progres
 
 def resampled(draws: WeightedDraws, size: int, rng: np.random.Generator) -> Array:
     """Points (u) drawn by their weights."""
-    return draws.points[rng.choice(len(draws.points), size=size, p=special.softmax(draws.log_weights))]
+    return draws.points[rng.choice(len(draws.points), size=size, p=normalised(draws.log_weights))]
 
 
 def turned_points(points: Array, target: Target, other: Target) -> Array:
@@ -115,7 +115,7 @@ def testify(method: str, log_weights: Array, groups: IndexArray, log_diagonal: A
 
 def weighted_means(log_weights: Array, groups: IndexArray, values: Array) -> tuple[Array, Array]:
     """Means of values (m, n), and errors that are no smaller than those of independent draws."""
-    weights = special.softmax(log_weights)
+    weights = normalised(log_weights)
     mean = weights @ values
     independent = np.sqrt((weights[:, None] ** 2 * (values - mean) ** 2).sum(axis=0))
     return mean, np.maximum(standard_error(values, weights, groups), independent)

@@ -21,8 +21,8 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.arrays import times
+from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.row_curves import RowCurves, row_curves
 from lbnn._base.types import AnyArray, Array
 from lbnn.predict.conditional import ConditionalProcess
@@ -82,7 +82,7 @@ class AtomCurves:
             ratio = self.measure.weights[block, None, None] * self._ratio(values)
             squares = np.einsum("sja,ska->sajk", vectors, vectors).reshape(-1, outputs * outputs)
             for number, size in enumerate((values - self.typical, values)):
-                weighted = (ratio * size[:, None, :]).transpose(1, 0, 2).reshape(nodes, -1)
+                weighted = (ratio * size[:, None, :]).transpose(1, 0, 2).reshape(nodes, len(squares))
                 total[number] += weighted @ squares
         varying, shrunken = total.reshape(2, nodes, outputs, outputs)
         return varying, shrunken

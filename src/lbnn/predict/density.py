@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lbnn._base.arrays import like, namespace, times, to_numpy
+from lbnn._base.arrays import eigh, like, namespace, times
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.projection import Projection, positive_part
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
@@ -99,5 +99,5 @@ def _noisy_likelihood(gram: AnyArray, values: Array, noise: float, largest: floa
 
 def _rotated(gram: AnyArray, values: Array) -> tuple[Array, Array]:
     """Eigenvalues of a Gram matrix (n,) and values (n, n_d) along its eigenvectors, as NumPy."""
-    eigenvalues, vectors = namespace(gram).linalg.eigh(gram)
-    return to_numpy(eigenvalues), times(vectors.T, values)
+    eigenvalues, vectors = eigh(gram)
+    return eigenvalues, times(vectors.T, values)

@@ -23,6 +23,7 @@ from lbnn._base.types import Array, ComplexArray, IndexArray
 
 _CONTOUR_POINTS = 48
 _CONTOUR_STEP = 0.25  # in standard deviations of the integrand at the saddle point
+_COARSE = 4  # of so many entries of the saddle table one has a standard deviation
 _STIRLING_FROM = 100.0  # where three terms of Stirling's series are exact to rounding
 
 
@@ -45,7 +46,7 @@ class GammaProduct:
         if len(self.widths) == 1:
             return _log_gamma_density(self.left_exponent, centred)
         own, crossing = self._crossings(centred)  # points near each other share a contour
-        gap = self.saddle_gap(crossing)
+        gap = self._near_saddle(crossing)
         spread, bend = self._contour_shape(gap)
         y = spread[:, None] * (_CONTOUR_STEP * np.arange(_CONTOUR_POINTS))
         step = 1j * y - bend[:, None] * y**2  # s − c along the parabola
@@ -68,9 +69,8 @@ class GammaProduct:
         """
         if len(centred) < 2 or not np.isfinite(centred).all():
             return np.arange(len(centred)), centred
-        grid, values = self._saddle_table
         order = np.argsort(centred)
-        deviation = np.interp(centred[order], values, self._deviation_table)
+        deviation = np.interp(centred[order], self._saddle_table[1][::_COARSE], self._deviation_table)
         between = np.minimum(deviation[1:], deviation[:-1])
         place = np.concatenate([[0.0], np.cumsum(np.diff(centred[order]) / between)])
         starts = np.concatenate([[True], np.diff(np.floor(2 * place)) > 0])
@@ -82,15 +82,16 @@ class GammaProduct:
 
     @cached_property
     def _deviation_table(self) -> Array:
-        """Standard deviation of x at the tilts of the saddle table."""
-        return 1 / self._contour_shape(np.exp(self._saddle_table[0]))[0]
+        """Standard deviation of x at some of the tilts of the saddle table."""
+        arguments = self._arguments(np.exp(self._saddle_table[0][::_COARSE]))
+        return np.sqrt((self.multiplicity * special.polygamma(1, arguments)).sum(-1))
 
     def saddle_log_density(self, x: Array) -> Array:
         """Leading-order saddle-point approximation of `log_density`: cheap, to place nodes."""
         centred = x - self.shift
-        gap = self.saddle_gap(centred)
-        spread, _ = self._contour_shape(gap)
-        return self._exponent_at_saddle(gap, centred) + np.log(spread / np.sqrt(2 * np.pi))
+        gap = self._near_saddle(centred)
+        second = (self.multiplicity * special.polygamma(1, self._arguments(gap))).sum(-1)
+        return self._exponent_at_saddle(gap, centred) - 0.5 * np.log(2 * np.pi * second)
 
     def location(self, tilt: float) -> float:
         """Centre of the density times e^{tilt · x}, for tilt > −left_exponent: where its saddle point is."""
@@ -115,13 +116,17 @@ class GammaProduct:
         Newton's method in log(gap); any point near the saddle is as good a crossing point, since the
         integral does not depend on it.
         """
-        grid, values = self._saddle_table
-        log_gap = np.interp(centred, values, grid)
+        log_gap = np.log(self._near_saddle(centred))
         for _ in range(3):
             gap = np.exp(log_gap)
             slope = gap * (self.multiplicity * special.polygamma(1, self._arguments(gap))).sum(-1)
             log_gap = log_gap + np.clip((centred - self._location(gap)) / slope, -1.0, 1.0)
         return np.exp(log_gap)
+
+    def _near_saddle(self, centred: Array) -> Array:
+        """`saddle_gap` from a table, within hundredths of the integrand's width: near enough for densities."""
+        grid, values = self._saddle_table
+        return np.exp(np.interp(centred, values, grid))
 
     @cached_property
     def _saddle_table(self) -> tuple[Array, Array]:

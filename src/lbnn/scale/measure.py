@@ -290,4 +290,7 @@ class ScaleMeasure:
 
 def effective_atoms(log_terms: Array) -> Array:
     """(Σt)²/Σt² over the leading axis: how many terms of a sum count."""
-    return np.exp(2 * special.logsumexp(log_terms, axis=0) - special.logsumexp(2 * log_terms, axis=0))
+    top = log_terms.max(axis=0)
+    terms = np.exp(log_terms - np.where(np.isfinite(top), top, 0.0))
+    with np.errstate(invalid="ignore"):  # no term at all counts as none can tell
+        return np.asarray(terms.sum(axis=0) ** 2 / (terms**2).sum(axis=0))

@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 from scipy import special, stats
 
+from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.small_matrices import lower_root, solve_transposed, solve_upper, triangular_root
 from lbnn._base.types import Array
 from lbnn.scale.bartlett import FactorShape
@@ -203,7 +204,7 @@ class TotalFactorLaw:
         log_rows = walk.run().reshape(len(theta), copies)
         chosen = np.argmax(log_rows + rng.gumbel(size=log_rows.shape), axis=1)
         index = np.arange(len(theta)) * copies + chosen
-        log_mean = special.logsumexp(log_rows, axis=1) - math.log(copies)
+        log_mean = log_sum_exp(log_rows, axis=1) - math.log(copies)
         return InnerDraws(log_diagonal + log_mean, [factor[index] for factor in walk.factors])
 
 
