@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import linalg
 
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray
 
 #: Name of a library (first part of the module of its arrays) and the module that follows the standard.
 _NAMESPACES = {
@@ -175,6 +175,25 @@ def times(features: AnyArray, coefficients: Array) -> Array:
     if isinstance(features, np.ndarray):
         return features @ coefficients
     return to_numpy(features @ like(coefficients, features))
+
+
+def take_columns(matrix: AnyArray, places: IndexArray) -> AnyArray:
+    """Columns (m, k) of a matrix (m, n)."""
+    if isinstance(matrix, np.ndarray):
+        return matrix[:, places]
+    return namespace(matrix).take(matrix, like(places, matrix), axis=1)
+
+
+def spread_columns(columns: AnyArray, places: IndexArray, size: int) -> AnyArray:
+    """Zeros (m, size) with columns (m, k) at some places."""
+    if isinstance(columns, np.ndarray):
+        result = np.zeros((len(columns), size))
+        result[:, places] = columns
+        return result
+    origin = np.full(size, columns.shape[1])
+    origin[places] = np.arange(columns.shape[1])
+    zero = place_of(columns).zeros(columns.shape[0], 1)
+    return take_columns(namespace(columns).concat([columns, zero], axis=1), origin)
 
 
 def copied(array: AnyArray) -> AnyArray:

@@ -8,11 +8,13 @@ from typing import Protocol
 import numpy as np
 
 from lbnn._base.blocks import blocks
+from lbnn._base.arrays import HOST, Place, like, to_numpy
 from lbnn._base.small_matrices import gram_eigen
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.scale.bartlett import BartlettCoordinates, product
 
 _SAME_AXES = 0.98  # cosine from which two axes are one
+_WORTH_MOVING = 1e8  # operations from which a batch is moved to the device of the data: some ten milliseconds
 
 
 class Likelihood(Protocol):
@@ -28,9 +30,14 @@ class Likelihood(Protocol):
         """Second moment of the targets along the directions of the scale, (n, n)."""
         ...
 
-    def log_value(self, eigenvalues: Array, vectors: Array) -> Array: ...
+    @property
+    def place(self) -> Place:
+        """Where large batches are evaluated."""
+        ...
 
-    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]: ...
+    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray: ...
+
+    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]: ...
 
 
 class Target(Protocol):
@@ -125,10 +132,10 @@ class ScaleTarget:
         rows, layers = self.rows, len(self.coordinates.shapes)
         return 5e4 + 12.0 * layers * rows**3 + 40.0 * rows**3 + self.likelihood.operations
 
-    def scales(self, u: Array) -> Array:
+    def scales(self, u: AnyArray) -> AnyArray:
         """L(u), (m, n_d, n_d)."""
         total = self._product(self.coordinates.factors(u))
-        return total @ total.swapaxes(1, 2)
+        return total @ total.mT
 
     def factors(self, u: Array) -> list[Array]:
         """O T_d, T_{d−1}, ..., T_2, whose product is a root of L."""
@@ -150,46 +157,54 @@ class ScaleTarget:
 
     def log_likelihood(self, total: Array, frame: Array) -> Array:
         """Log p(Y | L) at L = O T Tᵀ Oᵀ for any frame O, (m,)."""
-        root = frame @ total
-        return self.likelihood.log_value(*gram_eigen(root @ root.swapaxes(1, 2)))
+        root = self._place(len(total)).put(frame @ total)
+        return to_numpy(self.likelihood.log_value(*gram_eigen(root @ root.mT)))
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
         """`log_likelihood` and its gradient in T: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
-        root = frame @ total
-        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ root.swapaxes(1, 2)))
-        return value, 2 * frame.swapaxes(-1, -2) @ gradient @ root
+        root = self._place(len(total)).put(frame @ total)
+        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ root.mT))
+        return to_numpy(value), 2 * frame.swapaxes(-1, -2) @ to_numpy(gradient @ root)
 
     def log_density(self, u: Array) -> Array:
         """Log posterior up to a constant, (m,); −inf where factors or their inverses would overflow."""
-        result = np.full(len(u), -np.inf)
-        for block in blocks(len(u), self._floats_each):
+        result, place = np.full(len(u), -np.inf), self._place(len(u))
+        for block in blocks(len(u), self._floats_each, place.block_floats):
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
-            log_likelihood = self.likelihood.log_value(*gram_eigen(self.scales(points)))
-            result[block][fine] = self.coordinates.log_prior(points)[0] + log_likelihood
+            log_likelihood = self.likelihood.log_value(*gram_eigen(self.scales(place.put(points))))
+            result[block][fine] = self.coordinates.log_prior(points)[0] + to_numpy(log_likelihood)
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
         """`log_density` and its gradient in u (zero where factors would overflow)."""
-        value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
-        for block in blocks(len(u), self._floats_each):
+        value, gradient, place = np.full(len(u), -np.inf), np.zeros_like(u), self._place(len(u))
+        for block in blocks(len(u), self._floats_each, place.block_floats):
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
-            value[block][fine], gradient[block][fine] = self._differentiate(u[block][fine])
+            points = u[block][fine]
+            log_likelihood, slope = self._differentiate(place.put(points))
+            log_prior, prior_slope = self.coordinates.log_prior(points)  # while a device is at work
+            value[block][fine] = log_prior + to_numpy(log_likelihood)
+            gradient[block][fine] = prior_slope + to_numpy(slope)
         return value, gradient
 
-    def _differentiate(self, u: Array) -> tuple[Array, Array]:
-        """Chain rule: ∂/∂T = 2 (∂/∂L) T, then through the product to the coordinates."""
+    def _differentiate(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Log likelihood and its gradient in u: ∂/∂T = 2 (∂/∂L) T, then through the product."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
         total = self._product(factors)
-        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(total @ total.swapaxes(1, 2)))
-        log_prior, prior_slope = self.coordinates.log_prior(u)
-        likelihood_slope = self.coordinates.pull_back(factors, slopes, 2 * self.rotation.T @ gradient @ total)
-        return log_prior + value, prior_slope + likelihood_slope
+        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(total @ total.mT))
+        slope = 2 * (like(self.rotation.T, total) @ (gradient @ total))
+        return value, self.coordinates.pull_back(factors, slopes, slope)
 
-    def _product(self, factors: list[Array]) -> Array:
+    def _product(self, factors: list[AnyArray]) -> AnyArray:
         total = product(factors)
         assert total is not None  # engines that sample have at least one hidden layer
-        return self.rotation @ total
+        return like(self.rotation, total) @ total
+
+    def _place(self, count: int) -> Place:
+        """Where so many points are evaluated: with the data, if that is worth the way."""
+        there = self.likelihood.place
+        return HOST if there.host or count * self.operations < _WORTH_MOVING else there
 
     @property
     def _floats_each(self) -> int:

@@ -42,6 +42,7 @@ class IndependentNoise(Noise):
             spectrum.examples,
             self.tau,
             condensed=spectrum.condensed,
+            place=spectrum.place,
         )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
