@@ -9,7 +9,7 @@ import threadpoolctl
 import benchmarks
 from benchmarks.timing import busy, conditions
 
-SHARED = {"__main__", "against_truth", "nuts", "release_tasks", "timing", "traced_edges"}  # no `run`
+SHARED = {"__main__", "against_truth", "gpu", "nuts", "release_tasks", "timing", "traced_edges"}  # no `run`
 
 
 def main() -> None:
