@@ -174,6 +174,11 @@ class LikelihoodRatio:
     denominators: tuple[GaussianLikelihood, ...] = ()
 
     @property
+    def place(self) -> Place:
+        """The host: ratios are averaged over atoms that are there."""
+        return HOST
+
+    @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient, for planning."""
         return sum(factor.operations for _, factor in self._signed)
