@@ -1,9 +1,9 @@
 """this checkout against release 0.1.0, installed beside it: CPU seconds on one thread, medians, ratios.
 
-The release is taken from git (commit 295b6ee) into a temporary folder and imported by a process of its own; the
-two take turns, so that both meet the same conditions. Data are drawn anew in each from the same seed. The last
-column is the relative difference between the answers of the two. Then: `condition`, mean and variance over one
-Gram matrix and one eigh, and the largest memory above X.
+The release is taken from git (commit 295b6ee) into a temporary folder and imported by a process of its own;
+the two take turns, so that both meet the same conditions. Data are drawn anew in each from the same seed. The
+last column is the relative difference between the answers of the two. Then: `condition`, mean and variance
+over one Gram matrix and one eigh (wall time, with the threads that BLAS has), and the largest memory above X.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def export(folder: Path) -> bool:
 
 
 def worker(source: Path, *arguments: str) -> subprocess.Popen:
-    """A process that imports lbnn from a folder and answers tasks; its metadata are those of this environment."""
+    """A process that imports lbnn from a folder and answers tasks, on one thread."""
     environment = os.environ | {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "benchmarks.release_tasks", *arguments]
     return subprocess.Popen(
@@ -95,13 +95,17 @@ def speed_table(releases: dict[str, subprocess.Popen], repeats: int) -> None:
         note = "" if aim is None else "ok" if old / new >= aim else "below the aim"
         difference = abs(values["here"] / values["release"] - 1)
         print(
-            f"{task:52} {1e3 * old:11.2f} {1e3 * new:9.2f} {old / new:7.1f} {aim or '':>5} {difference:11.1e}  {note}",
+            f"{task:52} {1e3 * old:11.2f} {1e3 * new:9.2f} {old / new:7.1f} {aim or '':>5} "
+            f"{difference:11.1e}  {note}",
             flush=True,
         )
 
 
 def floor_table(repeats: int) -> None:
-    print(f"\n{'p':>6} {'n0':>6} {'n_d':>4} {'points':>7} {'floor s':>9} {'all s':>9} {'over floor':>11} {'aim':>6}")
+    print(
+        f"\n{'p':>6} {'n0':>6} {'n_d':>4} {'points':>7} {'floor s':>9} {'all s':>9} {'over floor':>11} "
+        f"{'aim':>6}"
+    )
     for examples, inputs, outputs, widths, points, aim in FLOORS:
         X, Y, X_test = release_tasks.data(examples, inputs, outputs)
         network, targets = lbnn.Network(widths), Y[:, 0] if outputs == 1 else Y

@@ -1,7 +1,7 @@
-"""Tasks that `against_release` times, with public names that both releases have; run as a script it is a worker.
+"""Tasks that `against_release` times, with public names that both releases have; as a script, a worker.
 
-A worker reads the name of a task from a line, runs the task once and answers with its CPU seconds (wall seconds
-for tasks that may use several threads) and a number that says what came out.
+A worker reads the name of a task from a line, runs the task once and answers with its CPU seconds and a number
+that says what came out.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def grid() -> tuple[float, float]:
     if hasattr(lbnn, "evidence_grid"):
         return float(lbnn.evidence_grid(own, WIDTHS, BETAS).log_evidence[:, ::GRID_STEP].mean()), 1.0
     networks = [lbnn.Network(widths) for widths in WIDTHS]
-    values = [net.condition_spectrum(own, beta).log_evidence for net in networks for beta in BETAS[::GRID_STEP]]
+    values = [
+        net.condition_spectrum(own, beta).log_evidence for net in networks for beta in BETAS[::GRID_STEP]
+    ]
     return float(np.mean(values)), float(GRID_STEP)
 
 

@@ -192,3 +192,24 @@ def test_group_error_against_the_spread_over_seeds() -> None:
         ]
         ratio = math.sqrt(np.mean(np.square(stated))) / spread
         assert 0.7 < ratio < 1.5, (quantity, ratio)
+
+
+def test_only_the_theories_that_are_asked_for() -> None:
+    """The rows are those of a comparison of all; what is not asked for is not computed."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 30)), rng.normal(size=20)
+    network = lbnn.Network(widths=(40,))
+    every = lbnn.compare(network, X, y, beta=4.0)
+    some = lbnn.compare(network, X, y, beta=4.0, theories=("proportional", "infinite width"))
+    assert list(some.theories) == ["proportional", "infinite width"]
+    assert some.error("proportional", "kernel") == every.error("proportional", "kernel")
+    assert not some.left_out
+
+
+@pytest.mark.parametrize(
+    "theories", [("proportional", "no such"), "proportional"], ids=["unknown", "a string"]
+)
+def test_theories_must_be_known(theories: object) -> None:
+    """The rule and what was given."""
+    with pytest.raises(ValueError, match="theories must be"):
+        lbnn.compare(lbnn.Network((3,)), np.eye(2), np.ones(2), beta=1.0, theories=theories)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Sums in logarithms, without the generality of scipy.special.logsumexp, which costs more than small sums do."""
+"""Sums in logarithms: scipy.special.logsumexp is general, which costs more than small sums do."""
 
 from __future__ import annotations
 

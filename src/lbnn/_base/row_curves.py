@@ -18,6 +18,7 @@ from lbnn._base.types import AnyArray, Array, IndexArray
 _PANEL = 3.0  # widest range of log g of a panel
 _DIGITS = 37.0  # nats below one to which a function analytic up to ± iπ is resolved
 _WORTH_WHILE = 0.75  # share of all g above which nodes save too little
+_BENDS = 7  # places among the values at which the functions of the check bend
 _ALLOWED = 1e-12  # relative error in the checks at which nodes are not used
 
 
@@ -46,11 +47,8 @@ class RowCurves:
         return result
 
 
-def row_curves(values: Array, probes: Array) -> RowCurves:
-    """Nodes for functions of g at the given values (r,); the values themselves where nodes save nothing.
-
-    They are checked on g/(1 + g/probe) for the given probes, places where such functions bend.
-    """
+def row_curves(values: Array) -> RowCurves:
+    """Nodes for functions of g at the given values (r,); the values themselves where nodes save nothing."""
     if len(values) < 2:
         return every_row(values)
     logs = np.log(values)
@@ -70,7 +68,7 @@ def row_curves(values: Array, probes: Array) -> RowCurves:
         weights = chebyshev.chebvander((logs[rows] - centre) / half, count - 1) @ transform
         parts.append((rows, slice(number * count, (number + 1) * count), weights))
     result = RowCurves(np.concatenate(nodes), tuple(parts))
-    return result if accurate(result, values, probes) else every_row(values)
+    return result if accurate(result, values) else every_row(values)
 
 
 def _columns(features: AnyArray, index: IndexArray) -> AnyArray:
@@ -90,8 +88,10 @@ def nodes_for(half: float) -> int:
     return math.ceil(_DIGITS / math.asinh(math.pi / half))
 
 
-def accurate(curves: RowCurves, values: Array, probes: Array) -> bool:
-    """Whether g/(1 + g/probe) comes out right at every row."""
-    at_nodes = curves.nodes[:, None] / (1 + curves.nodes[:, None] / probes)
-    exact = values[:, None] / (1 + values[:, None] / probes)
-    return bool((np.abs(curves.at_rows(at_nodes) - exact) <= _ALLOWED * exact).all())
+def accurate(curves: RowCurves, values: Array) -> bool:
+    """Whether 1/(1 + g/bend) comes out right at every row, for bends below, among and above the values."""
+    low, high = float(values.min()), float(values.max())
+    bends = np.concatenate([[1e-3 * low], np.geomspace(low, high, _BENDS), [1e3 * high]])
+    exact = 1 / (1 + values[:, None] / bends)
+    got = curves.at_rows(1 / (1 + curves.nodes[:, None] / bends))
+    return bool((np.abs(got - exact) <= _ALLOWED * exact).all())

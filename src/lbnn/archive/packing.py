@@ -282,7 +282,7 @@ def _unpack_sampled(
     measure = ScaleMeasure(
         target.scales(draws.points), draws.weights, single_output, tails, None, draws.groups
     )
-    return measure.with_law(SampledLaw(target, draws, measure.eigen, effort))
+    return measure.with_law(SampledLaw(target, draws, measure.scales, effort))
 
 
 def _pack_factors(law: FactorLaw, measure: ScaleMeasure) -> Packed:
@@ -303,7 +303,7 @@ def _unpack_factors(header: dict[str, Any], arrays: dict[str, AnyArray], single_
     _require(weights.shape == groups.shape == (len(scales),), "numbers of weights, groups and scales")
     _require(all(len(factor) == len(scales) for factor in factors), "numbers of factors and scales")
     measure = ScaleMeasure(scales, weights, single_output, Tails(**header["tails"]), None, groups)
-    return measure.with_law(FactorLaw(weights, measure.eigen, factors))
+    return measure.with_law(FactorLaw(weights, measure.scales, factors))
 
 
 def _squared(factors: list[Array]) -> Array:

@@ -129,7 +129,7 @@ class Spectrum:
 
     @cached_property
     def condensed(self) -> Condensed | None:
-        """A few rows that the likelihood takes for all, at every temperature; None where that saves nothing."""
+        """A few rows that the likelihood takes for all, at every temperature; None if that saves nothing."""
         return condense(self.eigenvalues, self.targets)
 
     def condensed_as(self, known: Condensed | None) -> Spectrum:

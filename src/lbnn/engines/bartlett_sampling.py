@@ -29,7 +29,7 @@ def infer_primal(
     draws = draw_prior(target, effort) if likelihood.flat else draw_posterior(target, effort)
     exists = prior.inverse_mean_exists or likelihood.keeps_from_zero
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
-    law = SampledLaw(target, draws, measure.eigen, effort)
+    law = SampledLaw(target, draws, measure.scales, effort)
     return _inference(measure.with_law(law), draws, likelihood)
 
 
@@ -46,7 +46,7 @@ def _infer_deficient(
     draws = draw_posterior(target, effort)
     exists = min(prior.widths) >= zeros + likelihood.examples + 2
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
-    law = FactorLaw(draws.weights, measure.eigen, target.factors(draws.points))
+    law = FactorLaw(draws.weights, measure.scales, target.factors(draws.points))
     moment = prior.log_negative_moment(zeros, likelihood.examples)
     return _inference(measure.with_law(law), replace(draws, log_total=draws.log_total + moment), likelihood)
 
@@ -65,7 +65,7 @@ def infer_dual(
     exists = prior.inverse_mean_exists or likelihood.keeps_from_zero
     measure = _measure(last @ last.swapaxes(1, 2), draws, prior, single_output, exists)
     inference = _inference(
-        measure.with_law(FactorLaw(draws.weights, measure.eigen, [last])), draws, likelihood
+        measure.with_law(FactorLaw(draws.weights, measure.scales, [last])), draws, likelihood
     )
     return replace(
         inference, diagnostics=replace(draws.diagnostics, engine=f"dual {draws.diagnostics.engine}")
@@ -75,8 +75,8 @@ def infer_dual(
 class FactorLaw(AtomLaw):
     """The posterior behind draws that are stored with their Bartlett factors (up to a rotation)."""
 
-    def __init__(self, weights: Array, eigen: tuple[Array, Array], factors: list[Array]) -> None:
-        super().__init__(weights, eigen)
+    def __init__(self, weights: Array, scales: Array, factors: list[Array]) -> None:
+        super().__init__(weights, scales)
         self.all_factors = factors
 
     def factors(self, index: IndexArray) -> list[Array]:

@@ -16,7 +16,7 @@ from lbnn.engines.target import ScaleTarget
 from lbnn.engines.total_target import TotalTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.scale.bartlett import product
-from lbnn.scale.measure import Exponent, ScaleMeasure, effective_atoms
+from lbnn.scale.measure import Atoms, Exponent, ScaleMeasure, effective_atoms
 from lbnn.scale.phases import Phases, phases_of_labels
 
 _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
@@ -25,14 +25,14 @@ _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not ta
 class AtomLaw:
     """The law behind weighted draws, each known with its Bartlett factors."""
 
-    def __init__(self, weights: Array, eigen: tuple[Array, Array]) -> None:
-        self.weights, self.eigen = weights, eigen
+    def __init__(self, weights: Array, scales: Array) -> None:
+        self.weights, self.atoms = weights, Atoms(scales)
 
     def log_expect_exp(self, exponent: Exponent) -> complex:
         """From the atoms where enough of them count, else for a density ratio from a run of its own."""
         with np.errstate(divide="ignore"):  # weights may have underflowed to zero
             log_weights = np.log(self.weights)
-        log_terms = log_weights + exponent(*self.eigen)
+        log_terms = log_weights + exponent(*self.atoms.eigen)
         effective = float(effective_atoms(log_terms.real))
         if effective < _FEWEST_FOR_TILT:
             rescued = self.rescue(exponent)
@@ -70,8 +70,8 @@ class AtomLaw:
 class SampledLaw(AtomLaw):
     """The posterior behind draws in Bartlett coordinates."""
 
-    def __init__(self, target: ScaleTarget, draws: Draws, eigen: tuple[Array, Array], effort: Effort) -> None:
-        super().__init__(draws.weights, eigen)
+    def __init__(self, target: ScaleTarget, draws: Draws, scales: Array, effort: Effort) -> None:
+        super().__init__(draws.weights, scales)
         self.target, self.draws, self.effort = target, draws, effort
 
     def factors(self, index: IndexArray) -> list[Array]:

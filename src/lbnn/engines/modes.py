@@ -108,36 +108,50 @@ def scan_axes(target: TotalTarget, frame: Array) -> list[AxisScan]:
     law = target.law
     middle = typical_logs(target)
     places = [0 if target.target.any_frame else min(axis, law.columns - 1) for axis in range(law.rows)]
-    logs = [middle[place] + _SCAN for place in places]
-    leading = [_scan_leading(target, frame, axis, places[axis], logs[axis]) for axis in range(law.rows)]
-    peaks = np.array([x[np.argmax(height)] for x, height in zip(logs, leading, strict=True)])
-    last = [_scan_last(target, frame, axis, peaks, logs[axis]) for axis in range(law.rows)]
+    logs = np.stack([middle[place] + _SCAN for place in places])
+    leading = _scan_leading(target, frame, places, logs)
+    peaks = logs[np.arange(law.rows), leading.argmax(axis=1)]
+    last = _scan_last(target, frame, peaks, logs)
     return [AxisScan(*each) for each in zip(logs, leading, last, strict=True)]
 
 
-def _scan_leading(target: TotalTarget, frame: Array, axis: int, place: int, logs: Array) -> Array:
-    """Log posterior of a diagonal T along an axis, the others at values typical for the prior, (m,)."""
+def _scan_leading(target: TotalTarget, frame: Array, places: list[int], logs: Array) -> Array:
+    """Log posterior of a diagonal T along every axis, the others at values typical a priori, (axes, m)."""
     law = target.law
-    order = np.roll(np.arange(law.rows), -axis) if target.target.any_frame else np.arange(law.rows)
-    theta = np.zeros((len(logs), law.dimension))
-    theta[:, : law.columns] = typical_logs(target)
-    theta[:, place] = logs
-    log_likelihood = target.target.log_likelihood(law.matrices(theta), frame[:, order])
-    height = log_likelihood + law.laws[place].log_density(logs - law.shift)[0]
+    every = np.arange(law.rows)
+    orders = [np.roll(every, -axis) if target.target.any_frame else every for axis in every]
+    theta = np.zeros((*logs.shape, law.dimension))
+    theta[:, :, : law.columns] = typical_logs(target)
+    theta[every, :, places] = logs
+    total = law.matrices(theta.reshape(-1, law.dimension))
+    frames = _each_its_own(frame, orders, logs.shape[1])
+    height = target.target.log_likelihood(total, frames).reshape(logs.shape)
+    for axis, place in enumerate(places):
+        height[axis] += law.laws[place].log_density(logs[axis] - law.shift)[0]
     return np.where(np.isnan(height), -np.inf, height)
 
 
-def _scan_last(target: TotalTarget, frame: Array, axis: int, peaks: Array, logs: Array) -> Array:
-    """Log posterior along an axis that comes last in its frame, the others at their peaks."""
+def _scan_last(target: TotalTarget, frame: Array, peaks: Array, logs: Array) -> Array:
+    """Log posterior along every axis if it comes last in its frame, the others at their peaks, (axes, m)."""
     law = target.law
     if not target.target.any_frame or law.columns < law.rows:
-        return np.full(len(logs), -np.inf)
-    others = [other for other in np.argsort(-peaks, kind="stable") if other != axis]
-    theta = np.zeros((len(logs), law.dimension))
-    theta[:, : law.rows - 1] = peaks[others]
-    theta[:, law.rows - 1] = logs
-    height = target.typical(theta, frame[:, [*others, axis]])[0]
-    return np.where(np.isnan(height), -np.inf, height)
+        return np.full(logs.shape, -np.inf)
+    others = [
+        [other for other in np.argsort(-peaks, kind="stable") if other != axis] for axis in range(law.rows)
+    ]
+    theta = np.zeros((*logs.shape, law.dimension))
+    theta[:, :, : law.rows - 1] = peaks[np.array(others, int)][:, None, :]
+    theta[:, :, law.rows - 1] = logs
+    orders = [np.array([*before, axis]) for axis, before in enumerate(others)]
+    height = target.typical_value(
+        theta.reshape(-1, law.dimension), _each_its_own(frame, orders, logs.shape[1])
+    )
+    return np.where(np.isnan(height), -np.inf, height).reshape(logs.shape)
+
+
+def _each_its_own(frame: Array, orders: list[IndexArray], count: int) -> Array:
+    """The frame with its axes in each of the orders, for so many points each, (orders · count, n, n)."""
+    return np.stack([frame[:, order] for order in orders]).repeat(count, axis=0)
 
 
 def typical_logs(target: TotalTarget) -> Array:
@@ -236,7 +250,7 @@ def climb(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | N
         theta[k] = target.seen_from(roots[k, None], frames[k])[0]
     if turn:
         theta[turn] = _maximise(target, theta[turn], frames[turn], None if tilt is None else tilt[turn])
-    heights = _tilted(target, theta, frames, tilt)[0]
+    heights = _tilted_value(target, theta, frames, tilt)
     fine = np.flatnonzero(np.isfinite(heights) & np.isfinite(theta).all(axis=1))
     frames, theta = frames[fine], theta[fine]
     tilts = np.full(len(fine), -1) if tilt is None else tilt[fine]
@@ -260,7 +274,7 @@ def _oblique(target: TotalTarget, theta: Array, root: Array) -> bool:
 def _maximise(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | None) -> Array:
     """Newton's method for all starts at once, steps along the absolute curvature, cut where needed."""
     best = theta.copy()
-    value = _tilted(target, best, frames, tilt)[0]
+    value = _tilted_value(target, best, frames, tilt)
     active = np.flatnonzero(np.isfinite(value))
     for _ in range(_MOST_STEPS):
         if not len(active):
@@ -272,7 +286,7 @@ def _maximise(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray
         flat = trials.reshape(-1, theta.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
             repeated = None if own is None else own.repeat(len(_CUTS))
-            reached = _tilted(target, flat, frames[active].repeat(len(_CUTS), axis=0), repeated)[0]
+            reached = _tilted_value(target, flat, frames[active].repeat(len(_CUTS), axis=0), repeated)
         reached = np.where(np.isnan(reached), -np.inf, reached).reshape(len(active), -1)
         top = reached.argmax(axis=1)
         gain = reached[np.arange(len(active)), top] - value[active]
@@ -314,19 +328,33 @@ def _derivatives(
     return slopes[:, 0], (hessian + hessian.swapaxes(1, 2)) / 2
 
 
+def _tilted_value(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | None) -> Array:
+    """Typical log posterior, plus log L_jj along axes of the data if there are tilts, (k,)."""
+    value = target.typical_value(theta, frames)
+    if tilt is None:
+        return value
+    size = (_along(target, theta, frames, tilt)[2] ** 2).sum(axis=1)  # 0 behind a bottleneck: no start
+    return np.where(size > 0, value + np.log(np.where(size > 0, size, 1.0)), -np.inf)
+
+
 def _tilted(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | None) -> tuple[Array, Array]:
-    """Typical log posterior, plus log L_jj along axes of the data if there are tilts, and its gradient."""
+    """`_tilted_value` and its gradient."""
     value, gradient = target.typical(theta, frames)
     if tilt is None:
         return value, gradient
-    axis = (frames.swapaxes(1, 2) @ target.axes.T[tilt][:, :, None])[:, :, 0]
-    total = target.law.matrices(theta)
-    row = (axis[:, None, :] @ total)[:, 0]
+    total, axis, row = _along(target, theta, frames, tilt)
     size = (row**2).sum(axis=1)
-    safe = np.where(size > 0, size, 1.0)  # L_jj = 0 behind a bottleneck: no start
+    safe = np.where(size > 0, size, 1.0)
     slope = 2 * axis[:, :, None] * row[:, None, :] / safe[:, None, None]
     value = np.where(size > 0, value + np.log(safe), -np.inf)
     return value, gradient + target.law.pull_back(total, slope)
+
+
+def _along(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray) -> tuple[Array, Array, Array]:
+    """T, the tilted axes of the data in the frames, and the rows of T along them."""
+    total = target.law.matrices(theta)
+    axis = (frames.swapaxes(1, 2) @ target.axes.T[tilt][:, :, None])[:, :, 0]
+    return total, axis, (axis[:, None, :] @ total)[:, 0]
 
 
 def coordinate_units(target: TotalTarget, theta: Array) -> Array:

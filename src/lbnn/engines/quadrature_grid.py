@@ -2,8 +2,8 @@
 
 What `quadrature` does for one posterior is done for all noise variances together, as arrays: the scan for
 peaks, climbing them, the trapezoid rule in a stretched log λ, halving its step until every normaliser stands.
-The law of the prior is interpolated (`DensityTable`), the data are the few rows of their condensed form. Points
-that do not converge here, or whose law leaves the scan, are marked for the single quadrature.
+The law of the prior is interpolated (`DensityTable`), the data are the few rows of their condensed form.
+Points that do not converge here, or whose law leaves the scan, are marked for the single quadrature.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Problem:
 
 
 def _turns(likelihood: GaussianLikelihood, noise: Array) -> tuple[float, float]:
-    """Range of log λ outside which no likelihood turns (`GaussianLikelihood.turning_region`, for all noise)."""
+    """Range of log λ outside which no likelihood turns: `turning_region` for all noise variances."""
     peaks = ((likelihood.targets[:, 0] ** 2)[:, None] - noise) / likelihood.eigenvalues[:, None]
     turns = np.log(np.append(peaks[peaks > 0], noise / likelihood.eigenvalues.sum()))
     return float(turns.min()), float(turns.max())
@@ -90,7 +90,7 @@ def _turns(likelihood: GaussianLikelihood, noise: Array) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the nodes of every noise variance belong: the highest peak, its width, and the ends, (m,) each."""
+    """Where nodes belong for every noise variance: the highest peak, its width, and the ends, (m,) each."""
 
     peak: Array
     width: Array
@@ -152,19 +152,21 @@ def _scan(problem: _Problem) -> tuple[Array, Array]:
 
 
 def _climb(problem: _Problem, which: Array, low: Array, high: Array) -> tuple[Array, Array, Array, Mask]:
-    """Places, widths and heights of the highest peaks between pairs of points, and whether each was found."""
+    """Places, widths and heights of the highest peaks between pairs of points, and which were found."""
     low, high = low.copy(), high.copy()
     place, width, height = np.zeros(len(which)), np.ones(len(which)), np.full(len(which), -np.inf)
     still = np.arange(len(which))
     for _ in range(_ZOOMS):
         x = low[still, None] + (high - low)[still, None] * _ZOOM
         values = problem.log_values(x, which[still])
-        best = np.clip(np.nanargmax(values, axis=1), 1, len(_ZOOM) - 2)
+        values = np.where(np.isnan(values), -np.inf, values)
+        best = np.clip(values.argmax(axis=1), 1, len(_ZOOM) - 2)
         rows = np.arange(len(still))
         around = np.stack([values[rows, best + step] for step in (-1, 0, 1)])
         step = (high - low)[still] / (len(_ZOOM) - 1)
-        curvature = (2 * around[1] - around[0] - around[2]) / step**2
-        flat = np.ptp(around, axis=0) < 0.5
+        with np.errstate(divide="ignore", invalid="ignore"):  # of peaks that doubles do not resolve
+            curvature = (2 * around[1] - around[0] - around[2]) / step**2
+            flat = np.ptp(around, axis=0) < 0.5
         done = still[flat]
         place[done], height[done] = x[rows, best][flat], around.max(axis=0)[flat]
         fallback = (high - low)[still]
@@ -190,13 +192,7 @@ def _trapezoid(problem: _Problem, found: _Places) -> GridIntegrals:
         log_step = np.log((end - start)[open_] / intervals)
         new = np.stack([_log_sum(log_values + power * x) + log_step for power in powers])
         if halving:
-            rounding = (
-                16
-                * np.finfo(float).eps
-                * np.abs(log_values).max(
-                    axis=1, where=log_values > log_values.max(axis=1, keepdims=True) - 1, initial=0.0
-                )
-            )
+            rounding = 16 * np.finfo(float).eps * np.abs(log_values.max(axis=1))
             stands = np.abs(np.expm1(totals[:, open_] - new)).max(axis=0) < _TOLERANCE + rounding
             converged[open_[stands]] = True
         totals[:, open_] = new

@@ -94,9 +94,10 @@ class FactorSpace:
 
     def log_diagonal(self, roots: Array) -> Array:
         """Logs of the diagonal of L along the axes of the data, (m, n)."""
-        scales = self.axes.T @ self.target.scales(roots) @ self.axes
+        total = product(self.target.coordinates.factors(roots))  # in these axes
+        assert total is not None
         with np.errstate(divide="ignore"):
-            return np.log(np.maximum(np.diagonal(scales, axis1=1, axis2=2), 0.0))
+            return np.log((total**2).sum(axis=2))
 
     def of_points(self, points: Array) -> Array:
         """The coordinates of given u."""
@@ -195,6 +196,16 @@ class TotalTarget:
         value[fine] = log_prior + log_likelihood
         gradient[fine] = prior_slope + self.law.pull_back(total, slope)
         return value, gradient
+
+    def typical_value(self, theta: Array, frame: Array) -> Array:
+        """The value of `typical` alone, (m,)."""
+        value = np.full(len(theta), -np.inf)
+        fine = np.flatnonzero((np.abs(theta[:, : self.law.columns]) < _LARGEST_LOG).all(axis=1))
+        if len(fine):
+            frames = frame if frame.ndim == 2 else frame[fine]
+            log_likelihood = self.target.log_likelihood(self.law.matrices(theta[fine]), frames)
+            value[fine] = self.law.log_typical(theta[fine])[0] + log_likelihood
+        return value
 
     def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated:
         """Log posterior at θ in a frame with inner factors integrated, and one draw of them."""

@@ -103,13 +103,18 @@ class GaussianLikelihood:
         result = np.zeros(len(eigenvalues))
         if self.flat:
             return result
-        rows = self._rows
+        rows, outputs = self._rows, self.targets.shape[1]
         for block in blocks(len(result), rows.targets.size):
-            scale = eigenvalues[block, None, :]
-            logs = (rows.counts @ np.log(self.noise + rows.nodes[:, None] * scale)).sum(axis=1)
-            variance = self.noise + rows.eigenvalues[:, None] * scale
-            rotated = rows.targets @ vectors[block]
-            result[block] = -0.5 * (logs + (rotated**2 / variance).sum(axis=(1, 2)))
+            scale = eigenvalues[block].reshape(-1)  # all l_j of all scales in one row: large plain products
+            logs = rows.counts @ np.log(self.noise + rows.nodes[:, None] * scale)
+            variance = rows.eigenvalues[:, None] * scale
+            variance += self.noise
+            if outputs == 1:
+                fit = (rows.targets[:, 0] ** 2) @ np.reciprocal(variance, out=variance)
+            else:
+                rotated = rows.targets @ vectors[block].transpose(1, 0, 2).reshape(outputs, -1)
+                fit = np.einsum("is,is->s", rotated, np.divide(rotated, variance, out=variance))
+            result[block] = -0.5 * (logs + fit).reshape(-1, outputs).sum(axis=1)
         return result
 
     def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:

@@ -11,9 +11,11 @@ With L = V diag(l) Vᵀ, z = ỹV, noise variance τ = 1/β and test points Φ, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from lbnn._base.row_curves import RowCurves, row_curves
 from lbnn._base.types import Array, Mask
 from lbnn.data.projection import RANK_TOLERANCE
 
@@ -25,6 +27,11 @@ class ConditionalProcess:
     eigenvalues: Array  # g, (r,)
     targets: Array  # ỹ, (r, n_d)
     noise: float  # τ
+
+    @cached_property
+    def rows(self) -> RowCurves:
+        """A few nodes from which functions of g are known at every g_i."""
+        return row_curves(self.eigenvalues)
 
     @property
     def outputs(self) -> int:

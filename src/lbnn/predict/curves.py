@@ -4,8 +4,8 @@ Means and covariances need, for every direction i of the data and every scale L 
 
     gain(g) = V diag_j(l_j / (τ + g l_j)) Vᵀ
 
-at g = g_i: analytic in log g. So it is computed at a few nodes, and averages over atoms are taken there. To keep
-digits at every temperature a fixed scale λ̄ is taken out of it:
+at g = g_i: analytic in log g. So it is computed at a few nodes, and averages over atoms are taken there. To
+keep digits at every temperature a fixed scale λ̄ is taken out of it:
 
     l/(τ + g l) = λ̄/(τ + g λ̄) + τ/(τ + g λ̄)² · n(g; l),   n(g; l) = (l − λ̄)(τ + g λ̄)/(τ + g l),
 
@@ -15,7 +15,6 @@ proportional to l, τ l/(τ + g l) = τ/(τ + g λ̄) · f(g; l) with f = l (τ 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -23,7 +22,7 @@ import numpy as np
 
 from lbnn._base.arrays import times
 from lbnn._base.blocks import PRODUCT_FLOATS, blocks
-from lbnn._base.row_curves import RowCurves, row_curves
+from lbnn._base.row_curves import RowCurves
 from lbnn._base.types import AnyArray, Array
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.measure import ScaleMeasure
@@ -40,15 +39,10 @@ class AtomCurves:
         """λ̄, the mean of the scale."""
         return float(np.trace(self.measure.average(self.measure.scales))) / self.process.outputs
 
-    @cached_property
+    @property
     def rows(self) -> RowCurves:
-        """Nodes in log g, checked where the gains of the smallest, the mean and the largest scale bend."""
-        scales = self.measure.eigen[0]
-        positive = scales[scales > 0]
-        ends = np.array([positive.min(initial=math.inf), self.typical, positive.max(initial=0.0)])
-        inside = ends[(ends > 0) & np.isfinite(ends)]
-        with np.errstate(over="ignore"):
-            return row_curves(self.process.eigenvalues, np.clip(self.process.noise / inside, 1e-290, 1e290))
+        """Nodes in log g."""
+        return self.process.rows
 
     @cached_property
     def _known(self) -> tuple[Array, Array]:

@@ -1,8 +1,9 @@
-"""The law of log λ at very many points: Chebyshev interpolation of its log density, one unit of log λ at a time.
+"""The law of log λ at very many points: Chebyshev interpolation of its log density, unit by unit of log λ.
 
 `GammaProduct.log_density` takes a contour integral for every point. Its logarithm is analytic in log λ well
 beyond a unit's distance from the real axis, so that twenty points on every unit interval give it to rounding
-everywhere in between. Units are filled when they are asked for, and each is checked between its nodes.
+everywhere in between. For narrow laws, of wide networks, units are shorter, since rounding is relative to the
+largest log density in a unit. Units are filled when they are asked for, each checked between its nodes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from lbnn._base.types import Array, IndexArray
 from lbnn.scale.gamma_product import GammaProduct
 
 _NODES = 20
+_DEVIATIONS = 8.0  # standard deviations of a narrow law that make a unit
 _PLACES = chebyshev.chebpts1(_NODES)
 _BETWEEN = np.array([-0.83, 0.13, 0.71])  # where every unit is checked
 #: From values at the Chebyshev points to coefficients, (nodes, nodes).
@@ -27,12 +29,13 @@ class DensityTable:
 
     def __init__(self, law: GammaProduct) -> None:
         self.law, self.accurate = law, True
+        self._length = min(1.0, _DEVIATIONS * law.spread(0.0))
         self._first, self._series = 0, np.zeros((0, _NODES))
         self._known = np.zeros(0, bool)
 
     def log_density(self, x: Array) -> Array:
         """Log density at x of any shape."""
-        flat, result = x.ravel(), np.empty(x.size)
+        flat, result = x.ravel() / self._length, np.empty(x.size)
         unit = np.floor(flat).astype(int)
         self._fill(np.unique(unit))
         place, row = 2 * (flat - unit) - 1, unit - self._first
@@ -48,7 +51,7 @@ class DensityTable:
         if not len(new):
             return
         places = np.concatenate([_PLACES, _BETWEEN])
-        x = new[:, None] + (1 + places) / 2
+        x = self._length * (new[:, None] + (1 + places) / 2)
         values = self.law.log_density(x.ravel()).reshape(x.shape)
         series = values[:, :_NODES] @ _TRANSFORM
         between = series @ chebyshev.chebvander(_BETWEEN, _NODES - 1).T

@@ -124,7 +124,7 @@ class GammaProduct:
         return np.exp(log_gap)
 
     def _near_saddle(self, centred: Array) -> Array:
-        """`saddle_gap` from a table, within hundredths of the integrand's width: near enough for densities."""
+        """`saddle_gap` from a table, within hundredths of the integrand's width: enough for densities."""
         grid, values = self._saddle_table
         return np.exp(np.interp(centred, values, grid))
 

@@ -67,6 +67,26 @@ class Tails:
     narrowest: float = math.inf  # hidden width that decides which negative moments of L exist
 
 
+def eigen(scales: Array) -> tuple[Array, Array]:
+    """Eigenvalues l (m, n_d) and eigenvectors V (m, n_d, n_d) of scales (m, n_d, n_d)."""
+    if scales.shape[1] == 1:
+        return scales[:, 0, :], np.ones_like(scales)
+    values, vectors = np.linalg.eigh(scales)
+    return np.maximum(values, 0.0), vectors  # a scale is a Gram matrix: negative values are rounding
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """Scales with their eigenvectors, computed once for a law and the measure that it stands behind."""
+
+    scales: Array  # (m, n_d, n_d)
+
+    @cached_property
+    def eigen(self) -> tuple[Array, Array]:
+        """l (m, n_d) and V (m, n_d, n_d)."""
+        return eigen(self.scales)
+
+
 @dataclass(frozen=True)
 class ScaleMeasure:
     """A law of the scale matrix L, held as weighted atoms.
@@ -123,10 +143,8 @@ class ScaleMeasure:
     @cached_property
     def eigen(self) -> tuple[Array, Array]:
         """Eigenvalues l (m, n_d) and eigenvectors V (m, n_d, n_d) of every atom."""
-        if self.scales.shape[1] == 1:
-            return self.scales[:, 0, :], np.ones_like(self.scales)
-        values, vectors = np.linalg.eigh(self.scales)
-        return np.maximum(values, 0.0), vectors  # a scale is a Gram matrix: negative values are rounding
+        known = getattr(self.law, "atoms", None)
+        return known.eigen if isinstance(known, Atoms) and known.scales is self.scales else eigen(self.scales)
 
     @property
     def mean(self) -> Array | float:

@@ -86,6 +86,8 @@ class TotalFactorLaw:
         value = value - 0.5 * (math.log(2 * math.pi) + log_variance + square).sum(axis=1)
         change = 0.5 * (square - 1)
         gradient = np.concatenate([slope, -rows * np.exp(-log_variance)], axis=1)
+        if len(self.shapes) == 1:
+            return value, gradient
         for column in range(self.columns):
             own, other = self.below[0] == column, self.below[1] == column
             gradient[:, column] += (change * slope_own)[:, own].sum(axis=1)
@@ -98,8 +100,14 @@ class TotalFactorLaw:
         log Σ_ℓ s_ℓ (A_ℓ)_i² (P_ℓ)_jj² at the typical parts of rows i and j; derivatives in the logs of T_ii
         and T_jj.
         """
-        above, above_slope, under, under_slope = self._typical_products(logs)
         i, j = self.below
+        if len(self.shapes) == 1:  # entries of the one factor
+            constant, none = (
+                np.full((len(logs), len(i)), math.log(self.scales[0])),
+                np.zeros((len(logs), len(i))),
+            )
+            return constant, none, none
+        above, above_slope, under, under_slope = self._typical_products(logs)
         terms = np.log(self.scales) + 2 * (above[:, i] + under[:, j]) + self._reach
         peak = terms.max(axis=2, keepdims=True)
         shares = np.exp(terms - peak)

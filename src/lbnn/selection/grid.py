@@ -88,13 +88,13 @@ def evidence_grid(spectrum: Spectrum, widths: Sequence[Sequence[int]], betas: Ar
             f"evidence_grid integrates over the scale of one output, got data with {spectrum.outputs}: "
             "condition each network by itself"
         )
-    networks = tuple(Network(each) for each in widths)
-    values = np.array([check.inverse_temperature(beta) for beta in np.atleast_1d(np.asarray(betas))])
-    if not networks or np.ndim(betas) > 1 or not len(values):
+    networks, listed = tuple(Network(each) for each in widths), np.asarray(betas)
+    if not networks or listed.ndim != 1 or not len(listed):
         raise ValueError(
-            f"widths and betas must name at least one network and one number each, got {len(networks)} networks "
-            f"and betas of shape {np.shape(betas)}"
+            "widths and betas must name at least one network and one number each, got "
+            f"{len(networks)} networks and betas of shape {listed.shape}"
         )
+    values = np.array([check.inverse_temperature(beta) for beta in listed.tolist()])
     answers = np.empty((3, len(networks), len(values)))
     single = np.ones(answers.shape[1:], bool)
     for row, network in enumerate(networks):

@@ -95,10 +95,11 @@ def compare(
     X_test: ArrayLike | None = None,
     *,
     quantities: Sequence[str] = tuple(QUANTITIES),
+    theories: Sequence[str] = tuple(THEORIES),
     target_error: float = TARGET_ERROR,
     seed: Seed = 0,
 ) -> Comparison:
-    """Compare every limit theory that applies with the exact answer.
+    """Compare limit theories, all that apply by default, with the exact answer.
 
     Parameters
     ----------
@@ -111,6 +112,9 @@ def compare(
         Where predictors are compared; the training inputs by default.
     quantities : sequence of str
         Keys of `QUANTITIES`; covariances of many outputs take time.
+    theories : sequence of str
+        Names of the theories to compare, such as "infinite width" or "proportional"; only these are computed.
+        "many outputs" solves a problem of the size of the data and takes the longest.
     target_error, seed
         As in `Network.condition`: how well the exact side is to be known.
 
@@ -130,23 +134,31 @@ def compare(
     >>> result.error("proportional", "kernel") < result.error("infinite width", "kernel")
     True
     """
-    for quantity in quantities:
-        if quantity not in QUANTITIES:
-            raise ValueError(f"quantities must be among {tuple(QUANTITIES)}, got {quantity!r}")
+    _require_known(quantities, tuple(QUANTITIES), "quantities")
+    _require_known(theories, tuple(THEORIES), "theories")
     spectrum = Spectrum.from_inputs(X, Y)
     setting = as_setting(net, spectrum, beta)
     if math.isinf(setting.noise):
         raise ValueError("theories are compared on data that count, got beta=0")
     exact = net.condition_spectrum(spectrum, beta, target_error=target_error, seed=seed)
-    theories, left_out = {}, {}
-    for name, theory in THEORIES.items():
+    found, left_out = {}, {}
+    for name in theories:
         try:
-            theories[name] = theory(setting)
+            found[name] = THEORIES[name](setting)
         except (ValueError, ArithmeticError) as reason:
             left_out[name] = str(reason)
     truth = _Truth(exact, net.widths[0], X_test, quantities)
-    rows = [row for name, theory in theories.items() for row in truth.judge(name, theory)]
-    return Comparison(exact, theories, left_out, tuple(rows))
+    rows = [row for name, theory in found.items() for row in truth.judge(name, theory)]
+    return Comparison(exact, found, left_out, tuple(rows))
+
+
+def _require_known(names: Sequence[str], known: tuple[str, ...], what: str) -> None:
+    """Raise unless every name is known; a string is not a list of names."""
+    if isinstance(names, str):
+        raise ValueError(f"{what} must be a sequence of names, got the string {names!r}: use ({names!r},)")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{what} must be among {known}, got {name!r}")
 
 
 class _Truth:

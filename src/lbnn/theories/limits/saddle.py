@@ -16,7 +16,7 @@ from lbnn.theories.limits.wide_prior import WidePrior
 #: Largest derivative left over, relative to the number of units and examples. Rounding leaves up to
 #: 2e-16 times the condition number of L.
 TOLERANCE = 1e-8
-_DIFFERENCE = 1e-5  # of central differences of the gradient along a direction
+_DIFFERENCE = 1e-5  # of differences of the gradient along a direction
 _MOST_NEWTON_STEPS = 20
 
 
@@ -105,10 +105,9 @@ def _newton(gradient: Callable[[Array], Array], point: Array) -> Array:
     slope = gradient(point)
     for _ in range(_MOST_NEWTON_STEPS):
 
-        def curvature(direction: Array, at: Array = point) -> Array:
+        def curvature(direction: Array, at: Array = point, here: Array = slope) -> Array:
             length = float(np.linalg.norm(direction)) or 1.0
-            step = _DIFFERENCE / length * direction
-            return (gradient(at + step) - gradient(at - step)) * (length / (2 * _DIFFERENCE))
+            return (gradient(at + _DIFFERENCE / length * direction) - here) * (length / _DIFFERENCE)
 
         size = len(point)
         operator = linalg.LinearOperator((size, size), matvec=curvature, dtype=np.float64)

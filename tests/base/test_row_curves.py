@@ -1,0 +1,52 @@
+"""Functions of g at many rows from a few nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lbnn._base import row_curves as module
+from lbnn._base.row_curves import row_curves
+
+VALUES = {
+    "random": np.sort(np.random.default_rng(0).gamma(2.0, size=600)),
+    "condition 1e16": np.geomspace(1e-16, 1.0, 600),
+    "all equal": np.full(600, 2.0),
+    "few": np.linspace(1.0, 9.0, 10),
+    "one": np.array([3.0]),
+}
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
+@pytest.mark.parametrize("place", [1e-12, 1e-3, 1.0, 1e6])
+def test_gains_at_every_row(values: np.ndarray, place: float) -> None:
+    """1/(1 + g/place), relative to itself, times any power of g in between."""
+    curves = row_curves(values)
+    got = curves.at_rows(1 / (1 + curves.nodes / place))
+    np.testing.assert_allclose(got, 1 / (1 + values / place), rtol=1e-12)
+
+
+def test_gathered_is_the_product_with_what_is_at_the_rows() -> None:
+    """Σ_i φ_i c_i f(g_i), for functions f given at the nodes."""
+    rng = np.random.default_rng(1)
+    values = VALUES["random"]
+    features, columns = rng.standard_normal((4, 600)), rng.standard_normal((600, 2))
+    curves = row_curves(values)
+    at_nodes = np.stack([1 / (1 + curves.nodes), curves.nodes / (0.1 + curves.nodes)])
+    got = np.einsum("mkj,fk->fmj", curves.gathered(features, columns), at_nodes)
+    at_rows = np.stack([1 / (1 + values), values / (0.1 + values)])
+    np.testing.assert_allclose(
+        got, np.einsum("mi,ij,fi->fmj", features, columns, at_rows), rtol=1e-12, atol=1e-11
+    )
+
+
+def test_nodes_that_are_too_few_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check turns to the rows themselves; without it, wrong numbers would come out."""
+    values = VALUES["condition 1e16"]
+    assert len(row_curves(values).nodes) < 500
+    monkeypatch.setattr(module, "nodes_for", lambda half: 4)
+    assert len(row_curves(values).nodes) == len(values)
+    monkeypatch.setattr(module, "accurate", lambda *_: True)
+    curves = row_curves(values)
+    error = np.abs(curves.at_rows(1 / (1 + curves.nodes)) * (1 + values) - 1)
+    assert error.max() > 1e-6
