@@ -12,12 +12,14 @@ from lbnn._base import check
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import Array
 from lbnn.data.bases import InputBasis
+from lbnn.data.factored import FactoredGram, FactoredPoints, FactoredSpectrum
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.noise.kind import Noise
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.factored import FactoredPredictive
 from lbnn.predict.feature_kernel import average_layer_kernel
 from lbnn.predict.mixture import NetworkPredictive
 from lbnn.predict.weights import sample_weights
@@ -111,7 +113,7 @@ class Posterior:
         *more: ArrayLike,
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
-    ) -> NetworkPredictive | AffinePredictive:
+    ) -> NetworkPredictive | AffinePredictive | FactoredPredictive:
         """The posterior predictive of the network's outputs.
 
         Parameters
@@ -126,13 +128,21 @@ class Posterior:
         -------
         NetworkPredictive, or AffinePredictive where each output has a noise of its own
         """
-        law = self.predictive_at(
-            self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
-        )
+        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
+        if isinstance(points, FactoredPoints):
+            return self._factored_predictive(points)
+        law = self.predictive_at(points)
         units = self.noise.deviations
         if units is None:
             return law
         return AffinePredictive(law, np.diag(units), np.zeros(len(units)), 0.0, law.single_output)
+
+    def _factored_predictive(self, points: FactoredPoints) -> FactoredPredictive:
+        """The predictive of factored data."""
+        data = self.spectrum
+        assert isinstance(data, FactoredSpectrum) and isinstance(data.basis, FactoredGram)
+        assert data.nodes is not None
+        return FactoredPredictive(points, data.basis, data.nodes, self.noise.variance, self.scale)
 
     def predictive_at(self, projection: Projection) -> NetworkPredictive:
         """The predictive at projected test points, with the outputs in units of `noise.deviations`."""
@@ -174,6 +184,11 @@ class Posterior:
                 else "a feature kernel needs a hidden layer, got a network of depth one (widths=())"
             )
         points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
+        if isinstance(points, FactoredPoints):
+            raise ValueError(
+                "a feature kernel needs every eigenvector of the data, got data with decompose='factor': use "
+                "decompose='eigh'"
+            )
         return average_layer_kernel(
             self.noise.seen_by(points, self.spectrum),
             self._process,
@@ -201,6 +216,11 @@ class Posterior:
         """
         count, generator = check.positive_integer(size, "size"), check.generator(rng)
         basis = self.spectrum.basis
+        if isinstance(basis, FactoredGram):
+            raise ValueError(
+                "weights are drawn along every eigenvector of the data, got data with decompose='factor': use "
+                "decompose='eigh'"
+            )
         if not isinstance(basis, InputBasis):
             raise ValueError(
                 "weights act on inputs: condition on inputs X, got a posterior from a Gram matrix"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -138,27 +139,34 @@ class Spectrum:
         return self
 
     @classmethod
-    def from_inputs(cls, X: ArrayLike, Y: ArrayLike) -> Spectrum:
+    def from_inputs(cls, X: ArrayLike, Y: ArrayLike, *, decompose: str = "eigh") -> Spectrum:
         """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0.
 
         X and Y are arrays of NumPy, PyTorch, JAX or CuPy on one device: all that is large stays there.
+
+        decompose="factor" is for one output and very many examples on a GPU: Cholesky factorisations at some
+        ten scales in the place of one eigendecomposition, at 0 < beta < inf (see docs/arrays.md).
         """
         inputs = check.matrix_in_place(X, "X", copy=False)
         targets, single = check.targets(Y, inputs.shape[0])
         require_one_place(X=inputs, Y=targets)
         _require_representable(targets, "Y")
+        if factorised(decompose):
+            return import_module("lbnn.data.factored").factored_inputs(inputs, targets, single)
         if inputs.shape[0] > inputs.shape[1]:
             return _from_tall_inputs(copied(inputs), targets, single)
         return _from_wide_inputs(inputs, targets, single)
 
     @classmethod
-    def from_gram(cls, gram: ArrayLike, Y: ArrayLike) -> Spectrum:
-        """Build from a positive semi-definite kernel matrix (p, p) and targets Y."""
+    def from_gram(cls, gram: ArrayLike, Y: ArrayLike, *, decompose: str = "eigh") -> Spectrum:
+        """Build from a positive semi-definite kernel matrix (p, p) and targets Y; `decompose` as before."""
         matrix = check.square_matrix(gram, "gram")
         size = matrix.shape[0]
         targets, single = check.targets(Y, size)
         require_one_place(gram=matrix, Y=targets)
         _require_representable(targets, "Y")
+        if factorised(decompose):
+            return import_module("lbnn.data.factored").factored_gram(matrix, targets, single)
         values, vectors = _eigh(matrix, size, "gram")
         rest = _rest(targets, vectors)
         inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
@@ -185,6 +193,13 @@ class Spectrum:
         _require_representable(cross, "XᵀY")
         total = float(np.trace(square.reshape(cross.shape[1], -1)))
         return _from_moments(moment / dimension, like(cross, moment), total, count, single, None)
+
+
+def factorised(decompose: str) -> bool:
+    """Whether the data are to be factorised rather than decomposed."""
+    if decompose not in ("eigh", "factor"):
+        raise ValueError(f"decompose must be 'eigh' or 'factor', got {decompose!r}")
+    return decompose == "factor"
 
 
 def _test_points(
