@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.warn import warn_of
-from lbnn.data.factored import FactoredSpectrum, NotFactorised
+from lbnn.data.factored import NotFactorised
 from lbnn.data.projection import FeatureDirections, InputProjection
-from lbnn.data.spectrum import Spectrum
+from lbnn.data.spectrum import FactoredSpectrum, Spectrum
 from lbnn.engines import Effort, EngineChoice, choose, infer
 from lbnn.engines.factored import infer_factored
 from lbnn.likelihood.factored import FactoredLikelihood

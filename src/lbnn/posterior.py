@@ -12,9 +12,9 @@ from lbnn._base import check
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import Array
 from lbnn.data.bases import InputBasis
-from lbnn.data.factored import FactoredGram, FactoredPoints, FactoredSpectrum
+from lbnn.data.factored import FactoredGram, FactoredPoints
 from lbnn.data.projection import Projection
-from lbnn.data.spectrum import Spectrum
+from lbnn.data.spectrum import FactoredSpectrum, Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.noise.kind import Noise
 from lbnn.predict.affine import AffinePredictive

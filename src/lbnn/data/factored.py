@@ -21,10 +21,8 @@ from scipy import linalg
 
 from lbnn._base import check
 from lbnn._base.arrays import (
-    Place,
     add_to_diagonal,
     cholesky,
-    copied,
     namespace,
     place_of,
     require_one_place,
@@ -33,9 +31,7 @@ from lbnn._base.arrays import (
     to_numpy,
     within_memory,
 )
-from lbnn._base.condensed import Condensed
 from lbnn._base.types import AnyArray, Array
-from lbnn.data.spectrum import Spectrum
 
 _PROBES = 32  # random vectors of the survey's log determinant
 _STEPS = 64  # of Lanczos
@@ -132,77 +128,11 @@ class FactoredGram:
         return replace(self, variance=variance * self.variance)
 
 
-@dataclass(frozen=True)
-class FactoredSpectrum(Spectrum):
-    """Data of one output that are factorised where it matters: made by `from_inputs(..., decompose="factor")`.
-
-    `eigenvalues` and `targets` are the Gauss rule of B, not the eigenvalues of G; `probes` holds one rule of A
-    for each random vector.
-    """
-
-    probes: tuple[tuple[Array, Array], ...] = ()  # nodes and weights, which sum to p
-    nodes: Array | None = None  # log λ at which an inference has factorised
-
-    @property
-    def place(self) -> Place:
-        """Where the Gram matrix is factorised."""
-        return place_of(self.basis.example)
-
-    @property
-    def rank(self) -> int:
-        """p: directions of eigenvalue zero are not told apart."""
-        return self.examples
-
-    def scaled(self, variance: float) -> Spectrum:
-        """The same data with the Gram matrix multiplied by `variance`."""
-        if variance == 1.0:
-            return self
-        probes = tuple((variance * nodes, weights) for nodes, weights in self.probes)
-        basis = self.basis.scaled(variance)
-        return replace(self, eigenvalues=variance * self.eigenvalues, basis=basis, probes=probes)
-
-    @property
-    def survey(self) -> Condensed:
-        """The rules as rows that stand for the data."""
-        nodes, counts = (np.concatenate(each) for each in zip(*self.probes, strict=True))
-        return Condensed(nodes, counts / len(self.probes), self.eigenvalues, self.targets)
-
-    def decomposed(self) -> Spectrum:
-        """The same data after an eigendecomposition, for what needs one."""
-        data = self.basis
-        assert isinstance(data, FactoredGram)
-        targets = data.targets[:, 0] if self.single_output else data.targets
-        if data.inputs is None:
-            return Spectrum.from_gram(data.gram, targets).scaled(data.variance)
-        return Spectrum.from_inputs(data.inputs, targets).scaled(data.variance)
-
-
-def factored_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> FactoredSpectrum:
-    """From X (p, n0) and y (p, 1)."""
-    gram = inputs @ inputs.T
-    gram /= inputs.shape[1]
-    return _factored(FactoredGram(gram, targets, copied(inputs)), single)
-
-
-def factored_gram(gram: AnyArray, targets: AnyArray, single: bool) -> FactoredSpectrum:
-    """From a kernel matrix (p, p) and y (p, 1)."""
-    return _factored(FactoredGram(gram, targets, None), single)
-
-
-def _factored(data: FactoredGram, single: bool) -> FactoredSpectrum:
-    outputs, size = data.targets.shape[1], data.gram.shape[0]
-    if outputs != 1:
-        raise ValueError(
-            f"decompose='factor' is for one output, got {outputs}: use decompose='eigh', which serves any number"
-        )
-    signs = np.random.default_rng(0).integers(0, 2, (size, _PROBES)) * 2.0 - 1.0
+def survey_rules(data: FactoredGram) -> list[tuple[Array, Array]]:
+    """Gauss rules of the Gram matrix, nodes and weights of sum one: of y first, then of random signs."""
+    signs = np.random.default_rng(0).integers(0, 2, (data.gram.shape[0], _PROBES)) * 2.0 - 1.0
     there = place_of(data.gram)
-    starts = namespace(data.gram).concat([data.targets, there.put(signs)], axis=1)
-    (values, shares), *probes = lanczos_rules(data.gram, starts)
-    square = float(row_squares(data.targets.T)[0])
-    targets = np.sqrt(square * shares)[:, None]
-    rules = tuple((nodes, size * weights) for nodes, weights in probes)
-    return FactoredSpectrum(values, targets, 0.0, size, single, data, None, rules)
+    return lanczos_rules(data.gram, namespace(data.gram).concat([data.targets, there.put(signs)], axis=1))
 
 
 def lanczos_rules(matrix: AnyArray, starts: AnyArray) -> list[tuple[Array, Array]]:
@@ -224,7 +154,8 @@ def lanczos_rules(matrix: AnyArray, starts: AnyArray) -> list[tuple[Array, Array
         diagonals.append(diagonal)
         steps.append(step)
     return [
-        _rule(*each) for each in zip(to_numpy(xp.stack(diagonals)).T, to_numpy(xp.stack(steps)).T, strict=True)
+        _rule(*each)
+        for each in zip(to_numpy(xp.stack(diagonals)).T, to_numpy(xp.stack(steps)).T, strict=True)
     ]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,6 +29,7 @@ from lbnn._base.arrays import (
 from lbnn._base.condensed import Condensed, condense
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis
+from lbnn.data.factored import FactoredGram, FactoredPoints, survey_rules
 from lbnn.data.projection import (
     RANK_TOLERANCE,
     FeatureDirections,
@@ -78,7 +78,7 @@ class Spectrum:
     residual: float
     examples: int
     single_output: bool
-    basis: Basis
+    basis: Basis | FactoredGram
     outside: Array | None = None
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ class Spectrum:
         *more: ArrayLike,
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
-    ) -> Projection:
+    ) -> Projection | FactoredPoints:
         """Split test points (the training points by default) into what is explained and the rest.
 
         Parameters
@@ -151,8 +151,10 @@ class Spectrum:
         targets, single = check.targets(Y, inputs.shape[0])
         require_one_place(X=inputs, Y=targets)
         _require_representable(targets, "Y")
-        if factorised(decompose):
-            return import_module("lbnn.data.factored").factored_inputs(inputs, targets, single)
+        if _factorised(decompose):
+            gram = inputs @ inputs.T
+            gram /= inputs.shape[1]
+            return _factored(FactoredGram(gram, targets, copied(inputs)), single)
         if inputs.shape[0] > inputs.shape[1]:
             return _from_tall_inputs(copied(inputs), targets, single)
         return _from_wide_inputs(inputs, targets, single)
@@ -165,8 +167,8 @@ class Spectrum:
         targets, single = check.targets(Y, size)
         require_one_place(gram=matrix, Y=targets)
         _require_representable(targets, "Y")
-        if factorised(decompose):
-            return import_module("lbnn.data.factored").factored_gram(matrix, targets, single)
+        if _factorised(decompose):
+            return _factored(FactoredGram(matrix, targets, None), single)
         values, vectors = _eigh(matrix, size, "gram")
         rest = _rest(targets, vectors)
         inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
@@ -195,11 +197,64 @@ class Spectrum:
         return _from_moments(moment / dimension, like(cross, moment), total, count, single, None)
 
 
-def factorised(decompose: str) -> bool:
+@dataclass(frozen=True)
+class FactoredSpectrum(Spectrum):
+    """Data of one output that are factorised where it matters: made by `from_inputs(..., decompose="factor")`.
+
+    `eigenvalues` and `targets` are the Gauss rule of B, not the eigenvalues of G; `probes` holds one rule of A
+    for each random vector.
+    """
+
+    probes: tuple[tuple[Array, Array], ...] = ()  # nodes and weights, which sum to p
+    nodes: Array | None = None  # log λ at which an inference has factorised
+
+    @property
+    def rank(self) -> int:
+        """p: directions of eigenvalue zero are not told apart."""
+        return self.examples
+
+    def scaled(self, variance: float) -> Spectrum:
+        """The same data with the Gram matrix multiplied by `variance`."""
+        if variance == 1.0:
+            return self
+        probes = tuple((variance * nodes, weights) for nodes, weights in self.probes)
+        basis = self.basis.scaled(variance)
+        return replace(self, eigenvalues=variance * self.eigenvalues, basis=basis, probes=probes)
+
+    @property
+    def survey(self) -> Condensed:
+        """The rules as rows that stand for the data."""
+        nodes, counts = (np.concatenate(each) for each in zip(*self.probes, strict=True))
+        return Condensed(nodes, counts / len(self.probes), self.eigenvalues, self.targets)
+
+    def decomposed(self) -> Spectrum:
+        """The same data after an eigendecomposition, for what needs one."""
+        data = self.basis
+        assert isinstance(data, FactoredGram)
+        targets = data.targets[:, 0] if self.single_output else data.targets
+        if data.inputs is None:
+            return Spectrum.from_gram(data.gram, targets).scaled(data.variance)
+        return Spectrum.from_inputs(data.inputs, targets).scaled(data.variance)
+
+
+def _factorised(decompose: str) -> bool:
     """Whether the data are to be factorised rather than decomposed."""
     if decompose not in ("eigh", "factor"):
         raise ValueError(f"decompose must be 'eigh' or 'factor', got {decompose!r}")
     return decompose == "factor"
+
+
+def _factored(data: FactoredGram, single: bool) -> FactoredSpectrum:
+    """The survey of a Gram matrix as data of one output."""
+    outputs, size = data.targets.shape[1], data.gram.shape[0]
+    if outputs != 1:
+        raise ValueError(
+            f"decompose='factor' is for one output, got {outputs}: use decompose='eigh', which serves any number"
+        )
+    (values, shares), *probes = survey_rules(data)
+    targets = np.sqrt(shares * float((to_numpy(data.targets) ** 2).sum()))[:, None]
+    rules = tuple((nodes, size * weights) for nodes, weights in probes)
+    return FactoredSpectrum(values, targets, 0.0, size, single, data, None, rules)
 
 
 def _test_points(

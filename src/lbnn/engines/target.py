@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from lbnn._base.blocks import blocks
 from lbnn._base.arrays import HOST, Place, like, to_numpy
+from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.types import AnyArray, Array
 from lbnn.scale.bartlett import BartlettCoordinates, product

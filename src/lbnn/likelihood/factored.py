@@ -15,12 +15,16 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from lbnn._base.types import Array
-from lbnn.data.factored import FactoredGram, FactoredSpectrum, NotFactorised
+from lbnn.data.factored import FactoredGram, NotFactorised
+from lbnn.data.spectrum import FactoredSpectrum
 from lbnn.likelihood.gaussian import GaussianLikelihood
 
 _FIRST, _MOST = 6, 24  # intervals between Chebyshev points: doubled until the series has ended
+_DIGITS = 20.0  # nats below one to which functions analytic up to ± iπ are resolved, as those of test points
 _ROUNDING = 1e-9
-_ENDED = 1e-9  # larger of the last two coefficients at which it has; further ones are at least five times smaller
+_ENDED = (
+    1e-9  # larger of the last two coefficients at which it has; further ones are at least five times smaller
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ class FactoredLikelihood(GaussianLikelihood):
             for x in (float(point) for point in points if point not in known):
                 known[x] = self.exact(x) - self._surveyed(x)
             series = _series(np.array([known[float(x)] for x in points]))
-            if not intervals or np.abs(series[-2:]).max() <= _ENDED * self._size:
+            enough = not intervals or intervals * math.asinh(2 * math.pi / (high - low)) >= _DIGITS
+            if enough and (not intervals or np.abs(series[-2:]).max() <= _ENDED * self._size):
                 return self._with(Correction(low, high, series, len(known)))
             if 2 * intervals > _MOST:
                 raise NotFactorised

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from lbnn._base import check
 from lbnn._base.types import Array
-from lbnn.data.factored import FactoredSpectrum
-from lbnn.data.spectrum import Spectrum
+from lbnn.data.spectrum import FactoredSpectrum, Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
 from lbnn.likelihood.factored import factored_likelihood
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -33,7 +32,9 @@ class IndependentNoise(Noise):
     def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
         """Raise at zero temperature unless the network can interpolate these targets."""
         if isinstance(spectrum, FactoredSpectrum) and not 0 < self.tau < math.inf:
-            raise ValueError("decompose='factor' needs 0 < beta < inf, got a limit of it: use decompose='eigh'")
+            raise ValueError(
+                "decompose='factor' needs 0 < beta < inf, got a limit of it: use decompose='eigh'"
+            )
         if self.tau == 0:
             require_zero_temperature(prior, spectrum)
 

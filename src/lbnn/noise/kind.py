@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.data.factored import FactoredSpectrum
 from lbnn.data.projection import Projection
-from lbnn.data.spectrum import Spectrum
+from lbnn.data.spectrum import FactoredSpectrum, Spectrum
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.prior import ScalePrior

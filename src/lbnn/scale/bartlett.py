@@ -109,7 +109,9 @@ class _FactorBlock:
         self.diagonal = np.arange(shape.columns)
         self.below = np.tril_indices(shape.rows, -1, shape.columns)
         self.size = shape.columns + len(self.below[0])
-        flat = np.concatenate([self.diagonal * (shape.columns + 1), np.ravel_multi_index(self.below, self.shape)])
+        flat = np.concatenate(
+            [self.diagonal * (shape.columns + 1), np.ravel_multi_index(self.below, self.shape)]
+        )
         self.entries = flat  # places of all coordinates in a factor, row by row
 
     @property
@@ -162,7 +164,10 @@ class _ChiTable:
 
     def __init__(self, degrees: tuple[float, ...]) -> None:
         column = np.array(degrees, float)[:, None]
-        self.grid = np.arange(-int(_TABLE_END) * _TABLE_DENSITY, int(_TABLE_END) * _TABLE_DENSITY + 1) / _TABLE_DENSITY
+        self.grid = (
+            np.arange(-int(_TABLE_END) * _TABLE_DENSITY, int(_TABLE_END) * _TABLE_DENSITY + 1)
+            / _TABLE_DENSITY
+        )
         self.values = _log_chi_quantile(column, self.grid)
         self.slopes = _log_chi_slope(column, self.grid, self.values)
 
