@@ -1,7 +1,7 @@
 """Tasks that `against_release` times, with public names that both releases have; as a script, a worker.
 
-A worker reads the name of a task from a line, runs the task once and answers with its CPU seconds and a number
-that says what came out.
+A worker reads the name of a task from a line, runs the task once and answers with its CPU seconds and a
+number that says what came out.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 
 import lbnn
 from lbnn._base import condensed as rule
-from lbnn._base.condensed import Condensed, condense
+from lbnn._base.condensed import condense
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.independent import IndependentNoise
 from tests.helpers.problems import random_scale
@@ -164,7 +164,7 @@ def test_few_rows_stay_as_they_are(rows: int) -> None:
 
 
 def test_a_rule_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With too few nodes the check fails and all rows are summed; without it, wrong numbers would come out."""
+    """With too few nodes the check fails and all rows are summed; without it, numbers would be wrong."""
     g = spectrum_of("condition 1e16")
     y = targets_of("teacher", g)
     values, vectors = np.linalg.eigh(scales_for(y))
@@ -204,10 +204,8 @@ def test_posteriors_do_not_notice(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         return several + one
 
-    used = []
-    original = Condensed.__init__
+    assert IndependentNoise(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).condensed is not None
     with_rule = answers()
     monkeypatch.setattr("lbnn.data.spectrum.condense", lambda *_: None)
-    monkeypatch.setattr(Condensed, "__init__", lambda self, *args: (used.append(1), original(self, *args))[1])
-    np.testing.assert_allclose(with_rule, answers(), rtol=1e-11)
     assert IndependentNoise(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).condensed is None
+    np.testing.assert_allclose(with_rule, answers(), rtol=1e-11)

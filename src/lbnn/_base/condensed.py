@@ -99,7 +99,7 @@ def _condense_panel(
     if len(logs) <= degree:
         return nodes, counts, values, rows
     position = (logs - centre) / half
-    polynomials = np.polynomial.chebyshev.chebvander(position, degree - 1)  # T_m(log g), (n, k)
+    polynomials = np.asarray(np.polynomial.chebyshev.chebvander(position, degree - 1), float)  # T_m(log g)
     places, weights = _projected(position, polynomials, np.ones((len(logs), 1)))
     nodes, counts = np.exp(centre + half * places), weights[:, 0] ** 2
     if len(logs) > degree * outputs:

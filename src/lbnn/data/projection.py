@@ -27,9 +27,7 @@ from lbnn._base.types import AnyArray, Array, Mask
 #: One cutoff for all ranks: eigenvalues below this multiple of (size · largest) count as zero.
 RANK_TOLERANCE = float(np.finfo(np.float64).eps)
 
-_LARGE_REST = (
-    0.05  # share of a test point that is unexplained, from which a difference of squares has its digits
-)
+_LARGE_REST = 0.05  # unexplained share of a test point from which a difference of squares has its digits
 
 
 def positive_part(eigenvalues: Array, size: int, scale: float = 0.0) -> Mask:

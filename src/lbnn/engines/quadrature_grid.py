@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.condensed import Condensed
-from lbnn._base.types import Array, Mask
+from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.density_table import DensityTable
 from lbnn.scale.gamma_product import GammaProduct
@@ -62,11 +62,11 @@ class _Problem:
         self.turns = _turns(first, self.noise)
         self.powers = (-1, 0, 1, 2) if law.left_exponent > 1 else (0, 1, 2)
 
-    def log_values(self, x: Array, which: Array) -> Array:
+    def log_values(self, x: Array, which: IndexArray) -> Array:
         """Log prior × likelihood at x (k, nodes), row by row for the noise variances `which` (k,)."""
         return self.table.log_density(x) + self.log_likelihood(x, which)
 
-    def log_likelihood(self, x: Array, which: Array) -> Array:
+    def log_likelihood(self, x: Array, which: IndexArray) -> Array:
         """−½ Σ_i [log(τ + g_i λ) + ỹ_i²/(τ + g_i λ)], over condensed rows, (k, nodes)."""
         result = np.empty(x.shape)
         for rows in self._blocks(x):
@@ -111,7 +111,8 @@ def _survey(problem: _Problem) -> _Places:
     )
     count = len(values)
     best, peak, spread = np.full(count, -np.inf), np.zeros(count), np.ones(count)
-    usable, keep = np.isfinite(values).all(axis=1), np.zeros(values.shape, bool)
+    usable: Mask = np.asarray(np.isfinite(values).all(axis=1))
+    keep: Mask = np.zeros(values.shape, bool)
     np.logical_and.at(usable, which, found)
     np.maximum.at(best, which, height)
     top = height == best[which]
@@ -136,8 +137,8 @@ def _scan(problem: _Problem) -> tuple[Array, Array]:
     while True:
         low, high = max(low, -_FARTHEST), min(high, _FARTHEST)
         x = np.linspace(low, high, max(65, math.ceil((high - low) / _SCAN_STEP) + 1))
-        prior = law.saddle_log_density(x)  # rough, to place nodes
-        values = prior + problem.log_likelihood(np.broadcast_to(x, (len(every), len(x))), every)
+        likelihood = problem.log_likelihood(np.broadcast_to(x, (len(every), len(x))), every)
+        values: Array = likelihood + law.saddle_log_density(x)  # rough, to place nodes
         left = right = False
         for power in problem.powers:
             tilted = values + power * x
@@ -151,7 +152,7 @@ def _scan(problem: _Problem) -> tuple[Array, Array]:
         low, high = low - reach * left, high + reach * right
 
 
-def _climb(problem: _Problem, which: Array, low: Array, high: Array) -> tuple[Array, Array, Array, Mask]:
+def _climb(problem: _Problem, which: IndexArray, low: Array, high: Array) -> tuple[Array, Array, Array, Mask]:
     """Places, widths and heights of the highest peaks between pairs of points, and which were found."""
     low, high = low.copy(), high.copy()
     place, width, height = np.zeros(len(which)), np.ones(len(which)), np.full(len(which), -np.inf)
@@ -209,7 +210,7 @@ def _trapezoid(problem: _Problem, found: _Places) -> GridIntegrals:
 
 
 def _nodes(
-    problem: _Problem, found: _Places, start: Array, end: Array, which: Array, share: Array
+    problem: _Problem, found: _Places, start: Array, end: Array, which: IndexArray, share: Array
 ) -> tuple[Array, Array]:
     """Log of integrand · dx/dv at shares of the way from start to end, and x there, (k, nodes) each."""
     v = start[which, None] + (end - start)[which, None] * share

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +12,10 @@ import numpy as np
 from lbnn._base.arrays import HOST, Place, like, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import gram_eigen
+from lbnn._base.threads import on_every_core
 from lbnn._base.types import AnyArray, Array
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.zero_temperature import ScatterLikelihood
 from lbnn.scale.bartlett import BartlettCoordinates, product
 
 _SAME_AXES = 0.98  # cosine from which two axes are one
@@ -134,8 +139,9 @@ class ScaleTarget:
 
     def scales(self, u: AnyArray) -> AnyArray:
         """L(u), (m, n_d, n_d)."""
-        total = self._product(self.coordinates.factors(u))
-        return total @ total.mT
+        total = _product(self.coordinates.factors(u))
+        root = like(self.rotation, total) @ total
+        return root @ root.mT
 
     def factors(self, u: Array) -> list[Array]:
         """O T_d, T_{d−1}, ..., T_2, whose product is a root of L."""
@@ -157,56 +163,100 @@ class ScaleTarget:
 
     def log_likelihood(self, total: Array, frame: Array) -> Array:
         """Log p(Y | L) at L = O T Tᵀ Oᵀ for any frame O, (m,)."""
+        if self._scatter is not None:
+            return self._scatter.log_value(total, frame)
         root = self._place(len(total)).put(frame @ total)
         return to_numpy(self.likelihood.log_value(*gram_eigen(root @ root.mT)))
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
-        """`log_likelihood` and its gradient in T: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
-        root = self._place(len(total)).put(frame @ total)
+        """`log_likelihood` and its gradient in T."""
+        value, gradient = self._gradient_at(self._place(len(total)).put(total), frame)
+        return to_numpy(value), to_numpy(gradient)
+
+    def _gradient_at(self, total: AnyArray, frame: Array) -> tuple[AnyArray, AnyArray]:
+        """The same where T lives: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
+        if self._scatter is not None:
+            return self._scatter.value_and_gradient(total, frame)
+        turn = like(frame, total)
+        root = turn @ total
         value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ root.mT))
-        return to_numpy(value), 2 * frame.swapaxes(-1, -2) @ to_numpy(gradient @ root)
+        return value, 2 * (turn.mT @ (gradient @ root))
+
+    @cached_property
+    def _scatter(self) -> ScatterLikelihood | None:
+        """The likelihood as a function of T where that needs no eigenvectors: no noise, square factors."""
+        own = self.likelihood
+        if (
+            isinstance(own, GaussianLikelihood)
+            and own.noise == 0
+            and self.coordinates.square
+            and not own.flat
+        ):
+            return ScatterLikelihood.of(own)
+        return None
 
     def log_density(self, u: Array) -> Array:
-        """Log posterior up to a constant, (m,); −inf where factors or their inverses would overflow."""
+        """Log posterior up to a constant, (m,); −inf beyond any plausible u."""
         result, place = np.full(len(u), -np.inf), self._place(len(u))
-        for block in blocks(len(u), self._floats_each, place.block_floats):
+
+        def fill(block: slice) -> None:
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
-            log_likelihood = self.likelihood.log_value(*gram_eigen(self.scales(place.put(points))))
-            result[block][fine] = self.coordinates.log_prior(points)[0] + to_numpy(log_likelihood)
+            if place.host:
+                total = _product(self.coordinates.factors(points))
+                log_likelihood = self.log_likelihood(total, self.rotation)
+            else:
+                scales = self.scales(place.put(points))
+                log_likelihood = to_numpy(self.likelihood.log_value(*gram_eigen(scales)))
+            result[block][fine] = self.coordinates.log_prior(points)[0] + log_likelihood
+
+        self._in_blocks(fill, len(u), place)
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
-        """`log_density` and its gradient in u (zero where factors would overflow)."""
+        """`log_density` and its gradient in u (zero beyond any plausible u)."""
         value, gradient, place = np.full(len(u), -np.inf), np.zeros_like(u), self._place(len(u))
-        for block in blocks(len(u), self._floats_each, place.block_floats):
+
+        def fill(block: slice) -> None:
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
             log_likelihood, slope = self._differentiate(place.put(points))
             log_prior, prior_slope = self.coordinates.log_prior(points)  # while a device is at work
             value[block][fine] = log_prior + to_numpy(log_likelihood)
             gradient[block][fine] = prior_slope + to_numpy(slope)
+
+        self._in_blocks(fill, len(u), place)
         return value, gradient
 
     def _differentiate(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Log likelihood and its gradient in u: ∂/∂T = 2 (∂/∂L) T, then through the product."""
+        """Log likelihood and its gradient in u: the gradient in T, then through the product."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
-        total = self._product(factors)
-        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(total @ total.mT))
-        slope = 2 * (like(self.rotation.T, total) @ (gradient @ total))
-        return value, self.coordinates.pull_back(factors, slopes, slope)
-
-    def _product(self, factors: list[AnyArray]) -> AnyArray:
-        total = product(factors)
-        assert total is not None  # engines that sample have at least one hidden layer
-        return like(self.rotation, total) @ total
+        value, gradient = self._gradient_at(_product(factors), self.rotation)
+        return value, self.coordinates.pull_back(factors, slopes, gradient)
 
     def _place(self, count: int) -> Place:
         """Where so many points are evaluated: with the data, if that is worth the way."""
         there = self.likelihood.place
-        return HOST if there.host or count * self.operations < _WORTH_MOVING else there
+        stay = there.host or self._scatter is not None or count * self.operations < _WORTH_MOVING
+        return HOST if stay else there
+
+    def _in_blocks(self, fill: Callable[[slice], None], count: int, place: Place) -> None:
+        """Block by block: on the host on every core, elsewhere few large ones after each other."""
+        parts = blocks(count, self._floats_each, place.block_floats)
+        if place.host:
+            on_every_core(fill, parts)
+        else:
+            for part in parts:
+                fill(part)
 
     @property
     def _floats_each(self) -> int:
         rows = self.rows
         return 4 * len(self.coordinates.shapes) * rows * rows
+
+
+def _product(factors: list[AnyArray]) -> AnyArray:
+    """T, the product of all factors."""
+    total = product(factors)
+    assert total is not None  # engines that sample have at least one hidden layer
+    return total

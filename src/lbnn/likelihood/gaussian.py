@@ -35,9 +35,7 @@ class GaussianLikelihood:
     examples: int
     noise: float  # τ = 1/β: 0 at zero temperature, inf at β = 0
     multiplicity: float = 1.0  # directions that a row stands for, the others without targets: weight of log D
-    condensed: Condensed | None = (
-        None  # a few rows with the same sums, for value and gradient; None: all rows
-    )
+    condensed: Condensed | None = None  # a few rows with the same sums, for value and gradient
     place: Place = HOST  # where the data came from, and batches large enough to be moved are evaluated
 
     @property

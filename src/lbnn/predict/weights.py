@@ -16,6 +16,7 @@ import math
 import numpy as np
 
 from lbnn._base.arrays import place_of, to_numpy
+from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.bases import InputBasis
 from lbnn.predict.conditional import ConditionalProcess
@@ -39,8 +40,8 @@ def sample_weights(
     weights = []
     for factor, width, variance in zip(factors, reversed(widths), reversed(variances), strict=True):
         inner = orthonormal_rows(size, factor.shape[2], width, rng)
-        fresh = math.sqrt(variance / width) * rng.standard_normal((size, rows.shape[2], width))
-        weights.append(_replace_rows(fresh, rows, factor @ inner))
+        fresh = rng.standard_normal((size, rows.shape[2], width))
+        weights.append(_replace_rows(fresh, math.sqrt(variance / width), rows, factor @ inner))
         rows = inner
     total = product(factors)
     weights.append(_first_layer(rows if total is None else total, rows, process, basis, rng))
@@ -54,9 +55,16 @@ def orthonormal_rows(size: int, rows: int, columns: int, rng: np.random.Generato
     return (q * signs[:, None, :]).swapaxes(1, 2)
 
 
-def _replace_rows(fresh: Array, rows: Array, content: Array) -> Array:
-    """`fresh` with its part in the span of the orthonormal `rows` replaced: PᵀC + (I − PᵀP) fresh."""
-    return fresh + rows.swapaxes(1, 2) @ (content - rows @ fresh)
+def _replace_rows(fresh: Array, deviation: float, rows: Array, content: Array) -> Array:
+    """deviation · `fresh`, its part in the span of the orthonormal `rows` replaced: PᵀC + (I − PᵀP) fresh.
+
+    In place, in blocks that stay in the cache: the first layer has nearly all of the numbers.
+    """
+    for block in blocks(len(fresh), 3 * fresh[0].size):
+        part = fresh[block]
+        part *= deviation
+        part += rows[block].swapaxes(1, 2) @ (content[block] - rows[block] @ part)
+    return fresh
 
 
 def _first_layer(
@@ -77,5 +85,5 @@ def _first_layer(
     change = there.put(seen.swapaxes(1, 2).reshape(len(flat), -1) - drawn)
     posterior = (flat + to_numpy(basis.directions.combine(change))).reshape(fresh.shape)
     content = prior_root * (right.swapaxes(1, 2) @ posterior)
-    prior = prior_root * rng.standard_normal((size, rows.shape[2], dimension))
-    return _replace_rows(prior, rows, content)
+    prior = rng.standard_normal((size, rows.shape[2], dimension))
+    return _replace_rows(prior, prior_root, rows, content)

@@ -89,7 +89,7 @@ class GammaProduct:
     def saddle_log_density(self, x: Array) -> Array:
         """Leading-order saddle-point approximation of `log_density`: cheap, to place nodes."""
         centred = x - self.shift
-        gap = self._near_saddle(centred)
+        gap = self.saddle_gap(centred)
         second = (self.multiplicity * special.polygamma(1, self._arguments(gap))).sum(-1)
         return self._exponent_at_saddle(gap, centred) - 0.5 * np.log(2 * np.pi * second)
 

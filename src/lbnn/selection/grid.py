@@ -101,7 +101,9 @@ def evidence_grid(spectrum: Spectrum, widths: Sequence[Sequence[int]], betas: Ar
         _batch(network, spectrum, values, answers[:, row], single[row])
         for column in np.flatnonzero(single[row]):
             answers[:, row, column] = _one(network, spectrum, float(values[column]))
-    return EvidenceGrid(tuple(network.widths for network in networks), values, *answers, single)
+    log_evidence, mean, inverse_mean = answers
+    every = tuple(network.widths for network in networks)
+    return EvidenceGrid(every, values, log_evidence, mean, inverse_mean, single)
 
 
 def _batch(network: Network, spectrum: Spectrum, betas: Array, answers: Array, single: Mask) -> None:

@@ -83,7 +83,7 @@ class AlignedLaw(FactorLaw):
 
     def log_expect_exp(self, log_factor: Exponent) -> complex:
         """The value at the atom: nothing is averaged."""
-        return complex(log_factor(*self.eigen)[0])
+        return complex(log_factor(*self.atoms.eigen)[0])
 
 
 def from_scale(
@@ -135,4 +135,4 @@ def _aligned_law(setting: Setting, measure: ScaleMeasure) -> AlignedLaw:
         (vectors * roots[:, None, :, layer]) @ vectors.swapaxes(1, 2)
         for layer in reversed(range(len(setting.widths)))
     ]
-    return AlignedLaw(measure.weights, measure.eigen, factors)
+    return AlignedLaw(measure.weights, measure.scales, factors)

@@ -1,0 +1,46 @@
+"""Independent pieces of work on the cores that linear algebra may use.
+
+NumPy releases the interpreter's lock in its loops, so that threads help batches of small matrices, for which
+BLAS itself does not. Who has limited the threads of BLAS has limited these as well.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+_LIMITS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+_MOST = 8
+
+Piece = TypeVar("Piece")
+
+
+def threads() -> int:
+    """Threads to use: as many as the environment allows BLAS, else one for every core, at most eight."""
+    for name in _LIMITS:
+        value = os.environ.get(name, "")
+        if value.isdigit() and int(value) > 0:
+            return min(int(value), _MOST)
+    return min(
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _MOST
+    )
+
+
+def on_every_core(work: Callable[[Piece], None], pieces: Iterable[Piece]) -> None:
+    """Do the work on all pieces, in any order; the first error that occurs is raised.
+
+    Every piece writes to a place of its own, so that the result does not depend on the number of threads.
+    """
+    listed = list(pieces)
+    count = min(threads(), len(listed))
+    if count < 2:
+        for piece in listed:
+            work(piece)
+        return
+    with ThreadPoolExecutor(count) as pool:  # the settings of numpy.errstate travel in the context
+        waiting = [pool.submit(contextvars.copy_context().run, work, piece) for piece in listed]
+        for each in waiting:
+            each.result()
