@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.polynomial import chebyshev
 
+from lbnn._base.arrays import row_squares
 from lbnn._base.types import Array
 from lbnn.data.factored import FactoredGram, NotFactorised
 from lbnn.data.spectrum import FactoredSpectrum
@@ -75,7 +76,7 @@ class FactoredLikelihood(GaussianLikelihood):
     def exact(self, x: float) -> float:
         """log p(Y | λ) less the constant, at x = log λ, by one factorisation."""
         log_determinant, half = self.data.solve(x - math.log(self.noise), self.data.targets)
-        square = float((half**2).sum()) / self.noise
+        square = float(row_squares(half.T)[0]) / self.noise
         return -0.5 * (self.examples * math.log(self.noise) + log_determinant + square)
 
     def corrected(self, low: float, high: float) -> FactoredLikelihood:
