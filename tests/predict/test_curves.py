@@ -97,3 +97,17 @@ def test_averages_over_atoms_are_taken_once() -> None:
     one, other = post.predict(X_test), post.predict(X_test[:2])
     assert one._curves is other._curves  # type: ignore[union-attr]
     np.testing.assert_allclose(one.mean[:2], other.mean, rtol=1e-13)
+
+
+@pytest.mark.parametrize("beta", [1e-200, 1e-20, 1e20, 1e200])
+def test_ends_of_the_temperatures(beta: float) -> None:
+    """Far out predictions are finite, and at training points without noise quantiles are the targets."""
+    X, Y, X_test = data(1, 30.0, 1.0)
+    pred = lbnn.Network((5,)).condition(X, Y[:, 0], beta).predict(X_test)
+    assert (pred.variance > 0).all()
+    low, high = pred.interval(0.9)
+    assert (low <= pred.mean).all()
+    assert (pred.mean <= high).all()
+    if beta > 1:
+        np.testing.assert_allclose(low[4:], Y[:3, 0], rtol=1e-8)
+        np.testing.assert_allclose(high[4:], Y[:3, 0], rtol=1e-8)

@@ -69,10 +69,12 @@ def _bracketed(level: float, weights: Array, means: Array, deviations: Array) ->
         scores = sign * (q - means[:, index]) / deviations[:, index]
         return special.logsumexp(log_weights + special.log_ndtr(scores), axis=0) - np.log(tail)
 
-    columns = np.arange(means.shape[1], dtype=float)
     margin = 1e-6 * deviations.max(axis=0)  # keeps rounding from spoiling the signs at the ends
-    bracket = components.min(axis=0) - margin, components.max(axis=0) + margin
-    solution = elementwise.find_root(excess, bracket, args=(columns,))
+    low, high = components.min(axis=0) - margin, components.max(axis=0) + margin
+    result = 0.5 * (low + high)
+    wide = np.flatnonzero(high - low > 4 * np.finfo(float).eps * np.abs(result))  # else all agree to rounding
+    solution = elementwise.find_root(excess, (low[wide], high[wide]), args=(wide.astype(float),))
     if not solution.success.all():
         raise RuntimeError("a quantile could not be bracketed; please report this with your data")
-    return solution.x
+    result[wide] = solution.x
+    return result
