@@ -1,7 +1,8 @@
 """lbnn on a GPU: `python3 -m benchmarks.gpu --out FILE.json`, about five minutes on one H200.
 
-Each row runs in a process of its own under a time limit, prints its result and adds it to the file at once. Needs NumPy,
-SciPy and one of PyTorch, CuPy and JAX with a GPU; `--small` takes small sizes and any device, to try the script itself.
+Each row runs in a process of its own under a time limit, prints its result and adds it to the file at once.
+Needs NumPy, SciPy and one of PyTorch, CuPy and JAX with a GPU; `--small` takes small sizes and any device, to
+try the script itself.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def text(output: Any) -> str:
 
 
 def prepare() -> None:
-    """SciPy's copy of array-api-compat where the package itself is not installed, as on a machine without a network."""
+    """SciPy's copy of array-api-compat where the package itself is not installed."""
     if importlib.util.find_spec("array_api_compat"):
         return
     for name in ("scipy._external.array_api_compat", "scipy._lib.array_api_compat"):
@@ -119,7 +120,7 @@ def prepare() -> None:
 
 
 def available(library: str, small: bool) -> bool:
-    """Whether a library is installed and sees a GPU; asked in another process, which then forgets all of it."""
+    """Whether a library is installed and sees a GPU; asked in another process."""
     ask = {
         "torch": "import torch; assert torch.cuda.is_available()",
         "cupy": "import cupy; assert cupy.cuda.runtime.getDeviceCount()",
@@ -231,7 +232,7 @@ def posterior(library: str, small: bool) -> dict[str, Any]:
 
 
 def agreement(library: str, small: bool) -> dict[str, Any]:
-    """The device's answers against NumPy's on the same numbers: largest difference relative to the largest entry."""
+    """The device's answers against NumPy's on the same numbers: differences relative to the largest entry."""
     import numpy as np
 
     import lbnn

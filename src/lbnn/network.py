@@ -202,7 +202,7 @@ def condition_with(network: Network, spectrum: Spectrum, noise: Noise, effort: E
     """The posterior of a network given data and a noise object; answers that are not ok warn."""
     data, prior = spectrum.scaled(network.prior_variances[0]), network.scale_prior(spectrum.outputs)
     noise.require(prior, data)
-    if isinstance(data, FactoredSpectrum):
+    if isinstance(spectrum, FactoredSpectrum):
         return _condition_factored(network, spectrum, noise, effort)
     inference = infer(prior, noise.likelihood(data), data.single_output, effort)
     warn_of(inference.diagnostics.messages)
@@ -212,7 +212,7 @@ def condition_with(network: Network, spectrum: Spectrum, noise: Noise, effort: E
 def _condition_factored(
     network: Network, spectrum: FactoredSpectrum, noise: Noise, effort: Effort
 ) -> Posterior:
-    """By factorisations; where the posterior asks for too many of them, by an eigendecomposition after all."""
+    """By factorisations; where it would take too many of them, by an eigendecomposition after all."""
     data, prior = spectrum.scaled(network.prior_variances[0]), network.scale_prior(1)
     likelihood = noise.likelihood(data)
     assert isinstance(likelihood, FactoredLikelihood)

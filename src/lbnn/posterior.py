@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import Array
-from lbnn.data.bases import InputBasis
+from lbnn.data.bases import Basis, InputBasis
 from lbnn.data.factored import FactoredGram, FactoredPoints
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import FactoredSpectrum, Spectrum
@@ -128,7 +128,9 @@ class Posterior:
         -------
         NetworkPredictive, or AffinePredictive where each output has a noise of its own
         """
-        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
+        points: Projection | FactoredPoints = self.spectrum.project(
+            X_test, *more, cross_gram=cross_gram, test_gram=test_gram
+        )
         if isinstance(points, FactoredPoints):
             return self._factored_predictive(points)
         law = self.predictive_at(points)
@@ -140,7 +142,7 @@ class Posterior:
     def _factored_predictive(self, points: FactoredPoints) -> FactoredPredictive:
         """The predictive of factored data."""
         data = self.spectrum
-        assert isinstance(data, FactoredSpectrum) and isinstance(data.basis, FactoredGram)
+        assert isinstance(data, FactoredSpectrum)
         assert data.nodes is not None
         return FactoredPredictive(points, data.basis, data.nodes, self.noise.variance, self.scale)
 
@@ -183,7 +185,9 @@ class Posterior:
                 if widths
                 else "a feature kernel needs a hidden layer, got a network of depth one (widths=())"
             )
-        points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
+        points: Projection | FactoredPoints = self.spectrum.project(
+            X_test, *more, cross_gram=cross_gram, test_gram=test_gram
+        )
         if isinstance(points, FactoredPoints):
             raise ValueError(
                 "a feature kernel needs every eigenvector of the data, got data with decompose='factor': use "
@@ -215,11 +219,11 @@ class Posterior:
             W_1 (size, n_1, n_0), ..., W_d (size, n_d, n_{d−1}).
         """
         count, generator = check.positive_integer(size, "size"), check.generator(rng)
-        basis = self.spectrum.basis
+        basis: Basis | FactoredGram = self.spectrum.basis
         if isinstance(basis, FactoredGram):
             raise ValueError(
-                "weights are drawn along every eigenvector of the data, got data with decompose='factor': use "
-                "decompose='eigh'"
+                "weights are drawn along every eigenvector of the data, got data with decompose='factor': "
+                "use decompose='eigh'"
             )
         if not isinstance(basis, InputBasis):
             raise ValueError(

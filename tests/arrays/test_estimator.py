@@ -60,7 +60,10 @@ def test_estimator_under_dispatch(library: str, tmp_path: Path) -> None:
     """In a process of its own: SciPy reads SCIPY_ARRAY_API when it is imported."""
     place(library)  # skips where it is not installed
     root = Path(__file__).parents[2]
-    environment = os.environ | {"SCIPY_ARRAY_API": "1", "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    environment = os.environ | {
+        "SCIPY_ARRAY_API": "1",
+        "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]),
+    }
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, library], cwd=tmp_path, env=environment, capture_output=True, text=True
     )

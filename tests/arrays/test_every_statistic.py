@@ -134,7 +134,9 @@ def test_weights_reproduce_the_mean(library: str) -> None:
     first, second, third = post.sample_weights(4000, rng=1)
     outputs = (third @ second @ first)[:, 0] @ ONE.X_test.T
     law = post.predict(put(ONE.X_test, library))
-    errors = (outputs.mean(axis=0) - to_numpy(law.mean)) / (to_numpy(law.standard_deviation) / math.sqrt(4000))
+    errors = (outputs.mean(axis=0) - to_numpy(law.mean)) / (
+        to_numpy(law.standard_deviation) / math.sqrt(4000)
+    )
     assert np.abs(errors).max() < 4.5
 
 
@@ -178,9 +180,7 @@ def test_engines_evaluate_where_the_data_live(
 
 @every_library
 @pytest.mark.parametrize("beta", [4.0, math.inf])
-def test_dual_route_where_the_data_live(
-    beta: float, library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dual_route_where_the_data_live(beta: float, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target_module, "_WORTH_MOVING", 0.0)
     data = make_problem(3, 6, 8, seed=4)
     network = lbnn.Network((20,))

@@ -129,7 +129,9 @@ def test_a_survey_that_was_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(NotFactorised):
         infer_factored(lbnn.Network((10,)).scale_prior(1), likelihood, True)
     got = lbnn.Network((10,)).condition_spectrum(spectrum, 100.0)
-    assert got.log_evidence == pytest.approx(lbnn.Network((10,)).condition(X, y, 100.0).log_evidence, rel=1e-12)
+    assert got.log_evidence == pytest.approx(
+        lbnn.Network((10,)).condition(X, y, 100.0).log_evidence, rel=1e-12
+    )
 
 
 def test_rules_of_lanczos_integrate_polynomials() -> None:

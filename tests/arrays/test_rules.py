@@ -134,7 +134,9 @@ def test_out_of_memory_says_how_much_and_keeps_nothing(monkeypatch: pytest.Monke
         raise OutOfMemoryError(f"no room for {large.nbytes}")
 
     monkeypatch.setattr("lbnn.data.spectrum.eigh", eigh)
-    with pytest.raises(MemoryError, match=r"eigendecomposition of XXᵀ/n0 \(6 × 6\) needs about 1.44e-06 GB") as error:
+    with pytest.raises(
+        MemoryError, match=r"eigendecomposition of XXᵀ/n0 \(6 × 6\) needs about 1.44e-06 GB"
+    ) as error:
         NETWORK.condition(DATA.X, DATA.Y, 4.0)
     assert error.value.__context__ is None
     gc.collect()

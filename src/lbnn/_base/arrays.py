@@ -1,8 +1,8 @@
 """Arrays of any kind: the one place that knows the namespaces of the array API standard.
 
 Heavy work follows X: its Gram matrix, eigenvectors and projected test points stay in the library and on the
-device of X (NumPy, PyTorch, JAX, CuPy, array-api-strict). What is small comes back as NumPy, and so does all
-control: quadrature, searches, random numbers. NumPy needs nothing else; other libraries need array-api-compat.
+device of X (NumPy, PyTorch, JAX, CuPy, array-api-strict). What is small comes back as NumPy, and all control
+is NumPy: quadrature, searches, random numbers. PyTorch and CuPy need the package array-api-compat besides.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 
 from lbnn._base.types import AnyArray, Array, IndexArray
@@ -69,7 +70,7 @@ class Place:
             np.zeros(shape) if self.host else self.xp.zeros(shape, dtype=self.xp.float64, device=self.device)
         )
 
-    def put(self, values: Array) -> AnyArray:
+    def put(self, values: NDArray[Any]) -> AnyArray:
         """A NumPy array as an array of this place."""
         if self.host:
             return values
@@ -106,7 +107,7 @@ def to_numpy(array: AnyArray) -> Array:
     return np.asarray(array) if library == "numpy" else np.array(array)
 
 
-def like(values: Array, reference: AnyArray) -> AnyArray:
+def like(values: NDArray[Any], reference: AnyArray) -> AnyArray:
     """A NumPy array in the namespace and on the device of another array."""
     return values if isinstance(reference, np.ndarray) else place_of(reference).put(values)
 
@@ -131,7 +132,7 @@ def largest(array: AnyArray) -> float:
 
 
 def real_numbers(array: AnyArray, name: str) -> AnyArray:
-    """Check an array that is not NumPy's: float64, finite, of real numbers; other precisions are converted."""
+    """Check an array that is not NumPy's: finite, real, in float64; other precisions are converted."""
     xp, library = namespace(array), _library(array)
     if library == "torch" and array.requires_grad:
         raise ValueError(

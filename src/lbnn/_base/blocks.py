@@ -22,7 +22,7 @@ def blocks(count: int, floats_each: int, floats: int | None = None) -> Iterator[
 def in_blocks(
     function: Callable[..., tuple[AnyArray, ...]], floats_each: int, *batches: AnyArray
 ) -> tuple[AnyArray, ...]:
-    """The results of a function of batches (m, ...), block by block with blocks of the size their place wants."""
+    """The results of a function of batches (m, ...), in blocks of the size that their place wants."""
     xp, count = namespace(batches[0]), batches[0].shape[0]
     parts = [
         function(*(batch[block, ...] for batch in batches))

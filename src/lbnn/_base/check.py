@@ -65,7 +65,8 @@ def targets(value: Any, examples: int) -> tuple[AnyArray, bool]:
     array = _real_in_place(value, "Y")
     if array.ndim not in (1, 2) or array.shape[0] != examples or 0 in array.shape:
         raise ValueError(
-            f"Y must have shape (p,) or (p, outputs) with p = {examples} examples, got Y.shape={_shape(array)}"
+            f"Y must have shape (p,) or (p, outputs) with p = {examples} examples, "
+            f"got Y.shape={_shape(array)}"
         )
     return (array[:, None] if array.ndim == 1 else array), array.ndim == 1
 

@@ -37,7 +37,7 @@ class RowCurves:
         return result
 
     def gathered(self, features: AnyArray, columns: Array) -> Array:
-        """Σ_i features_mi columns_ij (weight of node k at row i), (m, k, j): products where the features are."""
+        """Σ_i features_mi columns_ij (weight of node k at row i), (m, k, j), where the features are."""
         count = features.shape[0]
         result = np.empty((count, len(self.nodes), columns.shape[1]))
         for rows, nodes, weights in self.panels:
@@ -72,7 +72,7 @@ def row_curves(values: Array) -> RowCurves:
 
 
 def _columns(features: AnyArray, index: IndexArray) -> AnyArray:
-    """Some columns of a matrix of any place: a view where they stand side by side, as ascending g make them."""
+    """Some columns of a matrix of any place: a view where they stand side by side, as for ascending g."""
     if len(index) and index[-1] - index[0] + 1 == len(index):
         return features[:, int(index[0]) : int(index[-1]) + 1]
     return namespace(features).take(features, like(index, features), axis=1)

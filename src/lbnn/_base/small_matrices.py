@@ -91,3 +91,9 @@ def gram_eigen(grams: AnyArray) -> tuple[AnyArray, AnyArray]:
     xp = namespace(grams)
     values, vectors = xp.linalg.eigh(grams)
     return xp.maximum(values, _TINY * values[:, -1:]), vectors
+
+
+def one_sign(axes: Array) -> Array:
+    """Axes (n, k), the largest entry of each positive: one sign for each, however the last digits fall."""
+    signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+    return np.asarray(axes * signs, float)

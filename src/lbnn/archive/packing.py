@@ -164,7 +164,8 @@ def _pack_basis(basis: Basis | FactoredGram) -> Packed:
     """Arrays of other libraries are stored, and come back, as NumPy."""
     if isinstance(basis, FactoredGram):
         raise ValueError(
-            "an archive holds eigenvectors of the data, got data with decompose='factor': use decompose='eigh'"
+            "an archive holds eigenvectors of the data, got data with decompose='factor': "
+            "use decompose='eigh'"
         )
     if isinstance(basis, GramBasis):
         arrays = {"basis.vectors": to_numpy(basis.vectors), "basis.eigenvalues": basis.eigenvalues}

@@ -38,7 +38,7 @@ _STEPS = 64  # of Lanczos
 _SMALLEST = 1e-18  # node, of the largest, that stands for an eigenvalue of zero
 
 
-class NotFactorised(Exception):
+class NotFactorised(Exception):  # noqa: N818
     """A few factorisations do not give the posterior: it is too wide, or asks for digits that they lose."""
 
 
@@ -61,7 +61,7 @@ class FactoredPoints:
     @property
     def gram(self) -> AnyArray:
         """Prior covariance at λ = 1, (p̂, p̂)."""
-        return self.scale * (self.inputs @ self.inputs.T) if self.kernel is None else self.kernel
+        return self.kernel if self.inputs is None else self.scale * (self.inputs @ self.inputs.T)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class FactoredGram:
 
 def survey_rules(data: FactoredGram) -> list[tuple[Array, Array]]:
     """Gauss rules of the Gram matrix, nodes and weights of sum one: of y first, then of random signs."""
-    signs = np.random.default_rng(0).integers(0, 2, (data.gram.shape[0], _PROBES)) * 2.0 - 1.0
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (data.gram.shape[0], _PROBES))
     there = place_of(data.gram)
     return lanczos_rules(data.gram, namespace(data.gram).concat([data.targets, there.put(signs)], axis=1))
 

@@ -29,7 +29,7 @@ from lbnn._base.arrays import (
 from lbnn._base.condensed import Condensed, condense
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis
-from lbnn.data.factored import FactoredGram, FactoredPoints, survey_rules
+from lbnn.data.factored import FactoredGram, survey_rules
 from lbnn.data.projection import (
     RANK_TOLERANCE,
     FeatureDirections,
@@ -78,7 +78,7 @@ class Spectrum:
     residual: float
     examples: int
     single_output: bool
-    basis: Basis | FactoredGram
+    basis: Basis
     outside: Array | None = None
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ class Spectrum:
         *more: ArrayLike,
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
-    ) -> Projection | FactoredPoints:
+    ) -> Projection:
         """Split test points (the training points by default) into what is explained and the rest.
 
         Parameters
@@ -199,12 +199,13 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class FactoredSpectrum(Spectrum):
-    """Data of one output that are factorised where it matters: made by `from_inputs(..., decompose="factor")`.
+    """Data of one output that are factorised where it matters, by `from_inputs(..., decompose="factor")`.
 
-    `eigenvalues` and `targets` are the Gauss rule of B, not the eigenvalues of G; `probes` holds one rule of A
-    for each random vector.
+    `eigenvalues` and `targets` are a Gauss rule of yᵀ f(G) y, not those of G; `probes` holds one rule of
+    tr f(G) for each random vector. Test points are `FactoredPoints`.
     """
 
+    basis: FactoredGram  # type: ignore[assignment]
     probes: tuple[tuple[Array, Array], ...] = ()  # nodes and weights, which sum to p
     nodes: Array | None = None  # log λ at which an inference has factorised
 
@@ -213,7 +214,7 @@ class FactoredSpectrum(Spectrum):
         """p: directions of eigenvalue zero are not told apart."""
         return self.examples
 
-    def scaled(self, variance: float) -> Spectrum:
+    def scaled(self, variance: float) -> FactoredSpectrum:
         """The same data with the Gram matrix multiplied by `variance`."""
         if variance == 1.0:
             return self
@@ -230,7 +231,6 @@ class FactoredSpectrum(Spectrum):
     def decomposed(self) -> Spectrum:
         """The same data after an eigendecomposition, for what needs one."""
         data = self.basis
-        assert isinstance(data, FactoredGram)
         targets = data.targets[:, 0] if self.single_output else data.targets
         if data.inputs is None:
             return Spectrum.from_gram(data.gram, targets).scaled(data.variance)
@@ -249,7 +249,7 @@ def _factored(data: FactoredGram, single: bool) -> FactoredSpectrum:
     outputs, size = data.targets.shape[1], data.gram.shape[0]
     if outputs != 1:
         raise ValueError(
-            f"decompose='factor' is for one output, got {outputs}: use decompose='eigh', which serves any number"
+            f"decompose='factor' is for one output, got {outputs}: use decompose='eigh' for several"
         )
     (values, shares), *probes = survey_rules(data)
     targets = np.sqrt(shares * float((to_numpy(data.targets) ** 2).sum()))[:, None]
@@ -295,7 +295,8 @@ def _from_tall_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spec
         moment /= inputs.shape[1]
     spectrum = _from_moments(moment, cross, 0.0, inputs.shape[0], single, inputs)
     inside = spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
-    rest = to_numpy(targets) - times(spectrum.project().explained, inside)
+    seen: Array = times(spectrum.project().explained, inside)
+    rest: Array = to_numpy(targets) - seen
     return replace(spectrum, residual=float((rest**2).sum()), outside=rest)
 
 

@@ -25,7 +25,7 @@ _TRIES = 3
 def infer_factored(
     prior: ScalePrior, likelihood: FactoredLikelihood, single_output: bool
 ) -> tuple[ScaleInference, FactoredLikelihood]:
-    """Posterior of λ, and the likelihood with its correction; raises `NotFactorised` where it takes too many."""
+    """Posterior of λ, and the likelihood with its correction; raises `NotFactorised` beyond a few points."""
     if not prior.widths:
         x = float(np.log(prior.variance))
         exact = likelihood.corrected(x, x)
@@ -44,7 +44,7 @@ def infer_factored(
 
 
 def _require_sound(survey: FactoredLikelihood, correction: Correction | None) -> None:
-    """Raise where the survey was off by more than it said, so that it may have missed a part of the posterior."""
+    """Raise where the survey was off by more than it said: it may have missed a part of the posterior."""
     assert correction is not None
     x = correction.nodes
     off = np.abs(correction(x) - correction(x[:1]))

@@ -112,7 +112,9 @@ class FittedModel:
         along, basis = self.posterior.predictive_at(TrainingProjection(np.eye(spectrum.rank))), spectrum.basis
         inner = along.mean.reshape(spectrum.rank, len(self.deviations))  # E M, (r, n_d)
         if isinstance(basis, InputBasis):
-            weights = math.sqrt(basis.scale) * to_numpy(basis.directions.combine(like(inner.T, basis.example)))
+            weights = math.sqrt(basis.scale) * to_numpy(
+                basis.directions.combine(like(inner.T, basis.example))
+            )
         else:
             assert isinstance(basis, GramBasis)
             weights = math.sqrt(basis.scale) * (inner.T / np.sqrt(basis.eigenvalues)) @ basis.vectors.T

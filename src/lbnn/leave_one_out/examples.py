@@ -12,7 +12,6 @@ import numpy as np
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
 from lbnn.data.bases import GramBasis
-from lbnn.data.factored import FactoredGram
 from lbnn.data.projection import RANK_TOLERANCE, InputDirections
 from lbnn.data.spectrum import Spectrum
 
@@ -143,7 +142,6 @@ def _unseen(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tupl
 def example_vectors(spectrum: Spectrum) -> Array:
     """U, the eigenvectors of the Gram matrix over the examples, (p, r), as NumPy."""
     basis = spectrum.basis
-    assert not isinstance(basis, FactoredGram)  # refused at the boundary
     if isinstance(basis, GramBasis):
         return to_numpy(basis.vectors)
     if isinstance(basis.directions, InputDirections):  # XXᵀ u would lose directions of small g to rounding

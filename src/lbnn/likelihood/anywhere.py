@@ -1,4 +1,4 @@
-"""The Gaussian likelihood of a batch of scales where their arrays live: any library of the array API standard.
+"""The Gaussian likelihood of a batch of scales where their arrays live, in any library.
 
 The formulas are those of `gaussian`, which computes them for NumPy in place and in blocks that fit into the
 cache (written as here, NumPy was 15 to 20% slower). Devices want few large calls instead.

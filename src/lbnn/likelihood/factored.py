@@ -1,8 +1,8 @@
 """The likelihood of one output from Cholesky factorisations at a few scales.
 
-A survey of the data (`data.factored`) gives log p(Y | λ) roughly everywhere. On a range of x = log λ that holds
-the posterior, the difference of the exact curve from the survey is analytic (its nearest singularity is a distance
-π off the real axis), so that its values at a few Chebyshev points give it to rounding in between.
+A survey of the data (`data.factored`) gives log p(Y | λ) roughly everywhere. On a range of x = log λ that
+holds the posterior, the difference of the exact curve from the survey is analytic (its nearest singularity is
+a distance π off the real axis), so that its values at a few Chebyshev points give it to rounding in between.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Correction:
     def __call__(self, x: Array) -> Array:
         """At x = log λ."""
         half = max((self.high - self.low) / 2, np.finfo(float).tiny)
-        return chebyshev.chebval(np.clip((x - (self.low + self.high) / 2) / half, -1.0, 1.0), self.series)
+        places = np.clip((x - (self.low + self.high) / 2) / half, -1.0, 1.0)
+        return np.asarray(chebyshev.chebval(places, self.series), float)
 
     @property
     def nodes(self) -> Array:
@@ -80,7 +81,7 @@ class FactoredLikelihood(GaussianLikelihood):
         return -0.5 * (self.examples * math.log(self.noise) + log_determinant + square)
 
     def corrected(self, low: float, high: float) -> FactoredLikelihood:
-        """The same with the correction of a range, exact in it; raises `NotFactorised` where a few points do not do."""
+        """The same, exact in a range; raises `NotFactorised` where a few points are not enough."""
         self._require_digits(high)
         known: dict[float, float] = {}
         intervals = _FIRST if high > low else 0
@@ -117,7 +118,6 @@ class FactoredLikelihood(GaussianLikelihood):
 
 def factored_likelihood(spectrum: FactoredSpectrum, noise: float) -> FactoredLikelihood:
     """The survey of factored data as a likelihood, to be corrected."""
-    assert isinstance(spectrum.basis, FactoredGram)
     return FactoredLikelihood(
         spectrum.eigenvalues,
         spectrum.targets,

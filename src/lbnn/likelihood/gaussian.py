@@ -145,14 +145,17 @@ class GaussianLikelihood:
     def _anywhere(
         self, function: Callable[..., tuple[AnyArray, ...]], eigenvalues: AnyArray, vectors: AnyArray
     ) -> tuple[AnyArray, ...]:
-        """A function of (rows, τ, l, V) on arrays that are not NumPy's, which data that say nothing ask none."""
+        """A function of (rows, τ, l, V) on arrays that are not NumPy's; zeros for data that say nothing."""
         count, outputs = eigenvalues.shape
         if self.flat:
             place = place_of(vectors)
             return place.zeros(count), place.zeros(count, outputs, outputs)
         rows = self._rows
         return in_blocks(
-            lambda l, V: function(rows, self.noise, l, V), 3 * rows.targets.size, eigenvalues, vectors
+            lambda values, axes: function(rows, self.noise, values, axes),
+            3 * rows.targets.size,
+            eigenvalues,
+            vectors,
         )
 
     def turning_region(self) -> tuple[float, float] | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.arrays import Place, like, namespace
+from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
 
@@ -62,4 +63,4 @@ def zeros_first(likelihood: GaussianLikelihood) -> Array:
     """Rotation of the outputs (n_d, n_d) after which zero targets come first."""
     rank = int(np.linalg.matrix_rank(likelihood.targets))
     right = np.linalg.svd(likelihood.targets, full_matrices=True).Vh
-    return np.concatenate([right[rank:], right[:rank]]).T
+    return one_sign(np.concatenate([right[rank:], right[:rank]]).T)

@@ -39,7 +39,7 @@ class IndependentNoise(Noise):
             require_zero_temperature(prior, spectrum)
 
     def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
-        """From the rows of the range of G and the square of the rest; from factorisations if data want them."""
+        """From the rows of the range of G and the square of the rest, or from factorisations."""
         if isinstance(spectrum, FactoredSpectrum):
             return factored_likelihood(spectrum, self.tau)
         return GaussianLikelihood(

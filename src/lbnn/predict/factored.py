@@ -4,8 +4,8 @@ Given λ, with e^s = λ/τ, M = I + e^s G and K the kernel between test and trai
 
     mean = e^s K M⁻¹ y,   covariance = λ (K̂ − e^s K M⁻¹ Kᵀ).
 
-As functions of log λ both are analytic, so that their values at the Chebyshev points of the likelihood give them
-at every atom. The covariance is a difference: it is exact to rounding of the prior variance, not of itself.
+As functions of log λ both are analytic, so that their values at the Chebyshev points of the likelihood give
+them at every atom. The covariance is a difference: exact to rounding of the prior variance, not of itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOG_TWO_PI = math.log(2 * math.pi)
 
 @dataclass(frozen=True, repr=False)
 class FactoredPredictive(Predictive):
-    """The predictive of data that were factorised and not decomposed (`Spectrum.from_inputs`, decompose="factor").
+    """The predictive of data that were factorised and not decomposed (decompose="factor").
 
     It has moments, quantiles, intervals and pointwise densities; what needs every eigenvector says so.
 

@@ -27,8 +27,8 @@ _LARGEST_EXPONENT = 709.0  # whose exponential is a double
 class Predictive(ABC):
     """The law of outputs at p̂ test points: of the function, or after `with_noise()` of observations.
 
-    Shapes below lose the output axis when Y was one-dimensional. Arrays with a row for every test point are of
-    the library and on the device of X_test; single numbers are Python's.
+    Shapes below lose the output axis when Y was one-dimensional. Arrays with a row for every test point are
+    of the library and on the device of X_test; single numbers are Python's.
 
     Examples
     --------
