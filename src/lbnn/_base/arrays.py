@@ -79,6 +79,9 @@ class Place:
             plain = plain.copy()
         return self.xp.asarray(plain, device=self.device)
 
+    def __hash__(self) -> int:  # not every library's devices have one
+        return hash((self.library, str(self.device)))
+
     def __str__(self) -> str:
         return "NumPy" if self.host else f"{self.library} on {self.device}"
 
@@ -195,6 +198,13 @@ def spread_columns(columns: AnyArray, places: IndexArray, size: int) -> AnyArray
     origin[places] = np.arange(columns.shape[1])
     zero = place_of(columns).zeros(columns.shape[0], 1)
     return take_columns(namespace(columns).concat([columns, zero], axis=1), origin)
+
+
+def transposed(matrices: AnyArray) -> AnyArray:
+    """The last two axes exchanged (not every library's arrays have .mT)."""
+    if isinstance(matrices, np.ndarray):
+        return matrices.swapaxes(-1, -2)
+    return namespace(matrices).matrix_transpose(matrices)
 
 
 def copied(array: AnyArray) -> AnyArray:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lbnn._base.arrays import HOST, Place, like, to_numpy
+from lbnn._base.arrays import HOST, Place, like, to_numpy, transposed
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.threads import on_every_core
@@ -141,7 +141,7 @@ class ScaleTarget:
         """L(u), (m, n_d, n_d)."""
         total = _product(self.coordinates.factors(u))
         root = like(self.rotation, total) @ total
-        return root @ root.mT
+        return root @ transposed(root)
 
     def factors(self, u: Array) -> list[Array]:
         """O T_d, T_{d−1}, ..., T_2, whose product is a root of L."""
@@ -166,7 +166,7 @@ class ScaleTarget:
         if self._scatter is not None:
             return self._scatter.log_value(total, frame)
         root = self._place(len(total)).put(frame @ total)
-        return to_numpy(self.likelihood.log_value(*gram_eigen(root @ root.mT)))
+        return to_numpy(self.likelihood.log_value(*gram_eigen(root @ transposed(root))))
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
         """`log_likelihood` and its gradient in T."""
@@ -179,8 +179,8 @@ class ScaleTarget:
             return self._scatter.value_and_gradient(total, frame)
         turn = like(frame, total)
         root = turn @ total
-        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ root.mT))
-        return value, 2 * (turn.mT @ (gradient @ root))
+        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ transposed(root)))
+        return value, 2 * (transposed(turn) @ (gradient @ root))
 
     @cached_property
     def _scatter(self) -> ScatterLikelihood | None:

@@ -6,7 +6,7 @@ cache (written as here, NumPy was 15 to 20% slower). Devices want few large call
 
 from __future__ import annotations
 
-from lbnn._base.arrays import add_to_diagonal, namespace, place_of
+from lbnn._base.arrays import add_to_diagonal, namespace, place_of, transposed
 from lbnn._base.condensed import Condensed
 from lbnn._base.types import AnyArray
 
@@ -27,8 +27,8 @@ def value_and_gradient(
     spread, variance = noise + nodes[:, None] * scale, noise + values[:, None] * scale
     rotated = targets @ vectors
     weighted = namespace(vectors).sqrt(values)[:, None] * rotated / variance
-    inner = add_to_diagonal(0.5 * (weighted.mT @ weighted), -0.5 * ((counts * nodes) @ (1 / spread)))
-    return _value(counts, spread, rotated, variance), vectors @ inner @ vectors.mT
+    inner = add_to_diagonal(0.5 * (transposed(weighted) @ weighted), -0.5 * ((counts * nodes) @ (1 / spread)))
+    return _value(counts, spread, rotated, variance), vectors @ inner @ transposed(vectors)
 
 
 def _value(counts: AnyArray, spread: AnyArray, rotated: AnyArray, variance: AnyArray) -> AnyArray:

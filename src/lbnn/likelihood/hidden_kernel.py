@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.arrays import Place, like, namespace
+from lbnn._base.arrays import Place, like, namespace, transposed
 from lbnn._base.blocks import in_blocks
 from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -71,11 +71,11 @@ class HiddenKernelLikelihood:
         xp, root = namespace(vectors), np.sqrt(self.primal.eigenvalues)
         roots = like(np.outer(root, root), vectors)
         if self.primal.noise == 0:
-            inverse = (vectors / eigenvalues[:, None, :]) @ vectors.mT / roots
+            inverse = (vectors / eigenvalues[:, None, :]) @ transposed(vectors) / roots
             return inverse, xp.sum(xp.log(eigenvalues), axis=1) + 2 * float(np.log(root).sum())
-        values, axes = xp.linalg.eigh(roots * ((vectors * eigenvalues[:, None, :]) @ vectors.mT))
+        values, axes = xp.linalg.eigh(roots * ((vectors * eigenvalues[:, None, :]) @ transposed(vectors)))
         values = xp.maximum(values, xp.zeros_like(values)) + self.primal.noise
-        return (axes / values[:, None, :]) @ axes.mT, xp.sum(xp.log(values), axis=1)
+        return (axes / values[:, None, :]) @ transposed(axes), xp.sum(xp.log(values), axis=1)
 
 
 def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.arrays import Place, like, namespace
+from lbnn._base.arrays import Place, like, namespace, transposed
 from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -50,11 +50,11 @@ class RegularLikelihood:
         value, gradient = self.likelihood.value_and_gradient(eigenvalues, vectors)
         xp, null = namespace(vectors), like(self.null, vectors)
         rows = null.T @ vectors
-        sizes, axes = xp.linalg.eigh((rows * eigenvalues[:, None, :]) @ rows.mT)
+        sizes, axes = xp.linalg.eigh((rows * eigenvalues[:, None, :]) @ transposed(rows))
         inside = sizes[:, 0] > 0  # else C is singular to rounding, and so far out that it does not matter
         sizes = xp.where(inside[:, None], sizes, xp.ones_like(sizes))
         half = self.likelihood.examples / 2
-        gradient = gradient + half * (null @ ((axes / sizes[:, None, :]) @ axes.mT) @ null.T)
+        gradient = gradient + half * (null @ ((axes / sizes[:, None, :]) @ transposed(axes)) @ null.T)
         determinant = half * xp.sum(xp.log(sizes), axis=1)
         return xp.where(inside, value + determinant, xp.full_like(value, -math.inf)), gradient
 

@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import Place, namespace, place_of, spread_columns, take_columns
+from lbnn._base.arrays import Place, namespace, place_of, spread_columns, take_columns, transposed
 from lbnn._base.types import AnyArray, Array, Mask
 
 _TABLE_END = 6.0  # Φ(−6) = 1e-9
@@ -94,8 +94,8 @@ class BartlettCoordinates:
         pieces = []
         for index, block in enumerate(self.blocks):
             after, before = product(factors[:index]), product(factors[index + 1 :])
-            local = gradient if before is None else gradient @ before.mT
-            local = local if after is None else after.mT @ local
+            local = gradient if before is None else gradient @ transposed(before)
+            local = local if after is None else transposed(after) @ local
             pieces.append(block.pull_back(factors[index], slopes[index], local))
         return namespace(gradient).concat(pieces, axis=1)
 
