@@ -225,7 +225,9 @@ def eigh(matrix: AnyArray, overwrite: bool = False) -> tuple[Array, AnyArray]:
     NumPy's may be computed in the memory of the matrix.
     """
     if isinstance(matrix, np.ndarray):
-        return linalg.eigh(matrix.T, driver="evd", overwrite_a=overwrite, check_finite=False)
+        if not overwrite:
+            return np.linalg.eigh(matrix)
+        return linalg.eigh(matrix.T, driver="evd", overwrite_a=True, check_finite=False)
     values, vectors = namespace(matrix).linalg.eigh(matrix)
     return to_numpy(values), vectors
 
