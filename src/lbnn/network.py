@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
+from lbnn._base.errors import NotFactorised
 from lbnn._base.warn import warn_of
-from lbnn.data.factored import NotFactorised
 from lbnn.data.projection import FeatureDirections, InputProjection
 from lbnn.data.spectrum import FactoredSpectrum, Spectrum
 from lbnn.engines import Effort, EngineChoice, choose, infer

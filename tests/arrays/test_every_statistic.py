@@ -1,4 +1,4 @@
-"""The same answers from every library: several outputs, kinds of noise, ways in, all statistics of predictions."""
+"""The same answers from every library: several outputs, kinds of noise, ways in, all statistics."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ import pytest
 
 import lbnn
 from lbnn._base.arrays import place_of, to_numpy
-from lbnn.data.factored import FactoredGram, NotFactorised, lanczos_rules
+from lbnn._base.errors import NotFactorised
+from lbnn.data.factored import FactoredGram, lanczos_rules
 from lbnn.data.spectrum import FactoredSpectrum
 from lbnn.engines.factored import infer_factored
 from lbnn.likelihood.factored import Correction, chebyshev_points, factored_likelihood

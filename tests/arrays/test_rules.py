@@ -1,4 +1,4 @@
-"""Rules for arrays: one library on one device, double precision, no gradients, and memory that is given back."""
+"""Rules for arrays: one library on one device, double precision, no gradients, memory given back."""
 
 from __future__ import annotations
 

@@ -50,3 +50,16 @@ def test_nodes_that_are_too_few_are_not_used(monkeypatch: pytest.MonkeyPatch) ->
     curves = row_curves(values)
     error = np.abs(curves.at_rows(1 / (1 + curves.nodes)) * (1 + values) - 1)
     assert error.max() > 1e-6
+
+
+def test_a_gap_in_the_spectrum_has_no_nodes() -> None:
+    """One value far below the others, as for square X: panels without rows are left out."""
+    values = np.sort(np.concatenate([[1e-6], np.random.default_rng(0).uniform(0.1, 4.0, 400)]))
+    curves = row_curves(values)
+    assert len(curves.nodes) < len(values)
+    assert all(len(rows) for rows, _, _ in curves.panels)
+    exact = 1 / (1 + values)
+    np.testing.assert_allclose(curves.at_rows(1 / (1 + curves.nodes)), exact, rtol=1e-12)
+    features = np.random.default_rng(1).normal(size=(3, len(values)))
+    got = curves.gathered(features, np.ones((len(values), 1)))[:, :, 0] @ (1 / (1 + curves.nodes))
+    np.testing.assert_allclose(got, features @ exact, rtol=1e-11)

@@ -64,9 +64,12 @@ def row_curves(values: Array) -> RowCurves:
     nodes, parts = [], []
     for number in range(panels):
         rows, centre = np.flatnonzero(panel == number), low + (2 * number + 1) * half
+        if not len(rows):  # a gap in the spectrum
+            continue
+        start = len(nodes) * count
         nodes.append(np.exp(centre + half * places))
         weights = chebyshev.chebvander((logs[rows] - centre) / half, count - 1) @ transform
-        parts.append((rows, slice(number * count, (number + 1) * count), weights))
+        parts.append((rows, slice(start, start + count), weights))
     result = RowCurves(np.concatenate(nodes), tuple(parts))
     return result if accurate(result, values) else every_row(values)
 

@@ -31,15 +31,12 @@ from lbnn._base.arrays import (
     to_numpy,
     within_memory,
 )
+from lbnn._base.errors import NotFactorised
 from lbnn._base.types import AnyArray, Array
 
 _PROBES = 32  # random vectors of the survey's log determinant
 _STEPS = 64  # of Lanczos
 _SMALLEST = 1e-18  # node, of the largest, that stands for an eigenvalue of zero
-
-
-class NotFactorised(Exception):  # noqa: N818
-    """A few factorisations do not give the posterior: it is too wide, or asks for digits that they lose."""
 
 
 @dataclass(frozen=True)

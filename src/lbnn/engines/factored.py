@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from lbnn._base.errors import NotFactorised
 from lbnn._base.types import Array
-from lbnn.data.factored import NotFactorised
 from lbnn.engines.atom import identity_scale, infer_atom
 from lbnn.engines.inference import ScaleInference
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature

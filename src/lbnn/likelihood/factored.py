@@ -15,8 +15,9 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from lbnn._base.arrays import row_squares
+from lbnn._base.errors import NotFactorised
 from lbnn._base.types import Array
-from lbnn.data.factored import FactoredGram, NotFactorised
+from lbnn.data.factored import FactoredGram
 from lbnn.data.spectrum import FactoredSpectrum
 from lbnn.likelihood.gaussian import GaussianLikelihood
 
