@@ -254,7 +254,7 @@ def _factored(data: FactoredGram, single: bool) -> FactoredSpectrum:
     (values, shares), *probes = survey_rules(data)
     targets = np.sqrt(shares * float((to_numpy(data.targets) ** 2).sum()))[:, None]
     rules = tuple((nodes, size * weights) for nodes, weights in probes)
-    return FactoredSpectrum(values, targets, 0.0, size, single, data, None, rules)
+    return FactoredSpectrum(values, targets, 0.0, size, single, data, probes=rules)
 
 
 def _test_points(
