@@ -41,7 +41,8 @@ class RowCurves:
         count = features.shape[0]
         result = np.empty((count, len(self.nodes), columns.shape[1]))
         for rows, nodes, weights in self.panels:
-            spread = (weights[:, :, None] * columns[rows, None, :]).reshape(len(rows), -1)
+            size = weights.shape[1] * columns.shape[1]  # named, as there may be no rows
+            spread = (weights[:, :, None] * columns[rows, None, :]).reshape(len(rows), size)
             here = times(_columns(features, rows), spread)
             result[:, nodes] = here.reshape(count, nodes.stop - nodes.start, columns.shape[1])
         return result
