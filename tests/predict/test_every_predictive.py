@@ -73,8 +73,9 @@ def test_a_predictive_that_lacks_a_method_cannot_be_made():
         "_cgf",
         "_characteristic",
         "with_noise",
-        "mean",
-        "covariance",
+        "_mean",
+        "_covariance",
+        "place",
     }
     assert names <= lbnn.Predictive.__abstractmethods__
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.inference import Diagnostics, ScaleInference
 from lbnn.engines.laws import AtomLaw, SampledLaw
@@ -136,5 +137,5 @@ def principal_axes(rows: Array, widths: tuple[int, ...]) -> Array:
     Then a weak direction of L is one small diagonal entry. Behind a bottleneck, where the last rows of T are
     combinations of the first, the strongest come first.
     """
-    axes = np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1]).Vh.T
+    axes = one_sign(np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1]).Vh.T)
     return axes if min(widths) < len(axes) else axes[:, ::-1].copy()

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from lbnn._base.arrays import like, to_numpy
 from lbnn._base.types import Array
-from lbnn.data.bases import InputBasis
+from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns, contrasts, outside_range
 from lbnn.data.projection import TrainingProjection
 from lbnn.data.spectrum import Spectrum
@@ -113,8 +114,11 @@ class FittedModel:
         along, basis = self.posterior.predictive_at(TrainingProjection(np.eye(spectrum.rank))), spectrum.basis
         inner = along.mean.reshape(spectrum.rank, len(self.deviations))  # E M, (r, n_d)
         if isinstance(basis, InputBasis):
-            weights = math.sqrt(basis.scale) * basis.directions.combine(inner.T)
+            weights = math.sqrt(basis.scale) * to_numpy(
+                basis.directions.combine(like(inner.T, basis.example))
+            )
         else:
+            assert isinstance(basis, GramBasis)
             weights = math.sqrt(basis.scale) * (inner.T / np.sqrt(basis.eigenvalues)) @ basis.vectors.T
         return self.deviations[:, None] * weights
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.types import Array
+from lbnn._base.arrays import like
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.centring import CentredKernel
 from lbnn.estimator.model import FittedState
 from lbnn.predict.affine import AffinePredictive
@@ -18,18 +19,18 @@ from lbnn.predict.average import MixturePredictive
 KernelMatrix = Callable[[Array, Array], Array]
 
 
-def mean(state: FittedState, X: Array, kernel: KernelMatrix, weights: Array) -> Array:
+def mean(state: FittedState, X: AnyArray, kernel: KernelMatrix, weights: Array) -> AnyArray:
     """Of the targets at X, from the weights (n_d, n0) or (n_d, p) of the mean function."""
     if isinstance(state.inputs, CentredKernel):
         features = state.inputs.cross(kernel(X, state.training_inputs))
     else:
         features = state.inputs.columns.centred(X)
-    found = features @ weights.T + state.best.mean
+    found = features @ like(weights.T, features) + like(state.best.mean, features)
     return found[:, 0] if state.best.single_output else found
 
 
 def predictive(
-    state: FittedState, X: Array, kernel: KernelMatrix, test_gram: ArrayLike | None
+    state: FittedState, X: AnyArray, kernel: KernelMatrix, test_gram: ArrayLike | None
 ) -> AffinePredictive | MixturePredictive:
     """The function at X; `test_gram` in the place of the kernel among these points."""
     if not isinstance(state.inputs, CentredKernel):

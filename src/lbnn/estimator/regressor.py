@@ -9,13 +9,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from lbnn._base.types import Array
+from lbnn._base.arrays import namespace, place_of, require_one_place, to_numpy
+from lbnn._base.blocks import blocks
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.centring import CentredInputs, CentredKernel
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
 from lbnn.estimator import fitting, prediction, saving, settings
@@ -166,12 +169,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if is_dask(X):
             return self._fit_stream(DaskBlocks.of(X, y))
         self._validate_params()
-        inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
-        targets = np.asarray(y, dtype=np.float64)
+        inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=self._double(X))
+        require_one_place(X=inputs, y=y)
+        targets = np.asarray(to_numpy(y), dtype=np.float64)
         linear, noise = self.kernel == "linear", 0.0 if self.beta == math.inf else 1.0
         points = inputs if linear else self._kernel_matrix(inputs, inputs)
         parts = decompose(points, targets, linear=linear, centre=self.fit_intercept, noise=noise)
-        kept = inputs[:0] if linear else inputs
+        kept = np.zeros((0, inputs.shape[1])) if linear else inputs
         return self._fit_parts(*parts, kept, targets.reshape(len(targets), -1))
 
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
@@ -316,7 +320,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
         draws = self.predictive(X).with_noise().sample(n_samples, int(seed))
-        return np.moveaxis(draws, 0, -1)
+        return namespace(draws).moveaxis(draws, 0, -1)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Score every training example given all others, without refits.
@@ -328,9 +332,21 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise ValueError("leave-one-out scores need the training data, got a fit of data in chunks")
         return self._state.best.leave_one_out(self._state.targets)
 
-    def _checked(self, X: ArrayLike) -> Array:
+    def _checked(self, X: ArrayLike) -> AnyArray:
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=np.float64)
+        return validate_data(self, X, reset=False, dtype=self._double(X))
+
+    def _double(self, X: Any) -> Any:
+        """float64 of NumPy, or of the library of X where scikit-learn dispatches to it."""
+        place = place_of(X)
+        if place.host or not get_config()["array_api_dispatch"]:
+            return np.float64
+        if self.kernel != "linear":
+            raise ValueError(
+                f"arrays of other libraries are for kernel='linear', got kernel={self.kernel!r} and {place}: "
+                "convert X to NumPy"
+            )
+        return place.xp.float64
 
     def _predictive(
         self, X: Array, test_gram: ArrayLike | None = None
@@ -342,12 +358,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             )
         return prediction.predictive(self._state, X, self._kernel_matrix, test_gram)
 
-    def _standard_deviations(self, X: Array) -> Array:
+    def _standard_deviations(self, X: AnyArray) -> AnyArray:
         parts = [
-            self._predictive(X[start : start + _POINTS_AT_ONCE]).with_noise().standard_deviation
-            for start in range(0, len(X), _POINTS_AT_ONCE)
+            self._predictive(X[rows, :]).with_noise().standard_deviation
+            for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE)
         ]
-        return np.concatenate(parts)
+        return namespace(X).concat(parts)
 
     # ------------------------------------------------------------------ files
 
