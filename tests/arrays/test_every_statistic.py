@@ -110,6 +110,13 @@ def test_feature_kernels(name: str, library: str) -> None:
     got = posterior(name, library).feature_kernel(put(X_test, library), layer=last)
     same(got, posterior(name, "numpy").feature_kernel(X_test, layer=last), library)
     same(posterior(name, library).feature_kernel(), posterior(name, "numpy").feature_kernel(), library)
+    pairs = zip(
+        posterior(name, library).feature_kernels(), posterior(name, "numpy").feature_kernels(), strict=True
+    )
+    for kernel, expected in pairs:
+        same(kernel, expected, library)
+    change = posterior(name, library).kernel_change(last)
+    assert change == pytest.approx(posterior(name, "numpy").kernel_change(last), rel=1e-7)
 
 
 @every_library
@@ -179,15 +186,44 @@ def test_engines_evaluate_where_the_data_live(
 
 
 @every_library
+@pytest.mark.parametrize("widths", [(20,), (20, 12)])
 @pytest.mark.parametrize("beta", [4.0, math.inf])
-def test_dual_route_where_the_data_live(beta: float, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dual_route_where_the_data_live(
+    beta: float, widths: tuple[int, ...], library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(target_module, "_WORTH_MOVING", 0.0)
     data = make_problem(3, 6, 8, seed=4)
-    network = lbnn.Network((20,))
+    network = lbnn.Network(widths)
     expected = network.condition(data.X, data.Y, beta)
     got = network.condition(put(data.X, library), put(data.Y, library), beta)
     assert got.diagnostics.engine.startswith("dual")
     assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-6)
+
+
+@every_library
+def test_many_outputs(library: str) -> None:
+    """Ten outputs, T row by row."""
+    data = make_problem(14, 16, 10, seed=5)
+    network = lbnn.Network((30,))
+    expected = network.condition(data.X, data.Y, 4.0)
+    got = network.condition(put(data.X, library), put(data.Y, library), 4.0)
+    assert got.diagnostics.witnesses[0].method.startswith("rows of T")
+    assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-7)
+    same(got.predict(put(data.X_test, library)).mean, expected.predict(data.X_test).mean, library, 1e-6)
+
+
+@every_library
+@pytest.mark.parametrize("smallest", [1e-2, 1e-4])
+def test_tall_inputs_close_to_dependent(smallest: float, library: str) -> None:
+    """NumPy's go through a factor, others through XᵀX, which keeps fewer digits (docs/arrays.md)."""
+    X = TALL.X * np.geomspace(smallest, 1.0, TALL.X.shape[1])
+    expected = lbnn.Spectrum.from_inputs(X, TALL.Y)
+    got = lbnn.Spectrum.from_inputs(put(X, library), put(TALL.Y, library))
+    lost = 1e-15 / smallest**2
+    np.testing.assert_allclose(got.eigenvalues, expected.eigenvalues, rtol=100 * lost)
+    network = lbnn.Network((6,))
+    found, exact = (network.condition_spectrum(each, 4.0).log_evidence for each in (got, expected))
+    assert found == pytest.approx(exact, abs=100 * lost)
 
 
 def test_large_batches_of_numpy_data_stay_on_the_host() -> None:

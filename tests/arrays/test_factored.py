@@ -168,6 +168,8 @@ def test_what_needs_eigenvectors_says_so() -> None:
         lambda: law.cgf(F),
         lambda: law.characteristic(F),
         post.feature_kernel,
+        post.feature_kernels,
+        post.kernel_change,
         lambda: post.sample_weights(2, 0),
         lambda: network.condition_spectrum(spectrum, 4.0, noise="coupled"),
         lambda: network.condition_spectrum(spectrum, math.inf),
@@ -180,6 +182,9 @@ def test_what_needs_eigenvectors_says_so() -> None:
         lbnn.Spectrum.from_inputs(X, np.stack([y, y], axis=1), decompose="factor")
     with pytest.raises(ValueError, match="decompose must be 'eigh' or 'factor'"):
         lbnn.Spectrum.from_inputs(X, y, decompose="cholesky")
+    blocks = pytest.importorskip("dask.array").from_array(X, chunks=(20, 80))
+    with pytest.raises(ValueError, match="got a dask array: use decompose='eigh'"):
+        lbnn.Spectrum.from_inputs(blocks, y, decompose="factor")
     with pytest.raises(ValueError, match="engine 'auto'"):
         network.condition_spectrum(spectrum, 4.0, engine="smc")
     with pytest.raises(ValueError, match="n0 = 80"):
