@@ -14,6 +14,7 @@ from lbnn.network import Network
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.average import MixturePredictive
+from lbnn.predict.factored import FactoredPredictive
 from lbnn.predict.mixture import NetworkPredictive
 from lbnn.predict.predictive import Predictive
 from lbnn.scale.measure import ScaleMeasure
@@ -36,6 +37,7 @@ __all__ = [
     "Diagnostics",
     "EngineChoice",
     "EvidenceGrid",
+    "FactoredPredictive",
     "LBNNRegressor",
     "LeaveOneOut",
     "MatrixGIG",

@@ -127,7 +127,8 @@ class Posterior:
 
         Returns
         -------
-        NetworkPredictive, or AffinePredictive where each output has a noise of its own
+        NetworkPredictive, or AffinePredictive where each output has a noise of its own, or FactoredPredictive
+        after decompose="factor"
         """
         points: Projection | FactoredPoints = self.spectrum.project(
             X_test, *more, cross_gram=cross_gram, test_gram=test_gram

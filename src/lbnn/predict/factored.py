@@ -45,6 +45,19 @@ class FactoredPredictive(Predictive):
         τ.
     measure : ScaleMeasure
         The law of λ.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X, y, X_test = rng.normal(size=(60, 80)), rng.normal(size=60), rng.normal(size=(3, 80))
+    >>> spectrum = lbnn.Spectrum.from_inputs(X, y, decompose="factor")
+    >>> law = lbnn.Network(widths=(30,)).condition_spectrum(spectrum, beta=4.0).predict(X_test)
+    >>> law
+    FactoredPredictive(points=3, outputs=1, noisy=False)
+    >>> usual = lbnn.Network(widths=(30,)).condition(X, y, beta=4.0).predict(X_test)
+    >>> bool(np.allclose(law.mean, usual.mean, rtol=0, atol=1e-8))
+    True
     """
 
     points: FactoredPoints
