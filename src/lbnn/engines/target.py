@@ -180,7 +180,7 @@ class ScaleTarget:
         turn = like(frame, total)
         root = turn @ total
         value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ transposed(root)))
-        return value, 2 * (transposed(turn) @ (gradient @ root))
+        return value, 2 * transposed(turn) @ gradient @ root
 
     @cached_property
     def _scatter(self) -> ScatterLikelihood | None:
@@ -196,7 +196,7 @@ class ScaleTarget:
         return None
 
     def log_density(self, u: Array) -> Array:
-        """Log posterior up to a constant, (m,); −inf beyond any plausible u."""
+        """Log posterior up to a constant, (m,); −inf where factors or their inverses would overflow."""
         result, place = np.full(len(u), -np.inf), self._place(len(u))
 
         def fill(block: slice) -> None:
@@ -214,7 +214,7 @@ class ScaleTarget:
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
-        """`log_density` and its gradient in u (zero beyond any plausible u)."""
+        """`log_density` and its gradient in u (zero where factors would overflow)."""
         value, gradient, place = np.full(len(u), -np.inf), np.zeros_like(u), self._place(len(u))
 
         def fill(block: slice) -> None:
