@@ -28,7 +28,8 @@ def infer_primal(
     """Posterior of L by draws of its Bartlett factors in the axes of the data."""
     if likelihood.noise == 0 and not likelihood.keeps_from_zero:
         return _infer_deficient(prior, likelihood, single_output, effort)
-    axes = principal_axes(likelihood.gradient_weights[:, None] * likelihood.targets, prior.widths)
+    rows = likelihood.gradient_weights[:, None] * likelihood.targets
+    axes = one_sign(principal_axes(rows, prior.widths))  # whatever signs a library gives to its eigenvectors
     target = ScaleTarget(prior.coordinates, likelihood, axes)
     draws = draw_prior(target, effort) if likelihood.flat else draw_posterior(target, effort)
     exists = prior.inverse_mean_exists or likelihood.keeps_from_zero
@@ -137,5 +138,5 @@ def principal_axes(rows: Array, widths: tuple[int, ...]) -> Array:
     Then a weak direction of L is one small diagonal entry. Behind a bottleneck, where the last rows of T are
     combinations of the first, the strongest come first.
     """
-    axes = one_sign(np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1]).Vh.T)
+    axes = np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1]).Vh.T
     return axes if min(widths) < len(axes) else axes[:, ::-1].copy()
