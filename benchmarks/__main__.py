@@ -9,7 +9,7 @@ import threadpoolctl
 import benchmarks
 from benchmarks.timing import busy, conditions
 
-OWN_COMMAND_LINE = {"against_truth", "explore_latency", "traced_edges"}
+OWN_COMMAND_LINE = {"against_truth", "explore_latency", "gpu", "traced_edges"}
 SHARED = {"__main__", "nuts", "release_tasks", "timing"} | OWN_COMMAND_LINE
 
 

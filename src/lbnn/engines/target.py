@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
+from lbnn._base.arrays import HOST, Place, like, to_numpy, transposed
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.threads import on_every_core
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.zero_temperature import ScatterLikelihood
 from lbnn.scale.bartlett import BartlettCoordinates, product
 
 _SAME_AXES = 0.98  # cosine from which two axes are one
+_WORTH_MOVING = 1e8  # operations from which a batch is moved to the device of the data: some ten milliseconds
 
 
 class Likelihood(Protocol):
@@ -32,9 +35,14 @@ class Likelihood(Protocol):
         """Second moment of the targets along the directions of the scale, (n, n)."""
         ...
 
-    def log_value(self, eigenvalues: Array, vectors: Array) -> Array: ...
+    @property
+    def place(self) -> Place:
+        """Where large batches are evaluated."""
+        ...
 
-    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]: ...
+    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray: ...
+
+    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]: ...
 
 
 class Target(Protocol):
@@ -129,10 +137,11 @@ class ScaleTarget:
         rows, layers = self.rows, len(self.coordinates.shapes)
         return 5e4 + 12.0 * layers * rows**3 + 40.0 * rows**3 + self.likelihood.operations
 
-    def scales(self, u: Array) -> Array:
+    def scales(self, u: AnyArray) -> AnyArray:
         """L(u), (m, n_d, n_d)."""
-        root = self.rotation @ _product(self.coordinates.factors(u))
-        return root @ root.swapaxes(1, 2)
+        total = _product(self.coordinates.factors(u))
+        root = like(self.rotation, total) @ total
+        return root @ transposed(root)
 
     def factors(self, u: Array) -> list[Array]:
         """O T_d, T_{d−1}, ..., T_2, whose product is a root of L."""
@@ -156,16 +165,22 @@ class ScaleTarget:
         """Log p(Y | L) at L = O T Tᵀ Oᵀ for any frame O, (m,)."""
         if self._scatter is not None:
             return self._scatter.log_value(total, frame)
-        root = frame @ total
-        return self.likelihood.log_value(*gram_eigen(root @ root.swapaxes(1, 2)))
+        root = self._place(len(total)).put(frame @ total)
+        return to_numpy(self.likelihood.log_value(*gram_eigen(root @ transposed(root))))
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
-        """`log_likelihood` and its gradient in T: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
+        """`log_likelihood` and its gradient in T."""
+        value, gradient = self._gradient_at(self._place(len(total)).put(total), frame)
+        return to_numpy(value), to_numpy(gradient)
+
+    def _gradient_at(self, total: AnyArray, frame: Array) -> tuple[AnyArray, AnyArray]:
+        """The same where T lives: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
         if self._scatter is not None:
             return self._scatter.value_and_gradient(total, frame)
-        root = frame @ total
-        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ root.swapaxes(1, 2)))
-        return value, 2 * frame.swapaxes(-1, -2) @ gradient @ root
+        turn = like(frame, total)
+        root = turn @ total
+        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ transposed(root)))
+        return value, 2 * transposed(turn) @ gradient @ root
 
     @cached_property
     def _scatter(self) -> ScatterLikelihood | None:
@@ -182,34 +197,57 @@ class ScaleTarget:
 
     def log_density(self, u: Array) -> Array:
         """Log posterior up to a constant, (m,); −inf where factors or their inverses would overflow."""
-        result = np.full(len(u), -np.inf)
+        result, place = np.full(len(u), -np.inf), self._place(len(u))
 
         def fill(block: slice) -> None:
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
-            log_likelihood = self.log_likelihood(_product(self.coordinates.factors(points)), self.rotation)
+            if place.host:
+                total = _product(self.coordinates.factors(points))
+                log_likelihood = self.log_likelihood(total, self.rotation)
+            else:
+                scales = self.scales(place.put(points))
+                log_likelihood = to_numpy(self.likelihood.log_value(*gram_eigen(scales)))
             result[block][fine] = self.coordinates.log_prior(points)[0] + log_likelihood
 
-        on_every_core(fill, blocks(len(u), self._floats_each))
+        self._in_blocks(fill, len(u), place)
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
         """`log_density` and its gradient in u (zero where factors would overflow)."""
-        value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
+        value, gradient, place = np.full(len(u), -np.inf), np.zeros_like(u), self._place(len(u))
 
         def fill(block: slice) -> None:
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
-            value[block][fine], gradient[block][fine] = self._differentiate(u[block][fine])
+            points = u[block][fine]
+            log_likelihood, slope = self._differentiate(place.put(points))
+            log_prior, prior_slope = self.coordinates.log_prior(points)  # while a device is at work
+            value[block][fine] = log_prior + to_numpy(log_likelihood)
+            gradient[block][fine] = prior_slope + to_numpy(slope)
 
-        on_every_core(fill, blocks(len(u), self._floats_each))
+        self._in_blocks(fill, len(u), place)
         return value, gradient
 
-    def _differentiate(self, u: Array) -> tuple[Array, Array]:
-        """Chain rule: the gradient in T, then through the product to the coordinates."""
+    def _differentiate(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Log likelihood and its gradient in u: the gradient in T, then through the product."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
-        value, gradient = self.likelihood_gradient(_product(factors), self.rotation)
-        log_prior, prior_slope = self.coordinates.log_prior(u)
-        return log_prior + value, prior_slope + self.coordinates.pull_back(factors, slopes, gradient)
+        value, gradient = self._gradient_at(_product(factors), self.rotation)
+        return value, self.coordinates.pull_back(factors, slopes, gradient)
+
+    def _place(self, count: int) -> Place:
+        """Where so many points are evaluated: with the data, if that is worth the way."""
+        there = self.likelihood.place
+        stay = there.host or self._scatter is not None or count * self.operations < _WORTH_MOVING
+        return HOST if stay else there
+
+    def _in_blocks(self, fill: Callable[[slice], None], count: int, place: Place) -> None:
+        """Block by block: on the host on every core, elsewhere few large ones after each other."""
+        parts = blocks(count, self._floats_each, place.block_floats)
+        if place.host:
+            on_every_core(fill, parts)
+        else:
+            for part in parts:
+                fill(part)
 
     @property
     def _floats_each(self) -> int:
@@ -217,7 +255,7 @@ class ScaleTarget:
         return 4 * len(self.coordinates.shapes) * rows * rows
 
 
-def _product(factors: list[Array]) -> Array:
+def _product(factors: list[AnyArray]) -> AnyArray:
     """T, the product of all factors."""
     total = product(factors)
     assert total is not None  # engines that sample have at least one hidden layer

@@ -12,13 +12,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
 
 import numpy as np
 from scipy import special
 
-from lbnn._base.types import Array, Mask
+from lbnn._base.arrays import Place, namespace, place_of, spread_columns, take_columns, transposed
+from lbnn._base.types import AnyArray, Array, Mask
 
-_TABLE_END = 6  # Φ(−6) = 1e-9
+_TABLE_END = 6.0  # Φ(−6) = 1e-9
 _FARTHEST_DOWN, _FARTHEST_UP, _FARTHEST_BELOW = 60.0, 1000.0, 1e8  # of diagonal and other coordinates
 _TABLE_DENSITY = 32  # points per unit of u: interpolates log χ to 5e-10 or better
 
@@ -47,14 +49,14 @@ class BartlettCoordinates:
         """Whether all factors are square: no layer is narrower than the outputs."""
         return all(shape.rows == shape.columns for shape in self.shapes)
 
-    def factors(self, u: Array) -> list[Array]:
+    def factors(self, u: AnyArray) -> list[AnyArray]:
         """T_d, ..., T_2, each (m, rows, columns)."""
         return self.factors_and_slopes(u)[0]
 
-    def factors_and_slopes(self, u: Array) -> tuple[list[Array], list[Array]]:
+    def factors_and_slopes(self, u: AnyArray) -> tuple[list[AnyArray], list[AnyArray]]:
         """The factors, and the derivatives of the logs of their diagonals in u, each (m, columns)."""
-        ends = np.cumsum([block.size for block in self.blocks])[:-1]
-        pieces = np.split(u, ends, axis=1)
+        ends = [0, *accumulate(block.size for block in self.blocks)]
+        pieces = [u[:, start:end] for start, end in pairwise(ends)]
         both = [block.factor_and_slope(piece) for block, piece in zip(self.blocks, pieces, strict=True)]
         return [factor for factor, _ in both], [slope for _, slope in both]
 
@@ -87,15 +89,15 @@ class BartlettCoordinates:
             start += block.size
         return value, gradient
 
-    def pull_back(self, factors: list[Array], slopes: list[Array], gradient: Array) -> Array:
+    def pull_back(self, factors: list[AnyArray], slopes: list[AnyArray], gradient: AnyArray) -> AnyArray:
         """Gradient in u (m, dimension) from the gradient in T (m, n_d, columns of T_2)."""
         pieces = []
         for index, block in enumerate(self.blocks):
             after, before = product(factors[:index]), product(factors[index + 1 :])
-            local = gradient if before is None else gradient @ before.swapaxes(1, 2)
-            local = local if after is None else after.swapaxes(1, 2) @ local
+            local = gradient if before is None else gradient @ transposed(before)
+            local = local if after is None else transposed(after) @ local
             pieces.append(block.pull_back(factors[index], slopes[index], local))
-        return np.concatenate(pieces, axis=1)
+        return namespace(gradient).concat(pieces, axis=1)
 
 
 class _FactorBlock:
@@ -107,13 +109,21 @@ class _FactorBlock:
         self.diagonal = np.arange(shape.columns)
         self.below = np.tril_indices(shape.rows, -1, shape.columns)
         self.size = shape.columns + len(self.below[0])
+        flat = np.concatenate(
+            [self.diagonal * (shape.columns + 1), np.ravel_multi_index(self.below, self.shape)]
+        )
+        self.entries = flat  # places of all coordinates in a factor, row by row
 
-    def factor_and_slope(self, piece: Array) -> tuple[Array, Array]:
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows, self.columns
+
+    def factor_and_slope(self, piece: AnyArray) -> tuple[AnyArray, AnyArray]:
+        xp, count = namespace(piece), piece.shape[0]
         log_chi, slope = _ChiTable.of(self.degrees).log_chi(piece[:, : self.columns])
-        factor = np.zeros((len(piece), self.rows, self.columns))
-        factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
-        factor[:, *self.below] = self.root * piece[:, self.columns :]
-        return factor, slope
+        entries = self.root * xp.concat([xp.exp(log_chi), piece[:, self.columns :]], axis=1)
+        factor = spread_columns(entries, self.entries, self.rows * self.columns)
+        return xp.reshape(factor, (count, *self.shape)), slope
 
     def locate(self, factor: Array) -> Array:
         log_chi = np.log(factor[:, self.diagonal, self.diagonal] / self.root)
@@ -133,12 +143,15 @@ class _FactorBlock:
         change = np.where(beyond, (degrees - np.exp(2 * log_chi)) * slope + diagonal, 0.0)
         return correction.sum(axis=1), change
 
-    def pull_back(self, factor: Array, slope: Array, gradient: Array) -> Array:
-        along = gradient[:, self.diagonal, self.diagonal] * factor[:, self.diagonal, self.diagonal] * slope
-        return np.concatenate([along, self.root * gradient[:, *self.below]], axis=1)
+    def pull_back(self, factor: AnyArray, slope: AnyArray, gradient: AnyArray) -> AnyArray:
+        xp, flat = namespace(gradient), (gradient.shape[0], self.rows * self.columns)
+        entries = take_columns(xp.reshape(gradient, flat), self.entries)
+        diagonal = take_columns(xp.reshape(factor, flat), self.entries[: self.columns])
+        along = entries[:, : self.columns] * diagonal * slope
+        return xp.concat([along, self.root * entries[:, self.columns :]], axis=1)
 
 
-def product(factors: list[Array]) -> Array | None:
+def product(factors: list[AnyArray]) -> AnyArray | None:
     """Matrix product of a list of batches, None for an empty list."""
     total = None
     for factor in factors:
@@ -151,7 +164,10 @@ class _ChiTable:
 
     def __init__(self, degrees: tuple[float, ...]) -> None:
         column = np.array(degrees, float)[:, None]
-        self.grid = np.arange(-_TABLE_END * _TABLE_DENSITY, _TABLE_END * _TABLE_DENSITY + 1) / _TABLE_DENSITY
+        self.grid = (
+            np.arange(-int(_TABLE_END) * _TABLE_DENSITY, int(_TABLE_END) * _TABLE_DENSITY + 1)
+            / _TABLE_DENSITY
+        )
         self.values = _log_chi_quantile(column, self.grid)
         self.slopes = _log_chi_slope(column, self.grid, self.values)
 
@@ -161,18 +177,34 @@ class _ChiTable:
         return _ChiTable(degrees)
 
     @cached_property
-    def _columns(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        return np.arange(len(self.values))
+    def _moved(self) -> dict[Place, tuple[AnyArray, AnyArray, AnyArray]]:
+        return {}
 
-    def log_chi(self, u: Array) -> tuple[Array, Array]:
+    def at(self, place: Place) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Values and slopes row after row, and where each row begins, at a place; moved there once."""
+        if place not in self._moved:
+            starts = np.arange(len(self.values)) * len(self.grid)
+            table = self.values.ravel(), self.slopes.ravel(), starts
+            values, slopes, rows = (place.put(each) for each in table)
+            self._moved[place] = values, slopes, rows
+        return self._moved[place]
+
+    def log_chi(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Log χ and its derivative in u, both of the shape of u, (m, columns)."""
-        inside = np.clip(u, -_TABLE_END, _TABLE_END)
+        xp = namespace(u)
+        values, slopes, starts = self.at(place_of(u))
+        inside = xp.clip(u, -_TABLE_END, _TABLE_END)
         position = (inside + _TABLE_END) * _TABLE_DENSITY
-        cell = np.minimum(position.astype(np.intp), len(self.grid) - 2)
-        t = position - cell
-        left, right = self.values[self._columns, cell], self.values[self._columns, cell + 1]
+        cell = xp.clip(xp.astype(position, xp.int64), 0, len(self.grid) - 2)
+        t = position - xp.astype(cell, xp.float64)
+        index = xp.reshape(cell + starts, (-1,))
+        left, right, slope_left, slope_right = (
+            xp.reshape(xp.take(table, index + end, axis=0), u.shape)
+            for table in (values, slopes)
+            for end in (0, 1)
+        )
         step = 1 / _TABLE_DENSITY
-        slope_left, slope_right = (self.slopes[self._columns, cell + end] * step for end in (0, 1))
+        slope_left, slope_right = slope_left * step, slope_right * step
         rise = right - left
         bend_left, bend_right = slope_left - rise, rise - slope_right
         value = left + t * (rise + (1 - t) * ((1 - t) * bend_left + t * bend_right))
