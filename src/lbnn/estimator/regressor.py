@@ -358,7 +358,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> AnyArray:
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=settings.double_of(X, self.kernel))
+        inputs = validate_data(self, X, reset=False, dtype=settings.double_of(X, self.kernel))
+        require_one_place(**{"X of the fit": self.posterior_.spectrum.basis.example, "X": inputs})
+        return inputs
 
     def _predictive(
         self, X: AnyArray, test_gram: ArrayLike | None = None

@@ -20,15 +20,18 @@ from numpy.polynomial import chebyshev
 
 from lbnn._base.arrays import Place, add_to_diagonal, like, namespace, place_of, to_numpy
 from lbnn._base.types import AnyArray, Array
+from lbnn._base.warn import warn
 from lbnn.data.factored import FactoredGram, FactoredPoints
-from lbnn.predict.predictive import Predictive, log_average
+from lbnn.predict.given import Conditionable
+from lbnn.predict.pointwise import doubtful_points
+from lbnn.predict.predictive import log_average
 from lbnn.scale.measure import ScaleMeasure
 
 _LOG_TWO_PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, repr=False)
-class FactoredPredictive(Predictive):
+class FactoredPredictive(Conditionable):
     """The predictive of data that were factorised and not decomposed (decompose="factor").
 
     It has moments, quantiles, intervals and pointwise densities; what needs every eigenvector says so.
@@ -158,7 +161,19 @@ class FactoredPredictive(Predictive):
                 f"{np.count_nonzero((variances == 0).any(axis=0))} points of variance zero: use with_noise()"
             )
         terms = -0.5 * (_LOG_TWO_PI + np.log(variances) + (values[:, 0] - means) ** 2 / variances)
+        doubtful = doubtful_points(self.measure, terms)
+        if doubtful.any():
+            warn(
+                f"the densities of {np.count_nonzero(doubtful)} of {len(doubtful)} points need other scales "
+                "than those at which the data were factorised: use decompose='eigh'"
+            )
         return log_average(self.measure.weights, terms)
+
+    def gaussians(self, row: int) -> tuple[Array, Array, Array]:
+        """The Gaussians at one point given each atom."""
+        means, variances = (each[:, row, None] for each in self._at_atoms)
+        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+            return np.log(self.measure.weights), means, variances[:, :, None]
 
     def with_noise(self) -> FactoredPredictive:
         """The predictive of observations rather than of the function."""
