@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lbnn._base.arrays import HOST, Place, like, to_numpy, transposed
+from lbnn._base.arrays import HOST, Place, like, namespace, to_numpy, transposed
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.threads import on_every_core
@@ -197,35 +197,36 @@ class ScaleTarget:
 
     def log_density(self, u: Array) -> Array:
         """Log posterior up to a constant, (m,); −inf where factors or their inverses would overflow."""
-        result, place = np.full(len(u), -np.inf), self._place(len(u))
+        place = self._place(len(u))
+        if not place.host:
+            return self._elsewhere(place, self._log_density_at, u)[0]
+        result = np.full(len(u), -np.inf)
 
         def fill(block: slice) -> None:
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
-            if place.host:
-                total = _product(self.coordinates.factors(points))
-                log_likelihood = self.log_likelihood(total, self.rotation)
-            else:
-                scales = self.scales(place.put(points))
-                log_likelihood = to_numpy(self.likelihood.log_value(*gram_eigen(scales)))
+            log_likelihood = self.log_likelihood(_product(self.coordinates.factors(points)), self.rotation)
             result[block][fine] = self.coordinates.log_prior(points)[0] + log_likelihood
 
-        self._in_blocks(fill, len(u), place)
+        on_every_core(fill, blocks(len(u), self._floats_each))
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
         """`log_density` and its gradient in u (zero where factors would overflow)."""
-        value, gradient, place = np.full(len(u), -np.inf), np.zeros_like(u), self._place(len(u))
+        place = self._place(len(u))
+        if not place.host:
+            found = self._elsewhere(place, self.value_and_gradient_at, u)
+            return found[0], found[1]
+        value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
 
         def fill(block: slice) -> None:
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
             points = u[block][fine]
-            log_likelihood, slope = self._differentiate(place.put(points))
-            log_prior, prior_slope = self.coordinates.log_prior(points)  # while a device is at work
-            value[block][fine] = log_prior + to_numpy(log_likelihood)
-            gradient[block][fine] = prior_slope + to_numpy(slope)
+            log_prior, prior_slope = self.coordinates.log_prior(points)
+            log_likelihood, slope = self._differentiate(points)
+            value[block][fine], gradient[block][fine] = log_prior + log_likelihood, prior_slope + slope
 
-        self._in_blocks(fill, len(u), place)
+        on_every_core(fill, blocks(len(u), self._floats_each))
         return value, gradient
 
     def _differentiate(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
@@ -240,14 +241,34 @@ class ScaleTarget:
         stay = there.host or self._scatter is not None or count * self.operations < _WORTH_MOVING
         return HOST if stay else there
 
-    def _in_blocks(self, fill: Callable[[slice], None], count: int, place: Place) -> None:
-        """Block by block: on the host on every core, elsewhere few large ones after each other."""
-        parts = blocks(count, self._floats_each, place.block_floats)
-        if place.host:
-            on_every_core(fill, parts)
-        else:
-            for part in parts:
-                fill(part)
+    def _elsewhere(
+        self, place: Place, function: Callable[[AnyArray], tuple[AnyArray, ...]], u: Array
+    ) -> tuple[Array, ...]:
+        """A function of points at a place, as NumPy: few large batches, each moved there and back once."""
+        fine = np.flatnonzero(self.coordinates.plausible(u))
+        if len(fine) < len(u):
+            whole = np.full(len(u), -np.inf), np.zeros_like(u)
+            found = self._elsewhere(place, function, u[fine]) if len(fine) else ()
+            for each, part in zip(whole, found, strict=False):
+                each[fine] = part
+            return whole
+        parts = [
+            tuple(map(to_numpy, function(place.put(u[block]))))
+            for block in blocks(len(u), self._floats_each, place.block_floats)
+        ]
+        found = parts[0] if len(parts) == 1 else tuple(map(np.concatenate, zip(*parts, strict=True)))
+        self.coordinates.add_tails(u, *found)
+        return found
+
+    def _log_density_at(self, u: AnyArray) -> tuple[AnyArray]:
+        """`log_density` where the points live, with a normal prior however far out."""
+        log_likelihood = self.likelihood.log_value(*gram_eigen(self.scales(u)))
+        return (log_likelihood - 0.5 * namespace(u).sum(u * u, axis=1),)
+
+    def value_and_gradient_at(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """`value_and_gradient` where the points live, with a normal prior however far out."""
+        log_likelihood, slope = self._differentiate(u)
+        return log_likelihood - 0.5 * namespace(u).sum(u * u, axis=1), slope - u
 
     @property
     def _floats_each(self) -> int:

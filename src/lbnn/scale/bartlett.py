@@ -68,6 +68,8 @@ class BartlettCoordinates:
 
     def plausible(self, u: Array) -> Mask:
         """Where neither factors nor their inverses overflow (m,): elsewhere a trajectory has diverged."""
+        if u.min(initial=0.0) > -_FARTHEST_DOWN and u.max(initial=0.0) < _FARTHEST_DOWN:
+            return np.ones(len(u), bool)
         fine: Mask = np.all(np.abs(u) < _FARTHEST_BELOW, axis=1)
         start = 0
         for block in self.blocks:
@@ -79,15 +81,20 @@ class BartlettCoordinates:
     def log_prior(self, u: Array) -> tuple[Array, Array]:
         """Log prior density of u up to a constant (m,), and its gradient: normal, far out that of log χ."""
         value, gradient = -0.5 * (u**2).sum(axis=1), -u
+        self.add_tails(u, value, gradient)
+        return value, gradient
+
+    def add_tails(self, u: Array, value: Array, gradient: Array | None = None) -> None:
+        """Add, in place, what the prior has beyond the normal density of u where diagonals are far out."""
         start = 0
         for block in self.blocks:
             columns = slice(start, start + block.columns)
             if (np.abs(u[:, columns]) > _TABLE_END).any():
                 correction, slope = block.tail_correction(u[:, columns])
-                value = value + correction
-                gradient[:, columns] += slope
+                value += correction
+                if gradient is not None:
+                    gradient[:, columns] += slope
             start += block.size
-        return value, gradient
 
     def pull_back(self, factors: list[AnyArray], slopes: list[AnyArray], gradient: AnyArray) -> AnyArray:
         """Gradient in u (m, dimension) from the gradient in T (m, n_d, columns of T_2)."""
