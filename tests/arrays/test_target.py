@@ -43,3 +43,18 @@ def test_same_values_and_gradients(
         np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(there.log_density(points), expected_value, rtol=1e-11)
     assert np.isneginf(host.value_and_gradient(u)[0][3:6]).all()
+
+
+@pytest.mark.slow
+def test_jax_can_compile_it() -> None:
+    jax = pytest.importorskip("jax")
+    host, there = (target(where, (7, 5), 4) for where in (HOST, place("jax")))
+    program = jax.jit(there.value_and_gradient_at)
+    for seed in range(2):  # nothing of the first call is kept in the second
+        u = np.random.default_rng(seed).standard_normal((8, host.dimension))
+        value, gradient = program(place("jax").put(u))
+        expected_value, expected_gradient = host.value_and_gradient(u)
+        np.testing.assert_allclose(value, expected_value, rtol=1e-11)
+        np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-9, atol=1e-9)
+    eager = there.value_and_gradient_at(place("jax").put(u))
+    np.testing.assert_allclose(eager[0], value, rtol=1e-12)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn._base.types import AnyArray, Array
 
 #: Name of a library (first part of the module of its arrays) and the module that follows the standard.
 _NAMESPACES = {
@@ -60,6 +60,11 @@ class Place:
         return self.library == "numpy"
 
     @property
+    def compiling(self) -> bool:
+        """Whether these are arrays without a device, inside a function that `jax.jit` compiles."""
+        return not self.host and self.device is None
+
+    @property
     def block_floats(self) -> int:
         """Floats that one block of a batched evaluation should hold here."""
         return _HOST_BLOCK if self.host else _DEVICE_BLOCK
@@ -89,10 +94,32 @@ class Place:
 HOST = Place("numpy")
 
 
+class Moved:
+    """NumPy arrays that are needed at other places, moved to each of them once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Moved(np.ones(2), np.zeros(2)).at(HOST)
+    (array([1., 1.]), array([0., 0.]))
+    """
+
+    def __init__(self, *arrays: NDArray[Any]) -> None:
+        self._copies: dict[Place, tuple[AnyArray, ...]] = {HOST: arrays}
+
+    def at(self, place: Place) -> tuple[AnyArray, ...]:
+        """The arrays at a place."""
+        if place.compiling:  # a constant of one program
+            return tuple(place.put(each) for each in self._copies[HOST])
+        if place not in self._copies:
+            self._copies[place] = tuple(place.put(each) for each in self._copies[HOST])
+        return self._copies[place]
+
+
 def place_of(array: AnyArray) -> Place:
     """The place of an array; lists, tables and all that NumPy converts count as NumPy."""
     library = _library(array)
-    return HOST if library == "numpy" else Place(library, array.device)
+    return HOST if library == "numpy" else Place(library, getattr(array, "device", None))
 
 
 def namespace(array: AnyArray) -> Any:
@@ -181,30 +208,34 @@ def times(features: AnyArray, coefficients: Array) -> Array:
     return to_numpy(features @ like(coefficients, features))
 
 
-def take_rows(matrix: AnyArray, places: IndexArray) -> AnyArray:
-    """Rows (k, n) of a matrix (m, n)."""
-    if isinstance(matrix, np.ndarray):
-        return matrix[places]
-    return namespace(matrix).take(matrix, like(places, matrix), axis=0)
+def take(array: AnyArray, places: AnyArray, axis: int) -> AnyArray:
+    """Some entries along an axis; places are an array of the same place, or NumPy's."""
+    if isinstance(array, np.ndarray):
+        return array.take(places, axis=axis)
+    xp, there = namespace(array), like(places, array) if isinstance(places, np.ndarray) else places
+    if _library(array) == "torch":  # its `take` in the standard's form looks for negative places first
+        return xp.index_select(array, axis, there)
+    return xp.take(array, there, axis=axis)
 
 
-def take_columns(matrix: AnyArray, places: IndexArray) -> AnyArray:
-    """Columns (m, k) of a matrix (m, n)."""
-    if isinstance(matrix, np.ndarray):
-        return matrix[:, places]
-    return namespace(matrix).take(matrix, like(places, matrix), axis=1)
+def on_batches(
+    function: Callable[[AnyArray], tuple[AnyArray, ...]], place: Place
+) -> Callable[[Array], tuple[Array, ...]]:
+    """A function of a batch (m, k) at a place, each result of m rows, as one from NumPy to NumPy.
 
+    JAX compiles it, for each power of two of rows, to which batches are filled up: its operations one by one
+    would be compiled each for every m.
+    """
+    if place.library != "jax":
+        return lambda batch: tuple(to_numpy(each) for each in function(place.put(batch)))
+    program = importlib.import_module("jax").jit(function)
 
-def spread_columns(columns: AnyArray, places: IndexArray, size: int) -> AnyArray:
-    """Zeros (m, size) with columns (m, k) at some places."""
-    if isinstance(columns, np.ndarray):
-        result = np.zeros((len(columns), size))
-        result[:, places] = columns
-        return result
-    origin = np.full(size, columns.shape[1])
-    origin[places] = np.arange(columns.shape[1])
-    zero = place_of(columns).zeros(columns.shape[0], 1)
-    return take_columns(namespace(columns).concat([columns, zero], axis=1), origin)
+    def run(batch: Array) -> tuple[Array, ...]:
+        missing = (1 << (len(batch) - 1).bit_length()) - len(batch)
+        full = np.concatenate([batch, np.zeros((missing, batch.shape[1]))]) if missing else batch
+        return tuple(to_numpy(each[: len(batch)]) for each in program(place.put(full)))
+
+    return run
 
 
 def transposed(matrices: AnyArray) -> AnyArray:
@@ -298,7 +329,7 @@ def _library(array: AnyArray) -> str:
         return "numpy"
     name = type(array).__module__.partition(".")[0]
     name = "jax" if name == "jaxlib" else name
-    return name if name in _NAMESPACES and hasattr(array, "device") else "numpy"
+    return name if name == "jax" or (name in _NAMESPACES and hasattr(array, "device")) else "numpy"
 
 
 @cache

@@ -23,8 +23,8 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import Place
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.arrays import Moved
+from lbnn._base.types import Array
 
 _PANEL = 3.0  # widest range of log g that one rule covers: within it 1/(τ + g l) changes by e³ at most
 _DIGITS = 33.0  # nats below one to which the rule resolves a function analytic up to ± iπ
@@ -43,17 +43,10 @@ class Condensed:
     eigenvalues: Array  # g of the targets, (q,)
     targets: Array  # ỹ, (q, n_d)
 
-    def at(self, place: Place) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-        """Nodes, counts, eigenvalues and targets as arrays of a place, moved there once."""
-        if place not in self._moved:
-            host = self.nodes, self.counts, self.eigenvalues, self.targets
-            nodes, counts, values, targets = (place.put(each) for each in host)
-            self._moved[place] = nodes, counts, values, targets
-        return self._moved[place]
-
     @cached_property
-    def _moved(self) -> dict[Place, tuple[AnyArray, AnyArray, AnyArray, AnyArray]]:
-        return {}
+    def moved(self) -> Moved:
+        """Nodes (a, 1), counts, eigenvalues (q, 1) and targets, as arrays of any place."""
+        return Moved(self.nodes[:, None], self.counts, self.eigenvalues[:, None], self.targets)
 
     def scaled(self, variance: float) -> Condensed:
         """The same for a Gram matrix that many times as large."""

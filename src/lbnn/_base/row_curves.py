@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from lbnn._base.arrays import like, namespace, times
+from lbnn._base.arrays import take, times
 from lbnn._base.types import AnyArray, Array, IndexArray
 
 _PANEL = 3.0  # widest range of log g of a panel
@@ -80,7 +80,7 @@ def _columns(features: AnyArray, index: IndexArray) -> AnyArray:
     """Some columns of a matrix of any place: a view where they stand side by side, as for ascending g."""
     if len(index) and index[-1] - index[0] + 1 == len(index):
         return features[:, int(index[0]) : int(index[-1]) + 1]
-    return namespace(features).take(features, like(index, features), axis=1)
+    return take(features, index, axis=1)
 
 
 def every_row(values: Array) -> RowCurves:

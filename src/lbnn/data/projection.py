@@ -27,7 +27,7 @@ from lbnn._base.arrays import (
     namespace,
     place_of,
     row_squares,
-    take_rows,
+    take,
     to_numpy,
 )
 from lbnn._base.blocks import blocks
@@ -160,7 +160,7 @@ class InputProjection(SharedInputs):
         result = lengths - row_squares(self.explained)
         small = np.flatnonzero(~(result > _LARGE_REST * lengths))
         if len(small):
-            near = InputProjection(self.directions, take_rows(self.inputs, small), self.scale)
+            near = InputProjection(self.directions, take(self.inputs, small, axis=0), self.scale)
             result[small] = self.scale * np.concatenate([row_squares(x) for x in near._rest_in_blocks(1024)])
         return result
 

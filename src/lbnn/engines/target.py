@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lbnn._base.arrays import HOST, Place, like, namespace, to_numpy, transposed
+from lbnn._base.arrays import HOST, Moved, Place, namespace, on_batches, place_of, to_numpy, transposed
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.threads import on_every_core
@@ -139,8 +139,8 @@ class ScaleTarget:
 
     def scales(self, u: AnyArray) -> AnyArray:
         """L(u), (m, n_d, n_d)."""
-        total = _product(self.coordinates.factors(u))
-        root = like(self.rotation, total) @ total
+        (frame,) = self._rotation.at(place_of(u))
+        root = frame @ _product(self.coordinates.factors(u))
         return root @ transposed(root)
 
     def factors(self, u: Array) -> list[Array]:
@@ -170,17 +170,21 @@ class ScaleTarget:
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
         """`log_likelihood` and its gradient in T."""
-        value, gradient = self._gradient_at(self._place(len(total)).put(total), frame)
+        place = self._place(len(total))
+        value, gradient = self._gradient_at(place.put(total), place.put(frame))
         return to_numpy(value), to_numpy(gradient)
 
-    def _gradient_at(self, total: AnyArray, frame: Array) -> tuple[AnyArray, AnyArray]:
-        """The same where T lives: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
+    def _gradient_at(self, total: AnyArray, frame: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """The same where T and O live: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
         if self._scatter is not None:
             return self._scatter.value_and_gradient(total, frame)
-        turn = like(frame, total)
-        root = turn @ total
+        root = frame @ total
         value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ transposed(root)))
-        return value, 2 * transposed(turn) @ gradient @ root
+        return value, 2 * transposed(frame) @ gradient @ root
+
+    @cached_property
+    def _rotation(self) -> Moved:
+        return Moved(self.rotation)
 
     @cached_property
     def _scatter(self) -> ScatterLikelihood | None:
@@ -232,7 +236,7 @@ class ScaleTarget:
     def _differentiate(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Log likelihood and its gradient in u: the gradient in T, then through the product."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
-        value, gradient = self._gradient_at(_product(factors), self.rotation)
+        value, gradient = self._gradient_at(_product(factors), *self._rotation.at(place_of(u)))
         return value, self.coordinates.pull_back(factors, slopes, gradient)
 
     def _place(self, count: int) -> Place:
@@ -252,13 +256,15 @@ class ScaleTarget:
             for each, part in zip(whole, found, strict=False):
                 each[fine] = part
             return whole
-        parts = [
-            tuple(map(to_numpy, function(place.put(u[block]))))
-            for block in blocks(len(u), self._floats_each, place.block_floats)
-        ]
+        program = self._programs.setdefault((place, function.__name__), on_batches(function, place))
+        parts = [program(u[block]) for block in blocks(len(u), self._floats_each, place.block_floats)]
         found = parts[0] if len(parts) == 1 else tuple(map(np.concatenate, zip(*parts, strict=True)))
         self.coordinates.add_tails(u, *found)
         return found
+
+    @cached_property
+    def _programs(self) -> dict[tuple[Place, str], Callable[[Array], tuple[Array, ...]]]:
+        return {}
 
     def _log_density_at(self, u: AnyArray) -> tuple[AnyArray]:
         """`log_density` where the points live, with a normal prior however far out."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from lbnn._base.arrays import namespace, require_one_place, take_rows, to_numpy
+from lbnn._base.arrays import namespace, require_one_place, take, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
 from lbnn._base.warn import warn_of
@@ -194,7 +194,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         targets = np.asarray(to_numpy(y), dtype=np.float64)
         rows = self._rows(inputs, targets)
         if rows.dropped:
-            inputs, targets = take_rows(inputs, rows.kept), targets[rows.kept]
+            inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
         units, inner = TargetUnits.of(
             targets, self.fit_intercept, contrasts=settings.may_be_contrasts(self.noise, self.beta)
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.arrays import namespace, take_rows, times, to_numpy
+from lbnn._base.arrays import namespace, take, times, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.data.projection import RANK_TOLERANCE
 
@@ -97,7 +97,7 @@ def _points(X: AnyArray) -> IndexArray:
     alike = order[np.append(near, False) | np.append(False, near)]
     result = np.arange(len(mark))
     if len(alike):
-        groups = _groups(to_numpy(take_rows(X, alike)))
+        groups = _groups(to_numpy(take(X, alike, axis=0)))
         result[alike] = alike[np.unique(groups, return_index=True)[1]][groups]
     return _groups(result)
 

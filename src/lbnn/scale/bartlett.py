@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import Place, namespace, place_of, spread_columns, take_columns, transposed
+from lbnn._base.arrays import Moved, namespace, place_of, take, transposed
 from lbnn._base.types import AnyArray, Array, Mask
 
 _TABLE_END = 6.0  # Φ(−6) = 1e-9
@@ -116,21 +116,27 @@ class _FactorBlock:
         self.diagonal = np.arange(shape.columns)
         self.below = np.tril_indices(shape.rows, -1, shape.columns)
         self.size = shape.columns + len(self.below[0])
-        flat = np.concatenate(
-            [self.diagonal * (shape.columns + 1), np.ravel_multi_index(self.below, self.shape)]
-        )
-        self.entries = flat  # places of all coordinates in a factor, row by row
+        self.on_diagonal = self.diagonal * (shape.columns + 1)  # places in a factor, row by row
+        self.entries = np.concatenate([self.on_diagonal, np.ravel_multi_index(self.below, self.shape)])
+        origin = np.full(shape.rows * shape.columns, self.size)  # coordinate of each entry; the last is zero
+        origin[self.entries] = np.arange(self.size)
+        self.places = Moved(self.entries, self.on_diagonal, origin)
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.rows, self.columns
 
     def factor_and_slope(self, piece: AnyArray) -> tuple[AnyArray, AnyArray]:
-        xp, count = namespace(piece), piece.shape[0]
         log_chi, slope = _ChiTable.of(self.degrees).log_chi(piece[:, : self.columns])
+        if isinstance(piece, np.ndarray):
+            factor = np.zeros((len(piece), self.rows, self.columns))
+            factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
+            factor[:, *self.below] = self.root * piece[:, self.columns :]
+            return factor, slope
+        xp, count, there = namespace(piece), piece.shape[0], place_of(piece)
         entries = self.root * xp.concat([xp.exp(log_chi), piece[:, self.columns :]], axis=1)
-        factor = spread_columns(entries, self.entries, self.rows * self.columns)
-        return xp.reshape(factor, (count, *self.shape)), slope
+        entries = xp.concat([entries, there.zeros(count, 1)], axis=1)
+        return xp.reshape(take(entries, self.places.at(there)[2], axis=1), (count, *self.shape)), slope
 
     def locate(self, factor: Array) -> Array:
         log_chi = np.log(factor[:, self.diagonal, self.diagonal] / self.root)
@@ -152,8 +158,9 @@ class _FactorBlock:
 
     def pull_back(self, factor: AnyArray, slope: AnyArray, gradient: AnyArray) -> AnyArray:
         xp, flat = namespace(gradient), (gradient.shape[0], self.rows * self.columns)
-        entries = take_columns(xp.reshape(gradient, flat), self.entries)
-        diagonal = take_columns(xp.reshape(factor, flat), self.entries[: self.columns])
+        places, on_diagonal, _ = self.places.at(place_of(gradient))
+        entries = take(xp.reshape(gradient, flat), places, axis=1)
+        diagonal = take(xp.reshape(factor, flat), on_diagonal, axis=1)
         along = entries[:, : self.columns] * diagonal * slope
         return xp.concat([along, self.root * entries[:, self.columns :]], axis=1)
 
@@ -184,39 +191,27 @@ class _ChiTable:
         return _ChiTable(degrees)
 
     @cached_property
-    def _moved(self) -> dict[Place, tuple[AnyArray, AnyArray, AnyArray]]:
-        return {}
-
-    def at(self, place: Place) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """Values and slopes row after row, and where each row begins, at a place; moved there once."""
-        if place not in self._moved:
-            starts = np.arange(len(self.values)) * len(self.grid)
-            table = self.values.ravel(), self.slopes.ravel(), starts
-            values, slopes, rows = (place.put(each) for each in table)
-            self._moved[place] = values, slopes, rows
-        return self._moved[place]
+    def moved(self) -> Moved:
+        """Coefficients of the cubics, cell by cell and row after row, and where each row begins."""
+        left, rise = self.values[:, :-1], np.diff(self.values)
+        bend_left = self.slopes[:, :-1] / _TABLE_DENSITY - rise
+        bend_right = rise - self.slopes[:, 1:] / _TABLE_DENSITY
+        cubics = left, rise + bend_left, bend_right - 2 * bend_left, bend_left - bend_right
+        return Moved(*(each.ravel() for each in cubics), np.arange(len(left)) * left.shape[1])
 
     def log_chi(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Log χ and its derivative in u, both of the shape of u, (m, columns)."""
         xp = namespace(u)
-        values, slopes, starts = self.at(place_of(u))
+        *cubics, starts = self.moved.at(place_of(u))
         inside = xp.clip(u, -_TABLE_END, _TABLE_END)
         position = (inside + _TABLE_END) * _TABLE_DENSITY
         cell = xp.clip(xp.astype(position, xp.int64), 0, len(self.grid) - 2)
         t = position - xp.astype(cell, xp.float64)
         index = xp.reshape(cell + starts, (-1,))
-        left, right, slope_left, slope_right = (
-            xp.reshape(xp.take(table, index + end, axis=0), u.shape)
-            for table in (values, slopes)
-            for end in (0, 1)
-        )
-        step = 1 / _TABLE_DENSITY
-        slope_left, slope_right = slope_left * step, slope_right * step
-        rise = right - left
-        bend_left, bend_right = slope_left - rise, rise - slope_right
-        value = left + t * (rise + (1 - t) * ((1 - t) * bend_left + t * bend_right))
-        slope = rise + (1 - t) * (1 - 3 * t) * bend_left + t * (2 - 3 * t) * bend_right
-        return value + slope / step * (u - inside), slope / step
+        zeroth, first, second, third = (xp.reshape(take(each, index, axis=0), u.shape) for each in cubics)
+        value = zeroth + t * (first + t * (second + t * third))
+        slope = _TABLE_DENSITY * (first + t * (2 * second + (3 * t) * third))
+        return value + slope * (u - inside), slope
 
     def normal(self, log_chi: Array) -> Array:
         """u at given log χ, both (m, columns): Newton's method from the linear interpolation of the table.
