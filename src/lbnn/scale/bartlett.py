@@ -192,25 +192,26 @@ class _ChiTable:
 
     @cached_property
     def moved(self) -> Moved:
-        """Coefficients of the cubics, cell by cell and row after row, and where each row begins."""
-        left, rise = self.values[:, :-1], np.diff(self.values)
-        bend_left = self.slopes[:, :-1] / _TABLE_DENSITY - rise
-        bend_right = rise - self.slopes[:, 1:] / _TABLE_DENSITY
-        cubics = left, rise + bend_left, bend_right - 2 * bend_left, bend_left - bend_right
-        return Moved(*(each.ravel() for each in cubics), np.arange(len(left)) * left.shape[1])
+        """Of each cell, row after row: left value, rise and bends at both ends; and where each row begins."""
+        left, rise, step = self.values[:, :-1], np.diff(self.values), 1 / _TABLE_DENSITY
+        bend_left, bend_right = self.slopes[:, :-1] * step - rise, rise - self.slopes[:, 1:] * step
+        cells = (each.ravel() for each in (left, rise, bend_left, bend_right))
+        return Moved(*cells, np.arange(len(left)) * left.shape[1])
 
     def log_chi(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Log χ and its derivative in u, both of the shape of u, (m, columns)."""
         xp = namespace(u)
-        *cubics, starts = self.moved.at(place_of(u))
+        *cells, starts = self.moved.at(place_of(u))
         inside = xp.clip(u, -_TABLE_END, _TABLE_END)
         position = (inside + _TABLE_END) * _TABLE_DENSITY
         cell = xp.clip(xp.astype(position, xp.int64), 0, len(self.grid) - 2)
         t = position - xp.astype(cell, xp.float64)
         index = xp.reshape(cell + starts, (-1,))
-        zeroth, first, second, third = (xp.reshape(take(each, index, axis=0), u.shape) for each in cubics)
-        value = zeroth + t * (first + t * (second + t * third))
-        slope = _TABLE_DENSITY * (first + t * (2 * second + (3 * t) * third))
+        left, rise, bend_left, bend_right = (xp.reshape(take(each, index, axis=0), u.shape) for each in cells)
+        rest, three = 1 - t, 3 * t
+        value = left + t * (rise + rest * (rest * bend_left + t * bend_right))
+        slope = rise + rest * (1 - three) * bend_left + t * (2 - three) * bend_right
+        slope = _TABLE_DENSITY * slope
         return value + slope * (u - inside), slope
 
     def normal(self, log_chi: Array) -> Array:
