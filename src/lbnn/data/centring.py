@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base.arrays import like, namespace, times, to_numpy
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.projection import RANK_TOLERANCE, InputDirections
 from lbnn.data.spectrum import Spectrum
@@ -24,19 +25,20 @@ class Columns:
     means: Array  # (n,)
 
     @classmethod
-    def of(cls, array: Array, centre: bool) -> Columns:
+    def of(cls, array: AnyArray, centre: bool) -> Columns:
         """The means of the columns, or zeros."""
-        return cls(array.mean(axis=0) if centre else np.zeros(array.shape[1]))
+        return cls(to_numpy(namespace(array).mean(array, axis=0)) if centre else np.zeros(array.shape[1]))
 
-    def centred(self, array: Array) -> Array:
+    def centred(self, array: AnyArray) -> AnyArray:
         """The array less the means."""
-        return array - self.means
+        return array - like(self.means, array)
 
-    def centred_training(self, array: Array) -> Array:
+    def centred_training(self, array: AnyArray) -> AnyArray:
         """`centred`, where a column that varies by rounding only counts as constant and becomes zero."""
-        centred = self.centred(array)
-        rounding = 4 * RANK_TOLERANCE * np.abs(array).max(axis=0)
-        return np.where((np.abs(centred).max(axis=0) > rounding) | (self.means == 0), centred, 0.0)
+        xp, centred = namespace(array), self.centred(array)
+        size, spread = (to_numpy(xp.max(xp.abs(each), axis=0)) for each in (array, centred))
+        varies = (spread > 4 * RANK_TOLERANCE * size) | (self.means == 0)
+        return centred if varies.all() else centred * like(varies.astype(float), array)
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,15 @@ class CentredInputs:
     columns: Columns
 
     @classmethod
-    def of(cls, X: Array, centre: bool) -> CentredInputs:
+    def of(cls, X: AnyArray, centre: bool) -> CentredInputs:
         """From the training inputs: their means, or zeros without centring."""
         return cls(Columns.of(X, centre))
 
-    def spectrum(self, X: Array, targets: Array) -> Spectrum:
+    def spectrum(self, X: AnyArray, targets: Array) -> Spectrum:
         """The training data."""
-        return Spectrum.from_inputs(self.columns.centred_training(X), targets)
+        return Spectrum.from_inputs(self.columns.centred_training(X), like(targets, X))
 
-    def test(self, X: Array) -> tuple[Array, ...]:
+    def test(self, X: AnyArray) -> tuple[AnyArray, ...]:
         """Test points as `Posterior.predict` wants them."""
         return (self.columns.centred(X),)
 
@@ -125,5 +127,6 @@ def outside_range(spectrum: Spectrum, targets: Array) -> Array:
     columns = targets.reshape(len(targets), -1)
     if spectrum.rank == spectrum.examples:
         return np.zeros((0, columns.shape[1]))
-    vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
-    return np.asarray(np.linalg.qr(columns - vectors @ spectrum.targets, mode="r"), float)
+    inside = spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
+    rest = columns - times(spectrum.basis.training().explained, inside)
+    return np.asarray(np.linalg.qr(rest, mode="r"), float)
