@@ -1,6 +1,6 @@
 """What depth buys: exact test error, predictive density and coverage of networks and of simpler models.
 
-    python docs/experiments/what_depth_buys.py study              # 114,624 points, into the folder study
+    python docs/experiments/what_depth_buys.py study              # 109,440 points, into the folder study
     python docs/experiments/what_depth_buys.py small --quick      # 1,376, up to two outputs
 
 Every data set is given to twelve models, all of which know the noise and have the prior variance one at an
@@ -29,7 +29,7 @@ from scipy import optimize, special, stats
 import lbnn
 
 INPUTS, TEST_POINTS = 50, 100
-SEEDS = {1: 200, 2: 16, 4: 8}  # data sets of every cell, by the number of outputs
+SEEDS = {1: 200, 2: 12, 4: 6}  # data sets of every cell, by the number of outputs
 AXES = {
     "examples": [10, 25, 50, 100],
     "misfit": [0.1, 1.0, 10.0],  # variance of the teacher over that of the prior
