@@ -1,15 +1,15 @@
 """What depth buys: exact test error, predictive density and coverage of networks and of simpler models.
 
-    python docs/experiments/what_depth_buys.py study              # 109,440 points, into the folder study
-    python docs/experiments/what_depth_buys.py small --quick      # 1,376, up to two outputs
+    python docs/experiments/what_depth_buys.py study              # 112,320 points, into the folder study
+    python docs/experiments/what_depth_buys.py small --quick      # 1,664, up to two outputs
 
 Every data set is given to twelve models, all of which know the noise and have the prior variance one at an
 input of mean square one: a Gaussian process of fixed scale, the same with its scale by evidence, the
 conjugate matrix-t model, and networks of depth two, three and five at three widths. What varies is the number
 of examples, of outputs, the rank of the teacher, its size relative to what the prior expects (misfit), the
-noise relative to the signal, and the seed. One output is cheap, so that it has most of the seeds. Three small
-sweeps go with it: along the width, along the number of examples, and of the kernel over α and γ; and a fourth
-asks the same posteriors again with other draws. A run that was interrupted resumes.
+noise relative to the signal, and the seed. One output is cheap, so that it has most of the seeds. With it go
+small sweeps: along the width, along the number of examples, of the kernel over α and γ, with Gaussian
+teachers, and the same posteriors again with other draws. A run that was interrupted resumes.
 `what_depth_buys_report.py` makes tables and pictures of the folder.
 """
 
@@ -57,6 +57,7 @@ TARGET_ERROR = 0.2  # of the log evidence, several outputs; the data sets differ
 
 def problem(rng, seed, examples, outputs, rank, misfit, noise):
     """Gaussian inputs, a linear teacher of that rank and size, and noise."""
+    # A product of Gaussian matrices, of that size on average: it varies, the more the smaller the rank.
     rows, inner = examples + TEST_POINTS, min(rank, outputs)
     X = rng.normal(size=(rows, INPUTS))
     teacher = rng.normal(size=(INPUTS, inner)) @ rng.normal(size=(inner, outputs)) / math.sqrt(inner * INPUTS)
@@ -234,6 +235,30 @@ def run(folder, seeds=None, grid=None, **settings):
         swept(folder, store_of(folder, outputs).name, axes, model, QUANTITIES, **settings)
 
 
+def gaussian_problem(rng, seed, examples, outputs, misfit, noise):
+    """The same with a teacher that the Gaussian process of fixed scale expects, but for the misfit."""
+    rows = examples + TEST_POINTS
+    X, teacher = rng.normal(size=(rows, INPUTS)), rng.normal(size=(INPUTS, outputs)) / math.sqrt(INPUTS)
+    Y = math.sqrt(misfit) * X @ teacher + math.sqrt(noise * misfit) * rng.normal(size=(rows, outputs))
+    Y = Y[:, 0] if outputs == 1 else Y
+    return X[:examples], Y[:examples], X[examples:], Y[examples:]
+
+
+def run_gaussian(folder, seeds, **settings):
+    """What the network costs where the simplest model is right."""
+    grid = {"outputs": [1, 2], "examples": [10, 50], "misfit": AXES["misfit"], "noise": [0.1]}
+    axes = {"seed": range(seeds), **grid, "model": MODELS}
+    return swept(
+        folder,
+        "gaussian.zarr",
+        axes,
+        model,
+        ("log_evidence", "test_log_density"),
+        gaussian_problem,
+        **settings,
+    )
+
+
 # ---------------------------------------------------------------------- along the width and the examples
 
 
@@ -314,6 +339,7 @@ def run_all(folder, quick, **settings):
     run_kernels(folder, 1 if quick else 8, **settings)
     run_examples(folder, 2 if quick else 40, **settings)
     run_repeats(folder, 2 if quick else 8, **settings)
+    run_gaussian(folder, 2 if quick else 20, **settings)
     run(folder, QUICK_SEEDS if quick else SEEDS, QUICK if quick else AXES, **settings)
 
 

@@ -98,20 +98,14 @@ def draw_vanishing(
     """Gains against the width and against the number of examples: x, means and errors of every curve."""
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
-    words = "nats per test target over the\nGaussian process of {}"
-    for ax, curves, label in zip(
-        panels,
-        (widths, examples),
-        (words.format("fixed scale"), "difference in nats per test target"),
-        strict=True,
-    ):
+    figure, panels = plt.subplots(1, 2, figsize=(10.5, 4.3), layout="constrained")
+    for ax, curves, slope in zip(panels, (widths, examples), (-1.0, -2.0), strict=True):
         sizes = next(iter(curves.values()))[0]
         means, bars = (np.stack([curve[part] for curve in curves.values()]) for part in (1, 2))
-        plots.convergence(sizes, means, bars, list(curves), ax)
-        ax.set_ylabel(label)
-    panels[0].set_xlabel("width")
-    panels[1].set_xlabel("examples")
+        plots.convergence(sizes, means, bars, list(curves), ax, slope=slope)
+        ax.set_ylabel("nats per test target gained by the network")
+    panels[0].set(xlabel="width", title="over fixed scale: one output, 50 examples")
+    panels[1].set(xlabel="examples", title="depth 3, width 30")
     save(figure, path)
 
 

@@ -32,7 +32,7 @@ TASKS = {
     "4 outputs, full rank": (4, 4),
 }
 #: Sweeps that go with the study.
-SMALL = ("widths", "examples", "kernels", "repeats")
+SMALL = ("gaussian", "widths", "examples", "kernels", "repeats")
 
 
 class Study:
@@ -142,6 +142,22 @@ def errors(study: Study) -> str:
                 cells.append(f"{signed(100 * np.expm1(mean), 1)}% ± {100 * error:.1f}")
             rows.append([task, f"{misfit:g}", *cells])
     return table(["task", "misfit", "against fixed scale", "against scale by evidence"], rows)
+
+
+def gaussian(sweep: Any) -> str:
+    """Gains where the teacher is Gaussian, so that at misfit one the fixed scale is right."""
+    deep = [str(name) for name in sweep["model"].values if str(name).startswith("depth")]
+    rows = []
+    for outputs in sweep["outputs"].values.tolist():
+        for misfit in sweep["misfit"].values.tolist():
+            here = sweep.sel(outputs=outputs, misfit=misfit, model=[*BASELINES, *deep])
+            density, evidence = (_array(here[name]) for name in ("test_log_density", "log_evidence"))
+            best = len(BASELINES) + evidence[..., len(BASELINES) :].argmax(axis=-1)
+            ours = np.take_along_axis(density, best[..., None], axis=-1)
+            differences = (ours - density[..., : len(BASELINES)]).reshape(len(ours), -1, len(BASELINES))
+            cells = [with_error(mean_and_error(each / outputs)) for each in np.moveaxis(differences, -1, 0)]
+            rows.append([f"{outputs} output{'s' * (outputs > 1)}", f"{misfit:g}", *cells])
+    return table(["task", "misfit", *(f"against {name}" for name in BASELINES.values())], rows)
 
 
 def winners(study: Study) -> str:
@@ -266,8 +282,8 @@ def over_examples(sweep: Any) -> tuple[str, dict[str, Any]]:
                 name = f"{BASELINES[base]}, {outputs} output{'s' * (outputs > 1)}"
                 cells = [with_error(pair) for pair in pairs]
                 rows.append([name, f"{misfit:g}", *cells, slope(sizes[-3:], values[:, -3:])])
-                if misfit == 1.0:
-                    curves[f"from {name}"] = sizes, means, bars
+                if (values.mean(axis=0) > 0).all():
+                    curves[f"over {name}, misfit {misfit:g}"] = sizes, means, bars
     header = ["against", "misfit", *(f"{p} examples" for p in sizes), "slope of the last three"]
     return table(header, rows), curves
 
@@ -342,6 +358,7 @@ def write(folder: Path, docs: Path) -> None:
         "run": " · ".join(f"{name}: {_shown(value)}" for name, value in about.items()),
         "gains": gains(study),
         "noises": noises(study),
+        "gaussian": gaussian(small["gaussian"]),
         "networks": networks(study),
         "errors": errors(study),
         "winners": winners(study),

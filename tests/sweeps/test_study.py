@@ -105,7 +105,13 @@ def test_a_tiny_run_makes_the_page(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "AXES", tiny)
     folder, calm = tmp_path / "study", {"workers": 0, "progress": False}
     study.run(folder, {1: 3, 2: 2}, tiny, **calm)
-    for part in (study.run_widths, study.run_examples, study.run_kernels, study.run_repeats):
+    for part in (
+        study.run_gaussian,
+        study.run_widths,
+        study.run_examples,
+        study.run_kernels,
+        study.run_repeats,
+    ):
         assert (part(folder, 2, **calm).status == 1).all()
     study.keep_time(folder, 60.0)
     docs = tmp_path / "docs"
