@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from what_depth_buys_data import Pair
 
 from lbnn import plots
 from lbnn._base.types import Array
 
-Pair = tuple[float, float]  # a mean and its standard error
 Rows = list[list[Pair]]  # over misfit, then examples
 
 #: Contenders of the map of winners, with their colours.

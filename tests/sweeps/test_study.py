@@ -25,7 +25,7 @@ def load(name: str):
     return module
 
 
-study, _, report = map(load, ("what_depth_buys", "what_depth_buys_pictures", "what_depth_buys_report"))
+study, _, _, report = map(load, [f"what_depth_buys{part}" for part in ("", "_data", "_pictures", "_report")])
 
 
 @pytest.fixture(params=[1, 3])
