@@ -25,10 +25,10 @@ TASKS = {
 
 
 class Study:
-    """The sweeps of the study in memory, one for every number of outputs."""
+    """The sweeps of the study in memory, one for every number of outputs; of a run that goes on, whole seeds."""
 
     def __init__(self, folder: Path) -> None:
-        found = [open_sweep(path).load() for path in sorted(folder.glob("outputs-*.zarr"))]
+        found = [whole_seeds(open_sweep(path).load()) for path in sorted(folder.glob("outputs-*.zarr"))]
         self.sweeps = {int(each["outputs"].values[0]): each for each in found}
         self.tasks = {name: each for name, each in TASKS.items() if each[0] in self.sweeps}
         one = found[0]
@@ -58,6 +58,12 @@ class Study:
         """Log predictive density of a model less that of another, in nats for each test target."""
         ours, theirs = (self.values("test_log_density", each, task, **at) for each in (model, base))
         return mean_and_error(ours - theirs)
+
+
+def whole_seeds(sweep: Any) -> Any:
+    """The seeds of which every point is done."""
+    left = [name for name in sweep["status"].dims if name != "seed"]
+    return sweep.isel(seed=np.flatnonzero((sweep["status"] > 0).all(left)))
 
 
 def as_array(data: Any) -> Array:
