@@ -25,7 +25,7 @@ TASKS = {
 
 
 class Study:
-    """The sweeps of the study in memory, one for every number of outputs; of a run that goes on, whole seeds."""
+    """The sweeps of the study in memory, by the number of outputs; of a run that goes on, whole seeds."""
 
     def __init__(self, folder: Path) -> None:
         found = [whole_seeds(open_sweep(path).load()) for path in sorted(folder.glob("outputs-*.zarr"))]
