@@ -28,7 +28,9 @@ class Study:
     """The sweeps of the study in memory, by the number of outputs; of a run that goes on, whole seeds."""
 
     def __init__(self, folder: Path) -> None:
-        found = [whole_seeds(open_sweep(path).load()) for path in sorted(folder.glob("outputs-*.zarr"))]
+        stores = [open_sweep(path).load() for path in sorted(folder.glob("outputs-*.zarr"))]
+        self.unfinished = sum(int((each["status"] == 0).sum()) for each in stores)
+        found = [whole_seeds(each) for each in stores]
         self.sweeps = {int(each["outputs"].values[0]): each for each in found}
         self.tasks = {name: each for name, each in TASKS.items() if each[0] in self.sweeps}
         one = found[0]
