@@ -56,10 +56,14 @@ def gains(study: Study) -> str:
 
 def noises(study: Study) -> str:
     """The same against the scale by evidence, over the noise."""
-    rows = [
-        [task, *(with_error(study.gain(CHOSEN, "gp-eb", task, noise=noise)) for noise in study.noises)]
-        for task in study.tasks
-    ]
+    rows = []
+    for task, (outputs, _) in study.tasks.items():
+        asked = study.sweeps[outputs]["noise"].values
+        cells = [
+            with_error(study.gain(CHOSEN, "gp-eb", task, noise=noise)) if noise in asked else "–"
+            for noise in study.noises
+        ]
+        rows.append([task, *cells])
     return table(["task", *(f"noise {noise:g}" for noise in study.noises)], rows)
 
 
