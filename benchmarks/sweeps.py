@@ -88,16 +88,13 @@ def run(repeats: int = 3) -> None:
 
 def _scaling(repeats: int) -> None:
     """Three outputs, a second or so of work in a chunk."""
-    from distributed import Client, LocalCluster
-
     settings = {"chunks": {"depth": 2, "width": 2, "beta": 3}}
     total, computing = _here(settings)
     print(f"three outputs, 192 posteriors in 16 chunks: {total[0]:.1f} s in this process")
     print(f"  zarr, the pilot and all else: {total[1] / computing - 1:.1%} on top of computing (processor)")
     clock = {}
     for count in (1, 2):
-        options = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": None}
-        with LocalCluster(**options) as cluster, Client(cluster) as client:
+        with workers.local_client(count, "auto") as client:
             client.run(lambda: __import__("lbnn") and None)
             runs = [_on_dask(client, settings) for _ in range(repeats)]
         clock[count], workers_own, driver = np.min(runs, axis=0)
