@@ -28,6 +28,12 @@ def signed(value: float, digits: int) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
+def marked(value: float, error: float) -> str:
+    """Two lines for a cell of a map, with digits that the error allows."""
+    digits = 2 if error >= 0.005 else 3
+    return f"{signed(value, digits)}\n±{error:.{digits}f}"
+
+
 def draw_winners(
     cells: dict[str, list[list[tuple[str, Pair]]]],
     examples: Sequence[int],
@@ -46,7 +52,7 @@ def draw_winners(
                 sure = min(1.0, 0.25 + 0.75 * margin / 0.2) if margin > 2 * error else 0.15
                 picture[row, column] = 1 - sure * (1 - np.array(to_rgb(COLOURS[winner])))
                 dark = picture[row, column].mean() < 0.5
-                text = f"{signed(margin, 2)}\n±{error:.2f}"
+                text = marked(margin, error)
                 ax.text(column, row, text, ha="center", va="center", fontsize=7.5, color="w" if dark else "k")
         ax.imshow(picture, origin="lower", aspect="auto")
         _ticks(ax, examples, misfits)
@@ -66,7 +72,7 @@ def draw_phases(
         image = ax.imshow(values[name], cmap="RdBu_r", vmin=-limit, vmax=limit, origin="lower", aspect="auto")
         for (row, column), value in np.ndenumerate(values[name]):
             colour = "white" if abs(value) > 0.6 * limit else "black"
-            text = f"{signed(value, 2)}\n±{rows[row][column][1]:.2f}"
+            text = marked(value, rows[row][column][1])
             ax.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
         _ticks(ax, examples, misfits)
     figure.colorbar(image, ax=panels, label="nats per test target")
