@@ -21,6 +21,9 @@ Counted = Callable[[int, int, int], None]
 #: Tasks handed to the scheduler ahead of the workers, for each thread: enough that nobody waits.
 _AHEAD = 4
 
+#: Dask lets workers hand every freed block back to the system; points use theirs again and again.
+_AS_USUAL = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None}
+
 
 def cores() -> int:
     """Processors that this process may use."""
@@ -115,9 +118,11 @@ def _give_up(store: Store, work: Work, position: Position, problem: Exception) -
 @contextmanager
 def local_client(workers: int, memory_limit: str | int | float) -> Iterator[Any]:
     """Worker processes on this machine, each with one thread, also of linear algebra, and a memory limit."""
+    import dask
     from distributed import Client, LocalCluster
 
     with (
+        dask.config.set(_AS_USUAL),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
