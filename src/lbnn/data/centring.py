@@ -6,6 +6,7 @@ that the evidence of centred data with p − 1 in the place of p is the evidence
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,7 +83,10 @@ class CentredKernel:
         rounding = 4 * RANK_TOLERANCE * len(gram) * float(np.abs(gram).max())
         if self.centre and float(np.abs(centred).max()) <= rounding:
             centred = np.zeros_like(centred)
-        return Spectrum.from_gram((centred + centred.T) / 2, targets)
+        centred = (centred + centred.T) / 2
+        if not self.centre or len(gram) < 2:
+            return Spectrum.from_gram(centred, targets)
+        return _of_contrasts(centred, targets)
 
     def test(self, cross: Array, gram: Array) -> tuple[Array, ...]:
         """Cross kernel (p̂, p) and test kernel (p̂, p̂) as `Posterior.predict` wants them."""
@@ -93,6 +97,30 @@ class CentredKernel:
         """The centred cross kernel alone."""
         own = cross.mean(axis=1, keepdims=True) if self.centre else 0.0
         return cross - own - self.means + self.grand_mean
+
+
+def _of_contrasts(centred: Array, targets: Array) -> Spectrum:
+    """The spectrum of a centred Gram matrix (p, p), with eigenvectors that are contrasts to rounding.
+
+    Those of the matrix itself mix with the level, whose eigenvalue is zero, as theirs come near to rounding,
+    and lose a part of the targets: smooth kernels have many of that kind. So the eigenvalues are those of
+    the p − 1 other coordinates after a reflection that makes the level the first of p.
+    """
+    reduced = _reflected(_reflected(centred).T)[1:, 1:]
+    spectrum = Spectrum.from_gram((reduced + reduced.T) / 2, _reflected(targets)[1:])
+    basis = spectrum.basis
+    assert isinstance(basis, GramBasis)
+    vectors = np.asarray(basis.vectors)
+    padded = np.concatenate([np.zeros((1, vectors.shape[1])), vectors])
+    return replace(spectrum, examples=len(centred), basis=replace(basis, vectors=_reflected(padded)))
+
+
+def _reflected(rows: Array) -> Array:
+    """Householder's reflection of rows (p, ...) that takes the level, 1/√p, to the first axis."""
+    normal = np.full(len(rows), 1 / math.sqrt(len(rows)))
+    normal[0] += 1
+    normal /= np.linalg.norm(normal)
+    return rows - np.multiply.outer(normal, 2 * (normal @ rows))
 
 
 def contrasts(spectrum: Spectrum) -> Spectrum:
