@@ -21,8 +21,14 @@ Counted = Callable[[int, int, int], None]
 #: Tasks handed to the scheduler ahead of the workers, for each thread: enough that nobody waits.
 _AHEAD = 4
 
-#: Dask lets workers hand every freed block back to the system; points use theirs again and again.
-_AS_USUAL = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None}
+#: What Dask does by default that costs small linear algebra a fifth of its time.
+_AS_USUAL: dict[str, object] = {
+    # workers hand every freed block back to the system; points use theirs again and again
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
+    # a profiler stops the interpreter a hundred times a second
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "5s",
+}
 
 
 def cores() -> int:
