@@ -363,7 +363,7 @@ def _from_smc(
 def _short(sample: ImportanceSample | WeightedDraws, target_error: float, advice: str = _TRY_SMC) -> str:
     return (
         f"importance sampling reached {sample.effective_sample_size:.0f} effective draws (Pareto k "
-        f"{sample.pareto_k:.2f}, should be below {LARGEST_K}; error of log evidence "
+        f"{sample.pareto_k:.2f}, should be below {sample.largest_k}; error of log evidence "
         f"{sample.log_evidence_error:.2g}) for a target error of {target_error:g}: {advice}"
     )
 
