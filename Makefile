@@ -17,7 +17,7 @@ export MPLBACKEND = Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test lint types unit test-slow test-lowest test-browser reproduce docs bench leaderboard format hooks lock clean
+.PHONY: help venv test lint types unit test-slow test-lowest test-arrays test-browser reproduce docs bench leaderboard format hooks lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,14 @@ test-lowest: .venv-lowest/package.stamp  ## run the tests with the lowest versio
 	@echo "== pytest, lowest versions"
 	@$(PYTEST) -W ignore::DeprecationWarning -W ignore::FutureWarning
 
+# The libraries are those of the dependency group `arrays`; none of them is needed elsewhere.
+ARRAYS_PYTHON ?= .venv-arrays/bin/python
+test-arrays:  ## run the tests of arrays with PyTorch and JAX (five minutes, nearly all of them JAX's compiler)
+	@$(ARRAYS_PYTHON) -c 'import jax, torch' 2>/dev/null || { \
+	  echo "make test-arrays needs the packages of the dependency group 'arrays' in .venv-arrays:" \
+	       "python3 -m venv .venv-arrays && .venv-arrays/bin/pip install --group arrays --editable ." >&2; exit 1; }
+	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(ARRAYS_PYTHON) -m pytest -m "slow or not slow" --numprocesses $(WORKERS) --dist load tests/arrays
+
 test-browser: venv  ## look at the report, the site and lbnn explore in Chromium, which is installed where that is possible
 	@{ command -v chromium || command -v chromium-browser; } >/dev/null && command -v chromedriver >/dev/null || { \
 	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null || { \
@@ -114,6 +122,6 @@ lock:  ## re-pin requirements/*.txt (UPGRADE=--upgrade moves to the newest versi
 	@! grep -n '://' requirements/*.txt || { echo "a lock names a host" >&2; exit 1; }
 
 clean:  ## remove the environments, caches and generated files
-	rm -rf .venv .venv-bench .venv-leaderboard .venv-lowest .venv-lock board report dist build
+	rm -rf .venv .venv-arrays .venv-bench .venv-leaderboard .venv-lowest .venv-lock board report dist build
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

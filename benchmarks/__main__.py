@@ -2,20 +2,42 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import pkgutil
 
 import threadpoolctl
 
-import benchmarks
 from benchmarks.timing import busy, conditions
 
-OWN_COMMAND_LINE = {"against_truth", "explore_latency", "traced_edges"}
-SHARED = {"__main__", "nuts", "release_tasks", "timing"} | OWN_COMMAND_LINE
+#: In the order in which they run: the engines, then what is built on them.
+MEASURED_HERE = (
+    "against_release",
+    "one_output",
+    "several_outputs",
+    "many_outputs_rows",
+    "mgig",
+    "estimator_search",
+    "sweeps",
+    "large_data",
+)
+#: Longer runs, each with a command line of its own: python -m benchmarks.NAME --help
+OWN_COMMAND_LINE = (
+    "against_truth",
+    "coverage",
+    "explore_latency",
+    "gpu.__main__",
+    "many_outputs_truth",
+    "planted_faults",
+    "practice",
+    "real_data.study",
+    "traced_edges",
+)
 
 
 def main() -> None:
-    names = sorted({module.name for module in pkgutil.iter_modules(benchmarks.__path__)} - SHARED)
-    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    names = MEASURED_HERE
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        epilog=f"With a command line of their own, python -m benchmarks.NAME: {', '.join(OWN_COMMAND_LINE)}.",
+    )
     parser.add_argument("names", nargs="*", metavar="name", help=f"which to run: {', '.join(names)} (all)")
     parser.add_argument("--repeats", type=int, default=7, help="repeats that medians are taken of")
     parser.add_argument("--threads", type=int, help="BLAS threads; one where other processes hold a core")

@@ -4,7 +4,7 @@
 
 Outputs are three factors of fifteen inputs and noise of unequal size, independent between outputs (which
 the estimator can say) or correlated (which it cannot say of a signal of low rank as well). Each set has
-twenty further rows, on which 90% intervals (each output) and 90% ellipsoids (all outputs) are tried, of the
+forty further rows, on which 90% intervals (each output) and 90% ellipsoids (all outputs) are tried, of the
 best model and of the mixture that `average="auto"` makes, from one fit. Both come from draws of it.
 
 One line for every set goes into the file as soon as it is known, and sets that are there are not done again.
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 SIZES = ((20, 1), (20, 4), (50, 4), (30, 10), (30, 21), (50, 35))
-INPUTS, FACTORS, TEST, DRAWS, LEVEL = 15, 3, 20, 1000, 0.9
+INPUTS, FACTORS, TEST, DRAWS, LEVEL = 15, 3, 40, 1000, 0.9
 MEASURES = ("marginal", "joint", "density")
 
 

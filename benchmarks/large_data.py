@@ -62,37 +62,76 @@ def _block(seed: int, rows: int, inputs: int):
 
 
 def throughput(rows: int, inputs: int, workers: int, memory: str, block: int = 20_000) -> None:
-    """Two passes over generated dask arrays on workers with little memory, against the bare product XᵀX."""
-    import dask.array as da
-    from dask.delayed import delayed
+    """Two passes over generated dask arrays on workers with little memory, against the bare product XᵀX.
+
+    Blocks are made when they are read, in each pass anew: nothing is on disk.
+    """
     from distributed import Client, LocalCluster
 
-    X, y = _block(0, block, inputs)
-    bare = min(_timed(lambda: X.T @ X) for _ in range(5))
-    generating = min(_timed(lambda: _block(1, block, inputs)) for _ in range(3))
-    moments = Moments.of(X, y[:, None])
-    frame = Frame.of(moments, inputs, centre=False)
-    one = min(_timed(lambda: Moments.of(X, y[:, None])) for _ in range(3))
-    two = min(_timed(lambda: Refined.of(X, y[:, None], frame)) for _ in range(3))
-    print(f"processor seconds of a block of {block:,} × {inputs}: making it {generating:.2f}")
-    print(f"  the bare product {bare:.3f}, the first pass {one:.3f}, the second {two:.3f}")
+    making, bare = _processor_seconds(block, inputs)
     count = rows // block
-    pairs = [delayed(_block, nout=2)(seed, block, inputs) for seed in range(count)]
-    X = da.concatenate([da.from_delayed(pair[0], (block, inputs), float) for pair in pairs])
-    y = da.concatenate([da.from_delayed(pair[1], (block,), float) for pair in pairs])
+    X, y = _generated(count, block, inputs)
     options = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": memory}
     with LocalCluster(**options, dashboard_address=None) as cluster, Client(cluster) as client:
+        client.run(lambda: __import__("lbnn") and None)
+        client.register_plugin(_progress(2 * count))
+        before = sum(client.run(time.process_time).values())
         start = time.perf_counter()
         spectrum = lbnn.Spectrum.from_inputs(X, y)
         seconds = time.perf_counter() - start
+        used = sum(client.run(time.process_time).values()) - before
         peaks = client.run(_peak)
     gigabytes = 8 * count * block * inputs / 1e9
-    floor = count * (2 * generating + bare) / workers
     print(f"{spectrum}: {gigabytes:.1f} GB in {seconds:.0f} s on {workers} workers of {memory}")
+    print(f"  {count * block / seconds:,.0f} rows a second; processor seconds of the workers {used:.0f}")
+    product, made = count * bare, 2 * count * making
     print(
-        f"  {count * block / seconds:,.0f} rows a second; the data made twice and one product: {floor:.0f} s"
+        f"  of these {made:.0f} make the data twice; the rest is {(used - made) / product:.1f} bare products"
     )
+    print(f"  the bare product alone: {workers * block / bare:,.0f} rows a second on {workers} cores")
     print(f"  peak memory of the workers {', '.join(f'{peak / 2**30:.2f} GiB' for peak in peaks.values())}")
+
+
+def _processor_seconds(block: int, inputs: int) -> tuple[float, float]:
+    """Of making one block and of the bare product; what each pass takes is printed."""
+    X, y = _block(0, block, inputs)
+    bare = min(_timed(lambda: X.T @ X) for _ in range(5))
+    making = min(_timed(lambda: _block(1, block, inputs)) for _ in range(3))
+    frame = Frame.of(Moments.of(X, y[:, None]), inputs, centre=False)
+    one = min(_timed(lambda: Moments.of(X, y[:, None])) for _ in range(3))
+    two = min(_timed(lambda: Refined.of(X, y[:, None], frame)) for _ in range(3))
+    print(f"processor seconds of a block of {block:,} × {inputs}: making it {making:.2f}")
+    print(f"  the bare product {bare:.3f}, the first pass {one:.3f}, the second {two:.3f}", flush=True)
+    return making, bare
+
+
+def _generated(count: int, block: int, inputs: int):
+    """X and y as dask arrays of so many blocks."""
+    import dask.array as da
+    from dask.delayed import delayed
+
+    pairs = [delayed(_block, nout=2)(seed, block, inputs) for seed in range(count)]
+    X = da.concatenate([da.from_delayed(pair[0], (block, inputs), float) for pair in pairs])
+    return X, da.concatenate([da.from_delayed(pair[1], (block,), float) for pair in pairs])
+
+
+def _progress(total: int):
+    """Prints how many blocks of both passes are summarised, ten times."""
+    from distributed import SchedulerPlugin
+
+    class Progress(SchedulerPlugin):
+        name, done, began = "progress", 0, time.perf_counter()
+
+        def transition(self, key, start, finish, *args, **kwargs):
+            if finish == "memory" and start == "processing" and "_summarise" in str(key):
+                self.done += 1
+                if self.done * 10 // total > (self.done - 1) * 10 // total:
+                    print(
+                        f"  {self.done} of {total} blocks after {time.perf_counter() - self.began:.0f} s",
+                        flush=True,
+                    )
+
+    return Progress()
 
 
 def _timed(work) -> float:

@@ -3,10 +3,10 @@
     python -m benchmarks.planted_faults control --repetitions 200 --workers 2 --out control.json
     python -m benchmarks.planted_faults faults --repetitions 50 --out faults.json
 
-The control scores independent exact draws (4 chains of 250) of every task; a scorer's rate of failure is to
-be that of its level. Faults: kernels with a wrong prior precision, a wrong noise precision or no accept
-step (found by `invariance`, 4,000 chains), a wrong sign in the evidence, chains that share a phase, no
-warm-up (found by `score`).
+The control scores independent exact draws of every task (4 chains of 250; of 60 above 20,000 weights); a
+scorer's rate of failure is to be that of its level. Faults: kernels with a wrong prior precision, a wrong
+noise precision or no accept step (found by `invariance`, 4,000 chains), a wrong sign in the evidence, chains
+that share a phase, no warm-up (found by `score`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import argparse
 import json
 import math
 import os
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ from lbnn.benchmark.task import Task
 
 LEVEL = 0.01  # of every scorer, in the control
 SHAPE = 4, 250
+SHAPE_OF_LARGE = 4, 60  # above LARGE weights, where a thousand draws take gigabytes
+LARGE = 20_000
+BLOCK = 25  # repetitions that a worker does at a time
 
 Kernel = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
@@ -79,19 +83,19 @@ def chains_from(task: Task, kernel: Kernel, start: np.ndarray, draws: int, seed:
 # ---------------------------------------------------------------------- control
 
 
-def control(name: str, repetitions: int) -> dict[str, Any]:
-    """How often each scorer fails on exact draws of one task."""
-    task = load(name)
-    failures: dict[str, int] = {}
-    judged: dict[str, int] = {}
-    for repetition in range(repetitions):
-        draws = task.reference(math.prod(SHAPE), 10_000 + repetition).reshape(*SHAPE, -1)
+def control(name: str, repetitions: range) -> Counter[str]:
+    """How often each scorer fails on exact draws of one task, and how often it judges."""
+    task, counts = load(name), Counter[str]()
+    shape = SHAPE_OF_LARGE if task.dimension > LARGE else SHAPE
+    for repetition in repetitions:
+        draws = task.reference(math.prod(shape), 10_000 + repetition).reshape(*shape, -1)
         chains = Chains.of(draws, task)
         for scorer in SCORERS:
             result = scorer(chains, LEVEL)
-            failures[result.name] = failures.get(result.name, 0) + (not result.passed)
-            judged[result.name] = judged.get(result.name, 0) + result.judged
-    return {"task": name, "repetitions": repetitions, "failures": failures, "judged": judged}
+            counts.update(
+                {f"{result.name}: failed": not result.passed, f"{result.name}: judged": result.judged}
+            )
+    return counts
 
 
 # ---------------------------------------------------------------------- faults
@@ -141,11 +145,31 @@ FAULTS: dict[str, tuple[Callable[..., bool], dict[str, Any]]] = {
 }
 
 
-def find(fault: str, repetitions: int) -> dict[str, Any]:
+def find(fault: str, repetitions: range) -> Counter[str]:
     """How often a fault is found."""
     judge, settings = FAULTS[fault]
-    found = sum(judge(seed=20_000 + repetition, **settings) for repetition in range(repetitions))
-    return {"fault": fault, "repetitions": repetitions, "found": found}
+    found = sum(judge(seed=20_000 + repetition, **settings) for repetition in repetitions)
+    return Counter(found=found)
+
+
+def blocks(repetitions: int) -> list[range]:
+    return [range(first, min(first + BLOCK, repetitions)) for first in range(0, repetitions, BLOCK)]
+
+
+def measure(
+    run: Callable[[str, range], Counter[str]], names: list[str], repetitions: int, workers: int
+) -> Iterator[dict[str, Counter[str]]]:
+    """The rows so far, one for each name, after each block that has ended."""
+    rows: dict[str, Counter[str]] = {name: Counter(repetitions=0) for name in names}
+    with ProcessPoolExecutor(workers) as pool:
+        jobs = {
+            pool.submit(run, name, block): (name, block) for name in names for block in blocks(repetitions)
+        }
+        for job in as_completed(jobs):
+            name, block = jobs[job]
+            rows[name].update(job.result())
+            rows[name]["repetitions"] += len(block)
+            yield rows
 
 
 def main() -> None:
@@ -159,17 +183,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    every = [entry.name for entry in tasks()] if options.what == "control" else list(FAULTS)
+    every = [entry.name for entry in tasks()][::-1] if options.what == "control" else list(FAULTS)
     names = [name for name in options.only.split(",") if name] or every
     run = control if options.what == "control" else find
-    rows = []
-    with ProcessPoolExecutor(options.workers) as pool:
-        for row in pool.map(run, names, [options.repetitions] * len(names)):
-            print(json.dumps(row, ensure_ascii=False), flush=True)
-            rows.append(row)
-    if options.out:
-        content = {"lbnn": lbnn.__version__, "level": LEVEL, "shape": SHAPE, "rows": rows}
-        options.out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for rows in measure(run, names, options.repetitions, options.workers):
+        print(".", end="", flush=True)
+        if options.out:
+            content = {"lbnn": lbnn.__version__, "level": LEVEL, "rows": rows}
+            options.out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print("\n" + "\n".join(f"{name}: {json.dumps(row, ensure_ascii=False)}" for name, row in rows.items()))
 
 
 if __name__ == "__main__":

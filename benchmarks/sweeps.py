@@ -1,10 +1,15 @@
-"""Sweeps: posteriors a second against a plain loop, two workers against one, what Dask and zarr cost."""
+"""Sweeps: posteriors a second against a plain loop, two workers against one, what Dask and zarr cost.
+
+Seconds are of the clock, for a quiet machine, and of the processor, for any.
+"""
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -14,8 +19,8 @@ from lbnn.sweeps import workers
 from lbnn.sweeps.chunk import compute
 
 EXAMPLES, INPUTS = 200, 250
-AXES = {"seed": range(4), "depth": [2, 3, 5], "width": [10, 30, 100], "beta": np.geomspace(0.1, 1e3, 50)}
-SLOW_AXES = {"seed": range(8), "depth": [2, 3], "width": [10, 40], "beta": [1.0, 10.0, 100.0]}
+AXES = {"seed": range(20), "depth": [2, 3, 5], "width": [10, 30, 100], "beta": np.geomspace(0.1, 1e3, 50)}
+SLOW_AXES = {"seed": range(16), "depth": [2, 3], "width": [10, 40], "beta": [1.0, 10.0, 100.0]}
 
 
 def problem(seed, outputs=1):
@@ -33,10 +38,9 @@ def network(depth, width):
     return lbnn.Network((width,) * (depth - 1))
 
 
-def swept(axes, data, **settings) -> float:
-    """Seconds of a sweep of the evidence and the scale."""
+def swept(axes, data, **settings) -> None:
+    """A sweep of the evidence and the scale."""
     with tempfile.TemporaryDirectory() as folder:
-        start = time.perf_counter()
         lbnn.sweep(
             axes,
             data=data,
@@ -46,62 +50,84 @@ def swept(axes, data, **settings) -> float:
             progress=False,
             **settings,
         )
-        return time.perf_counter() - start
 
 
-def plain_loop(points: int) -> float:
-    """Seconds a point of `Network.condition` in a loop, over some points of the grid."""
+def plain_loop(points: int) -> None:
+    """`Network.condition` in a loop, over some points of the grid."""
     rng = np.random.default_rng(0)
-    start = time.perf_counter()
     for _ in range(points):
         X, y = problem(int(rng.choice(AXES["seed"])))
         net = network(int(rng.choice(AXES["depth"])), int(rng.choice(AXES["width"])))
         post = net.condition(X, y, float(rng.choice(AXES["beta"])))
         _ = post.log_evidence, post.scale.mean
-    return (time.perf_counter() - start) / points
+
+
+def seconds(work: Callable[[], Any]) -> np.ndarray:
+    """Of the clock and of this process's processor time."""
+    start = time.perf_counter(), time.process_time()
+    work()
+    return np.array([time.perf_counter() - start[0], time.process_time() - start[1]])
 
 
 def run(repeats: int = 3) -> None:
-    points = int(np.prod([len(values) for values in AXES.values()]))
+    points, few = int(np.prod([len(values) for values in AXES.values()])), 60
+    pairs = []
     with threadpool_limits(1):
-        loop = min(plain_loop(60) for _ in range(repeats))
-        here = min(swept(AXES, problem, workers=0) for _ in range(repeats)) / points
-    print(f"one output, p = {EXAMPLES}, {points} posteriors of evidence and scale")
-    print(f"  plain loop over condition  {1 / loop:9.0f} a second")
-    print(f"  sweep, this process        {1 / here:9.0f} a second, {loop / here:.1f} times")
+        plain_loop(5)
+        for _ in range(repeats):  # interleaved: the machine may be busier at one time than at another
+            loop = seconds(lambda: plain_loop(few)) / few
+            pairs.append((loop, seconds(lambda: swept(AXES, problem, workers=0)) / points))
+    loop, here = np.min(pairs, axis=0)
+    print(f"one output, p = {EXAMPLES}, {points:,} posteriors of evidence and scale: a second of the clock")
+    print(f"  plain loop over condition  {1 / loop[0]:9.0f}")
+    print(f"  sweep, this process        {1 / here[0]:9.0f}, {loop[0] / here[0]:.1f} times")
+    ratios = [pair[0][1] / pair[1][1] for pair in pairs]
+    print(f"  in processor time, run by run: {', '.join(f'{ratio:.1f}' for ratio in ratios)} times")
     _scaling(repeats)
 
 
 def _scaling(repeats: int) -> None:
     """Three outputs, a second or so of work in a chunk."""
+    settings = {"chunks": {"depth": 2, "width": 2, "beta": 3}}
+    total, computing = _here(settings)
+    print(f"three outputs, 192 posteriors in 16 chunks: {total[0]:.1f} s in this process")
+    print(f"  zarr, the pilot and all else: {total[1] / computing - 1:.1%} on top of computing (processor)")
+    clock = {}
+    for count in (1, 2):
+        with workers.local_client(count, "auto") as client:
+            client.run(lambda: __import__("lbnn") and None)
+            runs = [_on_dask(client, settings) for _ in range(repeats)]
+        clock[count], workers_own, driver = np.min(runs, axis=0)
+        print(
+            f"  {count} worker{'s' * (count > 1)} of Dask {clock[count]:.1f} s; processor seconds of workers "
+            f"{workers_own:.1f}, of driver and scheduler {driver:.1f}: "
+            f"{(workers_own + driver) / computing - 1:+.1%} against computing alone"
+        )
+    print(f"  two workers: {clock[1] / clock[2]:.2f} times one by the clock")
+
+
+def _here(settings: dict[str, Any]) -> tuple[np.ndarray, float]:
+    """Seconds of the sweep in this process, and the processor seconds of computing in it."""
     counted = []
 
     def timed(work, region):
-        start = time.perf_counter()
+        start = time.process_time()
         chunk = compute(work, region)
-        counted.append(time.perf_counter() - start)
+        counted.append(time.process_time() - start)
         return chunk
 
-    settings = {"chunks": {"depth": 2, "width": 2, "beta": 3}}
     workers.compute = timed
-    total = swept(SLOW_AXES, three_outputs, workers=0, **settings)
-    workers.compute = compute
-    print(
-        f"three outputs, 96 posteriors in 8 chunks: {sum(counted):.1f} s of computing, {total:.1f} s in all"
-    )
-    print(f"  zarr, the pilot and all else cost {total / sum(counted) - 1:.1%}")
-    from distributed import Client, LocalCluster
+    try:
+        return seconds(lambda: swept(SLOW_AXES, three_outputs, workers=0, **settings)), sum(counted)
+    finally:
+        workers.compute = compute
 
-    seconds = {}
-    for count in (1, 2):
-        options = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": None}
-        with LocalCluster(**options) as cluster, Client(cluster) as client:
-            client.run(lambda: __import__("lbnn") and None)
-            seconds[count] = min(
-                swept(SLOW_AXES, three_outputs, client=client, **settings) for _ in range(repeats)
-            )
-    print(f"  one worker of Dask {seconds[1]:.1f} s, {seconds[1] / total - 1:+.1%} against this process")
-    print(f"  two workers {seconds[2]:.1f} s: {seconds[1] / seconds[2]:.2f} times one")
+
+def _on_dask(client: Any, settings: dict[str, Any]) -> tuple[float, float, float]:
+    """Seconds of the clock, and of the processors of the workers and of this process with the scheduler."""
+    before = sum(client.run(time.process_time).values())
+    clock, driver = seconds(lambda: swept(SLOW_AXES, three_outputs, client=client, **settings))
+    return clock, sum(client.run(time.process_time).values()) - before, driver
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""What depth buys: tables and pictures from the store that `what_depth_buys.py` fills.
+"""What depth buys: tables and pictures from the folder that `what_depth_buys.py` fills.
 
-python docs/experiments/what_depth_buys_report.py run.zarr
+    python docs/experiments/what_depth_buys_report.py study
 
-Differences between models are paired: both saw the same data set. Errors are standard errors over data sets.
+Differences between models are paired: both saw the same data set. The design is fixed (examples, misfit,
+noise), so that errors are those of an average over its cells: from the spread over seeds within each cell.
 """
 
 from __future__ import annotations
@@ -13,71 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from what_depth_buys import KERNEL_OUTPUTS
+from what_depth_buys_data import BASELINES, CHOSEN, Pair, Study, as_array, mean_and_error
+from what_depth_buys_pictures import draw_kernels, draw_phases, draw_vanishing, draw_winners, signed
 
-from lbnn import plots
 from lbnn._base.types import Array
 from lbnn.sweeps import open_sweep
 
 DOCS = Path(__file__).resolve().parent.parent
-NETWORKS = "networks"
-CHOSEN = "network by evidence"
-BASELINES = {"gp": "fixed scale", "gp-eb": "scale by evidence", "matrix-t": "matrix-t"}
-#: Outputs and rank of the teacher; with one output the rank says nothing, so one of its values is shown.
-TASKS = {
-    "1 output": (1, 1),
-    "2 outputs, rank 1": (2, 1),
-    "2 outputs, full rank": (2, 4),
-    "4 outputs, rank 1": (4, 1),
-    "4 outputs, full rank": (4, 4),
-}
+#: Sweeps that go with the study.
+SMALL = ("gaussian", "widths", "examples", "kernels", "repeats")
 
 
-class Study:
-    """The store in memory, and means over its data sets."""
-
-    def __init__(self, path: Path) -> None:
-        self.data = open_sweep(path).load()
-        self.models = [str(name) for name in self.data["model"].values]
-        self.deep = [name for name in self.models if name.startswith("depth")]
-        outputs, ranks = (self.data[name].values.tolist() for name in ("outputs", "rank"))
-        self.tasks = {name: each for name, each in TASKS.items() if each[0] in outputs and each[1] in ranks}
-        done = self.data["status"] > 0
-        self.points, self.seeds = int(done.sum()), self.data.sizes["seed"]
-        self.warned = int((self.data["status"] == 2).sum())
-        self.failed = int((self.data["status"] == 3).sum())
-
-    def values(self, variable: str, model: str, **at: Any) -> Array:
-        """One number for every data set: of a model, or of the network with the largest evidence."""
-        chosen = self.data.sel(at)
-        if model != CHOSEN:
-            return np.ravel(chosen[variable].sel(model=model))
-        deep = chosen.sel(model=self.deep)
-        best = np.asarray(deep["log_evidence"].fillna(-np.inf).argmax("model"))
-        return np.ravel(np.take_along_axis(_last(deep[variable]), best[..., None], axis=-1))
-
-    def gain(self, variable: str, model: str, base: str, **at: Any) -> tuple[float, float]:
-        """Mean of model − base over data sets, per output where it is a log density, and its error."""
-        difference = self.values(variable, model, **at) - self.values(variable, base, **at)
-        if variable == "test_log_density":
-            difference = difference / at["outputs"]
-        return mean_and_error(difference)
-
-
-def _last(array: Any) -> Array:
-    return np.asarray(array.transpose(..., "model"))
-
-
-def mean_and_error(values: Array) -> tuple[float, float]:
-    """Of the values that are numbers."""
-    found = values[np.isfinite(values)]
-    if len(found) < 2:
-        return float(found.mean()) if len(found) else np.nan, np.nan
-    return float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))
-
-
-def with_error(pair: tuple[float, float]) -> str:
-    """0.123 ± 0.004, with a minus sign."""
-    return f"{pair[0]:+.3f} ± {pair[1]:.3f}".replace("-", "−")
+def with_error(pair: Pair, digits: int = 3) -> str:
+    """+0.123 ± 0.004, with a minus sign."""
+    return f"{signed(pair[0], digits)} ± {pair[1]:.{digits}f}"
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
@@ -86,214 +37,319 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-# ---------------------------------------------------------------------- tables
+# ---------------------------------------------------------------------- who wins
 
 
 def gains(study: Study) -> str:
     """Log density gained by the network that the evidence prefers."""
-    rows = []
-    for name, (outputs, rank) in study.tasks.items():
-        for misfit in study.data["misfit"].values.tolist():
-            at = {"outputs": outputs, "rank": rank, "misfit": misfit}
-            cells = [with_error(study.gain("test_log_density", CHOSEN, base, **at)) for base in BASELINES]
-            rows.append([name, f"{misfit:g}", *cells])
+    rows = [
+        [
+            task,
+            f"{misfit:g}",
+            *(with_error(study.gain(CHOSEN, base, task, misfit=misfit)) for base in BASELINES),
+        ]
+        for task in study.tasks
+        for misfit in study.misfits
+    ]
     return table(["task", "misfit", *(f"against {name}" for name in BASELINES.values())], rows)
 
 
+def noises(study: Study) -> str:
+    """The same against the scale by evidence, over the noise."""
+    rows = []
+    for task, (outputs, _) in study.tasks.items():
+        asked = study.sweeps[outputs]["noise"].values
+        cells = [
+            with_error(study.gain(CHOSEN, "gp-eb", task, noise=noise)) if noise in asked else "–"
+            for noise in study.noises
+        ]
+        rows.append([task, *cells])
+    return table(["task", *(f"noise {noise:g}" for noise in study.noises)], rows)
+
+
+def networks(study: Study) -> str:
+    """Every network by itself against the scale by evidence, where the prior expects the right size."""
+    rows = []
+    for model in study.deep:
+        fits = [with_error(study.gain(model, "gp-eb", task, misfit=1.0)) for task in study.tasks]
+        rows.append([model, *fits])
+    return table(["misfit 1", *study.tasks], rows)
+
+
 def errors(study: Study) -> str:
-    """Test error relative to that of the baseline."""
+    """Test error relative to that of the baseline; matrix-t has the mean of the fixed scale."""
     rows = []
-    for name, (outputs, rank) in study.tasks.items():
-        cells = []
-        for base in BASELINES:
-            at = {"outputs": outputs, "rank": rank}
-            ratio = study.values("test_error", CHOSEN, **at) / study.values("test_error", base, **at)
-            mean, error = mean_and_error(np.log(ratio))
-            cells.append(f"{100 * np.expm1(mean):+.1f}% ± {100 * error:.1f}".replace("-", "−"))
-        rows.append([name, *cells])
-    return table(["task", *(f"against {name}" for name in BASELINES.values())], rows)
+    for task in study.tasks:
+        for misfit in study.misfits:
+            cells = []
+            for base in ("gp", "gp-eb"):
+                ours, theirs = (
+                    np.log(study.values("test_error", model, task, misfit=misfit)) for model in (CHOSEN, base)
+                )
+                mean, error = mean_and_error(ours - theirs)
+                cells.append(f"{signed(100 * np.expm1(mean), 1)}% ± {100 * error:.1f}")
+            rows.append([task, f"{misfit:g}", *cells])
+    return table(["task", "misfit", "against fixed scale", "against scale by evidence"], rows)
 
 
-def coverage(study: Study) -> str:
-    """Share of test targets in 90% intervals, by misfit."""
+def gaussian(sweep: Any) -> str:
+    """Gains where the teacher is Gaussian, so that at misfit one the fixed scale is right."""
+    deep = [str(name) for name in sweep["model"].values if str(name).startswith("depth")]
     rows = []
-    for model in [*BASELINES, CHOSEN, *study.deep]:
-        cells = [mean_and_error(study.values("test_coverage", model, misfit=m)) for m in _misfits(study)]
-        rows.append([BASELINES.get(model, model), *(f"{mean:.3f} ± {error:.3f}" for mean, error in cells)])
-    return table(["model", *(f"misfit {misfit:g}" for misfit in _misfits(study))], rows)
+    for outputs in sweep["outputs"].values.tolist():
+        for misfit in sweep["misfit"].values.tolist():
+            here = sweep.sel(outputs=outputs, misfit=misfit, model=[*BASELINES, *deep])
+            density, evidence = (as_array(here[name]) for name in ("test_log_density", "log_evidence"))
+            best = len(BASELINES) + evidence[..., len(BASELINES) :].argmax(axis=-1)
+            ours = np.take_along_axis(density, best[..., None], axis=-1)
+            differences = (ours - density[..., : len(BASELINES)]).reshape(len(ours), -1, len(BASELINES))
+            cells = [with_error(mean_and_error(each / outputs)) for each in np.moveaxis(differences, -1, 0)]
+            rows.append([f"{outputs} output{'s' * (outputs > 1)}", f"{misfit:g}", *cells])
+    return table(["task", "misfit", *(f"against {name}" for name in BASELINES.values())], rows)
 
 
 def winners(study: Study) -> str:
     """How often each model has the largest log density on the test points."""
-    rows = []
-    for name, (outputs, rank) in study.tasks.items():
-        at = {"outputs": outputs, "rank": rank}
-        groups = [*BASELINES, CHOSEN]
-        scores = np.stack([study.values("test_log_density", model, **at) for model in groups])
-        known = np.isfinite(scores).all(axis=0)
-        best = scores[:, known].argmax(axis=0)
+    groups, rows = [*BASELINES, CHOSEN], []
+    for task in study.tasks:
+        scores = np.stack([study.values("test_log_density", model, task) for model in groups])
+        best = scores.argmax(axis=0)
         shares = [f"{np.mean(best == number):.0%}" for number in range(len(groups))]
-        rows.append([name, *shares, str(int(known.sum()))])
+        rows.append([task, *shares, f"{best.size:,}"])
     return table(["task", *BASELINES.values(), CHOSEN, "data sets"], rows)
 
 
-def _misfits(study: Study) -> list[float]:
-    return study.data["misfit"].values.tolist()
+def choices(study: Study) -> str:
+    """How often the evidence chooses each network, by misfit."""
+    tasks = [next(iter(study.tasks)), list(study.tasks)[-1]]
+    header = ["network", *(f"{task}, misfit {misfit:g}" for task in tasks for misfit in study.misfits)]
+    columns = []
+    for task in tasks:
+        for misfit in study.misfits:
+            evidence = np.stack(
+                [study.values("log_evidence", model, task, misfit=misfit) for model in study.deep]
+            )
+            best = evidence.argmax(axis=0)
+            columns.append([f"{np.mean(best == number):.0%}" for number in range(len(study.deep))])
+    rows = [[model, *cells] for model, *cells in zip(study.deep, *columns, strict=True)]
+    return table(header, rows)
 
 
-def widths_of(study: Study) -> dict[int, list[int]]:
-    """Widths of every depth."""
-    found: dict[int, list[int]] = {}
-    for name in study.deep:
-        depth, width = (int(part.split()[1]) for part in name.split(","))
-        found.setdefault(depth, []).append(width)
+def coverage(study: Study) -> str:
+    """Share of test targets in 90% intervals, by misfit, for the first task and the last."""
+    tasks, rows = [next(iter(study.tasks)), list(study.tasks)[-1]], []
+    for model in [*BASELINES, CHOSEN, *study.deep]:
+        cells = []
+        for task in tasks:
+            for misfit in study.misfits:
+                mean, error = mean_and_error(study.values("test_coverage", model, task, misfit=misfit))
+                cells.append(f"{100 * mean:.1f} ± {100 * error:.1f}")
+        rows.append([BASELINES.get(model, model), *cells])
+    header = ["model", *(f"{task}, misfit {misfit:g}" for task in tasks for misfit in study.misfits)]
+    return table(header, rows)
+
+
+def phase_cells(study: Study) -> dict[str, list[list[Pair]]]:
+    """Gain over the scale by evidence, over misfit and examples."""
+    return {
+        task: [
+            [study.gain(CHOSEN, "gp-eb", task, examples=p, misfit=misfit) for p in study.examples]
+            for misfit in study.misfits
+        ]
+        for task in study.tasks
+    }
+
+
+def winner_cells(study: Study) -> dict[str, list[list[tuple[str, Pair]]]]:
+    """The model with the largest mean density and its margin over the next, over misfit and examples."""
+    names = {**BASELINES, CHOSEN: CHOSEN}
+
+    def cell(task: str, misfit: float, p: int) -> tuple[str, Pair]:
+        at = {"examples": p, "misfit": misfit}
+        means = {model: study.values("test_log_density", model, task, **at).mean() for model in names}
+        first, second = sorted(means, key=lambda model: -means[model])[:2]
+        return names[first], study.gain(first, second, task, **at)
+
+    return {
+        task: [[cell(task, misfit, p) for p in study.examples] for misfit in study.misfits]
+        for task in study.tasks
+    }
+
+
+# ---------------------------------------------------------------------- how the difference vanishes
+
+
+def slope(sizes: Array, values: Array) -> str:
+    """Slope of log |mean| against log size with its jackknife error, values (seeds, sizes)."""
+    total, count = values.sum(axis=0), len(values)
+    means = np.vstack([total / count, (total - values) / (count - 1)])
+    if (np.abs(means[0]) < 2 * values.std(axis=0, ddof=1) / np.sqrt(count)).any():
+        return "–"  # not known to differ from zero
+    found = np.polyfit(np.log(sizes), np.log(np.abs(means)).T, 1)[0]
+    error = np.sqrt((count - 1) * found[1:].var())
+    return f"{signed(found[0], 2)} ± {error:.2f}"
+
+
+def curve(values: Array) -> tuple[list[Pair], Array, Array]:
+    """Means and errors of values (seeds, sizes), as pairs and as arrays; for pictures without sign."""
+    pairs = [mean_and_error(column[:, None]) for column in values.T]
+    means, bars = np.array(pairs).T
+    return pairs, np.abs(means), bars
+
+
+def over_widths(sweep: Any) -> tuple[str, dict[str, Any]]:
+    """Distance of networks from the Gaussian process that they become, against the width."""
+    rows, curves, widths = [], {}, sweep["width"].values
+    for misfit in sweep["misfit"].values.tolist():
+        density = (
+            sweep["test_log_density"].sel(misfit=misfit).squeeze(["examples", "outputs", "rank", "noise"])
+        )
+        for depth in density["depth"].values.tolist()[1:]:
+            values = np.asarray((density.sel(depth=depth) - density.sel(depth=1)).transpose("seed", "width"))
+            pairs, means, bars = curve(values)
+            cells = [with_error(pair) for pair in pairs]
+            rows.append([f"{misfit:g}", str(depth), *cells, slope(widths[-3:], values[:, -3:])])
+            curves[f"depth {depth}, misfit {misfit:g}"] = widths, means, bars
+    header = ["misfit", "depth", *(f"width {width}" for width in widths), "slope of the last three"]
+    return table(header, rows), curves
+
+
+def over_examples(sweep: Any) -> tuple[str, dict[str, Any]]:
+    """Distance of one network from both Gaussian processes, against the number of examples."""
+    rows, curves, sizes = [], {}, sweep["examples"].values
+    network = str(sweep["model"].values[-1])
+    for base in ("gp", "gp-eb"):
+        for outputs in sweep["outputs"].values.tolist():
+            for misfit in sweep["misfit"].values.tolist():
+                density = (
+                    sweep["test_log_density"].sel(outputs=outputs, misfit=misfit).squeeze(["rank", "noise"])
+                )
+                difference = (density.sel(model=network) - density.sel(model=base)) / outputs
+                values = np.asarray(difference.transpose("seed", "examples"))
+                pairs, means, bars = curve(values)
+                name = f"{BASELINES[base]}, {outputs} output{'s' * (outputs > 1)}"
+                cells = [with_error(pair) for pair in pairs]
+                rows.append([name, f"{misfit:g}", *cells, slope(sizes[-3:], values[:, -3:])])
+                if (values.mean(axis=0) > 0).all():
+                    curves[f"over {name}, misfit {misfit:g}"] = sizes, means, bars
+    header = ["against", "misfit", *(f"{p} examples" for p in sizes), "slope of the last three"]
+    return table(header, rows), curves
+
+
+def kernels(sweep: Any) -> tuple[str, dict[int, Array]]:
+    """Change of the kernel over α and γ."""
+    rows, maps = [], {}
+    widths = sweep["width"].values[::-1]  # γ grows
+    alphas = sweep["alpha"].values.tolist()
+    for depth in sweep["depth"].values.tolist():
+        values = sweep["kernel_change"].sel(depth=depth).transpose("seed", "width", "alpha")
+        maps[depth] = np.asarray(values.sel(width=widths).mean("seed"))
+        for width in widths.tolist():
+            each = np.asarray(values.sel(width=width))
+            cells = [mean_and_error(column[:, None]) for column in each.T]
+            text = [f"{mean:.3f} ± {error:.3f}" for mean, error in cells]
+            rows.append([str(depth), f"{KERNEL_OUTPUTS / width:g}", *text])
+    return table(["depth", "γ", *(f"α = {alpha:g}" for alpha in alphas)], rows), maps
+
+
+def repeats(sweep: Any, study: Study) -> str:
+    """What other draws of the scale change, against what other data sets change."""
+    rows = []
+    for outputs in sweep["outputs"].values.tolist():
+        if outputs not in study.sweeps:
+            continue
+        here = sweep["test_log_density"].sel(outputs=outputs) / outputs
+        draws = float(np.sqrt(here.var("repeat", ddof=1).mean()))
+        task = f"{outputs} outputs, full rank"
+        model = f"depth {int(sweep['depth'][0])}, width {int(sweep['width'][0])}"
+        gain = study.values("test_log_density", model, task) - study.values("test_log_density", "gp-eb", task)
+        data = float(np.sqrt(gain.var(axis=0, ddof=1).mean()))
+        rows.append([str(outputs), f"{draws:.4f}", f"{data:.3f}"])
+    return table(["outputs", "other draws", "other data sets"], rows)
+
+
+# ---------------------------------------------------------------------- the page
+
+
+def conditions(folder: Path, study: Study, small: dict[str, Any]) -> dict[str, Any]:
+    """What was run: commits, numbers of points, hours."""
+    every = [*study.sweeps.values(), *small.values()]
+    commits = {json.loads(each.attrs["provenance"]).get("commit", "unknown") for each in every}
+    status = [np.ravel(each["status"]) for each in every]
+    beside = sum(each["status"].size for each in small.values())
+    found = {"commit": ", ".join(sorted(commits)), "posteriors": sum(map(len, status)) - beside}
+    found |= {"posteriors of the small sweeps": beside, "to do": study.unfinished}
+    found |= {name: sum(int((each == kind).sum()) for each in status) for name, kind in _AMISS.items()}
+    found |= {
+        f"data sets of {n} output{'s' * (n > 1)}": each["status"].size // len(study.models)
+        for n, each in study.sweeps.items()
+    }
+    clock = folder / "time.json"
+    if clock.exists():
+        found |= {name: round(value / 60) for name, value in json.loads(clock.read_text()).items()}
+        found["minutes"], found["processor minutes"] = found.pop("seconds"), found.pop("processor_seconds")
     return found
 
 
-def vanishing(rates: Any) -> tuple[str, dict[str, Any]]:
-    """Distance of networks from the Gaussian process that they become, against the width, at misfit ten."""
-    rows, curves = [], {}
-    density = rates["test_log_density"].sel(misfit=10.0).squeeze()
-    widths = density["width"].values.tolist()
-    for depth in density["depth"].values.tolist()[1:]:
-        gains = np.asarray((density.sel(depth=depth) - density.sel(depth=1)).transpose("width", "seed"))
-        pairs = [mean_and_error(each) for each in gains]
-        means, bars = (np.array(each) for each in zip(*pairs, strict=True))
-        slope = np.polyfit(np.log(widths[-3:]), np.log(np.abs(means[-3:])), 1)[0]
-        rows.append([str(depth), *(with_error(pair) for pair in pairs), f"{slope:.2f}".replace("-", "−")])
-        curves[depth] = (widths, means, bars)
-    return table(["depth", *(f"width {width}" for width in widths), "slope of the last three"], rows), curves
+_AMISS = {"warned": 2, "failed": 3}
 
 
-# ---------------------------------------------------------------------- pictures
-
-
-def draw_phases(study: Study, path: Path) -> None:
-    """Who wins by how much: log density gained over the scale by evidence, over examples and misfit."""
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(1, len(study.tasks), figsize=(13, 3.1), sharey=True, layout="constrained")
-    examples, misfits = study.data["examples"].values.tolist(), _misfits(study)
-    cells = {
-        name: [
-            [
-                study.gain("test_log_density", CHOSEN, "gp-eb", outputs=o, rank=r, examples=p, misfit=m)
-                for p in examples
-            ]
-            for m in misfits
-        ]
-        for name, (o, r) in study.tasks.items()
-    }
-    limit = np.nanmax(np.abs([[[pair[0] for pair in row] for row in each] for each in cells.values()]))
-    for ax, (name, rows) in zip(np.atleast_1d(panels), cells.items(), strict=True):
-        values = np.array([[pair[0] for pair in row] for row in rows])
-        image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, origin="lower", aspect="auto")
-        for (row, column), value in np.ndenumerate(values):
-            error = rows[row][column][1]
-            text = f"{value:+.2f}\n±{error:.2f}".replace("-", "−")
-            dark = abs(value) > 0.6 * limit
-            ax.text(
-                column, row, text, ha="center", va="center", fontsize=7, color="white" if dark else "black"
-            )
-        ax.set_xticks(range(len(examples)), examples)
-        ax.set_yticks(range(len(misfits)), [f"{misfit:g}" for misfit in misfits])
-        ax.set(xlabel="examples", title=name)
-    np.atleast_1d(panels)[0].set_ylabel("misfit")
-    figure.colorbar(image, ax=panels, label="nats per test target")
-    save(figure, path)
-
-
-def draw_vanishing(curves: dict[int, Any], path: Path) -> None:
-    """Distance from the Gaussian process of fixed scale against the width."""
-    import matplotlib.pyplot as plt
-
-    figure, ax = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
-    sizes = next(iter(curves.values()))[0]
-    means, bars = (np.stack([np.abs(curve[part]) for curve in curves.values()]) for part in (1, 2))
-    plots.convergence(sizes, means, bars, [f"depth {depth}" for depth in curves], ax)
-    ax.set_ylabel("nats per test target over the\nGaussian process of fixed scale")
-    save(figure, path)
-
-
-def draw_kernels(study: Study, path: Path) -> None:
-    """‖⟨K⟩ − G‖/‖G‖ over α = p/n₁, coloured by γ = n_d/n₁, a panel for every depth; misfit one, full rank."""
-    import matplotlib.pyplot as plt
-
-    depths = widths_of(study)
-    figure, panels = plt.subplots(1, len(depths), figsize=(10, 3.4), sharey=True, layout="constrained")
-    for ax, (depth, widths) in zip(np.atleast_1d(panels), depths.items(), strict=True):
-        ax.set(xscale="log", yscale="log", xlabel=r"$\alpha = p/n_1$", title=f"depth {depth}")
-        for number, outputs in enumerate(study.data["outputs"].values.tolist()):
-            for width, marker in zip(widths, "os^D", strict=False):
-                changes = [
-                    mean_and_error(
-                        study.values(
-                            "kernel_change",
-                            f"depth {depth}, width {width}",
-                            outputs=outputs,
-                            rank=4,
-                            misfit=1.0,
-                            examples=p,
-                        )
-                    )
-                    for p in study.data["examples"].values.tolist()
-                ]
-                alphas = study.data["examples"].values / width
-                means, bars = (np.array(each) for each in zip(*changes, strict=True))
-                label = f"$n_d$ = {outputs}, $n_1$ = {width}"
-                ax.errorbar(
-                    alphas, means, 2 * bars, marker=marker, ms=4, color=plots.COLOURS[number], label=label
-                )
-    np.atleast_1d(panels)[0].set_ylabel(r"$\Vert\langle K\rangle - G\Vert\,/\,\Vert G\Vert$")
-    np.atleast_1d(panels)[-1].legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
-    save(figure, path)
-
-
-def save(figure: Any, path: Path) -> None:
-    """As SVG, without a date, letters as paths."""
-    import matplotlib
-
-    with matplotlib.rc_context({"svg.hashsalt": "lbnn", "svg.fonttype": "path"}):
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-
-
-def write(study: Study, rates: Any, folder: Path) -> None:
-    """Tables into the page, pictures, and the tables' numbers as JSON."""
-    slopes, curves = vanishing(rates)
-    made = json.loads(study.data.attrs["provenance"])
-    conditions = {"commit": made.get("commit", "unknown"), "posteriors": study.points, "seeds": study.seeds}
-    conditions |= {"warned": study.warned, "failed": study.failed}
+def write(folder: Path, docs: Path) -> None:
+    """Tables into the page, pictures, and the tables as JSON."""
+    study = Study(folder)
+    small = {name: open_sweep(folder / f"{name}.zarr").load() for name in SMALL}
+    about = conditions(folder, study, small)
+    by_width, width_curves = over_widths(small["widths"])
+    by_examples, example_curves = over_examples(small["examples"])
+    changes, maps = kernels(small["kernels"])
     tables = {
-        "run": " · ".join(f"{name}: {value}" for name, value in conditions.items()),
+        "run": " · ".join(f"{name}: {_shown(value)}" for name, value in about.items()),
         "gains": gains(study),
+        "noises": noises(study),
+        "gaussian": gaussian(small["gaussian"]),
+        "networks": networks(study),
         "errors": errors(study),
         "winners": winners(study),
+        "choices": choices(study),
         "coverage": coverage(study),
-        "vanishing": slopes,
+        "widths": by_width,
+        "examples": by_examples,
+        "kernels": changes,
+        "repeats": repeats(small["repeats"], study),
     }
-    page = folder / "what-depth-buys.md"
+    fill(docs / "what-depth-buys.md", tables)
+    stored = {"conditions": about, "tables": {name: text.splitlines() for name, text in tables.items()}}
+    (docs / "what-depth-buys.json").write_text(
+        json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+    images, kernel = docs / "images", small["kernels"]
+    draw_winners(winner_cells(study), study.examples, study.misfits, images / "what-depth-buys-winners.svg")
+    draw_phases(phase_cells(study), study.examples, study.misfits, images / "what-depth-buys-phases.svg")
+    draw_vanishing(width_curves, example_curves, images / "what-depth-buys-vanishing.svg")
+    alphas, gammas = kernel["alpha"].values.tolist(), (KERNEL_OUTPUTS / kernel["width"].values[::-1]).tolist()
+    draw_kernels(maps, alphas, gammas, images / "what-depth-buys-kernel.svg")
+
+
+def fill(page: Path, tables: dict[str, str]) -> None:
+    """Put tables between their marks."""
     content = page.read_text(encoding="utf-8")
     for name, text in tables.items():
         before, after = content.split(f"<!-- {name} -->")[0], content.split(f"<!-- /{name} -->")[1]
         content = f"{before}<!-- {name} -->\n{text}\n<!-- /{name} -->{after}"
     page.write_text(content, encoding="utf-8")
-    stored = {"conditions": conditions, "tables": {name: text.splitlines() for name, text in tables.items()}}
-    (folder / "what-depth-buys.json").write_text(
-        json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
-    draw_phases(study, folder / "images" / "what-depth-buys-phases.svg")
-    draw_vanishing(curves, folder / "images" / "what-depth-buys-width.svg")
-    draw_kernels(study, folder / "images" / "what-depth-buys-kernel.svg")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("store", type=Path)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--docs", type=Path, default=DOCS, help="folder with the page")
     options = parser.parse_args()
-    rates = open_sweep(options.store.with_name(f"{options.store.stem}-rates.zarr")).load()
-    write(Study(options.store), rates, options.docs)
+    write(options.folder, options.docs)
 
 
 if __name__ == "__main__":

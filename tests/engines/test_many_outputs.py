@@ -179,7 +179,11 @@ def test_stein_identity(data: Problem, width: int, beta: float) -> None:
     assert_agrees(value, error, np.zeros(outputs), comparisons=4 * outputs, degrees_of_freedom=15)
 
 
-@pytest.mark.parametrize(("outputs", "p", "widths"), [(12, 8, (12,)), (10, 7, (30, 12))], ids=str)
+@pytest.mark.parametrize(
+    ("outputs", "p", "widths"),
+    [(12, 8, (12,)), pytest.param(10, 7, (30, 12), marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_primal_and_dual_agree_for_many_outputs(outputs: int, p: int, widths: tuple[int, ...]) -> None:
     """The dual samples a matrix over the examples, small enough for all phases and two witnesses."""
     data = make_problem(p, 20, outputs, seed=640 + p)

@@ -47,12 +47,29 @@ def test_one_unit_and_two_examples_against_a_grid(size):
     assert abs(error) < 4 * post.log_evidence_error
 
 
-@pytest.mark.parametrize("examples", [20, 60])
-def test_a_low_rank_signal_in_many_outputs_is_ok_and_both_orders_agree(examples):
-    rng = np.random.default_rng(5)
+def low_rank_signal(examples, seed):
+    """A network of three units given thirty outputs of three factors."""
+    rng = np.random.default_rng(seed)
     X = rng.normal(size=(examples, 12))
     Y = X @ rng.normal(size=(12, 3)) @ rng.normal(size=(3, 30)) / 6 + 0.7 * rng.normal(size=(examples, 30))
-    post = lbnn.Network((3,)).condition(X, Y, beta=2.0, target_error=0.1)
+    return lbnn.Network((3,)).condition(X, Y, beta=2.0, target_error=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::lbnn.AccuracyWarning")
+def test_of_eight_signals_in_few_examples_four_are_ok_and_those_agree():
+    """The others say why they are not: tails that are too heavy, or two estimates that differ."""
+    every = [low_rank_signal(20, seed) for seed in range(5, 13)]
+    fine = [post for post in every if post.diagnostics.ok]
+    assert len(fine) >= 4
+    assert all(post.diagnostics.messages for post in every if not post.diagnostics.ok)
+    for post in fine:
+        first, second = post.diagnostics.witnesses
+        assert abs(first.log_evidence - second.log_evidence) < 4 * math.hypot(first.error, second.error)
+
+
+def test_a_low_rank_signal_in_many_outputs_is_ok_and_both_orders_agree():
+    post = low_rank_signal(60, 5)
     assert post.diagnostics.ok
     assert post.diagnostics.engine == "importance"
     first, second = post.diagnostics.witnesses

@@ -527,19 +527,26 @@ def test_noise_free_targets_are_interpolated_and_said_to_be():
 
 
 def coverage_of_data_from_the_model(estimator, repeats, seed):
-    """Whether 90% intervals cover, (repeats, 3), and ranks of joint densities among draws, (repeats,)."""
-    rng, inside, ranks = np.random.default_rng(seed), [], []
+    """Whether 90% intervals cover, (repeats, 3), and ranks of joint densities among draws, (repeats,).
+
+    Two witnesses of a posterior differ by three errors now and then by chance: a few warnings are expected.
+    """
+    rng, inside, ranks, warned = np.random.default_rng(seed), [], [], 0
     for _ in range(repeats):
         X, X_test = rng.normal(size=(40, 30)), rng.normal(size=(1, 30))
         weights = rng.normal(size=(3, 4)) / 2 @ rng.normal(size=(4, 30)) / math.sqrt(30)
         Y, truth = (A @ weights.T + 0.4 * rng.normal(size=(len(A), 3)) + 2 for A in (X, X_test))
-        model = clone(estimator).fit(X, Y)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", lbnn.AccuracyWarning)
+            model = clone(estimator).fit(X, Y)
+        warned += any(issubclass(each.category, lbnn.AccuracyWarning) for each in caught)
         low, high = model.predictive(X_test).with_noise().interval(0.9)
         inside.append((low < truth) & (truth < high))
         draws = model.sample_y(X_test, 199)[0].T
         law = model.predictive(np.repeat(X_test, 200, axis=0)).with_noise()
         densities = law.pointwise_log_density(np.vstack([truth, draws]))
         ranks.append((densities[1:] < densities[0]).mean())
+    assert warned <= 0.03 * repeats
     return np.array(inside)[:, 0], np.array(ranks)
 
 

@@ -25,7 +25,7 @@ def load(name: str):
     return module
 
 
-study, report = load("what_depth_buys"), load("what_depth_buys_report")
+study, _, _, report = map(load, [f"what_depth_buys{part}" for part in ("", "_data", "_pictures", "_report")])
 
 
 @pytest.fixture(params=[1, 3])
@@ -78,25 +78,63 @@ def test_scale_by_evidence_is_the_best_scale(data):
     assert best - max(others) < 0.01
 
 
+def test_errors_are_those_of_an_average_over_cells():
+    rng = np.random.default_rng(0)
+    cells = rng.normal(size=30), rng.uniform(0.1, 2.0, size=30)
+    runs = [report.mean_and_error(cells[0] + cells[1] * rng.normal(size=(5, 30))) for _ in range(4000)]
+    means, errors = np.array(runs).T
+    assert means.std() == pytest.approx(np.sqrt((cells[1] ** 2).sum() / 5) / 30, rel=0.05)
+    assert np.sqrt((errors**2).mean()) == pytest.approx(means.std(), rel=0.05)
+
+
+def test_slope_of_a_power_law():
+    rng, sizes = np.random.default_rng(0), np.array([1e3, 3e3, 1e4])
+    values = rng.uniform(0.5, 1.5, size=(40, 1)) / sizes * rng.uniform(0.95, 1.05, size=(40, 3))
+    found, error = (float(part.replace("−", "-")) for part in report.slope(sizes, values).split(" ± "))
+    assert abs(found + 1) < 3 * error + 0.005
+    assert error < 0.02
+    assert report.slope(sizes, rng.normal(size=(40, 3))) == "–"
+
+
 @pytest.mark.slow
 def test_a_tiny_run_makes_the_page(tmp_path, monkeypatch):
-    tiny = {"examples": [5, 8], "outputs": [1, 2], "rank": [1, 4], "misfit": [1.0, 10.0], "noise": [0.1]}
-    models = ("gp", "gp-eb", "matrix-t", "depth 2, width 10", "depth 2, width 30")
-    monkeypatch.setattr(study, "MODELS", models)
-    found = study.run(tmp_path / "run.zarr", seeds=2, grid=tiny, workers=0, progress=False)
-    assert (found.status < 3).all()
+    tiny = {"examples": [5, 8], "misfit": [1.0, 10.0], "noise": [0.1]}
+    models = ("gp", "gp-eb", "matrix-t", "depth 2, width 10", "depth 3, width 10")
+    for name, value in {"MODELS": models, "RATE_EXAMPLES": (6, 12, 24), "KERNEL_WIDTHS": (8, 16)}.items():
+        monkeypatch.setattr(study, name, value)
+    monkeypatch.setattr(study, "AXES", tiny)
+    folder, calm = tmp_path / "study", {"workers": 0, "progress": False}
+    study.run(folder, {1: 3, 2: 2}, tiny, **calm)
+    for part in (
+        study.run_gaussian,
+        study.run_widths,
+        study.run_examples,
+        study.run_kernels,
+        study.run_repeats,
+    ):
+        assert (part(folder, 2, **calm).status == 1).all()
+    study.keep_time(folder, 60.0)
     docs = tmp_path / "docs"
     (docs / "images").mkdir(parents=True)
     shutil.copy(ROOT / "docs" / "what-depth-buys.md", docs)
-    rates = study.run_rates(study.rates_store(tmp_path / "run.zarr"), 2, workers=0, progress=False)
-    report.write(report.Study(tmp_path / "run.zarr"), rates.load(), docs)
-    page = (docs / "what-depth-buys.md").read_text()
-    assert "not run yet" not in page
-    assert json.loads((docs / "what-depth-buys.json").read_text())["conditions"]["posteriors"] == 160
-    assert len(list((docs / "images").glob("*.svg"))) == 3
-    gain = report.Study(tmp_path / "run.zarr").gain
-    two = found.sel(outputs=2, rank=1, misfit=10.0).test_log_density
-    difference = (two.sel(model="gp-eb") - two.sel(model="gp")).values.ravel() / 2
-    mean, error = gain("test_log_density", "gp-eb", "gp", outputs=2, rank=1, misfit=10.0)
-    assert mean == pytest.approx(difference.mean())
-    assert error == pytest.approx(difference.std(ddof=1) / np.sqrt(difference.size))
+    report.write(folder, docs)
+    told = json.loads((docs / "what-depth-buys.json").read_text())["conditions"]
+    assert told["posteriors"] == 3 * 4 * 5 + 2 * 2 * 4 * 5
+    assert (told["to do"], told["failed"], told["minutes"]) == (0, 0, 1)
+    assert len(list((docs / "images").glob("*.svg"))) == 4
+    found = report.Study(folder)
+    two = found.sweeps[2].sel(outputs=2, rank=1, misfit=10.0).test_log_density
+    difference = (two.sel(model="gp-eb") - two.sel(model="gp")) / 2
+    mean, error = found.gain("gp-eb", "gp", "2 outputs, rank 1", misfit=10.0)
+    assert mean == pytest.approx(float(difference.mean()))
+    spread = difference.var("seed", ddof=1).sum() / 2
+    assert error == pytest.approx(float(np.sqrt(spread)) / 2)
+    here = found.sweeps[2].sel(outputs=2, rank=1, misfit=10.0, noise=0.1)
+    expected = []
+    for seed in range(2):
+        for p in (5, 8):
+            each = {m: here.sel(seed=seed, examples=p, model=m) for m in found.deep}
+            best = max(each.values(), key=lambda point: float(point.log_evidence))
+            expected.append(float(best.test_log_density) / 2)
+    chosen = found.values("test_log_density", report.CHOSEN, "2 outputs, rank 1", misfit=10.0)
+    np.testing.assert_allclose(chosen.ravel(), expected)

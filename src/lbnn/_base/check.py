@@ -12,15 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base import arrays
+from lbnn._base.types import AnyArray, Array
 
 _LARGEST_INTEGER = 10**15  # doubles hold these exactly
 
 
 def real_array(value: Any, name: str, copy: bool = True) -> Array:
-    """Convert to a float64 array of finite real numbers; without a copy it may be the caller's own."""
+    """Convert to a float64 NumPy array of finite real numbers; without a copy it may be the caller's own.
+
+    Arrays of other libraries come to the host.
+    """
     try:
-        raw = np.asarray(value)
+        raw = arrays.to_numpy(value)
     except ValueError as error:
         raise ValueError(f"{name} must be a rectangular array of numbers, got a ragged sequence") from error
     if np.iscomplexobj(raw):
@@ -37,31 +41,49 @@ def real_array(value: Any, name: str, copy: bool = True) -> Array:
 
 def matrix(value: Any, name: str, copy: bool = True) -> Array:
     """Convert to a two-dimensional array of finite numbers with at least one row and one column."""
-    array = real_array(value, name, copy)
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"{name} must be two-dimensional and not empty, got {name}.shape={array.shape}")
-    return array
+    return _two_dimensional(real_array(value, name, copy), name)
 
 
-def square_matrix(value: Any, name: str) -> Array:
-    """Convert to a symmetric matrix; asymmetry beyond rounding is an error."""
-    array = matrix(value, name)
+def matrix_in_place(value: Any, name: str, copy: bool = True) -> AnyArray:
+    """`matrix` that stays in the library and on the device of its array; only NumPy's is ever copied here."""
+    return _two_dimensional(_real_in_place(value, name, copy), name)
+
+
+def square_matrix(value: Any, name: str) -> AnyArray:
+    """Convert to a symmetric matrix where it lives; asymmetry beyond rounding is an error."""
+    array = matrix_in_place(value, name)
     if array.shape[0] != array.shape[1]:
-        raise ValueError(f"{name} must be square, got {name}.shape={array.shape}")
-    asymmetry = float(np.abs(array - array.T).max())
-    if asymmetry > 1e-10 * float(np.abs(array).max()):
+        raise ValueError(f"{name} must be square, got {name}.shape={_shape(array)}")
+    asymmetry = arrays.largest(array - array.T)
+    if asymmetry > 1e-10 * arrays.largest(array):
         raise ValueError(f"{name} must be symmetric, got max|{name} − {name}ᵀ| = {asymmetry:.3g}")
     return (array + array.T) / 2
 
 
-def targets(value: Any, examples: int) -> tuple[Array, bool]:
-    """Convert Y of shape (p,) or (p, n_d) to (p, n_d), and tell whether it was one-dimensional."""
-    array = real_array(value, "Y")
-    if array.ndim not in (1, 2) or array.shape[0] != examples or array.size == 0:
+def targets(value: Any, examples: int) -> tuple[AnyArray, bool]:
+    """Convert Y of shape (p,) or (p, n_d) to (p, n_d) where it lives, and tell whether it was (p,)."""
+    array = _real_in_place(value, "Y")
+    if array.ndim not in (1, 2) or array.shape[0] != examples or 0 in array.shape:
         raise ValueError(
-            f"Y must have shape (p,) or (p, outputs) with p = {examples} examples, got Y.shape={array.shape}"
+            f"Y must have shape (p,) or (p, outputs) with p = {examples} examples, "
+            f"got Y.shape={_shape(array)}"
         )
-    return array.reshape(examples, -1), array.ndim == 1
+    return (array[:, None] if array.ndim == 1 else array), array.ndim == 1
+
+
+def _real_in_place(value: Any, name: str, copy: bool = True) -> AnyArray:
+    host = arrays.place_of(value).host
+    return real_array(value, name, copy) if host else arrays.real_numbers(value, name)
+
+
+def _two_dimensional(array: AnyArray, name: str) -> AnyArray:
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} must be two-dimensional and not empty, got {name}.shape={_shape(array)}")
+    return array
+
+
+def _shape(array: AnyArray) -> tuple[int, ...]:
+    return tuple(array.shape)
 
 
 def positive_integer(value: Any, name: str) -> int:
@@ -158,8 +180,9 @@ def like_mean(value: Any, shape: tuple[int, ...], single_output: bool, name: str
 
 def like_mean_or_missing(value: Any, shape: tuple[int, ...], single_output: bool, name: str) -> Array:
     """Check an array shaped like the predictive mean with NaN where nothing is known; as (p̂, n_d)."""
-    missing = np.isnan(np.asarray(value, dtype=np.float64))
-    filled = np.where(missing, 0.0, np.asarray(value, dtype=np.float64))
+    given = np.asarray(arrays.to_numpy(value), dtype=np.float64)
+    missing = np.isnan(given)
+    filled = np.where(missing, 0.0, given)
     return np.where(
         missing.reshape(-1), np.nan, like_mean(filled, shape, single_output, name).reshape(-1)
     ).reshape(shape)

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from lbnn._base.arrays import Moved
 from lbnn._base.types import Array
 
 _PANEL = 3.0  # widest range of log g that one rule covers: within it 1/(τ + g l) changes by e³ at most
@@ -40,6 +42,11 @@ class Condensed:
     counts: Array  # rows of the data that each stands for, (a,), positive
     eigenvalues: Array  # g of the targets, (q,)
     targets: Array  # ỹ, (q, n_d)
+
+    @cached_property
+    def moved(self) -> Moved:
+        """Nodes (a, 1), counts, eigenvalues (q, 1) and targets, as arrays of any place."""
+        return Moved(self.nodes[:, None], self.counts, self.eigenvalues[:, None], self.targets)
 
     def scaled(self, variance: float) -> Condensed:
         """The same for a Gram matrix that many times as large."""

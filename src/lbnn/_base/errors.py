@@ -1,7 +1,11 @@
-"""Warnings that the library raises."""
+"""Warnings and errors of the library's own."""
 
 from __future__ import annotations
 
 
 class AccuracyWarning(UserWarning):
     """An answer that its own diagnostics do not support; the message says what to try next."""
+
+
+class NotFactorised(Exception):  # noqa: N818
+    """A few factorisations do not give a posterior: it is too wide, or asks for digits that they lose."""

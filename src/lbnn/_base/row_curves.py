@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.arrays import take, times
+from lbnn._base.types import AnyArray, Array, IndexArray
 
 _PANEL = 3.0  # widest range of log g of a panel
 _DIGITS = 37.0  # nats below one to which a function analytic up to ± iπ is resolved
@@ -35,13 +36,15 @@ class RowCurves:
             result[rows] = np.tensordot(weights, values[nodes], axes=1)
         return result
 
-    def gathered(self, features: Array, columns: Array) -> Array:
-        """Σ_i features_mi columns_ij (weight of node k at row i), (m, k, j): one product."""
-        result = np.empty((len(features), len(self.nodes), columns.shape[1]))
+    def gathered(self, features: AnyArray, columns: Array) -> Array:
+        """Σ_i features_mi columns_ij (weight of node k at row i), (m, k, j), where the features are."""
+        count = features.shape[0]
+        result = np.empty((count, len(self.nodes), columns.shape[1]))
         for rows, nodes, weights in self.panels:
-            size = weights.shape[1] * columns.shape[1]  # named, as a panel may have no rows
+            size = weights.shape[1] * columns.shape[1]  # named, as there may be no rows
             spread = (weights[:, :, None] * columns[rows, None, :]).reshape(len(rows), size)
-            result[:, nodes] = (features[:, rows] @ spread).reshape(result[:, nodes].shape)
+            here = times(_columns(features, rows), spread)
+            result[:, nodes] = here.reshape(count, nodes.stop - nodes.start, columns.shape[1])
         return result
 
 
@@ -59,14 +62,25 @@ def row_curves(values: Array) -> RowCurves:
     places = chebyshev.chebpts1(count)
     transform = np.linalg.inv(chebyshev.chebvander(places, count - 1))
     panel = np.clip(((logs - low) / (2 * half)).astype(int), 0, panels - 1)
-    nodes, parts = [], []
+    nodes: list[Array] = []
+    parts: list[tuple[IndexArray, slice, Array]] = []
     for number in range(panels):
         rows, centre = np.flatnonzero(panel == number), low + (2 * number + 1) * half
+        if not len(rows):  # a gap in the spectrum
+            continue
+        start = len(nodes) * count
         nodes.append(np.exp(centre + half * places))
         weights = chebyshev.chebvander((logs[rows] - centre) / half, count - 1) @ transform
-        parts.append((rows, slice(number * count, (number + 1) * count), weights))
+        parts.append((rows, slice(start, start + count), weights))
     result = RowCurves(np.concatenate(nodes), tuple(parts))
     return result if accurate(result, values) else every_row(values)
+
+
+def _columns(features: AnyArray, index: IndexArray) -> AnyArray:
+    """Some columns of a matrix of any place: a view where they stand side by side, as for ascending g."""
+    if len(index) and index[-1] - index[0] + 1 == len(index):
+        return features[:, int(index[0]) : int(index[-1]) + 1]
+    return take(features, index, axis=1)
 
 
 def every_row(values: Array) -> RowCurves:

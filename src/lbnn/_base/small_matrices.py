@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base.arrays import namespace
+from lbnn._base.types import AnyArray, Array
 
 _LARGEST = 12  # columns from which LAPACK wins
+_TINY = float(np.finfo(float).eps) ** 2
 
 
 def triangular_root(stack: Array) -> Array:
@@ -81,10 +83,17 @@ def lower_factor(root: Array) -> Array:
     return result
 
 
-def gram_eigen(grams: Array) -> tuple[Array, Array]:
+def gram_eigen(grams: AnyArray) -> tuple[AnyArray, AnyArray]:
     """Eigenvalues (m, w) and eigenvectors of Gram matrices (m, w, w).
 
     Eigenvalues that rounding made zero or negative are kept just above zero.
     """
-    values, vectors = np.linalg.eigh(grams)
-    return np.maximum(values, np.finfo(float).eps ** 2 * values[:, -1:]), vectors
+    xp = namespace(grams)
+    values, vectors = xp.linalg.eigh(grams)
+    return xp.maximum(values, _TINY * values[:, -1:]), vectors
+
+
+def one_sign(axes: Array) -> Array:
+    """Axes (n, k), the largest entry of each positive: one sign for each, however the last digits fall."""
+    signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+    return np.asarray(axes * signs, float)

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from lbnn._base import check
+from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
 from lbnn.archive.container import AnyArray
 from lbnn.data.bases import Basis, GramBasis, InputBasis
+from lbnn.data.factored import FactoredGram
 from lbnn.data.projection import FeatureDirections, InputDirections
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, Effort, ScaleInference
@@ -158,17 +160,25 @@ def _pack_spectrum(spectrum: Spectrum) -> Packed:
     return header, arrays | {"eigenvalues": spectrum.eigenvalues, "targets": spectrum.targets}
 
 
-def _pack_basis(basis: Basis) -> Packed:
+def _pack_basis(basis: Basis | FactoredGram) -> Packed:
+    """Arrays of other libraries are stored, and come back, as NumPy."""
+    if isinstance(basis, FactoredGram):
+        raise ValueError(
+            "an archive holds eigenvectors of the data, got data with decompose='factor': "
+            "use decompose='eigh'"
+        )
     if isinstance(basis, GramBasis):
-        arrays = {"basis.vectors": basis.vectors, "basis.eigenvalues": basis.eigenvalues}
+        arrays = {"basis.vectors": to_numpy(basis.vectors), "basis.eigenvalues": basis.eigenvalues}
         return {"kind": "gram", "scale": basis.scale}, arrays
     header = {"kind": "features", "scale": basis.scale, "dimension": basis.dimension}
-    arrays = {} if basis.training_inputs is None else {"inputs": basis.training_inputs}
+    arrays = {} if basis.training_inputs is None else {"inputs": to_numpy(basis.training_inputs)}
     if isinstance(basis.directions, InputDirections):
         _require(basis.training_inputs is basis.directions.inputs, "directions of other inputs")
-        return header | {"kind": "inputs"}, arrays | {"basis.combination": basis.directions.combination}
+        return header | {"kind": "inputs"}, arrays | {
+            "basis.combination": to_numpy(basis.directions.combination)
+        }
     if isinstance(basis.directions, FeatureDirections):
-        return header, arrays | {"basis.vectors": basis.directions.vectors}
+        return header, arrays | {"basis.vectors": to_numpy(basis.directions.vectors)}
     raise TypeError(f"directions of type {type(basis.directions).__name__} have no place in an archive")
 
 

@@ -15,7 +15,7 @@ from lbnn.benchmark.task import Task
 
 MODEL = "deep_linear_network"
 CHAINS = 10
-_ADDED_BY = "lbnn"
+_ORIGIN = {"added_by": "lbnn", "added_date": "2026-01-01", "references": None, "urls": None}
 
 
 def to_posteriordb(task: Task, folder: str | Path, *, draws: int = 1_000, seed: int = 0) -> None:
@@ -35,68 +35,66 @@ def to_posteriordb(task: Task, folder: str | Path, *, draws: int = 1_000, seed: 
     """
     count, root = check.positive_integer(draws, "draws"), Path(folder)
     name, program = task.name.replace("-", "_"), task.stan()
+    posterior = f"{name}-{MODEL}"
     exact = task.reference(CHAINS * count, seed).reshape(CHAINS, count, -1)
     reference = [
         {f"z[{index + 1}]": chain[:, index].tolist() for index in range(task.dimension)} for chain in exact
     ]
-    posterior = f"{name}-{MODEL}"
-    common = {"added_by": _ADDED_BY, "added_date": "2026-01-01", "references": None, "urls": None}
-    _write(
-        root / "posteriors" / f"{posterior}.json",
-        {
-            "name": posterior,
-            "keywords": ["lbnn", task.family, f"grade {task.grade}"],
-            "model_name": MODEL,
-            "data_name": name,
-            "reference_posterior_name": posterior,
-            "dimensions": {"z": task.dimension},
-            **common,
-        },
-    )
-    _write(
-        root / "models" / "info" / f"{MODEL}.info.json",
-        {
-            "name": MODEL,
-            "title": "A deep linear Bayesian network",
-            "description": "All weights of a deep linear network with Gaussian priors and noise.",
-            "keywords": ["neural network"],
-            "model_implementations": {"stan": {"model_code": f"models/stan/{MODEL}.stan"}},
-            **common,
-        },
-    )
+    kept = root / "reference_posteriors" / "draws"
+    _write(root / "posteriors" / f"{posterior}.json", _posterior_info(task, posterior, name))
+    _write(root / "models" / "info" / f"{MODEL}.info.json", _model_info())
+    _write(root / "data" / "info" / f"{name}.info.json", _data_info(task, name))
+    _write(kept / "info" / f"{posterior}.info.json", _reference_info(task, posterior, count, seed))
     _write_text(root / "models" / "stan" / f"{MODEL}.stan", program.code)
-    _write(
-        root / "data" / "info" / f"{name}.info.json",
-        {
-            "name": name,
-            "title": task.name,
-            "description": task.summary,
-            "keywords": [task.family],
-            "data_file": f"data/data/{name}.json",
-            **common,
-        },
-    )
     _write_zipped(root / "data" / "data" / f"{name}.json", program.data)
-    draws_folder = root / "reference_posteriors" / "draws"
-    _write_zipped(draws_folder / "draws" / f"{posterior}.json", reference)
-    _write(
-        draws_folder / "info" / f"{posterior}.info.json",
-        {
-            "name": posterior,
-            "inference": {
-                "method": "analytical",
-                "method_arguments": {
-                    "description": "independent exact draws by the law of the network's scale",
-                    "seed": seed,
-                },
-            },
-            "diagnostics": {"ndraws": CHAINS * count, "nchains": CHAINS, "log_evidence": task.log_evidence},
-            "checks_made": {"ndraws_is_10k": CHAINS * count == 10_000, "nchains_is_gte_4": True},
-            "comments": f"lbnn digest {task.digest}",
-            "versions": {"lbnn": _version()},
-            **common,
-        },
-    )
+    _write_zipped(kept / "draws" / f"{posterior}.json", reference)
+
+
+def _posterior_info(task: Task, posterior: str, data: str) -> dict[str, Any]:
+    return {
+        "name": posterior,
+        "keywords": ["lbnn", task.family, f"grade {task.grade}"],
+        "model_name": MODEL,
+        "data_name": data,
+        "reference_posterior_name": posterior,
+        "dimensions": {"z": task.dimension},
+        **_ORIGIN,
+    }
+
+
+def _model_info() -> dict[str, Any]:
+    return {
+        "name": MODEL,
+        "title": "A deep linear Bayesian network",
+        "description": "All weights of a deep linear network with Gaussian priors and noise.",
+        "keywords": ["neural network"],
+        "model_implementations": {"stan": {"model_code": f"models/stan/{MODEL}.stan"}},
+        **_ORIGIN,
+    }
+
+
+def _data_info(task: Task, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "title": task.name,
+        "description": task.summary,
+        "keywords": [task.family],
+        "data_file": f"data/data/{name}.json",
+        **_ORIGIN,
+    }
+
+
+def _reference_info(task: Task, posterior: str, count: int, seed: int) -> dict[str, Any]:
+    how = {"description": "independent exact draws by the law of the network's scale", "seed": seed}
+    return {
+        "name": posterior,
+        "inference": {"method": "analytical", "method_arguments": how},
+        "diagnostics": {"ndraws": CHAINS * count, "nchains": CHAINS, "log_evidence": task.log_evidence},
+        "checks_made": {"ndraws_is_10k": CHAINS * count == 10_000, "nchains_is_gte_4": True},
+        "comments": f"lbnn digest {task.digest}",
+        "versions": {"lbnn": _version()},
+        **_ORIGIN,
+    }
 
 
 def to_netcdf(task: Task, path: str | Path, *, draws: int = 1_000, seed: int = 0) -> None:

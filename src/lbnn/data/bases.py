@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.types import Array
+from lbnn._base.arrays import add_to_diagonal, cholesky, largest, like, namespace, require_one_place, to_numpy
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.projection import (
     RANK_TOLERANCE,
     Directions,
@@ -27,16 +29,21 @@ class InputBasis:
 
     directions: Directions
     dimension: int  # n0
-    training_inputs: Array | None
+    training_inputs: AnyArray | None
     scale: float  # variance / n0
+
+    @property
+    def example(self) -> AnyArray:
+        return self.directions.example
 
     def project(self, *test: ArrayLike) -> InputProjection:
         if len(test) != 1:
             raise TypeError(f"test points are one array X_test of shape (p̂, n0), got {_arrays(len(test))}")
-        inputs = check.matrix(test[0], "X_test")
+        inputs = check.matrix_in_place(test[0], "X_test")
+        require_one_place(X=self.example, X_test=inputs)
         if inputs.shape[1] != self.dimension:
             raise ValueError(
-                f"X_test must have n0 = {self.dimension} columns, got X_test.shape={inputs.shape}"
+                f"X_test must have n0 = {self.dimension} columns, got X_test.shape={tuple(inputs.shape)}"
             )
         return InputProjection(self.directions, inputs, self.scale)
 
@@ -45,7 +52,7 @@ class InputBasis:
             raise ValueError(
                 "the training inputs are not kept with moments: pass X_test explicitly, got none"
             )
-        return TrainingProjection(np.sqrt(self.scale) * self.directions.coordinates(self.training_inputs))
+        return TrainingProjection(math.sqrt(self.scale) * self.directions.coordinates(self.training_inputs))
 
     def scaled(self, variance: float) -> InputBasis:
         return replace(self, scale=variance * self.scale)
@@ -55,27 +62,32 @@ class InputBasis:
 class GramBasis:
     """Data from a Gram matrix: test points are rows of a kernel, cross_gram (p̂, p) and test_gram (p̂, p̂)."""
 
-    vectors: Array  # U, (p, r)
+    vectors: AnyArray  # U, (p, r)
     eigenvalues: Array  # of the Gram matrix as given, (r,)
     scale: float = 1.0
+
+    @property
+    def example(self) -> AnyArray:
+        return self.vectors
 
     def project(self, *test: ArrayLike) -> GramProjection:
         if len(test) != 2:
             raise TypeError(
                 f"after a Gram matrix, test points are cross_gram and test_gram, got {_arrays(len(test))}"
             )
-        cross, gram = check.matrix(test[0], "cross_gram"), check.square_matrix(test[1], "test_gram")
-        if cross.shape != (len(gram), len(self.vectors)):
+        cross, gram = check.matrix_in_place(test[0], "cross_gram"), check.square_matrix(test[1], "test_gram")
+        require_one_place(gram=self.vectors, cross_gram=cross, test_gram=gram)
+        expected = gram.shape[0], self.vectors.shape[0]
+        if tuple(cross.shape) != expected:
             raise ValueError(
-                f"cross_gram must have shape (p̂, p) = {(len(gram), len(self.vectors))}, "
-                f"got cross_gram.shape={cross.shape}"
+                f"cross_gram must have shape (p̂, p) = {expected}, got cross_gram.shape={tuple(cross.shape)}"
             )
-        explained = cross @ self.vectors / np.sqrt(self.eigenvalues)
+        explained = cross @ self.vectors / like(np.sqrt(self.eigenvalues), self.vectors)
         rest = _unexplained(gram, cross, explained, self)
-        return GramProjection(np.sqrt(self.scale) * explained, self.scale * rest)
+        return GramProjection(math.sqrt(self.scale) * explained, self.scale * rest)
 
     def training(self) -> TrainingProjection:
-        return TrainingProjection(np.sqrt(self.scale * self.eigenvalues) * self.vectors)
+        return TrainingProjection(like(np.sqrt(self.scale * self.eigenvalues), self.vectors) * self.vectors)
 
     def scaled(self, variance: float) -> GramBasis:
         return replace(self, scale=variance * self.scale)
@@ -101,33 +113,30 @@ def given_points(
     return cross_gram, test_gram
 
 
-def _unexplained(gram: Array, cross: Array, explained: Array, basis: GramBasis) -> Array:
+def _unexplained(gram: AnyArray, cross: AnyArray, explained: AnyArray, basis: GramBasis) -> AnyArray:
     """R = G_x̂x̂ − ΦΦᵀ, for test points that form a positive semi-definite matrix with the training Gram.
 
     Points whose unexplained variance is at the rounding of the difference count as explained entirely.
     """
-    scale = max(float(np.abs(gram).max()), float(basis.eigenvalues.max(initial=0.0)))
-    outside = np.abs(cross - (cross @ basis.vectors) @ basis.vectors.T).max()
+    scale = max(largest(gram), float(basis.eigenvalues.max(initial=0.0)))
+    outside = largest(cross - (cross @ basis.vectors) @ basis.vectors.T)
     rest = gram - explained @ explained.T
-    diagonal = np.diagonal(rest)
+    diagonal = to_numpy(namespace(rest).linalg.diagonal(rest))
     if not _is_semidefinite(rest, GRAM_TOLERANCE * scale) or outside > GRAM_TOLERANCE * scale:
         raise ValueError(
             "cross_gram and test_gram must form a positive semi-definite matrix with the training gram, got "
             f"unexplained variances from {diagonal.min():.3g} and {outside:.3g} outside the range of gram"
         )
-    known = diagonal <= RANK_TOLERANCE * len(basis.vectors) * scale
-    rest[known, :] = rest[:, known] = 0.0
-    return rest
+    unknown = like((diagonal > RANK_TOLERANCE * basis.vectors.shape[0] * scale).astype(float), rest)
+    return rest * unknown[:, None] * unknown
 
 
 def _arrays(count: int) -> str:
     return "one array" if count == 1 else f"{count} arrays"
 
 
-def _is_semidefinite(matrix: Array, tolerance: float) -> bool:
+def _is_semidefinite(matrix: AnyArray, tolerance: float) -> bool:
     """Whether no eigenvalue is below −tolerance."""
-    try:
-        np.linalg.cholesky(matrix + tolerance * np.eye(len(matrix)))
-    except np.linalg.LinAlgError:
-        return not tolerance  # zero tolerance: both matrices are zero, which Cholesky refuses
-    return True
+    if not tolerance:  # both matrices are zero, which Cholesky refuses
+        return True
+    return cholesky(add_to_diagonal(matrix + 0.0, tolerance)) is not None

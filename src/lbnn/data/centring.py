@@ -6,12 +6,14 @@ that the evidence of centred data with p − 1 in the place of p is the evidence
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base.arrays import like, namespace, times, to_numpy
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.projection import RANK_TOLERANCE, InputDirections
 from lbnn.data.spectrum import Spectrum
@@ -24,19 +26,20 @@ class Columns:
     means: Array  # (n,)
 
     @classmethod
-    def of(cls, array: Array, centre: bool) -> Columns:
+    def of(cls, array: AnyArray, centre: bool) -> Columns:
         """The means of the columns, or zeros."""
-        return cls(array.mean(axis=0) if centre else np.zeros(array.shape[1]))
+        return cls(to_numpy(namespace(array).mean(array, axis=0)) if centre else np.zeros(array.shape[1]))
 
-    def centred(self, array: Array) -> Array:
+    def centred(self, array: AnyArray) -> AnyArray:
         """The array less the means."""
-        return array - self.means
+        return array - like(self.means, array)
 
-    def centred_training(self, array: Array) -> Array:
+    def centred_training(self, array: AnyArray) -> AnyArray:
         """`centred`, where a column that varies by rounding only counts as constant and becomes zero."""
-        centred = self.centred(array)
-        rounding = 4 * RANK_TOLERANCE * np.abs(array).max(axis=0)
-        return np.where((np.abs(centred).max(axis=0) > rounding) | (self.means == 0), centred, 0.0)
+        xp, centred = namespace(array), self.centred(array)
+        size, spread = (to_numpy(xp.max(xp.abs(each), axis=0)) for each in (array, centred))
+        varies = (spread > 4 * RANK_TOLERANCE * size) | (self.means == 0)
+        return centred if varies.all() else centred * like(varies.astype(float), array)
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,15 @@ class CentredInputs:
     columns: Columns
 
     @classmethod
-    def of(cls, X: Array, centre: bool) -> CentredInputs:
+    def of(cls, X: AnyArray, centre: bool) -> CentredInputs:
         """From the training inputs: their means, or zeros without centring."""
         return cls(Columns.of(X, centre))
 
-    def spectrum(self, X: Array, targets: Array) -> Spectrum:
+    def spectrum(self, X: AnyArray, targets: Array) -> Spectrum:
         """The training data."""
-        return Spectrum.from_inputs(self.columns.centred_training(X), targets)
+        return Spectrum.from_inputs(self.columns.centred_training(X), like(targets, X))
 
-    def test(self, X: Array) -> tuple[Array, ...]:
+    def test(self, X: AnyArray) -> tuple[AnyArray, ...]:
         """Test points as `Posterior.predict` wants them."""
         return (self.columns.centred(X),)
 
@@ -80,7 +83,10 @@ class CentredKernel:
         rounding = 4 * RANK_TOLERANCE * len(gram) * float(np.abs(gram).max())
         if self.centre and float(np.abs(centred).max()) <= rounding:
             centred = np.zeros_like(centred)
-        return Spectrum.from_gram((centred + centred.T) / 2, targets)
+        centred = (centred + centred.T) / 2
+        if not self.centre or len(gram) < 2:
+            return Spectrum.from_gram(centred, targets)
+        return _of_contrasts(centred, targets)
 
     def test(self, cross: Array, gram: Array) -> tuple[Array, ...]:
         """Cross kernel (p̂, p) and test kernel (p̂, p̂) as `Posterior.predict` wants them."""
@@ -91,6 +97,30 @@ class CentredKernel:
         """The centred cross kernel alone."""
         own = cross.mean(axis=1, keepdims=True) if self.centre else 0.0
         return cross - own - self.means + self.grand_mean
+
+
+def _of_contrasts(centred: Array, targets: Array) -> Spectrum:
+    """The spectrum of a centred Gram matrix (p, p), with eigenvectors that are contrasts to rounding.
+
+    Those of the matrix itself mix with the level, whose eigenvalue is zero, as theirs come near to rounding,
+    and lose a part of the targets: smooth kernels have many of that kind. So the eigenvalues are those of
+    the p − 1 other coordinates after a reflection that makes the level the first of p.
+    """
+    reduced = _reflected(_reflected(centred).T)[1:, 1:]
+    spectrum = Spectrum.from_gram((reduced + reduced.T) / 2, _reflected(targets)[1:])
+    basis = spectrum.basis
+    assert isinstance(basis, GramBasis)
+    vectors = np.asarray(basis.vectors)
+    padded = np.concatenate([np.zeros((1, vectors.shape[1])), vectors])
+    return replace(spectrum, examples=len(centred), basis=replace(basis, vectors=_reflected(padded)))
+
+
+def _reflected(rows: Array) -> Array:
+    """Householder's reflection of rows (p, ...) that takes the level, 1/√p, to the first axis."""
+    normal = np.full(len(rows), 1 / math.sqrt(len(rows)))
+    normal[0] += 1
+    normal /= np.linalg.norm(normal)
+    return rows - np.multiply.outer(normal, 2 * (normal @ rows))
 
 
 def contrasts(spectrum: Spectrum) -> Spectrum:
@@ -125,5 +155,6 @@ def outside_range(spectrum: Spectrum, targets: Array) -> Array:
     columns = targets.reshape(len(targets), -1)
     if spectrum.rank == spectrum.examples:
         return np.zeros((0, columns.shape[1]))
-    vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
-    return np.asarray(np.linalg.qr(columns - vectors @ spectrum.targets, mode="r"), float)
+    inside = spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
+    rest = columns - times(spectrum.basis.training().explained, inside)
+    return np.asarray(np.linalg.qr(rest, mode="r"), float)

@@ -7,11 +7,12 @@ explain and a rest that they do not:
 
 Everything a prediction needs of its inputs is Φ and R. Where the inputs themselves are at hand, R is the
 Gram of what is left of X̂ after projection, so that it is accurate however small it is: differences of
-Gram matrices would lose 1/β below 1e-16.
+Gram matrices would lose 1/β below 1e-16. Φ and R stay in the library and on the device of the test points.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +20,18 @@ from typing import Protocol
 
 import numpy as np
 
-from lbnn._base.types import Array, Mask
+from lbnn._base.arrays import (
+    add_to_diagonal,
+    eigh,
+    like,
+    namespace,
+    place_of,
+    row_squares,
+    take,
+    to_numpy,
+)
+from lbnn._base.blocks import blocks
+from lbnn._base.types import AnyArray, Array, Mask
 
 #: One cutoff for all ranks: eigenvalues below this multiple of (size · largest) count as zero.
 RANK_TOLERANCE = float(np.finfo(np.float64).eps)
@@ -39,22 +51,22 @@ class Projection(Protocol):
     """Test points: the explained features Φ (p̂, r) and the unexplained Gram R, in whatever form is cheap."""
 
     @property
-    def explained(self) -> Array:
+    def explained(self) -> AnyArray:
         """Φ, shape (p̂, r)."""
         ...
 
     @property
     def unexplained_diagonal(self) -> Array:
-        """diag R, shape (p̂,), in memory linear in p̂."""
+        """diag R, shape (p̂,), in memory linear in p̂, as NumPy."""
         ...
 
     @property
-    def unexplained_gram(self) -> Array:
+    def unexplained_gram(self) -> AnyArray:
         """R, shape (p̂, p̂)."""
         ...
 
     @property
-    def unexplained_root(self) -> Array:
+    def unexplained_root(self) -> AnyArray:
         """A matrix E with E Eᵀ = R, shape (p̂, any)."""
         ...
 
@@ -70,11 +82,16 @@ class Projection(Protocol):
 class Directions(Protocol):
     """Orthonormal directions v_1..v_r in input space, held in whatever form is cheap to apply."""
 
-    def coordinates(self, inputs: Array) -> Array:
+    @property
+    def example(self) -> AnyArray:
+        """An array of the place in which they are held."""
+        ...
+
+    def coordinates(self, inputs: AnyArray) -> AnyArray:
         """Inputs (p̂, n0) to coordinates (p̂, r)."""
         ...
 
-    def combine(self, coordinates: Array) -> Array:
+    def combine(self, coordinates: AnyArray) -> AnyArray:
         """Coordinates (p̂, r) back to inputs (p̂, n0)."""
         ...
 
@@ -83,13 +100,17 @@ class Directions(Protocol):
 class InputDirections:
     """v_i = Xᵀ u_i / √(n0 g_i), for p ≤ n0: applied as two thin products, never formed."""
 
-    inputs: Array  # X, (p, n0)
-    combination: Array  # u_i / √(n0 g_i), (p, r)
+    inputs: AnyArray  # X, (p, n0)
+    combination: AnyArray  # u_i / √(n0 g_i), (p, r)
 
-    def coordinates(self, inputs: Array) -> Array:
+    @property
+    def example(self) -> AnyArray:
+        return self.inputs
+
+    def coordinates(self, inputs: AnyArray) -> AnyArray:
         return (inputs @ self.inputs.T) @ self.combination
 
-    def combine(self, coordinates: Array) -> Array:
+    def combine(self, coordinates: AnyArray) -> AnyArray:
         return (coordinates @ self.combination.T) @ self.inputs
 
 
@@ -97,12 +118,16 @@ class InputDirections:
 class FeatureDirections:
     """The eigenvectors of XᵀX as columns (n0, r), for p > n0 and for accumulated moments."""
 
-    vectors: Array
+    vectors: AnyArray
 
-    def coordinates(self, inputs: Array) -> Array:
+    @property
+    def example(self) -> AnyArray:
+        return self.vectors
+
+    def coordinates(self, inputs: AnyArray) -> AnyArray:
         return inputs @ self.vectors
 
-    def combine(self, coordinates: Array) -> Array:
+    def combine(self, coordinates: AnyArray) -> AnyArray:
         return coordinates @ self.vectors.T
 
 
@@ -121,63 +146,64 @@ class InputProjection(SharedInputs):
     """Test inputs themselves: G_x̂x̂ = scale · X̂ X̂ᵀ, where scale carries 1/n0."""
 
     directions: Directions
-    inputs: Array
+    inputs: AnyArray
     scale: float
 
     @cached_property
-    def explained(self) -> Array:
-        return np.sqrt(self.scale) * self.directions.coordinates(self.inputs)
+    def explained(self) -> AnyArray:
+        return math.sqrt(self.scale) * self.directions.coordinates(self.inputs)
 
     @cached_property
     def unexplained_diagonal(self) -> Array:
         """|x̂|² − |Φ|² where that keeps its digits; else from what is left of the inputs themselves."""
-        lengths = self.scale * np.einsum("ij,ij->i", self.inputs, self.inputs)
-        result = lengths - np.einsum("ij,ij->i", self.explained, self.explained)
+        lengths = self.scale * row_squares(self.inputs)
+        result = lengths - row_squares(self.explained)
         small = np.flatnonzero(~(result > _LARGE_REST * lengths))
         if len(small):
-            near = InputProjection(self.directions, self.inputs[small], self.scale)
-            squares = [np.einsum("ij,ij->i", rest, rest) for rest in near._rest_in_blocks(1024)]
-            result[small] = self.scale * np.concatenate(squares)
+            near = InputProjection(self.directions, take(self.inputs, small, axis=0), self.scale)
+            result[small] = self.scale * np.concatenate([row_squares(x) for x in near._rest_in_blocks(1024)])
         return result
 
     @cached_property
-    def unexplained_root(self) -> Array:
-        return np.sqrt(self.scale) * np.concatenate(list(self._rest_in_blocks(1024)))
+    def unexplained_root(self) -> AnyArray:
+        return math.sqrt(self.scale) * namespace(self.inputs).concat(list(self._rest_in_blocks(1024)))
 
     @cached_property
-    def unexplained_gram(self) -> Array:
+    def unexplained_gram(self) -> AnyArray:
         return self.unexplained_root @ self.unexplained_root.T
 
-    def _rest_in_blocks(self, size: int) -> Iterator[Array]:
+    def _rest_in_blocks(self, size: int) -> Iterator[AnyArray]:
         """What the directions leave over of each input, zero where that is only rounding.
 
         Small rests are projected twice, so that the rounding of the directions does not leak into them.
         """
-        for start in range(0, len(self.inputs), size):
-            inputs = self.inputs[start : start + size]
-            seen = self.explained[start : start + size] / np.sqrt(self.scale)
+        xp = namespace(self.inputs)
+        for rows in blocks(self.inputs.shape[0], 1, size):
+            inputs = self.inputs[rows, :]
+            seen = self.explained[rows, :] / math.sqrt(self.scale)
             rest = inputs - self.directions.combine(seen)
-            length = np.linalg.norm(inputs, axis=1)
-            small = np.linalg.norm(rest, axis=1) < 1e-3 * length
-            if small.any():
-                rest[small] -= self.directions.combine(self.directions.coordinates(rest[small]))
-            rounding = RANK_TOLERANCE * inputs.shape[1] * length
-            yield np.where((np.linalg.norm(rest, axis=1) > rounding)[:, None], rest, 0.0)
+            length = xp.linalg.vector_norm(inputs, axis=1)
+            small = xp.linalg.vector_norm(rest, axis=1) < 1e-3 * length
+            if xp.any(small):
+                again = rest - self.directions.combine(self.directions.coordinates(rest))
+                rest = xp.where(small[:, None], again, rest)
+            kept = xp.linalg.vector_norm(rest, axis=1) > RANK_TOLERANCE * inputs.shape[1] * length
+            yield xp.where(kept[:, None], rest, xp.zeros_like(rest))
 
 
 @dataclass(frozen=True)
 class GramProjection(SharedInputs):
     """Test points of a kernel: R is known as a matrix."""
 
-    explained: Array
-    unexplained_gram: Array
+    explained: AnyArray
+    unexplained_gram: AnyArray
 
     @property
     def unexplained_diagonal(self) -> Array:
-        return np.diagonal(self.unexplained_gram)
+        return to_numpy(namespace(self.unexplained_gram).linalg.diagonal(self.unexplained_gram))
 
     @cached_property
-    def unexplained_root(self) -> Array:
+    def unexplained_root(self) -> AnyArray:
         return gram_root(self.unexplained_gram)
 
 
@@ -185,19 +211,20 @@ class GramProjection(SharedInputs):
 class TrainingProjection(SharedInputs):
     """The training points: explained entirely, R = 0."""
 
-    explained: Array
+    explained: AnyArray
 
     @property
     def unexplained_diagonal(self) -> Array:
-        return np.zeros(len(self.explained))
+        return np.zeros(self.explained.shape[0])
 
     @property
-    def unexplained_gram(self) -> Array:
-        return np.zeros((len(self.explained), len(self.explained)))
+    def unexplained_gram(self) -> AnyArray:
+        points = self.explained.shape[0]
+        return place_of(self.explained).zeros(points, points)
 
     @property
-    def unexplained_root(self) -> Array:
-        return np.zeros((len(self.explained), 0))
+    def unexplained_root(self) -> AnyArray:
+        return place_of(self.explained).zeros(self.explained.shape[0], 0)
 
 
 @dataclass(frozen=True)
@@ -215,8 +242,8 @@ class PrivateProjection:
     shared: float = 0.0
 
     @cached_property
-    def explained(self) -> Array:
-        return self.inner.explained * np.sqrt(self.seen)
+    def explained(self) -> AnyArray:
+        return self.inner.explained * like(np.sqrt(self.seen), self.inner.explained)
 
     def observed(self, own: float) -> PrivateProjection:
         return replace(self, own=own)
@@ -225,28 +252,34 @@ class PrivateProjection:
         return replace(self, shared=shared)
 
     @cached_property
-    def _lost(self) -> Array:
-        return self.inner.explained * np.sqrt(1 - self.seen)
+    def _lost(self) -> AnyArray:
+        return self.inner.explained * like(np.sqrt(1 - self.seen), self.inner.explained)
 
     @cached_property
     def unexplained_diagonal(self) -> Array:
-        return self.inner.unexplained_diagonal + (self._lost**2).sum(axis=1) + (self.own + self.shared)
+        lost = to_numpy(namespace(self._lost).sum(self._lost**2, axis=1))
+        return self.inner.unexplained_diagonal + lost + (self.own + self.shared)
 
     @cached_property
-    def unexplained_gram(self) -> Array:
+    def unexplained_gram(self) -> AnyArray:
         gram = self.inner.unexplained_gram + self._lost @ self._lost.T + self.shared
-        gram[np.diag_indices_from(gram)] += self.own
-        return gram
+        return add_to_diagonal(gram, self.own)
 
     @cached_property
-    def unexplained_root(self) -> Array:
-        points = len(self._lost)
-        own, shared = np.sqrt(self.own) * np.eye(points), np.full((points, 1), np.sqrt(self.shared))
-        return np.hstack([self.inner.unexplained_root, self._lost, own, shared])
+    def unexplained_root(self) -> AnyArray:
+        points = self._lost.shape[0]
+        own, shared = math.sqrt(self.own) * np.eye(points), np.full((points, 1), math.sqrt(self.shared))
+        parts = [self.inner.unexplained_root, self._lost, like(own, self._lost), like(shared, self._lost)]
+        return namespace(self._lost).concat(parts, axis=1)
 
 
-def gram_root(gram: Array) -> Array:
+def gram_root(gram: AnyArray) -> AnyArray:
     """E with E Eᵀ = gram, of the numerical rank of gram."""
-    values, vectors = np.linalg.eigh(gram)
-    keep = positive_part(values, len(values))
-    return vectors[:, keep] * np.sqrt(values[keep])
+    kept, vectors = positive_eigen(*eigh(gram), gram.shape[0])
+    return vectors * like(np.sqrt(kept), vectors)
+
+
+def positive_eigen(values: Array, vectors: AnyArray, size: int) -> tuple[Array, AnyArray]:
+    """The eigenvalues, ascending, that count as positive (r,), and their eigenvectors (n, r)."""
+    first = len(values) - int(positive_part(values, size).sum())
+    return values[first:], vectors[:, first:]

@@ -12,23 +12,25 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import linalg
 
 from lbnn._base import check
+from lbnn._base.arrays import Place, copied, like, place_of, require_one_place, times, to_numpy
 from lbnn._base.condensed import Condensed, condense
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.data import streams
-from lbnn.data.bases import GRAM_TOLERANCE, Basis, GramBasis, InputBasis, given_points
-from lbnn.data.factor import Factor, moment_rounding, moment_rows, tall_factor
-from lbnn.data.moments import as_cross_moment, moment_residual, require_in_range
-from lbnn.data.projection import (
-    FeatureDirections,
-    InputDirections,
-    Projection,
-    positive_part,
+from lbnn.data.bases import Basis, GramBasis, InputBasis, given_points
+from lbnn.data.decomposition import positive_eigenvectors, rest_of_targets
+from lbnn.data.factor import Factor, moment_rounding, tall_factor
+from lbnn.data.factored import FactoredGram, factorised, surveyed
+from lbnn.data.moments import (
+    given_factor,
+    given_moments,
+    moment_residual,
+    require_in_range,
+    require_representable,
 )
+from lbnn.data.projection import FeatureDirections, InputDirections, Projection
 
-_LARGEST_TARGET = 1e100
 #: Condition of XᵀX up to which its eigenvectors keep log evidences to 1e-8; beyond it tall inputs take a QR.
 WELL_CONDITIONED = 1e6
 
@@ -79,6 +81,11 @@ class Spectrum:
     def __repr__(self) -> str:
         """One line: the sizes."""
         return f"Spectrum(examples={self.examples}, rank={self.rank}, outputs={self.outputs})"
+
+    @property
+    def place(self) -> Place:
+        """Where the training data live, and heavy work is done."""
+        return place_of(self.basis.example)
 
     @property
     def rank(self) -> int:
@@ -142,31 +149,47 @@ class Spectrum:
         return self
 
     @classmethod
-    def from_inputs(cls, X: ArrayLike, Y: ArrayLike) -> Spectrum:
+    def from_inputs(cls, X: ArrayLike, Y: ArrayLike, *, decompose: str = "eigh") -> Spectrum:
         """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0.
 
-        Dask arrays are read by blocks of rows, twice, as `from_chunks` reads its chunks.
+        X and Y are arrays of NumPy, PyTorch, JAX or CuPy on one device: all that is large stays there. Dask
+        arrays are read by blocks of rows, twice, as `from_chunks` reads its chunks.
+
+        decompose="factor" is for one output and very many examples on a GPU: Cholesky factorisations at some
+        ten scales in the place of one eigendecomposition, at 0 < beta < inf (see docs/arrays.md).
         """
         if streams.is_dask(X):
+            if factorised(decompose):
+                raise ValueError(
+                    "decompose='factor' is for arrays in memory, got a dask array: use decompose='eigh'"
+                )
             return _from_stream(streams.DaskBlocks.of(X, Y), 2)
-        inputs = check.matrix(X, "X", copy=False)
-        targets, single = check.targets(Y, len(inputs))
-        _require_representable(targets, "Y")
+        inputs = check.matrix_in_place(X, "X", copy=False)
+        targets, single = check.targets(Y, inputs.shape[0])
+        require_one_place(X=inputs, Y=targets)
+        require_representable(targets, "Y")
+        if factorised(decompose):
+            gram = inputs @ inputs.T
+            gram /= inputs.shape[1]
+            return _factored(gram, targets, copied(inputs), single)
         if inputs.shape[0] > inputs.shape[1]:
-            return _from_tall_inputs(inputs.copy(), targets, single)
+            return _from_tall_inputs(copied(inputs), targets, single)
         return _from_wide_inputs(inputs, targets, single)
 
     @classmethod
-    def from_gram(cls, gram: ArrayLike, Y: ArrayLike) -> Spectrum:
-        """Build from a positive semi-definite kernel matrix (p, p) and targets Y."""
+    def from_gram(cls, gram: ArrayLike, Y: ArrayLike, *, decompose: str = "eigh") -> Spectrum:
+        """Build from a positive semi-definite kernel matrix (p, p) and targets Y; `decompose` as before."""
         matrix = check.square_matrix(gram, "gram")
-        targets, single = check.targets(Y, len(matrix))
-        _require_representable(targets, "Y")
-        values, vectors = _eigh(matrix, len(matrix), "gram")
-        basis = GramBasis(vectors, values)
-        rest = _rest(targets, vectors)
-        square = float((rest**2).sum())
-        return cls(values, vectors.T @ targets, square, len(matrix), single, basis, rest)
+        size = matrix.shape[0]
+        targets, single = check.targets(Y, size)
+        require_one_place(gram=matrix, Y=targets)
+        require_representable(targets, "Y")
+        if factorised(decompose):
+            return _factored(matrix, targets, None, single)
+        values, vectors = positive_eigenvectors(matrix, size, "gram")
+        rest = rest_of_targets(targets, vectors)
+        inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
+        return cls(values, inside, square, size, single, GramBasis(vectors, values), rest)
 
     @classmethod
     def from_chunks(cls, chunks: Any, passes: int = 2) -> Spectrum:
@@ -233,21 +256,7 @@ class Spectrum:
         >>> bool(np.isclose(spectrum.residual, lbnn.Spectrum.from_inputs(X, y).residual))
         True
         """
-        root = check.matrix(factor, "factor")
-        along, single = check.targets(targets, len(root))
-        _require_representable(along, "QᵀY")
-        moment = np.atleast_2d(check.real_array(residual_moment, "residual_moment"))
-        if moment.shape != (along.shape[1], along.shape[1]):
-            raise ValueError(
-                f"residual_moment must have shape {(along.shape[1],) * 2}, got {np.shape(residual_moment)}"
-            )
-        moment = check.square_matrix(moment, "residual_moment")
-        if np.linalg.eigvalsh(moment)[0] < -GRAM_TOLERANCE * float(np.abs(moment).max()):
-            raise ValueError("residual_moment must be positive semi-definite, got negative eigenvalues")
-        count = check.positive_integer(examples, "examples")
-        if len(root) > count:
-            raise ValueError(f"factor must have at most p rows, got {len(root)} with examples={count}")
-        return cls.of_factor(Factor(root, along, moment_rows(moment)), count, single)
+        return cls.of_factor(*given_factor(factor, targets, residual_moment, examples))
 
     @classmethod
     def of_factor(cls, factor: Factor, examples: int, single: bool, inputs: Array | None = None) -> Spectrum:
@@ -266,45 +275,82 @@ class Spectrum:
         Moments add up over parts of the data, so that data larger than memory can be streamed. YᵀY enters
         only through its trace. Training inputs are not kept: ask for predictions at explicit inputs.
         """
-        moment = check.square_matrix(input_moment, "input_moment")
-        cross, single = as_cross_moment(cross_moment, len(moment))
-        square = check.real_array(target_moment, "target_moment")
-        if square.size != cross.shape[1] ** 2:
-            raise ValueError(
-                f"target_moment must be YᵀY for {cross.shape[1]} outputs, got shape {square.shape}"
-            )
-        count = check.positive_integer(examples, "examples")
-        _require_representable(cross, "XᵀY")
-        total = float(np.trace(square.reshape(cross.shape[1], -1)))
-        return _from_moments(moment / len(moment), cross, total, count, single, None)
+        return _from_moments(*given_moments(input_moment, cross_moment, target_moment, examples), None)
 
 
-def _from_wide_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
+@dataclass(frozen=True)
+class FactoredSpectrum(Spectrum):
+    """Data of one output that are factorised where it matters, by `from_inputs(..., decompose="factor")`.
+
+    `eigenvalues` and `targets` are a Gauss rule of yᵀ f(G) y, not those of G; `probes` holds one rule of
+    tr f(G) for each random vector. Test points are `FactoredPoints`.
+    """
+
+    basis: FactoredGram  # type: ignore[assignment]
+    probes: tuple[tuple[Array, Array], ...] = ()  # nodes and weights, which sum to p
+    nodes: Array | None = None  # log λ at which an inference has factorised
+
+    @property
+    def rank(self) -> int:
+        """p: directions of eigenvalue zero are not told apart."""
+        return self.examples
+
+    def scaled(self, variance: float) -> FactoredSpectrum:
+        """The same data with the Gram matrix multiplied by `variance`."""
+        if variance == 1.0:
+            return self
+        probes = tuple((variance * nodes, weights) for nodes, weights in self.probes)
+        basis = self.basis.scaled(variance)
+        return replace(self, eigenvalues=variance * self.eigenvalues, basis=basis, probes=probes)
+
+    @property
+    def survey(self) -> Condensed:
+        """The rules as rows that stand for the data."""
+        nodes, counts = (np.concatenate(each) for each in zip(*self.probes, strict=True))
+        return Condensed(nodes, counts / len(self.probes), self.eigenvalues, self.targets)
+
+    def decomposed(self) -> Spectrum:
+        """The same data after an eigendecomposition, for what needs one."""
+        data = self.basis
+        targets = data.targets[:, 0] if self.single_output else data.targets
+        if data.inputs is None:
+            return Spectrum.from_gram(data.gram, targets).scaled(data.variance)
+        return Spectrum.from_inputs(data.inputs, targets).scaled(data.variance)
+
+
+def _factored(gram: AnyArray, targets: AnyArray, inputs: AnyArray | None, single: bool) -> FactoredSpectrum:
+    """The survey of a Gram matrix as data of one output."""
+    basis = FactoredGram(gram, targets, inputs)
+    values, inside, probes = surveyed(basis)
+    return FactoredSpectrum(values, inside, 0.0, gram.shape[0], single, basis, probes=probes)
+
+
+def _from_wide_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
     """For p ≤ n0: eigenvectors of the Gram matrix."""
     examples, dimension = inputs.shape
-    with np.errstate(over="ignore"):  # `_eigh` reports it
+    with np.errstate(over="ignore"):  # `positive_eigenvectors` reports it
         gram = inputs @ inputs.T
         gram /= dimension
-    values, vectors = _eigh(gram, dimension, "XXᵀ/n0", overwrite=True)
-    own, rest = vectors.T @ targets, _rest(targets, vectors)
-    vectors /= np.sqrt(dimension * values)  # in place, and a copy of X only now: memory is scarce during eigh
-    kept = inputs.copy()
+    values, vectors = positive_eigenvectors(gram, dimension, "XXᵀ/n0", overwrite=True)
+    own, rest = to_numpy(vectors.T @ targets), rest_of_targets(targets, vectors)
+    vectors /= like(np.sqrt(dimension * values), vectors)  # in place, and a copy of X only now: memory is
+    kept = copied(inputs)  # scarce during eigh
     basis = InputBasis(InputDirections(kept, vectors), dimension, kept, 1 / dimension)
     return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
-def _from_tall_inputs(inputs: Array, targets: Array, single: bool) -> Spectrum:
+def _from_tall_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
     """For p > n0: eigenvectors V of XᵀX/n0; U = XV/√(n0 g) is never formed."""
-    with np.errstate(over="ignore"):  # `_eigh` reports it
+    with np.errstate(over="ignore"):  # `positive_eigenvectors` reports it
         moment, cross = inputs.T @ inputs, inputs.T @ targets
         moment /= inputs.shape[1]
-    spectrum = _from_moments(moment, cross, 0.0, len(inputs), single, inputs)
+    spectrum = _from_moments(moment, cross, 0.0, inputs.shape[0], single, inputs)
     values = spectrum.eigenvalues
-    if len(values) < inputs.shape[1] or values[-1] > WELL_CONDITIONED * values[0]:
-        return Spectrum.of_factor(tall_factor(inputs, targets), len(inputs), single, inputs)
-    rest = targets - spectrum.project().explained @ (
-        spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]
-    )
+    dependent = len(values) < inputs.shape[1] or values[-1] > WELL_CONDITIONED * values[0]
+    if dependent and spectrum.place.host:
+        return Spectrum.of_factor(tall_factor(inputs, targets), inputs.shape[0], single, inputs)
+    inside = spectrum.targets / np.sqrt(values)[:, None]
+    rest: Array = to_numpy(targets) - times(spectrum.project().explained, inside)
     return replace(spectrum, residual=float((rest**2).sum()), outside=rest, rounding=0.0)
 
 
@@ -325,45 +371,17 @@ def _from_stream(blocks: streams.Stream, passes: int) -> Spectrum:
 
 
 def _from_moments(
-    moment: Array, cross: Array, total: float, examples: int, single: bool, inputs: Array | None
+    moment: AnyArray, cross: AnyArray, total: float, examples: int, single: bool, inputs: AnyArray | None
 ) -> Spectrum:
     """From XᵀX/n0, XᵀY and ‖Y‖²."""
-    dimension = len(moment)
-    values, vectors = _eigh(moment, max(dimension, examples), "XᵀX/n0", overwrite=True)
+    dimension = moment.shape[0]
+    values, vectors = positive_eigenvectors(moment, max(dimension, examples), "XᵀX/n0", overwrite=True)
     if len(values) > examples:
         raise ValueError(f"XᵀX has rank {len(values)} and needs as many examples, got examples={examples}")
     if inputs is None:
         require_in_range(cross, vectors)
-    targets = vectors.T @ cross / np.sqrt(dimension * values)[:, None]
+    targets = to_numpy(vectors.T @ cross) / np.sqrt(dimension * values)[:, None]
     residual = moment_residual(total, float((targets**2).sum())) if inputs is None else 0.0
     basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
     rounding = moment_rounding(values, targets, residual, min(dimension, examples))
     return Spectrum(values, targets, residual, examples, single, basis, rounding=rounding)
-
-
-def _eigh(gram: Array, size: int, name: str, overwrite: bool = False) -> tuple[Array, Array]:
-    """Positive eigenvalues and their eigenvectors, in the memory of a matrix that is ours to overwrite."""
-    if not np.isfinite(gram).all():
-        raise ValueError(
-            f"{name} must be representable in double precision, got values that overflow: rescale X"
-        )
-    values, vectors = linalg.eigh(gram.T, driver="evd", overwrite_a=overwrite, check_finite=False)
-    if values[0] < -GRAM_TOLERANCE * max(values[-1], 0.0):
-        raise ValueError(
-            f"{name} must be positive semi-definite, got eigenvalues from {values[0]:.3g} to {values[-1]:.3g}"
-        )
-    first = len(values) - np.count_nonzero(positive_part(values, size))  # they are in ascending order
-    return values[first:], vectors[:, first:]
-
-
-def _rest(targets: Array, vectors: Array) -> Array:
-    """Y − UUᵀY, (p, n_d); no rows where U is square."""
-    if vectors.shape[0] == vectors.shape[1]:
-        return np.zeros((0, targets.shape[1]))
-    return targets - vectors @ (vectors.T @ targets)
-
-
-def _require_representable(targets: Array, name: str) -> None:
-    """Raise where the squares of targets, which enter everywhere, would overflow."""
-    if np.abs(targets).max() > _LARGEST_TARGET:
-        raise ValueError(f"{name} must be below {_LARGEST_TARGET:g} in size, got larger values: rescale Y")

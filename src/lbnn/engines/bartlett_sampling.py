@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.inference import Diagnostics, ScaleInference
 from lbnn.engines.laws import AtomLaw, SampledLaw
@@ -27,7 +28,8 @@ def infer_primal(
     """Posterior of L by draws of its Bartlett factors in the axes of the data."""
     if likelihood.noise == 0 and not likelihood.keeps_from_zero:
         return _infer_deficient(prior, likelihood, single_output, effort)
-    axes = principal_axes(likelihood.gradient_weights[:, None] * likelihood.targets, prior.widths)
+    rows = likelihood.gradient_weights[:, None] * likelihood.targets
+    axes = one_sign(principal_axes(rows, prior.widths))  # whatever signs a library gives to its eigenvectors
     target = ScaleTarget(prior.coordinates, likelihood, axes)
     draws = draw_prior(target, effort) if likelihood.flat else draw_posterior(target, effort)
     exists = prior.inverse_mean_exists or likelihood.keeps_from_zero

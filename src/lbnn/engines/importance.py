@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from scipy import special
@@ -34,6 +35,7 @@ _FEWEST_EFFECTIVE = 200  # draws under which the diagnostics themselves are not 
 class ImportanceSample:
     """Weighted points in Bartlett coordinates, in `REPLICATES` independent groups of equal size."""
 
+    largest_k: ClassVar[float] = LARGEST_K  # tail index from which weights are not trusted
     points: Array  # (m, D)
     log_weights: Array  # (m,), prior × likelihood / proposal
 
@@ -72,7 +74,7 @@ class ImportanceSample:
     def reaches(self, target_error: float) -> bool:
         """Whether evidence and averages are as accurate as asked, and k allows to say so."""
         return (
-            self.pareto_k < LARGEST_K
+            self.pareto_k < self.largest_k
             and self.effective_sample_size >= max(target_error**-2, _FEWEST_EFFECTIVE)
             and self.log_evidence_error <= target_error
         )

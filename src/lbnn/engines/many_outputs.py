@@ -18,8 +18,10 @@ from functools import cached_property
 import numpy as np
 from scipy import stats
 
+from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.progress import Progress
 from lbnn._base.quasi_random import uniform_points
+from lbnn._base.threads import on_every_core
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.axis_laws import AxisLaws
 from lbnn.engines.examples import Examples, examples_of
@@ -86,9 +88,14 @@ class Candidate:
         drawn = self.proposal.draw(np.concatenate(uniform), rng)
         fine = np.flatnonzero(np.isfinite(drawn.total).all(axis=(1, 2)) & np.isfinite(drawn.log_ratio))
         log_weights = np.full(len(drawn.total), -np.inf)  # of draws beyond double precision
+
+        def weigh(block: slice) -> None:
+            own = fine[block]
+            likelihood = self.target.log_likelihood(drawn.total[own], self.frame)
+            log_weights[own] = drawn.log_ratio[own] + np.where(np.isnan(likelihood), -np.inf, likelihood)
+
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            likelihood = self.target.log_likelihood(drawn.total[fine], self.frame)
-        log_weights[fine] = drawn.log_ratio[fine] + np.where(np.isnan(likelihood), -np.inf, likelihood)
+            on_every_core(weigh, blocks(len(fine), 4 * self.law.rows**2, PRODUCT_FLOATS))
         return RowSample(self, drawn.factors, drawn.total, log_weights, time.perf_counter() - began)
 
 

@@ -55,6 +55,9 @@ _MEANS_DIFFER = (
     "two estimates of the mean of the scale that share no proposal contradict each other: one of them misses "
     "a part of the posterior in which the mean lives; do not trust E L and what rests on it"
 )
+_SMC = "sequential Monte Carlo"
+_TRY_SMC = "try engine='smc'"
+_TAKE_OR_RAISE = "take the stated errors as they are, or raise target_error"
 _ALONE = (
     "no second estimate of the log evidence that shares no proposal could be had: the answer supports itself "
     "but nothing else does; compare seeds, or engine='smc'"
@@ -200,7 +203,18 @@ def _draw_mixture(target: Target, mixture: Mixture, effort: Effort, progress: Pr
         weighted_means(each.log_weights, each.groups, np.exp(FactorSpace(target).log_diagonal(each.points)))
         for each in (sample, found.draws)
     ]
-    return _from_smc(sample, first, target, effort, means_agree(*means))
+    agree = means_agree(*means)
+    if effort.engine == "auto" and _better(found.draws, sample, effort.target_error):
+        other = Witness(_SMC, sample.log_evidence, sample.log_evidence_error)
+        answer = _from_mixture(found.draws, first, other, effort, _TAKE_OR_RAISE)
+        return _doubted(answer, [] if agree else [_MEANS_DIFFER])
+    return _from_smc(sample, first, target, effort, agree)
+
+
+def _better(draws: WeightedDraws, sample: SmcSample, target_error: float) -> bool:
+    """Whether of two that miss the target error the mixture's draws come nearer, without heavy tails."""
+    missed = not sample.reaches(target_error)
+    return missed and draws.pareto_k < LARGEST_K and draws.log_evidence_error < sample.log_evidence_error
 
 
 def draw_prior(target: Target, effort: Effort) -> Draws:
@@ -278,9 +292,14 @@ def _from_rows(rows: RowAnswer, target: Target, effort: Effort) -> Draws:
     more = [] if rows.means_agree else [_MEANS_DIFFER]
     if rows.seconds_needed is not None:
         more.append(f"by rows the target error would take about {_time(rows.seconds_needed)}")
-    if not more:
+    return _doubted(answer, more)
+
+
+def _doubted(answer: Draws, reasons: list[str]) -> Draws:
+    """The answer, not ok where there are reasons to doubt it."""
+    if not reasons:
         return answer
-    messages = (*answer.diagnostics.messages, *more)
+    messages = (*answer.diagnostics.messages, *reasons)
     return replace(answer, diagnostics=replace(answer.diagnostics, ok=False, messages=messages))
 
 
@@ -295,10 +314,12 @@ def _turned_witness(target: Target, mode: Array, effort: Effort) -> Witness | No
     )
 
 
-def _from_mixture(draws: WeightedDraws, first: Witness, second: Witness | None, effort: Effort) -> Draws:
+def _from_mixture(
+    draws: WeightedDraws, first: Witness, second: Witness | None, effort: Effort, advice: str = _TRY_SMC
+) -> Draws:
     messages = []
     if not draws.reaches(effort.target_error):
-        messages.append(_short(draws, effort.target_error))
+        messages.append(_short(draws, effort.target_error, advice))
     if second is None:
         messages.append(_ALONE)
     elif not second.agrees_with(first):
@@ -337,7 +358,7 @@ def _from_importance(sample: ImportanceSample, own: Witness, other: Witness | No
 def _from_smc(
     sample: SmcSample, other: Witness, target: Target, effort: Effort, means_agree: bool = True
 ) -> Draws:
-    own = Witness("sequential Monte Carlo", sample.log_evidence, sample.log_evidence_error)
+    own = Witness(_SMC, sample.log_evidence, sample.log_evidence_error)
     messages = []
     if not sample.reaches(effort.target_error):
         messages.append(
@@ -347,7 +368,7 @@ def _from_smc(
             + (
                 _CUT_SHORT_MESSAGE
                 if sample.hurried
-                else "take the stated errors as they are, or raise target_error; at this pace the target "
+                else f"{_TAKE_OR_RAISE}; at this pace the target "
                 f"would take about {_time(sample.forecast(effort.target_error))}"
             )
         )
@@ -378,11 +399,11 @@ def _from_smc(
     )
 
 
-def _short(sample: ImportanceSample | WeightedDraws, target_error: float) -> str:
+def _short(sample: ImportanceSample | WeightedDraws, target_error: float, advice: str = _TRY_SMC) -> str:
     return (
         f"importance sampling reached {sample.effective_sample_size:.0f} effective draws (Pareto k "
-        f"{sample.pareto_k:.2f}, should be below {LARGEST_K}; error of log evidence "
-        f"{sample.log_evidence_error:.2g}) for a target error of {target_error:g}: try engine='smc'"
+        f"{sample.pareto_k:.2f}, should be below {sample.largest_k}; error of log evidence "
+        f"{sample.log_evidence_error:.2g}) for a target error of {target_error:g}: {advice}"
     )
 
 

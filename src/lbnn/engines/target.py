@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
+from lbnn._base.arrays import HOST, Moved, Place, namespace, on_batches, place_of, to_numpy, transposed
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.threads import on_every_core
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.thin_root import ThinLikelihood, thin_likelihood
 from lbnn.likelihood.zero_temperature import ScatterLikelihood
 from lbnn.scale.bartlett import BartlettCoordinates, product
 
 _SAME_AXES = 0.98  # cosine from which two axes are one
+_WORTH_MOVING = 1e8  # operations from which a batch is moved to the device of the data: some ten milliseconds
 
 
 class Likelihood(Protocol):
@@ -33,9 +36,14 @@ class Likelihood(Protocol):
         """Second moment of the targets along the directions of the scale, (n, n)."""
         ...
 
-    def log_value(self, eigenvalues: Array, vectors: Array) -> Array: ...
+    @property
+    def place(self) -> Place:
+        """Where large batches are evaluated."""
+        ...
 
-    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]: ...
+    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray: ...
+
+    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]: ...
 
 
 class Target(Protocol):
@@ -135,10 +143,11 @@ class ScaleTarget:
             )
         return 5e4 + 12.0 * layers * rows**3 + 40.0 * rows**3 + self.likelihood.operations
 
-    def scales(self, u: Array) -> Array:
+    def scales(self, u: AnyArray) -> AnyArray:
         """L(u), (m, n_d, n_d)."""
-        root = self.rotation @ _product(self.coordinates.factors(u))
-        return root @ root.swapaxes(1, 2)
+        (frame,) = self._rotation.at(place_of(u))
+        root = frame @ _product(self.coordinates.factors(u))
+        return root @ transposed(root)
 
     def factors(self, u: Array) -> list[Array]:
         """O T_d, T_{d−1}, ..., T_2, whose product is a root of L."""
@@ -162,21 +171,31 @@ class ScaleTarget:
         """Log p(Y | L) at L = O T Tᵀ Oᵀ for any frame O, (m,)."""
         if self._scatter is not None:
             return self._scatter.log_value(total, frame)
-        root = frame @ total
         if self._thin is not None:
-            return self._thin.log_value(root)
-        return self.likelihood.log_value(*gram_eigen(root @ root.swapaxes(1, 2)))
+            return self._thin.log_value(frame @ total)
+        root = self._place(len(total)).put(frame @ total)
+        return to_numpy(self.likelihood.log_value(*gram_eigen(root @ transposed(root))))
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
-        """`log_likelihood` and its gradient in T: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
+        """`log_likelihood` and its gradient in T."""
+        place = self._place(len(total))
+        value, gradient = self._gradient_at(place.put(total), place.put(frame))
+        return to_numpy(value), to_numpy(gradient)
+
+    def _gradient_at(self, total: AnyArray, frame: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """The same where T and O live: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
         if self._scatter is not None:
             return self._scatter.value_and_gradient(total, frame)
         root = frame @ total
         if self._thin is not None:
             value, gradient = self._thin.value_and_gradient(root)
-            return value, frame.swapaxes(-1, -2) @ gradient
-        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ root.swapaxes(1, 2)))
-        return value, 2 * frame.swapaxes(-1, -2) @ gradient @ root
+            return value, transposed(frame) @ gradient
+        value, gradient = self.likelihood.value_and_gradient(*gram_eigen(root @ transposed(root)))
+        return value, 2 * transposed(frame) @ gradient @ root
+
+    @cached_property
+    def _rotation(self) -> Moved:
+        return Moved(self.rotation)
 
     @cached_property
     def _scatter(self) -> ScatterLikelihood | None:
@@ -193,8 +212,9 @@ class ScaleTarget:
 
     @cached_property
     def _thin(self) -> ThinLikelihood | None:
-        """The likelihood as a function of O T where a layer is narrower than the outputs."""
-        return thin_likelihood(self.likelihood) if self._columns < self.rows else None
+        """The likelihood as a function of O T where a layer is narrower than the outputs, for NumPy."""
+        narrow = self._columns < self.rows and self.likelihood.place.host
+        return thin_likelihood(self.likelihood) if narrow else None
 
     @property
     def _columns(self) -> int:
@@ -203,6 +223,9 @@ class ScaleTarget:
 
     def log_density(self, u: Array) -> Array:
         """Log posterior up to a constant, (m,); −inf where factors or their inverses would overflow."""
+        place = self._place(len(u))
+        if not place.host:
+            return self._elsewhere(place, self._log_density_at, u)[0]
         result = np.full(len(u), -np.inf)
 
         def fill(block: slice) -> None:
@@ -216,21 +239,64 @@ class ScaleTarget:
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
         """`log_density` and its gradient in u (zero where factors would overflow)."""
+        place = self._place(len(u))
+        if not place.host:
+            found = self._elsewhere(place, self.value_and_gradient_at, u)
+            return found[0], found[1]
         value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
 
         def fill(block: slice) -> None:
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
-            value[block][fine], gradient[block][fine] = self._differentiate(u[block][fine])
+            points = u[block][fine]
+            log_prior, prior_slope = self.coordinates.log_prior(points)
+            log_likelihood, slope = self._differentiate(points)
+            value[block][fine], gradient[block][fine] = log_prior + log_likelihood, prior_slope + slope
 
         on_every_core(fill, blocks(len(u), self._floats_each))
         return value, gradient
 
-    def _differentiate(self, u: Array) -> tuple[Array, Array]:
-        """Chain rule: the gradient in T, then through the product to the coordinates."""
+    def _differentiate(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Log likelihood and its gradient in u: the gradient in T, then through the product."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
-        value, gradient = self.likelihood_gradient(_product(factors), self.rotation)
-        log_prior, prior_slope = self.coordinates.log_prior(u)
-        return log_prior + value, prior_slope + self.coordinates.pull_back(factors, slopes, gradient)
+        value, gradient = self._gradient_at(_product(factors), *self._rotation.at(place_of(u)))
+        return value, self.coordinates.pull_back(factors, slopes, gradient)
+
+    def _place(self, count: int) -> Place:
+        """Where so many points are evaluated: with the data, if that is worth the way."""
+        there = self.likelihood.place
+        stay = there.host or self._scatter is not None or count * self.operations < _WORTH_MOVING
+        return HOST if stay else there
+
+    def _elsewhere(
+        self, place: Place, function: Callable[[AnyArray], tuple[AnyArray, ...]], u: Array
+    ) -> tuple[Array, ...]:
+        """A function of points at a place, as NumPy: few large batches, each moved there and back once."""
+        fine = np.flatnonzero(self.coordinates.plausible(u))
+        if len(fine) < len(u):
+            whole = np.full(len(u), -np.inf), np.zeros_like(u)
+            found = self._elsewhere(place, function, u[fine]) if len(fine) else ()
+            for each, part in zip(whole, found, strict=False):
+                each[fine] = part
+            return whole
+        program = self._programs.setdefault((place, function.__name__), on_batches(function, place))
+        parts = [program(u[block]) for block in blocks(len(u), self._floats_each, place.block_floats)]
+        found = parts[0] if len(parts) == 1 else tuple(map(np.concatenate, zip(*parts, strict=True)))
+        self.coordinates.add_tails(u, *found)
+        return found
+
+    @cached_property
+    def _programs(self) -> dict[tuple[Place, str], Callable[[Array], tuple[Array, ...]]]:
+        return {}
+
+    def _log_density_at(self, u: AnyArray) -> tuple[AnyArray]:
+        """`log_density` where the points live, with a normal prior however far out."""
+        log_likelihood = self.likelihood.log_value(*gram_eigen(self.scales(u)))
+        return (log_likelihood - 0.5 * namespace(u).sum(u * u, axis=1),)
+
+    def value_and_gradient_at(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """`value_and_gradient` where the points live, with a normal prior however far out."""
+        log_likelihood, slope = self._differentiate(u)
+        return log_likelihood - 0.5 * namespace(u).sum(u * u, axis=1), slope - u
 
     @property
     def _floats_each(self) -> int:
@@ -238,7 +304,7 @@ class ScaleTarget:
         return 4 * len(self.coordinates.shapes) * self.rows * columns
 
 
-def _product(factors: list[Array]) -> Array:
+def _product(factors: list[AnyArray]) -> AnyArray:
     """T, the product of all factors."""
     total = product(factors)
     assert total is not None  # engines that sample have at least one hidden layer

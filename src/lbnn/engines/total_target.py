@@ -16,7 +16,7 @@ import numpy as np
 from scipy import special
 
 from lbnn._base.blocks import blocks
-from lbnn._base.small_matrices import lower_factor
+from lbnn._base.small_matrices import lower_factor, one_sign
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.target import Target
 from lbnn.scale.bartlett import BartlettCoordinates, product
@@ -250,9 +250,7 @@ class TotalTarget:
         """The frame in which one scale, given by its root, is diagonal, largest first."""
         if not self.target.any_frame:
             return self.axes
-        axes = np.linalg.svd(root, full_matrices=True).U
-        signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(len(axes))])
-        return np.asarray(axes * signs, float)  # one sign for each axis, however the last digits fall
+        return one_sign(np.linalg.svd(root, full_matrices=True).U)
 
     def log_volume(self, theta: Array) -> Array:
         """Log of the frameless measure over dθ, (m,)."""

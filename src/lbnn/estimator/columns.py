@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.types import Array, Mask
+from lbnn._base.arrays import like, namespace, to_numpy
+from lbnn._base.types import AnyArray, Array, Mask
 from lbnn.data.projection import RANK_TOLERANCE
 
 RAW, STANDARDISED = "raw", "standardised"
@@ -34,23 +35,24 @@ class ColumnUnits:
         return cls(RAW, np.zeros(columns), np.ones(columns))
 
     @classmethod
-    def standardised(cls, X: Array, centre: bool) -> ColumnUnits:
+    def standardised(cls, X: AnyArray, centre: bool) -> ColumnUnits:
         """Mean zero and variance one over the rows of X (mean square one without centring).
 
         Columns that vary by rounding only are divided by one.
         """
-        offset = X.mean(axis=0) if centre else np.zeros(X.shape[1])
-        deviation = np.sqrt(((X - offset) ** 2).mean(axis=0))
-        return cls.of_moments(offset, deviation, np.abs(X).max(axis=0))
+        xp = namespace(X)
+        offset = to_numpy(xp.mean(X, axis=0)) if centre else np.zeros(X.shape[1])
+        variance = to_numpy(xp.mean((X - like(offset, X)) ** 2, axis=0))
+        return cls.of_moments(offset, np.sqrt(variance), to_numpy(xp.max(xp.abs(X), axis=0)))
 
     @classmethod
     def of_moments(cls, offset: Array, deviation: Array, size: Array) -> ColumnUnits:
         """`standardised` from moments of the columns; `size` is what rounding is relative to."""
         return cls(STANDARDISED, offset, np.where(varying(deviation, size), deviation, 1.0))
 
-    def seen(self, X: Array) -> Array:
+    def seen(self, X: AnyArray) -> AnyArray:
         """(x − offset)/deviation, (rows, n0)."""
-        return X if self.name == RAW else (X - self.offset) / self.deviation
+        return X if self.name == RAW else (X - like(self.offset, X)) / like(self.deviation, X)
 
 
 def varying(deviation: Array, size: Array) -> Mask:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lbnn._base.types import Array
-from lbnn.data.bases import InputBasis
+from lbnn._base.arrays import like, to_numpy
+from lbnn._base.types import AnyArray, Array
+from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
 from lbnn.data.projection import TrainingProjection
 from lbnn.estimator.rows import Rows
@@ -110,8 +111,10 @@ class FittedModel:
         along, basis = self.posterior.predictive_at(TrainingProjection(np.eye(spectrum.rank))), spectrum.basis
         inner = along.mean.reshape(spectrum.rank, self.matrix.shape[1])  # E M, (r, q)
         if isinstance(basis, InputBasis):
-            weights = math.sqrt(basis.scale) * basis.directions.combine(inner.T)
+            combined = basis.directions.combine(like(inner.T, basis.example))
+            weights = math.sqrt(basis.scale) * to_numpy(combined)
         else:
+            assert isinstance(basis, GramBasis)
             weights = math.sqrt(basis.scale) * (inner.T / np.sqrt(basis.eigenvalues)) @ basis.vectors.T
         return self.matrix @ weights
 
@@ -125,7 +128,7 @@ class FittedModel:
 
 
 def decompose(
-    points: Array, targets: Array, *, linear: bool, centre: bool, noise: float
+    points: AnyArray, targets: Array, *, linear: bool, centre: bool, noise: float
 ) -> tuple[CentredInputs | CentredKernel, EvidenceData]:
     """Data after their one eigendecomposition.
 
@@ -222,12 +225,13 @@ class FittedState:
         """
         return np.tensordot(self.weights, np.stack([model.coefficients() for model in self.models]), axes=1)
 
-    def mean(self, X: Array, weights: Array) -> Array:
+    def mean(self, X: AnyArray, weights: Array) -> AnyArray:
         """Of the targets at X, from the weights of the mean function."""
-        found = self.seeing.features(X) @ weights.T + self.best.mean
+        features = self.seeing.features(X)
+        found = features @ like(weights.T, features) + like(self.best.mean, features)
         return found[:, 0] if self.best.single_output else found
 
-    def predictive(self, X: Array, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:
+    def predictive(self, X: AnyArray, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:
         """The function at test points; `test_gram` in the place of the kernel among them."""
         test = self.seeing.test(X, test_gram)
         components = tuple(model.predictive(*test) for model in self.models)

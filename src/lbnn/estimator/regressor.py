@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from lbnn._base.types import Array
+from lbnn._base.arrays import namespace, require_one_place, take, to_numpy
+from lbnn._base.blocks import blocks
+from lbnn._base.types import AnyArray, Array
 from lbnn._base.warn import warn_of
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
 from lbnn.estimator import fitting, saving, settings
@@ -188,15 +188,19 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._validate_params()
         settings.network_shapes(self.depth, self.width)  # raises before the work begins
         settings.require_complete_rows(y)
-        inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
-        targets = np.asarray(y, dtype=np.float64)
+        double = settings.double_of(X, self.kernel)
+        inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=double)
+        require_one_place(X=inputs, y=y)
+        targets = np.asarray(to_numpy(y), dtype=np.float64)
         rows = self._rows(inputs, targets)
-        inputs, targets = inputs[rows.kept], targets[rows.kept]
+        if rows.dropped:
+            inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
         units, inner = TargetUnits.of(
             targets, self.fit_intercept, contrasts=settings.may_be_contrasts(self.noise, self.beta)
         )
         choice = settings.view_choice(self.noise, self._given(units), inner, len(inner))
-        setting = Setting(inner, self.fit_intercept, settings.noise_unit(self.beta), choice, self._seed())
+        noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
+        setting = Setting(inner, self.fit_intercept, noise, choice, seed)
         views = best_view(inputs, self.inputs, self._kernel(), self.ard, setting)
         return self._fit_views(*views, units, targets.reshape(len(targets), -1), rows)
 
@@ -237,7 +241,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             verbose=self.verbose,
             engine=self.engine,
             target_error=self.target_error,
-            seed=self._seed(),
+            seed=settings.as_seed(self.random_state),
         )
         if view.seeing.feature_map.size:
             messages.append(settings.approximate_kernel(len(targets), view.seeing, view.dropped))
@@ -247,11 +251,11 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         state = FittedState(models, view.seeing, targets, rows)
         return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
 
-    def _rows(self, X: Array, targets: Array) -> Rows:
+    def _rows(self, X: AnyArray, targets: Array) -> Rows:
         """Rows to be counted; all of them where the noise is given or the kernel is."""
         if self.kernel == "precomputed" or not isinstance(self.beta, str):
-            return Rows.all(len(X))
-        return distinct_rows(X, targets.reshape(len(X), -1))
+            return Rows.all(len(targets))
+        return distinct_rows(X, targets.reshape(len(targets), -1))
 
     def _given(self, units: TargetUnits) -> Choice:
         """The hyperparameters that are given, in the units of the search."""
@@ -259,11 +263,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _kernel(self) -> Kernel:
         return Kernel(self.kernel, dict(self.kernel_params or {}))
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, Integral):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _describe(
         self, state: FittedState, table: list[dict[str, Any]], messages: list[str]
@@ -339,16 +338,15 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         return self._predictive(self._checked(X), test_gram)
 
-    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> AnyArray:
         """Draw observations jointly over points and outputs.
 
         Returns
         -------
         (n, n_targets, n_samples) array, or (n, n_samples) for a one-dimensional target
         """
-        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-        draws = self.predictive(X).with_noise().sample(n_samples, int(seed))
-        return np.moveaxis(draws, 0, -1)
+        draws = self.predictive(X).with_noise().sample(n_samples, settings.drawn_seed(random_state))
+        return namespace(draws).moveaxis(draws, 0, -1)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Score every training example given all others, without refits.
@@ -358,12 +356,14 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._state.leave_one_out()
 
-    def _checked(self, X: ArrayLike) -> Array:
+    def _checked(self, X: ArrayLike) -> AnyArray:
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=np.float64)
+        inputs = validate_data(self, X, reset=False, dtype=settings.double_of(X, self.kernel))
+        require_one_place(**{"X of the fit": self.posterior_.spectrum.basis.example, "X": inputs})
+        return inputs
 
     def _predictive(
-        self, X: Array, test_gram: ArrayLike | None = None
+        self, X: AnyArray, test_gram: ArrayLike | None = None
     ) -> AffinePredictive | MixturePredictive:
         if self.kernel == "precomputed" and test_gram is None:
             raise ValueError(
@@ -372,12 +372,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             )
         return self._state.predictive(X, test_gram)
 
-    def _standard_deviations(self, X: Array) -> Array:
+    def _standard_deviations(self, X: AnyArray) -> AnyArray:
         parts = [
-            self._predictive(X[start : start + _POINTS_AT_ONCE]).with_noise().standard_deviation
-            for start in range(0, len(X), _POINTS_AT_ONCE)
+            self._predictive(X[rows, :]).with_noise().standard_deviation
+            for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE)
         ]
-        return np.concatenate(parts)
+        return namespace(X).concat(parts)
 
     # ------------------------------------------------------------------ files
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.arrays import namespace, take, times, to_numpy
+from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn.data.projection import RANK_TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,17 @@ class Rows:
         return len(self.kept) < len(self.stands_for)
 
 
-def distinct_rows(X: Array, Y: Array) -> Rows:
-    """Rows to be counted, for inputs (p, n0) and targets (p, n_d)."""
-    points = _groups(X)
-    whole = _groups(np.hstack([X, Y]))
-    replicates, copies = len(X) - _count(points), len(X) - _count(whole)
+def distinct_rows(X: AnyArray, Y: Array) -> Rows:
+    """Rows to be counted, for inputs (p, n0) of any library and targets (p, n_d)."""
+    points = _points(X)
+    whole = _groups(np.column_stack([points, Y]))
+    replicates, copies = len(Y) - _count(points), len(Y) - _count(whole)
     if not replicates:
-        return Rows.all(len(X))
+        return Rows.all(len(Y))
     different = replicates - copies
     found = _said(copies, different)
     if not copies or _rank(X) < _count(points) - 1:
-        return Rows.all(len(X), found + (_KEPT if copies else ""))
+        return Rows.all(len(Y), found + (_KEPT if copies else ""))
     kept = np.sort(np.unique(whole, return_index=True)[1])
     position = np.empty(_count(whole), int)
     position[whole[kept]] = np.arange(len(kept))
@@ -81,7 +83,26 @@ def _said(copies: int, different: int) -> str:
     return ", ".join(parts)
 
 
-def _groups(array: Array) -> IndexArray:
+def _points(X: AnyArray) -> IndexArray:
+    """A number for each row of inputs, the same for equal rows, (p,).
+
+    Rows are compared only where their products with one vector agree up to rounding, so that next to nothing
+    leaves a device, and few rows are sorted.
+    """
+    direction = np.random.default_rng(0).uniform(1.0, 2.0, X.shape[1])
+    mark = times(X, direction[:, None])[:, 0]
+    size = times(namespace(X).abs(X), direction[:, None])[:, 0]
+    order = np.argsort(mark)
+    near = np.diff(mark[order]) <= X.shape[1] * RANK_TOLERANCE * (size[order][1:] + size[order][:-1])
+    alike = order[np.append(near, False) | np.append(False, near)]
+    result = np.arange(len(mark))
+    if len(alike):
+        groups = _groups(to_numpy(take(X, alike, axis=0)))
+        result[alike] = alike[np.unique(groups, return_index=True)[1]][groups]
+    return _groups(result)
+
+
+def _groups(array: Array | IndexArray) -> IndexArray:
     """A number for each row, the same for equal rows, (p,)."""
     return np.unique(array, axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -90,6 +111,7 @@ def _count(groups: IndexArray) -> int:
     return int(groups.max()) + 1
 
 
-def _rank(X: Array) -> int:
+def _rank(X: AnyArray) -> int:
     """Of the centred inputs."""
-    return int(np.linalg.matrix_rank(X - X.mean(axis=0)))
+    xp = namespace(X)
+    return int(xp.linalg.matrix_rank(X - xp.mean(X, axis=0)))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.centring import CentredInputs, CentredKernel
 from lbnn.estimator.columns import ColumnUnits
 from lbnn.estimator.kernels import Kernel
@@ -36,13 +36,13 @@ class Seeing:
     training_inputs: Array
     feature_map: Array
 
-    def features(self, X: Array) -> Array:
+    def features(self, X: AnyArray) -> AnyArray:
         """What the mean function is a linear function of: (p̂, n0), (p̂, m) or the centred kernel (p̂, p)."""
         if isinstance(self.inputs, CentredKernel):
             return self.inputs.cross(self.kernel.matrix(self.columns.seen(X), self.training_inputs))
         return self.inputs.columns.centred(self._linear(X))
 
-    def test(self, X: Array, test_gram: ArrayLike | None = None) -> tuple[Array, ...]:
+    def test(self, X: AnyArray, test_gram: ArrayLike | None = None) -> tuple[AnyArray, ...]:
         """Test points as `Spectrum.project` wants them; `test_gram` in the place of the kernel among them."""
         if not isinstance(self.inputs, CentredKernel):
             return self.inputs.test(self._linear(X))
@@ -54,7 +54,7 @@ class Seeing:
         )
         return self.inputs.test(self.kernel.matrix(seen, self.training_inputs), gram)
 
-    def _linear(self, X: Array) -> Array:
+    def _linear(self, X: AnyArray) -> AnyArray:
         seen = self.columns.seen(X)
         if not self.feature_map.size:
             return seen

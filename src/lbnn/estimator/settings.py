@@ -8,10 +8,13 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from lbnn._base import check
+from lbnn._base.arrays import place_of, to_numpy
 from lbnn._base.types import Array
 from lbnn.engines import ENGINES
 from lbnn.estimator.columns import RAW, STANDARDISED
@@ -159,10 +162,33 @@ def require_linear(kernel: Any) -> None:
         )
 
 
+def double_of(X: Any, kernel: Any) -> Any:
+    """float64 of NumPy, or of the library of X where scikit-learn dispatches to it."""
+    place = place_of(X)
+    if place.host or not get_config()["array_api_dispatch"]:
+        return np.float64
+    if kernel != "linear":
+        raise ValueError(
+            f"arrays of other libraries are for kernel='linear', got kernel={kernel!r} and {place}: "
+            "convert X to NumPy"
+        )
+    return place.xp.float64
+
+
+def as_seed(random_state: Any) -> int:
+    """An int as it is; one that is drawn from anything else that scikit-learn takes."""
+    return int(random_state) if isinstance(random_state, Integral) else drawn_seed(random_state)
+
+
+def drawn_seed(random_state: Any) -> int:
+    """A seed that is drawn from whatever scikit-learn takes."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
 def require_complete_rows(y: Any) -> None:
     """Raise where rows have some of their targets only."""
     try:
-        array = np.asarray(y)
+        array = to_numpy(y)
     except ValueError:
         return  # scikit-learn says what is wrong with it
     if array.ndim != 2 or array.dtype.kind != "f":

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.estimator import columns as column_units
 from lbnn.estimator.columns import ColumnUnits
 from lbnn.estimator.kernels import FAMILIES, Kernel, chosen, with_own_length_scales
@@ -65,14 +65,15 @@ class View:
         return infinite_width(self.data, self.choice)
 
 
-def make_view(columns: ColumnUnits, kernel: Kernel, X: Array, setting: Setting) -> View:
+def make_view(columns: ColumnUnits, kernel: Kernel, X: AnyArray, setting: Setting) -> View:
     """The data as one view sees them, after their one eigendecomposition."""
     seen, linear, empty = columns.seen(X), kernel.metric == "linear", np.zeros((0, 0))
     if linear:
         inputs, data = decompose(
             seen, setting.targets, linear=True, centre=setting.centre, noise=setting.noise
         )
-        return View(Seeing(columns, kernel, inputs, seen[:0], empty), data, setting.choice)
+        kept = np.zeros((0, X.shape[1]))
+        return View(Seeing(columns, kernel, inputs, kept, empty), data, setting.choice)
     if len(X) > _MOST_EXACT_ROWS and kernel.metric != "precomputed":
         return _approximate_view(columns, kernel, seen, setting)
     gram = kernel.matrix(seen, seen)
@@ -100,7 +101,7 @@ def _approximate_view(columns: ColumnUnits, kernel: Kernel, seen: Array, setting
 
 
 def best_view(
-    X: Array, wanted: str, kernel: Kernel, own_length_scales: bool, setting: Setting
+    X: AnyArray, wanted: str, kernel: Kernel, own_length_scales: bool, setting: Setting
 ) -> tuple[View, list[View]]:
     """The view of highest evidence at infinite width, and the others."""
     units = (
@@ -130,7 +131,7 @@ def _comparable(views: list[View]) -> bool:
 
 
 def _completed(
-    kernel: Kernel, columns: ColumnUnits, X: Array, own_length_scales: bool, setting: Setting
+    kernel: Kernel, columns: ColumnUnits, X: AnyArray, own_length_scales: bool, setting: Setting
 ) -> Kernel:
     """The kernel for columns in these units, with the parameters that are not given chosen by evidence."""
     if kernel.complete and not (own_length_scales and kernel.ours):

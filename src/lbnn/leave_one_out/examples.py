@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
 from lbnn.data.bases import GramBasis
 from lbnn.data.projection import RANK_TOLERANCE, InputDirections
@@ -139,10 +140,11 @@ def _unseen(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tupl
 
 
 def example_vectors(spectrum: Spectrum) -> Array:
-    """U, the eigenvectors of the Gram matrix over the examples, (p, r)."""
+    """U, the eigenvectors of the Gram matrix over the examples, (p, r), as NumPy."""
     basis = spectrum.basis
     if isinstance(basis, GramBasis):
-        return basis.vectors
+        return to_numpy(basis.vectors)
     if isinstance(basis.directions, InputDirections):  # XXᵀ u would lose directions of small g to rounding
-        return basis.directions.combination / np.linalg.norm(basis.directions.combination, axis=0)
-    return basis.training().explained / np.sqrt(spectrum.eigenvalues)
+        combination = to_numpy(basis.directions.combination)
+        return combination / np.linalg.norm(combination, axis=0)
+    return to_numpy(basis.training().explained) / np.sqrt(spectrum.eigenvalues)

@@ -12,13 +12,17 @@ density of Y): one formula for every temperature.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.blocks import blocks
+from lbnn._base.arrays import HOST, Place, place_of
+from lbnn._base.blocks import blocks, in_blocks
 from lbnn._base.condensed import Condensed
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
+from lbnn.likelihood import anywhere
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class GaussianLikelihood:
     noise: float  # τ = 1/β: 0 at zero temperature, inf at β = 0
     multiplicity: float = 1.0  # directions that a row stands for, the others without targets: weight of log D
     condensed: Condensed | None = None  # a few rows with the same sums, for value and gradient
+    place: Place = HOST  # where the data came from, and batches large enough to be moved are evaluated
 
     @property
     def flat(self) -> bool:
@@ -66,7 +71,7 @@ class GaussianLikelihood:
         """Rough number of floating-point operations of one gradient, for planning."""
         return float(self._rows.targets.size * (30 + 4 * self.targets.shape[1]))
 
-    @property
+    @cached_property
     def _rows(self) -> Condensed:
         """The rows that value and gradient are summed over."""
         if self.condensed is not None:
@@ -98,8 +103,10 @@ class GaussianLikelihood:
             return False
         return int(np.linalg.matrix_rank(self.targets)) == self.targets.shape[1]
 
-    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
+    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
         """Log p(Y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m,)."""
+        if not isinstance(vectors, np.ndarray):
+            return self._anywhere(lambda *scales: (anywhere.log_value(*scales),), eigenvalues, vectors)[0]
         result = np.zeros(len(eigenvalues))
         if self.flat:
             return result
@@ -117,12 +124,15 @@ class GaussianLikelihood:
             result[block] = -0.5 * (logs + fit).reshape(-1, outputs).sum(axis=1)
         return result
 
-    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
         """`log_value` (m,) and its gradient in L (m, n_d, n_d).
 
         ∂/∂L = V [−½ diag_j Σ_i g_i/D_ij + ½ Σ_i g_i z_ij z_ik/(D_ij D_ik)] Vᵀ with D_ij = τ + g_i l_j: no
         derivative of eigenvectors, so that degenerate eigenvalues are harmless.
         """
+        if not isinstance(vectors, np.ndarray):
+            value, gradient = self._anywhere(anywhere.value_and_gradient, eigenvalues, vectors)
+            return value, gradient
         value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
         if self.flat:
             return value, gradient
@@ -140,6 +150,22 @@ class GaussianLikelihood:
             inner[:, index, index] -= 0.5 * ((rows.counts * rows.nodes) @ (1 / spread))
             gradient[block] = vectors[block] @ inner @ vectors[block].swapaxes(1, 2)
         return value, gradient
+
+    def _anywhere(
+        self, function: Callable[..., tuple[AnyArray, ...]], eigenvalues: AnyArray, vectors: AnyArray
+    ) -> tuple[AnyArray, ...]:
+        """A function of (rows, τ, l, V) on arrays that are not NumPy's; zeros for data that say nothing."""
+        count, outputs = eigenvalues.shape
+        if self.flat:
+            place = place_of(vectors)
+            return place.zeros(count), place.zeros(count, outputs, outputs)
+        rows = self._rows
+        return in_blocks(
+            lambda values, axes: function(rows, self.noise, values, axes),
+            3 * rows.targets.size,
+            eigenvalues,
+            vectors,
+        )
 
     def turning_region(self) -> tuple[float, float] | None:
         """Range of log l that holds every extremum of log p(Y | L); None where the data say nothing.
@@ -161,6 +187,11 @@ class LikelihoodRatio:
 
     numerators: tuple[GaussianLikelihood, ...]
     denominators: tuple[GaussianLikelihood, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """The host: ratios are averaged over atoms that are there."""
+        return HOST
 
     @property
     def operations(self) -> float:

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.blocks import blocks
+from lbnn._base.arrays import Place, like, namespace, transposed
+from lbnn._base.blocks import in_blocks
 from lbnn._base.small_matrices import lower_root
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.bartlett import product
 from lbnn.scale.prior import ScalePrior
@@ -46,33 +47,40 @@ class HiddenKernelLikelihood:
         """ỹỹᵀ, (r, r): what it costs to leave targets to the noise."""
         return self.primal.targets @ self.primal.targets.T
 
-    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
+    @property
+    def place(self) -> Place:
+        """That of the data."""
+        return self.primal.place
+
+    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
         """−½ n_d log det(K + τ) − ½ tr (K + τ)⁻¹ ỹỹᵀ, (m,)."""
         return self.value_and_gradient(eigenvalues, vectors)[0]
 
-    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
         """The value and its gradient in Λ: diag(√g) [−½ n_d M + ½ M ỹỹᵀ M] diag(√g) with M = (K + τ)⁻¹."""
-        root = np.sqrt(self.primal.eigenvalues)
-        square = self.primal.targets @ self.primal.targets.T
-        outputs = self.primal.targets.shape[1]
-        value, gradient = np.empty(len(eigenvalues)), np.empty_like(vectors)
-        for block in blocks(len(value), square.size):
-            inverse, log_determinant = self._inverse(eigenvalues[block], vectors[block])
-            fit = inverse @ square
-            value[block] = -0.5 * (outputs * log_determinant + np.trace(fit, axis1=1, axis2=2))
-            gradient[block] = 0.5 * root[:, None] * (fit @ inverse - outputs * inverse) * root
+        value, gradient = in_blocks(
+            self._value_and_gradient, len(self.primal.eigenvalues) ** 2, eigenvalues, vectors
+        )
         return value, gradient
 
-    def _inverse(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+    def _value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
+        root, square = like(np.sqrt(self.primal.eigenvalues), vectors), like(self.target_moment, vectors)
+        outputs = self.primal.targets.shape[1]
+        inverse, log_determinant = self._inverse(eigenvalues, vectors)
+        fit = inverse @ square
+        value = -0.5 * (outputs * log_determinant + namespace(fit).linalg.trace(fit))
+        return value, 0.5 * root[:, None] * (fit @ inverse - outputs * inverse) * root
+
+    def _inverse(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
         """(K + τ)⁻¹ and log det(K + τ); at zero temperature from the eigenvalues of Λ, however small."""
-        root = np.sqrt(self.primal.eigenvalues)
+        xp, root = namespace(vectors), np.sqrt(self.primal.eigenvalues)
+        roots = like(np.outer(root, root), vectors)
         if self.primal.noise == 0:
-            inverse = (vectors / eigenvalues[:, None, :]) @ vectors.swapaxes(1, 2) / np.outer(root, root)
-            return inverse, np.log(eigenvalues).sum(axis=1) + 2 * np.log(root).sum()
-        kernel = np.outer(root, root) * ((vectors * eigenvalues[:, None, :]) @ vectors.swapaxes(1, 2))
-        values, axes = np.linalg.eigh(kernel)
-        values = np.maximum(values, 0.0) + self.primal.noise
-        return (axes / values[:, None, :]) @ axes.swapaxes(1, 2), np.log(values).sum(axis=1)
+            inverse = (vectors / eigenvalues[:, None, :]) @ transposed(vectors) / roots
+            return inverse, xp.sum(xp.log(eigenvalues), axis=1) + 2 * float(np.log(root).sum())
+        values, axes = xp.linalg.eigh(roots * ((vectors * eigenvalues[:, None, :]) @ transposed(vectors)))
+        values = xp.maximum(values, xp.zeros_like(values)) + self.primal.noise
+        return (axes / values[:, None, :]) @ transposed(axes), xp.sum(xp.log(values), axis=1)
 
 
 def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:

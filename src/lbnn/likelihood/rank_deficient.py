@@ -8,11 +8,14 @@ entries: it belongs to the prior (`ScalePrior.tilted_coordinates`), and what rem
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base.arrays import Place, like, namespace, transposed
+from lbnn._base.small_matrices import one_sign
+from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
 
 
@@ -33,26 +36,31 @@ class RegularLikelihood:
         """ỹᵀỹ."""
         return self.likelihood.target_moment
 
-    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
+    @property
+    def place(self) -> Place:
+        """That of the likelihood."""
+        return self.likelihood.place
+
+    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
         """log p(Y | L) + ½ p log det C, less the constant, (m,)."""
         return self.value_and_gradient(eigenvalues, vectors)[0]
 
-    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
         """The value and its gradient in L."""
         value, gradient = self.likelihood.value_and_gradient(eigenvalues, vectors)
-        rows = self.null.T @ vectors
-        sizes, axes = np.linalg.eigh((rows * eigenvalues[:, None, :]) @ rows.swapaxes(1, 2))
+        xp, null = namespace(vectors), like(self.null, vectors)
+        rows = null.T @ vectors
+        sizes, axes = xp.linalg.eigh((rows * eigenvalues[:, None, :]) @ transposed(rows))
         inside = sizes[:, 0] > 0  # else C is singular to rounding, and so far out that it does not matter
-        sizes = np.where(inside[:, None], sizes, 1.0)
+        sizes = xp.where(inside[:, None], sizes, xp.ones_like(sizes))
         half = self.likelihood.examples / 2
-        inverse = (axes / sizes[:, None, :]) @ axes.swapaxes(1, 2)
-        gradient = gradient + half * self.null @ inverse @ self.null.T
-        value = np.where(inside, value + half * np.log(sizes).sum(axis=1), -np.inf)
-        return value, gradient
+        gradient = gradient + half * (null @ ((axes / sizes[:, None, :]) @ transposed(axes)) @ null.T)
+        determinant = half * xp.sum(xp.log(sizes), axis=1)
+        return xp.where(inside, value + determinant, xp.full_like(value, -math.inf)), gradient
 
 
 def zeros_first(likelihood: GaussianLikelihood) -> Array:
     """Rotation of the outputs (n_d, n_d) after which zero targets come first."""
     rank = int(np.linalg.matrix_rank(likelihood.targets))
     right = np.linalg.svd(likelihood.targets, full_matrices=True).Vh
-    return np.concatenate([right[rank:], right[:rank]]).T
+    return one_sign(np.concatenate([right[rank:], right[:rank]]).T)

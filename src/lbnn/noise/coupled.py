@@ -85,7 +85,8 @@ class CoupledNoise(Noise):
         log_mean = (np.log(self.eigenvalues(spectrum)).sum() + unseen * math.log(self.nu)) / examples
         values = np.full(len(root), math.exp(log_mean))
         targets = np.sqrt(values)[:, None] * root
-        return GaussianLikelihood(values, targets, 0.0, examples, 0.0, examples / len(root))
+        each = examples / len(root)
+        return GaussianLikelihood(values, targets, 0.0, examples, 0.0, each, place=spectrum.place)
 
     def _every_row(self, spectrum: Spectrum) -> GaussianLikelihood:
         """The eigenvalues g + ν of the range of G and ν outside it, each with its targets."""
@@ -97,9 +98,8 @@ class CoupledNoise(Noise):
         )
         kept = min(unseen, len(sizes))
         rows[:kept] = (sizes[:, None] * axes)[:kept]
-        return GaussianLikelihood(
-            values, np.concatenate([spectrum.targets, rows]), 0.0, spectrum.examples, 0.0
-        )
+        targets = np.concatenate([spectrum.targets, rows])
+        return GaussianLikelihood(values, targets, 0.0, spectrum.examples, 0.0, place=spectrum.place)
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return {"kind": self.kind, "nu": self.nu}, {"noise.outside": self.outside}

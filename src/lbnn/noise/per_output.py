@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lbnn._base import check
-from lbnn._base.types import Array, ComplexArray
+from lbnn._base.arrays import like, namespace
+from lbnn._base.types import AnyArray, Array, ComplexArray
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.noise.independent import IndependentNoise
@@ -69,6 +70,7 @@ class PerOutputNoise(Noise):
             data.examples,
             1.0,
             condensed=data.condensed,
+            place=data.place,
             units=np.sqrt(self.betas),
             log_jacobian=0.5 * data.examples * float(np.log(self.betas).sum()),
         )
@@ -114,14 +116,15 @@ class LikelihoodInUnits(GaussianLikelihood):
         """Always: the dual form of the likelihood has one noise variance for all outputs."""
         return True
 
-    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
+    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
         """log p(Y D | D L D) less the constant, (m,)."""
         return super().log_value(*_eigen_in_units(eigenvalues, vectors, self.units))
 
-    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
         """The value and its gradient in L, D (gradient in D L D) D."""
         value, gradient = super().value_and_gradient(*_eigen_in_units(eigenvalues, vectors, self.units))
-        return value, self.units[:, None] * gradient * self.units
+        units = like(self.units, gradient)
+        return value, units[:, None] * gradient * units
 
 
 @dataclass(frozen=True)
@@ -166,8 +169,9 @@ class LawInUnits:
         return self.units[:, None] * products if layer == self.depth else products
 
 
-def _eigen_in_units(eigenvalues: Array, vectors: Array, units: Array) -> tuple[Array, Array]:
+def _eigen_in_units(eigenvalues: AnyArray, vectors: AnyArray, units: Array) -> tuple[AnyArray, AnyArray]:
     """Eigenvalues and eigenvectors of D V diag(l) Vᵀ D, from the singular values of D V diag(√l)."""
-    root = units[:, None] * vectors * np.sqrt(eigenvalues)[:, None, :]
-    left, sizes, _ = np.linalg.svd(root)
+    xp = namespace(vectors)
+    root = like(units, vectors)[:, None] * vectors * xp.sqrt(eigenvalues)[:, None, :]
+    left, sizes, _ = xp.linalg.svd(root)
     return sizes**2, left

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
+from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
 from lbnn.plots._style import axes_or_new, heat_map, names_or_numbers
 from lbnn.posterior import Posterior
@@ -100,11 +101,11 @@ def kernel_panels(
     3
     >>> matplotlib.pyplot.close(panels[0].figure)
     """
-    Y = check.targets(targets, posterior.spectrum.examples)[0]
+    Y = to_numpy(check.targets(targets, posterior.spectrum.examples)[0])
     panels = _three_axes() if axes is None else list(axes)
     if len(panels) != 3:
         raise ValueError(f"axes must be three, got {len(panels)}")
-    gram, kernel = input_gram(posterior), posterior.feature_kernel(layer=layer)
+    gram, kernel = input_gram(posterior), to_numpy(posterior.feature_kernel(layer=layer))
     limit = float(max(np.abs(gram).max(), np.abs(kernel).max()))
     target_gram = Y @ Y.T / Y.shape[1]
     limits = limit, limit, float(np.abs(target_gram).max())
@@ -120,7 +121,7 @@ def kernel_panels(
 
 def input_gram(posterior: Posterior) -> Array:
     """G_xx on the training points, with the first layer's prior variance in it, (p, p)."""
-    features = posterior.spectrum.project().explained
+    features = to_numpy(posterior.spectrum.project().explained)
     return features @ features.T
 
 

@@ -16,8 +16,9 @@ from functools import cached_property
 
 import numpy as np
 
+from lbnn._base.arrays import Place, like, namespace
 from lbnn._base.blocks import blocks
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.projection import GramProjection
 from lbnn.predict.given import Conditionable
 from lbnn.predict.mixture import NetworkPredictive
@@ -66,6 +67,11 @@ class AffinePredictive(Conditionable):
         return self.predictive.shape[0], len(self.matrix)
 
     @property
+    def place(self) -> Place:
+        """That of the test points."""
+        return self.predictive.place
+
+    @property
     def noisy(self) -> bool:
         """Whether these are observations rather than the function."""
         return self.predictive.noisy
@@ -77,26 +83,23 @@ class AffinePredictive(Conditionable):
     # ------------------------------------------------------------------ moments
 
     @property
-    def mean(self) -> Array:
+    def _mean(self) -> Array:
         """(p̂, n_d)."""
-        return self._shaped(self.predictive.mean.reshape(self.predictive.shape) @ self.matrix.T + self.offset)
-
-    @property
-    def output_covariance(self) -> Array:
-        """A (covariance of the network) Aᵀ and that of the level, (p̂, n_d, n_d)."""
-        return self._output_covariance.copy()
+        return self.predictive._mean @ self.matrix.T + self.offset
 
     @cached_property
     def _output_covariance(self) -> Array:
-        return self.matrix @ self.predictive.output_covariance @ self.matrix.T + self._level_covariance
+        """A (covariance of the network) Aᵀ and that of the level, (p̂, n_d, n_d)."""
+        return self.matrix @ self.predictive._output_covariance @ self.matrix.T + self._level_covariance
 
     @property
-    def covariance(self) -> Array:
-        """(p̂, n_d, p̂, n_d), or (p̂, p̂) when Y was one-dimensional."""
-        inner = self.predictive.covariance.reshape(self.predictive.shape * 2)
-        total = np.einsum("ja,manb,kb->mjnk", self.matrix, inner, self.matrix, optimize=True)
-        total += self._level_covariance[:, None, :]
-        return total[:, 0, :, 0] if self.single_output else total
+    def _covariance(self) -> AnyArray:
+        """A along both output axes, and the level shared by all points."""
+        inner = self.predictive._covariance
+        xp, across = namespace(inner), like(self.matrix.T.copy(), inner)
+        half = xp.permute_dims(inner @ across, (2, 3, 0, 1))  # (p̂, k, p̂, a)
+        total = xp.permute_dims(half @ across, (2, 3, 0, 1))
+        return total + like(self._level_covariance[:, None, :], inner)
 
     @property
     def _level_covariance(self) -> Array:
@@ -208,11 +211,11 @@ class AffinePredictive(Conditionable):
 
 def _rows(predictive: NetworkPredictive, rows: slice) -> GramProjection:
     """The test points of some rows: marginals need diag R only."""
-    projection = predictive.projection
-    return GramProjection(projection.explained[rows], np.diag(projection.unexplained_diagonal[rows]))
+    projection, diagonal = predictive.projection, np.diag(predictive.projection.unexplained_diagonal[rows])
+    return GramProjection(projection.explained[rows, :], like(diagonal, projection.explained))
 
 
 def _rotated(predictive: NetworkPredictive, root: Array) -> GramProjection:
     """Test points combined by a matrix C: CΦ and CRCᵀ."""
-    projection = predictive.projection
-    return GramProjection(root @ projection.explained, root @ projection.unexplained_gram @ root.T)
+    projection, there = predictive.projection, like(root, predictive.projection.explained)
+    return GramProjection(there @ projection.explained, there @ projection.unexplained_gram @ there.T)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from lbnn._base.types import Array
+from lbnn._base.arrays import Place, like, namespace
+from lbnn._base.types import AnyArray, Array
 from lbnn.predict.given import Conditionable
 from lbnn.predict.pointwise import FEWEST_ATOMS
 from lbnn.predict.predictive import average, log_average
@@ -51,6 +52,11 @@ class MixturePredictive(Conditionable):
         return self.components[0].shape
 
     @property
+    def place(self) -> Place:
+        """That of the test points."""
+        return self.components[0].place
+
+    @property
     def noisy(self) -> bool:
         """Whether these are observations rather than the function."""
         return self.components[0].noisy
@@ -69,26 +75,30 @@ class MixturePredictive(Conditionable):
     # ------------------------------------------------------------------ moments
 
     @property
-    def mean(self) -> Array:
-        """Shaped like the components' means."""
-        return average(self.weights, [component.mean for component in self.components])
+    def _mean(self) -> Array:
+        """(p̂, n_d)."""
+        return average(self.weights, [component._mean for component in self.components])
 
     @property
-    def output_covariance(self) -> Array:
+    def _output_covariance(self) -> Array:
         """Covariance across outputs at each point, within models and between them, (p̂, n_d, n_d)."""
-        within = average(self.weights, [component.output_covariance for component in self.components])
+        within = average(self.weights, [component._output_covariance for component in self.components])
         return within + np.einsum("s,smj,smk->mjk", self.weights, self._deviations, self._deviations)
 
     @property
-    def covariance(self) -> Array:
-        """(p̂, n_d, p̂, n_d), or (p̂, p̂) when Y was one-dimensional."""
-        within = average(self.weights, [component.covariance for component in self.components])
-        between = np.einsum("s,smj,snk->mjnk", self.weights, self._deviations, self._deviations)
-        return within + (between[:, 0, :, 0] if self.single_output else between)
+    def _covariance(self) -> AnyArray:
+        """Within models and between them."""
+        points, outputs = self.shape
+        roots = np.sqrt(self.weights)[:, None] * self._deviations.reshape(len(self.weights), -1)
+        total: AnyArray = 0.0
+        for weight, component in zip(self.weights, self.components, strict=True):
+            total = total + float(weight) * component._covariance
+        between = like(roots, total).T @ like(roots, total)
+        return total + namespace(total).reshape(between, (points, outputs, points, outputs))
 
     @property
     def _deviations(self) -> Array:
-        means = np.stack([component.mean.reshape(self.shape) for component in self.components])
+        means = np.stack([component._mean for component in self.components])
         return means - average(self.weights, list(means))
 
     # ------------------------------------------------------------------ densities, quantiles and draws

@@ -20,9 +20,10 @@ from functools import cached_property
 
 import numpy as np
 
+from lbnn._base.arrays import times
 from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.row_curves import RowCurves
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.measure import ScaleMeasure
 
@@ -109,13 +110,13 @@ class AtomCurves:
         """√g τ/(τ + g λ̄)², (r,)."""
         return np.sqrt(self.process.eigenvalues) * (self.process.noise / self._known[1]) / self._known[1]
 
-    def points(self, explained: Array) -> PointCurves:
+    def points(self, explained: AnyArray) -> PointCurves:
         """The same seen from test points Φ (p̂, r)."""
         columns = self._varying_weights[:, None] * self.process.targets
         squares = (self.process.noise / self._known[1])[:, None]
         return PointCurves(
             self,
-            explained @ self._reference,
+            times(explained, self._reference),
             self.rows.gathered(explained, columns),
             self.rows.gathered(explained**2, squares)[:, :, 0],
         )

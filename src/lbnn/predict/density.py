@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base.arrays import eigh, like, namespace, times
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.projection import Projection, positive_part
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.predict.conditional import ConditionalProcess
@@ -38,7 +39,7 @@ def _interpolating_likelihood(
     projection: Projection, process: ConditionalProcess, values: Array
 ) -> GaussianLikelihood:
     """Zero temperature: F̂ − G_x̂x G⁻¹ Y ~ MN(0, R, L)."""
-    mean = projection.explained @ (process.targets / np.sqrt(process.eigenvalues)[:, None])
+    mean = times(projection.explained, process.targets / np.sqrt(process.eigenvalues)[:, None])
     return _definite_likelihood(projection.unexplained_gram, values - mean)
 
 
@@ -51,42 +52,52 @@ def _data_given_outputs(
     projection: Projection, process: ConditionalProcess, values: Array
 ) -> GaussianLikelihood:
     """Targets given F̂: ỹ ~ N(B F̂, S ⊗ L + τ), S the Schur complement of G_x̂x̂ in the joint Gram matrix."""
-    cross = np.sqrt(process.eigenvalues)[:, None] * projection.explained.T  # (r, p̂)
-    slope = np.linalg.solve(_test_gram(projection), cross.T).T
-    complement = np.diag(process.eigenvalues) - slope @ cross.T
+    explained = projection.explained
+    cross = like(np.sqrt(process.eigenvalues), explained) * explained  # (p̂, r)
+    slope = namespace(explained).linalg.solve(_test_gram(projection), cross).T
+    complement = like(np.diag(process.eigenvalues), explained) - slope @ cross
     largest = float(process.eigenvalues.max(initial=0.0))
-    return _noisy_likelihood(complement, process.targets - slope @ values, process.noise, largest)
+    return _noisy_likelihood(complement, process.targets - times(slope, values), process.noise, largest)
 
 
 def _joint_likelihood(
     projection: Projection, process: ConditionalProcess, values: Array
 ) -> GaussianLikelihood:
     """Likelihood of training and test observations together."""
-    cross = np.sqrt(process.eigenvalues)[:, None] * projection.explained.T
-    joint = np.block([[np.diag(process.eigenvalues), cross], [cross.T, _test_gram(projection)]])
+    explained = projection.explained
+    xp, own = namespace(explained), like(np.diag(process.eigenvalues), explained)
+    cross = like(np.sqrt(process.eigenvalues), explained) * explained  # (p̂, r)
+    above, below = xp.concat([own, cross.T], axis=1), xp.concat([cross, _test_gram(projection)], axis=1)
+    joint = xp.concat([above, below], axis=0)
     return _noisy_likelihood(joint, np.concatenate([process.targets, values]), process.noise, 0.0)
 
 
-def _test_gram(projection: Projection) -> Array:
+def _test_gram(projection: Projection) -> AnyArray:
     return projection.unexplained_gram + projection.explained @ projection.explained.T
 
 
-def _definite_likelihood(gram: Array, values: Array) -> GaussianLikelihood:
+def _definite_likelihood(gram: AnyArray, values: Array) -> GaussianLikelihood:
     """Likelihood of noise-free values, which have a density only if the Gram matrix is invertible."""
-    eigenvalues, vectors = np.linalg.eigh(gram)
-    rank = int(positive_part(eigenvalues, len(gram)).sum())
-    if rank < len(gram):
+    eigenvalues, rotated = _rotated(gram, values)
+    count = len(eigenvalues)
+    rank = int(positive_part(eigenvalues, count).sum())
+    if rank < count:
         raise ValueError(
             "outputs have a joint density only at points that neither the others nor, at zero temperature, "
-            f"the training data determine, got {len(gram)} points of rank {rank}: use with_noise()"
+            f"the training data determine, got {count} points of rank {rank}: use with_noise()"
         )
-    return GaussianLikelihood(eigenvalues, vectors.T @ values, 0.0, len(gram), 0.0)
+    return GaussianLikelihood(eigenvalues, rotated, 0.0, count, 0.0)
 
 
-def _noisy_likelihood(gram: Array, values: Array, noise: float, largest: float) -> GaussianLikelihood:
+def _noisy_likelihood(gram: AnyArray, values: Array, noise: float, largest: float) -> GaussianLikelihood:
     """Likelihood of noisy values; `largest` is the scale of the matrices that `gram` is a difference of."""
-    eigenvalues, vectors = np.linalg.eigh(gram)
-    keep = positive_part(eigenvalues, len(gram), largest)
-    rotated = vectors.T @ values
+    eigenvalues, rotated = _rotated(gram, values)
+    keep = positive_part(eigenvalues, len(eigenvalues), largest)
     residual = float((rotated[~keep] ** 2).sum())
-    return GaussianLikelihood(eigenvalues[keep], rotated[keep], residual, len(gram), noise)
+    return GaussianLikelihood(eigenvalues[keep], rotated[keep], residual, len(eigenvalues), noise)
+
+
+def _rotated(gram: AnyArray, values: Array) -> tuple[Array, Array]:
+    """Eigenvalues of a Gram matrix (n,) and values (n, n_d) along its eigenvectors, as NumPy."""
+    eigenvalues, vectors = eigh(gram)
+    return eigenvalues, times(vectors.T, values)

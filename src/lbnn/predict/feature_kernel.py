@@ -16,8 +16,9 @@ from itertools import islice
 
 import numpy as np
 
+from lbnn._base.arrays import Place, like, place_of
 from lbnn._base.blocks import PRODUCT_FLOATS, blocks
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.projection import Projection
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.measure import ScaleMeasure
@@ -25,19 +26,19 @@ from lbnn.scale.measure import ScaleMeasure
 
 def average_feature_kernel(
     projection: Projection, process: ConditionalProcess, measure: ScaleMeasure, width: float
-) -> Array:
-    """⟨K⟩ at the projected points, (p̂, p̂); `width` is n_1."""
+) -> AnyArray:
+    """⟨K⟩ at the projected points, (p̂, p̂), where they live; `width` is n_1."""
     explained = projection.explained
     retained = 1 - process.outputs / width + _average_shrinkage(process, measure) / width
-    kernel = projection.unexplained_gram + (explained * retained) @ explained.T
-    return kernel + explained @ _learned_part(process, measure) @ explained.T / width
+    kernel = projection.unexplained_gram + (explained * like(retained, explained)) @ explained.T
+    return kernel + explained @ _learned_part(process, measure, place_of(explained)) @ explained.T / width
 
 
-def _learned_part(process: ConditionalProcess, measure: ScaleMeasure) -> Array:
-    """E[B Bᵀ], (r, r)."""
-    total = np.zeros((len(process.eigenvalues), len(process.eigenvalues)))
+def _learned_part(process: ConditionalProcess, measure: ScaleMeasure, place: Place) -> AnyArray:
+    """E[B Bᵀ], (r, r), at a place."""
+    total = place.zeros(len(process.eigenvalues), len(process.eigenvalues))
     for block in blocks(len(measure.weights), process.targets.size, PRODUCT_FLOATS):
-        features = _weighted_features(process, measure, block)
+        features = place.put(_weighted_features(process, measure, block))
         total += features @ features.T
     return total
 
@@ -66,7 +67,7 @@ def average_layer_kernels(
     measure: ScaleMeasure,
     widths: tuple[int, ...],
     variances: tuple[float, ...],
-) -> Iterator[Array]:
+) -> Iterator[AnyArray]:
     """⟨K_ℓ⟩, K_ℓ = X W_1ᵀ⋯W_ℓᵀ W_ℓ⋯W_1 Xᵀ / n_ℓ, at the projected points, (p̂, p̂) for ℓ = 1, 2, ..., d − 1.
 
     Of the n_ℓ units of a layer r_ℓ directions see the data (`_seen_part`); the others repeat the layer below:
@@ -88,7 +89,7 @@ def average_layer_kernel(
     widths: tuple[int, ...],
     variances: tuple[float, ...],
     layer: int,
-) -> Array:
+) -> AnyArray:
     """⟨K_ℓ⟩ of one layer, (p̂, p̂); those below it are computed on the way."""
     kernels = average_layer_kernels(projection, process, measure, widths, variances)
     return next(islice(kernels, layer - 1, None))
@@ -96,7 +97,7 @@ def average_layer_kernel(
 
 def _seen_part(
     projection: Projection, process: ConditionalProcess, measure: ScaleMeasure, layer: int, depth: int
-) -> tuple[Array, int]:
+) -> tuple[AnyArray, int]:
     """E[A Aᵀ] with A = X̂ Mᵀ (T_ℓ ⋯ T_2)ᵀ, M = P_1 W_1 (see `weights`), and the number r_ℓ of its columns.
 
     Given T = V diag(√l) Oᵀ the columns of M O are Gaussian and independent, with means and variances as in
@@ -107,15 +108,15 @@ def _seen_part(
     left, roots, right = np.linalg.svd(total, full_matrices=False)
     mixing = lower @ right.swapaxes(1, 2)  # C, (m, r_ℓ, r_1)
     gains = (mixing**2).sum(axis=1)  # (m, r_1)
-    rank = len(process.eigenvalues)
-    learned, spread = np.zeros((rank, rank)), np.zeros(rank)
+    rank, place = len(process.eigenvalues), place_of(projection.explained)
+    learned, spread = place.zeros(rank, rank), np.zeros(rank)
     for block in blocks(len(measure.weights), rank * max(mixing.shape[1:]), PRODUCT_FLOATS):
         values, weights = roots[block] ** 2, measure.weights[block]
         features = process.learned_features(values, left[block]) @ mixing[block].swapaxes(1, 2)
         features *= np.sqrt(weights)[:, None, None]
-        flat = features.transpose(1, 0, 2).reshape(rank, features.shape[0] * features.shape[2])
+        flat = place.put(features.transpose(1, 0, 2).reshape(rank, features.shape[0] * features.shape[2]))
         learned += flat @ flat.T
         spread += np.einsum("s,sij,sj->i", weights, process.shrinkage(values), gains[block])
     explained = projection.explained
-    seen = explained @ learned @ explained.T + (explained * spread) @ explained.T
+    seen = explained @ learned @ explained.T + (explained * like(spread, explained)) @ explained.T
     return seen + projection.unexplained_gram * float(measure.weights @ gains.sum(axis=1)), mixing.shape[1]

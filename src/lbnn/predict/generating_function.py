@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from lbnn._base.arrays import times
 from lbnn._base.types import Array, ComplexArray
 from lbnn.data.projection import RANK_TOLERANCE, Projection
 from lbnn.predict.conditional import ConditionalProcess
@@ -45,7 +46,7 @@ def source_in_domain(projection: Projection, source: Array, exponential_rate: fl
     """
     if math.isinf(exponential_rate):
         return True
-    explained = projection.explained.T @ source
+    explained = times(projection.explained.T, source)
     unexplained = _unexplained_square(projection, source)
     largest = _largest_eigenvalue(unexplained if informed else unexplained + explained.T @ explained)
     size = largest + _largest_eigenvalue(explained.T @ explained)
@@ -54,7 +55,7 @@ def source_in_domain(projection: Projection, source: Array, exponential_rate: fl
 
 def _exponent_parts(projection: Projection, process: ConditionalProcess, source: Array):  # type: ignore[no-untyped-def]
     """μ_Lᵀv(J) and v(J)ᵀΣ_L v(J) as one function of the scale."""
-    explained = projection.explained.T @ source  # ΦᵀJ, (r, n_d)
+    explained = times(projection.explained.T, source)  # ΦᵀJ, (r, n_d)
     unexplained = _unexplained_square(projection, source)
 
     def parts(scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
@@ -68,7 +69,7 @@ def _exponent_parts(projection: Projection, process: ConditionalProcess, source:
 
 def _unexplained_square(projection: Projection, source: Array) -> Array:
     """JᵀRJ, (n_d, n_d)."""
-    return source.T @ projection.unexplained_gram @ source
+    return source.T @ times(projection.unexplained_gram, source)
 
 
 def _largest_eigenvalue(matrix: Array) -> float:

@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base import check
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.arrays import Place
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn
 from lbnn.predict.predictive import Predictive
 from lbnn.predict.quantile import mixture_quantile
@@ -122,6 +123,11 @@ class ConditionedPredictive(Predictive):
         return self.predictive.shape
 
     @property
+    def place(self) -> Place:
+        """That of the test points."""
+        return self.predictive.place
+
+    @property
     def single_output(self) -> bool:
         """Whether results drop the output axis."""
         return self.predictive.single_output
@@ -163,22 +169,21 @@ class ConditionedPredictive(Predictive):
         return mean, covariance
 
     @property
-    def mean(self) -> Array:
+    def _mean(self) -> Array:
         """(p̂, n_d)."""
-        return self._shaped(self._moments[0].copy())
+        return self._moments[0].copy()
 
     @property
-    def output_covariance(self) -> Array:
+    def _output_covariance(self) -> Array:
         """Covariance across outputs at each point, (p̂, n_d, n_d); zero for known outputs."""
-        return self._moments[1].copy()
+        return self._moments[1]
 
     @property
-    def covariance(self) -> Array:
+    def _covariance(self) -> AnyArray:
         """Offered for one point only."""
         if self.shape[0] > 1:
             self._refuse("covariance over points")
-        total = self._moments[1][0][None, :, None, :]
-        return total[:, 0, :, 0] if self.single_output else total
+        return self.place.put(self._moments[1][0][None, :, None, :])
 
     def _quantile(self, level: float) -> Array:
         result = np.where(np.isnan(self.known), 0.0, self.known)
@@ -186,7 +191,7 @@ class ConditionedPredictive(Predictive):
             if len(law.unknown):
                 deviations = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
                 result[row, law.unknown] = mixture_quantile(level, law.weights, law.means, deviations)
-        return self._shaped(result)
+        return result
 
     def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
         """For one point: weights of the atoms, means and deviations; known outputs have their values."""

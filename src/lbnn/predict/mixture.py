@@ -14,8 +14,9 @@ from functools import cached_property
 
 import numpy as np
 
+from lbnn._base.arrays import Place, add_to_diagonal, like, namespace, place_of, times, to_numpy
 from lbnn._base.blocks import blocks
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.projection import Projection
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.curves import AtomCurves, PointCurves, curves_of
@@ -72,7 +73,12 @@ class NetworkPredictive(Conditionable):
     @property
     def shape(self) -> tuple[int, int]:
         """(p̂, n_d)."""
-        return len(self.projection.explained), self.process.outputs
+        return self.projection.explained.shape[0], self.process.outputs
+
+    @property
+    def place(self) -> Place:
+        """That of the test points."""
+        return place_of(self.projection.explained)
 
     @property
     def single_output(self) -> bool:
@@ -92,38 +98,35 @@ class NetworkPredictive(Conditionable):
     # ------------------------------------------------------------------ moments
 
     @property
-    def mean(self) -> Array:
+    def _mean(self) -> Array:
         """⟨F̂⟩ = E μ_L, (p̂, n_d)."""
-        return self._shaped(self.projection.explained @ self._mean_coefficients)
+        return times(self.projection.explained, self._mean_coefficients)
 
     @property
-    def output_covariance(self) -> Array:
-        """Covariance across outputs at each point, (p̂, n_d, n_d)."""
-        return self._output_covariance.copy()
-
-    @property
-    def covariance(self) -> Array:
-        """cov(F̂_μj, F̂_νk), (p̂, n_d, p̂, n_d), or (p̂, p̂) when Y was one-dimensional.
-
-        The law of total covariance: average of Σ_L plus the covariance of the μ_L.
-        """
+    def _covariance(self) -> AnyArray:
+        """cov(F̂_μj, F̂_νk): average of Σ_L plus the covariance of the μ_L (law of total covariance)."""
         points, outputs = self.shape
-        explained = self.projection.explained
-        mean_scale = self.measure.average(self.measure.scales)
-        total = np.einsum("mn,jk->mjnk", self.projection.unexplained_gram, mean_scale)
-        total += np.einsum("mi,ijk,ni->mjnk", explained, self._mean_shrunken, explained, optimize=True)
-        flat = total.reshape(points * outputs, points * outputs)
+        explained, mean_scale = self.projection.explained, self.measure.average(self.measure.scales)
+        xp, shrunken = namespace(explained), like(self._mean_shrunken, explained)
+        parts = [
+            self.projection.unexplained_gram * float(mean_scale[j, k])
+            + (explained * shrunken[:, j, k]) @ explained.T
+            for j in range(outputs)
+            for k in range(outputs)
+        ]
+        total = xp.permute_dims(xp.reshape(xp.stack(parts), (outputs, outputs, points, points)), (2, 0, 3, 1))
+        flat = xp.reshape(total, (points * outputs, points * outputs))
         for deviations in self._mean_deviations():
-            columns = deviations.reshape(len(deviations), -1)
-            flat += columns.T @ columns
-        flat[np.diag_indices_from(flat)] += self.observation_noise
-        return flat if self.single_output else total
+            columns = like(deviations.reshape(len(deviations), -1), explained)
+            flat = flat + columns.T @ columns
+        flat = add_to_diagonal(flat, self.observation_noise)
+        return xp.reshape(flat, (points, outputs, points, outputs))
 
     @cached_property
     def _output_covariance(self) -> Array:
         mean_scale = self.measure.average(self.measure.scales)
         total = self.projection.unexplained_diagonal[:, None, None] * mean_scale
-        total = total + np.tensordot(self.projection.explained**2, self._mean_shrunken, axes=1)
+        total = total + at_points(self.projection.explained**2, self._mean_shrunken)
         for deviations in self._mean_deviations():
             total += np.einsum("smj,smk->mjk", deviations, deviations)
         return total + self.observation_noise * np.eye(self.shape[1])
@@ -222,21 +225,22 @@ class NetworkPredictive(Conditionable):
     ) -> tuple[Array, Array]:
         """Means and variances along the eigenvectors of each atom, (atoms, p̂, n_d) each."""
         explained = self.projection.explained
-        means = explained @ self.process.rotated_mean(scale_values, vectors)
+        means = atoms_at_points(explained, self.process.rotated_mean(scale_values, vectors))
         own = self.projection.unexplained_diagonal[:, None] * scale_values[:, None, :]
-        seen = explained**2 @ self.process.shrunken_scale(scale_values)
+        seen = atoms_at_points(explained**2, self.process.shrunken_scale(scale_values))
         return means, own + seen + self.observation_noise + level_variance
 
     def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
         """Weights of the atoms, and the Gaussians at some points given each of them."""
-        explained = self.projection.explained[rows]
+        explained = self.projection.explained[rows, :]
         own_scale = np.diagonal(self.measure.scales, axis1=1, axis2=2)
         variances = self.projection.unexplained_diagonal[rows, None] * own_scale[:, None, :]
         if self._curves is None:
-            mean = explained @ self._mean_coefficients
+            mean = times(explained, self._mean_coefficients)
             means = np.broadcast_to(mean, (len(own_scale), *mean.shape))
             if self.process.noise:
-                variances = variances + (explained**2).sum(axis=1)[:, None] * own_scale[:, None, :]
+                seen = times(explained**2, np.ones((explained.shape[1], 1)))
+                variances = variances + seen * own_scale[:, None, :]
         else:
             points = self._curves.points(explained)
             means = np.empty_like(variances)
@@ -252,8 +256,7 @@ class NetworkPredictive(Conditionable):
     def gaussians_of(self, row: int, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
         """The Gaussians of outputs F̂ Aᵀ at one point, with a level of this variance."""
         scale_values, vectors = self.measure.eigen
-        rows = slice(row, row + 1)
-        explained = self.projection.explained[rows]
+        explained = to_numpy(self.projection.explained[row : row + 1, :])
         means = (explained @ self.process.rotated_mean(scale_values, vectors))[:, 0]
         own = self.projection.unexplained_diagonal[row] * scale_values
         seen = (explained**2 @ self.process.shrunken_scale(scale_values))[:, 0]
@@ -283,7 +286,8 @@ class NetworkPredictive(Conditionable):
         spread = np.sqrt(self.process.shrunken_scale(values))
         coefficients = self.process.rotated_mean(values, vectors) + spread * rng.standard_normal(spread.shape)
         fresh = rng.standard_normal((len(scales), rest.shape[1], self.shape[1])) * np.sqrt(values)[:, None, :]
-        function = (explained @ coefficients + rest @ fresh) @ vectors.swapaxes(1, 2)
+        rotated = atoms_at_points(explained, coefficients) + atoms_at_points(rest, fresh)
+        function = rotated @ vectors.swapaxes(1, 2)
         return function + math.sqrt(self.observation_noise) * rng.standard_normal(function.shape)
 
     # ------------------------------------------------------------------ generating functions
@@ -320,3 +324,14 @@ def _require_positive(variances: Array) -> None:
             "outputs have a density only at points that the training data do not determine, got "
             f"{np.count_nonzero((variances == 0).any(axis=(0, 2)))} points of variance zero: use with_noise()"
         )
+
+
+def at_points(features: AnyArray, coefficients: Array) -> Array:
+    """Features (p̂, r) times coefficients (r, ...) as one matrix product, NumPy of shape (p̂, ...)."""
+    flat = times(features, coefficients.reshape(len(coefficients), math.prod(coefficients.shape[1:])))
+    return flat.reshape(len(flat), *coefficients.shape[1:])
+
+
+def atoms_at_points(features: AnyArray, coefficients: Array) -> Array:
+    """Features (p̂, r) times coefficients of atoms (m, r, n_d), NumPy of shape (m, p̂, n_d)."""
+    return at_points(features, coefficients.transpose(1, 0, 2)).transpose(1, 0, 2)

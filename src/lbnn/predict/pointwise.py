@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lbnn._base.arrays import like
 from lbnn._base.types import Array, Mask
 from lbnn._base.warn import warn
 from lbnn.data.projection import GramProjection, Projection
@@ -47,17 +48,18 @@ def integrated_anew(
     """
     same = not noise or noise == process.noise
     unit = 1.0 if same else math.sqrt(process.noise / noise)
-    for number in np.flatnonzero(doubtful):
-        explained = unit * projection.explained[number : number + 1]
-        unexplained = unit**2 * np.reshape(projection.unexplained_diagonal[number], (1, 1))
+    for number in np.flatnonzero(doubtful).tolist():
+        explained = unit * projection.explained[number : number + 1, :]
+        own = np.reshape(projection.unexplained_diagonal[number], (1, 1))
+        unexplained = like(unit**2 * own, explained)
         factor = conditional_log_density(
             GramProjection(explained, unexplained), process, noise, unit * values[number : number + 1]
         )
         if not factor.bounded_average(measure.tails.narrowest):
-            yield int(number), math.inf
+            yield number, math.inf
         else:
             density = measure.log_expect_exp(factor).real + values.shape[1] * math.log(unit)
-            yield int(number), density
+            yield number, density
 
 
 def warn_without_law(measure: ScaleMeasure, doubtful: Mask) -> None:

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base import check
+from lbnn._base.arrays import Place, namespace
 from lbnn._base.blocks import blocks
 from lbnn._base.html import card, density_picture
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.predict.quantile import mixture_quantile
 
 _LARGEST_EXPONENT = 709.0  # whose exponential is a double
@@ -26,7 +27,8 @@ _LARGEST_EXPONENT = 709.0  # whose exponential is a double
 class Predictive(ABC):
     """The law of outputs at p̂ test points: of the function, or after `with_noise()` of observations.
 
-    Shapes below lose the output axis when Y was one-dimensional.
+    Shapes below lose the output axis when Y was one-dimensional. Arrays with a row for every test point are
+    of the library and on the device of X_test; single numbers are Python's.
 
     Examples
     --------
@@ -50,6 +52,11 @@ class Predictive(ABC):
 
     @property
     @abstractmethod
+    def place(self) -> Place:
+        """Library and device of the test points."""
+
+    @property
+    @abstractmethod
     def single_output(self) -> bool:
         """Whether results drop the output axis."""
 
@@ -64,7 +71,8 @@ class Predictive(ABC):
 
     def _repr_html_(self) -> str:
         """A small table with a picture of the scale's law, for notebooks."""
-        mean, deviation = self.mean, self.standard_deviation
+        mean = self._mean
+        deviation = np.sqrt(np.diagonal(self._output_covariance, axis1=1, axis2=2))
         rows = [
             ("points × outputs", f"{self.shape[0]} × {self.shape[1]}"),
             ("of", "observations" if self.noisy else "the function"),
@@ -80,29 +88,46 @@ class Predictive(ABC):
     # ------------------------------------------------------------------ moments
 
     @property
-    @abstractmethod
-    def mean(self) -> Array:
-        """(p̂, n_d)."""
+    def mean(self) -> AnyArray:
+        """⟨F̂⟩, (p̂, n_d)."""
+        return self._given_back(self._mean)
 
     @property
-    @abstractmethod
-    def output_covariance(self) -> Array:
+    def output_covariance(self) -> AnyArray:
         """Covariance across outputs at each point, (p̂, n_d, n_d)."""
+        return self.place.put(self._output_covariance.copy())
+
+    @property
+    def covariance(self) -> AnyArray:
+        """Covariance over points and outputs, (p̂, n_d, p̂, n_d), or (p̂, p̂) when Y was one-dimensional."""
+        full = self._covariance
+        return full[:, 0, :, 0] if self.single_output else full
+
+    @property
+    def variance(self) -> AnyArray:
+        """Variance of every output at every point, (p̂, n_d)."""
+        return self._given_back(np.diagonal(self._output_covariance, axis1=1, axis2=2).copy())
+
+    @property
+    def standard_deviation(self) -> AnyArray:
+        """Square root of `variance`."""
+        variance = self.variance
+        return namespace(variance).sqrt(variance)
 
     @property
     @abstractmethod
-    def covariance(self) -> Array:
-        """Covariance over points and outputs, (p̂, n_d, p̂, n_d), or (p̂, p̂) when Y was one-dimensional."""
+    def _mean(self) -> Array:
+        """(p̂, n_d), as NumPy."""
 
     @property
-    def variance(self) -> Array:
-        """Variance of every output at every point, (p̂, n_d)."""
-        return self._shaped(np.diagonal(self.output_covariance, axis1=1, axis2=2).copy())
+    @abstractmethod
+    def _output_covariance(self) -> Array:
+        """(p̂, n_d, n_d), as NumPy."""
 
     @property
-    def standard_deviation(self) -> Array:
-        """Square root of `variance`."""
-        return np.sqrt(self.variance)
+    @abstractmethod
+    def _covariance(self) -> AnyArray:
+        """(p̂, n_d, p̂, n_d), where the test points are."""
 
     # ------------------------------------------------------------------ densities
 
@@ -119,13 +144,14 @@ class Predictive(ABC):
         """
         return self._log_density(check.like_mean(F, self.shape, self.single_output, "F"))
 
-    def pointwise_log_density(self, F: ArrayLike) -> Array:
+    def pointwise_log_density(self, F: ArrayLike) -> AnyArray:
         """Log density at each point by itself, jointly over outputs, (p̂,).
 
         From the atoms of the scale; where few of them count, as at outliers, by an integral of its own, as
         `log_density` at that point would be.
         """
-        return self._pointwise_log_density(check.like_mean(F, self.shape, self.single_output, "F"))
+        values = check.like_mean(F, self.shape, self.single_output, "F")
+        return self.place.put(self._pointwise_log_density(values))
 
     @abstractmethod
     def _log_density(self, values: Array) -> float:
@@ -145,26 +171,27 @@ class Predictive(ABC):
     def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
         """Weights (atoms,), means and standard deviations (atoms, rows, n_d) of the Gaussians at points."""
 
-    def quantile(self, q: ArrayLike) -> Array:
+    def quantile(self, q: ArrayLike) -> AnyArray:
         """Quantiles of every output at every point, of shape np.shape(q) + shape of the mean."""
         levels = check.probability(q, "q")
-        result = np.empty((levels.size, *self._mean_shape))
+        result = np.empty((levels.size, *self.shape))
         for row, level in zip(result, levels.ravel(), strict=True):
             row[...] = self._quantile(float(level))
-        return result.reshape(levels.shape + self._mean_shape)
+        return self._given_back(result.reshape(levels.shape + self.shape))
 
-    def interval(self, probability: float = 0.95) -> tuple[Array, Array]:
+    def interval(self, probability: float = 0.95) -> tuple[AnyArray, AnyArray]:
         """Equal-tailed interval of every output at every point: lower and upper ends."""
         level = float(check.probability(probability, "probability"))
-        return self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
+        low, high = self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
+        return self._given_back(low), self._given_back(high)
 
     def _quantile(self, level: float) -> Array:
         result, atoms = np.empty(self.shape), len(self.marginals(slice(0, 1))[0])
         for rows in blocks(self.shape[0], atoms * max(self.shape[1], 8)):
             result[rows] = mixture_quantile(level, *self.marginals(rows))
-        return self._shaped(result)
+        return result
 
-    def sample(self, size: int, rng: int | np.random.Generator) -> Array:
+    def sample(self, size: int, rng: int | np.random.Generator) -> AnyArray:
         """Draw jointly over points and outputs.
 
         Parameters
@@ -176,7 +203,7 @@ class Predictive(ABC):
         -------
         (size, p̂, n_d) array, or (size, p̂) when Y was one-dimensional
         """
-        return self._shaped(self._draw(check.positive_integer(size, "size"), check.generator(rng)))
+        return self._given_back(self._draw(check.positive_integer(size, "size"), check.generator(rng)))
 
     @abstractmethod
     def _draw(self, size: int, rng: np.random.Generator) -> Array:
@@ -215,12 +242,9 @@ class Predictive(ABC):
     def with_noise(self) -> Predictive:
         """The predictive of observations rather than of the function."""
 
-    @property
-    def _mean_shape(self) -> tuple[int, ...]:
-        return self.shape[:1] if self.single_output else self.shape
-
-    def _shaped(self, values: Array) -> Array:
-        return values[..., 0] if self.single_output else values
+    def _given_back(self, values: Array) -> AnyArray:
+        """Values (..., p̂, n_d) without the output axis where Y had none, in the place of the test points."""
+        return self.place.put(values[..., 0] if self.single_output else values)
 
 
 def average(weights: Array, values: Sequence[Array]) -> Array:

@@ -12,13 +12,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
 
 import numpy as np
 from scipy import special
 
-from lbnn._base.types import Array, Mask
+from lbnn._base.arrays import Moved, namespace, place_of, take, transposed
+from lbnn._base.types import AnyArray, Array, Mask
 
-_TABLE_END = 6  # Φ(−6) = 1e-9
+_TABLE_END = 6.0  # Φ(−6) = 1e-9
 _FARTHEST_DOWN, _FARTHEST_UP, _FARTHEST_BELOW = 60.0, 1000.0, 1e8  # of diagonal and other coordinates
 _TABLE_DENSITY = 32  # points per unit of u: interpolates log χ to 5e-10 or better
 
@@ -47,14 +49,14 @@ class BartlettCoordinates:
         """Whether all factors are square: no layer is narrower than the outputs."""
         return all(shape.rows == shape.columns for shape in self.shapes)
 
-    def factors(self, u: Array) -> list[Array]:
+    def factors(self, u: AnyArray) -> list[AnyArray]:
         """T_d, ..., T_2, each (m, rows, columns)."""
         return self.factors_and_slopes(u)[0]
 
-    def factors_and_slopes(self, u: Array) -> tuple[list[Array], list[Array]]:
+    def factors_and_slopes(self, u: AnyArray) -> tuple[list[AnyArray], list[AnyArray]]:
         """The factors, and the derivatives of the logs of their diagonals in u, each (m, columns)."""
-        ends = np.cumsum([block.size for block in self.blocks])[:-1]
-        pieces = np.split(u, ends, axis=1)
+        ends = [0, *accumulate(block.size for block in self.blocks)]
+        pieces = [u[:, start:end] for start, end in pairwise(ends)]
         both = [block.factor_and_slope(piece) for block, piece in zip(self.blocks, pieces, strict=True)]
         return [factor for factor, _ in both], [slope for _, slope in both]
 
@@ -66,6 +68,8 @@ class BartlettCoordinates:
 
     def plausible(self, u: Array) -> Mask:
         """Where neither factors nor their inverses overflow (m,): elsewhere a trajectory has diverged."""
+        if u.min(initial=0.0) > -_FARTHEST_DOWN and u.max(initial=0.0) < _FARTHEST_DOWN:
+            return np.ones(len(u), bool)
         fine: Mask = np.all(np.abs(u) < _FARTHEST_BELOW, axis=1)
         start = 0
         for block in self.blocks:
@@ -77,25 +81,30 @@ class BartlettCoordinates:
     def log_prior(self, u: Array) -> tuple[Array, Array]:
         """Log prior density of u up to a constant (m,), and its gradient: normal, far out that of log χ."""
         value, gradient = -0.5 * (u**2).sum(axis=1), -u
+        self.add_tails(u, value, gradient)
+        return value, gradient
+
+    def add_tails(self, u: Array, value: Array, gradient: Array | None = None) -> None:
+        """Add, in place, what the prior has beyond the normal density of u where diagonals are far out."""
         start = 0
         for block in self.blocks:
             columns = slice(start, start + block.columns)
             if (np.abs(u[:, columns]) > _TABLE_END).any():
                 correction, slope = block.tail_correction(u[:, columns])
-                value = value + correction
-                gradient[:, columns] += slope
+                value += correction
+                if gradient is not None:
+                    gradient[:, columns] += slope
             start += block.size
-        return value, gradient
 
-    def pull_back(self, factors: list[Array], slopes: list[Array], gradient: Array) -> Array:
+    def pull_back(self, factors: list[AnyArray], slopes: list[AnyArray], gradient: AnyArray) -> AnyArray:
         """Gradient in u (m, dimension) from the gradient in T (m, n_d, columns of T_2)."""
         pieces = []
         for index, block in enumerate(self.blocks):
             after, before = product(factors[:index]), product(factors[index + 1 :])
-            local = gradient if before is None else gradient @ before.swapaxes(1, 2)
-            local = local if after is None else after.swapaxes(1, 2) @ local
+            local = gradient if before is None else gradient @ transposed(before)
+            local = local if after is None else transposed(after) @ local
             pieces.append(block.pull_back(factors[index], slopes[index], local))
-        return np.concatenate(pieces, axis=1)
+        return namespace(gradient).concat(pieces, axis=1)
 
 
 class _FactorBlock:
@@ -107,13 +116,27 @@ class _FactorBlock:
         self.diagonal = np.arange(shape.columns)
         self.below = np.tril_indices(shape.rows, -1, shape.columns)
         self.size = shape.columns + len(self.below[0])
+        self.on_diagonal = self.diagonal * (shape.columns + 1)  # places in a factor, row by row
+        self.entries = np.concatenate([self.on_diagonal, np.ravel_multi_index(self.below, self.shape)])
+        origin = np.full(shape.rows * shape.columns, self.size)  # coordinate of each entry; the last is zero
+        origin[self.entries] = np.arange(self.size)
+        self.places = Moved(self.entries, self.on_diagonal, origin)
 
-    def factor_and_slope(self, piece: Array) -> tuple[Array, Array]:
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows, self.columns
+
+    def factor_and_slope(self, piece: AnyArray) -> tuple[AnyArray, AnyArray]:
         log_chi, slope = _ChiTable.of(self.degrees).log_chi(piece[:, : self.columns])
-        factor = np.zeros((len(piece), self.rows, self.columns))
-        factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
-        factor[:, *self.below] = self.root * piece[:, self.columns :]
-        return factor, slope
+        if isinstance(piece, np.ndarray):
+            factor = np.zeros((len(piece), self.rows, self.columns))
+            factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
+            factor[:, *self.below] = self.root * piece[:, self.columns :]
+            return factor, slope
+        xp, count, there = namespace(piece), piece.shape[0], place_of(piece)
+        entries = self.root * xp.concat([xp.exp(log_chi), piece[:, self.columns :]], axis=1)
+        entries = xp.concat([entries, there.zeros(count, 1)], axis=1)
+        return xp.reshape(take(entries, self.places.at(there)[2], axis=1), (count, *self.shape)), slope
 
     def locate(self, factor: Array) -> Array:
         log_chi = np.log(factor[:, self.diagonal, self.diagonal] / self.root)
@@ -133,12 +156,16 @@ class _FactorBlock:
         change = np.where(beyond, (degrees - np.exp(2 * log_chi)) * slope + diagonal, 0.0)
         return correction.sum(axis=1), change
 
-    def pull_back(self, factor: Array, slope: Array, gradient: Array) -> Array:
-        along = gradient[:, self.diagonal, self.diagonal] * factor[:, self.diagonal, self.diagonal] * slope
-        return np.concatenate([along, self.root * gradient[:, *self.below]], axis=1)
+    def pull_back(self, factor: AnyArray, slope: AnyArray, gradient: AnyArray) -> AnyArray:
+        xp, flat = namespace(gradient), (gradient.shape[0], self.rows * self.columns)
+        places, on_diagonal, _ = self.places.at(place_of(gradient))
+        entries = take(xp.reshape(gradient, flat), places, axis=1)
+        diagonal = take(xp.reshape(factor, flat), on_diagonal, axis=1)
+        along = entries[:, : self.columns] * diagonal * slope
+        return xp.concat([along, self.root * entries[:, self.columns :]], axis=1)
 
 
-def product(factors: list[Array]) -> Array | None:
+def product(factors: list[AnyArray]) -> AnyArray | None:
     """Matrix product of a list of batches, None for an empty list."""
     total = None
     for factor in factors:
@@ -151,7 +178,10 @@ class _ChiTable:
 
     def __init__(self, degrees: tuple[float, ...]) -> None:
         column = np.array(degrees, float)[:, None]
-        self.grid = np.arange(-_TABLE_END * _TABLE_DENSITY, _TABLE_END * _TABLE_DENSITY + 1) / _TABLE_DENSITY
+        self.grid = (
+            np.arange(-int(_TABLE_END) * _TABLE_DENSITY, int(_TABLE_END) * _TABLE_DENSITY + 1)
+            / _TABLE_DENSITY
+        )
         self.values = _log_chi_quantile(column, self.grid)
         self.slopes = _log_chi_slope(column, self.grid, self.values)
 
@@ -161,23 +191,28 @@ class _ChiTable:
         return _ChiTable(degrees)
 
     @cached_property
-    def _columns(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        return np.arange(len(self.values))
+    def moved(self) -> Moved:
+        """Of each cell, row after row: left value, rise and bends at both ends; and where each row begins."""
+        left, rise, step = self.values[:, :-1], np.diff(self.values), 1 / _TABLE_DENSITY
+        bend_left, bend_right = self.slopes[:, :-1] * step - rise, rise - self.slopes[:, 1:] * step
+        cells = (each.ravel() for each in (left, rise, bend_left, bend_right))
+        return Moved(*cells, np.arange(len(left)) * left.shape[1])
 
-    def log_chi(self, u: Array) -> tuple[Array, Array]:
+    def log_chi(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Log χ and its derivative in u, both of the shape of u, (m, columns)."""
-        inside = np.clip(u, -_TABLE_END, _TABLE_END)
+        xp = namespace(u)
+        *cells, starts = self.moved.at(place_of(u))
+        inside = xp.clip(u, -_TABLE_END, _TABLE_END)
         position = (inside + _TABLE_END) * _TABLE_DENSITY
-        cell = np.minimum(position.astype(np.intp), len(self.grid) - 2)
-        t = position - cell
-        left, right = self.values[self._columns, cell], self.values[self._columns, cell + 1]
-        step = 1 / _TABLE_DENSITY
-        slope_left, slope_right = (self.slopes[self._columns, cell + end] * step for end in (0, 1))
-        rise = right - left
-        bend_left, bend_right = slope_left - rise, rise - slope_right
-        value = left + t * (rise + (1 - t) * ((1 - t) * bend_left + t * bend_right))
-        slope = rise + (1 - t) * (1 - 3 * t) * bend_left + t * (2 - 3 * t) * bend_right
-        return value + slope / step * (u - inside), slope / step
+        cell = xp.clip(xp.astype(position, xp.int64), 0, len(self.grid) - 2)
+        t = position - xp.astype(cell, xp.float64)
+        index = xp.reshape(cell + starts, (-1,))
+        left, rise, bend_left, bend_right = (xp.reshape(take(each, index, axis=0), u.shape) for each in cells)
+        rest, three = 1 - t, 3 * t
+        value = left + t * (rise + rest * (rest * bend_left + t * bend_right))
+        slope = rise + rest * (1 - three) * bend_left + t * (2 - three) * bend_right
+        slope = _TABLE_DENSITY * slope
+        return value + slope * (u - inside), slope
 
     def normal(self, log_chi: Array) -> Array:
         """u at given log χ, both (m, columns): Newton's method from the linear interpolation of the table.

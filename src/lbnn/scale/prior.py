@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,7 @@ class ScalePrior:
     @cached_property
     def log_scale_law(self) -> GammaProduct:
         """Law of log λ for one output and depth two or more."""
-        return GammaProduct(self.widths, self.variance)
+        return _gamma_product(self.widths, self.variance)
 
     @cached_property
     def coordinates(self) -> BartlettCoordinates:
@@ -177,6 +177,12 @@ class ScalePrior:
             )
         law = stats.wishart(self.widths[0], self.mean / self.widths[0])
         return _log_density_on_cone(law.logpdf, array)
+
+
+@lru_cache(maxsize=64)
+def _gamma_product(widths: tuple[int, ...], variance: float) -> GammaProduct:
+    """One law for all data sets and temperatures: its tables are made once."""
+    return GammaProduct(widths, variance)
 
 
 def _log_density_on_cone(log_density: Any, array: Array) -> Array | float:

@@ -16,7 +16,7 @@ from scipy import special
 from scipy.stats import qmc
 
 from lbnn._base.errors import AccuracyWarning
-from lbnn._base.small_matrices import gram_eigen
+from lbnn._base.small_matrices import gram_eigen, one_sign
 from lbnn._base.types import Array
 from lbnn.engines import Effort
 from lbnn.engines.bartlett_sampling import principal_axes
@@ -106,7 +106,7 @@ class SampledEvidence:
         self.data, self.prior, self.error = data, Network(widths).scale_prior(data.outputs), math.inf
         likelihood = data.likelihood(start)
         self.coordinates, rows = self._setting(likelihood.gradient_weights[:, None] * likelihood.targets)
-        self.axes = principal_axes(rows, widths)
+        self.axes = one_sign(principal_axes(rows, widths))
         dimension = self.coordinates.dimension
         self.mode, self.white = np.zeros(dimension), _normal_points(points, dimension, seed)
         self.best = -math.inf

@@ -140,9 +140,9 @@ def one_blas_thread() -> Any:
 
 def _members(work: Work, region: Region, data_index: dict[str, int]) -> list[Member]:
     """The points of one data set within a rectangle."""
-    members, starts = [], [part.start for part in region]
-    for indices in work.axes.within(work.other_axes, region):
-        index = data_index | dict(zip(work.other_axes, indices, strict=True))
+    members, starts, others = [], [part.start for part in region], work.other_axes
+    for indices in work.axes.within(others, region):
+        index = data_index | dict(zip(others, indices, strict=True))
         point = tuple(index[name] for name in work.axes.names)
         place = tuple(i - start for i, start in zip(point, starts, strict=True))
         members.append(Member(work.axes.at(point), place, Answer()))
@@ -170,7 +170,7 @@ def _not_batched(work: Work, problem: Problem, members: Sequence[Member]) -> Seq
     It takes one output, one network and many temperatures, and knows the evidence and the scale. Networks
     whose points it does not answer without a warning or an error are left for the single quadrature.
     """
-    if problem.spectrum.outputs > 1 or not batchable(work):
+    if not batchable(work, problem):
         return members
     left: list[Member] = []
     for family in _families(work, members):
@@ -190,9 +190,10 @@ def _not_batched(work: Work, problem: Problem, members: Sequence[Member]) -> Seq
     return left
 
 
-def batchable(work: Work) -> bool:
-    """Whether all that is asked is known for many temperatures at once, where there is one output."""
-    return work.noise == "independent" and {quantity.name for quantity in work.quantities} <= BATCHED
+def batchable(work: Work, problem: Problem) -> bool:
+    """Whether all that is asked of a data set is known for many temperatures at once."""
+    asked = {quantity.name for quantity in work.quantities}
+    return problem.spectrum.outputs == 1 and work.noise == "independent" and asked <= BATCHED
 
 
 def _families(work: Work, members: Sequence[Member]) -> list[list[Member]]:

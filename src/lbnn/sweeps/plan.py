@@ -11,10 +11,10 @@ from typing import Any
 
 from lbnn._base import check
 from lbnn.sweeps.axes import Axes, ContractError, Coordinates, parameters, require_taken
-from lbnn.sweeps.chunk import Work, batchable, compute, conditioned, one_blas_thread, problem_at
+from lbnn.sweeps.chunk import OK, Work, batchable, compute, conditioned, one_blas_thread, problem_at
 from lbnn.sweeps.identity import signature, specification
 from lbnn.sweeps.layout import CHUNK_SECONDS, cut
-from lbnn.sweeps.quantities import RESERVED, resolve
+from lbnn.sweeps.quantities import RESERVED, Problem, resolve
 
 _PILOTS = 3  # points that are timed
 
@@ -90,23 +90,33 @@ def seconds_per_point(work: Work) -> float:
 
     What fails there fails later, by itself; functions that give something of the wrong kind are refused now.
     """
-    total, sharing = 0.0, math.prod(len(work.axes.values[name]) for name in work.other_axes)
     shares = [number / (_PILOTS - 1) for number in range(_PILOTS)]
     corners = dict.fromkeys(tuple(round(share * (n - 1)) for n in work.axes.shape) for share in shares)
-    for corner in corners:
-        with warnings.catch_warnings(), one_blas_thread():
-            warnings.simplefilter("ignore")
-            seconds = _timed(work, work.axes.at(corner), sharing)
-        total += min(seconds, _timed_batch(work, corner))
-    return total / len(corners)
+    with warnings.catch_warnings(), one_blas_thread():
+        warnings.simplefilter("ignore")
+        return sum(_timed(work, corner) for corner in corners) / len(corners)
 
 
-def _timed(work: Work, coordinates: Coordinates, sharing: int) -> float:
+def _timed(work: Work, index: tuple[int, ...]) -> float:
     """Seconds of one point: its own, and its share of those of its data set."""
-    start = middle = time.perf_counter()
+    coordinates = work.axes.at(index)
+    sharing = math.prod(len(work.axes.values[name]) for name in work.other_axes)
+    start = time.perf_counter()
     try:
         problem = problem_at(work, coordinates)
-        middle = time.perf_counter()
+    except ContractError:
+        raise
+    except Exception:
+        return time.perf_counter() - start
+    made = time.perf_counter() - start
+    own = _timed_family(work, index) if batchable(work, problem) else math.inf
+    return made / sharing + (own if math.isfinite(own) else _timed_alone(work, problem, coordinates))
+
+
+def _timed_alone(work: Work, problem: Problem, coordinates: Coordinates) -> float:
+    """Seconds of one point that is conditioned by itself."""
+    start = time.perf_counter()
+    try:
         point = conditioned(work, problem, coordinates)
     except ContractError:
         raise
@@ -119,13 +129,11 @@ def _timed(work: Work, coordinates: Coordinates, sharing: int) -> float:
             raise
         except Exception:
             continue
-    return (time.perf_counter() - middle) + (middle - start) / sharing
+    return time.perf_counter() - start
 
 
-def _timed_batch(work: Work, index: tuple[int, ...]) -> float:
-    """Seconds of one point of all temperatures of a network; infinite where they are not answered at once."""
-    if not batchable(work):
-        return math.inf
+def _timed_family(work: Work, index: tuple[int, ...]) -> float:
+    """Seconds of one point of all temperatures of a network; infinite where something was amiss."""
     own = {*work.data_takes, *work.network_takes}
     region = tuple(
         slice(i, i + 1) if name in own else slice(0, n)
@@ -133,7 +141,8 @@ def _timed_batch(work: Work, index: tuple[int, ...]) -> float:
     )
     start = time.perf_counter()
     chunk = compute(work, region)
-    return (time.perf_counter() - start) / chunk.status.size
+    seconds = (time.perf_counter() - start) / chunk.status.size
+    return seconds if (chunk.status == OK).all() else math.inf
 
 
 def chunk_shape(work: Work, chunks: Mapping[str, int] | None, seconds: float) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn._base.blocks import blocks
+from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.predict.predictive import Predictive
@@ -183,8 +183,8 @@ def _test_coverage(predictive: Any, Y_test: Array) -> float:
         low, high = predictive.interval(COVERED)
         return float(((low <= Y_test) & (Y_test <= high)).mean())
     values, below = np.reshape(Y_test, predictive.shape), np.empty(predictive.shape)
-    atoms = len(predictive.marginals(slice(0, 1))[0])
-    for rows in blocks(len(values), atoms * predictive.shape[1]):
+    components = len(predictive.scale_values()[1])  # atoms times outputs; each block of rows asks all of them
+    for rows in blocks(len(values), components, PRODUCT_FLOATS):
         weights, means, deviations = predictive.marginals(rows)
         below[rows] = np.tensordot(weights, special.ndtr((values[rows] - means) / deviations), axes=1)
     return float((np.abs(below - 0.5) <= COVERED / 2).mean())

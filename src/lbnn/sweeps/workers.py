@@ -21,6 +21,15 @@ Counted = Callable[[int, int, int], None]
 #: Tasks handed to the scheduler ahead of the workers, for each thread: enough that nobody waits.
 _AHEAD = 4
 
+#: What Dask does by default that costs small linear algebra a fifth of its time.
+_AS_USUAL: dict[str, object] = {
+    # workers hand every freed block back to the system; points use theirs again and again
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
+    # a profiler stops the interpreter a hundred times a second
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "5s",
+}
+
 
 def cores() -> int:
     """Processors that this process may use."""
@@ -115,9 +124,11 @@ def _give_up(store: Store, work: Work, position: Position, problem: Exception) -
 @contextmanager
 def local_client(workers: int, memory_limit: str | int | float) -> Iterator[Any]:
     """Worker processes on this machine, each with one thread, also of linear algebra, and a memory limit."""
+    import dask
     from distributed import Client, LocalCluster
 
     with (
+        dask.config.set(_AS_USUAL),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,

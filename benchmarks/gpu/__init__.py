@@ -1,0 +1,1 @@
+"""lbnn on a GPU."""

@@ -1,0 +1,344 @@
+"""Arrays of any kind: the one place that knows the namespaces of the array API standard.
+
+Heavy work follows X: its Gram matrix, eigenvectors and projected test points stay in the library and on the
+device of X (NumPy, PyTorch, JAX, CuPy, array-api-strict). What is small comes back as NumPy, and all control
+is NumPy: quadrature, searches, random numbers. PyTorch and CuPy need the package array-api-compat besides.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from lbnn._base.types import AnyArray, Array
+
+#: Name of a library (first part of the module of its arrays) and the module that follows the standard.
+_NAMESPACES = {
+    "numpy": "numpy",
+    "torch": "array_api_compat.torch",
+    "cupy": "array_api_compat.cupy",
+    "jax": "jax.numpy",
+    "array_api_strict": "array_api_strict",
+}
+_HOST_BLOCK = 1 << 17  # floats of a batch on the host, where elementwise work stays in the cache
+_DEVICE_BLOCK = 1 << 26  # floats of a batch elsewhere, where few large calls are best
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where arrays live: the library that made them and, besides NumPy, their device.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> place_of(np.ones(3)) == HOST
+    True
+    >>> HOST.put(np.ones(3))
+    array([1., 1., 1.])
+    """
+
+    library: str
+    device: Any = None
+
+    @property
+    def xp(self) -> Any:
+        """The namespace of the array API standard."""
+        return _namespace(self.library)
+
+    @property
+    def host(self) -> bool:
+        """Whether these are NumPy arrays."""
+        return self.library == "numpy"
+
+    @property
+    def compiling(self) -> bool:
+        """Whether these are arrays without a device, inside a function that `jax.jit` compiles."""
+        return not self.host and self.device is None
+
+    @property
+    def block_floats(self) -> int:
+        """Floats that one block of a batched evaluation should hold here."""
+        return _HOST_BLOCK if self.host else _DEVICE_BLOCK
+
+    def zeros(self, *shape: int) -> AnyArray:
+        """Zeros of a shape."""
+        return (
+            np.zeros(shape) if self.host else self.xp.zeros(shape, dtype=self.xp.float64, device=self.device)
+        )
+
+    def put(self, values: NDArray[Any]) -> AnyArray:
+        """A NumPy array as an array of this place."""
+        if self.host:
+            return values
+        plain = np.ascontiguousarray(values)
+        if not plain.flags.writeable:  # PyTorch warns of memory that it may not write
+            plain = plain.copy()
+        return self.xp.asarray(plain, device=self.device)
+
+    def __hash__(self) -> int:  # not every library's devices have one
+        return hash((self.library, str(self.device)))
+
+    def __str__(self) -> str:
+        return "NumPy" if self.host else f"{self.library} on {self.device}"
+
+
+HOST = Place("numpy")
+
+
+class Moved:
+    """NumPy arrays that are needed at other places, moved to each of them once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Moved(np.ones(2), np.zeros(2)).at(HOST)
+    (array([1., 1.]), array([0., 0.]))
+    """
+
+    def __init__(self, *arrays: NDArray[Any]) -> None:
+        self._copies: dict[Place, tuple[AnyArray, ...]] = {HOST: arrays}
+
+    def at(self, place: Place) -> tuple[AnyArray, ...]:
+        """The arrays at a place."""
+        if place.compiling:  # a constant of one program
+            return tuple(place.put(each) for each in self._copies[HOST])
+        if place not in self._copies:
+            self._copies[place] = tuple(place.put(each) for each in self._copies[HOST])
+        return self._copies[place]
+
+
+def place_of(array: AnyArray) -> Place:
+    """The place of an array; lists, tables and all that NumPy converts count as NumPy."""
+    library = _library(array)
+    return HOST if library == "numpy" else Place(library, getattr(array, "device", None))
+
+
+def namespace(array: AnyArray) -> Any:
+    """The namespace of the array API standard that an array belongs to."""
+    return _namespace(_library(array))
+
+
+def to_numpy(array: AnyArray) -> Array:
+    """An array of any place as NumPy; NumPy arrays as they are."""
+    library = _library(array)
+    if library == "torch":
+        return array.detach().cpu().numpy()
+    if library == "cupy":
+        return array.get()
+    return np.asarray(array) if library == "numpy" else np.array(array)
+
+
+def like(values: NDArray[Any], reference: AnyArray) -> AnyArray:
+    """A NumPy array in the namespace and on the device of another array."""
+    return values if isinstance(reference, np.ndarray) else place_of(reference).put(values)
+
+
+def require_one_place(**arrays: AnyArray) -> None:
+    """Raise unless all of these arrays are of one library and on one device."""
+    places = {name: place_of(array) for name, array in arrays.items()}
+    first, *others = places.values()
+    if any(other != first for other in others):
+        given = ", ".join(f"{name} of {place}" for name, place in places.items())
+        raise ValueError(
+            f"{' and '.join(places)} must be arrays of one library on one device, since all work follows X, "
+            f"got {given}: convert one of them"
+        )
+
+
+def largest(array: AnyArray) -> float:
+    """max |entry|; 0 of nothing."""
+    if 0 in array.shape:
+        return 0.0
+    return float(np.abs(array).max() if isinstance(array, np.ndarray) else namespace(array).max(abs(array)))
+
+
+def real_numbers(array: AnyArray, name: str) -> AnyArray:
+    """Check an array that is not NumPy's: finite, real, in float64; other precisions are converted."""
+    xp, library = namespace(array), _library(array)
+    if library == "torch" and array.requires_grad:
+        raise ValueError(
+            f"{name} must not ask for gradients, which are not recorded here, got requires_grad=True: "
+            f"use {name}.detach()"
+        )
+    if not xp.isdtype(array.dtype, ("bool", "integral", "real floating")):
+        raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
+    if array.dtype != xp.float64:
+        array = _as_double(array, name, xp)
+    count = int(xp.count_nonzero(~xp.isfinite(array)))
+    if count:
+        raise ValueError(f"{name} must be finite, got {count} NaN or infinite values")
+    return array
+
+
+def _as_double(array: AnyArray, name: str, xp: Any) -> AnyArray:
+    """The array in float64, where its library and device have that."""
+    rule = f"{name} must be an array that can hold float64, in which everything is computed"
+    if _library(array) == "jax" and xp.asarray(0.0).dtype != xp.float64:
+        raise ValueError(f"{rule}, got JAX with 32-bit numbers: jax.config.update('jax_enable_x64', True)")
+    try:
+        return xp.astype(array, xp.float64)
+    except (TypeError, RuntimeError) as error:  # devices without double precision
+        raise ValueError(f"{rule}, got {array.dtype} on {array.device}: move it to the CPU") from error
+
+
+def add_to_diagonal(matrices: AnyArray, values: AnyArray | float) -> AnyArray:
+    """Matrices (..., n, n) plus diag(values), values (..., n) or a number; NumPy's are changed in place."""
+    size = matrices.shape[-1]
+    if isinstance(matrices, np.ndarray):
+        index = np.arange(size)
+        matrices[..., index, index] += values
+        return matrices
+    unit = namespace(matrices).eye(size, dtype=matrices.dtype, device=matrices.device)
+    return matrices + unit * (values if isinstance(values, float) else values[..., None, :])
+
+
+def times(features: AnyArray, coefficients: Array) -> Array:
+    """Features (p̂, r) of any place times NumPy coefficients (r, k), computed there, as NumPy (p̂, k)."""
+    if isinstance(features, np.ndarray):
+        return features @ coefficients
+    return to_numpy(features @ like(coefficients, features))
+
+
+def take(array: AnyArray, places: AnyArray, axis: int) -> AnyArray:
+    """Some entries along an axis; places are an array of the same place, or NumPy's."""
+    if isinstance(array, np.ndarray):
+        return array.take(places, axis=axis)
+    xp, there = namespace(array), like(places, array) if isinstance(places, np.ndarray) else places
+    if _library(array) == "torch":  # its `take` in the standard's form looks for negative places first
+        return xp.index_select(array, axis, there)
+    return xp.take(array, there, axis=axis)
+
+
+def on_batches(
+    function: Callable[[AnyArray], tuple[AnyArray, ...]], place: Place
+) -> Callable[[Array], tuple[Array, ...]]:
+    """A function of a batch (m, k) at a place, each result of m rows, as one from NumPy to NumPy.
+
+    JAX compiles it, for each power of two of rows, to which batches are filled up: its operations one by one
+    would be compiled each for every m.
+    """
+    if place.library != "jax":
+        return lambda batch: tuple(to_numpy(each) for each in function(place.put(batch)))
+    program = importlib.import_module("jax").jit(function)
+
+    def run(batch: Array) -> tuple[Array, ...]:
+        missing = (1 << (len(batch) - 1).bit_length()) - len(batch)
+        full = np.concatenate([batch, np.zeros((missing, batch.shape[1]))]) if missing else batch
+        return tuple(to_numpy(each[: len(batch)]) for each in program(place.put(full)))
+
+    return run
+
+
+def transposed(matrices: AnyArray) -> AnyArray:
+    """The last two axes exchanged (not every library's arrays have .mT)."""
+    if isinstance(matrices, np.ndarray):
+        return matrices.swapaxes(-1, -2)
+    return namespace(matrices).matrix_transpose(matrices)
+
+
+def copied(array: AnyArray) -> AnyArray:
+    """A copy, so that later changes of the caller's array change nothing here."""
+    return array.copy() if isinstance(array, np.ndarray) else namespace(array).asarray(array, copy=True)
+
+
+def row_squares(matrix: AnyArray) -> Array:
+    """Σ_j matrix_ij², (rows,), as NumPy."""
+    if isinstance(matrix, np.ndarray):
+        return np.asarray(np.einsum("ij,ij->i", matrix, matrix), float)
+    return to_numpy(namespace(matrix).sum(matrix * matrix, axis=1))
+
+
+def eigh(matrix: AnyArray, overwrite: bool = False) -> tuple[Array, AnyArray]:
+    """Eigenvalues, ascending, as NumPy and eigenvectors where the symmetric matrix lives.
+
+    NumPy's may be computed in the memory of the matrix.
+    """
+    if isinstance(matrix, np.ndarray):
+        if not overwrite:
+            return np.linalg.eigh(matrix)
+        return linalg.eigh(matrix.T, driver="evd", overwrite_a=True, check_finite=False)
+    values, vectors = namespace(matrix).linalg.eigh(matrix)
+    return to_numpy(values), vectors
+
+
+def cholesky(matrix: AnyArray) -> AnyArray | None:
+    """Lower triangular F with F Fᵀ = matrix; None where the matrix is not positive definite."""
+    xp = namespace(matrix)
+    try:
+        factor = xp.linalg.cholesky(matrix)
+    except (np.linalg.LinAlgError, RuntimeError) as error:
+        if _out_of_memory(error):
+            raise
+        return None
+    return factor if bool(xp.all(xp.isfinite(factor))) else None  # JAX and CuPy leave NaN
+
+
+def solve_lower(factor: AnyArray, right: AnyArray) -> AnyArray:
+    """F⁻¹ B for a lower triangular matrix F (n, n) and B (n, k); the standard has no such function."""
+    library = _library(factor)
+    if library == "torch":
+        return namespace(factor).linalg.solve_triangular(factor, right, upper=False)
+    if library in ("numpy", "jax", "cupy"):
+        module = {"numpy": "scipy.linalg", "jax": "jax.scipy.linalg", "cupy": "cupyx.scipy.linalg"}[library]
+        return importlib.import_module(module).solve_triangular(factor, right, lower=True)
+    return namespace(factor).linalg.solve(factor, right)
+
+
+def within_memory(work: Callable[[], Result], place: Place, floats: float, purpose: str) -> Result:
+    """The result of `work`; a device that runs out of memory is a `MemoryError` that says how much is needed.
+
+    The error is raised after the failed work has gone, so that it keeps none of its arrays alive.
+    """
+    try:
+        return work()
+    except Exception as error:
+        if not _out_of_memory(error):
+            raise
+    _release(place)
+    raise MemoryError(
+        f"{purpose} needs about {8e-9 * floats:.3g} GB of memory in float64, got too little free memory "
+        f"({place}): free some, take fewer examples, or accumulate moments (Spectrum.from_moments)"
+    )
+
+
+def _out_of_memory(error: Exception) -> bool:
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or (type(error).__name__ == "JaxRuntimeError" and "RESOURCE_EXHAUSTED" in str(error))
+
+
+def _release(place: Place) -> None:
+    """Give cached device memory back."""
+    if place.library == "torch" and str(place.device).startswith("cuda"):
+        importlib.import_module("torch").cuda.empty_cache()
+    if place.library == "cupy":
+        importlib.import_module("cupy").get_default_memory_pool().free_all_blocks()
+
+
+def _library(array: AnyArray) -> str:
+    """Name of the library of an array; everything that is not of another one is left to NumPy."""
+    if isinstance(array, np.ndarray):
+        return "numpy"
+    name = type(array).__module__.partition(".")[0]
+    name = "jax" if name == "jaxlib" else name
+    return name if name == "jax" or (name in _NAMESPACES and hasattr(array, "device")) else "numpy"
+
+
+@cache
+def _namespace(library: str) -> Any:
+    if library == "numpy":
+        return np
+    try:
+        return importlib.import_module(_NAMESPACES[library])
+    except ImportError as error:
+        raise ImportError(
+            f"arrays of {library} need the package array-api-compat: pip install 'lbnn[arrays]'"
+        ) from error
