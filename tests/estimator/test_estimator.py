@@ -325,7 +325,7 @@ def test_wrong_parameters_are_named(parameters, message):
 
 def test_standard_deviation_and_covariance_exclude_each_other():
     problem = make_problem(8, 3, None, seed=0)
-    model = LBNNRegressor(depth=1).fit(problem.X, problem.Y)
+    model = LBNNRegressor(depth=1, average=False).fit(problem.X, problem.Y)
     with pytest.raises(RuntimeError, match="at most one"):
         model.predict(problem.X, return_std=True, return_cov=True)
     _, covariance = model.predict(problem.X_test, return_cov=True)
@@ -490,7 +490,7 @@ def test_constant_duplicated_and_huge_columns():
 def test_inputs_that_do_not_vary_leave_the_mean():
     problem = make_problem(12, 3, 2, seed=0)
     with pytest.warns(lbnn.AccuracyWarning, match="do not vary"):
-        model = LBNNRegressor(noise="isotropic").fit(np.full((12, 3), 0.7), problem.Y)
+        model = LBNNRegressor(noise="isotropic", average=False).fit(np.full((12, 3), 0.7), problem.Y)
     mean, deviation = model.predict(np.full((1, 3), 0.7), return_std=True)
     np.testing.assert_allclose(mean[0], problem.Y.mean(0))
     variance = problem.Y.var(0, ddof=1).mean()
