@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import lbnn
-from lbnn.engines.sampled import Draws, Effort, draw_posterior
+from lbnn.engines.draws import Draws, Effort
+from lbnn.engines.sampled import draw_posterior
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from tests.referees.statistics import assert_agrees

@@ -7,6 +7,7 @@ columns in NumPy is ten times faster.
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import lapack
 
 from lbnn._base.arrays import namespace
 from lbnn._base.types import AnyArray, Array
@@ -37,7 +38,7 @@ def triangular_root(stack: Array) -> Array:
 def solve_transposed(root: Array, rows: Array) -> Array:
     """z with Rᵀ z = row, (m, w), for upper triangular R (m, w, w)."""
     if root.shape[1] > _LARGEST:
-        return np.asarray(np.linalg.solve(root.swapaxes(1, 2), rows[:, :, None])[:, :, 0], float)
+        return _each_by_lapack(root, rows, transposed=True)
     result = np.empty_like(rows)
     for j in range(rows.shape[1]):
         known = (root[:, :j, j] * result[:, :j]).sum(axis=1)
@@ -48,12 +49,18 @@ def solve_transposed(root: Array, rows: Array) -> Array:
 def solve_upper(root: Array, rows: Array) -> Array:
     """z with R z = row, (m, w), for upper triangular R (m, w, w)."""
     if root.shape[1] > _LARGEST:
-        return np.asarray(np.linalg.solve(root, rows[:, :, None])[:, :, 0], float)
+        return _each_by_lapack(root, rows, transposed=False)
     result = np.empty_like(rows)
     for j in range(rows.shape[1] - 1, -1, -1):
         known = (root[:, j, j + 1 :] * result[:, j + 1 :]).sum(axis=1)
         result[:, j] = (rows[:, j] - known) / root[:, j, j]
     return result
+
+
+def _each_by_lapack(root: Array, rows: Array, transposed: bool) -> Array:
+    """Rᵀ z = row or R z = row; LAPACK sees the transpose of an array of NumPy, without a copy."""
+    pairs = zip(root, rows, strict=True)
+    return np.stack([lapack.dtrtrs(each.T, row, lower=1, trans=not transposed)[0] for each, row in pairs])
 
 
 def lower_root(root: Array) -> tuple[Array, Array]:

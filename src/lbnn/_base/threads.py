@@ -1,16 +1,20 @@
 """Independent pieces of work on the cores that linear algebra may use.
 
 NumPy releases the interpreter's lock in its loops, so that threads help batches of small matrices, for which
-BLAS itself does not. Who has limited the threads of BLAS has limited these as well.
+BLAS itself does not. Who has limited the threads of BLAS has limited these as well. Where threadpoolctl is
+installed (it comes with scikit-learn) BLAS keeps to one thread in every piece; without it the threads of both
+get into each other's way where matrices have a hundred columns and more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 _LIMITS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 _MOST = 8
@@ -40,7 +44,25 @@ def on_every_core(work: Callable[[Piece], None], pieces: Iterable[Piece]) -> Non
         for piece in listed:
             work(piece)
         return
-    with ThreadPoolExecutor(count) as pool:  # the settings of numpy.errstate travel in the context
+    with (
+        _one_blas_thread(),
+        ThreadPoolExecutor(count) as pool,
+    ):  # the settings of numpy.errstate travel in the context
         waiting = [pool.submit(contextvars.copy_context().run, work, piece) for piece in listed]
         for each in waiting:
             each.result()
+
+
+def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:
+    controller = _blas()
+    return contextlib.nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
+
+
+@cache
+def _blas() -> Any | None:
+    """The libraries of NumPy and SciPy; None where they cannot be told what to do."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()

@@ -21,10 +21,10 @@ from lbnn.data.projection import FeatureDirections, InputDirections
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, Effort, ScaleInference
 from lbnn.engines.bartlett_sampling import FactorLaw
+from lbnn.engines.draws import Draws
 from lbnn.engines.inference import Witness
 from lbnn.engines.laws import SampledLaw
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
-from lbnn.engines.sampled import Draws
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.make import unpack_noise

@@ -6,7 +6,7 @@ inputs, noise or predictions.
 """
 
 from lbnn.engines.choose import ENGINES, EngineChoice, choose, infer
+from lbnn.engines.draws import Effort
 from lbnn.engines.inference import Diagnostics, ScaleInference
-from lbnn.engines.sampled import Effort
 
 __all__ = ["ENGINES", "Diagnostics", "Effort", "EngineChoice", "ScaleInference", "choose", "infer"]

@@ -28,6 +28,7 @@ _DEPTH = 35.0  # nats below its peak at which a table ends
 _ROUNDS = 8
 _SETTLED = 0.2  # change of a centre, in standard deviations, at which rounds end
 FLATTEST = 0.25  # precision that an entry keeps at least, in units of the prior's
+_LEVELS = 128  # of noise, by which very many examples are told apart along an axis
 _GROUP_WIDTH, _MOST_GROUPS = 0.15, 32
 _TAIL_SHARE = 0.3  # draws of which one axis or other comes from the flattened law
 
@@ -78,6 +79,7 @@ class AxisLaws:
 
     def __init__(self, law: TotalFactorLaw, examples: Examples) -> None:
         self.law, self.examples = law, examples
+        self.merged = examples if len(examples.rows) <= 2 * _LEVELS else examples.merged(_LEVELS)
         typical = 0.5 * np.log(np.array([each.degrees for each in law.laws])).sum(axis=1)
         self._scans = (law.shift + typical)[:, None] + _SCAN
         own = [self._along(axis, scan) for axis, scan in enumerate(self._scans)]
@@ -130,8 +132,10 @@ class AxisLaws:
 
     def _along(self, axis: int, logs: Array) -> Array:
         """Log prior and log likelihood of a diagonal T along one axis, (m,)."""
-        variance = self.examples.noise[:, axis, None] + np.exp(2 * logs)
-        count, square = self.examples.count[:, axis, None], self.examples.rows[:, axis, None] ** 2
+        noise, count, rows = (
+            each[:, axis, None] for each in (self.merged.noise, self.merged.count, self.merged.rows)
+        )
+        variance, square = noise + np.exp(2 * logs), rows**2
         log_likelihood = -0.5 * (count * np.log(variance) + square / variance).sum(axis=0)
         return log_likelihood + self.law.laws[axis].log_density(logs - self.law.shift)[0]
 

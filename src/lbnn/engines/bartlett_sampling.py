@@ -8,11 +8,12 @@ import numpy as np
 
 from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array, IndexArray
+from lbnn.engines.draws import LARGEST_SAMPLE, Draws, Effort
 from lbnn.engines.inference import Diagnostics, ScaleInference
 from lbnn.engines.laws import AtomLaw, SampledLaw
 from lbnn.engines.mixture_sampling import FEWEST_FOR_MEANS, LARGEST_K
 from lbnn.engines.pareto import pareto_k
-from lbnn.engines.sampled import LARGEST_SAMPLE, Draws, Effort, draw_posterior, draw_prior
+from lbnn.engines.sampled import draw_posterior, draw_prior
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, primal_factors

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from lbnn.engines.atom import identity_scale, infer_atom
 from lbnn.engines.bartlett_sampling import infer_dual, infer_primal
+from lbnn.engines.draws import Effort
 from lbnn.engines.inference import ScaleInference
 from lbnn.engines.quadrature import infer_quadrature
-from lbnn.engines.sampled import LARGEST_FITTED, Effort
+from lbnn.engines.sampled import LARGEST_FITTED
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.prior import ScalePrior
 

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
@@ -35,6 +36,17 @@ class Examples:
         groups = [self._group(labels == label, reference) for label in np.unique(labels)]
         noise, count, moments = (np.stack(each) for each in zip(*groups, strict=True))
         return Groups(noise, count, moments)
+
+    def merged(self, most: int) -> Examples:
+        """Rows of about the same noise as one, Σ y² along every axis kept: for one axis at a time."""
+        level = np.log(self.noise.mean(axis=1))
+        cells = (level - level.min()) / max(float(np.ptp(level)), 1e-12) * most
+        labels = np.unique(np.minimum(cells.astype(int), most - 1), return_inverse=True)[1]
+        member = sparse.csr_array((np.ones(len(level)), (labels, np.arange(len(level)))))
+        weights = member / member.sum(axis=1)[:, None]
+        return Examples(
+            np.sqrt(member @ self.rows**2), np.exp(weights @ np.log(self.noise)), member @ self.count
+        )
 
     def _group(self, own: Array, reference: float) -> tuple[Array, Array, Array]:
         """Noise, count and moments of one group; rows are shrunk so that y/(e + reference) stays."""

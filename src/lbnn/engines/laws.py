@@ -11,8 +11,9 @@ from scipy import special
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn, warn_of
 from lbnn.engines.adaptation import laplace_mixture_of
+from lbnn.engines.draws import Draws, Effort
 from lbnn.engines.modes import Mode, find_modes, scan_axes
-from lbnn.engines.sampled import LARGEST_FITTED, Draws, Effort, draw_posterior
+from lbnn.engines.sampled import LARGEST_FITTED, draw_posterior
 from lbnn.engines.shifted_draws import log_tilted_average
 from lbnn.engines.target import ScaleTarget
 from lbnn.engines.total_target import TotalTarget

@@ -46,13 +46,14 @@ _ENTRIES_FROM = 64  # outputs from which entries by themselves are worth a try: 
 _GROUP_WIDTH = 0.1
 _FEWEST_EFFECTIVE = 400
 _RESERVE = 1.3  # draws beyond what the pilot says are needed
-_WORK = 1e11  # rough operations that the draws of one estimate may take: half a minute to a minute
+_WORK = 2e11  # rough operations that the draws of one estimate may take: a minute on one core
 # ... behind a bottleneck, times target_error⁻² (at 0.1 or less): where weights have a tail, more do not help
 _NARROW_WORK = 3e7
 _LARGEST = 1 << 25  # floats that coordinates or scales of all draws may fill
 _TRUSTED = 64  # draws per group from which the share of effective draws is taken for what it is
 _HOPELESS = 3.0  # times the draws allowed beyond which none are made
 _ROUGH_WORK = 2e9  # operations of a rough answer
+_AGAIN = 4  # times as many draws where two orders of the axes differ
 _TESTIMONY = 200  # effective draws aimed at by a witness
 _LARGEST_K = (
     0.6  # tail index of weights that are not trusted: at 0.65 to 0.76 an order of the axes was 0.15 low
@@ -78,7 +79,7 @@ class Candidate:
         if isinstance(self.proposal, EntryProposal):
             return 0.5 * self.target.operations
         inner = 0.0 if layers == 1 else 300.0 * layers * rows * columns**2
-        regression = rows * columns * (10.0 * len(self.proposal.groups) * rows + 0.2 * columns**2)
+        regression = rows * columns * (10.0 * len(self.proposal.groups) * rows + 0.1 * columns**2)
         return 0.5 * self.target.operations + regression + inner
 
     def sample(self, size: int, rng: np.random.Generator) -> RowSample:
@@ -181,6 +182,12 @@ class RowSample:
             self.seconds + other.seconds,
         )
 
+    def grown(self, work: float, rng: np.random.Generator) -> RowSample:
+        """Several times as many draws, if so much work allows more at all."""
+        have = len(self.log_weights) // GROUPS
+        more = min((_AGAIN - 1) * have, self.largest_size(work) - have)
+        return self if more <= 0 else self.joined(self.candidate.sample(more, rng))
+
     def size_for(self, effective: float) -> int:
         """Draws per group that so many effective draws ask for."""
         return max(_PILOT, math.ceil(_RESERVE * effective / max(self.share, 1e-9) / GROUPS))
@@ -244,17 +251,16 @@ def _swapped(axes: IndexArray) -> IndexArray:
 def _plans(
     target: Target, law: TotalFactorLaw, frame: Array, examples: Examples, name: str
 ) -> list[Candidate]:
-    """With very many outputs entries by themselves, then rows with few groups of examples, or many."""
+    """With very many outputs entries by themselves, then rows with one group of examples, few, or many."""
     laws = AxisLaws(law, examples)
     if law.columns < law.rows:  # rows without a T_jj see the noise alone, and so differ more
         groups = examples.grouped(0.0, _GROUP_WIDTH, _MOST)
         return [Candidate(target, law, frame, RowProposal(law, laws, groups), name)]
     few, many = (examples.grouped(laws.reference, _GROUP_WIDTH, most) for most in (_FEW, _MANY))
     wide = len(law.shapes) == 1 and law.columns == law.rows >= _ENTRIES_FROM
-    plans: list[RowProposal] = [EntryProposal(law, laws, many)] if wide else []
-    plans.append(RowProposal(law, laws, few))
-    if len(many) > len(few):
-        plans.append(RowProposal(law, laws, many))
+    one = examples.grouped(laws.reference, _GROUP_WIDTH, 1)
+    plans: list[RowProposal] = [EntryProposal(law, laws, many), RowProposal(law, laws, one)] if wide else []
+    plans += [RowProposal(law, laws, groups) for groups in ([few, many] if len(many) > len(few) else [few])]
     return [Candidate(target, law, frame, plan, name) for plan in plans]
 
 
@@ -263,8 +269,8 @@ def best_pilot(plans: list[Candidate], rng: np.random.Generator) -> RowSample:
     pilots: list[RowSample] = []
     for plan in plans:
         pilots.append(plan.sample(_PILOT, rng))
-        filtered = not isinstance(plan.proposal, EntryProposal)
-        if pilots[-1].share >= (_POORLY if filtered else _WELL):
+        quick = isinstance(plan.proposal, EntryProposal) or len(plan.proposal.groups) == 1 < len(plans)
+        if pilots[-1].share >= (_WELL if quick else _POORLY):
             break
     return min(pilots, key=lambda pilot: pilot.candidate.operations / pilot.share)
 
@@ -274,8 +280,28 @@ class RowAnswer:
     """Draws that reach what was asked, or as many as could be had, and what another order says."""
 
     sample: RowSample
-    other: Testimony | None
-    seconds_needed: float | None  # forecast where the target error was not reached
+    other_sample: RowSample | None
+    target_error: float
+
+    @cached_property
+    def other(self) -> Testimony | None:
+        """What the other order of the axes says."""
+        return None if self.other_sample is None else self.other_sample.testimony
+
+    @property
+    def seconds_needed(self) -> float | None:
+        """Forecast where the target error was not reached."""
+        if self.sample.weighted.reaches(self.target_error):
+            return None
+        return self.sample.forecast(self.sample.size_for(effective_draws(self.target_error)))
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the two orders differ in evidence or means by more than chance allows."""
+        witness = None if self.other is None else self.other.witness
+        if witness is None:
+            return False
+        return not (witness.agrees_with(self.sample.own_witness) and self.means_agree)
 
     @property
     def hardly_serves(self) -> bool:
@@ -301,19 +327,20 @@ def draw_rows(target: Target, target_error: float, seed: int, progress: Progress
     if not pilots:
         return None
     pilots.sort(key=lambda pilot: pilot.candidate.operations / pilot.share)
-    effective = max(target_error**-2, _FEWEST_EFFECTIVE)
+    effective = effective_draws(target_error)
     law = pilots[0].candidate.law
     narrow = law.columns < law.rows
     work = min(_WORK, _NARROW_WORK / min(target_error, 0.1) ** 2) if narrow else _WORK
     sample = enough(pilots[0], effective, lambda own: own.weighted.reaches(target_error), work, rng, progress)
-    needed = None
-    if not sample.weighted.reaches(target_error):
-        needed = sample.forecast(sample.size_for(effective))
-    other = None
-    if len(pilots) > 1:
-        progress.say(f"second witness: {pilots[1].candidate.name}")
-        other = enough(pilots[1], _TESTIMONY, _can_testify, work / 2, rng, progress).testimony
-    return RowAnswer(sample, other, needed)
+    if len(pilots) == 1:
+        return RowAnswer(sample, None, target_error)
+    progress.say(f"second witness: {pilots[1].candidate.name}")
+    other = enough(pilots[1], _TESTIMONY, _can_testify, work / 2, rng, progress)
+    answer = RowAnswer(sample, other, target_error)
+    if answer.contradicted:  # a difference by chance goes away with more draws, another one shows
+        progress.say("the two orders differ: more draws of both")
+        answer = RowAnswer(sample.grown(work, rng), other.grown(work, rng), target_error)
+    return answer
 
 
 def rough_rows(target: Target, seed: int, progress: Progress) -> RowSample | None:
@@ -328,6 +355,11 @@ def rough_rows(target: Target, seed: int, progress: Progress) -> RowSample | Non
 
 def _is_rough(sample: RowSample) -> bool:
     return sample.weighted.effective_sample_size >= ROUGH
+
+
+def effective_draws(target_error: float) -> float:
+    """How many a target error asks for."""
+    return max(target_error**-2, _FEWEST_EFFECTIVE)
 
 
 def _can_testify(sample: RowSample) -> bool:

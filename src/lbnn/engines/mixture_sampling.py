@@ -80,12 +80,12 @@ class WeightedDraws:
     @property
     def heavy_tailed(self) -> bool:
         """Whether the weights, or those of E L along some axis, have too heavy a tail to be trusted."""
-        return max(self.pareto_k, self.k_of_means) >= self.largest_k
+        return self.pareto_k >= self.largest_k or self.k_of_means >= LARGEST_K
 
     @property
     def serves_means(self) -> bool:
         """Whether enough draws count for E L along every axis of the data."""
-        return float(self.sizes_of_means.min()) >= FEWEST_FOR_MEANS and self.k_of_means < self.largest_k
+        return float(self.sizes_of_means.min()) >= FEWEST_FOR_MEANS and self.k_of_means < LARGEST_K
 
     def reaches(self, target_error: float) -> bool:
         """Whether evidence and averages are as accurate as asked, and k allows to say so."""

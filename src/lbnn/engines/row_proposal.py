@@ -26,6 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lbnn._base.blocks import blocks
+from lbnn._base.small_matrices import solve_transposed, solve_upper
+from lbnn._base.threads import on_every_core
 from lbnn._base.types import Array
 from lbnn.engines.axis_laws import FLATTEST, AxisLaws
 from lbnn.engines.examples import Groups
@@ -55,15 +57,17 @@ class RowProposal:
         """Draws from uniforms (m, n) for the diagonal and a stream for the rest."""
         logs, log_drawn = self.laws.draw(uniform)
         log_prior, _ = self.law.log_diagonal(logs)
-        parts = []
         floats = 3 * len(self.groups) * self.law.rows * self.law.columns
-        for block in blocks(len(logs), floats, _STATE_FLOATS):
-            walk = _FilteredWalk(self.law, logs[block], self.groups, rng)
-            parts.append((walk.total, walk.factors, walk.walk()))
+        pieces = list(blocks(len(logs), floats, _STATE_FLOATS))
+        walks = [
+            _FilteredWalk(self.law, logs[piece], self.groups, stream)
+            for piece, stream in zip(pieces, rng.spawn(len(pieces)), strict=True)
+        ]
+        on_every_core(_FilteredWalk.walk, walks)
         return ProposedDraws(
-            np.concatenate([total for total, _, _ in parts]),
-            [np.concatenate(each) for each in zip(*(factors for _, factors, _ in parts), strict=True)],
-            np.concatenate([ratio for _, _, ratio in parts]) + log_prior - log_drawn,
+            np.concatenate([walk.total for walk in walks]),
+            [np.concatenate(each) for each in zip(*(walk.factors for walk in walks), strict=True)],
+            np.concatenate([walk.log_ratio for walk in walks]) + log_prior - log_drawn,
         )
 
 
@@ -74,8 +78,13 @@ class EntryProposal(RowProposal):
         """Draws from uniforms (m, n) for the diagonal and a stream for the rest."""
         logs, log_drawn = self.laws.draw(uniform)
         total, ratio = np.zeros((*logs.shape, self.law.rows)), np.empty(len(logs))
-        for block in blocks(len(logs), len(self.groups) * self.law.rows**2, _STATE_FLOATS):
-            total[block], ratio[block] = self._entries(np.exp(logs[block]), rng)
+        pieces = list(blocks(len(logs), len(self.groups) * self.law.rows**2, _STATE_FLOATS))
+
+        def fill(piece: tuple[slice, np.random.Generator]) -> None:
+            block, stream = piece
+            total[block], ratio[block] = self._entries(np.exp(logs[block]), stream)
+
+        on_every_core(fill, zip(pieces, rng.spawn(len(pieces)), strict=True))
         log_prior, _ = self.law.log_diagonal(logs)
         return ProposedDraws(total, [total], ratio + log_prior - log_drawn)
 
@@ -116,17 +125,16 @@ class _FilteredWalk(RowWalk):
         self.wider = 1 + _INFLATION / math.sqrt(len(law.below[0])) if narrow else 1.0
         self.log_ratio = np.zeros(len(logs))  # log prior over proposal of the entries below the diagonal
 
-    def walk(self) -> Array:
-        """Choose all rows: Σ log prior over proposal, (m,)."""
+    def walk(self) -> None:
+        """Choose all rows."""
         if len(self.law.shapes) > 1:
             self.run()
-            return self.log_ratio
+            return
         root = np.full(len(self.total), math.sqrt(self.law.scales[0]))
         for row in range(1, self.law.rows):
             self._filter(row - 1)
             self._choose(row, root)
         self.factors[0][:] = self.total
-        return self.log_ratio
 
     def choose_row(self, row: int, root: Array) -> None:
         """The row of T given V = rootᵀ root and the rows above."""
@@ -140,16 +148,15 @@ class _FilteredWalk(RowWalk):
         width = min(row, self.law.columns)
         linear = _weighted(1 / variance, self.cross[:, :, :width, row])
         try:
-            precision = self._precision(row, root, variance, excess)
-            lower = np.linalg.cholesky(precision)
+            lower = np.linalg.cholesky(self._precision(row, root, variance, excess))
         except np.linalg.LinAlgError:  # the data ask for a larger T_jj: without what pushes x away from zero
-            precision = _definite(self._precision(row, root, variance, np.maximum(excess, 0.0)))
-            lower = np.linalg.cholesky(precision)
+            precision = self._precision(row, root, variance, np.maximum(excess, 0.0))
+            lower = np.linalg.cholesky(_definite(precision))
+        upper = np.ascontiguousarray(lower.swapaxes(1, 2))
         scalar = root.ndim == 1
         linear = root[:, None] * linear if scalar else (root @ linear[:, :, None])[:, :, 0]
         noise = self.rng.standard_normal(linear.shape)
-        pushed = linear + self.wider * (lower @ noise[:, :, None])[:, :, 0]
-        white = np.linalg.solve(precision, pushed[:, :, None])[:, :, 0]
+        white = solve_upper(upper, solve_transposed(upper, linear) + self.wider * noise)
         entries = root[:, None] * white if scalar else (white[:, None, :] @ root)[:, 0]
         self.total[:, row, :width] = entries
         log_root = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)

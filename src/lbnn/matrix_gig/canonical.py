@@ -15,10 +15,11 @@ import numpy as np
 from scipy import optimize, stats
 
 from lbnn._base.types import Array
+from lbnn.engines.draws import Draws, Effort
 from lbnn.engines.importance import weighted_draws
 from lbnn.engines.inference import Diagnostics
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
-from lbnn.engines.sampled import Draws, Effort, draw_posterior
+from lbnn.engines.sampled import draw_posterior
 from lbnn.matrix_gig.target import CanonicalTarget
 from lbnn.scale.measure import ScaleMeasure
 
