@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import lbnn
-from lbnn.engines import mixture_sampling, sampled
+from lbnn.engines import mixture_sampling
 from lbnn.engines.laws import SampledLaw
 from tests.helpers import lattice
 from tests.helpers.lattice import AtomMixture, TwoOutputLattice, combined
@@ -658,4 +658,3 @@ def test_rank_of_atoms_is_that_of_the_bottleneck() -> None:
     post = run((4, 1), data, 4.0)
     assert np.linalg.matrix_rank(post.scale.atoms[:50], tol=1e-9).max() == 1
     assert np.isinf(np.diag(post.scale.inverse_mean)).all()
-    assert sampled.LARGEST_SAMPLE > 0

@@ -35,11 +35,8 @@ from lbnn.scale.measure import effective_atoms
 from lbnn.scale.total_factor import TotalFactorLaw, turned
 
 _PILOT = 8  # draws per group of a pilot
-_WELL, _POORLY = (
-    0.25,
-    0.05,
-)  # effective draws per draw of a pilot at which it serves, and below which it hardly does
-_FEW, _MANY = 5, 16  # groups of examples
+_WELL, _POORLY = 0.25, 0.05  # effective draws per draw of a pilot: it serves from, hardly below
+_FEWEST, _FEW, _MANY = 2, 5, 16  # groups of examples
 _MOST = 64  # ... behind a bottleneck, where they are cheap
 _FITTED = 2.0  # squared targets over the largest of noise alone from which an axis counts as fitted
 _ENTRIES_FROM = 64  # outputs from which entries by themselves are worth a try: rows cost more with n_d³
@@ -51,7 +48,7 @@ _WORK = 2e11  # rough operations that the draws of one estimate may take: a minu
 _NARROW_WORK = 3e7
 _LARGEST = 1 << 25  # floats that coordinates or scales of all draws may fill
 _TRUSTED = 64  # draws per group from which the share of effective draws is taken for what it is
-_HOPELESS = 3.0  # times the draws allowed beyond which none are made
+_HOPELESS = 10.0  # times the draws allowed beyond which none are made
 _ROUGH_WORK = 2e9  # operations of a rough answer
 _AGAIN = 4  # times as many draws where two orders of the axes differ
 _TESTIMONY = 200  # effective draws aimed at by a witness
@@ -81,6 +78,11 @@ class Candidate:
         inner = 0.0 if layers == 1 else 300.0 * layers * rows * columns**2
         regression = rows * columns * (10.0 * len(self.proposal.groups) * rows + 0.1 * columns**2)
         return 0.5 * self.target.operations + regression + inner
+
+    @property
+    def quick(self) -> bool:
+        """Whether this costs little and approximates much."""
+        return isinstance(self.proposal, EntryProposal) or len(self.proposal.groups) <= _FEWEST
 
     def sample(self, size: int, rng: np.random.Generator) -> RowSample:
         """Weighted draws in independent groups of so many each."""
@@ -251,16 +253,19 @@ def _swapped(axes: IndexArray) -> IndexArray:
 def _plans(
     target: Target, law: TotalFactorLaw, frame: Array, examples: Examples, name: str
 ) -> list[Candidate]:
-    """With very many outputs entries by themselves, then rows with one group of examples, few, or many."""
+    """With very many outputs entries by themselves, then rows with ever more groups of examples."""
     laws = AxisLaws(law, examples)
     if law.columns < law.rows:  # rows without a T_jj see the noise alone, and so differ more
         groups = examples.grouped(0.0, _GROUP_WIDTH, _MOST)
         return [Candidate(target, law, frame, RowProposal(law, laws, groups), name)]
-    few, many = (examples.grouped(laws.reference, _GROUP_WIDTH, most) for most in (_FEW, _MANY))
+    fewest, few, many = (
+        examples.grouped(laws.reference, _GROUP_WIDTH, most) for most in (_FEWEST, _FEW, _MANY)
+    )
     wide = len(law.shapes) == 1 and law.columns == law.rows >= _ENTRIES_FROM
-    one = examples.grouped(laws.reference, _GROUP_WIDTH, 1)
-    plans: list[RowProposal] = [EntryProposal(law, laws, many), RowProposal(law, laws, one)] if wide else []
-    plans += [RowProposal(law, laws, groups) for groups in ([few, many] if len(many) > len(few) else [few])]
+    plans: list[RowProposal] = [EntryProposal(law, laws, many)] if wide else []
+    for groups in (fewest, few, many) if wide else (few, many):
+        if not plans or len(groups) > len(plans[-1].groups) or isinstance(plans[-1], EntryProposal):
+            plans.append(RowProposal(law, laws, groups))
     return [Candidate(target, law, frame, plan, name) for plan in plans]
 
 
@@ -269,8 +274,7 @@ def best_pilot(plans: list[Candidate], rng: np.random.Generator) -> RowSample:
     pilots: list[RowSample] = []
     for plan in plans:
         pilots.append(plan.sample(_PILOT, rng))
-        quick = isinstance(plan.proposal, EntryProposal) or len(plan.proposal.groups) == 1 < len(plans)
-        if pilots[-1].share >= (_WELL if quick else _POORLY):
+        if pilots[-1].share >= (_WELL if plan.quick else _POORLY):
             break
     return min(pilots, key=lambda pilot: pilot.candidate.operations / pilot.share)
 
