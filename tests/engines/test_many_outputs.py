@@ -13,7 +13,7 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.engines.axis_laws import AxisLaws
 from lbnn.engines.bartlett_sampling import principal_axes
 from lbnn.engines.examples import examples_of
-from lbnn.engines.many_outputs import Candidate, RowSample, draw_rows, proposals
+from lbnn.engines.many_outputs import Candidate, RowAnswer, RowSample, draw_rows, proposals
 from lbnn.engines.row_proposal import EntryProposal, RowProposal
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -260,3 +260,48 @@ def test_groups_keep_the_sums() -> None:
         np.testing.assert_allclose(groups.count.sum(axis=0), examples.count.sum(axis=0))
     np.testing.assert_allclose(groups.moments.sum(axis=0), examples.rows.T @ examples.rows, rtol=1e-6)
     assert isinstance(next(proposals(target))[0].proposal, RowProposal)
+
+
+def test_merged_examples_keep_counts_and_squares_and_the_law_of_an_axis() -> None:
+    """Very many examples by levels of noise: what a diagonal T says of them hardly changes."""
+    target = target_of(make_problem(400, 600, 3, seed=681), (5,), 4.0)
+    examples = examples_of(target.likelihood, target.rotation)
+    assert examples is not None
+    merged = examples.merged(128)
+    assert len(merged.rows) <= 128
+    np.testing.assert_allclose(merged.count.sum(axis=0), examples.count.sum(axis=0))
+    np.testing.assert_allclose((merged.rows**2).sum(axis=0), (examples.rows**2).sum(axis=0))
+    heights = []
+    for each in (examples, merged):
+        variance = each.noise[:, :, None] + np.exp(np.linspace(-3, 3, 25))
+        sums = each.count[:, :, None] * np.log(variance) + each.rows[:, :, None] ** 2 / variance
+        heights.append(-0.5 * sums.sum(axis=0))
+    peak = heights[0].max(axis=1, keepdims=True)
+    offset = heights[1] - heights[0] - (heights[1].max(axis=1, keepdims=True) - peak)
+    assert np.abs(np.where(heights[0] > peak - 20, offset, 0.0)).max() < 0.1
+
+
+@pytest.mark.parametrize("entries", [False, True])
+def test_draws_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch, entries: bool) -> None:
+    target = target_of(make_problem(30, 50, 12, seed=682), (15,), 4.0)
+    candidate = next(proposals(target))[-1]
+    monkeypatch.setattr("lbnn.engines.row_proposal._STATE_FLOATS", 1 << 12)  # many blocks
+    weights = []
+    for count in (1, 2):
+        monkeypatch.setattr("lbnn._base.threads.threads", lambda count=count: count)
+        weights.append(sampled(with_entries(candidate) if entries else candidate, 4).log_weights)
+    np.testing.assert_array_equal(weights[0], weights[1])
+
+
+def test_orders_that_differ_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the two orders contradict each other both get more draws before anything is said."""
+    target = target_of(make_problem(30, 50, 10, seed=683), (15,), 4.0)
+    plain = draw_rows(target, 0.1, 0, Progress())
+    assert plain is not None
+    assert not plain.contradicted
+    asked = iter([True])
+    monkeypatch.setattr(RowAnswer, "contradicted", property(lambda self: next(asked)))
+    again = draw_rows(target, 0.1, 0, Progress())
+    assert again is not None
+    assert len(again.sample.log_weights) == 4 * len(plain.sample.log_weights)
+    assert again.sample.own_witness.agrees_with(plain.sample.own_witness)

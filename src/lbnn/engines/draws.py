@@ -30,6 +30,10 @@ _ALONE = (
     "no second estimate of the log evidence that shares no proposal could be had: the answer supports itself "
     "but nothing else does; compare seeds, or engine='smc'"
 )
+_UNCONFIRMED = (
+    "weights of importance sampling have too heavy a tail to confirm sequential Monte Carlo, which may miss "
+    "a part of the posterior by more than it states; compare seeds"
+)
 _CUT_SHORT_MESSAGE = (
     "the work allotted ran out and moves were cut short, so that even these figures may be too good"
 )
@@ -115,9 +119,9 @@ def from_importance(sample: ImportanceSample, own: Witness, other: Witness | Non
 
 
 def from_smc(
-    sample: SmcSample, other: Witness, target: Target, effort: Effort, means_agree: bool = True
+    sample: SmcSample, other: Witness | None, target: Target, effort: Effort, means_agree: bool = True
 ) -> Draws:
-    """The answer of sequential Monte Carlo, with another estimate of the evidence."""
+    """The answer of sequential Monte Carlo, with another estimate of the evidence that can be trusted."""
     own = Witness(SMC, sample.log_evidence, sample.log_evidence_error)
     messages = []
     if not sample.reaches(effort.target_error):
@@ -132,8 +136,10 @@ def from_smc(
                 f"would take about {in_words(sample.forecast(effort.target_error))}"
             )
         )
-    uncertain = other.error > _MOST_ERROR * effort.target_error
-    if uncertain:
+    uncertain = other is None or other.error > _MOST_ERROR * effort.target_error
+    if other is None:
+        messages.append(_UNCONFIRMED)
+    elif uncertain:
         messages.append(f"the second estimate ({other.method}, error {other.error:.2g}) cannot confirm it")
     elif not own.agrees_with(other):
         messages.append(_contradiction(own, other))
@@ -146,7 +152,7 @@ def from_smc(
         not messages,
         tuple(messages),
         sample.stages,
-        witnesses=(own, other),
+        witnesses=(own,) if other is None else (own, other),
     )
     keep = slice(None, None, _thinning(len(sample.points), target))
     return Draws(
@@ -154,7 +160,7 @@ def from_smc(
         sample.log_weights[keep],
         sample.groups[keep],
         sample.log_evidence,
-        max(sample.log_evidence_error, 0.0 if uncertain else _unexplained(own, other)),
+        max(sample.log_evidence_error, 0.0 if other is None or uncertain else _unexplained(own, other)),
         diagnostics,
     )
 

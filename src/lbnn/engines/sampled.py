@@ -173,7 +173,9 @@ def _draw_mixture(target: Target, mixture: Mixture, effort: Effort, progress: Pr
         other = Witness(SMC, sample.log_evidence, sample.log_evidence_error)
         answer = from_mixture(found.draws, first, other, effort, TAKE_OR_RAISE)
         return doubted(answer, [] if agree else [MEANS_DIFFER])
-    return from_smc(sample, first, target, effort, agree)
+    # weights with a heavy tail look better than they are, and agree with what misses the same part
+    confirming = None if found.draws.pareto_k >= LARGEST_K else first
+    return from_smc(sample, confirming, target, effort, agree)
 
 
 def _better(draws: WeightedDraws, sample: SmcSample, target_error: float) -> bool:
@@ -229,7 +231,7 @@ def _draw_in_many_dimensions(target: Target, effort: Effort, progress: Progress)
         return _from_rows(rows, target, effort)  # what a path from a worse start would end in is worse still
     smc = smc_sample(target, start, effort.target_error, effort.seed, progress)
     other = None if rows is None else rows.sample.testimony.witness
-    return from_smc(smc, other or own, target, effort)
+    return from_smc(smc, other or (own if sample.pareto_k < LARGEST_K else None), target, effort)
 
 
 def _better_start(
