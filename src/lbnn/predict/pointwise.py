@@ -20,7 +20,7 @@ from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.density import conditional_log_density
 from lbnn.scale.measure import ScaleMeasure, effective_atoms, unresolved
 
-FEWEST_ATOMS = 50.0  # effective draws: a count of 10 or 20 was seen to miss a nat
+_FEWEST_ATOMS = 50.0  # effective draws: a count of 10 or 20 was seen to miss a nat
 
 
 def doubtful_points(measure: ScaleMeasure, log_densities: Array) -> Mask:
@@ -29,8 +29,8 @@ def doubtful_points(measure: ScaleMeasure, log_densities: Array) -> Mask:
         log_terms = np.log(measure.weights)[:, None] + log_densities
     if measure.law is None:
         few = not measure.deterministic
-        return effective_atoms(log_terms) < FEWEST_ATOMS if few else np.zeros(log_terms.shape[1], bool)
-    return unresolved(log_terms) if measure.deterministic else effective_atoms(log_terms) < FEWEST_ATOMS
+        return effective_atoms(log_terms) < _FEWEST_ATOMS if few else np.zeros(log_terms.shape[1], bool)
+    return unresolved(log_terms) if measure.deterministic else effective_atoms(log_terms) < _FEWEST_ATOMS
 
 
 def integrated_anew(
@@ -67,6 +67,6 @@ def warn_without_law(measure: ScaleMeasure, doubtful: Mask) -> None:
     if doubtful.any() and measure.law is None:
         warn(
             f"the densities of {np.count_nonzero(doubtful)} of {len(doubtful)} points rest on fewer than "
-            f"{FEWEST_ATOMS:g} effective draws of the scale, and nothing is known of it beside the draws: "
+            f"{_FEWEST_ATOMS:g} effective draws of the scale, and nothing is known of it beside the draws: "
             "do not trust them, nor averages that they are part of"
         )
