@@ -89,7 +89,9 @@ def test_every_proposal_against_the_lattice(p: int, width: int, beta: float) -> 
             assert_agrees(sample.testimony.mean, sample.testimony.error, exact, **options)
 
 
-@pytest.mark.parametrize(("widths", "beta"), [((4, 3), 4.0), ((3, 3, 5), 30.0)], ids=str)
+@pytest.mark.parametrize(
+    ("widths", "beta"), [((4, 3), 4.0), pytest.param((3, 3, 5), 30.0, marks=pytest.mark.slow)], ids=str
+)
 def test_rows_of_deeper_networks_against_the_mixture(widths: tuple[int, ...], beta: float) -> None:
     """Three outputs: the mixture over phases of T, which integrates inner factors in another way.
 
@@ -158,7 +160,7 @@ def gradient(target: ScaleTarget, L: Array) -> Array:
     [
         (make_problem(60, 80, 12, seed=630), 20, 10.0),
         (make_problem(60, 80, 10, seed=631), 10, math.inf),
-        (low_rank(60, 12, 2, seed=632), 15, 11.0),
+        pytest.param(low_rank(60, 12, 2, seed=632), 15, 11.0, marks=pytest.mark.slow),
         (low_rank(60, 12, 2, seed=633, size=0.03), 15, 1e4),
     ],
     ids=["plain", "zero temperature", "low rank", "small low rank"],

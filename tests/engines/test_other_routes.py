@@ -66,7 +66,9 @@ def test_coupled_noise_is_the_matrix_law(size: float) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("p", "outputs", "width", "beta"), [(3, 4, 5, 10.0), (4, 3, 3, 100.0)])
+@pytest.mark.parametrize(
+    ("p", "outputs", "width", "beta"), [(3, 4, 5, 10.0), pytest.param(4, 3, 3, 100.0, marks=pytest.mark.slow)]
+)
 def test_dual_and_primal_agree(p: int, outputs: int, width: int, beta: float, size: float) -> None:
     """The hidden kernel (p, p) in the place of L: no line of the likelihood is shared."""
     X, Y = problem(11, p, outputs, size)

@@ -352,7 +352,9 @@ def test_one_output_has_one_kind_of_noise():
     [
         (lambda Y: Y, {"width": (1,)}, "at least the number of outputs"),
         (lambda Y: Y, {"beta": math.inf}, "beta=inf"),
-        (lambda Y: np.hstack([Y, Y**2, Y**3, Y**4]), {}, "every combination varies"),
+        pytest.param(
+            lambda Y: np.hstack([Y, Y**2, Y**3, Y**4]), {}, "every combination varies", marks=pytest.mark.slow
+        ),
         (lambda Y: Y * [1e-7, 1.0], {}, "every combination varies"),
     ],
 )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _NINETY = float(special.ndtri(0.95))  # deviations on either side of a 90% interval
 _MOST_LABELS = 25  # features whose names fit below an axis
+_OF_NOISE = {"isotropic": "--", "per_output": ":", "coupled": "-."}  # lines of infinite width
 
 
 def measured_against_predicted(
@@ -148,7 +149,9 @@ def evidence_over_widths(table: Sequence[dict[str, Any]], ax: Axes | None = None
             lines.setdefault(key, []).append((row["widths"][0], row["log_evidence"] - row["penalty"] - best))
         else:
             value = row["log_evidence"] - row["penalty"] - best
-            axes.axhline(value, color="0.6", lw=1, ls="--" if row["noise"] == "isotropic" else ":")
+            style = _OF_NOISE.get(row["noise"], "-")
+            label = f"infinite width, {row['noise'].replace('_', ' ')}"
+            axes.axhline(value, color="0.5", lw=1, ls=style, label=label)
     for number, ((depth, noise, _), points) in enumerate(lines.items()):
         x, height = np.array(sorted(points)).T
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
@@ -160,7 +163,7 @@ def evidence_over_widths(table: Sequence[dict[str, Any]], ax: Axes | None = None
         axes.set_xticks(widths, [str(width) for width in widths])
         axes.minorticks_off()
         axes.legend(fontsize="small")
-    axes.set(xlabel="hidden width (dashed: infinite)", ylabel="log evidence below the best")
+    axes.set(xlabel="hidden width", ylabel="log evidence below the best")
     axes.set_ylim(bottom=max(-60.0, axes.get_ylim()[0]), top=2)
     return axes
 
