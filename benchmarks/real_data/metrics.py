@@ -17,6 +17,7 @@ from sklearn.metrics import mean_squared_error
 LEVEL = 0.9
 MEASURES = ("rmse", "marginal", "joint", "covers", "covers jointly")
 DRAWS = 2000
+MOST_INTEGRATED = 10  # outputs up to which densities are integrated point by point
 
 
 class Forecast(Protocol):
@@ -87,11 +88,12 @@ class Mixture:
     predictive: Any
     mean: np.ndarray
     covariance: np.ndarray  # across outputs at each point, (p̂, n_d, n_d)
+    log_evidence: float = math.nan  # of the model whose forecast it is
 
     @classmethod
-    def of(cls, predictive: Any) -> Mixture:
+    def of(cls, predictive: Any, log_evidence: float = math.nan) -> Mixture:
         """With its moments computed, as the peers' are."""
-        return cls(predictive, _as_matrix(predictive.mean), predictive.output_covariance)
+        return cls(predictive, _as_matrix(predictive.mean), predictive.output_covariance, log_evidence)
 
     def marginal_log_density(self, Y: np.ndarray) -> np.ndarray:
         return np.concatenate([self._marginal_rows(Y, slice(row, row + 8)) for row in range(0, len(Y), 8)])
@@ -102,7 +104,17 @@ class Mixture:
         return special.logsumexp(terms, b=weights[:, None, None], axis=0)
 
     def joint_log_density(self, Y: np.ndarray) -> np.ndarray:
-        return self.predictive.pointwise_log_density(self._shaped(Y))
+        """Points at which few draws of the scale count are integrated anew, if that takes seconds.
+
+        With many outputs each such point takes ten seconds: there it is the density of the mixture of the
+        draws alone, a forecast as well, and the one that intervals and ellipsoid are of.
+        """
+        if Y.shape[1] <= MOST_INTEGRATED:
+            return self.predictive.pointwise_log_density(self._shaped(Y))
+        parts = getattr(self.predictive, "components", (self.predictive,))
+        shares = getattr(self.predictive, "weights", np.ones(1))
+        terms = [math.log(share) + _terms(part, Y) for share, part in zip(shares, parts, strict=True)]
+        return special.logsumexp(np.concatenate(terms), axis=0)
 
     def inside(self, Y: np.ndarray) -> np.ndarray:
         low, high = (_as_matrix(end) for end in self.predictive.interval(LEVEL))
@@ -115,6 +127,12 @@ class Mixture:
 
     def _shaped(self, Y: np.ndarray) -> np.ndarray:
         return Y.reshape(self.predictive.mean.shape)
+
+
+def _terms(predictive: Any, Y: np.ndarray) -> np.ndarray:
+    """Log of weight and density of every draw at each point, (draws, p̂); one row where there are no draws."""
+    terms = predictive.point_terms(Y)
+    return predictive.pointwise_log_density(Y)[None] if terms is None else terms
 
 
 def squared_distance(covariance: np.ndarray, deviation: np.ndarray) -> np.ndarray:
