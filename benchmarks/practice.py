@@ -1,6 +1,7 @@
 """What issue 14 calls wrong, measured: run it with the tree before and the tree after on PYTHONPATH.
 
     python -m benchmarks.practice --splits 5 --out after.json [--only units,copies]
+    python -m benchmarks.practice --compare before.json after.json
 
 Every case gives numbers for each split; the table has means and standard errors. Only calls that both trees
 know are made, so that the same file serves both (copy it into the tree before).
@@ -113,6 +114,23 @@ CASES: tuple[Callable[[int], dict[str, float]], ...] = (
 )  # fmt: skip
 
 
+def spread(values: list[float]) -> str:
+    """Mean and standard error."""
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{np.mean(values):.3g} ± {error:.1g}"
+
+
+def comparison(before: dict, after: dict) -> str:
+    """Both runs as a table; a case that was not run has a dash."""
+    lines = ["| case | | before | after |", "|---|---|---|---|"]
+    for case in CASES:
+        rows = [run.get(case.__name__, []) for run in (before, after)]
+        for name in dict.fromkeys(key for run in rows for row in run for key in row):
+            cells = [spread([row[name] for row in run]) if run else "–" for run in rows]
+            lines.append(f"| {(case.__doc__ or '').rstrip('.')} | {name} | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run the cases and print means with standard errors."""
     parser = argparse.ArgumentParser(
@@ -120,8 +138,13 @@ def main() -> None:
     )
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--only", default="")
-    parser.add_argument("--out", type=Path, required=True)
+    task = parser.add_mutually_exclusive_group(required=True)
+    task.add_argument("--out", type=Path, help="where the numbers go")
+    task.add_argument("--compare", type=Path, nargs=2, metavar=("BEFORE", "AFTER"), help="print a table")
     options = parser.parse_args()
+    if options.compare:
+        print(comparison(*(json.loads(file.read_text(encoding="utf-8")) for file in options.compare)))
+        return
     wanted, found = set(filter(None, options.only.split(","))), {}
     for case in CASES:
         if wanted and case.__name__ not in wanted:
@@ -131,9 +154,7 @@ def main() -> None:
             found[case.__name__] = rows = [case(seed) for seed in range(options.splits)]
         options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
         for name in rows[0]:
-            values = np.array([row[name] for row in rows])
-            spread = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-            print(f"{case.__name__:20} {name:26} {values.mean():10.4g} ± {spread:.2g}", flush=True)
+            print(f"{case.__name__:20} {name:26} {spread([row[name] for row in rows])}", flush=True)
 
 
 if __name__ == "__main__":

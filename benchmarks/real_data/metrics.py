@@ -100,8 +100,9 @@ class Mixture:
 
     def _marginal_rows(self, Y: np.ndarray, rows: slice) -> np.ndarray:
         weights, means, deviations = self.predictive.marginals(rows)
-        terms = stats.norm.logpdf(Y[rows], means, deviations)
-        return special.logsumexp(terms, b=weights[:, None, None], axis=0)
+        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+            terms = np.log(weights)[:, None, None] + stats.norm.logpdf(Y[rows], means, deviations)
+        return special.logsumexp(terms, axis=0)
 
     def joint_log_density(self, Y: np.ndarray) -> np.ndarray:
         """Points at which few draws of the scale count are integrated anew, if that takes seconds.
