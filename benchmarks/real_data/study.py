@@ -103,15 +103,14 @@ def main() -> None:
 
 
 def _measure(document: dict, stored: Path | None, options: argparse.Namespace) -> None:
-    """Renew the stored sets, those with raw columns, or our rows alone; written after every set."""
-    splits = document["splits"] if options.ours else options.splits
-    if options.raw:
-        part, only = document.setdefault("raw", {}), RAW
-    else:
-        part, only = document, (OURS, WITH_RBF) if options.ours else ()
-    if not options.ours:
-        part |= {"conditions": [], "splits": splits, "sets": {}}
-    part["conditions"].append(("rows of lbnn renewed: " if options.ours else "") + conditions())
+    """Renew the stored sets (those named, or all), with raw columns, or our rows alone; written set by set."""
+    part = document.setdefault("raw", {}) if options.raw else document
+    only = RAW if options.raw else (OURS, WITH_RBF) if options.ours else ()
+    if not (options.ours or options.names):
+        part |= {"conditions": [], "splits": options.splits, "sets": {}}
+    splits = part["splits"] if options.ours else options.splits
+    renewed = ", ".join([*options.names, *(["rows of lbnn"] if options.ours else [])])
+    part["conditions"].append((f"{renewed}: " if renewed else "") + conditions())
     for name, result in study(splits, options.names, only, options.raw, options.workers):
         methods = part["sets"].get(name, {"methods": {}})["methods"] | result["methods"]
         part["sets"][name] = result | {"methods": methods}

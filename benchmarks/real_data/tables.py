@@ -86,7 +86,7 @@ def summary(sets: dict, ours: str, among: Iterable[str], title: str) -> str:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, result in sets.items():
-        cells = [name, " × ".join(map(str, result["shape"]))]
+        cells = [_label(name, sets), " × ".join(map(str, result["shape"]))]
         for measure in ("joint", "rmse"):
             peer = best_peer(result, measure, among)
             own, theirs = (np.mean(result["methods"][each][measure]) for each in (ours, peer))
@@ -132,7 +132,8 @@ def raw_table(document: dict, measure: str) -> str:
     for name in raw["sets"]:
         cells = [name]
         for method in methods:
-            now, then = (np.array(sets[name]["methods"][method][measure][:splits]) for sets in both)
+            now, then = (np.array(sets[name]["methods"][method][measure]) for sets in both)
+            now, then = (each[: min(len(now), len(then))] for each in (now, then))
             cells.append(f"{number(now.mean())} ({number((now - then).mean(), '+')})")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -162,8 +163,14 @@ def measure_table(sets: dict, measure: str) -> str:
         means = {key: float(np.mean(values[measure])) for key, values in result["methods"].items()}
         best = min(means, key=means.__getitem__) if measure in ("rmse", "marginal", "joint") else None
         cells = [_cell(means.get(method), method == best) for method in methods]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        lines.append(f"| {_label(name, sets)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _label(name: str, sets: dict) -> str:
+    """The name of a set; with its number of splits where others have more."""
+    counts = {each: len(result["methods"][OURS]["joint"]) for each, result in sets.items()}
+    return name if counts[name] == max(counts.values()) else f"{name} ({counts[name]} splits)"
 
 
 def _cell(value: float | None, best: bool) -> str:
