@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def _measure(document: dict, stored: Path | None, options: argparse.Namespace) -> None:
-    """Renew the stored sets (those named, or all), with raw columns, or our rows alone; written set by set."""
+    """Renew the stored sets (those named or all), with raw columns, or our rows alone; saved set by set."""
     part = document.setdefault("raw", {}) if options.raw else document
     only = RAW if options.raw else (OURS, WITH_RBF) if options.ours else ()
     if not (options.ours or options.names):

@@ -185,7 +185,7 @@ def test_tables_pair_the_splits_and_name_the_best_peer():
     assert tables.best_peer(result, "joint") == "ridge"
     assert tables.difference(result, "ridge") == (1.0, 0.0)
     assert "| **2.000** |" in tables.measure_table({"set": result}, "joint")
-    fewer = result | {"methods": {"lbnn": dict.fromkeys(tables.COLUMNS, [2.0])}}
+    fewer = result | {"methods": {"lbnn": {"joint": [2.0]}}}
     assert "| few (1 splits) |" in tables.measure_table({"set": result, "few": fewer}, "joint")
 
 
