@@ -7,6 +7,7 @@ are per output, so that sets with many outputs and few can be read side by side.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from sklearn.metrics import mean_squared_error
 LEVEL = 0.9
 MEASURES = ("rmse", "marginal", "joint", "covers", "covers jointly")
 DRAWS = 2000
+ROWS = 16  # points whose mixtures are held at once
 MOST_INTEGRATED = 10  # outputs up to which densities are integrated point by point
 
 
@@ -96,13 +98,12 @@ class Mixture:
         return cls(predictive, _as_matrix(predictive.mean), predictive.output_covariance, log_evidence)
 
     def marginal_log_density(self, Y: np.ndarray) -> np.ndarray:
-        return np.concatenate([self._marginal_rows(Y, slice(row, row + 8)) for row in range(0, len(Y), 8)])
+        return self._by_rows(Y, _log_density)
 
-    def _marginal_rows(self, Y: np.ndarray, rows: slice) -> np.ndarray:
-        weights, means, deviations = self.predictive.marginals(rows)
-        with np.errstate(divide="ignore"):  # weights may have underflowed to zero
-            terms = np.log(weights)[:, None, None] + stats.norm.logpdf(Y[rows], means, deviations)
-        return special.logsumexp(terms, axis=0)
+    def _by_rows(self, Y: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:
+        """A function of Y, weights, means and deviations, for some points at a time."""
+        blocks = [slice(row, row + ROWS) for row in range(0, len(Y), ROWS)]
+        return np.concatenate([of(Y[rows], *self.predictive.marginals(rows)) for rows in blocks])
 
     def joint_log_density(self, Y: np.ndarray) -> np.ndarray:
         """Points at which few draws of the scale count are integrated anew, if that takes seconds.
@@ -118,8 +119,8 @@ class Mixture:
         return special.logsumexp(np.concatenate(terms), axis=0)
 
     def inside(self, Y: np.ndarray) -> np.ndarray:
-        low, high = (_as_matrix(end) for end in self.predictive.interval(LEVEL))
-        return (low <= Y) & (high >= Y)
+        """By the distribution function, which is quicker than the ends of `interval` and says the same."""
+        return np.abs(2 * self._by_rows(Y, _distribution) - 1) <= LEVEL
 
     def inside_jointly(self, Y: np.ndarray) -> np.ndarray:
         draws = self.predictive.sample(DRAWS, 0).reshape(DRAWS, *Y.shape)
@@ -128,6 +129,18 @@ class Mixture:
 
     def _shaped(self, Y: np.ndarray) -> np.ndarray:
         return Y.reshape(self.predictive.mean.shape)
+
+
+def _log_density(Y: np.ndarray, weights: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+        terms = np.log(weights)[:, None, None] + stats.norm.logpdf(Y, means, deviations)
+    return special.logsumexp(terms, axis=0)
+
+
+def _distribution(
+    Y: np.ndarray, weights: np.ndarray, means: np.ndarray, deviations: np.ndarray
+) -> np.ndarray:
+    return np.tensordot(weights, special.ndtr((Y - means) / deviations), axes=1)
 
 
 def _terms(predictive: Any, Y: np.ndarray) -> np.ndarray:

@@ -37,6 +37,7 @@ ICM_RANK, ICM_STEPS, ICM_RATE = 3, 200, 0.1
 MOST_LENGTHS, MOST_LEARNING = 40, 500  # inputs with their own length scale; rows that it is learned from
 TREES, SEARCHED_TREES = 500, 50
 TRIALS = 6  # settings that a search tries
+MOST_SEARCHED = 2000  # examples times outputs up to which boosting is searched
 SEARCHED_OUTPUTS = 2  # settings of boosting are chosen on these, for all outputs
 FOREST_SETTINGS = {"max_features": [0.1, 0.33, 0.6, 1.0], "min_samples_leaf": [1, 2, 4, 8]}
 BOOSTING_SETTINGS = {
@@ -176,7 +177,7 @@ def _searched(model: BaseEstimator, settings: dict, X: np.ndarray, Y: np.ndarray
     return search.fit(X, targets).best_params_
 
 
-def methods(outputs: int) -> dict[str, Method]:
+def methods(outputs: int, examples: int = 0) -> dict[str, Method]:
     """The peers that can be run here, by the names of the tables."""
     peers: dict[str, Method] = {
         "ridge": ridge,
@@ -191,6 +192,8 @@ def methods(outputs: int) -> dict[str, Method]:
         "boosting": gradient_boosting,
         "boosting, tuned": tuned_boosting,
     }
+    if outputs * examples > MOST_SEARCHED:
+        del peers["boosting, tuned"]
     if outputs == 1:
         del peers["ridge, full covariance"]  # is ridge
     elif importlib.util.find_spec("gpytorch"):

@@ -66,7 +66,7 @@ def study(
 
 def one_split(data: datasets.DataSet, seed: int, only: set[str], raw: bool) -> dict[str, dict[str, float]]:
     """Measures of the methods (`only` these, or all) on one split, one after the other in one process."""
-    methods = {OURS: network, WITH_RBF: nonlinear_network, **peers.methods(data.shape[2])}
+    methods = {OURS: network, WITH_RBF: nonlinear_network, **peers.methods(data.shape[2], data.train)}
     split = data.split(seed, raw)
     with threadpoolctl.threadpool_limits(1):
         return {name: timed(method, *split) for name, method in methods.items() if not only or name in only}

@@ -109,7 +109,7 @@ def test_our_forecast_of_one_output_is_the_same_mixture_alone_and_jointly():
     )
 
 
-def test_many_outputs_are_scored_by_the_mixture_of_the_draws(monkeypatch):
+def test_scores_are_those_of_the_mixture_of_the_draws(monkeypatch):
     """Where enough draws count everywhere it is what `pointwise_log_density` gives, averages included."""
     rng = np.random.default_rng(9)
     X, X_test = rng.normal(size=(20, 4)), rng.normal(size=(6, 4))
@@ -125,6 +125,10 @@ def test_many_outputs_are_scored_by_the_mixture_of_the_draws(monkeypatch):
         monkeypatch.setattr(metrics, "MOST_INTEGRATED", 1)
         np.testing.assert_allclose(forecast.joint_log_density(law.mean), integrated, rtol=1e-9)
         monkeypatch.undo()
+        low, high = law.interval(LEVEL)
+        far = law.mean + rng.normal(size=law.mean.shape) * 2 * law.standard_deviation
+        assert (forecast.inside(far) == ((low <= far) & (far <= high))).all()
+        assert 0 < forecast.inside(far).mean() < 1
 
 
 @pytest.mark.parametrize("shape", [(12, 5), (12, 30)])
