@@ -108,14 +108,17 @@ class Mixture:
     def joint_log_density(self, Y: np.ndarray) -> np.ndarray:
         """Points at which few draws of the scale count are integrated anew, if that takes seconds.
 
-        With many outputs each such point takes ten seconds: there it is the density of the mixture of the
-        draws alone, a forecast as well, and the one that intervals and ellipsoid are of.
+        With many outputs, or an average over many models, each such point takes a minute: there it is the
+        density of the mixture of all draws, a forecast as well, the one that intervals and ellipsoid are of.
         """
-        if Y.shape[1] <= MOST_INTEGRATED:
-            return self.predictive.pointwise_log_density(self._shaped(Y))
+        single = not hasattr(self.predictive, "components")
+        if single and Y.shape[1] <= MOST_INTEGRATED:
+            return self.predictive.pointwise_log_density(Y.reshape(self.predictive.mean.shape))
         parts = getattr(self.predictive, "components", (self.predictive,))
         shares = getattr(self.predictive, "weights", np.ones(1))
-        terms = [math.log(share) + _terms(part, Y) for share, part in zip(shares, parts, strict=True)]
+        terms = [
+            math.log(share) + _terms(part, Y) for share, part in zip(shares, parts, strict=True) if share
+        ]
         return special.logsumexp(np.concatenate(terms), axis=0)
 
     def inside(self, Y: np.ndarray) -> np.ndarray:
@@ -126,9 +129,6 @@ class Mixture:
         draws = self.predictive.sample(DRAWS, 0).reshape(DRAWS, *Y.shape)
         distances = squared_distance(self.covariance, draws - self.mean)
         return squared_distance(self.covariance, Y - self.mean) <= np.quantile(distances, LEVEL, axis=0)
-
-    def _shaped(self, Y: np.ndarray) -> np.ndarray:
-        return Y.reshape(self.predictive.mean.shape)
 
 
 def _log_density(Y: np.ndarray, weights: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> np.ndarray:
@@ -146,7 +146,9 @@ def _distribution(
 def _terms(predictive: Any, Y: np.ndarray) -> np.ndarray:
     """Log of weight and density of every draw at each point, (draws, p̂); one row where there are no draws."""
     terms = predictive.point_terms(Y)
-    return predictive.pointwise_log_density(Y)[None] if terms is None else terms
+    if terms is not None:
+        return terms
+    return predictive.pointwise_log_density(Y.reshape(predictive.mean.shape))[None]
 
 
 def squared_distance(covariance: np.ndarray, deviation: np.ndarray) -> np.ndarray:
