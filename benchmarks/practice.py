@@ -132,9 +132,11 @@ def comparison(before: dict, after: dict) -> str:
     lines = ["| case | | before | after |", "|---|---|---|---|"]
     for case in CASES:
         rows = [run.get(case.__name__, []) for run in (before, after)]
+        title = (case.__doc__ or "").rstrip(".")
         for name in dict.fromkeys(key for run in rows for row in run for key in row):
             cells = [spread([row[name] for row in run]) if run else "–" for run in rows]
-            lines.append(f"| {(case.__doc__ or '').rstrip('.')} | {name} | {cells[0]} | {cells[1]} |")
+            lines.append(f"| {title} | {name} | {cells[0]} | {cells[1]} |".replace("-", "\N{MINUS SIGN}"))
+            title = ""
     return "\n".join(lines)
 
 
