@@ -13,6 +13,7 @@ from benchmarks.real_data.metrics import MEASURES, mean_and_error
 
 OURS, WITH_RBF = "lbnn", "lbnn, linear+rbf"
 COLUMNS = (*MEASURES, "seconds")
+FRAME = (-1.5, 40.0)  # marks beyond are not shown: the tables have them
 TICKS = (-4, -2, -1, -0.4, -0.2, 0, 0.2, 0.4, 1, 2, 4, 8, 16, 32)
 #: Okabe and Ito's colours, which the colour-blind tell apart, and a marker each.
 LOOKS = {
@@ -226,7 +227,8 @@ def _draw_panel(axes, sets: dict, peers: tuple[str, ...], title: str) -> None:
         _draw_row(axes, row, result, [name for name in peers if name in result["methods"]])
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_xscale("symlog", linthresh=0.5, linscale=1.5)
-    low, high = axes.get_xlim()
+    low, high = (float(np.clip(end, *FRAME)) for end in axes.get_xlim())
+    axes.set_xlim(low, high)
     ticks = [tick for tick in TICKS if low <= tick <= high]
     axes.set_xticks(ticks, [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks], fontsize=8)
     axes.minorticks_off()
