@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 import lbnn
 from benchmarks.real_data import metrics, peers
 from benchmarks.real_data.study import network
-from benchmarks.real_data.tables import OURS
+from benchmarks.real_data.tables import LINEAR, OURS
 from benchmarks.timing import median_seconds
 
 EXAMPLES, INPUTS, OUTPUTS = 500, 800, 4
@@ -78,7 +78,8 @@ def tasks(X: np.ndarray, Y: np.ndarray) -> dict[str, Callable[[], object]]:
 
 def factor_table(problems: int) -> None:
     """Twelve outputs from three factors (design §12): every method on the same problems."""
-    methods = {OURS: network, **peers.methods(outputs=12)}
+    linear = {name: method for name, method in peers.methods(outputs=12).items() if name in LINEAR}
+    methods = {OURS: network, **linear}
     scores = {name: np.empty((problems, 4)) for name in methods}
     for seed in range(problems):
         X, Y = teacher(400, 300, 12, rank=3, noise=0.8, seed=seed)

@@ -1,6 +1,7 @@
 """What issue 14 calls wrong, measured: run it with the tree before and the tree after on PYTHONPATH.
 
     python -m benchmarks.practice --splits 5 --out after.json [--only units,copies]
+    python -m benchmarks.practice --compare before.json after.json
 
 Every case gives numbers for each split; the table has means and standard errors. Only calls that both trees
 know are made, so that the same file serves both (copy it into the tree before).
@@ -22,16 +23,21 @@ import lbnn
 
 
 def scores(model, X, Y, X_test, Y_test) -> dict[str, float]:
-    """Error in deviations of the targets, log density per output, coverage of 90% intervals, seconds."""
-    start = time.perf_counter()
+    """Error in deviations of the targets, log density per output, coverage of 90% intervals, CPU seconds."""
+    start = time.process_time()  # other processes may share the machine
     model.fit(X, Y)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     law = model.predictive(X_test).with_noise()
     low, high = law.interval(0.9)
     error = np.sqrt(np.mean((law.mean - Y_test) ** 2) / np.mean((Y_test - Y_test.mean(axis=0)) ** 2))
     density = law.pointwise_log_density(Y_test).mean() / law.shape[1]
     inside = np.mean((low < Y_test) & (Y_test < high))
-    return {"error": float(error), "log density": float(density), "inside": float(inside), "seconds": seconds}
+    return {
+        "error": float(error),
+        "log density": float(density),
+        "inside": float(inside),
+        "CPU seconds": seconds,
+    }
 
 
 def units(seed: int, **parameters) -> dict[str, float]:
@@ -80,22 +86,24 @@ def composition(seed: int) -> dict[str, float]:
 
 
 def outliers(seed: int) -> dict[str, float]:
-    """Nats by which densities at 10 and 30 deviations miss log p(Y, y) − log p(Y), from other runs."""
+    """Nats by which densities at 10 and 30 deviations miss log p(Y, y) − log p(Y), from other fits."""
     rng = np.random.default_rng(seed)
     X, Y = rng.normal(size=(41, 10)), rng.normal(size=(41, 3))
-    network, found = lbnn.Network((5,)), {}
-    posterior = network.condition(X[:40], Y[:40], beta=1.0, noise="coupled", target_error=0.03)
-    law = posterior.predict(X[40:]).with_noise()
+    given = {"depth": 2, "width": 5, "beta": 1.0, "prior_scale": 1.0, "noise": "coupled", "average": False}
+    given |= {"fit_intercept": False, "target_error": 0.03}
+    if "inputs" in lbnn.LBNNRegressor().get_params():  # not before
+        given["inputs"] = "raw"
+    model, found = lbnn.LBNNRegressor(**given).fit(X[:40], Y[:40]), {}
+    law = model.predictive(X[40:]).with_noise()
     for far in (10, 30):
-        y = law.mean + far * law.standard_deviation
-        both = network.condition(X, np.vstack([Y[:40], y]), beta=1.0, noise="coupled", target_error=0.03)
-        truth = both.log_evidence - posterior.log_evidence
+        y = law.mean + far * np.sqrt(np.diagonal(law.output_covariance, axis1=1, axis2=2))
+        truth = lbnn.LBNNRegressor(**given).fit(X, np.vstack([Y[:40], y])).log_evidence_ - model.log_evidence_
         found[f"missed at {far}"] = float(abs(law.pointwise_log_density(y)[0] - truth))
     return found
 
 
 def many_outputs(seed: int) -> dict[str, float]:
-    """35 outputs of three factors, 120 rows: seconds of the fit."""
+    """35 outputs of three factors, 120 rows."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(170, 20))
     Y = X @ rng.normal(size=(20, 3)) @ rng.normal(size=(3, 35)) / 8 + rng.normal(size=(170, 35))
@@ -113,6 +121,25 @@ CASES: tuple[Callable[[int], dict[str, float]], ...] = (
 )  # fmt: skip
 
 
+def spread(values: list[float]) -> str:
+    """Mean and standard error."""
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{np.mean(values):.3g} ± {error:.1g}"
+
+
+def comparison(before: dict, after: dict) -> str:
+    """Both runs as a table; a case that was not run has a dash."""
+    lines = ["| case | | before | after |", "|---|---|---|---|"]
+    for case in CASES:
+        rows = [run.get(case.__name__, []) for run in (before, after)]
+        title = (case.__doc__ or "").rstrip(".")
+        for name in dict.fromkeys(key for run in rows for row in run for key in row):
+            cells = [spread([row[name] for row in run]) if run else "–" for run in rows]
+            lines.append(f"| {title} | {name} | {cells[0]} | {cells[1]} |".replace("-", "\N{MINUS SIGN}"))
+            title = ""
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run the cases and print means with standard errors."""
     parser = argparse.ArgumentParser(
@@ -120,8 +147,13 @@ def main() -> None:
     )
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--only", default="")
-    parser.add_argument("--out", type=Path, required=True)
+    task = parser.add_mutually_exclusive_group(required=True)
+    task.add_argument("--out", type=Path, help="where the numbers go")
+    task.add_argument("--compare", type=Path, nargs=2, metavar=("BEFORE", "AFTER"), help="print a table")
     options = parser.parse_args()
+    if options.compare:
+        print(comparison(*(json.loads(file.read_text(encoding="utf-8")) for file in options.compare)))
+        return
     wanted, found = set(filter(None, options.only.split(","))), {}
     for case in CASES:
         if wanted and case.__name__ not in wanted:
@@ -131,9 +163,7 @@ def main() -> None:
             found[case.__name__] = rows = [case(seed) for seed in range(options.splits)]
         options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
         for name in rows[0]:
-            values = np.array([row[name] for row in rows])
-            spread = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-            print(f"{case.__name__:20} {name:26} {values.mean():10.4g} ± {spread:.2g}", flush=True)
+            print(f"{case.__name__:20} {name:26} {spread([row[name] for row in rows])}", flush=True)
 
 
 if __name__ == "__main__":

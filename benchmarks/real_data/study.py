@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -16,11 +16,13 @@ import threadpoolctl
 import lbnn
 from benchmarks.real_data import datasets, peers, tables
 from benchmarks.real_data.metrics import Forecast, Mixture, measures
-from benchmarks.real_data.tables import OURS
+from benchmarks.real_data.tables import OURS, WITH_RBF
 from benchmarks.timing import conditions
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SPLITS = 10
+#: Methods that see the units of columns, and are quick.
+RAW = (OURS, "ridge", "PLS", "Bayesian ridge", "GP, linear", "conjugate")
 
 
 def network(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecast:
@@ -38,37 +40,36 @@ def forecast(model, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Forecas
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)  # the scores tell
         model.fit(X, Y[:, 0] if Y.shape[1] == 1 else Y)
-    return Mixture.of(model.predictive(X_test).with_noise())
+    return Mixture.of(model.predictive(X_test).with_noise(), model.log_evidence_)
 
 
 def study(
-    splits: int, names: Iterable[str] = (), only_ours: bool = False, raw: bool = False, workers: int = 1
-) -> dict:
-    """Measures of every method on every split: {set: {shape, test, methods: {name: {measure: [...]}}}}."""
-    chosen, results = set(names), {}
+    splits: int, names: Iterable[str] = (), only: Iterable[str] = (), raw: bool = False, workers: int = 1
+) -> Iterator[tuple[str, dict]]:
+    """Measures of the methods on every split: (set, {shape, test, methods: {name: {measure: [...]}}})."""
+    chosen = set(names)
     sets = [data for data in datasets.available() if not chosen or data.name in chosen]
     with ProcessPoolExecutor(workers) as pool:
-        jobs = {
-            data.name: [pool.submit(one_split, data, seed, only_ours, raw) for seed in range(splits)]
+        jobs = [
+            (data, [pool.submit(one_split, data, seed, set(only), raw) for seed in range(splits)])
             for data in sets
-        }
-        for data in sets:
-            rows = [job.result() for job in jobs[data.name]]
+        ]
+        for data, parts in jobs:
+            rows = [part.result() for part in parts]
             columns = {
                 name: {key: [row[name][key] for row in rows] for key in rows[0][name]} for name in rows[0]
             }
-            results[data.name] = {"shape": data.shape, "test": data.test, "methods": columns}
-            print(tables.one_set(data.name, results[data.name]), flush=True)
-    return results
+            result = {"shape": data.shape, "test": data.test, "methods": columns}
+            print(tables.one_set(data.name, result), flush=True)
+            yield data.name, result
 
 
-def one_split(data: datasets.DataSet, seed: int, only_ours: bool, raw: bool) -> dict[str, dict[str, float]]:
-    """Measures of every method on one split."""
-    own = {OURS: network, f"{OURS}, linear+rbf": nonlinear_network}
-    methods = {**own, **({} if only_ours else peers.methods(data.shape[2]))}
+def one_split(data: datasets.DataSet, seed: int, only: set[str], raw: bool) -> dict[str, dict[str, float]]:
+    """Measures of the methods (`only` these, or all) on one split, one after the other in one process."""
+    methods = {OURS: network, WITH_RBF: nonlinear_network, **peers.methods(data.shape[2], data.train)}
     split = data.split(seed, raw)
     with threadpoolctl.threadpool_limits(1):
-        return {name: timed(method, *split) for name, method in methods.items()}
+        return {name: timed(method, *split) for name, method in methods.items() if not only or name in only}
 
 
 def timed(method: peers.Method, X, Y, X_test, Y_test) -> dict[str, float]:
@@ -76,7 +77,8 @@ def timed(method: peers.Method, X, Y, X_test, Y_test) -> dict[str, float]:
     started = time.perf_counter()
     result = method(X, Y, X_test)
     seconds = time.perf_counter() - started
-    return {**measures(result, Y_test), "seconds": seconds}
+    evidence = {"log evidence": float(result.log_evidence)} if isinstance(result, Mixture) else {}
+    return {**measures(result, Y_test), **evidence, "seconds": seconds}
 
 
 def main() -> None:
@@ -92,26 +94,31 @@ def main() -> None:
     parser.add_argument("--ours", action="store_true", help="renew our rows alone; the peers' are kept")
     options = parser.parse_args()
     stored = ROOT / "docs" / "real-data.json"
-    document = json.loads(stored.read_text(encoding="utf-8")) if options.redraw or options.ours else {}
-    if options.ours:
-        _renew_ours(document, options.names)
-    elif not options.redraw:
-        started = conditions()
-        sets = study(options.splits, options.names, raw=options.raw, workers=options.workers)
-        document = {"conditions": [started, conditions()], "splits": options.splits, "sets": sets}
+    document = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
+    if not options.redraw:
+        _measure(document, stored if options.write or options.ours else None, options)
     if options.write or options.redraw or options.ours:
-        stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
         tables.insert(ROOT / "docs" / "real-data.md", document)
         tables.draw(ROOT / "docs" / "images" / "real-data.svg", document["sets"])
-    else:
-        print(tables.markdown(document["sets"]))
 
 
-def _renew_ours(document: dict, names: Iterable[str]) -> None:
-    """The same splits with the estimator as it is now; seconds are those of another run than the peers'."""
-    for name, result in study(document["splits"], names, only_ours=True).items():
-        document["sets"][name]["methods"].update(result["methods"])
-    document["conditions"].append(f"rows of {OURS} renewed: {conditions()}")
+def _measure(document: dict, stored: Path | None, options: argparse.Namespace) -> None:
+    """Renew the stored sets (those named or all), with raw columns, or our rows alone; saved set by set."""
+    part = document.setdefault("raw", {}) if options.raw else document
+    only = RAW if options.raw else (OURS, WITH_RBF) if options.ours else ()
+    if not (options.ours or options.names):
+        part |= {"conditions": [], "splits": options.splits, "sets": {}}
+    splits = part["splits"] if options.ours else options.splits
+    renewed = ", ".join([*options.names, *(["rows of lbnn"] if options.ours else [])])
+    part["conditions"].append((f"{renewed}: " if renewed else "") + conditions())
+    for name, result in study(splits, options.names, only, options.raw, options.workers):
+        methods = part["sets"].get(name, {"methods": {}})["methods"] | result["methods"]
+        part["sets"][name] = result | {"methods": methods}
+        if stored:
+            stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
+    part["conditions"].append("at the end " + conditions())
+    if stored:
+        stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
 
 
 def _rounded(value):

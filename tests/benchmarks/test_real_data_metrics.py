@@ -76,7 +76,7 @@ def process() -> tuple[Mixture, Gaussian, np.ndarray]:
     rng = np.random.default_rng(4)
     X, X_test = rng.normal(size=(30, 8)), rng.normal(size=(40, 8))
     Y, Y_test = ((inputs @ np.ones((8, 2)) + rng.normal(size=(len(inputs), 2))) for inputs in (X, X_test))
-    model = lbnn.LBNNRegressor(depth=1).fit(X, Y)
+    model = lbnn.LBNNRegressor(depth=1, average=False).fit(X, Y)
     predictive = model.predictive(X_test).with_noise()
     return Mixture.of(predictive), Gaussian(predictive.mean, predictive.output_covariance), Y_test
 
@@ -107,6 +107,28 @@ def test_our_forecast_of_one_output_is_the_same_mixture_alone_and_jointly():
     np.testing.assert_allclose(
         forecast.joint_log_density(Y), forecast.marginal_log_density(Y)[:, 0], rtol=1e-9
     )
+
+
+def test_scores_are_those_of_the_mixture_of_the_draws(monkeypatch):
+    """Where enough draws count everywhere it is what `pointwise_log_density` gives, averages included."""
+    rng = np.random.default_rng(9)
+    X, X_test = rng.normal(size=(20, 4)), rng.normal(size=(6, 4))
+    Y = X @ rng.normal(size=(4, 2)) + rng.normal(size=(20, 2))
+    laws = [
+        lbnn.LBNNRegressor(depth=2, width=3, average=average).fit(X, Y).predictive(X_test).with_noise()
+        for average in (False, "auto")
+    ]
+    assert hasattr(laws[1], "components")
+    for law in laws:
+        forecast = Mixture.of(law)
+        integrated = forecast.joint_log_density(law.mean)
+        monkeypatch.setattr(metrics, "MOST_INTEGRATED", 1)
+        np.testing.assert_allclose(forecast.joint_log_density(law.mean), integrated, rtol=1e-9)
+        monkeypatch.undo()
+        low, high = law.interval(LEVEL)
+        far = law.mean + rng.normal(size=law.mean.shape) * 2 * law.standard_deviation
+        assert (forecast.inside(far) == ((low <= far) & (far <= high))).all()
+        assert 0 < forecast.inside(far).mean() < 1
 
 
 @pytest.mark.parametrize("shape", [(12, 5), (12, 30)])
@@ -167,3 +189,22 @@ def test_tables_pair_the_splits_and_name_the_best_peer():
     assert tables.best_peer(result, "joint") == "ridge"
     assert tables.difference(result, "ridge") == (1.0, 0.0)
     assert "| **2.000** |" in tables.measure_table({"set": result}, "joint")
+    fewer = result | {"methods": {"lbnn": {"joint": [2.0]}}}
+    assert "| few (1 splits) |" in tables.measure_table({"set": result, "few": fewer}, "joint")
+
+
+def test_tables_take_the_kernel_of_higher_evidence_in_each_split():
+    scores = {"lbnn": [1.0, 3.0], "lbnn, linear+rbf": [2.0, 5.0]}
+    methods = {name: dict.fromkeys(tables.COLUMNS, values) for name, values in scores.items()}
+    methods["lbnn"]["log evidence"], methods["lbnn, linear+rbf"]["log evidence"] = [0.0, 0.0], [-1.0, 4.0]
+    row = tables.choice({"set": {"methods": methods}}).splitlines()[-1]
+    assert row == "| set | +1.5 | 1 of 2 | 2.000 | 3.500 | 3.000 | 2.000 | 3.500 | 3.000 |"
+
+
+def test_tables_compare_raw_columns_on_the_same_splits():
+    part = {"lbnn": {"rmse": [1.0, 3.0]}}
+    document = {
+        "raw": {"splits": 1, "sets": {"set": {"methods": {"lbnn": {"rmse": [1.5]}}}}},
+        "sets": {"set": {"methods": part}},
+    }
+    assert tables.raw_table(document, "rmse").splitlines()[-1] == "| set | 1.500 (+0.500) |"
