@@ -99,6 +99,22 @@ def test_copies_of_tall_data_are_counted_and_said():
     assert not distinct_rows(X, Y).message
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "linear+rbf"])
+def test_copies_do_not_remove_the_noise_of_a_kernel(kernel):
+    """More rows than columns, but a kernel tells all of them apart: noise of 1e-10 with copies, before."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(60, 3))
+    y = np.sin(X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=60)
+    again = np.append(np.arange(60), [3, 7, 7])
+    model = LBNNRegressor(kernel=kernel).fit(X, y)
+    with pytest.warns(lbnn.AccuracyWarning, match="3 rows are copies"):
+        copied = LBNNRegressor(kernel=kernel).fit(X[again], y[again])
+    assert copied.noise_variance_ == pytest.approx(model.noise_variance_, rel=1e-6)
+    assert (
+        not LBNNRegressor().fit(X[again], y[again])._state.rows.dropped
+    )  # linear: the level of noise is known
+
+
 def test_the_edge_of_the_noise_range_is_a_warning():
     rng = np.random.default_rng(5)
     Z = rng.normal(size=(20, 50))

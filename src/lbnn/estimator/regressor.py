@@ -255,7 +255,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Rows to be counted; all of them where the noise is given or the kernel is."""
         if self.kernel == "precomputed" or not isinstance(self.beta, str):
             return Rows.all(len(targets))
-        return distinct_rows(X, targets.reshape(len(targets), -1))
+        return distinct_rows(X, targets.reshape(len(targets), -1), linear=self.kernel == "linear")
 
     def _given(self, units: TargetUnits) -> Choice:
         """The hyperparameters that are given, in the units of the search."""

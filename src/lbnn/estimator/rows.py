@@ -46,8 +46,11 @@ class Rows:
         return len(self.kept) < len(self.stands_for)
 
 
-def distinct_rows(X: AnyArray, Y: Array) -> Rows:
-    """Rows to be counted, for inputs (p, n0) of any library and targets (p, n_d)."""
+def distinct_rows(X: AnyArray, Y: Array, linear: bool = True) -> Rows:
+    """Rows to be counted, for inputs (p, n0) of any library and targets (p, n_d).
+
+    Features of a kernel that is not `linear` tell all points apart.
+    """
     points = _points(X)
     whole = _groups(np.column_stack([points, Y]))
     replicates, copies = len(Y) - _count(points), len(Y) - _count(whole)
@@ -55,7 +58,7 @@ def distinct_rows(X: AnyArray, Y: Array) -> Rows:
         return Rows.all(len(Y))
     different = replicates - copies
     found = _said(copies, different)
-    if not copies or _rank(X) < _count(points) - 1:
+    if not copies or (linear and _rank(X) < _count(points) - 1):
         return Rows.all(len(Y), found + (_KEPT if copies else ""))
     kept = np.sort(np.unique(whole, return_index=True)[1])
     position = np.empty(_count(whole), int)
