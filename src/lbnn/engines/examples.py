@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
@@ -41,12 +40,14 @@ class Examples:
         """Rows of about the same noise as one, Σ y² along every axis kept: for one axis at a time."""
         level = np.log(self.noise.mean(axis=1))
         cells = (level - level.min()) / max(float(np.ptp(level)), 1e-12) * most
-        labels = np.unique(np.minimum(cells.astype(int), most - 1), return_inverse=True)[1]
-        member = sparse.csr_array((np.ones(len(level)), (labels, np.arange(len(level)))))
-        weights = member / member.sum(axis=1)[:, None]
-        return Examples(
-            np.sqrt(member @ self.rows**2), np.exp(weights @ np.log(self.noise)), member @ self.count
-        )
+        order = np.argsort(cells)
+        first = np.flatnonzero(np.diff(np.minimum(cells[order].astype(int), most - 1), prepend=-1))
+
+        def sums(each: Array) -> Array:
+            return np.add.reduceat(each[order], first, axis=0)
+
+        noise = np.exp(sums(np.log(self.noise)) / sums(np.ones_like(self.noise)))
+        return Examples(np.sqrt(sums(self.rows**2)), noise, sums(self.count))
 
     def _group(self, own: Array, reference: float) -> tuple[Array, Array, Array]:
         """Noise, count and moments of one group; rows are shrunk so that y/(e + reference) stays."""
