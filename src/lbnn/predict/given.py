@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
@@ -185,12 +185,14 @@ class ConditionedPredictive(Predictive):
             self._refuse("covariance over points")
         return self.place.put(self._moments[1][0][None, :, None, :])
 
-    def _quantile(self, level: float) -> Array:
-        result = np.where(np.isnan(self.known), 0.0, self.known)
+    def _quantiles(self, levels: Sequence[float]) -> Array:
+        result = np.stack([np.where(np.isnan(self.known), 0.0, self.known)] * len(levels))
         for row, law in enumerate(self.laws()):
             if len(law.unknown):
                 deviations = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
-                result[row, law.unknown] = mixture_quantile(level, law.weights, law.means, deviations)
+                for number, level in enumerate(levels):
+                    solved = mixture_quantile(level, law.weights, law.means, deviations)
+                    result[number, row, law.unknown] = solved
         return result
 
     def marginals(self, rows: slice) -> tuple[Array, Array, Array]:

@@ -22,6 +22,7 @@ from lbnn._base.types import AnyArray, Array
 from lbnn.predict.quantile import mixture_quantile
 
 _LARGEST_EXPONENT = 709.0  # whose exponential is a double
+_MARGINAL_FLOATS = 1 << 21  # means of one block of points given every atom
 
 
 class Predictive(ABC):
@@ -174,21 +175,22 @@ class Predictive(ABC):
     def quantile(self, q: ArrayLike) -> AnyArray:
         """Quantiles of every output at every point, of shape np.shape(q) + shape of the mean."""
         levels = check.probability(q, "q")
-        result = np.empty((levels.size, *self.shape))
-        for row, level in zip(result, levels.ravel(), strict=True):
-            row[...] = self._quantile(float(level))
+        result = self._quantiles([float(level) for level in levels.ravel()])
         return self._given_back(result.reshape(levels.shape + self.shape))
 
     def interval(self, probability: float = 0.95) -> tuple[AnyArray, AnyArray]:
         """Equal-tailed interval of every output at every point: lower and upper ends."""
         level = float(check.probability(probability, "probability"))
-        low, high = self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
+        low, high = self._quantiles([(1 - level) / 2, (1 + level) / 2])
         return self._given_back(low), self._given_back(high)
 
-    def _quantile(self, level: float) -> Array:
-        result, atoms = np.empty(self.shape), len(self.marginals(slice(0, 1))[0])
-        for rows in blocks(self.shape[0], atoms * max(self.shape[1], 8)):
-            result[rows] = mixture_quantile(level, *self.marginals(rows))
+    def _quantiles(self, levels: Sequence[float]) -> Array:
+        """(levels, p̂, n_d). Marginals have work of their own for every atom: few, large blocks of points."""
+        result, atoms = np.empty((len(levels), *self.shape)), len(self.marginals(slice(0, 1))[0])
+        for rows in blocks(self.shape[0], atoms * max(self.shape[1], 8), _MARGINAL_FLOATS):
+            marginals = self.marginals(rows)
+            for number, level in enumerate(levels):
+                result[number, rows] = mixture_quantile(level, *marginals)
         return result
 
     def sample(self, size: int, rng: int | np.random.Generator) -> AnyArray:
