@@ -139,6 +139,7 @@ def test_layers_of_one_output_are_balanced_as_symmetry_asks():
     assert task.expectations["balance_2"][0] == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_evidence_against_mpmath():
     check_evidence("plain-15", 45, -25)
 

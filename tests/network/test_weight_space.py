@@ -30,7 +30,11 @@ def problem_with_large_targets(seed: int) -> Problem:
     return Problem(rng.standard_normal((6, 8)), sizes, rng.standard_normal((3, 8)))
 
 
-@pytest.fixture(scope="module", params=CONFIGURATIONS, ids=lambda c: f"widths{c[0]}-variances{c[1]}")
+@pytest.fixture(
+    scope="module",
+    params=[CONFIGURATIONS[0], pytest.param(CONFIGURATIONS[1], marks=pytest.mark.slow)],
+    ids=lambda c: f"widths{c[0]}-variances{c[1]}",
+)
 def drawn(request: pytest.FixtureRequest) -> Drawn:
     widths, variances, seed = request.param
     data = problem_with_large_targets(seed)

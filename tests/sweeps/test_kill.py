@@ -27,6 +27,7 @@ def test_killed_driver(tmp_path, calm):
     assert files(tmp_path / "run.zarr") == calm
 
 
+@pytest.mark.slow
 def test_killed_worker_of_a_client_that_is_handed_over(tmp_path, calm):
     from distributed import Client, LocalCluster
 
