@@ -134,3 +134,12 @@ def test_lower_factor_of_a_row_without_length() -> None:
     factor = lower_factor(root)
     np.testing.assert_allclose(factor @ factor.swapaxes(1, 2), root @ root.swapaxes(1, 2), atol=1e-13)
     assert (factor[:, 1, 1] == 0).all()
+
+
+@pytest.mark.parametrize("solve", [solve_upper, solve_transposed])
+def test_large_singular_roots_are_refused(solve):
+    """LAPACK leaves the right-hand side as it was, which would pass for a solution."""
+    root = np.eye(20)[None].copy()
+    root[0, 5, 5] = 0.0
+    with pytest.raises(np.linalg.LinAlgError):
+        solve(root, np.ones((1, 20)))

@@ -231,7 +231,7 @@ def test_rotating_outputs_rotates_the_answer_and_permuting_examples_does_nothing
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-@pytest.mark.parametrize("parameters", [{}, {"average": "auto"}])
+@pytest.mark.parametrize("parameters", [{}, {"average": False}])
 def test_order_of_columns_rows_and_outputs_does_not_matter(kernel, parameters):
     problem, rng = make_problem(25, 8, 2, seed=10), np.random.default_rng(1)
     columns, rows, outputs = rng.permutation(8), rng.permutation(25), np.array([1, 0])

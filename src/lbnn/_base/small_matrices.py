@@ -60,7 +60,10 @@ def solve_upper(root: Array, rows: Array) -> Array:
 def _each_by_lapack(root: Array, rows: Array, transposed: bool) -> Array:
     """Rᵀ z = row or R z = row; LAPACK sees the transpose of an array of NumPy, without a copy."""
     pairs = zip(root, rows, strict=True)
-    return np.stack([lapack.dtrtrs(each.T, row, lower=1, trans=not transposed)[0] for each, row in pairs])
+    solved = [lapack.dtrtrs(each.T, row, lower=1, trans=not transposed) for each, row in pairs]
+    if any(info for _, info in solved):  # LAPACK then leaves the right-hand side as it was
+        raise np.linalg.LinAlgError("Singular matrix")
+    return np.stack([solution for solution, _ in solved])
 
 
 def lower_root(root: Array) -> tuple[Array, Array]:

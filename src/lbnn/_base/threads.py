@@ -44,10 +44,8 @@ def on_every_core(work: Callable[[Piece], None], pieces: Iterable[Piece]) -> Non
         for piece in listed:
             work(piece)
         return
-    with (
-        _one_blas_thread(),
-        ThreadPoolExecutor(count) as pool,
-    ):  # the settings of numpy.errstate travel in the context
+    with _one_blas_thread(), ThreadPoolExecutor(count) as pool:
+        # the settings of numpy.errstate travel in the context
         waiting = [pool.submit(contextvars.copy_context().run, work, piece) for piece in listed]
         for each in waiting:
             each.result()

@@ -79,42 +79,33 @@ def from_mixture(
     draws: WeightedDraws, first: Witness, second: Witness | None, effort: Effort, advice: str = _TRY_SMC
 ) -> Draws:
     """The answer of weighted draws, with a second estimate that shares no proposal if there is one."""
-    messages = []
-    if not draws.reaches(effort.target_error):
-        messages.append(_short(draws, effort.target_error, advice))
-    if second is None:
-        messages.append(_ALONE)
-    elif not second.agrees_with(first):
-        messages.append(_contradiction(first, second))
-    diagnostics = Diagnostics(
-        "importance",
-        draws.effective_sample_size,
-        draws.pareto_k,
-        not messages,
-        tuple(messages),
-        witnesses=(first,) if second is None else (first, second),
-    )
-    error = draws.log_evidence_error
-    error = error if second is None else max(error, _unexplained(first, second))
-    return Draws(draws.points, draws.log_weights, draws.groups, draws.log_evidence, error, diagnostics)
+    messages = [] if draws.reaches(effort.target_error) else [_short(draws, effort.target_error, advice)]
+    return _weighed(draws, first, second, [*messages, *([_ALONE] if second is None else [])])
 
 
 def from_importance(sample: ImportanceSample, own: Witness, other: Witness | None, effort: Effort) -> Draws:
     """The answer of the Gaussian at the mode, with a second estimate if one could be had."""
     messages = [] if sample.reaches(effort.target_error) else [_short(sample, effort.target_error)]
-    if other is None and sample.effective_share < _GAUSSIAN_ENOUGH:
-        messages.append(_ALONE)
-    elif other is not None and not other.agrees_with(own):
-        messages.append(_contradiction(own, other))
+    alone = other is None and sample.effective_share < _GAUSSIAN_ENOUGH
+    return _weighed(sample, own, other, [*messages, *([_ALONE] if alone else [])])
+
+
+def _weighed(
+    sample: ImportanceSample | WeightedDraws, own: Witness, other: Witness | None, messages: list[str]
+) -> Draws:
+    """Weighted draws as an answer, ok where nothing was said against it and the other estimate agrees."""
+    error, witnesses = own.error, (own,) if other is None else (own, other)
+    if other is not None and not other.agrees_with(own):
+        messages = [*messages, _contradiction(own, other)]
+        error = max(error, _unexplained(own, other))
     diagnostics = Diagnostics(
         "importance",
         sample.effective_sample_size,
         sample.pareto_k,
         not messages,
         tuple(messages),
-        witnesses=(own,) if other is None else (own, other),
+        witnesses=witnesses,
     )
-    error = own.error if other is None else max(own.error, _unexplained(own, other))
     return Draws(sample.points, sample.log_weights, sample.groups, own.log_evidence, error, diagnostics)
 
 
