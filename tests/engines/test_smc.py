@@ -265,3 +265,14 @@ def test_smc_groups_and_weights_are_consistent() -> None:
     for label in range(len(counts)):
         assert np.ptp(measure.weights[measure.groups == label]) == 0
     assert measure.weights.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_a_mixture_with_a_heavy_tail_confirms_nothing(monkeypatch):
+    data = make_problem(8, 12, 2, seed=700)
+    network = lbnn.Network((4,))
+    assert network.condition(data.X, data.Y, 4.0, engine="smc").diagnostics.ok
+    monkeypatch.setattr("lbnn.engines.sampled.LARGEST_K", -np.inf)
+    with pytest.warns(lbnn.AccuracyWarning, match="too heavy a tail to confirm"):
+        told = network.condition(data.X, data.Y, 4.0, engine="smc").diagnostics
+    assert not told.ok
+    assert len(told.witnesses) == 1

@@ -289,3 +289,15 @@ def test_nothing_is_said_of_ordinary_data():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert LBNNRegressor(width=(3,)).fit(X, Y).messages_ == ()
+
+
+def test_density_of_a_mixture_integrated_anew_is_that_of_its_models(monkeypatch):
+    """Every point of doubt, every model that matters: the average over models with their weights."""
+    model = LBNNRegressor(width=(3,)).fit(X[:12], Y[:12])
+    law = model.predictive(X[12:16]).with_noise()
+    assert len(law.components) > 2
+    values = Y[12:16].reshape(law.shape)
+    drawn, expected = law.pointwise_log_density(values), law._by_models(values)
+    monkeypatch.setattr("lbnn.predict.average._FEWEST_DRAWS", 1e9)
+    np.testing.assert_allclose(law.pointwise_log_density(values), expected, atol=0.02)
+    np.testing.assert_allclose(drawn, expected, atol=0.3)
