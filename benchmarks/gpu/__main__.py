@@ -30,7 +30,6 @@ ROWS: dict[str, tuple[Callable[[str, bool], dict[str, Any]], float, bool]] = {
     "posterior": (one_posterior.whole, 75.0, False),
     "agreement": (one_posterior.agreement, 75.0, False),
     "atoms": (atoms.atoms, 75.0, True),
-    "factor": (one_posterior.factor, 120.0, False),
     "many outputs, profile": (many_outputs.profile, 75.0, False),
     "many outputs, posterior": (many_outputs.posterior, 60.0, False),
 }

@@ -1,4 +1,4 @@
-"""Whole posteriors: time against Gram + eigh, agreement with NumPy, factorisations in the place of eigh."""
+"""Whole posteriors: time against Gram + eigh, agreement with NumPy."""
 
 from __future__ import annotations
 
@@ -83,41 +83,3 @@ def first_output(spectrum: Any) -> Any:
         outside=outside,
         single_output=True,
     )
-
-
-def factor(library: str, small: bool) -> dict[str, Any]:
-    """One output, depth three, mean and variance at 1,000 points: eigenvectors against factorisations."""
-    import numpy as np
-
-    import lbnn
-    from lbnn._base.arrays import to_numpy
-
-    place, network = device(library), lbnn.Network((50, 50))
-    warm(place)
-    result: dict[str, Any] = {}
-    sizes = (600, 1000) if small else (5_000, 10_000, 20_000, 30_000, 50_000)
-    for examples in sizes:
-        inputs, row, answers = min(examples, 20_000), {}, {}
-        X, Y, X_test = problem(place, examples, inputs, 1)
-        for decompose in ("factor", "eigh") if examples < 50_000 else ("factor",):
-            started = time.perf_counter()
-            spectrum = lbnn.Spectrum.from_inputs(X, Y[:, 0], decompose=decompose)
-            data = time.perf_counter() - started
-            post = network.condition_spectrum(spectrum, BETA)
-            law = post.predict(X_test)
-            answers[decompose] = [np.asarray(post.log_evidence), to_numpy(law.mean), to_numpy(law.variance)]
-            row[f"{decompose} s"] = time.perf_counter() - started
-            row[f"{decompose}: Gram and survey or eigh s"] = data
-            if decompose == "factor":
-                row["nodes"] = (
-                    len(post.spectrum.nodes) if hasattr(post.spectrum, "nodes") else "fell back to eigh"
-                )
-            del spectrum, post, law
-        if "eigh" in answers:
-            row["ratio"] = row["eigh s"] / row["factor s"]
-            for part, a, b in zip(("log evidence", "mean", "variance"), *answers.values(), strict=True):
-                row[f"{part} differs by"] = float(np.abs(a - b).max() / np.abs(a).max())
-        result[f"p = {examples}, n0 = {inputs}"] = row
-        print(examples, row, flush=True)
-        del X, Y, X_test
-    return result

@@ -14,7 +14,6 @@ from lbnn.network import Network
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.average import MixturePredictive
-from lbnn.predict.factored import FactoredPredictive
 from lbnn.predict.given import ConditionedPredictive
 from lbnn.predict.mixture import NetworkPredictive
 from lbnn.predict.predictive import Predictive
@@ -39,7 +38,6 @@ __all__ = [
     "Diagnostics",
     "EngineChoice",
     "EvidenceGrid",
-    "FactoredPredictive",
     "LBNNRegressor",
     "LeaveOneOut",
     "MatrixGIG",

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.errors import NotFactorised
 from lbnn._base.warn import warn_of
 from lbnn.data.projection import FeatureDirections, InputProjection
-from lbnn.data.spectrum import FactoredSpectrum, Spectrum
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Effort, EngineChoice, choose, infer
-from lbnn.engines.factored import infer_factored
-from lbnn.likelihood.factored import FactoredLikelihood
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.noise.make import make_noise
@@ -202,32 +199,12 @@ def condition_with(network: Network, spectrum: Spectrum, noise: Noise, effort: E
     """The posterior of a network given data and a noise object; answers that are not ok warn."""
     data, prior = spectrum.scaled(network.prior_variances[0]), network.scale_prior(spectrum.outputs)
     noise.require(prior, data)
-    if isinstance(spectrum, FactoredSpectrum):
-        return _condition_factored(network, spectrum, noise, effort)
     inference = infer(prior, noise.likelihood(data), data.single_output, effort)
     lost = data.rounding_message(noise.variance, effort.target_error)
     if lost:
         inference = inference.doubted(lost)
     warn_of(inference.diagnostics.messages)
     return Posterior(prior, data, noise, inference)
-
-
-def _condition_factored(
-    network: Network, spectrum: FactoredSpectrum, noise: Noise, effort: Effort
-) -> Posterior:
-    """By factorisations; where it would take too many of them, by an eigendecomposition after all."""
-    data, prior = spectrum.scaled(network.prior_variances[0]), network.scale_prior(1)
-    likelihood = noise.likelihood(data)
-    assert isinstance(likelihood, FactoredLikelihood)
-    if effort.engine not in ("auto", choose(prior, 1).engine):
-        raise ValueError(f"decompose='factor' is for the engine 'auto', got {effort.engine!r}")
-    try:
-        inference, exact = infer_factored(prior, likelihood, data.single_output)
-    except NotFactorised:
-        return condition_with(network, spectrum.decomposed(), noise, effort)
-    assert exact.correction is not None
-    warn_of(inference.diagnostics.messages)
-    return Posterior(prior, replace(data, nodes=exact.correction.nodes), noise, inference)
 
 
 def _effort(engine: str, target_error: float, seed: Seed) -> Effort:

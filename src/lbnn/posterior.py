@@ -12,15 +12,13 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import AnyArray, Array
-from lbnn.data.bases import Basis, InputBasis
-from lbnn.data.factored import FactoredGram, FactoredPoints
+from lbnn.data.bases import InputBasis
 from lbnn.data.projection import Projection, TrainingProjection
-from lbnn.data.spectrum import FactoredSpectrum, Spectrum
+from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.noise.kind import Noise
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.factored import FactoredPredictive
 from lbnn.predict.feature_kernel import average_layer_kernel, average_layer_kernels
 from lbnn.predict.mixture import NetworkPredictive
 from lbnn.predict.weights import sample_weights
@@ -114,7 +112,7 @@ class Posterior:
         *more: ArrayLike,
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
-    ) -> NetworkPredictive | AffinePredictive | FactoredPredictive:
+    ) -> NetworkPredictive | AffinePredictive:
         """The posterior predictive of the network's outputs.
 
         Parameters
@@ -127,26 +125,15 @@ class Posterior:
 
         Returns
         -------
-        NetworkPredictive, or AffinePredictive where each output has a noise of its own, or FactoredPredictive
-        after decompose="factor"
+        NetworkPredictive, or AffinePredictive where each output has a noise of its own
         """
-        points: Projection | FactoredPoints = self.spectrum.project(
-            X_test, *more, cross_gram=cross_gram, test_gram=test_gram
+        law = self.predictive_at(
+            self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         )
-        if isinstance(points, FactoredPoints):
-            return self._factored_predictive(points)
-        law = self.predictive_at(points)
         units = self.noise.deviations
         if units is None:
             return law
         return AffinePredictive(law, np.diag(units), np.zeros(len(units)), 0.0, law.single_output)
-
-    def _factored_predictive(self, points: FactoredPoints) -> FactoredPredictive:
-        """The predictive of factored data."""
-        data = self.spectrum
-        assert isinstance(data, FactoredSpectrum)
-        assert data.nodes is not None
-        return FactoredPredictive(points, data.basis, data.nodes, self.noise.variance, self.scale)
 
     def predictive_at(self, projection: Projection) -> NetworkPredictive:
         """The predictive at projected test points, with the outputs in units of `noise.deviations`."""
@@ -192,7 +179,6 @@ class Posterior:
                 if widths
                 else "a feature kernel needs a hidden layer, got a network of depth one (widths=())"
             )
-        self._require_eigenvectors()
         return average_layer_kernel(
             self.noise.seen_by(points, self.spectrum),
             self._process,
@@ -202,17 +188,8 @@ class Posterior:
             number,
         )
 
-    def _require_eigenvectors(self) -> None:
-        """Raise for data that were factorised, of which a few scales are known and no eigenvector."""
-        if isinstance(self.spectrum, FactoredSpectrum):
-            raise ValueError(
-                "a feature kernel needs every eigenvector of the data, got data with decompose='factor': use "
-                "decompose='eigh'"
-            )
-
     def feature_kernels(self) -> Iterator[AnyArray]:
         """⟨K_1⟩, ..., ⟨K_{d−1}⟩ on the training points, (p, p) each, at the cost of the last one alone."""
-        self._require_eigenvectors()
         return average_layer_kernels(
             self.noise.seen_by(self.spectrum.project(), self.spectrum),
             self._process,
@@ -255,12 +232,7 @@ class Posterior:
             W_1 (size, n_1, n_0), ..., W_d (size, n_d, n_{d−1}).
         """
         count, generator = check.positive_integer(size, "size"), check.generator(rng)
-        basis: Basis | FactoredGram = self.spectrum.basis
-        if isinstance(basis, FactoredGram):
-            raise ValueError(
-                "weights are drawn along every eigenvector of the data, got data with decompose='factor': "
-                "use decompose='eigh'"
-            )
+        basis = self.spectrum.basis
         if not isinstance(basis, InputBasis):
             raise ValueError(
                 "weights act on inputs: condition on inputs X, got a posterior from a Gram matrix"

@@ -55,18 +55,6 @@ LAWS = {
 every = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 
 
-def factored():
-    """Data without eigenvectors: no joint densities, draws and generating functions (tests/arrays)."""
-    problem = make_problem(60, 80, seed=3)
-    spectrum = lbnn.Spectrum.from_inputs(problem.X, problem.Y, decompose="factor")
-    law = lbnn.Network((30,)).condition_spectrum(spectrum, 4.0).predict(problem.X_test)
-    return {"factored": law, "factored, observed": law.with_noise()}
-
-
-ALL = LAWS | factored()
-all_kinds = pytest.mark.parametrize("law", ALL.values(), ids=ALL)
-
-
 def subclasses(kind):
     return {kind, *(each for child in kind.__subclasses__() for each in subclasses(child))}
 
@@ -75,7 +63,7 @@ def test_the_base_has_the_whole_surface_and_every_kind_of_predictive_is_walked()
     public = {name for name in dir(lbnn.Predictive) if not name.startswith("_")}
     assert public >= SURFACE
     concrete = {kind for kind in subclasses(lbnn.Predictive) if not inspect.isabstract(kind)}
-    assert concrete == {type(law) for law in ALL.values()}
+    assert concrete == {type(law) for law in LAWS.values()}
     assert {kind.__name__ for kind in concrete} <= set(lbnn.__all__)
 
 
@@ -102,7 +90,7 @@ def test_a_predictive_that_lacks_a_method_cannot_be_made():
         Lacking(inner.projection, inner.process, inner.measure)
 
 
-@all_kinds
+@every
 def test_moments_have_their_shapes_and_agree(law):
     points, outputs = law.shape
     shape = (points,) if law.single_output else (points, outputs)
@@ -155,14 +143,14 @@ def test_generating_functions_have_the_moments_for_derivatives(law):
         assert law.mgf(J) == pytest.approx(math.exp(law.cgf(J)))
 
 
-@all_kinds
+@every
 def test_wrong_shapes_are_refused_by_name(law):
     for method, name in ((law.log_density, "F"), (law.pointwise_log_density, "F"), (law.cgf, "J")):
         with pytest.raises(ValueError, match=f"^{name} must be shaped like the mean"):
             method(np.zeros((7, 7, 7)))
 
 
-@all_kinds
+@every
 def test_every_predictive_shows_itself(law):
     assert repr(law).startswith(f"{type(law).__name__}(")
     assert f"points={law.shape[0]}, outputs={law.shape[1]}, noisy={law.noisy}" in repr(law)

@@ -282,17 +282,6 @@ def cholesky(matrix: AnyArray) -> AnyArray | None:
     return factor if bool(xp.all(xp.isfinite(factor))) else None  # JAX and CuPy leave NaN
 
 
-def solve_lower(factor: AnyArray, right: AnyArray) -> AnyArray:
-    """F⁻¹ B for a lower triangular matrix F (n, n) and B (n, k); the standard has no such function."""
-    library = _library(factor)
-    if library == "torch":
-        return namespace(factor).linalg.solve_triangular(factor, right, upper=False)
-    if library in ("numpy", "jax", "cupy"):
-        module = {"numpy": "scipy.linalg", "jax": "jax.scipy.linalg", "cupy": "cupyx.scipy.linalg"}[library]
-        return importlib.import_module(module).solve_triangular(factor, right, lower=True)
-    return namespace(factor).linalg.solve(factor, right)
-
-
 def within_memory(work: Callable[[], Result], place: Place, floats: float, purpose: str) -> Result:
     """The result of `work`; a device that runs out of memory is a `MemoryError` that says how much is needed.
 

@@ -5,7 +5,3 @@ from __future__ import annotations
 
 class AccuracyWarning(UserWarning):
     """An answer that its own diagnostics do not support; the message says what to try next."""
-
-
-class NotFactorised(Exception):  # noqa: N818
-    """A few factorisations do not give a posterior: it is too wide, or asks for digits that they lose."""

@@ -16,7 +16,6 @@ from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
 from lbnn.archive.container import AnyArray
 from lbnn.data.bases import Basis, GramBasis, InputBasis
-from lbnn.data.factored import FactoredGram
 from lbnn.data.projection import FeatureDirections, InputDirections
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, Effort, ScaleInference
@@ -160,13 +159,8 @@ def _pack_spectrum(spectrum: Spectrum) -> Packed:
     return header, arrays | {"eigenvalues": spectrum.eigenvalues, "targets": spectrum.targets}
 
 
-def _pack_basis(basis: Basis | FactoredGram) -> Packed:
+def _pack_basis(basis: Basis) -> Packed:
     """Arrays of other libraries are stored, and come back, as NumPy."""
-    if isinstance(basis, FactoredGram):
-        raise ValueError(
-            "an archive holds eigenvectors of the data, got data with decompose='factor': "
-            "use decompose='eigh'"
-        )
     if isinstance(basis, GramBasis):
         arrays = {"basis.vectors": to_numpy(basis.vectors), "basis.eigenvalues": basis.eigenvalues}
         return {"kind": "gram", "scale": basis.scale}, arrays

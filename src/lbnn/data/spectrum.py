@@ -21,7 +21,6 @@ from lbnn.data import streams
 from lbnn.data.bases import Basis, GramBasis, InputBasis, given_points
 from lbnn.data.decomposition import positive_eigenvectors, rest_of_targets
 from lbnn.data.factor import Factor, moment_rounding, tall_factor
-from lbnn.data.factored import FactoredGram, factorised, surveyed
 from lbnn.data.moments import (
     given_factor,
     given_moments,
@@ -149,43 +148,34 @@ class Spectrum:
         return self
 
     @classmethod
-    def from_inputs(cls, X: ArrayLike, Y: ArrayLike, *, decompose: str = "eigh") -> Spectrum:
+    def from_inputs(cls, X: ArrayLike, Y: ArrayLike, *, decompose: str | None = None) -> Spectrum:
         """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0.
 
         X and Y are arrays of NumPy, PyTorch, JAX or CuPy on one device: all that is large stays there. Dask
         arrays are read by blocks of rows, twice, as `from_chunks` reads its chunks.
 
-        decompose="factor" is for one output and very many examples on a GPU: Cholesky factorisations at some
-        ten scales in the place of one eigendecomposition, at 0 < beta < inf (see docs/arrays.md).
+        `decompose` has no effect any more and goes away in the next release; "factor" is refused.
         """
+        _refuse_factor(decompose)
         if streams.is_dask(X):
-            if factorised(decompose):
-                raise ValueError(
-                    "decompose='factor' is for arrays in memory, got a dask array: use decompose='eigh'"
-                )
             return _from_stream(streams.DaskBlocks.of(X, Y), 2)
         inputs = check.matrix_in_place(X, "X", copy=False)
         targets, single = check.targets(Y, inputs.shape[0])
         require_one_place(X=inputs, Y=targets)
         require_representable(targets, "Y")
-        if factorised(decompose):
-            gram = inputs @ inputs.T
-            gram /= inputs.shape[1]
-            return _factored(gram, targets, copied(inputs), single)
         if inputs.shape[0] > inputs.shape[1]:
             return _from_tall_inputs(copied(inputs), targets, single)
         return _from_wide_inputs(inputs, targets, single)
 
     @classmethod
-    def from_gram(cls, gram: ArrayLike, Y: ArrayLike, *, decompose: str = "eigh") -> Spectrum:
+    def from_gram(cls, gram: ArrayLike, Y: ArrayLike, *, decompose: str | None = None) -> Spectrum:
         """Build from a positive semi-definite kernel matrix (p, p) and targets Y; `decompose` as before."""
+        _refuse_factor(decompose)
         matrix = check.square_matrix(gram, "gram")
         size = matrix.shape[0]
         targets, single = check.targets(Y, size)
         require_one_place(gram=matrix, Y=targets)
         require_representable(targets, "Y")
-        if factorised(decompose):
-            return _factored(matrix, targets, None, single)
         values, vectors = positive_eigenvectors(matrix, size, "gram")
         rest = rest_of_targets(targets, vectors)
         inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
@@ -278,51 +268,13 @@ class Spectrum:
         return _from_moments(*given_moments(input_moment, cross_moment, target_moment, examples), None)
 
 
-@dataclass(frozen=True)
-class FactoredSpectrum(Spectrum):
-    """Data of one output that are factorised where it matters, by `from_inputs(..., decompose="factor")`.
-
-    `eigenvalues` and `targets` are a Gauss rule of yᵀ f(G) y, not those of G; `probes` holds one rule of
-    tr f(G) for each random vector. Test points are `FactoredPoints`.
-    """
-
-    basis: FactoredGram  # type: ignore[assignment]
-    probes: tuple[tuple[Array, Array], ...] = ()  # nodes and weights, which sum to p
-    nodes: Array | None = None  # log λ at which an inference has factorised
-
-    @property
-    def rank(self) -> int:
-        """p: directions of eigenvalue zero are not told apart."""
-        return self.examples
-
-    def scaled(self, variance: float) -> FactoredSpectrum:
-        """The same data with the Gram matrix multiplied by `variance`."""
-        if variance == 1.0:
-            return self
-        probes = tuple((variance * nodes, weights) for nodes, weights in self.probes)
-        basis = self.basis.scaled(variance)
-        return replace(self, eigenvalues=variance * self.eigenvalues, basis=basis, probes=probes)
-
-    @property
-    def survey(self) -> Condensed:
-        """The rules as rows that stand for the data."""
-        nodes, counts = (np.concatenate(each) for each in zip(*self.probes, strict=True))
-        return Condensed(nodes, counts / len(self.probes), self.eigenvalues, self.targets)
-
-    def decomposed(self) -> Spectrum:
-        """The same data after an eigendecomposition, for what needs one."""
-        data = self.basis
-        targets = data.targets[:, 0] if self.single_output else data.targets
-        if data.inputs is None:
-            return Spectrum.from_gram(data.gram, targets).scaled(data.variance)
-        return Spectrum.from_inputs(data.inputs, targets).scaled(data.variance)
-
-
-def _factored(gram: AnyArray, targets: AnyArray, inputs: AnyArray | None, single: bool) -> FactoredSpectrum:
-    """The survey of a Gram matrix as data of one output."""
-    basis = FactoredGram(gram, targets, inputs)
-    values, inside, probes = surveyed(basis)
-    return FactoredSpectrum(values, inside, 0.0, gram.shape[0], single, basis, probes=probes)
+def _refuse_factor(decompose: str | None) -> None:
+    """Raise for the option `decompose="factor"` of release 0.1, which is gone."""
+    if decompose not in (None, "eigh"):
+        raise ValueError(
+            f"data are decomposed by eigenvectors, got decompose={decompose!r}, an option that was removed "
+            "in release 0.2 (it was faster at one size on a GPU only): leave it out"
+        )
 
 
 def _from_wide_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:

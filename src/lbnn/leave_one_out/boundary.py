@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
-from lbnn.data.bases import Basis, InputBasis
-from lbnn.data.factored import FactoredGram
+from lbnn.data.bases import InputBasis
 from lbnn.data.spectrum import Spectrum
 from lbnn.leave_one_out.examples import example_vectors
 from lbnn.likelihood.existence import require_zero_temperature
@@ -24,13 +23,8 @@ _SAME_TARGETS = 1e-6  # relative difference above which Y is not what the poster
 def checked_targets(posterior: Posterior, Y: ArrayLike, centred: bool) -> tuple[Array, bool]:
     """Y as (p, n_d), if posterior and Y belong together and leave-one-out scores exist."""
     spectrum = posterior.spectrum
-    basis: Basis | FactoredGram = spectrum.basis
+    basis = spectrum.basis
     noise = posterior.noise.variance
-    if isinstance(basis, FactoredGram):
-        raise ValueError(
-            "leave-one-out scores need every eigenvector of the data, got data with decompose='factor': use "
-            "decompose='eigh'"
-        )
     if isinstance(basis, InputBasis) and basis.training_inputs is None:
         raise ValueError("leave-one-out scores need the training inputs, got a posterior from moments")
     if math.isinf(noise):

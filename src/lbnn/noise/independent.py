@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 from lbnn._base import check
 from lbnn._base.types import Array
-from lbnn.data.spectrum import FactoredSpectrum, Spectrum
+from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
-from lbnn.likelihood.factored import factored_likelihood
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.scale.prior import ScalePrior
@@ -31,17 +30,11 @@ class IndependentNoise(Noise):
 
     def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
         """Raise at zero temperature unless the network can interpolate these targets."""
-        if isinstance(spectrum, FactoredSpectrum) and not 0 < self.tau < math.inf:
-            raise ValueError(
-                "decompose='factor' needs 0 < beta < inf, got a limit of it: use decompose='eigh'"
-            )
         if self.tau == 0:
             require_zero_temperature(prior, spectrum)
 
     def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
-        """From the rows of the range of G and the square of the rest, or from factorisations."""
-        if isinstance(spectrum, FactoredSpectrum):
-            return factored_likelihood(spectrum, self.tau)
+        """From the rows of the range of G and the square of the rest."""
         return GaussianLikelihood(
             spectrum.eigenvalues,
             spectrum.targets,

@@ -14,7 +14,7 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.data.projection import Projection
-from lbnn.data.spectrum import FactoredSpectrum, Spectrum
+from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.prior import ScalePrior
@@ -91,11 +91,6 @@ class Noise(ABC):
 
 def targets_outside(spectrum: Spectrum, kind: str) -> Array:
     """Rows with the moments of the targets outside the range of G; they must be known."""
-    if isinstance(spectrum, FactoredSpectrum):
-        raise ValueError(
-            f"noise={kind!r} needs every eigenvector of the data, got data with decompose='factor': use "
-            "decompose='eigh' or noise='independent'"
-        )
     if spectrum.outside is None:
         raise ValueError(
             f"noise={kind!r} needs the targets outside the range of the Gram matrix output by output, got a "

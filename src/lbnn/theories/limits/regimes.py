@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn.data.projection import Projection
-from lbnn.data.spectrum import FactoredSpectrum, Spectrum
+from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_invertible_gram
 from lbnn.network import Network
 from lbnn.theories.limits.kernel_saddle import many_output_theory
@@ -183,10 +183,10 @@ def as_setting(net: Network, spectrum: Spectrum, beta: float) -> Setting:
     """The checked setting; every theory is about hidden layers."""
     if not net.widths:
         raise ValueError("limit theories are about hidden layers, got a network of depth one (widths=())")
-    if not spectrum.place.host or isinstance(spectrum, FactoredSpectrum):
+    if not spectrum.place.host:
         raise ValueError(
-            f"limit theories compute with NumPy and decompose='eigh', got {spectrum!r} of {spectrum.place}: "
-            "convert X and Y to NumPy"
+            f"limit theories compute with NumPy, got {spectrum!r} of {spectrum.place}: convert "
+            "X and Y to NumPy"
         )
     beta = check.inverse_temperature(beta)
     noise = 1 / beta if beta else math.inf
