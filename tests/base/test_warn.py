@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import lbnn
-from lbnn._base import check
+from lbnn._base import check, log_integrals
 from lbnn._base.html import card, density_picture
 from lbnn._base.warn import warn
-from lbnn.engines import quadrature
 from tests.helpers.problems import make_problem
 
 
@@ -30,7 +29,7 @@ def test_warning_points_at_the_caller():
 @pytest.fixture
 def unconverged(monkeypatch):
     """Quadrature that never reaches its tolerance."""
-    monkeypatch.setattr(quadrature, "_TOLERANCE", -1.0)
+    monkeypatch.setattr(log_integrals, "_TOLERANCE", -1.0)
 
 
 @pytest.mark.usefixtures("unconverged")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 import lbnn
-from lbnn.engines import quadrature
+from lbnn._base import log_integrals
 from tests.helpers.problems import Problem, make_problem, random_rotation
 
 Array = NDArray[np.float64]
@@ -236,7 +236,7 @@ def test_refusals() -> None:
 
 def test_an_inference_that_is_not_ok_warns_at_the_callers_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one halving of the step the quadrature has not converged, and says so here."""
-    monkeypatch.setattr(quadrature, "_HALVINGS", 1)
+    monkeypatch.setattr(log_integrals, "_HALVINGS", 1)
     with pytest.warns(lbnn.AccuracyWarning, match="quadrature") as told:
         post = lbnn.ScaleMixture(HEAVY).condition(ONE.X, ONE.Y, 3.0)
     assert not post.diagnostics.ok

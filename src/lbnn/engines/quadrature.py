@@ -1,41 +1,35 @@
 """Deterministic quadrature over x = log λ: one output, any depth, any temperature.
 
-The integrand is analytic and decays at both ends, so the trapezoid rule converges geometrically. The nodes
-x = peak + width · sinh(v), uniform in v, resolve a narrow peak and a slow tail alike. They reach as far as
-λ^{−1}, λ and λ² times the density have mass: in a deep, narrow network E λ lives dozens of standard
-deviations away from the density's own peak.
+The rule is that of `_base.log_integrals`. Its nodes reach as far as λ^{−1}, λ and λ² times the density have
+mass: in a deep, narrow network E λ lies dozens of standard deviations away from the density's own peak.
+`integrate_over_noise` does the same for many noise variances at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
-from scipy import integrate, interpolate, special
+from scipy import interpolate, special
+from scipy.integrate import cumulative_trapezoid
 
 from lbnn._base.blocks import blocks
-from lbnn._base.log_sums import log_sum_exp
-from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
+from lbnn._base.condensed import Condensed
+from lbnn._base.log_integrals import Integrals, LogFunction, Nodes, integrate
+from lbnn._base.types import Array, ComplexArray, IndexArray
 from lbnn._base.warn import warn
 from lbnn.engines.inference import Diagnostics, ScaleInference
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.scale.density_table import DensityTable
 from lbnn.scale.gamma_product import GammaProduct
 from lbnn.scale.measure import Exponent, ScaleMeasure, Tails
 from lbnn.scale.phases import LogScaleDensity, Phase, Phases, modes
 from lbnn.scale.prior import ScalePrior
 
-_DROP = 60.0  # e-folds below its peak at which a tail is left out
-_SCAN_STEP = 0.5  # log p(Y|λ) and the log prior have structure of order one in log λ
-_FARTHEST = 690.0  # |log λ| that a double can hold
-_FIRST_STEP = 0.5  # in v
-_HALVINGS = 8
 _ROUNDING = 64 * float(np.finfo(float).eps)
-_TOLERANCE = 1e-9  # change of a log normaliser at the last halving; geometric convergence squares it
-
-_TOO_FAR = "got targets or inputs too far from what the network expects: rescale the data"
+_BLOCK = 1 << 18  # floats of one block of noise variances × nodes × rows: what a cache holds
 
 RealFunction = Callable[[Array], Array]
 AnyFunction = Callable[[Array], Array | ComplexArray]
@@ -49,37 +43,19 @@ def infer_quadrature(
     nodes = law.nodes
     tails = Tails(law.inverse_integrable, prior.exponential_rate, min(prior.widths))
     measure = ScaleMeasure(np.exp(nodes.x)[:, None, None], nodes.weights, single_output, tails, law)
-    diagnostics = Diagnostics("quadrature", math.inf, ok=nodes.converged, messages=nodes.messages)
+    diagnostics = Diagnostics("quadrature", math.inf, ok=nodes.converged, messages=messages(nodes))
     return ScaleInference(measure, likelihood.log_constant + nodes.log_total, 0.0, diagnostics)
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """Nodes x = log λ of a converged quadrature, uniform in v, with the log of integrand · dx/dv · step."""
-
-    v: Array
-    x: Array
-    log_terms: Array | ComplexArray
-    converged: bool
-
-    @cached_property
-    def log_total(self) -> float:
-        return float(log_sum_exp(self.log_terms.real))
-
-    @cached_property
-    def weights(self) -> Array:
-        weights = np.exp(self.log_terms.real - self.log_total)
-        return weights / weights.sum()
-
-    @property
-    def messages(self) -> tuple[str, ...]:
-        return () if self.converged else (_NOT_CONVERGED,)
 
 
 _NOT_CONVERGED = (
     "quadrature over the scale did not converge to 1e-9; the integrand has structure finer than its nodes. "
     "Try another engine, or rescale the data"
 )
+
+
+def messages(nodes: Nodes) -> tuple[str, ...]:
+    """What is said of an integral that did not converge."""
+    return () if nodes.converged else (_NOT_CONVERGED,)
 
 
 class QuadratureLaw:
@@ -185,30 +161,65 @@ class QuadratureLaw:
         nodes = self.nodes
         fine = np.linspace(nodes.v[0], nodes.v[-1], 16 * len(nodes.v) + 1)
         density = np.exp(interpolate.CubicSpline(nodes.v, nodes.log_terms - nodes.log_total)(fine))
-        distribution = integrate.cumulative_trapezoid(density, fine, initial=0)
+        distribution = cumulative_trapezoid(density, fine, initial=0)
         rising = np.concatenate([[True], np.diff(distribution) > 0])
         x = interpolate.CubicSpline(nodes.v, nodes.x)(fine)[rising]
         return interpolate.PchipInterpolator(distribution[rising] / distribution[-1], x)
 
     def _integrate(self, tilt: AnyFunction | None, powers: tuple[int, ...]) -> Nodes:
-        rough = self._with(self.law.saddle_log_density, tilt)
-        scout: RealFunction = lambda x: np.real(rough(x))  # noqa: E731
-        low, high, peaks = survey(scout, *self._first_range(scout, powers), powers)
-        best = max(peaks, key=lambda peak: peak.height)
-        return trapezoid(self._with(self.law.log_density, tilt), best, low, high, powers)
+        low, high = first_range(self.law, self.likelihood.turning_region())
+        rough, exact = self._with(self.law.saddle_log_density, tilt), self._with(self.law.log_density, tilt)
+        return integrate(exact, rough, np.array([low]), np.array([high]), powers).one()
 
-    def _with(self, log_prior: RealFunction, tilt: AnyFunction | None) -> AnyFunction:
-        def log_integrand(x: Array) -> Array | ComplexArray:
+    def _with(self, log_prior: RealFunction, tilt: AnyFunction | None) -> LogFunction:
+        """The log integrand as a batch of one."""
+
+        def log_integrand(points: Array, which: IndexArray) -> Array | ComplexArray:
+            x = points.ravel()
             value = log_prior(x) + self.likelihood.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
-            return value if tilt is None else value + tilt(x)
+            return (value if tilt is None else value + tilt(x)).reshape(points.shape)
 
         return log_integrand
 
-    def _first_range(self, scout: RealFunction, powers: tuple[int, ...]) -> tuple[float, float]:
-        """A range that holds every peak of e^{power · x + scout(x)} and sees it drop at both ends."""
-        region = (self.law.location(-self.law.left_exponent / 2), self.law.location(2.0))
-        turning = self.likelihood.turning_region() or region
-        return extend(scout, min(region[0], turning[0]), max(region[1], turning[1]), powers)
+
+def first_range(law: GammaProduct, turning: tuple[float, float] | None) -> tuple[float, float]:
+    """Where the prior of log λ has its mass, and where the likelihood turns."""
+    region = law.location(-law.left_exponent / 2), law.location(2.0)
+    low, high = turning or region
+    return min(region[0], low), max(region[1], high)
+
+
+def integrate_over_noise(
+    law: GammaProduct, likelihoods: Sequence[GaussianLikelihood]
+) -> tuple[Integrals, bool]:
+    """Integrals of prior × likelihood × λ^power for likelihoods that differ in their noise alone.
+
+    All noise variances must be positive and finite. The prior is interpolated (`DensityTable`) and the data
+    are the few rows of their condensed form. Also returned: whether the interpolation is accurate.
+    """
+    first = likelihoods[0]
+    noise = np.array([each.noise for each in likelihoods])
+    rows = first.condensed or Condensed(
+        first.eigenvalues, np.ones(len(first.eigenvalues)), first.eigenvalues, first.targets
+    )
+    squares, table = rows.targets[:, 0] ** 2, DensityTable(law)
+
+    def log_likelihood(x: Array, which: IndexArray) -> Array:
+        """−½ Σ_i [log(τ + g_i λ) + ỹ_i²/(τ + g_i λ)], over condensed rows, (k, n)."""
+        result = np.empty(x.shape)
+        for here in blocks(len(x), x.shape[1] * len(rows.nodes), _BLOCK):
+            own, scale = noise[which[here], None, None], np.exp(x[here])[:, :, None]
+            logs = np.log(own + scale * rows.nodes) @ rows.counts
+            result[here] = -0.5 * (logs + (1 / (own + scale * rows.eigenvalues)) @ squares)
+        return result
+
+    def exact(x: Array, which: IndexArray) -> Array:
+        return table.log_density(x) + log_likelihood(x, which)
+
+    ranges = [first_range(law, each.turning_region()) for each in likelihoods]
+    low, high = np.array(ranges).T
+    powers = (-1, 0, 1, 2) if law.left_exponent > 1 else (0, 1, 2)
+    return integrate(exact, exact, low, high, powers), table.accurate
 
 
 def log_value_in_logs(likelihood: GaussianLikelihood, x: Array) -> Array:
@@ -242,151 +253,3 @@ def _data_blocks(likelihood: GaussianLikelihood, x: Array) -> Iterator[tuple[sli
         for here in blocks(len(x), len(likelihood.eigenvalues)):
             signal = likelihood.eigenvalues * np.exp(x[here, None])
             yield here, signal, likelihood.noise + signal
-
-
-@dataclass(frozen=True)
-class Peak:
-    """A local maximum of a log integrand, with its width 1/√curvature."""
-
-    location: float
-    width: float
-    height: float
-
-
-def extend(scout: RealFunction, low: float, high: float, powers: tuple[int, ...]) -> tuple[float, float]:
-    """Move the ends out until every integrand has dropped there; the range holds all of their peaks."""
-    while True:
-        low, high = max(low, -_FARTHEST), min(high, _FARTHEST)
-        x = _scan(low, high)
-        left, right = _still_high(scout(x), x, powers)
-        if not (left or right):
-            return low, high
-        if (left and low == -_FARTHEST) or (right and high == _FARTHEST):
-            raise ValueError(
-                "the law of the scale must fit into double precision, |log λ| < 690, got mass beyond it: "
-                "rescale the data, or make the network less deep or less narrow"
-            )
-        reach = max(5.0, 0.5 * (high - low))
-        low, high = low - reach * left, high + reach * right
-
-
-def survey(
-    scout: RealFunction, low: float, high: float, powers: tuple[int, ...]
-) -> tuple[float, float, list[Peak]]:
-    """The part of the range that matters, and all peaks of the scan.
-
-    Ends move in while that still helps, on a finer and finer scan. A peak may be a needle between two points
-    of the scan, so that every local maximum is climbed before anything is dropped.
-    """
-    while True:
-        x = _scan(low, high)
-        values = scout(x)
-        if not np.isfinite(values).any():
-            raise ValueError(f"the density of log λ must be representable as a double, {_TOO_FAR}")
-        summits = _local_maxima(values)
-        peaks = [find_peak(scout, x[max(i - 1, 0)], x[min(i + 1, len(x) - 1)]) for i in summits]
-        first, last = np.flatnonzero(_relevant(x, values, summits, peaks, powers))[[0, -1]]
-        new_low, new_high = x[max(first - 1, 0)], x[min(last + 1, len(x) - 1)]
-        if new_high - new_low > 0.7 * (high - low):
-            return float(new_low), float(new_high), peaks
-        low, high = new_low, new_high
-
-
-def _local_maxima(values: Array) -> IndexArray:
-    """Indices of values that no neighbour exceeds."""
-    padded = np.concatenate([[-np.inf], np.where(np.isnan(values), -np.inf, values), [-np.inf]])
-    inner = padded[1:-1]
-    highest = (inner >= padded[:-2]) & (inner >= padded[2:]) & np.isfinite(inner)
-    return np.flatnonzero(highest)
-
-
-def _relevant(
-    x: Array, values: Array, summits: IndexArray, peaks: list[Peak], powers: tuple[int, ...]
-) -> Mask:
-    """Where some integrand e^{power · x + values} is within `_DROP` of its maximum, climbed peaks too."""
-    keep = np.zeros(len(x), bool)
-    for power in powers:
-        tilted = values + power * x
-        heights = np.array([peak.height + power * peak.location for peak in peaks])
-        top = max(float(np.nanmax(tilted)), float(heights.max()))
-        keep |= tilted >= top - _DROP
-        keep[summits[heights >= top - _DROP]] = True
-    return keep
-
-
-def find_peak(scout: RealFunction, low: float, high: float) -> Peak:
-    """The highest peak between two points, by zooming in on a scan."""
-    while True:
-        x = np.linspace(low, high, 33)
-        values = scout(x)
-        best = int(np.clip(np.nanargmax(values), 1, len(x) - 2))
-        around = values[best - 1 : best + 2]
-        if around.max() - around.min() < 0.5:
-            break
-        if x[best + 1] - x[best - 1] < 1e-15 * (1 + abs(x[best])):
-            raise ValueError(f"the posterior of log λ must be wider than the spacing of doubles, {_TOO_FAR}")
-        low, high = x[best - 1], x[best + 1]
-    curvature = (2 * around[1] - around[0] - around[2]) / (x[best + 1] - x[best]) ** 2
-    width = 1 / math.sqrt(curvature) if curvature > 0 else float(high - low)
-    return Peak(float(x[best]), width, float(around.max()))
-
-
-def trapezoid(
-    log_integrand: AnyFunction, highest: Peak, low: float, high: float, powers: tuple[int, ...]
-) -> Nodes:
-    """Trapezoid rule in v, x = peak + width · sinh(v), the step halved until no normaliser moves."""
-    peak, width = highest.location, highest.width
-    start, end = math.asinh((low - peak) / width), math.asinh((high - peak) / width)
-    count = math.ceil((end - start) / _FIRST_STEP) + 1
-    v = np.linspace(start, end, count)
-    log_values: Array | ComplexArray = _in_v(log_integrand, v, peak, width)
-    totals = _log_totals(v, log_values, peak, width, powers)
-    for _ in range(_HALVINGS):
-        v = np.linspace(start, end, 2 * len(v) - 1)
-        log_values = _merge(log_values, _in_v(log_integrand, v[1::2], peak, width))
-        previous, totals = totals, _log_totals(v, log_values, peak, width, powers)
-        rounding = 16 * np.finfo(float).eps * float(np.abs(log_values.real[np.argmax(log_values.real)]))
-        sizes = _log_totals(v, log_values.real, peak, width, powers).real
-        change = np.abs(np.exp(totals - sizes) - np.exp(previous - sizes)).max()
-        converged = bool(change < _TOLERANCE + rounding)
-        if converged:
-            break
-    return Nodes(v, peak + width * np.sinh(v), log_values + math.log(v[1] - v[0]), converged)
-
-
-def _in_v(log_integrand: AnyFunction, v: Array, peak: float, width: float) -> Array | ComplexArray:
-    return log_integrand(peak + width * np.sinh(v)) + np.log(width * np.cosh(v))
-
-
-def _log_totals(
-    v: Array, log_values: Array | ComplexArray, peak: float, width: float, powers: tuple[int, ...]
-) -> ComplexArray:
-    """Log Σ integrand · λ^power · step, for every power."""
-    x = peak + width * np.sinh(v)
-    totals = []
-    for power in powers:
-        terms = log_values + power * x
-        top = terms.real.max()
-        totals.append(top + np.log(np.exp(terms - top).sum() + 0j))
-    return np.asarray(totals, np.complex128) + math.log(v[1] - v[0])
-
-
-def _merge(even: Array | ComplexArray, odd: Array | ComplexArray) -> Array | ComplexArray:
-    """Interleave values at old points and at the midpoints between them."""
-    merged = np.empty(len(even) + len(odd), np.result_type(even, odd))
-    merged[::2], merged[1::2] = even, odd
-    return merged
-
-
-def _scan(low: float, high: float) -> Array:
-    return np.linspace(low, high, max(65, math.ceil((high - low) / _SCAN_STEP) + 1))
-
-
-def _still_high(values: Array, x: Array, powers: tuple[int, ...]) -> tuple[bool, bool]:
-    """Whether the values at the left and right end are within `_DROP` of the maximum, for any power."""
-    left = right = False
-    for power in powers:
-        tilted = values + power * x
-        left |= bool(tilted[0] >= tilted.max() - _DROP)
-        right |= bool(tilted[-1] >= tilted.max() - _DROP)
-    return left, right

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.types import Array, Mask
 from lbnn.data.spectrum import Spectrum
-from lbnn.engines.quadrature_grid import integrate_grid
+from lbnn.engines.quadrature import integrate_over_noise
 from lbnn.network import Network
 from lbnn.noise.independent import IndependentNoise
 
@@ -113,17 +113,15 @@ def _batch(network: Network, spectrum: Spectrum, betas: Array, answers: Array, s
         return
     prior = network.scale_prior(1)
     likelihoods = [IndependentNoise(1 / beta).likelihood(spectrum) for beta in betas[inside]]
-    found = integrate_grid(prior.log_scale_law, likelihoods)
-    constants = np.array([each.log_constant for each in likelihoods])
-    done = inside[found.converged]
-    with np.errstate(over="ignore", invalid="ignore"):
-        every = (
-            constants + found.log_total,
-            np.exp(found.log_first - found.log_total),
-            np.exp(found.log_inverse - found.log_total),
-        )
-    answers[:, done] = np.stack(every)[:, found.converged]
-    single[done] = False
+    found, accurate = integrate_over_noise(prior.log_scale_law, likelihoods)
+    if not accurate:
+        return
+    constants, total = np.array([each.log_constant for each in likelihoods]), found.log_total()
+    inverse = found.log_total(-1) if -1 in found.powers else np.full(len(total), np.inf)
+    done = found.converged
+    moments = [np.exp((each - total)[done]) for each in (found.log_total(1), inverse)]
+    answers[:, inside[done]] = np.stack([(constants + total)[done], *moments])
+    single[inside[done]] = False
 
 
 def _one(network: Network, spectrum: Spectrum, beta: float) -> tuple[float, float, float]:

@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from lbnn._base import check
+from lbnn._base.log_integrals import Nodes
 from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
-from lbnn.engines.quadrature import Nodes, QuadratureLaw
+from lbnn.engines.quadrature import QuadratureLaw, messages
 from lbnn.likelihood.existence import require_invertible_gram
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.noise.independent import IndependentNoise
@@ -105,7 +106,7 @@ class ScaleMixture:
         nodes = law.scalar.nodes
         tails = Tails(law.scalar.inverse_integrable, self.exponential_rate)
         measure = ScaleMeasure(law.matrices(nodes.x), nodes.weights, spectrum.single_output, tails, law)
-        diagnostics = Diagnostics("quadrature", math.inf, ok=nodes.converged, messages=nodes.messages)
+        diagnostics = Diagnostics("quadrature", math.inf, ok=nodes.converged, messages=messages(nodes))
         warn_of(diagnostics.messages)
         log_evidence = law.scalar.likelihood.log_constant + nodes.log_total
         inference = ScaleInference(measure, log_evidence, 0.0, diagnostics)

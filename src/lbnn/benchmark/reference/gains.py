@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-from lbnn._base.types import Array
-from lbnn.engines.quadrature import extend, survey, trapezoid
+from lbnn._base.log_integrals import integrate
+from lbnn._base.types import Array, IndexArray
 from lbnn.scale.gamma_product import GammaProduct
 
 _LEAST_WEIGHT = 1e-20  # of a node whose conditional moments are worth an integral
@@ -54,8 +54,8 @@ class Gains:
         chosen = self._law_of(layers)
         rest = self._law_of([layer for layer in range(len(self.widths)) if layer not in layers])
         first, second = np.zeros_like(self.x), np.zeros_like(self.x)
-        for node in np.flatnonzero(self.weights > _LEAST_WEIGHT):
-            first[node], second[node] = _split_moments(chosen, rest, float(self.x[node]))
+        kept = self.weights > _LEAST_WEIGHT
+        first[kept], second[kept] = _split_moments(chosen, rest, self.x[kept])
         return first, second
 
     def _law_of(self, layers: Sequence[int]) -> GammaProduct:
@@ -64,17 +64,20 @@ class Gains:
         )
 
 
-def _split_moments(chosen: GammaProduct, rest: GammaProduct, total: float) -> tuple[float, float]:
-    """E y and E y² for the density ∝ p_chosen(y) p_rest(total − y)."""
+def _split_moments(chosen: GammaProduct, rest: GammaProduct, totals: Array) -> tuple[Array, Array]:
+    """E y and E y² for the densities ∝ p_chosen(y) p_rest(total − y), one for each total (m,)."""
 
-    def scout(y: Array) -> Array:
-        return chosen.saddle_log_density(y) + rest.saddle_log_density(total - y)
+    def rough(y: Array, which: IndexArray) -> Array:
+        left = totals[which, None] - y
+        return (chosen.saddle_log_density(y.ravel()) + rest.saddle_log_density(left.ravel())).reshape(y.shape)
 
-    def density(y: Array) -> Array:
-        return chosen.log_density(y) + rest.log_density(total - y)
+    def exact(y: Array, which: IndexArray) -> Array:
+        left = totals[which, None] - y
+        return (chosen.log_density(y.ravel()) + rest.log_density(left.ravel())).reshape(y.shape)
 
-    places = sorted((chosen.location(0.0), total - rest.location(0.0)))
-    low, high, peaks = survey(scout, *extend(scout, places[0] - 1, places[1] + 1, (0,)), (0,))
-    nodes = trapezoid(density, max(peaks, key=lambda peak: peak.height), low, high, (0,))
-    assert nodes.converged, "the density of a gain given the product is smooth"
-    return float(nodes.weights @ nodes.x), float(nodes.weights @ nodes.x**2)
+    ends = np.sort([np.full(len(totals), chosen.location(0.0)), totals - rest.location(0.0)], axis=0)
+    found = integrate(exact, rough, ends[0] - 1, ends[1] + 1)
+    assert found.converged.all(), "the density of a gain given the product is smooth"
+    moments = [[nodes.weights @ nodes.x, nodes.weights @ nodes.x**2] for nodes in found.nodes if nodes]
+    first, second = np.array(moments).reshape(-1, 2).T
+    return first, second
