@@ -210,17 +210,30 @@ def test_a_quantity_that_fails_leaves_the_others(tmp_path):
     assert np.isnan(found.bad[0])
 
 
-def test_warned_points_keep_their_warning(tmp_path):
+def test_warned_points_keep_what_the_library_warns_of(tmp_path):
     def loud(posterior):
-        import warnings
+        from lbnn._base.warn import warn
 
-        warnings.warn("mind the gap", lbnn.AccuracyWarning, stacklevel=1)
-        return 1.0
+        warn("mind the gap")
+        return float(np.log(np.zeros(1))[0]) * 0 + 1
 
     axes = {"seed": [0], "examples": [5], "depth": [2], "width": [4], "beta": [1.0]}
     found = run(tmp_path / "run.zarr", axes, quantities=[loud]).load()
     assert int(found.status.squeeze()) == 2
-    assert "mind the gap" in str(found.message.squeeze().values)
+    assert "mind the gap; divide by zero encountered" in str(found.message.squeeze().values)
+
+
+def test_warnings_of_a_user_s_function_take_python_s_own_way(tmp_path):
+    def loud(posterior):
+        import warnings
+
+        warnings.warn("mine", UserWarning, stacklevel=1)
+        return 1.0
+
+    axes = {"seed": [0], "examples": [5], "depth": [2], "width": [4], "beta": [1.0]}
+    with pytest.warns(UserWarning, match="mine"):
+        found = run(tmp_path / "run.zarr", axes, quantities=[loud]).load()
+    assert int(found.status.squeeze()) == 1
 
 
 # ---------------------------------------------------------------------- bad input

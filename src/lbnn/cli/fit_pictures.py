@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import warnings
 from typing import Any
 
 import numpy as np
 
 from lbnn import plots
-from lbnn._base.errors import AccuracyWarning
+from lbnn._base.warn import collected
 from lbnn.plots._style import heat_map
 
 _MOST_TARGETS = 6  # whose predictions and residuals are drawn
@@ -32,8 +31,7 @@ def fit_pictures(model: Any, names: list[str], targets: Any) -> list[tuple[str, 
 
 def _left_out(model: Any, names: list[str], truth: Any) -> list[tuple[str, str]]:
     """Predictions of every row from all others."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AccuracyWarning)  # the report has it
+    with collected():  # the report has them
         scores = model.leave_one_out()
     shown = names[:_MOST_TARGETS]
     measured, residuals = _panels(plots.measured_against_predicted), _panels(plots.standardised_residuals)

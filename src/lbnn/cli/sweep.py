@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import typer
 
 import lbnn
+from lbnn._base.warn import collected
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.options import Debug
 from lbnn.cli.problems import BadInputError, console
@@ -74,8 +74,7 @@ def sweep(
     arguments = read_spec(spec)
     settings: dict[str, Any] = {"store": out, "retry_failed": retry_failed, "progress": not quiet}
     axes = arguments.pop("axes")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".* points failed")  # said below
+    with collected():  # that points failed is said below
         if scheduler is None:
             found = lbnn.sweep(axes, workers=workers, **arguments, **settings)
         else:
