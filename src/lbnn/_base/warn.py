@@ -40,8 +40,7 @@ def warn_of(messages: Iterable[str]) -> None:
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """Messages of what the library would warn of, in the running thread, without a warning and without
-    filters.
+    """Messages of what the library would warn of in the running thread, in the place of warnings.
 
     Examples
     --------

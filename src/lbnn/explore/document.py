@@ -111,8 +111,7 @@ class Pages:
 
 
 def make_views() -> dict[str, Any]:
-    """The views by name. Their figures have the same identity in every document, so that one page fits
-    all."""
+    """The views by name; their figures have the same identity in every document: one page fits all."""
     views: dict[str, Any] = {
         "scale": ScaleView(),
         "function": FunctionView(),
