@@ -53,10 +53,16 @@ PLAIN = Dialect(",", ".", "utf-8")
 
 def read_csv(path: Path, dialect: Dialect) -> Any:
     """A frame; what was guessed and is not plain CSV is said."""
-    full = guessed(path, dialect)
+    try:
+        full = guessed(path, dialect)
+        names = _header(path, full)
+    except csv.Error as problem:
+        raise BadInputError(
+            f"{path}: the first lines must be CSV with fields of at most {csv.field_size_limit():,} "
+            f"characters, got: {problem}"
+        ) from problem
     if full != PLAIN and full != dialect:
         typer.echo(f"{path.name} is read with {full.options()} (guessed; give them to change it)")
-    names = _header(path, full)
     try:
         frame = pd.read_csv(
             path,
