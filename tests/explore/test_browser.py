@@ -38,7 +38,8 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--hide-scrollbars",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # nothing but this machine can be reached
+    # nothing but this machine can be reached, a stranger's name leads to it as after DNS rebinding
+    "--host-resolver-rules=MAP evil.example 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 QUICK = "examples=8&inputs=12&widths=5"
 
@@ -46,7 +47,7 @@ QUICK = "examples=8&inputs=12&widths=5"
 class Browser:
     """Chromium at one address."""
 
-    def __init__(self, address: str, folder: Path, width=1280, height=950, scheme="light"):
+    def __init__(self, address: str, folder: Path, width=1280, height=950, scheme="light", token=True):
         options = webdriver.ChromeOptions()
         options.binary_location = CHROMIUM
         for flag in (*FLAGS, f"--window-size={width},{height}"):
@@ -60,7 +61,9 @@ class Browser:
             options.add_experimental_option("mobileEmulation", {"deviceMetrics": metrics})
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-        self.address, self.folder = address, folder
+        self.address, self.folder = address.partition("?")[0], folder
+        if token:
+            self.driver.get(address)  # with the token, for the cookie
 
     def open(self, query=""):
         self.driver.get(self.address + ("?" + query if query else ""))
@@ -496,8 +499,55 @@ return [...document.querySelectorAll(words)]
 """
 
 
+# what a page of a stranger can try, in his own name that now leads to this machine
+ATTACK = """
+const [port, pageToken, done] = arguments;
+const own = `${location.hostname}:${location.port}`, out = {};
+const read = async address => { try { const a = await fetch(address, {credentials: 'include'});
+  return [a.status, (await a.text()).includes('token":')]; } catch { return 'blocked'; } };
+const socket = (address, token) => new Promise(resolve => { try {
+  const s = new WebSocket(address, ['bokeh', token]);
+  s.onopen = () => resolve('open'); s.onerror = () => resolve('refused'); } catch { resolve('blocked'); } });
+(async () => {
+  out.page = await read(`http://${own}/`);
+  out.other = await read(`http://127.0.0.1:${port}/`);
+  out.socket = await socket(`ws://${own}/ws`, pageToken);
+  out.otherSocket = await socket(`ws://127.0.0.1:${port}/ws`, pageToken);
+  out.framed = await new Promise(resolve => { const f = document.createElement('iframe');
+    f.src = `http://${own}/`; f.onload = () => { let t = ''; try { t = f.contentDocument.body.textContent; }
+    catch {}
+      resolve(t.includes('token":')); }; document.body.append(f); });
+  done(out);
+})();
+"""
+
+
+def test_a_stranger_s_page_cannot_drive_the_server(server, browsers):
+    """DNS rebinding in Chromium: the stranger's name leads to this server, in a browser that has its
+    cookie."""
+    victim = browsers().open(QUICK)
+    page_token = victim.script('return document.documentElement.innerHTML.match(/"token":"([^"]+)/)[1]')
+    port = server.address.partition("?")[0].rstrip("/").rpartition(":")[2]
+    victim.driver.get(f"http://evil.example:{port}/")
+    assert "the address must be one of" in victim.script("return document.body.textContent")
+    found = victim.driver.execute_async_script(ATTACK, port, page_token)
+    assert found["page"] == [403, False]
+    assert found["other"] == "blocked"
+    assert found["socket"] == found["otherSocket"] == "refused"
+    assert found["framed"] is False
+    victim.driver.get_log("browser")  # the refusals
+    assert victim.open(QUICK).values  # and the victim's own page works as before
+
+
+def test_a_browser_without_the_token_is_told(browsers):
+    one = browsers(token=False)
+    one.driver.get(one.address)
+    assert "which ends in a token" in one.script("return document.body.textContent")
+    one.driver.get_log("browser")
+
+
 def test_server_is_reached_from_this_machine_only(server):
-    port = server.address.rstrip("/").rpartition(":")[2]
+    port = server.address.partition("?")[0].rstrip("/").rpartition(":")[2]
     listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     ours = [each for each in listening if each[1].endswith(f":{int(port):04X}") and each[3] == "0A"]
     assert {each[1].partition(":")[0] for each in ours} == {"0100007F"}

@@ -210,17 +210,30 @@ def test_a_quantity_that_fails_leaves_the_others(tmp_path):
     assert np.isnan(found.bad[0])
 
 
-def test_warned_points_keep_their_warning(tmp_path):
+def test_warned_points_keep_what_the_library_warns_of(tmp_path):
     def loud(posterior):
-        import warnings
+        from lbnn._base.warn import warn
 
-        warnings.warn("mind the gap", lbnn.AccuracyWarning, stacklevel=1)
-        return 1.0
+        warn("mind the gap")
+        return float(np.log(np.zeros(1))[0]) * 0 + 1
 
     axes = {"seed": [0], "examples": [5], "depth": [2], "width": [4], "beta": [1.0]}
     found = run(tmp_path / "run.zarr", axes, quantities=[loud]).load()
     assert int(found.status.squeeze()) == 2
-    assert "mind the gap" in str(found.message.squeeze().values)
+    assert "mind the gap; divide by zero encountered" in str(found.message.squeeze().values)
+
+
+def test_warnings_of_a_user_s_function_take_python_s_own_way(tmp_path):
+    def loud(posterior):
+        import warnings
+
+        warnings.warn("mine", UserWarning, stacklevel=1)
+        return 1.0
+
+    axes = {"seed": [0], "examples": [5], "depth": [2], "width": [4], "beta": [1.0]}
+    with pytest.warns(UserWarning, match="mine"):
+        found = run(tmp_path / "run.zarr", axes, quantities=[loud]).load()
+    assert int(found.status.squeeze()) == 1
 
 
 # ---------------------------------------------------------------------- bad input
@@ -276,7 +289,7 @@ def test_bad_arguments_are_refused_before_a_store_is_made(tmp_path, changes, mes
 
 def test_a_store_of_another_sweep_is_refused_with_both_shown(store):
     before = sorted((path, path.stat().st_mtime_ns) for path in store.rglob("*"))
-    with pytest.raises(ValueError, match=r"axes: the store has .*\[0.5, 50.0\].*this sweep .*\[0.5, 51.0\]"):
+    with pytest.raises(ValueError, match=r"axis beta: the store has \[0.5, 50.0\], this sweep \[0.5, 51.0\]"):
         run(store, {"seed": [0, 1], "examples": [5, 12], **NETWORK_AXES, "beta": [0.5, 51.0]})
     with pytest.raises(ValueError, match=r"network: the store has .*network #.*lambda"):
         run(store, network=lambda depth, width: lbnn.Network((width,) * depth))
@@ -322,6 +335,9 @@ def test_two_sweeps_do_not_write_to_one_store(tmp_path):
         other.kill()  # the lock goes with the process
         other.communicate()
     assert (run(path, WIDE).status == 1).all()
+    with locked(path):
+        assert (run(path, WIDE).status == 1).all()  # nothing is to be written
+    path.joinpath("status", "c", *"00000").unlink()
     with locked(path), pytest.raises(StoreError, match="another one does"):
         run(path, WIDE)
 
@@ -353,10 +369,160 @@ def test_a_broken_status_is_named(tmp_path):
     run(path, WIDE)
     file = path / "status" / "c" / "0" / "0" / "0" / "0" / "0"
     file.write_bytes(file.read_bytes()[:-2])
-    with pytest.raises(StoreError, match=r"status of the store must be readable.*status/c/0"):
+    with pytest.raises(StoreError, match=r"finished chunks must be readable.*status/c/0.*retry_failed=True"):
         run(path, WIDE)
+    assert (run(path, WIDE, retry_failed=True).status == 1).all()
     file.unlink()
     assert (run(path, WIDE).status == 1).all()
+
+
+def files_but_chunks(path):
+    """Metadata of variables, and coordinates."""
+    return [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.is_file()
+        and (file.name == "zarr.json" or file.relative_to(path).parts[0] in WIDE)
+        and file != path / "zarr.json"
+    ]
+
+
+def damage(file, how):
+    content = file.read_bytes()
+    if how == "gone":
+        file.unlink()
+    elif how == "cut":
+        file.write_bytes(content[: len(content) // 2])
+    elif how == "empty":
+        file.write_bytes(b"")
+    else:
+        place = len(content) // 2
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+
+
+@pytest.mark.parametrize("how", ["bit", "cut", "gone", "empty"])
+def test_damaged_coordinates_and_metadata_are_named_and_written_again(tmp_path, how):
+    path = tmp_path / "run.zarr"
+    whole = run(path, WIDE).load()
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    for file in files_but_chunks(path):
+        damage(file, how)
+        for opened in (lambda: open_sweep(path), lambda: run(path, WIDE)):
+            with pytest.raises(StoreError, match=rf"as they were written.*{file.parent.name}.*retry"):
+                opened()
+        found = run(path, WIDE, retry_failed=True).load()
+        assert found.identical(whole)
+        assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize("how", ["bit", "cut", "gone", "empty"])
+def test_damaged_metadata_of_the_store_itself(tmp_path, how):
+    path = tmp_path / "run.zarr"
+    run(path, WIDE)
+    damage(path / "zarr.json", how)
+    for settings in ({}, {"retry_failed": True}):
+        with pytest.raises(StoreError, match=r"zarr\.json"):
+            run(path, WIDE, **settings)
+    with pytest.raises(StoreError, match=r"zarr\.json"):
+        open_sweep(path)
+
+
+def test_a_store_without_checksums_is_refused(tmp_path):
+    path = tmp_path / "run.zarr"
+    run(path, WIDE)
+    root = json.loads((path / "zarr.json").read_text())
+    del root["attributes"]["checksums"]
+    (path / "zarr.json").write_text(json.dumps(root))
+    with pytest.raises(StoreError, match="a store of an earlier version of lbnn"):
+        open_sweep(path)
+
+
+def test_a_lost_chunk_is_told_by_who_only_reads(tmp_path):
+    path = tmp_path / "run.zarr"
+    run(path, WIDE)
+    path.joinpath("test_error", "c", *"00000").unlink()
+    with pytest.raises(StoreError, match=r"finished chunks must be there.*test_error/c/0"):
+        open_sweep(path)
+
+
+def test_the_axis_that_differs_is_shown_however_long_the_others_are(tmp_path):
+    path = tmp_path / "run.zarr"
+    axes = {**WIDE, "seed": range(100), "beta": [1.0]}
+    run(path, axes, quantities=["log_evidence"], chunks={"seed": 100})
+    changed = {**axes, "seed": [*range(90), 1090, *range(91, 100)]}
+    with pytest.raises(ValueError, match=r"axis seed from value 90 on: .* \[89, 90, .*sweep \[89, 1090,"):
+        run(path, changed, quantities=["log_evidence"])
+    with pytest.raises(ValueError, match=r"axis width: the store has \[4\], this sweep \[5\]"):
+        run(path, {**axes, "width": [5]}, quantities=["log_evidence"])
+    with pytest.raises(ValueError, match=r"the order: the store has axis seed, .*, this sweep axis beta"):
+        run(path, dict(reversed(axes.items())), quantities=["log_evidence"])
+
+
+def test_other_versions_are_refused_or_recorded(tmp_path, monkeypatch):
+    path, axes = tmp_path / "run.zarr", {**WIDE, "seed": [0, 1]}
+    whole = run(path, axes, chunks={}).load()
+    path.joinpath("status", "c", *"10000").unlink()
+    monkeypatch.setattr("lbnn.sweeps.identity.source_digest", lambda: "other")
+    with pytest.raises(ValueError, match=r'source: the store has ".*", this sweep "other".*mixed_versions'):
+        run(path, axes, chunks={})
+    found = run(path, axes, chunks={}, mixed_versions=True).load()
+    assert found.made_with.values.ravel().tolist() == [0, 1]
+    assert json.loads(found.attrs["later_provenances"])[0]["source"] == "other"
+    assert found.drop_vars("made_with").equals(whole.drop_vars("made_with"))
+    path.joinpath("status", "c", *"00000").unlink()
+    assert run(path, axes, chunks={}).load().made_with.values.ravel().tolist() == [1, 1]  # known by now
+    monkeypatch.undo()
+    assert run(path, axes, chunks={}).made_with.values.ravel().tolist() == [1, 1]  # nothing to compute
+
+
+def test_workers_of_other_versions_are_refused(tmp_path, monkeypatch):
+    from lbnn.sweeps import workers
+
+    class Here:
+        """A client whose worker is this process."""
+
+        def submit(self, function, *arguments, pure):
+            return function(*arguments)
+
+        def nthreads(self):
+            return {"here": 1}
+
+        def cancel(self, futures):
+            pass
+
+    monkeypatch.setattr(workers, "_own_versions", lambda: {"numpy": "0.1"})
+    with pytest.raises(ValueError, match=r'workers must have.*that process has ".*", this worker "0.1"'):
+        run(tmp_path / "run.zarr", WIDE, client=Here())
+
+
+def test_leftovers_of_a_kill_are_removed(tmp_path):
+    path = tmp_path / "run.zarr"
+    run(path, WIDE)
+    path.joinpath("status", "c", *"00000").unlink()
+    left = [
+        tmp_path / ".run.zarr.new-abcd_123",
+        path / "status" / "c" / "0" / "0" / "0" / "0" / "0.f00.partial",
+        path / ".lbnn-x.json",
+    ]
+    left[0].mkdir()
+    for file in (left[0] / "zarr.json", *left[1:]):
+        file.write_text("x")
+    others = [tmp_path / ".run.zarr.new-abcd_123-2", tmp_path / ".run.zarr-2.new-abcd_123"]
+    for other in others:  # of other stores
+        other.mkdir()
+    run(path, WIDE)
+    assert not [file for file in left if file.exists()]
+    assert all(other.exists() for other in others)
+
+
+def test_a_complete_store_that_cannot_be_written_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "run.zarr"
+    whole = run(path, WIDE).load()
+    monkeypatch.setattr("lbnn.sweeps.run.locked", None)  # nothing is locked, nothing written
+    before = sorted((file, file.stat().st_mtime_ns) for file in tmp_path.rglob("*"))
+    assert run(path, WIDE).load().equals(whole)
+    assert run(path, WIDE, retry_failed=True).load().equals(whole)
+    assert sorted((file, file.stat().st_mtime_ns) for file in tmp_path.rglob("*")) == before
 
 
 def test_a_full_disk_ends_the_sweep_and_damages_nothing(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-_PREFIX = ".lbnn-"
+TEMPORARY_PREFIX = ".lbnn-"
 _STALE = 3600.0  # seconds
 
 
@@ -24,7 +24,7 @@ def write_all_atomically(writers: Mapping[Path, Callable[[Path], object]]) -> No
     try:
         for path, write in writers.items():
             _remove_stale(path.parent)
-            handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=path.suffix, dir=path.parent)
+            handle, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, suffix=path.suffix, dir=path.parent)
             os.close(handle)
             temporaries[path] = Path(name)
             write(temporaries[path])
@@ -40,7 +40,7 @@ def write_all_atomically(writers: Mapping[Path, Callable[[Path], object]]) -> No
 
 def _remove_stale(folder: Path) -> None:
     """Remove what a process that was killed left an hour or longer ago."""
-    for path in folder.glob(f"{_PREFIX}*"):
+    for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE:
                 path.unlink()

@@ -1,20 +1,34 @@
-"""Warnings that point at the line of the caller: the first frame outside the package."""
+"""Warnings that point at the line of the caller, and messages in their place inside the library.
+
+Python's warning filters belong to the whole process: a thread that changes them for a while changes them
+for all threads, and two that do so at once leave them changed. So the library never touches them. Where an
+answer of its own is only a part of another one, `collected` takes the messages of that part in the place of
+warnings.
+"""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
 
 from lbnn._base.errors import AccuracyWarning
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+#: Where messages of the running thread go in the place of warnings; None outside of `collected`.
+_COLLECTED: ContextVar[list[str] | None] = ContextVar("lbnn_collected_messages", default=None)
 
 
 def warn(message: str, category: type[Warning] = AccuracyWarning) -> None:
     """Warn at the line that called the library, however deep inside it the reason was found."""
+    kept = _COLLECTED.get()
+    if kept is not None:
+        kept.append(message)
+        return
     warnings.warn(message, category, stacklevel=_frames_inside() + 1)
 
 
@@ -22,6 +36,26 @@ def warn_of(messages: Iterable[str]) -> None:
     """An `AccuracyWarning` for each of an inference's messages."""
     for message in messages:
         warn(message)
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """Messages of what the library would warn of in the running thread, in the place of warnings.
+
+    Examples
+    --------
+    >>> from lbnn._base.warn import collected, warn
+    >>> with collected() as messages:
+    ...     warn("few draws")
+    >>> messages
+    ['few draws']
+    """
+    messages: list[str] = []
+    token = _COLLECTED.set(messages)
+    try:
+        yield messages
+    finally:
+        _COLLECTED.reset(token)
 
 
 def _frames_inside() -> int:

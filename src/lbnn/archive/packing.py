@@ -92,7 +92,7 @@ def unpack_posterior(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Pos
     """
     try:
         return _unpack(header, arrays)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # what a header of something else leads to cannot be listed
         raise ValueError(f"header and arrays must be those of a posterior, got others ({error!r})") from error
 
 

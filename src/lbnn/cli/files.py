@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import typer
 
 from lbnn._base.files import write_all_atomically
@@ -40,6 +42,33 @@ def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
 def tell_written(*paths: Path | None) -> None:
     """Say which files there are now; None are those that were not asked for."""
     typer.echo(f"Written: {', '.join(str(path) for path in paths if path)}")
+
+
+def safe_for_spreadsheets(frame: Any) -> Any:
+    """The frame with an apostrophe before texts that a spreadsheet would take for a formula; it is said.
+
+    Headers and columns of text are looked at. Numbers are left alone, and so are texts that are numbers.
+    """
+    safe = frame.rename(columns={name: _quoted(name) for name in frame.columns})
+    for place, name in enumerate(safe.columns):
+        if not pd.api.types.is_numeric_dtype(safe.dtypes.iloc[place]):
+            safe[name] = safe[name].map(_quoted)
+    if not (safe.columns.equals(frame.columns) and safe.equals(frame.set_axis(safe.columns, axis=1))):
+        typer.echo(
+            "Texts that a spreadsheet would take for formulas (they begin with =, +, - or @) have an "
+            "apostrophe before them; .parquet keeps them as they are"
+        )
+    return safe
+
+
+def _quoted(value: Any) -> Any:
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def check_suffix(path: Path | None, allowed: tuple[str, ...], option: str) -> None:

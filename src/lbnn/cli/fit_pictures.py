@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import warnings
 from typing import Any
 
 import numpy as np
 
 from lbnn import plots
-from lbnn._base.errors import AccuracyWarning
-from lbnn.plots._style import heat_map
+from lbnn._base.warn import collected
+from lbnn.plots._style import heat_map, plain
 
 _MOST_TARGETS = 6  # whose predictions and residuals are drawn
 
@@ -32,8 +31,7 @@ def fit_pictures(model: Any, names: list[str], targets: Any) -> list[tuple[str, 
 
 def _left_out(model: Any, names: list[str], truth: Any) -> list[tuple[str, str]]:
     """Predictions of every row from all others."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AccuracyWarning)  # the report has it
+    with collected():  # the report has them
         scores = model.leave_one_out()
     shown = names[:_MOST_TARGETS]
     measured, residuals = _panels(plots.measured_against_predicted), _panels(plots.standardised_residuals)
@@ -56,8 +54,9 @@ def _coefficients(model: Any, names: list[str]) -> str:
 def _draw_coupling(axes: Any, coupling: Any, names: list[str]) -> None:
     heat_map(axes, coupling, 1.0, digits=2 if len(names) <= 8 else None)
     if len(names) <= 20:
-        axes.set_xticks(range(len(names)), names, rotation=90)
-        axes.set_yticks(range(len(names)), names)
+        labels = [plain(name) for name in names]
+        axes.set_xticks(range(len(names)), labels, rotation=90)
+        axes.set_yticks(range(len(names)), labels)
 
 
 def _correlations(covariance: Any) -> Any:
@@ -78,7 +77,7 @@ def _panels(draw: Any) -> Any:
         for output, axes in enumerate(panels):
             if output < len(names):
                 draw(scores, truth, output, axes)
-                axes.set_title(names[output])
+                axes.set_title(plain(names[output]))
             else:
                 axes.set_visible(False)
         return _svg(figure)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array
+from lbnn._base.warn import collected
 from lbnn.cli.document import Document, Grid, Section
 from lbnn.cli.modelling import counted, counted_rows, fit_scores, shown, shown_widths
 
@@ -124,8 +123,7 @@ def _strongest(correlations: Array, names: list[str], caption: str) -> Grid:
 
 def _calibration(model: Any, targets: Any) -> Section:
     """Leave-one-out predictions against the targets."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AccuracyWarning)  # the notes below have it
+    with collected():  # the notes below have them
         scores = model.leave_one_out()
     truth = targets.to_numpy()
     mean, variance = (np.reshape(each, truth.shape) for each in (scores.mean, scores.variance))

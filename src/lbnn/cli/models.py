@@ -56,5 +56,11 @@ def load_model(path: Path) -> NamedModel:
     count = np.size(estimator.noise_variance_)
     unnamed = ["y"] if count == 1 else [f"y{number}" for number in range(1, count + 1)]
     names = [str(name) for name in features]
-    preparation = Preparation(**header[_PREPARATION]) if _PREPARATION in header else Preparation(names)
-    return NamedModel(estimator, names, header.get(_TARGETS) or unnamed, preparation)
+    targets = header.get(_TARGETS) or unnamed
+    if not isinstance(targets, list) or len(targets) != count or not all(isinstance(t, str) for t in targets):
+        raise BadInputError(f"{path}: the model must name its {count} targets, got {str(targets)[:80]}")
+    try:
+        preparation = Preparation(**header[_PREPARATION]) if _PREPARATION in header else Preparation(names)
+    except TypeError as problem:
+        raise BadInputError(f"{path}: the model must say how features are made, got {problem}") from problem
+    return NamedModel(estimator, names, targets, preparation)

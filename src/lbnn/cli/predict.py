@@ -13,7 +13,7 @@ import typer
 
 from lbnn._base.types import Array
 from lbnn.cli.document import Grid, show_grid
-from lbnn.cli.files import check_outputs, check_suffix, write_together
+from lbnn.cli.files import check_outputs, check_suffix, safe_for_spreadsheets, write_together
 from lbnn.cli.large import LargeTable, Writer, is_large, require_plain
 from lbnn.cli.modelling import fit_scores
 from lbnn.cli.models import NamedModel, load_model
@@ -122,7 +122,10 @@ def _predict_table(
     table = Table(table.path, table.frame[rows].reset_index(drop=True))
     known = _known_targets(model, table)
     with working("predicting"):
-        parts = [_predictions(law, names, interval) for law in _in_parts(model, X, known)]
+        parts = [
+            _predictions(law, names, interval, 1 + number * _ROWS_AT_ONCE)
+            for number, law in enumerate(_in_parts(model, X, known))
+        ]
     frame = pd.concat(parts, ignore_index=True)
     if known is None:
         _print_scores(model, X, frame, table, interval)
@@ -159,14 +162,19 @@ def _predict_parts(
         X, rows = _features(model, preparation, part)
         return X, Table(part.path, part.frame[rows].reset_index(drop=True))
 
+    done = 0
     with working("predicting"):
         for X, part in table.parts(read, prepared):
-            predicted = [_predictions(law, model.targets, interval) for law in _in_parts(model, X)]
+            predicted = [
+                _predictions(law, model.targets, interval, 1 + done + number * _ROWS_AT_ONCE)
+                for number, law in enumerate(_in_parts(model, X))
+            ]
+            done += len(X)
             if predicted:
                 frame = pd.concat(predicted, ignore_index=True)
                 if id_column is not None:
                     _insert_ids(frame, id_column, part)
-                writer.add(frame)
+                writer.add(safe_for_spreadsheets(frame) if writer.csv else frame)
     writer.close()
 
 
@@ -236,20 +244,33 @@ def _in_parts(model: NamedModel, X: Any, known: Array | None = None) -> Iterator
         yield law if known is None else law.given(known[rows])
 
 
-def _predictions(predictive: Any, names: list[str], probability: float) -> Any:
-    """One row per row of the data, four columns per target."""
+def _predictions(predictive: Any, names: list[str], probability: float, first: int) -> Any:
+    """One row per row of the data, four columns per target; `first` is the number of the first row."""
     low, high = predictive.interval(probability)
     parts = {"": predictive.mean, "_std": np.sqrt(predictive.variance), "_low": low, "_high": high}
     require_distinct([name + ending for name in names for ending in parts], "columns of the output")
     columns = {ending: np.reshape(values, (-1, len(names))) for ending, values in parts.items()}
+    _require_finite(columns, names, first)
     return pd.DataFrame(
         {name + ending: values[:, j] for j, name in enumerate(names) for ending, values in columns.items()}
     )
 
 
+def _require_finite(columns: dict[str, Array], names: list[str], first: int) -> None:
+    """Raise for predictions that are no numbers: a table with empty cells would look like an answer."""
+    wrong = ~np.all([np.isfinite(values) for values in columns.values()], axis=0)
+    if wrong.any():
+        rows = [str(first + row) for row in np.flatnonzero(wrong.any(axis=1))]
+        targets = [name for name, any_wrong in zip(names, wrong.any(axis=0), strict=True) if any_wrong]
+        raise BadInputError(
+            f"predictions must be finite, got {int(wrong.sum())} that are not, of {listed(targets)} in row "
+            f"{listed(rows)}: the features there are too large for floating-point arithmetic"
+        )
+
+
 def _write_table(frame: Any, path: Path) -> None:
     if path.suffix.lower() == ".csv":
-        frame.to_csv(path, index=False)
+        safe_for_spreadsheets(frame).to_csv(path, index=False)
     else:
         frame.to_parquet(path, index=False)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,24 +53,35 @@ PLAIN = Dialect(",", ".", "utf-8")
 
 def read_csv(path: Path, dialect: Dialect) -> Any:
     """A frame; what was guessed and is not plain CSV is said."""
-    full = guessed(path, dialect)
+    try:
+        full = guessed(path, dialect)
+        names = _header(path, full)
+    except csv.Error as problem:
+        raise BadInputError(
+            f"{path}: the first lines must be CSV with fields of at most {csv.field_size_limit():,} "
+            f"characters, got: {problem}"
+        ) from problem
     if full != PLAIN and full != dialect:
         typer.echo(f"{path.name} is read with {full.options()} (guessed; give them to change it)")
-    names = _header(path, full)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # pandas only warns when rows are longer than the header
-            return pd.read_csv(
-                path,
-                names=names,
-                header=0,
-                index_col=False,
-                sep=full.sep,
-                decimal=full.decimal,
-                encoding=_with_mark(full.encoding),
-                **_EVERY_DIGIT,
+        frame = pd.read_csv(
+            path,
+            names=names,
+            header=0,
+            sep=full.sep,
+            decimal=full.decimal,
+            encoding=_with_mark(full.encoding),
+            low_memory=False,  # the type of a column from all of its rows
+            **_EVERY_DIGIT,
+        )
+        if not isinstance(
+            frame.index, pd.RangeIndex
+        ):  # pandas takes the first fields of longer rows for names
+            raise pd.errors.ParserError(
+                f"rows of more than {len(names)} fields below a header of {len(names)}"
             )
-    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as problem:
+        return frame
+    except (pd.errors.ParserError, csv.Error) as problem:
         reason = str(problem).removeprefix("Error tokenizing data. C error: ").strip()
         raise BadInputError(
             f"{path}: every row must have one field for each column, got: {reason}; it was read with "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import typer
 
 import lbnn
+from lbnn._base.warn import collected
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.options import Debug
 from lbnn.cli.problems import BadInputError, console
@@ -59,6 +59,14 @@ def sweep(
         bool,
         typer.Option("--retry-failed", help="Compute failed and broken chunks again.", show_default=False),
     ] = False,
+    mixed_versions: Annotated[
+        bool,
+        typer.Option(
+            "--mixed-versions",
+            help="Go on though lbnn, NumPy or SciPy are others than before; points say which.",
+            show_default=False,
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.", show_default=False)] = False,
     debug: Debug = False,
 ) -> None:
@@ -72,10 +80,14 @@ def sweep(
     if out.exists() and not (resume or retry_failed):
         raise BadInputError(f"{out} exists already; give --resume to go on with it")
     arguments = read_spec(spec)
-    settings: dict[str, Any] = {"store": out, "retry_failed": retry_failed, "progress": not quiet}
+    settings: dict[str, Any] = {
+        "store": out,
+        "retry_failed": retry_failed,
+        "mixed_versions": mixed_versions,
+        "progress": not quiet,
+    }
     axes = arguments.pop("axes")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".* points failed")  # said below
+    with collected():  # that points failed is said below
         if scheduler is None:
             found = lbnn.sweep(axes, workers=workers, **arguments, **settings)
         else:

@@ -18,6 +18,7 @@ from lbnn.cli.problems import BadInputError
 from lbnn.paper.page import images
 from lbnn.paper.registry import Picture
 from lbnn.sweeps import STATUS, open_sweep
+from lbnn.sweeps.quantities import RESERVED
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -97,9 +98,7 @@ def report_page(dataset: Any, name: str, x: str, by: str, given: Mapping[str, st
 
 
 def _is_drawn(dataset: Any, name: str) -> bool:
-    own = name not in ("status", "message") and not (
-        name.endswith("_error") and name.removesuffix("_error") in dataset
-    )
+    own = name not in RESERVED and not (name.endswith("_error") and name.removesuffix("_error") in dataset)
     return own and bool(np.isfinite(np.asarray(dataset[name], float)).any())
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.cli.problems import BadInputError
 from lbnn.network import Network
+from lbnn.sweeps.axes import MOST_VALUES
 
 _KEYS = {"axes", "data", "network", "beta", "noise", "quantities", "target_error", "seed", "chunks"}
 _RANGE = {"from", "to", "count", "spacing"}
@@ -75,6 +76,8 @@ def _values(name: str, value: Any) -> Any:
         raise BadInputError(f"axis {name}: a logarithmic range needs positive ends, got {value}")
     make = np.geomspace if spacing == "log" else np.linspace
     try:
+        if int(value["count"]) > MOST_VALUES:
+            raise ValueError(f"it may have {MOST_VALUES:,} values")
         return make(float(value["from"]), float(value["to"]), int(value["count"]))
     except (TypeError, ValueError) as problem:
         raise BadInputError(f"axis {name}: {problem}, got {value}") from problem

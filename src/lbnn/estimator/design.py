@@ -14,7 +14,6 @@ apart share the points.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,8 +21,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array
+from lbnn._base.warn import collected
 from lbnn.estimator.model import FittedModel, fit_model
 from lbnn.estimator.targets import TargetUnits
 from lbnn.selection import Candidate, EvidenceData
@@ -113,6 +112,5 @@ def _quietly(
     data: EvidenceData, candidate: Candidate, units: TargetUnits, *level: Any, **effort: Any
 ) -> FittedModel:
     """A model whose accuracy does not matter by itself; `_doubts` says how many have few draws."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AccuracyWarning)
+    with collected():
         return fit_model(data, candidate, units, *level, **effort)

@@ -390,9 +390,17 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def load(cls, path: str | os.PathLike[str]) -> LBNNRegressor:
         """Read a fitted estimator; a file that is not one, or not whole, is a ValueError."""
         about, state = saving.read(path)
+        try:
+            return cls._described_as(about, state)
+        except Exception as error:  # what a header of something else leads to cannot be listed
+            raise saving.refusal(path, error) from error
+
+    @classmethod
+    def _described_as(cls, about: dict[str, Any], state: FittedState) -> LBNNRegressor:
+        """The estimator that a header and the state of its predictions describe."""
         estimator = cls(**about["parameters"])
-        estimator.n_features_in_ = about["features"]
+        estimator.n_features_in_ = int(about["features"])
         if about["feature_names"] is not None:
-            estimator.feature_names_in_ = np.array(about["feature_names"], dtype=object)
+            estimator.feature_names_in_ = np.array([str(name) for name in about["feature_names"]], object)
         table = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
         return estimator._describe(state, table, about["messages"])

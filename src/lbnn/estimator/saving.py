@@ -20,8 +20,6 @@ KIND = "LBNNRegressor"
 #: Of the header and the arrays below; it has been in the header since the second.
 LAYOUT = 2
 
-_MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-
 
 def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters that a header can hold; functions and generators are refused."""
@@ -80,8 +78,13 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], FittedState]:
         )
     try:
         return header, _unpack_state(header, arrays)
-    except _MALFORMED as error:
-        raise ValueError(f"{os.fspath(path)!r} must hold a fitted LBNNRegressor, got {error!r}") from error
+    except Exception as error:  # what a header of something else leads to cannot be listed
+        raise refusal(path, error) from error
+
+
+def refusal(path: str | os.PathLike[str], error: Exception) -> ValueError:
+    """What is raised for an archive whose content is not that of a fitted estimator."""
+    return ValueError(f"{os.fspath(path)!r} must hold a fitted LBNNRegressor, got {error!r}")
 
 
 def _unpack_state(header: dict[str, Any], arrays: dict[str, Array]) -> FittedState:

@@ -8,6 +8,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bokeh.document import Document
+from bokeh.embed.bundle import bundle_for_objs_and_resources
+from bokeh.embed.elements import html_page_for_render_items
+from bokeh.embed.util import RenderItem
+from bokeh.resources import Resources
 
 import lbnn
 from lbnn._base import mathml
@@ -28,6 +32,8 @@ from lbnn.explore.words import WORDS
 if TYPE_CHECKING:
     from jinja2 import Template
 
+TITLE = "lbnn explore"
+_TOKEN = "token-of-the-session"  # in the page that is made once; each browser gets one of its own
 _MOST_SESSIONS = 40  # browsers at once; each holds figures and its newest answers
 
 
@@ -51,26 +57,36 @@ class Pages:
     table: Table | None = None
     reader: Reader | None = None
     open: list[Session] = field(default_factory=list)
+    _made: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, document: Document) -> None:
         """Fill a new document."""
-        document.title = "lbnn explore"
-        document.template = template()
-        document.template_variables.update(page_variables(self.table))
-        if len(self.open) >= _MOST_SESSIONS:
-            document.template_variables["full"] = f"{_MOST_SESSIONS} pages are open: close one and reload"
-            return
+        document.title = TITLE
         session = self._session(document)
         self.open.append(session)
         document.on_session_destroyed(lambda context: self._close(session))
 
+    @property
+    def full(self) -> str:
+        """Why no further page can be opened; empty where one can."""
+        return (
+            f"{_MOST_SESSIONS} pages are open: close one and reload"
+            if len(self.open) >= _MOST_SESSIONS
+            else ""
+        )
+
+    def html(self, token: str) -> str:
+        """The page for a browser, whose socket shows this token. The figures come through the socket.
+
+        Everything but the token is the same for all and is made once.
+        """
+        full = self.full
+        if full not in self._made:
+            self._made[full] = _render(self.table, full)
+        return self._made[full].replace(_TOKEN, token)
+
     def _session(self, document: Document) -> Session:
-        views: dict[str, Any] = {
-            "scale": ScaleView(),
-            "function": FunctionView(),
-            "features": FeaturesView(),
-            "theories": TheoriesView(phase.coarse()),
-        }
+        views = make_views()
         figures = [each for view in views.values() for each in view.figures]
 
         def repaint(scheme: str) -> None:
@@ -92,6 +108,33 @@ class Pages:
     def _close(self, session: Session) -> None:
         session.closed = True
         self.open.remove(session)
+
+
+def make_views() -> dict[str, Any]:
+    """The views by name; their figures have the same identity in every document: one page fits all."""
+    views: dict[str, Any] = {
+        "scale": ScaleView(),
+        "function": FunctionView(),
+        "features": FeaturesView(),
+        "theories": TheoriesView(phase.coarse()),
+    }
+    for view in views.values():
+        for each in view.figures:
+            each._id = f"figure-{each.name}"
+    return views
+
+
+def _render(table: Table | None, full: str) -> str:
+    """The page with a placeholder for the token."""
+    figures = [] if full else [each for view in make_views().values() for each in view.figures]
+    item = RenderItem(
+        token=_TOKEN, roots={each: f"place-{each.name}" for each in figures}, use_for_title=True
+    )
+    bundle = bundle_for_objs_and_resources(None, Resources(mode="server", root_url="/"))
+    variables = page_variables(table) | {"full": full} | ({"roots": []} if full else {})
+    return html_page_for_render_items(
+        bundle, {}, [] if full else [item], TITLE, template=template(), template_variables=variables
+    )
 
 
 def page_variables(table: Table | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import Any
 
+from lbnn._base.warn import collected
 from lbnn.explore.code import code
 from lbnn.explore.numbers import features, function, phase, scale, theories
 from lbnn.explore.numbers.answer import Numbers, as_csv
@@ -135,7 +136,8 @@ class Session:
 
         def run() -> None:
             try:
-                work(number, *arguments)
+                with collected():  # messages are part of the numbers, and the page shows them
+                    work(number, *arguments)
             except (ValueError, ArithmeticError, MemoryError) as problem:
                 self._soon(lambda problem=problem: self._complain(number, str(problem)))  # type: ignore[misc]
             except Exception:

@@ -6,14 +6,13 @@ They are made of the functions in `lbnn.plots`; what is particular to the report
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lbnn import plots
-from lbnn._base.errors import AccuracyWarning
 from lbnn._base.types import Array
+from lbnn._base.warn import collected
 from lbnn.network import Network
 from lbnn.paper.page.images import INK
 from lbnn.paper.registry import Picture, Run
@@ -187,8 +186,7 @@ def _teacher(run: Run, examples: int, outputs: int, width: int) -> Posterior:
     Y = X @ run.rng.standard_normal((24, outputs))
     Y /= math.sqrt(float((Y**2).mean()))
     network = Network((width,))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AccuracyWarning)
+    with collected():
         rough = network.condition(X, Y, beta=20.0, target_error=0.3, seed=run.seed)
     # one pair of witnesses in some hundred differs by three errors by chance: ask again, more precisely
     return (

@@ -42,6 +42,11 @@ def heat_map(axes: Axes, matrix: Array, limit: float, digits: int | None = None)
     return image
 
 
+def plain(name: object) -> str:
+    """A name out of data, such as that of a column: dollar signs in it do not begin a formula."""
+    return str(name).replace("$", r"\$")
+
+
 def names_or_numbers(labels: Sequence[str] | None, count: int) -> list[str]:
     """Labels as given, checked for their number, or 1, 2, ..."""
     if labels is None:

@@ -11,7 +11,7 @@ from scipy import special
 
 from lbnn._base.types import Array
 from lbnn.leave_one_out import LeaveOneOut
-from lbnn.plots._style import COLOURS, MARKERS, axes_or_new
+from lbnn.plots._style import COLOURS, MARKERS, axes_or_new, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,12 +119,12 @@ def coefficients(
     positions = _positions(features, matrix.shape[1])
     few = matrix.shape[1] <= _MOST_LABELS
     for number, row in enumerate(matrix):
-        colour, name = COLOURS[number % len(COLOURS)], None if targets is None else targets[number]
+        colour, name = COLOURS[number % len(COLOURS)], None if targets is None else plain(targets[number])
         marker = MARKERS[number % len(MARKERS)] if few else None
         axes.plot(positions, row, color=colour, marker=marker, ls="" if few else "-", ms=4, lw=1, label=name)
     axes.axhline(0, color="0.5", lw=1)
     if few and features is not None:
-        axes.set_xticks(positions, list(features), rotation=90)
+        axes.set_xticks(positions, [plain(name) for name in features], rotation=90)
     axes.set(xlabel="feature", ylabel="coefficient")
     if targets is not None and len(matrix) > 1:
         axes.legend(fontsize="small", ncols=2)

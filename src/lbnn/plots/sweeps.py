@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.plots._style import COLOURS, MARKERS, axes_or_new
+from lbnn.plots._style import COLOURS, MARKERS, axes_or_new, plain
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -182,4 +182,4 @@ def _label(dataset: Any, variable: str) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}".replace("inf", "∞")
-    return str(value)
+    return plain(value)

@@ -8,16 +8,15 @@ h and its noise hardly matters to a maximum.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Protocol
 
 import numpy as np
 from scipy import special
 from scipy.stats import qmc
 
-from lbnn._base.errors import AccuracyWarning
 from lbnn._base.small_matrices import gram_eigen, one_sign
 from lbnn._base.types import Array
+from lbnn._base.warn import collected
 from lbnn.engines import Effort
 from lbnn.engines.bartlett_sampling import principal_axes
 from lbnn.engines.laplace import GaussianProposal, laplace_proposal
@@ -83,8 +82,7 @@ class QuadratureEvidence:
         self.data, self.widths, self.error = data, widths, 0.0
 
     def __call__(self, h: Array) -> tuple[float, Array]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", AccuracyWarning)  # the final answer warns
+        with collected():  # the final answer has messages of its own
             posterior = condition(self.data, self.widths, h)
         slopes = self.data.slopes(h, *posterior.scale.eigen)
         return posterior.log_evidence + self.data.log_jacobian(h), posterior.scale.average(slopes)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import threading
-import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 
 from lbnn._base import check
 from lbnn._base.types import Array
+from lbnn._base.warn import collected
 from lbnn.data.spectrum import Spectrum
 from lbnn.sweeps.axes import Axes, ContractError, Coordinates, coordinate_seed
 from lbnn.sweeps.batch import BATCHED, batch
@@ -114,7 +115,7 @@ class Member:
     answer: Answer
 
 
-#: `warnings.catch_warnings` and BLAS thread limits belong to the process: one chunk at a time in each.
+#: Limits of BLAS threads belong to the process: one chunk at a time in each.
 _ALONE = threading.Lock()
 
 
@@ -177,9 +178,10 @@ def _not_batched(work: Work, problem: Problem, members: Sequence[Member]) -> Seq
         try:
             network = network_at(work, family[0].coordinates)
             betas = [_beta(work, member.coordinates) for member in family]
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
+            with messages_of_point() as messages:
                 answers = batch(network, problem.spectrum, betas)
+            if messages:
+                answers = None
         except Exception:
             answers = None
         if answers is None:
@@ -208,8 +210,7 @@ def _families(work: Work, members: Sequence[Member]) -> list[list[Member]]:
 def _answer_point(work: Work, problem: Problem, member: Member) -> None:
     """Condition one network and compute what is asked."""
     answer = member.answer
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with messages_of_point() as messages:
         try:
             point = conditioned(work, problem, member.coordinates)
         except Exception as error:
@@ -217,9 +218,25 @@ def _answer_point(work: Work, problem: Problem, member: Member) -> None:
         else:
             for quantity in work.quantities:
                 _fill(answer, quantity, point)
-    if caught and answer.status == OK:
+    if messages and answer.status == OK:
         answer.status = WARNED
-    answer.messages += [" ".join(str(each.message).split()) for each in caught]
+    answer.messages += [" ".join(each.split()) for each in messages]
+
+
+@contextmanager
+def messages_of_point() -> Iterator[list[str]]:
+    """What the library would warn of, and floating-point errors of NumPy, as messages.
+
+    Other warnings, such as those of the functions that the user gave, take Python's own way: to record them
+    as well one would have to change filters that belong to the whole process.
+    """
+    with collected() as messages:
+
+        def note(kind: str, flag: int) -> None:
+            messages.append(f"{kind} encountered in floating-point arithmetic")
+
+        with np.errstate(divide="call", over="call", invalid="call", call=note):
+            yield messages
 
 
 def _fill(answer: Answer, quantity: Quantity, point: Point) -> None:

@@ -8,6 +8,7 @@ import json
 import platform
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -29,22 +30,74 @@ def specification(
 
 
 def differences(ours: str, theirs: str) -> str:
-    """Where two specifications differ, both sides shown."""
+    """Where two specifications differ, both sides shown; of the axes those that do."""
     left, right = json.loads(ours), json.loads(theirs)
-    lines = [
-        f"{name}: the store has {_short(right.get(name))}, this sweep {_short(left.get(name))}"
-        for name in dict.fromkeys([*right, *left])
-        if left.get(name) != right.get(name)
-    ]
-    return "; ".join(lines)
+    axes = differences_between(_named(right.pop("axes", {})), _named(left.pop("axes", {})))
+    return "; ".join(part for part in (axes, differences_between(right, left)) if part)
+
+
+def differences_between(
+    right: dict[str, Any], left: dict[str, Any], sides: tuple[str, str] = ("the store has", "this sweep")
+) -> str:
+    """Entries of two descriptions that differ, those of a store and of a sweep unless `sides` says others."""
+    names = [name for name in dict.fromkeys([*right, *left]) if left.get(name) != right.get(name)]
+    if list(right) != list(left) and not names:
+        return f"the order: {sides[0]} {', '.join(right)}, {sides[1]} {', '.join(left)}"
+    return "; ".join(_difference(name, right.get(name), left.get(name), sides) for name in names)
+
+
+def _named(axes: dict[str, Any]) -> dict[str, Any]:
+    return {f"axis {name}": values for name, values in axes.items()}
+
+
+def _difference(name: str, theirs: Any, ours: Any, sides: tuple[str, str]) -> str:
+    """Both sides of one entry; of long lists from the first value that differs."""
+    where = ""
+    if isinstance(theirs, list) and isinstance(ours, list):
+        pairs = enumerate(zip(theirs, ours, strict=False))
+        first = next((n for n, (a, b) in pairs if a != b), min(len(theirs), len(ours)))
+        if first > _SHOWN_BEFORE:
+            start = first - _SHOWN_BEFORE
+            where = f" from value {start + 1} on"
+            theirs, ours = theirs[start:], ours[start:]
+    return f"{name}{where}: {sides[0]} {_short(theirs)}, {sides[1]} {_short(ours)}"
+
+
+#: What a number of the sweep depends on beside its specification.
+_COMPARED = ("lbnn", "source", "numpy", "scipy", "blas")
+#: Folders of the package that no number of a sweep depends on.
+_NOT_COMPUTED_WITH = {"archive", "benchmark", "cli", "estimator", "explore", "paper", "plots"}
+_SHOWN_BEFORE = 1  # values of a long list that are shown before the first that differs
+
+
+def compared(provenance: dict[str, str]) -> dict[str, str]:
+    """The part of a provenance that numbers depend on."""
+    return {name: provenance.get(name, "unknown") for name in _COMPARED}
 
 
 def provenance(commit: str) -> dict[str, str]:
     """With what a store was made."""
     versions = {name: metadata.version(name) for name in ("lbnn", "numpy", "scipy", "zarr")}
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    made = {**versions, "python": platform.python_version(), "blas": f"{blas['name']} {blas['version']}"}
+    made = {
+        **versions,
+        "source": source_digest(),
+        "python": platform.python_version(),
+        "blas": f"{blas['name']} {blas['version']}",
+    }
     return made | ({"commit": commit} if commit else {})
+
+
+@functools.cache
+def source_digest() -> str:
+    """A digest of the code that sweeps run: also in a checkout with changes, and without Git."""
+    package = Path(__file__).resolve().parent.parent
+    found = hashlib.blake2b(digest_size=8)
+    for path in sorted(package.rglob("*.py")):
+        inside = path.relative_to(package)
+        if inside.parts[0] not in _NOT_COMPUTED_WITH:
+            found.update(inside.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()
 
 
 def signature(thing: Any) -> str:

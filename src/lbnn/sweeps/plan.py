@@ -5,13 +5,21 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lbnn._base import check
 from lbnn.sweeps.axes import Axes, ContractError, Coordinates, parameters, require_taken
-from lbnn.sweeps.chunk import OK, Work, batchable, compute, conditioned, one_blas_thread, problem_at
+from lbnn.sweeps.chunk import (
+    OK,
+    Work,
+    batchable,
+    compute,
+    conditioned,
+    messages_of_point,
+    one_blas_thread,
+    problem_at,
+)
 from lbnn.sweeps.identity import signature, specification
 from lbnn.sweeps.layout import CHUNK_SECONDS, cut
 from lbnn.sweeps.quantities import RESERVED, Problem, resolve
@@ -92,8 +100,7 @@ def seconds_per_point(work: Work) -> float:
     """
     shares = [number / (_PILOTS - 1) for number in range(_PILOTS)]
     corners = dict.fromkeys(tuple(round(share * (n - 1)) for n in work.axes.shape) for share in shares)
-    with warnings.catch_warnings(), one_blas_thread():
-        warnings.simplefilter("ignore")
+    with messages_of_point(), one_blas_thread():
         return sum(_timed(work, corner) for corner in corners) / len(corners)
 
 

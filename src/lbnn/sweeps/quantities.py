@@ -260,7 +260,7 @@ def resolve(quantities: Any, axes: Sequence[str]) -> tuple[Quantity, ...]:
 
 
 #: Variables that every store has.
-RESERVED = ("status", "message")
+RESERVED = ("status", "message", "made_with")
 
 
 def _one(quantity: Any) -> Quantity:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,12 +14,13 @@ from lbnn._base.checkout import commit
 from lbnn._base.warn import warn
 from lbnn.network import TARGET_ERROR
 from lbnn.sweeps.chunk import FAILED, Work
-from lbnn.sweeps.identity import differences, provenance
+from lbnn.sweeps.identity import compared, differences, differences_between, provenance
+from lbnn.sweeps.integrity import StoreError
 from lbnn.sweeps.layout import Layout
 from lbnn.sweeps.plan import chunk_shape, plan, seconds_per_point
 from lbnn.sweeps.progress import Show, showing
-from lbnn.sweeps.store import Store, StoreError, attributes, create, locked, open_sweep
-from lbnn.sweeps.workers import Position, cores, local_client, run_here, run_with
+from lbnn.sweeps.store import Store, attributes, create, locked, open_sweep, remove_leftovers, repair
+from lbnn.sweeps.workers import Assignment, Position, cores, local_client, run_here, run_with
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,6 +45,7 @@ def sweep(
     workers: int | None = None,
     memory_limit: str | int | float = "auto",
     retry_failed: bool = False,
+    mixed_versions: bool = False,
     progress: bool = True,
 ) -> xr.Dataset:
     """Compute quantities of posteriors over a grid, into a store; calling again resumes.
@@ -78,7 +80,11 @@ def sweep(
     memory_limit : str or number
         Of each of these processes, as Dask takes it ("2GiB").
     retry_failed : bool
-        Whether chunks with failed points, and chunks that cannot be read, are computed again.
+        Whether chunks with failed points, and chunks that cannot be read, are computed again, and damaged
+        metadata and coordinates written again.
+    mixed_versions : bool
+        Whether a store may be continued with other code of lbnn or other versions of NumPy, SciPy or BLAS
+        than it was begun with. The variable `made_with` then says which provenance each point has.
     progress : bool
         Whether to show how far it is.
 
@@ -90,7 +96,7 @@ def sweep(
     Raises
     ------
     ValueError
-        For axes that no function takes, and a store of another specification or version.
+        For axes that no function takes, and a store of another specification or other versions.
     OSError
         For a store that cannot be written, is broken, or that another sweep writes to.
 
@@ -114,13 +120,24 @@ def sweep(
         axes, data, network, quantities, beta, noise=noise, target_error=target_error, seed=seed
     )
     place = Path(store)
+    if place.exists() and _is_complete(place, text, retry_failed):  # also where nothing can be written
+        found = open_sweep(place)
+        _tell_of_failures(found, place)
+        return found
+    here = provenance(commit())
     with locked(place):
-        seconds = None if place.exists() else _make(place, work, text, chunks)
+        remove_leftovers(place)
+        seconds = None if place.exists() else _make(place, work, text, chunks, here)
+        if retry_failed:
+            repair(place, work.axes, work.quantities, text)
         kept = _open(place, text)
         todo = _to_do(kept, retry_failed)
+        made_with = _numbered(kept, here, mixed_versions) if todo else 0
+        kept.forget(todo)
         before = work.axes.points - _points(kept.layout, todo)
         with showing(progress, work.axes.points, before) as show:
-            _run(kept, work, todo, show, client, workers, memory_limit, seconds)
+            assignment = Assignment(work, made_with, compared(here))
+            _run(kept, assignment, todo, show, client, workers, memory_limit, seconds)
     found = open_sweep(place)
     _tell_of_failures(found, place)
     return found
@@ -132,17 +149,45 @@ def _require_extra() -> None:
         raise ImportError(f"lbnn.sweep needs {', '.join(absent)}: pip install 'lbnn[scale]'")
 
 
-def _make(place: Path, work: Work, text: str, chunks: Mapping[str, int] | None) -> float:
+def _is_complete(place: Path, text: str, retry_failed: bool) -> bool:
+    """Whether nothing is left to do, as far as can be told without writing."""
+    try:
+        kept = _open(place, text, "r")
+        status, damaged = kept.status()
+        complete = not damaged and bool((status > 0).all())
+        return complete and not _to_do(kept, retry_failed)
+    except StoreError:
+        return False  # told, or repaired, by who holds the lock
+
+
+def _numbered(kept: Store, here: dict[str, str], mixed_versions: bool) -> int:
+    """The number of this provenance in the store; another one than before has to be allowed."""
+    known = [compared(each) for each in kept.provenances]
+    if compared(here) in known:
+        return known.index(compared(here))
+    if not mixed_versions:
+        raise ValueError(
+            f"{kept.path} must be continued with what it was begun with, got other versions: "
+            f"{differences_between(known[0], compared(here))}. Go on with those, or give "
+            "mixed_versions=True: the variable made_with then tells the points apart"
+        )
+    kept.add_provenance(here)
+    return len(known)
+
+
+def _make(
+    place: Path, work: Work, text: str, chunks: Mapping[str, int] | None, here: dict[str, str]
+) -> float:
     """An empty store, cut after a few points were timed; seconds of a point."""
     seconds = seconds_per_point(work)
-    about = attributes(text, provenance(commit()))
+    about = attributes(text, here)
     create(place, work.axes, chunk_shape(work, chunks, seconds), work.quantities, about)
     return seconds
 
 
-def _open(place: Path, text: str) -> Store:
+def _open(place: Path, text: str, mode: Literal["r", "r+"] = "r+") -> Store:
     """The store, if it is of this sweep."""
-    kept = Store(place)
+    kept = Store(place, mode)
     if kept.specification != text:
         raise ValueError(
             f"{place} must be a store of this sweep, got one of another: "
@@ -153,10 +198,10 @@ def _open(place: Path, text: str) -> Store:
 
 def _to_do(kept: Store, retry_failed: bool) -> list[Position]:
     """Chunks that are not finished; of those that are, the ones to be computed again."""
-    status, layout = kept.status(), kept.layout
+    (status, damaged), layout = kept.status(), kept.layout
     states = {position: status[layout.region(position)] for position in layout.positions()}
     finished = [position for position, state in states.items() if (state > 0).all()]
-    broken = kept.broken(finished)
+    broken = damaged | kept.broken(finished)
     if broken and not retry_failed:
         raise StoreError(
             f"finished chunks must be readable, got {len(broken)} that are missing or broken, the first "
@@ -169,7 +214,7 @@ def _to_do(kept: Store, retry_failed: bool) -> list[Position]:
 
 def _run(
     kept: Store,
-    work: Work,
+    assignment: Assignment,
     todo: Sequence[Position],
     show: Show,
     client: Any,
@@ -181,18 +226,18 @@ def _run(
     if not todo:
         return
     if client is not None:
-        run_with(client, kept, work, todo, show.add)
+        run_with(client, kept, assignment, todo, show.add)
         return
     wanted = workers
     if wanted is None:  # processes are worth their start where there is enough to do
-        each = seconds_per_point(work) if seconds is None else seconds
+        each = seconds_per_point(assignment.work) if seconds is None else seconds
         wanted = min(cores(), len(todo)) if _points(kept.layout, todo) * each > _WORTH_A_CLUSTER else 0
     if wanted < (2 if workers is None else 1):
-        run_here(kept, work, todo, show.add)
+        run_here(kept, assignment, todo, show.add)
         return
     with local_client(wanted, memory_limit) as local:
         show.note(f"{wanted} workers; Dask's dashboard is at {local.dashboard_link}")
-        run_with(local, kept, work, todo, show.add)
+        run_with(local, kept, assignment, todo, show.add)
 
 
 def _points(layout: Layout, positions: Sequence[Position]) -> int:

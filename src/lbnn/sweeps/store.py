@@ -3,23 +3,28 @@
 A chunk of the grid is one zarr chunk of every variable. Its data are written first and its `status` last:
 zarr puts every key in its place by renaming a file, so that a status other than zero says that all of the
 chunk is there. The numbers of a chunk follow from its coordinates; to compute it twice writes the same bytes.
+`made_with` says for every point which of the store's provenances its chunk was computed with.
 """
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from lbnn._base.files import TEMPORARY_PREFIX
 from lbnn.sweeps.axes import Axes
 from lbnn.sweeps.chunk import Chunk, Region
+from lbnn.sweeps.integrity import SPECIFICATION, DamagedError, StoreError, seal, update, verified
 from lbnn.sweeps.layout import Layout
 from lbnn.sweeps.quantities import Quantity
 
@@ -29,24 +34,23 @@ if TYPE_CHECKING:
 #: What the numbers of `status` say.
 STATUS = {0: "to do", 1: "ok", 2: "warned", 3: "failed"}
 
-_SPECIFICATION = "lbnn_sweep"
-
-
-class StoreError(OSError):
-    """A store cannot be read or written."""
+_PROVENANCE, _LATER, _CHUNK = "provenance", "later_provenances", "chunk_shape"
+_UNFINISHED = ".new-"  # in the name of a store that is being made; eight characters of tempfile follow
 
 
 class Store:
-    """A sweep's zarr store, opened for writing by workers and by the driver."""
+    """A sweep's zarr store whose metadata and coordinates were verified; workers and driver write to it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mode: Literal["r", "r+"] = "r+") -> None:
         import zarr
 
         self.path = path
         self.arrays: dict[str, Any] = {}
+        attributes = verified(path)
+        self.specification = str(attributes[SPECIFICATION])
+        self.provenances = provenances_in(attributes)
         try:
-            self.group = zarr.open_group(os.fspath(path), mode="r+")
-            self.specification = str(self.group.attrs[_SPECIFICATION])
+            self.group = zarr.open_group(os.fspath(path), mode=mode)
         except Exception as problem:
             raise StoreError(f"{path} must be the store of a sweep, got {_one_line(problem)}") from problem
 
@@ -62,12 +66,13 @@ class Store:
         names = [name for name, each in self.group.arrays() if each.ndim and "definition" in each.attrs]
         return [*sorted(name for name in names if name != "status"), "status"]
 
-    def write(self, region: Region, chunk: Chunk) -> None:
-        """A chunk's data, then its status."""
+    def write(self, region: Region, chunk: Chunk, made_with: int) -> None:
+        """A chunk's data and the number of its provenance, then its status."""
         try:
             for name, values in chunk.values.items():
                 self._array(name)[region] = values
             self._array("message")[region] = chunk.message
+            self._array("made_with")[region] = np.full(chunk.status.shape, made_with, np.int16)
             self._array("status")[region] = chunk.status
         except Exception as problem:
             raise StoreError(
@@ -75,16 +80,41 @@ class Store:
                 "kept, and calling again goes on from there"
             ) from problem
 
-    def status(self) -> np.ndarray[Any, np.dtype[np.int8]]:
-        """The status of every point."""
+    def status(self) -> tuple[np.ndarray[Any, np.dtype[np.int8]], dict[tuple[int, ...], Path]]:
+        """The status of every point, zero where it cannot be read, and the files that cannot be."""
         try:
-            return np.asarray(self._array("status")[...])
-        except Exception as problem:
-            files = ", ".join(str(file) for file in self._broken_files("status", self.layout.positions()))
-            raise StoreError(
-                f"the status of the store must be readable, got a broken chunk, {files}; move it away to "
-                "compute its points again"
-            ) from problem
+            return np.asarray(self._array("status")[...]), {}
+        except Exception:
+            found, broken = np.zeros(self.layout.shape, np.int8), {}
+            for position in self.layout.positions():
+                region = self.layout.region(position)
+                try:
+                    found[region] = self._array("status")[region]
+                except Exception:
+                    broken[position] = self._file("status", position)
+            return found, broken
+
+    def forget(self, positions: Iterable[tuple[int, ...]]) -> None:
+        """Remove the files of chunks that are to be computed again, their status first."""
+        for position in positions:
+            for name in reversed(self.variables):
+                self._file(name, position).unlink(missing_ok=True)
+
+    def add_provenance(self, provenance: dict[str, str]) -> None:
+        """One more; chunks that are written with it have its number."""
+        self.provenances.append(provenance)
+        update(self.path, {_LATER: json.dumps(self.provenances[1:])})
+
+    def lost(self) -> Path | None:
+        """A file that a finished chunk lacks; None where all are there. Nothing is read but the status."""
+        status, _ = self.status()
+        names = self.variables[:-1]
+        for position in self.layout.positions():
+            if (status[self.layout.region(position)] > 0).all():
+                for name in names:
+                    if not self._file(name, position).exists():
+                        return self._file(name, position)
+        return None
 
     def broken(self, positions: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Path]:
         """Those of some finished chunks of which a file is missing or cannot be read."""
@@ -110,7 +140,7 @@ class Store:
         for position in positions:
             file = self._file(name, position)
             try:
-                if name == "status" or file.exists():
+                if file.exists():
                     self._array(name)[self.layout.region(position)]
                     continue
             except Exception:
@@ -134,25 +164,66 @@ def create(
     path: Path, axes: Axes, chunk: Sequence[int], quantities: Sequence[Quantity], about: dict[str, Any]
 ) -> None:
     """Make an empty store: in a folder beside its place, which is then put there in one step."""
-    import zarr
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}{_UNFINISHED}", dir=path.parent))
     except OSError as problem:
         raise StoreError(f"a store must be in a folder that is writable, got {problem}") from problem
     try:
         temporary.chmod(0o755)
-        group = zarr.create_group(os.fspath(temporary), attributes=about, overwrite=True)
-        for name, values in axes.values.items():
-            _coordinate(group, name, values)
-        for name, attributes in _variables(quantities).items():
-            _variable(group, name, attributes, axes, chunk)
+        _fill(temporary, axes, chunk, quantities, about)
+        seal(temporary)
         os.replace(temporary, path)
     except OSError as problem:
         raise StoreError(f"a store must be in a folder with room, got {problem}") from problem
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _fill(
+    folder: Path, axes: Axes, chunk: Sequence[int], quantities: Sequence[Quantity], about: dict[str, Any]
+) -> None:
+    """Metadata and coordinates."""
+    import zarr
+
+    group = zarr.create_group(
+        os.fspath(folder), attributes={**about, _CHUNK: list(map(int, chunk))}, overwrite=True
+    )
+    for name, values in axes.values.items():
+        _coordinate(group, name, values)
+    for name, attributes in _variables(quantities).items():
+        _variable(group, name, attributes, axes, chunk)
+
+
+def repair(path: Path, axes: Axes, quantities: Sequence[Quantity], text: str) -> None:
+    """Write metadata and coordinates again that are missing or were altered: the specification gives them."""
+    try:
+        verified(path)
+        return
+    except DamagedError as problem:
+        damaged = problem.files
+    about = json.loads((path / "zarr.json").read_text(encoding="utf-8"))["attributes"]
+    if about[SPECIFICATION] != text:
+        return  # another sweep's: told by who compares
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}{_UNFINISHED}", dir=path.parent))
+    try:
+        _fill(temporary, axes, about[_CHUNK], quantities, {})
+        for name in damaged:
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(temporary / name, path / name)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    seal(path, damaged)  # another version of zarr may write the same in other bytes
+
+
+def remove_leftovers(path: Path) -> None:
+    """What a sweep that was killed left behind; the caller holds the lock of the store."""
+    unfinished = re.compile(re.escape(f".{path.name}{_UNFINISHED}") + "[a-z0-9_]{8}")
+    for each in path.parent.glob(f".{glob.escape(path.name)}{_UNFINISHED}*"):
+        if unfinished.fullmatch(each.name):
+            shutil.rmtree(each, ignore_errors=True)
+    for each in [*path.rglob("*.partial"), *path.glob(f"{TEMPORARY_PREFIX}*")]:
+        each.unlink(missing_ok=True)
 
 
 def _variables(quantities: Sequence[Quantity]) -> dict[str, dict[str, str]]:
@@ -163,6 +234,7 @@ def _variables(quantities: Sequence[Quantity]) -> dict[str, dict[str, str]]:
         if each.with_error:
             about = f"Monte Carlo standard error of {each.name}; 0 where it is deterministic"
             found[f"{each.name}_error"] = {"definition": about, "units": each.units}
+    found["made_with"] = {"definition": "number of the provenance with which the chunk was computed"}
     found["message"] = {"definition": "warnings of the point, or why it failed"}
     found["status"] = {"definition": ", ".join(f"{number} {word}" for number, word in STATUS.items())}
     return found
@@ -171,7 +243,7 @@ def _variables(quantities: Sequence[Quantity]) -> dict[str, dict[str, str]]:
 def _variable(group: Any, name: str, attributes: Any, axes: Axes, chunk: Sequence[int]) -> None:
     from zarr.codecs import Crc32cCodec, ZstdCodec
 
-    kinds = {"status": ("int8", 0), "message": (str, "")}
+    kinds = {"status": ("int8", 0), "message": (str, ""), "made_with": ("int16", -1)}
     kind, fill = kinds.get(name, ("float64", np.nan))
     group.create_array(
         name,
@@ -196,7 +268,12 @@ def _coordinate(group: Any, name: str, values: Sequence[Any]) -> None:
 
 def attributes(specification: str, provenance: dict[str, str]) -> dict[str, Any]:
     """Attributes of the dataset."""
-    return {_SPECIFICATION: specification, "provenance": json.dumps(provenance)}
+    return {SPECIFICATION: specification, _PROVENANCE: json.dumps(provenance), _LATER: "[]"}
+
+
+def provenances_in(attributes: dict[str, Any]) -> list[dict[str, str]]:
+    """All that a store was made with, in the order of the numbers in `made_with`."""
+    return [json.loads(attributes[_PROVENANCE]), *json.loads(attributes[_LATER])]
 
 
 @contextmanager
@@ -248,12 +325,22 @@ def open_sweep(path: str | os.PathLike[str]) -> xr.Dataset:
     import xarray as xr
 
     place = Path(path)
+    kept = Store(place, "r")
+    lost = kept.lost()
+    if lost is not None:
+        raise StoreError(
+            f"finished chunks must be there, got none at {lost}: the sweep with retry_failed=True computes "
+            "it again"
+        )
     try:
         found = xr.open_zarr(os.fspath(place), consolidated=False, chunks={})
     except Exception as problem:
         raise StoreError(f"{place} must be the store of a sweep, got {_one_line(problem)}") from problem
-    if _SPECIFICATION not in found.attrs:
-        raise StoreError(f"{place} must be the store of a sweep, got a zarr store of something else")
+    for name, values in json.loads(kept.specification)["axes"].items():
+        if found[name].values.tolist() != values:
+            raise StoreError(
+                f"coordinates must be those of the specification, got others for {name} in {place}"
+            )
     return found
 
 

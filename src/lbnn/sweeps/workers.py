@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lbnn.sweeps.chunk import FAILED, Chunk, Work, compute
+from lbnn.sweeps.identity import compared, differences_between, provenance
 from lbnn.sweeps.store import Store
 
 Position = tuple[int, ...]
@@ -31,18 +33,29 @@ _AS_USUAL: dict[str, object] = {
 }
 
 
+@dataclass(frozen=True)
+class Assignment:
+    """What workers have to do, and with which versions."""
+
+    work: Work
+    made_with: int  # number of the provenance in the store
+    versions: dict[str, str]
+
+
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_here(store: Store, work: Work, positions: Sequence[Position], count: Counted) -> None:
+def run_here(store: Store, assignment: Assignment, positions: Sequence[Position], count: Counted) -> None:
     """One chunk after the other, in this process."""
     for position in positions:
-        count(*_compute_and_write(store, work, position))
+        count(*_compute_and_write(store, assignment, position))
 
 
-def run_with(client: Any, store: Store, work: Work, positions: Sequence[Position], count: Counted) -> None:
+def run_with(
+    client: Any, store: Store, assignment: Assignment, positions: Sequence[Position], count: Counted
+) -> None:
     """On a Dask cluster: workers write their chunks themselves and answer with counts.
 
     A worker that dies is replaced by its nanny and its chunk is computed by another one. A chunk that takes
@@ -50,7 +63,7 @@ def run_with(client: Any, store: Store, work: Work, positions: Sequence[Position
     """
     from distributed import KilledWorker, as_completed
 
-    packed, path = _packed(work), os.fspath(store.path.absolute())
+    packed, path = _packed(assignment), os.fspath(store.path.absolute())
     waiting, running = iter(positions), {}
 
     def submit(count: int) -> list[Any]:
@@ -67,17 +80,17 @@ def run_with(client: Any, store: Store, work: Work, positions: Sequence[Position
             try:
                 count(*future.result())
             except KilledWorker as problem:
-                count(*_give_up(store, work, position, problem))
+                count(*_give_up(store, assignment, position, problem))
             queue.update(submit(1))
     finally:
         client.cancel(list(running))
 
 
-def _packed(work: Work) -> bytes:
+def _packed(assignment: Assignment) -> bytes:
     import cloudpickle
 
     try:
-        return cloudpickle.dumps(work)
+        return cloudpickle.dumps(assignment)
     except Exception as problem:
         raise TypeError(
             f"functions must be such that they can be sent to workers, got {type(problem).__name__}: "
@@ -87,8 +100,20 @@ def _packed(work: Work) -> bytes:
 
 
 def _task(path: str, packed: bytes, position: Position) -> tuple[int, int, int]:
-    """What a worker does."""
-    return _compute_and_write(_opened(path), _unpacked(packed), position)
+    """What a worker does, if it has the versions of the driver."""
+    assignment = _unpacked(packed)
+    own = _own_versions()
+    if own != assignment.versions:
+        raise ValueError(
+            "workers must have the versions of the process that started the sweep, got others: "
+            + differences_between(assignment.versions, own, ("that process has", "this worker"))
+        )
+    return _compute_and_write(_opened(path), assignment, position)
+
+
+@cache
+def _own_versions() -> dict[str, str]:
+    return compared(provenance(""))
 
 
 @lru_cache(maxsize=4)
@@ -97,27 +122,29 @@ def _opened(path: str) -> Store:
 
 
 @lru_cache(maxsize=4)
-def _unpacked(packed: bytes) -> Work:
+def _unpacked(packed: bytes) -> Assignment:
     import cloudpickle
 
     return cloudpickle.loads(packed)
 
 
-def _compute_and_write(store: Store, work: Work, position: Position) -> tuple[int, int, int]:
+def _compute_and_write(store: Store, assignment: Assignment, position: Position) -> tuple[int, int, int]:
     region = store.layout.region(position)
-    chunk = compute(work, region)
-    store.write(region, chunk)
+    chunk = compute(assignment.work, region)
+    store.write(region, chunk, assignment.made_with)
     return chunk.counts()
 
 
-def _give_up(store: Store, work: Work, position: Position, problem: Exception) -> tuple[int, int, int]:
+def _give_up(
+    store: Store, assignment: Assignment, position: Position, problem: Exception
+) -> tuple[int, int, int]:
     """Keep a chunk as failed."""
     region = store.layout.region(position)
-    chunk = Chunk.empty([part.stop - part.start for part in region], work.variables)
+    chunk = Chunk.empty([part.stop - part.start for part in region], assignment.work.variables)
     chunk.status[...] = FAILED
     text = "a worker died with this chunk again and again, perhaps for want of memory: take smaller chunks"
     chunk.message[...] = np.array(f"{text} ({' '.join(str(problem).split())[:120]})", dtype=object)
-    store.write(region, chunk)
+    store.write(region, chunk, assignment.made_with)
     return chunk.counts()
 
 

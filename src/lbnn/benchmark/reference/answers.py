@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import optimize, stats
 
 from lbnn._base.types import Array, IndexArray
+from lbnn._base.warn import collected
 from lbnn.benchmark.density.functions import Functions
 from lbnn.benchmark.reference.exact import ExactMoments
 from lbnn.network import Network
@@ -107,8 +107,7 @@ def condition(functions: Functions, seed: int, target_error: float = TARGET_ERRO
     """The posterior of a task; with several outputs two witnesses have to support it."""
     density = functions.density
     single = density.Y.shape[1] == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with collected() as messages:
         posterior = Network(density.widths, density.prior_variances).condition(
             density.X,
             density.Y[:, 0] if single else density.Y,
@@ -116,6 +115,8 @@ def condition(functions: Functions, seed: int, target_error: float = TARGET_ERRO
             target_error=target_error,
             seed=seed,
         )
+    if messages:
+        raise ValueError(f"a task needs a posterior that its diagnostics support, got {'; '.join(messages)}")
     witnesses = posterior.diagnostics.witnesses
     agree = len(witnesses) > 1 and all(witnesses[0].agrees_with(other) for other in witnesses[1:])
     if not single and not agree:
