@@ -257,6 +257,12 @@ def row_squares(matrix: AnyArray) -> Array:
     return to_numpy(namespace(matrix).sum(matrix * matrix, axis=1))
 
 
+def row_sizes(matrix: AnyArray) -> Array:
+    """max_j |matrix_ij|, (rows,), as NumPy."""
+    xp = namespace(matrix)
+    return to_numpy(xp.max(xp.abs(matrix), axis=1))
+
+
 def eigh(matrix: AnyArray, overwrite: bool = False) -> tuple[Array, AnyArray]:
     """Eigenvalues, ascending, as NumPy and eigenvectors where the symmetric matrix lives.
 

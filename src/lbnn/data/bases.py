@@ -31,6 +31,9 @@ class InputBasis:
     dimension: int  # n0
     training_inputs: AnyArray | None
     scale: float  # variance / n0
+    #: X V = U diag(σ), (p, r), where it comes from a singular value decomposition: the product of X and V would
+    #: lose the digits of small σ. None where V comes from a well-conditioned Gram matrix, and from moments.
+    training_coordinates: AnyArray | None = None
 
     @property
     def example(self) -> AnyArray:
@@ -52,7 +55,10 @@ class InputBasis:
             raise ValueError(
                 "the training inputs are not kept with moments: pass X_test explicitly, got none"
             )
-        return TrainingProjection(math.sqrt(self.scale) * self.directions.coordinates(self.training_inputs))
+        coordinates = self.training_coordinates
+        if coordinates is None:
+            coordinates = self.directions.coordinates(self.training_inputs)
+        return TrainingProjection(math.sqrt(self.scale) * coordinates)
 
     def scaled(self, variance: float) -> InputBasis:
         return replace(self, scale=variance * self.scale)

@@ -21,7 +21,8 @@ import numpy as np
 from scipy import linalg
 
 from lbnn._base.types import Array
-from lbnn.data.projection import RANK_TOLERANCE, positive_part
+from lbnn.data.decomposition import rest_of_targets, singular_vectors
+from lbnn.data.projection import RANK_TOLERANCE
 
 #: Condition of XᵀX, columns scaled to one, up to which R₁ leaves Q₁ close to orthonormal.
 LARGEST_CONDITION = 1e12
@@ -41,12 +42,9 @@ class Factor:
         From the singular values of R; targets along those that count as zero belong to the rest.
         """
         dimension = self.root.shape[1]
-        left, values, right = np.linalg.svd(self.root)
-        along = left.T @ self.targets
-        kept = positive_part(values, max(dimension, examples))
-        order = np.flatnonzero(kept)[::-1]
-        rest = np.vstack([self.outside, np.delete(along, order, axis=0)])
-        return values[order] ** 2 / dimension, right[order].T, along[order], rest
+        values, left, right = singular_vectors(self.root, max(dimension, examples))
+        rest = np.vstack([self.outside, rest_of_targets(self.targets, left)])
+        return values**2 / dimension, right, left.T @ self.targets, rest
 
 
 @dataclass(frozen=True)
@@ -168,13 +166,6 @@ def moment_rows(moment: Array) -> Array:
     """Rows A with AᵀA = moment, (n_d, n_d); eigenvalues below zero are rounding."""
     values, vectors = np.linalg.eigh(moment)
     return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-
-
-def tall_factor(X: Array, Y: Array) -> Factor:
-    """The factor of data in memory."""
-    moments = Moments.of(X, Y)
-    frame = Frame.of(moments, X.shape[1], centre=False)
-    return Triangle.of(X, Y).factor() if frame.root is None else Refined.of(X, Y, frame).factor(frame)
 
 
 def moment_rounding(values: Array, targets: Array, residual: float, directions: int) -> float:

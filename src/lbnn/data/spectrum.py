@@ -14,25 +14,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.arrays import Place, copied, like, place_of, require_one_place, times, to_numpy
+from lbnn._base.arrays import Place, copied, largest, like, place_of, require_one_place, times, to_numpy
 from lbnn._base.condensed import Condensed, condense
 from lbnn._base.types import AnyArray, Array
 from lbnn.data import streams
 from lbnn.data.bases import Basis, GramBasis, InputBasis, given_points
-from lbnn.data.decomposition import positive_eigenvectors, rest_of_targets
-from lbnn.data.factor import Factor, moment_rounding, tall_factor
+from lbnn.data.decomposition import (
+    positive_eigenvectors,
+    rest_of_targets,
+    singular_vectors,
+    well_conditioned,
+)
+from lbnn.data.factor import Factor, moment_rounding
 from lbnn.data.factored import FactoredGram, factorised, surveyed
 from lbnn.data.moments import (
     given_factor,
     given_moments,
     moment_residual,
     require_in_range,
-    require_representable,
 )
-from lbnn.data.projection import FeatureDirections, InputDirections, Projection
-
-#: Condition of XᵀX up to which its eigenvectors keep log evidences to 1e-8; beyond it tall inputs take a QR.
-WELL_CONDITIONED = 1e6
+from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, InputDirections, Projection
 
 
 @dataclass(frozen=True)
@@ -167,14 +168,13 @@ class Spectrum:
         inputs = check.matrix_in_place(X, "X", copy=False)
         targets, single = check.targets(Y, inputs.shape[0])
         require_one_place(X=inputs, Y=targets)
-        require_representable(targets, "Y")
+        check.size(largest(inputs), "X")
+        check.size(largest(targets), "Y")
         if factorised(decompose):
             gram = inputs @ inputs.T
             gram /= inputs.shape[1]
             return _factored(gram, targets, copied(inputs), single)
-        if inputs.shape[0] > inputs.shape[1]:
-            return _from_tall_inputs(copied(inputs), targets, single)
-        return _from_wide_inputs(inputs, targets, single)
+        return _from_inputs(inputs, targets, single)
 
     @classmethod
     def from_gram(cls, gram: ArrayLike, Y: ArrayLike, *, decompose: str = "eigh") -> Spectrum:
@@ -183,7 +183,8 @@ class Spectrum:
         size = matrix.shape[0]
         targets, single = check.targets(Y, size)
         require_one_place(gram=matrix, Y=targets)
-        require_representable(targets, "Y")
+        check.size(largest(matrix), "gram", power=2)
+        check.size(largest(targets), "Y")
         if factorised(decompose):
             return _factored(matrix, targets, None, single)
         values, vectors = positive_eigenvectors(matrix, size, "gram")
@@ -275,7 +276,7 @@ class Spectrum:
         Moments add up over parts of the data, so that data larger than memory can be streamed. YᵀY enters
         only through its trace. Training inputs are not kept: ask for predictions at explicit inputs.
         """
-        return _from_moments(*given_moments(input_moment, cross_moment, target_moment, examples), None)
+        return _from_moments(*given_moments(input_moment, cross_moment, target_moment, examples))
 
 
 @dataclass(frozen=True)
@@ -325,13 +326,27 @@ def _factored(gram: AnyArray, targets: AnyArray, inputs: AnyArray | None, single
     return FactoredSpectrum(values, inside, 0.0, gram.shape[0], single, basis, probes=probes)
 
 
-def _from_wide_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
-    """For p ≤ n0: eigenvectors of the Gram matrix."""
+def _from_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
+    """By the Gram matrix of the smaller side where that is well-conditioned, else by singular vectors of X."""
     examples, dimension = inputs.shape
-    with np.errstate(over="ignore"):  # `positive_eigenvectors` reports it
-        gram = inputs @ inputs.T
-        gram /= dimension
-    values, vectors = positive_eigenvectors(gram, dimension, "XXᵀ/n0", overwrite=True)
+    wide, directions = examples <= dimension, min(examples, dimension)
+    gram = inputs @ inputs.T if wide else inputs.T @ inputs
+    gram /= dimension
+    name = "XXᵀ/n0" if wide else "XᵀX/n0"
+    values, vectors = positive_eigenvectors(gram, max(examples, dimension), name, overwrite=True)
+    if not well_conditioned(values, directions):
+        del gram, vectors  # memory is scarce during the next decomposition
+        return _of_singular_vectors(inputs, targets, single)
+    if wide:
+        return _of_example_vectors(values, vectors, inputs, targets, single)
+    return _of_input_vectors(values, vectors, inputs, targets, single)
+
+
+def _of_example_vectors(
+    values: Array, vectors: AnyArray, inputs: AnyArray, targets: AnyArray, single: bool
+) -> Spectrum:
+    """For p ≤ n0: U (p, r), eigenvectors of XXᵀ/n0."""
+    examples, dimension = inputs.shape
     own, rest = to_numpy(vectors.T @ targets), rest_of_targets(targets, vectors)
     vectors /= like(np.sqrt(dimension * values), vectors)  # in place, and a copy of X only now: memory is
     kept = copied(inputs)  # scarce during eigh
@@ -339,19 +354,27 @@ def _from_wide_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spec
     return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
-def _from_tall_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
-    """For p > n0: eigenvectors V of XᵀX/n0; U = XV/√(n0 g) is never formed."""
-    with np.errstate(over="ignore"):  # `positive_eigenvectors` reports it
-        moment, cross = inputs.T @ inputs, inputs.T @ targets
-        moment /= inputs.shape[1]
-    spectrum = _from_moments(moment, cross, 0.0, inputs.shape[0], single, inputs)
-    values = spectrum.eigenvalues
-    dependent = len(values) < inputs.shape[1] or values[-1] > WELL_CONDITIONED * values[0]
-    if dependent and spectrum.place.host:
-        return Spectrum.of_factor(tall_factor(inputs, targets), inputs.shape[0], single, inputs)
-    inside = spectrum.targets / np.sqrt(values)[:, None]
-    rest: Array = to_numpy(targets) - times(spectrum.project().explained, inside)
-    return replace(spectrum, residual=float((rest**2).sum()), outside=rest, rounding=0.0)
+def _of_input_vectors(
+    values: Array, vectors: AnyArray, inputs: AnyArray, targets: AnyArray, single: bool
+) -> Spectrum:
+    """For p > n0: V (n0, r), eigenvectors of XᵀX/n0; U = XV/√(n0 g) is not kept."""
+    examples, dimension = inputs.shape
+    kept = copied(inputs)
+    basis = InputBasis(FeatureDirections(vectors), dimension, kept, 1 / dimension)
+    own = to_numpy(vectors.T @ (kept.T @ targets)) / np.sqrt(dimension * values)[:, None]
+    rest: Array = to_numpy(targets) - times(basis.training().explained, own / np.sqrt(values)[:, None])
+    return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
+
+
+def _of_singular_vectors(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
+    """For X of any shape and condition: X = U diag(σ) Vᵀ."""
+    examples, dimension = inputs.shape
+    values, left, right = singular_vectors(inputs, max(examples, dimension))
+    own, rest = to_numpy(left.T @ targets), rest_of_targets(targets, left)
+    left *= like(values, left)
+    basis = InputBasis(FeatureDirections(right), dimension, copied(inputs), 1 / dimension, left)
+    eigenvalues = values**2 / dimension
+    return Spectrum(eigenvalues, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
 def _from_stream(blocks: streams.Stream, passes: int) -> Spectrum:
@@ -361,27 +384,22 @@ def _from_stream(blocks: streams.Stream, passes: int) -> Spectrum:
         return Spectrum.of_factor(blocks.factor(moments, centre=False), moments.count, blocks.single)
     total, n0 = moments.about(centre=False), blocks.inputs
     parts = total[:n0, :n0] / n0, total[:n0, n0:], float(np.trace(total[n0:, n0:]))
-    try:
-        return _from_moments(*parts, moments.count, blocks.single, None)
-    except ValueError as problem:
-        raise ValueError(
-            "one pass needs inputs that are not close to dependent, got moments that contradict each other "
-            "by rounding: use passes=2"
-        ) from problem
+    return _from_moments(*parts, moments.count, blocks.single)
 
 
-def _from_moments(
-    moment: AnyArray, cross: AnyArray, total: float, examples: int, single: bool, inputs: AnyArray | None
-) -> Spectrum:
+def _from_moments(moment: AnyArray, cross: AnyArray, total: float, examples: int, single: bool) -> Spectrum:
     """From XᵀX/n0, XᵀY and ‖Y‖²."""
     dimension = moment.shape[0]
-    values, vectors = positive_eigenvectors(moment, max(dimension, examples), "XᵀX/n0", overwrite=True)
+    size = max(dimension, examples)
+    values, vectors = positive_eigenvectors(moment, size, "XᵀX/n0", overwrite=True)
     if len(values) > examples:
         raise ValueError(f"XᵀX has rank {len(values)} and needs as many examples, got examples={examples}")
-    if inputs is None:
-        require_in_range(cross, vectors)
+    top = float(values.max(initial=0.0))
+    require_in_range(cross, vectors, total, RANK_TOLERANCE * size * dimension * top)
     targets = to_numpy(vectors.T @ cross) / np.sqrt(dimension * values)[:, None]
-    residual = moment_residual(total, float((targets**2).sum())) if inputs is None else 0.0
-    basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
-    rounding = moment_rounding(values, targets, residual, min(dimension, examples))
+    explained = float((targets**2).sum())
+    directions = min(dimension, examples)
+    rounding = moment_rounding(values, targets, max(total - explained, 0.0), directions)
+    residual = moment_residual(total, explained, rounding, top / float(values.min(initial=top)) if top else 1.0)
+    basis = InputBasis(FeatureDirections(vectors), dimension, None, 1 / dimension)
     return Spectrum(values, targets, residual, examples, single, basis, rounding=rounding)
