@@ -91,7 +91,8 @@ def answers(problem: Problem) -> dict[str, np.ndarray]:
     """Of the library: log evidence, and mean and variance of the function at the test points."""
     X, y, X_test, beta = problem.X, problem.y, problem.X_test, problem.beta
     if problem.way == "intercept":
-        settings = {"depth": len(problem.widths) + 1, "width": (problem.widths or (1,))[0], "prior_scale": 1.0}
+        width = problem.widths[0] if problem.widths else "evidence"
+        settings = {"depth": len(problem.widths) + 1, "width": width, "prior_scale": 1.0}
         model = lbnn.LBNNRegressor(beta=beta, inputs="raw", average=False, **settings).fit(X, y)
         return _of(model.log_evidence_, model.predictive(X_test))
     if problem.way == "from_gram":
@@ -163,7 +164,9 @@ def judged(seed: int) -> dict[str, Any]:
     for name, expected in truth.items():
         error = float(np.abs(found[name] - expected).max())
         size = float(np.abs(expected).max())
-        effects = [math.inf if each is None else float(np.abs(each[name] - expected).max()) for each in others]
+        effects = [
+            math.inf if each is None else float(np.abs(each[name] - expected).max()) for each in others
+        ]
         row[name] = {"error": error, "size": size, "one rounding": max(effects)}
     ratios = [
         0.0 if each["error"] <= FLOOR * each["size"] else each["error"] / max(each["one rounding"], 1e-300)

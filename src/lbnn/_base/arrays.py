@@ -276,6 +276,15 @@ def eigh(matrix: AnyArray, overwrite: bool = False) -> tuple[Array, AnyArray]:
     return to_numpy(values), vectors
 
 
+def svd(matrix: AnyArray) -> tuple[AnyArray, Array, AnyArray]:
+    """A, σ and B with matrix = A diag(σ) B, σ descending, as NumPy; for a square matrix."""
+    options = {}
+    if _library(matrix) == "torch" and matrix.is_cuda:
+        options = {"driver": "gesvd"}  # its own choice, Jacobi's method, stops at 1e-12 (PyTorch 2.11, 5000²)
+    left, values, right = namespace(matrix).linalg.svd(matrix, full_matrices=False, **options)
+    return left, to_numpy(values), right
+
+
 def cholesky(matrix: AnyArray) -> AnyArray | None:
     """Lower triangular F with F Fᵀ = matrix; None where the matrix is not positive definite."""
     xp = namespace(matrix)

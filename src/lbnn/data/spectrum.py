@@ -6,6 +6,7 @@ that after one eigendecomposition every depth, width and temperature costs next 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,10 +21,10 @@ from lbnn._base.types import AnyArray, Array
 from lbnn.data import streams
 from lbnn.data.bases import Basis, GramBasis, InputBasis, given_points
 from lbnn.data.decomposition import (
+    SmallerSide,
     positive_eigenvectors,
     rest_of_targets,
     singular_vectors,
-    well_conditioned,
 )
 from lbnn.data.factor import Factor, moment_rounding
 from lbnn.data.factored import FactoredGram, factorised, surveyed
@@ -34,6 +35,8 @@ from lbnn.data.moments import (
     require_in_range,
 )
 from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, InputDirections, Projection
+
+_SMALL_SHARE = 1e-10  # by which rounding of moments may change predictions, as a share, without a warning
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,11 @@ class Spectrum:
         Rows with the moments of Y − U ỹ, which noise that is not the same for all outputs needs; None where
         they are not known, as from moments.
     rounding : float
-        Bound of what rounding does to the log evidence, for each unit of β; 0 where that does not matter.
+        Of data from moments: bound of what rounding of ỹ and of the residual does to the log evidence, for each
+        unit of β. Zero of other data.
+    eigenvalue_error : float
+        Of data from moments or a Gram matrix: ε g_max, to which the eigenvalues are known. Zero of data from
+        inputs or a factor, whose eigenvalues are as good as the data.
 
     Examples
     --------
@@ -78,6 +85,7 @@ class Spectrum:
     basis: Basis
     outside: Array | None = None
     rounding: float = 0.0
+    eigenvalue_error: float = 0.0
 
     def __repr__(self) -> str:
         """One line: the sizes."""
@@ -119,24 +127,72 @@ class Spectrum:
         test = given_points(X_test, more, cross_gram, test_gram)
         return self.basis.project(*test) if test else self.basis.training()
 
-    def rounding_message(self, noise: float, target_error: float) -> str:
-        """What to say where rounding of moments may matter to the log evidence; empty where it does not.
+    def rounding_message(self, noise: float, scale: float, target_error: float) -> str:
+        """What to say where rounding of moments or of a Gram matrix matters; empty where it does not.
 
-        `noise` is 1/β, in the units of the targets.
+        An error δ of the eigenvalues changes log p(Y | l) = −½ Σ_i [log D_i + ỹ_i²/D_i], D_i = τ + g_i l, by
+
+            ½ Σ_i (δ l/D_i) (1 + ỹ_i²/D_i)
+
+        at most, and variances along direction i by the share δ l/D_i of themselves.
+
+        Parameters
+        ----------
+        noise : float
+            τ = 1/β, in the units of the targets.
+        scale : float
+            l, the largest eigenvalue of the posterior mean of L.
+        target_error : float
+            Of the log evidence.
         """
-        bound = self.rounding / noise if noise else 0.0
-        if bound <= target_error:
+        if not self.eigenvalue_error or not 0 < noise + scale < math.inf:
             return ""
-        return (
-            f"moments of the data may have lost the digits that count: rounding may change the log evidence "
-            f"by up to {bound:.2g}; use Spectrum.from_inputs, from_chunks with passes=2, or from_factor"
+        variance = noise + scale * self.eigenvalues  # D_i
+        share = scale * self.eigenvalue_error / variance
+        evidence = 0.5 * float((share * (self.outputs + (self.targets**2).sum(axis=1) / variance)).sum())
+        of_moments, relative = isinstance(self.basis, InputBasis), 0.0
+        lost = self._lost_signal(noise, scale)
+        if of_moments:
+            evidence += self.rounding / noise if noise else 0.0
+            relative = max(float(share.max(initial=0.0)), math.sqrt(min(lost, 1.0)))
+        elif lost:
+            unseen = (self.examples - self.rank) * self.outputs
+            evidence += 0.5 * (unseen * math.log1p(lost) + self.residual / noise * (1 - 1 / (1 + lost)))
+        if evidence <= target_error and relative <= _SMALL_SHARE:
+            return ""
+        data, advice = (
+            ("moments of the data", "Spectrum.from_inputs, from_chunks with passes=2, or from_factor")
+            if of_moments
+            else ("the Gram matrix", "Spectrum.from_inputs where there are inputs, or less extreme beta")
         )
+        predictions = f" and predictions by {relative:.2g} of themselves" if of_moments else ""
+        return (
+            f"{data} may have lost the digits that count: rounding may change the log evidence by up to "
+            f"{evidence:.2g}{predictions}; use {advice}"
+        )
+
+    def _lost_signal(self, noise: float, scale: float) -> float:
+        """g l/τ of the largest eigenvalue g that may have been taken for zero; 0 where none has been.
+
+        Such a direction would change means by the square root of that, as a share, and log p(Y | l) by half of
+        log(1 + g l/τ) and of what its targets have lost to the noise.
+        """
+        dimension = self.basis.dimension if isinstance(self.basis, InputBasis) else self.examples
+        if self.rank == min(self.examples, dimension):
+            return 0.0
+        largest_lost = max(self.examples, dimension) * self.eigenvalue_error
+        return scale * largest_lost / noise if noise else math.inf
 
     def scaled(self, variance: float) -> Spectrum:
         """The same data with the Gram matrix multiplied by `variance` (the first layer's prior variance)."""
         if variance == 1.0:
             return self
-        result = replace(self, eigenvalues=variance * self.eigenvalues, basis=self.basis.scaled(variance))
+        result = replace(
+            self,
+            eigenvalues=variance * self.eigenvalues,
+            basis=self.basis.scaled(variance),
+            eigenvalue_error=variance * self.eigenvalue_error,
+        )
         return result.condensed_as(self.condensed and self.condensed.scaled(variance))
 
     @cached_property
@@ -190,7 +246,10 @@ class Spectrum:
         values, vectors = positive_eigenvectors(matrix, size, "gram")
         rest = rest_of_targets(targets, vectors)
         inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
-        return cls(values, inside, square, size, single, GramBasis(vectors, values), rest)
+        error = RANK_TOLERANCE * float(values.max(initial=0.0))
+        return cls(
+            values, inside, square, size, single, GramBasis(vectors, values), rest, eigenvalue_error=error
+        )
 
     @classmethod
     def from_chunks(cls, chunks: Any, passes: int = 2) -> Spectrum:
@@ -328,18 +387,12 @@ def _factored(gram: AnyArray, targets: AnyArray, inputs: AnyArray | None, single
 
 def _from_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
     """By the Gram matrix of the smaller side where that is well-conditioned, else by singular vectors of X."""
-    examples, dimension = inputs.shape
-    wide, directions = examples <= dimension, min(examples, dimension)
-    gram = inputs @ inputs.T if wide else inputs.T @ inputs
-    gram /= dimension
-    name = "XXᵀ/n0" if wide else "XᵀX/n0"
-    values, vectors = positive_eigenvectors(gram, max(examples, dimension), name, overwrite=True)
-    if not well_conditioned(values, directions):
-        del gram, vectors  # memory is scarce during the next decomposition
-        return _of_singular_vectors(inputs, targets, single)
-    if wide:
-        return _of_example_vectors(values, vectors, inputs, targets, single)
-    return _of_input_vectors(values, vectors, inputs, targets, single)
+    side = SmallerSide.of(inputs)
+    if side.weak:
+        return _of_singular_vectors(inputs, targets, single, side)
+    if inputs.shape[0] <= inputs.shape[1]:
+        return _of_example_vectors(side.eigenvalues, side.vectors, inputs, targets, single)
+    return _of_input_vectors(side.eigenvalues, side.vectors, inputs, targets, single)
 
 
 def _of_example_vectors(
@@ -366,10 +419,10 @@ def _of_input_vectors(
     return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
-def _of_singular_vectors(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
+def _of_singular_vectors(inputs: AnyArray, targets: AnyArray, single: bool, side: SmallerSide) -> Spectrum:
     """For X of any shape and condition: X = U diag(σ) Vᵀ."""
     examples, dimension = inputs.shape
-    values, left, right = singular_vectors(inputs, max(examples, dimension))
+    values, left, right = singular_vectors(inputs, max(examples, dimension), side)
     own, rest = to_numpy(left.T @ targets), rest_of_targets(targets, left)
     left *= like(values, left)
     basis = InputBasis(FeatureDirections(right), dimension, copied(inputs), 1 / dimension, left)
@@ -400,6 +453,11 @@ def _from_moments(moment: AnyArray, cross: AnyArray, total: float, examples: int
     explained = float((targets**2).sum())
     directions = min(dimension, examples)
     rounding = moment_rounding(values, targets, max(total - explained, 0.0), directions)
-    residual = moment_residual(total, explained, rounding, top / float(values.min(initial=top)) if top else 1.0)
+    residual = moment_residual(
+        total, explained, rounding, top / float(values.min(initial=top)) if top else 1.0
+    )
     basis = InputBasis(FeatureDirections(vectors), dimension, None, 1 / dimension)
-    return Spectrum(values, targets, residual, examples, single, basis, rounding=rounding)
+    error = RANK_TOLERANCE * top
+    return Spectrum(
+        values, targets, residual, examples, single, basis, rounding=rounding, eigenvalue_error=error
+    )

@@ -176,7 +176,9 @@ class DaskBlocks(Stream):
         shared = delayed(of, traverse=False)  # a frame is sent once, not with every block
         starts = np.cumsum([0, *self.X.chunks[0]]).tolist()
         parts = [
-            delayed(_summarise)(X, Y, shared, f"block {number} (rows {starts[number]} to {starts[number + 1] - 1})")
+            delayed(_summarise)(
+                X, Y, shared, f"block {number} (rows {starts[number]} to {starts[number + 1] - 1})"
+            )
             for number, (X, Y) in enumerate(zip(inputs, targets, strict=True))
         ]
         while len(parts) > 1:
