@@ -26,7 +26,7 @@ def real_array(value: Any, name: str, copy: bool = True) -> Array:
 
     Arrays of other libraries come to the host.
     """
-    _require_unmasked(value, name)
+    unmasked(value, name)
     try:
         raw = arrays.to_numpy(value)
     except ValueError as error:
@@ -43,7 +43,7 @@ def real_array(value: Any, name: str, copy: bool = True) -> Array:
     return array
 
 
-def _require_unmasked(value: Any, name: str) -> None:
+def unmasked(value: Any, name: str) -> None:
     """Raise where a masked array, or a sequence of them, hides values: NumPy's conversion would show them."""
     parts = value if isinstance(value, list | tuple) else (value,)
     count = sum(int(np.ma.count_masked(each)) for each in parts if isinstance(each, np.ma.MaskedArray))
@@ -62,8 +62,8 @@ def size(largest: float, name: str, power: int = 1) -> None:
     bound = _LARGEST_SIZE**power
     if largest > bound or 0 < largest < 1 / bound:
         raise ValueError(
-            f"the largest entry of {name} must be zero or between {1 / bound:g} and {bound:g}, since its powers "
-            f"are computed, got {largest:.3g}: rescale {name}"
+            f"the largest entry of {name} must be zero or between {1 / bound:g} and {bound:g}, since its "
+            f"powers are computed, got {largest:.3g}: rescale {name}"
         )
 
 
@@ -207,7 +207,7 @@ def like_mean(value: Any, shape: tuple[int, ...], single_output: bool, name: str
 
 
 def like_mean_or_missing(value: Any, shape: tuple[int, ...], single_output: bool, name: str) -> Array:
-    """Check an array shaped like the predictive mean with NaN, or a mask, where nothing is known; as (p̂, n_d)."""
+    """Check an array shaped like the predictive mean, NaN or masked where nothing is known; as (p̂, n_d)."""
     if isinstance(value, np.ma.MaskedArray):
         value = value.astype(np.float64).filled(np.nan)
     given = np.asarray(arrays.to_numpy(value), dtype=np.float64)

@@ -40,8 +40,8 @@ class InputBasis:
     dimension: int  # n0
     training_inputs: AnyArray | None
     scale: float  # variance / n0
-    #: X V = U diag(σ), (p, r), where it comes from a singular value decomposition: the product of X and V would
-    #: lose the digits of small σ. None where V comes from a well-conditioned Gram matrix, and from moments.
+    #: X V = U diag(σ), (p, r), where it comes from a singular value decomposition: the product of X and V
+    #: would lose the digits of small σ. None where V comes from a Gram matrix, and from moments.
     training_coordinates: AnyArray | None = None
 
     @property
@@ -142,7 +142,8 @@ def _unexplained(gram: AnyArray, cross: AnyArray, explained: AnyArray, basis: Gr
     if (outside > allowed).any() or not _is_semidefinite(rest, allowed):
         raise ValueError(
             "cross_gram and test_gram must form a positive semi-definite matrix with the training gram, got "
-            f"unexplained variances from {diagonal.min():.3g} and {outside.max():.3g} outside the range of gram"
+            f"unexplained variances from {diagonal.min():.3g} and {outside.max():.3g} outside the range of "
+            "gram"
         )
     unknown = like((diagonal > _difference_rounding(own, to_numpy(explained), basis)).astype(float), rest)
     return rest * unknown[:, None] * unknown

@@ -26,8 +26,8 @@ WELL_CONDITIONED = 1e4
 #: four times as long as Gram matrix and `eigh` with NumPy, and fifteen times on a GPU.
 _LARGE = 200
 _FEW = 0.25
-#: Ratio of the sizes of rows or columns beyond which singular values may be small because rows or columns are,
-#: and are better known than to ε σ_max: sums with larger rows would lose that.
+#: Ratio of the sizes of rows or columns beyond which singular values may be small because rows or columns
+#: are, and are better known than to ε σ_max: sums with larger rows would lose that.
 _SIMILAR = 1e3
 
 
@@ -77,7 +77,7 @@ class SmallerSide:
 def singular_vectors(
     X: AnyArray, size: int, side: SmallerSide | None = None
 ) -> tuple[Array, AnyArray, AnyArray]:
-    """X = U diag(σ) Vᵀ for X (p, n0): σ (r,), ascending, of those that count as positive, U (p, r), V (n0, r).
+    """X = U diag(σ) Vᵀ for X (p, n0): positive σ (r,), ascending, U (p, r), V (n0, r).
 
     `size` is that of the rank decision. Large X take what the eigenvectors of `side` know.
     """
@@ -130,9 +130,9 @@ def _completed_svd(
 ) -> tuple[AnyArray, Array, AnyArray]:
     """For p ≤ n0: of XXᵀ the strong eigenvectors U₁, and singular vectors of what the others leave of X.
 
-    With V₁ = XᵀU₁ diag(1/σ₁) the rows B = U₂ᵀX of the weak ones, made orthogonal to V₁, are as good as X: their
-    error is ε σ_max, where that of the weak eigenvalues is ε σ_max². What B loses to V₁ turns U₁ and U₂ by
-    θ = B V₁ diag(1/σ₁), of the size of rounding times `WELL_CONDITIONED`. `scale` is 1/n0 of the data.
+    With V₁ = XᵀU₁ diag(1/σ₁) the rows B = U₂ᵀX of the weak ones, made orthogonal to V₁, are as good as X:
+    their error is ε σ_max, where that of the weak eigenvalues is ε σ_max². What B loses to V₁ turns U₁ and U₂
+    by θ = B V₁ diag(1/σ₁), of the size of rounding times `WELL_CONDITIONED`. `scale` is 1/n0 of the data.
     """
     xp, weak = namespace(X), side.weak
     others, strong = side.vectors[:, :weak], side.vectors[:, weak:]

@@ -61,8 +61,8 @@ class Spectrum:
         Rows with the moments of Y − U ỹ, which noise that is not the same for all outputs needs; None where
         they are not known, as from moments.
     rounding : float
-        Of data from moments: bound of what rounding of ỹ and of the residual does to the log evidence, for each
-        unit of β. Zero of other data.
+        Of data from moments: bound of what rounding of ỹ and of the residual does to the log evidence, for
+        each unit of β. Zero of other data.
     eigenvalue_error : float
         Of data from moments or a Gram matrix: ε g_max, to which the eigenvalues are known. Zero of data from
         inputs or a factor, whose eigenvalues are as good as the data.
@@ -174,8 +174,8 @@ class Spectrum:
     def _lost_signal(self, noise: float, scale: float) -> float:
         """g l/τ of the largest eigenvalue g that may have been taken for zero; 0 where none has been.
 
-        Such a direction would change means by the square root of that, as a share, and log p(Y | l) by half of
-        log(1 + g l/τ) and of what its targets have lost to the noise.
+        Such a direction would change means by the square root of that, as a share, and log p(Y | l) by half
+        of log(1 + g l/τ) and of what its targets have lost to the noise.
         """
         dimension = self.basis.dimension if isinstance(self.basis, InputBasis) else self.examples
         if self.rank == min(self.examples, dimension):
@@ -386,7 +386,7 @@ def _factored(gram: AnyArray, targets: AnyArray, inputs: AnyArray | None, single
 
 
 def _from_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
-    """By the Gram matrix of the smaller side where that is well-conditioned, else by singular vectors of X."""
+    """By the Gram matrix of the smaller side where that is well-conditioned, else by singular vectors."""
     side = SmallerSide.of(inputs)
     if side.weak:
         return _of_singular_vectors(inputs, targets, single, side)
