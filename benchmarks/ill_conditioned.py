@@ -2,8 +2,8 @@
 
 Inputs of every shape (2 to 60 examples and inputs) with one to five small singular values, 1e-2 to 1e-14 of
 the others; depth one to four; β from 1e-4 to 1e16 and ∞; with and without intercept; NumPy, array-api-strict
-and PyTorch; `from_inputs`, `from_gram`, `from_chunks` with one pass and two. The error of log evidence, means and
-variances is compared with what one rounding of every entry of X (or of the Gram matrix) does to the exact
+and PyTorch; `from_inputs`, `from_gram`, `from_chunks` with one pass and two. The error of log evidence, means
+and variances is compared with what one rounding of every entry of X (or of the Gram matrix) does to the exact
 answer: at most a thousand times that is allowed, or a warning, or a refusal.
 
     python -m benchmarks.ill_conditioned --problems 500 --out docs/ill-conditioned.json

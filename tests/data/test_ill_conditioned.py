@@ -231,8 +231,6 @@ def test_moments_of_the_same_data_are_not_said_to_be_of_others():
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(30, 4))
         X[:, 3] = X[:, 2] + 10 ** -rng.uniform(6, 8) * rng.normal(size=30)  # condition of XᵀX 1e12 to 1e16
-            size=30
-        )  # XᵀX has a condition of 1e12 to 1e16
         y = rng.normal(size=30) + 1e8 * (X[:, 3] - X[:, 2])
         try:
             lbnn.Spectrum.from_moments(X.T @ X, X.T @ y, y @ y, 30)
