@@ -200,7 +200,11 @@ def condition_with(network: Network, spectrum: Spectrum, noise: Noise, effort: E
     data, prior = spectrum.scaled(network.prior_variances[0]), network.scale_prior(spectrum.outputs)
     noise.require(prior, data)
     inference = infer(prior, noise.likelihood(data), data.single_output, effort)
-    lost = data.rounding_message(noise.variance, effort.target_error)
+    scales = noise.scale_in_units(inference.measure, network.depth)
+    size = float(np.linalg.eigvalsh(scales.average(scales.scales))[-1])
+    lost = noise.in_units(data).rounding_message(
+        noise.variance + noise.coupling * size, size, effort.target_error
+    )
     if lost:
         inference = inference.doubted(lost)
     warn_of(inference.diagnostics.messages)

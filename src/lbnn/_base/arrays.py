@@ -257,6 +257,12 @@ def row_squares(matrix: AnyArray) -> Array:
     return to_numpy(namespace(matrix).sum(matrix * matrix, axis=1))
 
 
+def row_sizes(matrix: AnyArray) -> Array:
+    """max_j |matrix_ij|, (rows,), as NumPy."""
+    xp = namespace(matrix)
+    return to_numpy(xp.max(xp.abs(matrix), axis=1))
+
+
 def eigh(matrix: AnyArray, overwrite: bool = False) -> tuple[Array, AnyArray]:
     """Eigenvalues, ascending, as NumPy and eigenvectors where the symmetric matrix lives.
 
@@ -268,6 +274,15 @@ def eigh(matrix: AnyArray, overwrite: bool = False) -> tuple[Array, AnyArray]:
         return linalg.eigh(matrix.T, driver="evd", overwrite_a=True, check_finite=False)
     values, vectors = namespace(matrix).linalg.eigh(matrix)
     return to_numpy(values), vectors
+
+
+def svd(matrix: AnyArray) -> tuple[AnyArray, Array, AnyArray]:
+    """A, σ and B with matrix = A diag(σ) B, σ descending, as NumPy; for a square matrix."""
+    options = {}
+    if _library(matrix) == "torch" and matrix.is_cuda:
+        options = {"driver": "gesvd"}  # its own choice, Jacobi's method, stops at 1e-12 (PyTorch 2.11, 5000²)
+    left, values, right = namespace(matrix).linalg.svd(matrix, full_matrices=False, **options)
+    return left, to_numpy(values), right
 
 
 def cholesky(matrix: AnyArray) -> AnyArray | None:

@@ -16,6 +16,9 @@ from lbnn._base import arrays
 from lbnn._base.types import AnyArray, Array
 
 _LARGEST_INTEGER = 10**15  # doubles hold these exactly
+#: Sizes of data whose squares, and ratios of squares, neither overflow nor lose digits to underflow: small
+#: singular values may be 1e-16 of the largest, and their squares are divided by one another.
+_LARGEST_SIZE = 1e100
 
 
 def real_array(value: Any, name: str, copy: bool = True) -> Array:
@@ -23,6 +26,7 @@ def real_array(value: Any, name: str, copy: bool = True) -> Array:
 
     Arrays of other libraries come to the host.
     """
+    unmasked(value, name)
     try:
         raw = arrays.to_numpy(value)
     except ValueError as error:
@@ -37,6 +41,30 @@ def real_array(value: Any, name: str, copy: bool = True) -> Array:
             f"{name} must be finite, got {np.count_nonzero(~np.isfinite(array))} NaN or infinite values"
         )
     return array
+
+
+def unmasked(value: Any, name: str) -> None:
+    """Raise where a masked array, or a sequence of them, hides values: NumPy's conversion would show them."""
+    parts = value if isinstance(value, list | tuple) else (value,)
+    count = sum(int(np.ma.count_masked(each)) for each in parts if isinstance(each, np.ma.MaskedArray))
+    if count:
+        raise ValueError(
+            f"{name} must have a number in every place, got a masked array with {count} masked values: drop "
+            "their rows, or fill them"
+        )
+
+
+def size(largest: float, name: str, power: int = 1) -> None:
+    """Raise unless the largest entry of an array is zero or far from overflow and underflow.
+
+    `power` is 2 for arrays of products of data, such as Gram matrices.
+    """
+    bound = _LARGEST_SIZE**power
+    if largest > bound or 0 < largest < 1 / bound:
+        raise ValueError(
+            f"the largest entry of {name} must be zero or between {1 / bound:g} and {bound:g}, since its "
+            f"powers are computed, got {largest:.3g}: rescale {name}"
+        )
 
 
 def matrix(value: Any, name: str, copy: bool = True) -> Array:
@@ -179,7 +207,9 @@ def like_mean(value: Any, shape: tuple[int, ...], single_output: bool, name: str
 
 
 def like_mean_or_missing(value: Any, shape: tuple[int, ...], single_output: bool, name: str) -> Array:
-    """Check an array shaped like the predictive mean with NaN where nothing is known; as (p̂, n_d)."""
+    """Check an array shaped like the predictive mean, NaN or masked where nothing is known; as (p̂, n_d)."""
+    if isinstance(value, np.ma.MaskedArray):
+        value = value.astype(np.float64).filled(np.nan)
     given = np.asarray(arrays.to_numpy(value), dtype=np.float64)
     missing = np.isnan(given)
     filled = np.where(missing, 0.0, given)

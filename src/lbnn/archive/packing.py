@@ -172,6 +172,8 @@ def _pack_basis(basis: Basis) -> Packed:
             "basis.combination": to_numpy(basis.directions.combination)
         }
     if isinstance(basis.directions, FeatureDirections):
+        if basis.training_coordinates is not None:
+            arrays |= {"basis.training_coordinates": to_numpy(basis.training_coordinates)}
         return header, arrays | {"basis.vectors": to_numpy(basis.directions.vectors)}
     raise TypeError(f"directions of type {type(basis.directions).__name__} have no place in an archive")
 
@@ -196,7 +198,13 @@ def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Basis:
         return InputBasis(directions, dimension, inputs, scale)
     _require(header["kind"] == "features", f"basis of kind {header['kind']!r}")
     _require(len(arrays["basis.vectors"]) == dimension, "columns of inputs and directions")
-    return InputBasis(FeatureDirections(arrays["basis.vectors"]), dimension, inputs, scale)
+    coordinates = arrays.get("basis.training_coordinates")
+    _require(
+        coordinates is None
+        or (inputs is not None and coordinates.shape == (len(inputs), arrays["basis.vectors"].shape[1])),
+        "coordinates of the inputs",
+    )
+    return InputBasis(FeatureDirections(arrays["basis.vectors"]), dimension, inputs, scale, coordinates)
 
 
 def _rank(basis: Basis) -> int:

@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.arrays import add_to_diagonal, cholesky, largest, like, namespace, require_one_place, to_numpy
+from lbnn._base.arrays import (
+    add_to_diagonal,
+    cholesky,
+    like,
+    namespace,
+    require_one_place,
+    row_sizes,
+    take,
+    to_numpy,
+)
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.projection import (
     RANK_TOLERANCE,
@@ -31,6 +40,9 @@ class InputBasis:
     dimension: int  # n0
     training_inputs: AnyArray | None
     scale: float  # variance / n0
+    #: X V = U diag(σ), (p, r), where it comes from a singular value decomposition: the product of X and V
+    #: would lose the digits of small σ. None where V comes from a Gram matrix, and from moments.
+    training_coordinates: AnyArray | None = None
 
     @property
     def example(self) -> AnyArray:
@@ -52,7 +64,10 @@ class InputBasis:
             raise ValueError(
                 "the training inputs are not kept with moments: pass X_test explicitly, got none"
             )
-        return TrainingProjection(math.sqrt(self.scale) * self.directions.coordinates(self.training_inputs))
+        coordinates = self.training_coordinates
+        if coordinates is None:
+            coordinates = self.directions.coordinates(self.training_inputs)
+        return TrainingProjection(math.sqrt(self.scale) * coordinates)
 
     def scaled(self, variance: float) -> InputBasis:
         return replace(self, scale=variance * self.scale)
@@ -116,27 +131,48 @@ def given_points(
 def _unexplained(gram: AnyArray, cross: AnyArray, explained: AnyArray, basis: GramBasis) -> AnyArray:
     """R = G_x̂x̂ − ΦΦᵀ, for test points that form a positive semi-definite matrix with the training Gram.
 
-    Points whose unexplained variance is at the rounding of the difference count as explained entirely.
+    Points whose unexplained variance is at the rounding of the difference count as explained entirely. Every
+    point is judged by bounds of its own, so that an answer does not depend on the other test points.
     """
-    scale = max(largest(gram), float(basis.eigenvalues.max(initial=0.0)))
-    outside = largest(cross - (cross @ basis.vectors) @ basis.vectors.T)
+    own, top = np.abs(_diagonal(gram)), float(basis.eigenvalues.max(initial=0.0))
+    allowed = GRAM_TOLERANCE * np.maximum(own, top)
+    outside = row_sizes(cross - (cross @ basis.vectors) @ basis.vectors.T)
     rest = gram - explained @ explained.T
-    diagonal = to_numpy(namespace(rest).linalg.diagonal(rest))
-    if not _is_semidefinite(rest, GRAM_TOLERANCE * scale) or outside > GRAM_TOLERANCE * scale:
+    diagonal = _diagonal(rest)
+    if (outside > allowed).any() or not _is_semidefinite(rest, allowed):
         raise ValueError(
             "cross_gram and test_gram must form a positive semi-definite matrix with the training gram, got "
-            f"unexplained variances from {diagonal.min():.3g} and {outside:.3g} outside the range of gram"
+            f"unexplained variances from {diagonal.min():.3g} and {outside.max():.3g} outside the range of "
+            "gram"
         )
-    unknown = like((diagonal > RANK_TOLERANCE * basis.vectors.shape[0] * scale).astype(float), rest)
+    unknown = like((diagonal > _difference_rounding(own, to_numpy(explained), basis)).astype(float), rest)
     return rest * unknown[:, None] * unknown
+
+
+def _difference_rounding(own: Array, explained: Array, basis: GramBasis) -> Array:
+    """Bound of what rounding does to each diagonal entry of G_x̂x̂ − ΦΦᵀ, (p̂,).
+
+    The entries of the kernels are known to ε of themselves. Eigenvalues are known to ε g_max, which changes
+    φ_i² by ε κ_i² φ_i² with κ_i² = g_max/g_i, and φ_i itself is known to ε κ_i √G_x̂x̂.
+    """
+    top = float(basis.eigenvalues.max(initial=0.0))
+    along = np.abs(explained) * np.sqrt(top / basis.eigenvalues)  # κ_i |φ_i|
+    amplified = (along**2).sum(axis=1) + 2 * np.sqrt(own) * along.sum(axis=1)
+    return RANK_TOLERANCE * (amplified + basis.vectors.shape[0] * own)
+
+
+def _diagonal(matrix: AnyArray) -> Array:
+    return to_numpy(namespace(matrix).linalg.diagonal(matrix))
 
 
 def _arrays(count: int) -> str:
     return "one array" if count == 1 else f"{count} arrays"
 
 
-def _is_semidefinite(matrix: AnyArray, tolerance: float) -> bool:
-    """Whether no eigenvalue is below −tolerance."""
-    if not tolerance:  # both matrices are zero, which Cholesky refuses
-        return True
-    return cholesky(add_to_diagonal(matrix + 0.0, tolerance)) is not None
+def _is_semidefinite(matrix: AnyArray, tolerance: Array) -> bool:
+    """Whether matrix + diag(tolerance) has no negative eigenvalue."""
+    counted = np.flatnonzero(tolerance > 0)
+    if row_sizes(matrix)[tolerance == 0].any():  # a zero on the diagonal allows no other entry in its row
+        return False
+    part = take(take(matrix, counted, axis=0), counted, axis=1)
+    return not len(counted) or cholesky(add_to_diagonal(part, like(tolerance[counted], part))) is not None

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.arrays import like, namespace, times, to_numpy
+from lbnn._base.arrays import copied, like, namespace, place_of, times, to_numpy
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GramBasis, InputBasis
-from lbnn.data.projection import RANK_TOLERANCE, InputDirections
+from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, InputDirections
 from lbnn.data.spectrum import Spectrum
 
 
@@ -47,15 +47,19 @@ class CentredInputs:
     """Inputs of the linear kernel: what the network sees is x − mean."""
 
     columns: Columns
+    centre: bool = False
 
     @classmethod
     def of(cls, X: AnyArray, centre: bool) -> CentredInputs:
         """From the training inputs: their means, or zeros without centring."""
-        return cls(Columns.of(X, centre))
+        return cls(Columns.of(X, centre), centre)
 
     def spectrum(self, X: AnyArray, targets: Array) -> Spectrum:
         """The training data."""
-        return Spectrum.from_inputs(self.columns.centred_training(X), like(targets, X))
+        centred = self.columns.centred_training(X)
+        if not self.centre or X.shape[0] < 2:
+            return Spectrum.from_inputs(centred, like(targets, X))
+        return _of_input_contrasts(centred, targets)
 
     def test(self, X: AnyArray) -> tuple[AnyArray, ...]:
         """Test points as `Posterior.predict` wants them."""
@@ -110,17 +114,44 @@ def _of_contrasts(centred: Array, targets: Array) -> Spectrum:
     spectrum = Spectrum.from_gram((reduced + reduced.T) / 2, _reflected(targets)[1:])
     basis = spectrum.basis
     assert isinstance(basis, GramBasis)
-    vectors = np.asarray(basis.vectors)
-    padded = np.concatenate([np.zeros((1, vectors.shape[1])), vectors])
-    return replace(spectrum, examples=len(centred), basis=replace(basis, vectors=_reflected(padded)))
+    vectors = _as_contrasts(basis.vectors)
+    return replace(spectrum, examples=len(centred), basis=replace(basis, vectors=vectors))
 
 
-def _reflected(rows: Array) -> Array:
+def _of_input_contrasts(centred: AnyArray, targets: Array) -> Spectrum:
+    """The spectrum of centred inputs (p, n0), from the p − 1 contrasts of the same reflection.
+
+    Rounding of the means leaves a level in the centred inputs, which would count as a direction of its own
+    and mix with small ones; as a contrast it is not there.
+    """
+    spectrum = Spectrum.from_inputs(_reflected(centred)[1:, :], like(_reflected(targets)[1:], centred))
+    basis, kept = spectrum.basis, copied(centred)
+    assert isinstance(basis, InputBasis)
+    directions, coordinates = basis.directions, basis.training_coordinates
+    if isinstance(directions, InputDirections):
+        directions = InputDirections(kept, _as_contrasts(directions.combination))
+    basis = replace(
+        basis,
+        directions=directions,
+        training_inputs=kept,
+        training_coordinates=None if coordinates is None else _as_contrasts(coordinates),
+    )
+    return replace(spectrum, examples=centred.shape[0], basis=basis)
+
+
+def _as_contrasts(columns: AnyArray) -> AnyArray:
+    """Columns (p − 1, k) of reflected coordinates as contrasts of the examples, (p, k)."""
+    level = place_of(columns).zeros(1, columns.shape[1])
+    return _reflected(namespace(columns).concat([level, columns]))
+
+
+def _reflected(rows: AnyArray) -> AnyArray:
     """Householder's reflection of rows (p, ...) that takes the level, 1/√p, to the first axis."""
-    normal = np.full(len(rows), 1 / math.sqrt(len(rows)))
+    normal = np.full(rows.shape[0], 1 / math.sqrt(rows.shape[0]))
     normal[0] += 1
-    normal /= np.linalg.norm(normal)
-    return rows - np.multiply.outer(normal, 2 * (normal @ rows))
+    there = like(normal / np.linalg.norm(normal), rows)
+    along = 2 * (there @ rows)
+    return rows - (there[:, None] * along if rows.ndim == 2 else there * along)
 
 
 def contrasts(spectrum: Spectrum) -> Spectrum:
@@ -142,12 +173,17 @@ def contrasts(spectrum: Spectrum) -> Spectrum:
 
 
 def _without_first(basis: InputBasis | GramBasis) -> InputBasis | GramBasis:
-    """The basis without its smallest eigenvalue. At full rank p ≤ n0, so that directions combine inputs."""
+    """The basis without its smallest eigenvalue."""
     if isinstance(basis, GramBasis):
         return replace(basis, vectors=basis.vectors[:, 1:], eigenvalues=basis.eigenvalues[1:])
-    assert isinstance(basis.directions, InputDirections)
-    directions = InputDirections(basis.directions.inputs, basis.directions.combination[:, 1:])
-    return replace(basis, directions=directions)
+    directions, coordinates = basis.directions, basis.training_coordinates
+    if isinstance(directions, InputDirections):
+        directions = InputDirections(directions.inputs, directions.combination[:, 1:])
+    else:
+        assert isinstance(directions, FeatureDirections)
+        directions = FeatureDirections(directions.vectors[:, 1:])
+    fewer = None if coordinates is None else coordinates[:, 1:]
+    return replace(basis, directions=directions, training_coordinates=fewer)
 
 
 def outside_range(spectrum: Spectrum, targets: Array) -> Array:

@@ -21,10 +21,13 @@ import numpy as np
 from scipy import linalg
 
 from lbnn._base.types import Array
-from lbnn.data.projection import RANK_TOLERANCE, positive_part
+from lbnn.data.decomposition import rest_of_targets, singular_vectors
+from lbnn.data.projection import RANK_TOLERANCE
 
 #: Condition of XᵀX, columns scaled to one, up to which R₁ leaves Q₁ close to orthonormal.
 LARGEST_CONDITION = 1e12
+
+_DIGEST_ENTRIES = 1 << 14  # at a time: they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -41,19 +44,68 @@ class Factor:
         From the singular values of R; targets along those that count as zero belong to the rest.
         """
         dimension = self.root.shape[1]
-        left, values, right = np.linalg.svd(self.root)
-        along = left.T @ self.targets
-        kept = positive_part(values, max(dimension, examples))
-        order = np.flatnonzero(kept)[::-1]
-        rest = np.vstack([self.outside, np.delete(along, order, axis=0)])
-        return values[order] ** 2 / dimension, right[order].T, along[order], rest
+        values, left, right = singular_vectors(self.root, max(dimension, examples))
+        rest = np.vstack([self.outside, rest_of_targets(self.targets, left)])
+        return values**2 / dimension, right, left.T @ self.targets, rest
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """Which rows of [X Y] a pass has read, whatever their order and the blocks they came in."""
+
+    count: int
+    digest: int  # sum over rows of a hash of their bits, modulo 2⁶⁴
+    largest_input: float
+    largest_target: float
+
+    @classmethod
+    def of(cls, block: Array, inputs: int) -> RowSet:
+        """Of one block [X Y], whose first columns are inputs."""
+        sizes = np.abs(block).max(axis=0)
+        return cls(len(block), _digest(block), float(sizes[:inputs].max()), float(sizes[inputs:].max()))
+
+    def merge(self, other: RowSet) -> RowSet:
+        """Of both."""
+        return RowSet(
+            self.count + other.count,
+            (self.digest + other.digest) % 2**64,
+            max(self.largest_input, other.largest_input),
+            max(self.largest_target, other.largest_target),
+        )
+
+    def require_same(self, again: RowSet) -> None:
+        """Raise unless a second pass has read the same rows."""
+        if self != again:
+            found = (
+                f"{self.count} rows and then {again.count}"
+                if self.count != again.count
+                else f"{self.count} rows twice, but other numbers the second time"
+            )
+            raise ValueError(
+                f"data that are read twice must have the same rows both times, to the last bit, got {found}: "
+                "store them, or pass a function that makes them anew from a fixed seed"
+            )
+
+
+def _digest(block: Array) -> int:
+    """The sum of the rows' hashes: entries are mixed with a constant of their column, then rows again."""
+    columns = block.shape[1]
+    constants = np.random.default_rng(0).integers(2**63, size=columns, dtype=np.uint64) * 2 + 1
+    total, half, step = 0, np.uint64(32), max(1, _DIGEST_ENTRIES // columns)
+    for start in range(0, len(block), step):
+        bits = np.ascontiguousarray(block[start : start + step]).view(np.uint64)
+        bits = (bits ^ (bits >> half)) * constants
+        hashes = (bits ^ (bits >> half)).sum(axis=1)
+        hashes = (hashes ^ (hashes >> half)) * constants[0]
+        total += int((hashes ^ (hashes >> half)).sum())
+    return total % 2**64
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Number of rows, means of the columns of [X Y], and their moments about the means."""
+    """Means of the columns of [X Y], their moments about the means, and which rows they are of."""
 
-    count: int
+    rows: RowSet
     means: Array  # (n0 + n_d,)
     centred: Array  # (n0 + n_d, n0 + n_d)
 
@@ -61,17 +113,22 @@ class Moments:
     def of(cls, X: Array, Y: Array) -> Moments:
         """Of one block."""
         block = np.hstack([X, Y])
-        means = block.mean(axis=0)
+        rows, means = RowSet.of(block, X.shape[1]), block.mean(axis=0)
         block -= means
-        return cls(len(block), means, block.T @ block)
+        return cls(rows, means, block.T @ block)
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return self.rows.count
 
     def merge(self, other: Moments) -> Moments:
         """Chan, Golub and LeVeque's update."""
-        count = self.count + other.count
+        rows = self.rows.merge(other.rows)
         shift = other.means - self.means
-        cross = (self.count * other.count / count) * np.outer(shift, shift)
-        means = self.means + (other.count / count) * shift
-        return Moments(count, means, self.centred + other.centred + cross)
+        cross = (self.count * other.count / rows.count) * np.outer(shift, shift)
+        means = self.means + (other.count / rows.count) * shift
+        return Moments(rows, means, self.centred + other.centred + cross)
 
     def about(self, centre: bool) -> Array:
         """Moments of [X Y] about the means, or about zero."""
@@ -168,13 +225,6 @@ def moment_rows(moment: Array) -> Array:
     """Rows A with AᵀA = moment, (n_d, n_d); eigenvalues below zero are rounding."""
     values, vectors = np.linalg.eigh(moment)
     return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-
-
-def tall_factor(X: Array, Y: Array) -> Factor:
-    """The factor of data in memory."""
-    moments = Moments.of(X, Y)
-    frame = Frame.of(moments, X.shape[1], centre=False)
-    return Triangle.of(X, Y).factor() if frame.root is None else Refined.of(X, Y, frame).factor(frame)
 
 
 def moment_rounding(values: Array, targets: Array, residual: float, directions: int) -> float:

@@ -12,35 +12,44 @@ from lbnn.data.bases import GRAM_TOLERANCE
 from lbnn.data.factor import Factor, moment_rows
 from lbnn.data.projection import RANK_TOLERANCE
 
-_LARGEST_TARGET = 1e100
-_OR_DEPENDENT = (
-    "; where they do come from the same data, the inputs are too close to dependent for moments: use "
-    "from_inputs, from_chunks with passes=2, or from_factor"
-)
+_USE = "use from_inputs, from_chunks with passes=2, or from_factor"
 
 
-def require_in_range(cross: AnyArray, vectors: AnyArray) -> None:
-    """Raise unless XᵀY lies in the range of XᵀX, as moments of the same data do."""
+def require_in_range(cross: AnyArray, vectors: AnyArray, total: float, dropped: float) -> None:
+    """Raise unless XᵀY lies in the range of XᵀX, as moments of the same data do.
+
+    `total` is ‖Y‖² and `dropped` a bound of the eigenvalues of XᵀX that count as zero: along their vectors
+    XᵀY may be as large as the root of the product of the two.
+    """
     outside = largest(cross - vectors @ (vectors.T @ cross))
-    if outside > GRAM_TOLERANCE * largest(cross):
+    if outside <= GRAM_TOLERANCE * largest(cross):
+        return
+    if outside <= np.sqrt(total * dropped):
         raise ValueError(
-            "input_moment and cross_moment must come from the same data, got a cross_moment with "
-            f"{outside:.3g} outside the range of input_moment{_OR_DEPENDENT}"
+            "moments need inputs that are not close to dependent, got a cross_moment with "
+            f"{outside:.3g} along directions that input_moment does not tell from rounding: {_USE}"
         )
+    raise ValueError(
+        "input_moment and cross_moment must come from the same data, got a cross_moment with "
+        f"{outside:.3g} outside the range of input_moment"
+    )
 
 
-def require_representable(targets: AnyArray, name: str) -> None:
-    """Raise where the squares of targets, which enter everywhere, would overflow."""
-    if largest(targets) > _LARGEST_TARGET:
-        raise ValueError(f"{name} must be below {_LARGEST_TARGET:g} in size, got larger values: rescale Y")
+def moment_residual(total: float, explained: float, rounding: float, condition: float) -> float:
+    """‖Y‖² − ‖ỹ‖², where rounding counts as zero; raises if negative beyond that.
 
-
-def moment_residual(total: float, explained: float) -> float:
-    """‖Y‖² − ‖ỹ‖², where rounding counts as zero; raises if negative, as for moments of different data."""
+    `rounding` bounds the error of half the difference, and `condition` is that of XᵀX.
+    """
     if explained > total * (1 + GRAM_TOLERANCE):
+        found = f"got targets of squared norm {total:.6g} of which the inputs explain {explained:.6g}"
+        if explained - total <= 2 * rounding:
+            raise ValueError(
+                "moments need inputs that are not close to dependent: the condition of input_moment is "
+                f"{condition:.2g}, and rounding may change what the inputs explain by {2 * rounding:.2g}; "
+                f"{found}: {_USE}"
+            )
         raise ValueError(
-            "input_moment, cross_moment and target_moment must come from the same data, got targets of "
-            f"squared norm {total:.6g} of which the inputs explain {explained:.6g}{_OR_DEPENDENT}"
+            f"input_moment, cross_moment and target_moment must come from the same data, {found}"
         )
     return total - explained if total - explained > 100 * RANK_TOLERANCE * total else 0.0
 
@@ -66,8 +75,9 @@ def given_moments(
     if square.size != cross.shape[1] ** 2:
         raise ValueError(f"target_moment must be YᵀY for {cross.shape[1]} outputs, got shape {square.shape}")
     count = check.positive_integer(examples, "examples")
-    require_representable(cross, "XᵀY")
     total = float(np.trace(square.reshape(cross.shape[1], -1)))
+    check.size(largest(moment), "input_moment", power=2)
+    check.size(abs(total), "target_moment", power=2)
     return moment / dimension, like(cross, moment), total, count, single
 
 
@@ -77,7 +87,8 @@ def given_factor(
     """The factor that `Spectrum.from_factor` was given, p, and whether there is one output."""
     root = check.matrix(factor, "factor")
     along, single = check.targets(targets, len(root))
-    require_representable(along, "QᵀY")
+    check.size(largest(root), "factor")
+    check.size(largest(along), "QᵀY")
     moment = np.atleast_2d(check.real_array(residual_moment, "residual_moment"))
     if moment.shape != (along.shape[1], along.shape[1]):
         raise ValueError(

@@ -6,6 +6,7 @@ that after one eigendecomposition every depth, width and temperature costs next 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,24 +15,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.arrays import Place, copied, like, place_of, require_one_place, times, to_numpy
+from lbnn._base.arrays import Place, copied, largest, like, place_of, require_one_place, times, to_numpy
 from lbnn._base.condensed import Condensed, condense
 from lbnn._base.types import AnyArray, Array
 from lbnn.data import streams
 from lbnn.data.bases import Basis, GramBasis, InputBasis, given_points
-from lbnn.data.decomposition import positive_eigenvectors, rest_of_targets
-from lbnn.data.factor import Factor, moment_rounding, tall_factor
+from lbnn.data.decomposition import (
+    SmallerSide,
+    positive_eigenvectors,
+    rest_of_targets,
+    singular_vectors,
+)
+from lbnn.data.factor import Factor, moment_rounding
 from lbnn.data.moments import (
     given_factor,
     given_moments,
     moment_residual,
     require_in_range,
-    require_representable,
 )
-from lbnn.data.projection import FeatureDirections, InputDirections, Projection
+from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, InputDirections, Projection
 
-#: Condition of XᵀX up to which its eigenvectors keep log evidences to 1e-8; beyond it tall inputs take a QR.
-WELL_CONDITIONED = 1e6
+_SMALL_SHARE = 1e-10  # by which rounding of moments may change predictions, as a share, without a warning
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,11 @@ class Spectrum:
         Rows with the moments of Y − U ỹ, which noise that is not the same for all outputs needs; None where
         they are not known, as from moments.
     rounding : float
-        Bound of what rounding does to the log evidence, for each unit of β; 0 where that does not matter.
+        Of data from moments: bound of what rounding of ỹ and of the residual does to the log evidence, for
+        each unit of β. Zero of other data.
+    eigenvalue_error : float
+        Of data from moments or a Gram matrix: ε g_max, to which the eigenvalues are known. Zero of data from
+        inputs or a factor, whose eigenvalues are as good as the data.
 
     Examples
     --------
@@ -76,6 +84,7 @@ class Spectrum:
     basis: Basis
     outside: Array | None = None
     rounding: float = 0.0
+    eigenvalue_error: float = 0.0
 
     def __repr__(self) -> str:
         """One line: the sizes."""
@@ -117,24 +126,72 @@ class Spectrum:
         test = given_points(X_test, more, cross_gram, test_gram)
         return self.basis.project(*test) if test else self.basis.training()
 
-    def rounding_message(self, noise: float, target_error: float) -> str:
-        """What to say where rounding of moments may matter to the log evidence; empty where it does not.
+    def rounding_message(self, noise: float, scale: float, target_error: float) -> str:
+        """What to say where rounding of moments or of a Gram matrix matters; empty where it does not.
 
-        `noise` is 1/β, in the units of the targets.
+        An error δ of the eigenvalues changes log p(Y | l) = −½ Σ_i [log D_i + ỹ_i²/D_i], D_i = τ + g_i l, by
+
+            ½ Σ_i (δ l/D_i) (1 + ỹ_i²/D_i)
+
+        at most, and variances along direction i by the share δ l/D_i of themselves.
+
+        Parameters
+        ----------
+        noise : float
+            τ = 1/β, in the units of the targets.
+        scale : float
+            l, the largest eigenvalue of the posterior mean of L.
+        target_error : float
+            Of the log evidence.
         """
-        bound = self.rounding / noise if noise else 0.0
-        if bound <= target_error:
+        if not self.eigenvalue_error or not 0 < noise + scale < math.inf:
             return ""
-        return (
-            f"moments of the data may have lost the digits that count: rounding may change the log evidence "
-            f"by up to {bound:.2g}; use Spectrum.from_inputs, from_chunks with passes=2, or from_factor"
+        variance = noise + scale * self.eigenvalues  # D_i
+        share = scale * self.eigenvalue_error / variance
+        evidence = 0.5 * float((share * (self.outputs + (self.targets**2).sum(axis=1) / variance)).sum())
+        of_moments, relative = isinstance(self.basis, InputBasis), 0.0
+        lost = self._lost_signal(noise, scale)
+        if of_moments:
+            evidence += self.rounding / noise if noise else 0.0
+            relative = max(float(share.max(initial=0.0)), math.sqrt(min(lost, 1.0)))
+        elif lost:
+            unseen = (self.examples - self.rank) * self.outputs
+            evidence += 0.5 * (unseen * math.log1p(lost) + self.residual / noise * (1 - 1 / (1 + lost)))
+        if evidence <= target_error and relative <= _SMALL_SHARE:
+            return ""
+        data, advice = (
+            ("moments of the data", "Spectrum.from_inputs, from_chunks with passes=2, or from_factor")
+            if of_moments
+            else ("the Gram matrix", "Spectrum.from_inputs where there are inputs, or less extreme beta")
         )
+        predictions = f" and predictions by {relative:.2g} of themselves" if of_moments else ""
+        return (
+            f"{data} may have lost the digits that count: rounding may change the log evidence by up to "
+            f"{evidence:.2g}{predictions}; use {advice}"
+        )
+
+    def _lost_signal(self, noise: float, scale: float) -> float:
+        """g l/τ of the largest eigenvalue g that may have been taken for zero; 0 where none has been.
+
+        Such a direction would change means by the square root of that, as a share, and log p(Y | l) by half
+        of log(1 + g l/τ) and of what its targets have lost to the noise.
+        """
+        dimension = self.basis.dimension if isinstance(self.basis, InputBasis) else self.examples
+        if self.rank == min(self.examples, dimension):
+            return 0.0
+        largest_lost = max(self.examples, dimension) * self.eigenvalue_error
+        return scale * largest_lost / noise if noise else math.inf
 
     def scaled(self, variance: float) -> Spectrum:
         """The same data with the Gram matrix multiplied by `variance` (the first layer's prior variance)."""
         if variance == 1.0:
             return self
-        result = replace(self, eigenvalues=variance * self.eigenvalues, basis=self.basis.scaled(variance))
+        result = replace(
+            self,
+            eigenvalues=variance * self.eigenvalues,
+            basis=self.basis.scaled(variance),
+            eigenvalue_error=variance * self.eigenvalue_error,
+        )
         return result.condensed_as(self.condensed and self.condensed.scaled(variance))
 
     @cached_property
@@ -162,10 +219,9 @@ class Spectrum:
         inputs = check.matrix_in_place(X, "X", copy=False)
         targets, single = check.targets(Y, inputs.shape[0])
         require_one_place(X=inputs, Y=targets)
-        require_representable(targets, "Y")
-        if inputs.shape[0] > inputs.shape[1]:
-            return _from_tall_inputs(copied(inputs), targets, single)
-        return _from_wide_inputs(inputs, targets, single)
+        check.size(largest(inputs), "X")
+        check.size(largest(targets), "Y")
+        return _from_inputs(inputs, targets, single)
 
     @classmethod
     def from_gram(cls, gram: ArrayLike, Y: ArrayLike, *, decompose: str | None = None) -> Spectrum:
@@ -175,11 +231,15 @@ class Spectrum:
         size = matrix.shape[0]
         targets, single = check.targets(Y, size)
         require_one_place(gram=matrix, Y=targets)
-        require_representable(targets, "Y")
+        check.size(largest(matrix), "gram", power=2)
+        check.size(largest(targets), "Y")
         values, vectors = positive_eigenvectors(matrix, size, "gram")
         rest = rest_of_targets(targets, vectors)
         inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
-        return cls(values, inside, square, size, single, GramBasis(vectors, values), rest)
+        error = RANK_TOLERANCE * float(values.max(initial=0.0))
+        return cls(
+            values, inside, square, size, single, GramBasis(vectors, values), rest, eigenvalue_error=error
+        )
 
     @classmethod
     def from_chunks(cls, chunks: Any, passes: int = 2) -> Spectrum:
@@ -265,7 +325,7 @@ class Spectrum:
         Moments add up over parts of the data, so that data larger than memory can be streamed. YᵀY enters
         only through its trace. Training inputs are not kept: ask for predictions at explicit inputs.
         """
-        return _from_moments(*given_moments(input_moment, cross_moment, target_moment, examples), None)
+        return _from_moments(*given_moments(input_moment, cross_moment, target_moment, examples))
 
 
 def _refuse_factor(decompose: str | None) -> None:
@@ -277,13 +337,21 @@ def _refuse_factor(decompose: str | None) -> None:
         )
 
 
-def _from_wide_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
-    """For p ≤ n0: eigenvectors of the Gram matrix."""
+def _from_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
+    """By the Gram matrix of the smaller side where that is well-conditioned, else by singular vectors."""
+    side = SmallerSide.of(inputs)
+    if side.weak:
+        return _of_singular_vectors(inputs, targets, single, side)
+    if inputs.shape[0] <= inputs.shape[1]:
+        return _of_example_vectors(side.eigenvalues, side.vectors, inputs, targets, single)
+    return _of_input_vectors(side.eigenvalues, side.vectors, inputs, targets, single)
+
+
+def _of_example_vectors(
+    values: Array, vectors: AnyArray, inputs: AnyArray, targets: AnyArray, single: bool
+) -> Spectrum:
+    """For p ≤ n0: U (p, r), eigenvectors of XXᵀ/n0."""
     examples, dimension = inputs.shape
-    with np.errstate(over="ignore"):  # `positive_eigenvectors` reports it
-        gram = inputs @ inputs.T
-        gram /= dimension
-    values, vectors = positive_eigenvectors(gram, dimension, "XXᵀ/n0", overwrite=True)
     own, rest = to_numpy(vectors.T @ targets), rest_of_targets(targets, vectors)
     vectors /= like(np.sqrt(dimension * values), vectors)  # in place, and a copy of X only now: memory is
     kept = copied(inputs)  # scarce during eigh
@@ -291,19 +359,27 @@ def _from_wide_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spec
     return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
-def _from_tall_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
-    """For p > n0: eigenvectors V of XᵀX/n0; U = XV/√(n0 g) is never formed."""
-    with np.errstate(over="ignore"):  # `positive_eigenvectors` reports it
-        moment, cross = inputs.T @ inputs, inputs.T @ targets
-        moment /= inputs.shape[1]
-    spectrum = _from_moments(moment, cross, 0.0, inputs.shape[0], single, inputs)
-    values = spectrum.eigenvalues
-    dependent = len(values) < inputs.shape[1] or values[-1] > WELL_CONDITIONED * values[0]
-    if dependent and spectrum.place.host:
-        return Spectrum.of_factor(tall_factor(inputs, targets), inputs.shape[0], single, inputs)
-    inside = spectrum.targets / np.sqrt(values)[:, None]
-    rest: Array = to_numpy(targets) - times(spectrum.project().explained, inside)
-    return replace(spectrum, residual=float((rest**2).sum()), outside=rest, rounding=0.0)
+def _of_input_vectors(
+    values: Array, vectors: AnyArray, inputs: AnyArray, targets: AnyArray, single: bool
+) -> Spectrum:
+    """For p > n0: V (n0, r), eigenvectors of XᵀX/n0; U = XV/√(n0 g) is not kept."""
+    examples, dimension = inputs.shape
+    kept = copied(inputs)
+    basis = InputBasis(FeatureDirections(vectors), dimension, kept, 1 / dimension)
+    own = to_numpy(vectors.T @ (kept.T @ targets)) / np.sqrt(dimension * values)[:, None]
+    rest: Array = to_numpy(targets) - times(basis.training().explained, own / np.sqrt(values)[:, None])
+    return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
+
+
+def _of_singular_vectors(inputs: AnyArray, targets: AnyArray, single: bool, side: SmallerSide) -> Spectrum:
+    """For X of any shape and condition: X = U diag(σ) Vᵀ."""
+    examples, dimension = inputs.shape
+    values, left, right = singular_vectors(inputs, max(examples, dimension), side)
+    own, rest = to_numpy(left.T @ targets), rest_of_targets(targets, left)
+    left *= like(values, left)
+    basis = InputBasis(FeatureDirections(right), dimension, copied(inputs), 1 / dimension, left)
+    eigenvalues = values**2 / dimension
+    return Spectrum(eigenvalues, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
 def _from_stream(blocks: streams.Stream, passes: int) -> Spectrum:
@@ -313,27 +389,27 @@ def _from_stream(blocks: streams.Stream, passes: int) -> Spectrum:
         return Spectrum.of_factor(blocks.factor(moments, centre=False), moments.count, blocks.single)
     total, n0 = moments.about(centre=False), blocks.inputs
     parts = total[:n0, :n0] / n0, total[:n0, n0:], float(np.trace(total[n0:, n0:]))
-    try:
-        return _from_moments(*parts, moments.count, blocks.single, None)
-    except ValueError as problem:
-        raise ValueError(
-            "one pass needs inputs that are not close to dependent, got moments that contradict each other "
-            "by rounding: use passes=2"
-        ) from problem
+    return _from_moments(*parts, moments.count, blocks.single)
 
 
-def _from_moments(
-    moment: AnyArray, cross: AnyArray, total: float, examples: int, single: bool, inputs: AnyArray | None
-) -> Spectrum:
+def _from_moments(moment: AnyArray, cross: AnyArray, total: float, examples: int, single: bool) -> Spectrum:
     """From XᵀX/n0, XᵀY and ‖Y‖²."""
     dimension = moment.shape[0]
-    values, vectors = positive_eigenvectors(moment, max(dimension, examples), "XᵀX/n0", overwrite=True)
+    size = max(dimension, examples)
+    values, vectors = positive_eigenvectors(moment, size, "XᵀX/n0", overwrite=True)
     if len(values) > examples:
         raise ValueError(f"XᵀX has rank {len(values)} and needs as many examples, got examples={examples}")
-    if inputs is None:
-        require_in_range(cross, vectors)
+    top = float(values.max(initial=0.0))
+    require_in_range(cross, vectors, total, RANK_TOLERANCE * size * dimension * top)
     targets = to_numpy(vectors.T @ cross) / np.sqrt(dimension * values)[:, None]
-    residual = moment_residual(total, float((targets**2).sum())) if inputs is None else 0.0
-    basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
-    rounding = moment_rounding(values, targets, residual, min(dimension, examples))
-    return Spectrum(values, targets, residual, examples, single, basis, rounding=rounding)
+    explained = float((targets**2).sum())
+    directions = min(dimension, examples)
+    rounding = moment_rounding(values, targets, max(total - explained, 0.0), directions)
+    residual = moment_residual(
+        total, explained, rounding, top / float(values.min(initial=top)) if top else 1.0
+    )
+    basis = InputBasis(FeatureDirections(vectors), dimension, None, 1 / dimension)
+    error = RANK_TOLERANCE * top
+    return Spectrum(
+        values, targets, residual, examples, single, basis, rounding=rounding, eigenvalue_error=error
+    )

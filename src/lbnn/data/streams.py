@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from lbnn._base import check
 from lbnn._base.types import Array
-from lbnn.data.factor import Factor, Frame, Moments, Refined, Triangle
+from lbnn.data.factor import Factor, Frame, Moments, Refined, RowSet, Triangle
 
 Summarise = Callable[[Array, Array], Any]
 
@@ -29,14 +30,35 @@ class Stream(ABC):
 
     def moments(self) -> Moments:
         """One pass over the data: means and moments about them."""
-        return self.summary(Moments.of)
+        found: Moments = self.summary(Moments.of)
+        check.size(found.rows.largest_input, "X")
+        check.size(found.rows.largest_target, "Y")
+        return found
 
     def factor(self, moments: Moments, centre: bool) -> Factor:
         """A second pass: CholeskyQR2, or TSQR where the inputs are too close to dependent for it."""
         frame = Frame.of(moments, self.inputs, centre)
-        if frame.root is None:
-            return self.summary(partial(_triangle, frame=frame)).factor()
-        return self.summary(partial(Refined.of, frame=frame)).factor(frame)
+        of = partial(_triangle if frame.root is None else Refined.of, frame=frame)
+        found: _Reread = self.summary(partial(_Reread.of, of=of))
+        moments.rows.require_same(found.rows)
+        return found.value.factor() if frame.root is None else found.value.factor(frame)
+
+
+@dataclass(frozen=True)
+class _Reread:
+    """A summary of a second pass, and the rows that it has read."""
+
+    value: Any
+    rows: RowSet
+
+    @classmethod
+    def of(cls, X: Array, Y: Array, of: Summarise) -> _Reread:
+        """Of one block."""
+        return cls(of(X, Y), RowSet.of(np.hstack([X, Y]), X.shape[1]))
+
+    def merge(self, other: _Reread) -> _Reread:
+        """Of both."""
+        return _Reread(self.value.merge(other.value), self.rows.merge(other.rows))
 
 
 def _triangle(X: Array, Y: Array, frame: Frame) -> Triangle:
@@ -48,6 +70,7 @@ class Blocks(Stream):
     """Blocks from an iterable, one after the other."""
 
     read: Callable[[], Iterable[Any]]
+    opened: list[Iterator[Any]]  # what the first pass reads: the first block was taken from it, and put back
     single: bool
     inputs: int
     outputs: int
@@ -64,21 +87,24 @@ class Blocks(Stream):
                 "chunks that are read twice must be a function or a sequence, got an iterator that ends: "
                 "pass a function that makes it, or passes=1"
             )
-        if callable(chunks) or iter(chunks) is not chunks:
-            read = chunks if callable(chunks) else partial(iter, chunks)
-            first = _block(next(iter(read()), None), 1)
-            return cls(read, *_sizes(*first))
-        first_pair = next(chunks, None)
-        first = _block(first_pair, 1)
-        return cls(partial(_continued, first_pair, chunks), *_sizes(*first))
+        read = chunks if callable(chunks) else partial(iter, chunks)
+        blocks = iter(read())
+        first = next(blocks, None)
+        return cls(read, [chain([first], blocks)], *_sizes(*_block(first, 1)))
 
     def summary(self, of: Summarise) -> Any:
         """One block in memory at a time, besides the summaries."""
-        return reduce(lambda one, other: one.merge(other), (of(X, Y) for X, Y in self))
+        found = reduce(_merge, (of(X, Y) for X, Y in self), None)
+        if found is None:
+            raise ValueError(
+                "data that are read twice must have the same rows both times, got none the second time: pass "
+                "a function that makes a new iterator at every call"
+            )
+        return found
 
     def __iter__(self) -> Iterator[tuple[Array, Array]]:
         """Blocks, checked: X (rows, n0) and Y (rows, n_d)."""
-        for number, pair in enumerate(self.read(), 1):
+        for number, pair in enumerate(self.opened.pop() if self.opened else self.read(), 1):
             X, Y = _block(pair, number)
             if _sizes(X, Y) != (self.single, self.inputs, self.outputs):
                 raise ValueError(
@@ -86,11 +112,6 @@ class Blocks(Stream):
                     f"{self.outputs} outputs, got chunk {number} with X.shape={X.shape}, Y.shape={Y.shape}"
                 )
             yield X, Y.reshape(len(X), -1)
-
-
-def _continued(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 def _block(pair: Any, number: int) -> tuple[Array, Array]:
@@ -102,9 +123,16 @@ def _block(pair: Any, number: int) -> tuple[Array, Array]:
     try:
         X = check.matrix(pair[0], "X")
         columns, single = check.targets(pair[1], len(X))
+        _require_no_overflow(X, columns)
     except (TypeError, ValueError) as problem:
         raise type(problem)(f"chunk {number}: {problem}") from problem
     return X, columns[:, 0] if single else columns
+
+
+def _require_no_overflow(X: Array, Y: Array) -> None:
+    """Raise before the squares of a block overflow; whether all data are too small is seen at the end."""
+    for name, block in (("X", X), ("Y", Y)):
+        check.size(max(float(np.abs(block).max()), 1.0), name)
 
 
 def _sizes(X: Array, Y: Array) -> tuple[bool, int, int]:
@@ -146,20 +174,31 @@ class DaskBlocks(Stream):
         # Not optimised each by itself, so that what X and Y have in common is computed once.
         inputs, targets = (each.to_delayed(optimize_graph=False).ravel() for each in (self.X, self.Y))
         shared = delayed(of, traverse=False)  # a frame is sent once, not with every block
-        parts = [delayed(_summarise)(X, Y, shared) for X, Y in zip(inputs, targets, strict=True)]
+        starts = np.cumsum([0, *self.X.chunks[0]]).tolist()
+        parts = [
+            delayed(_summarise)(
+                X, Y, shared, f"block {number} (rows {starts[number]} to {starts[number + 1] - 1})"
+            )
+            for number, (X, Y) in enumerate(zip(inputs, targets, strict=True))
+        ]
         while len(parts) > 1:
             merged = [delayed(_merge)(*pair) for pair in zip(parts[::2], parts[1::2], strict=False)]
             parts = [*merged, *parts[len(parts) & ~1 :]]
         return parts[0].compute()
 
 
-def _summarise(X: Any, Y: Any, of: Summarise) -> Any:
-    inputs = check.matrix(X, "X")
-    return of(inputs, check.targets(Y, len(inputs))[0])
+def _summarise(X: Any, Y: Any, of: Summarise, name: str) -> Any:
+    try:
+        inputs = check.matrix(X, "X")
+        targets = check.targets(Y, len(inputs))[0]
+        _require_no_overflow(inputs, targets)
+    except (TypeError, ValueError) as problem:
+        raise type(problem)(f"{name}: {problem}") from problem
+    return of(inputs, targets)
 
 
 def _merge(one: Any, other: Any) -> Any:
-    return one.merge(other)
+    return other if one is None else one.merge(other)
 
 
 def is_dask(array: Any) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from lbnn._base import check
 from lbnn._base.arrays import namespace, require_one_place, take, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
@@ -187,6 +188,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return self._fit_stream(DaskBlocks.of(X, y))
         self._validate_params()
         settings.network_shapes(self.depth, self.width)  # raises before the work begins
+        check.unmasked(X, "X")
+        check.unmasked(y, "y")
         settings.require_complete_rows(y)
         double = settings.double_of(X, self.kernel)
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=double)
@@ -358,6 +361,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> AnyArray:
         check_is_fitted(self)
+        check.unmasked(X, "X")
         inputs = validate_data(self, X, reset=False, dtype=settings.double_of(X, self.kernel))
         require_one_place(**{"X of the fit": self.posterior_.spectrum.basis.example, "X": inputs})
         return inputs
