@@ -77,11 +77,11 @@ def test_one_small_singular_value_at_depth_three(shape, library):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_units_over_fourteen_decades(seed):
+def test_units_over_twelve_decades(seed):
     """Rows or columns in other units: small singular values keep all their digits."""
     rng = np.random.default_rng(seed)
     shape = [(5, 5), (4, 8), (8, 4), (6, 6)][seed % 4]
-    units = [10.0 ** -rng.permutation(np.linspace(0, 14, size)) for size in shape]
+    units = [10.0 ** -rng.permutation(np.linspace(0, 12, size)) for size in shape]
     X = rng.normal(size=shape) * (units[1] if seed < 4 else units[0][:, None])
     y, X_test = rng.normal(size=shape[0]), rng.normal(size=(3, shape[1])) * X.max(axis=0)
     network = lbnn.Network((4,))
@@ -190,7 +190,7 @@ def test_well_conditioned_inputs_take_the_gram_matrix():
 
 def test_predictions_of_a_kernel_do_not_depend_on_the_other_points():
     def kernel(a, b):
-        return (1 + np.outer(a, b)) ** 4
+        return (1 + np.outer(a, b)) ** 5
 
     x, test = np.linspace(-1, 1, 4), np.array([1.6, 100.0])
     post = lbnn.Network((5,)).condition_gram(kernel(x, x), np.sin(x), 1e3)
