@@ -83,9 +83,9 @@ def test_units_over_twelve_decades(seed):
     shape = [(5, 5), (4, 8), (8, 4), (6, 6)][seed % 4]
     units = [10.0 ** -rng.permutation(np.linspace(0, 12, size)) for size in shape]
     X = rng.normal(size=shape) * (units[1] if seed < 4 else units[0][:, None])
-    y, X_test = rng.normal(size=shape[0]), rng.normal(size=(3, shape[1])) * X.max(axis=0)
-    network = lbnn.Network((4,))
+    X_test, network = rng.normal(size=(3, shape[1])) * X.max(axis=0), lbnn.Network((4,))
     for beta in (1.0, 1e12):
+        y = X @ rng.normal(size=shape[1]) + rng.normal(size=shape[0]) / math.sqrt(beta)
         found = answers(network.condition(X, y, beta), X_test)
         assert_as_good_as_the_data(found, network, X, y, X_test, beta)
 
