@@ -215,6 +215,23 @@ def test_training_points_of_a_kernel_are_explained_beside_far_ones():
     assert rest[5] > 0.5
 
 
+def test_correct_kernels_of_a_nearly_singular_gram_are_not_said_to_be_inconsistent():
+    rng = np.random.default_rng(2)
+    found = set()
+    for _ in range(20):
+        left = np.linalg.qr(rng.normal(size=(8, 8)))[0]
+        X = left * np.append(np.ones(6), 10 ** -rng.uniform(6, 8, 2))
+        X_test = rng.normal(size=(3, 8))
+        post = lbnn.Network((3,)).condition_gram(X @ X.T, X @ rng.normal(size=8), 1.0)
+        try:
+            post.predict(cross_gram=X_test @ X.T, test_gram=X_test @ X_test.T)
+        except ValueError as refused:
+            found.add(str(refused)[:70])
+    assert found == {"predictions need a training gram that is not close to singular along w"}
+    with pytest.raises(ValueError, match="must form a positive semi-definite matrix"):
+        post.predict(cross_gram=10 * X_test @ X.T, test_gram=X_test @ X_test.T)
+
+
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_gram_matrix_over_many_decades_says_that_it_lacks_digits(outputs):
     """The answer changes with the order of the rows by more than the target error."""

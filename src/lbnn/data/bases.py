@@ -144,14 +144,14 @@ def _unexplained(gram: AnyArray, cross: AnyArray, explained: AnyArray, basis: Gr
             f"got unexplained variances from {diagonal.min():.3g} and {outside.max():.3g} outside the range "
             "of the training gram"
         )
-        lost = np.sqrt(
-            RANK_TOLERANCE * basis.vectors.shape[0] * top * own
-        )  # along eigenvectors that are not kept
-        if (outside <= allowed + lost).all() and _is_semidefinite(rest, allowed + rounding):
+        # At worst errors grow with the size of the matrices, and eigenvectors that were not kept mattered.
+        size = basis.vectors.shape[0]
+        worst, lost = size * len(own) * rounding, 2 * np.sqrt(RANK_TOLERANCE * size * top * own)
+        if (outside <= allowed + lost).all() and _is_semidefinite(rest, allowed + worst):
             raise ValueError(
-                "predictions need a training gram that is not close to singular along what it explains of the "
-                f"test points: rounding may change unexplained variances by {rounding.max():.3g}; {found}: use "
-                "inputs in the place of kernels, or a kernel matrix of smaller condition"
+                "predictions need a training gram that is not close to singular along what it explains of "
+                f"the test points: rounding may change unexplained variances by {worst.max():.3g}; {found}: "
+                "use inputs in the place of kernels, or a kernel matrix of smaller condition"
             )
         raise ValueError(
             "cross_gram and test_gram must form a positive semi-definite matrix with the training gram, "
