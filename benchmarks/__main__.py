@@ -22,8 +22,10 @@ MEASURED_HERE = (
 OWN_COMMAND_LINE = (
     "against_truth",
     "coverage",
+    "data_repairs",
     "explore_latency",
     "gpu.__main__",
+    "ill_conditioned",
     "many_outputs_truth",
     "planted_faults",
     "practice",

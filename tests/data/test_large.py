@@ -274,6 +274,100 @@ def test_an_iterator_is_enough_for_one_pass():
         lbnn.Spectrum.from_chunks(cut(X, y), passes=3)
 
 
+# ---------------------------------------------------------------------- two passes over the same rows
+
+
+def fitted_by_spectrum(chunks):
+    return lbnn.Spectrum.from_chunks(chunks)
+
+
+def fitted_by_estimator(chunks):
+    return lbnn.LBNNRegressor(depth=1).fit_chunks(chunks)
+
+
+BOTH_FITS = pytest.mark.parametrize("fitted", [fitted_by_spectrum, fitted_by_estimator])
+
+
+@BOTH_FITS
+@pytest.mark.parametrize("change", ["other rows", "fewer rows", "other pairs", "one bit", "same iterator"])
+def test_passes_that_differ_are_refused(fitted, change):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3, size=(40, 5)).astype(float), rng.normal(size=40)
+    calls, iterator = [], iter(cut(X, y))
+
+    def chunks():
+        calls.append(1)
+        again = len(calls) > 1
+        if change == "same iterator":
+            return iterator
+        if not again:
+            return cut(X, y)
+        if change == "fewer rows":
+            return cut(X[:-1], y[:-1])
+        if change == "other pairs":
+            return cut(X, y[::-1])
+        if change == "one bit":
+            return cut(X, np.append(y[:-1], np.nextafter(y[-1], 9.0)))
+        return cut(X[:, ::-1], y)
+
+    with pytest.raises(ValueError, match="data that are read twice must have the same rows both times"):
+        fitted(chunks)
+
+
+def test_order_and_blocks_of_rows_may_change_between_passes():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
+    calls = []
+
+    def chunks():
+        calls.append(1)
+        order = np.random.default_rng(len(calls)).permutation(40)
+        return cut(X[order], y[order], parts=2 + len(calls))
+
+    found, whole = lbnn.Spectrum.from_chunks(chunks), lbnn.Spectrum.from_inputs(X, y)
+    np.testing.assert_allclose(found.eigenvalues, whole.eigenvalues, rtol=1e-12)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_no_block_is_lost_to_looking_at_it(passes):
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
+    opened = []
+
+    def chunks():
+        opened.append(iter(cut(X, y)))
+        return opened[-1]
+
+    assert lbnn.Spectrum.from_chunks(chunks, passes).examples == 40
+    assert len(opened) == passes
+    again = iter(cut(X, y))
+    assert lbnn.Spectrum.from_chunks(lambda: again, passes=1).examples == 40
+
+
+def test_dask_arrays_that_change_between_passes_are_refused():
+    import dask.array as da
+    from dask.delayed import delayed
+
+    seeds = iter(range(9))
+
+    def block():
+        return np.random.default_rng(next(seeds)).normal(size=(20, 3))
+
+    parts = [da.from_delayed(delayed(block, pure=False)(), (20, 3), float) for _ in range(2)]
+    with pytest.raises(ValueError, match="got 40 rows twice, but other numbers the second time"):
+        lbnn.Spectrum.from_inputs(da.concatenate(parts), np.ones(40))
+
+
+@pytest.mark.parametrize("name", ["X", "Y"])
+def test_a_bad_block_of_a_dask_array_is_named(name):
+    import dask.array as da
+
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.ones(40)
+    (X if name == "X" else y)[25] = np.nan
+    with pytest.raises(ValueError, match=rf"block 2 \(rows 20 to 29\): {name} must be finite"):
+        lbnn.Spectrum.from_inputs(da.from_array(X, chunks=(10, 3)), y)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

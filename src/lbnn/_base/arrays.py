@@ -218,6 +218,15 @@ def take(array: AnyArray, places: AnyArray, axis: int) -> AnyArray:
     return xp.take(array, there, axis=axis)
 
 
+def with_columns(matrix: AnyArray, first: AnyArray, others: AnyArray) -> AnyArray:
+    """Columns side by side, as many as the matrix has; NumPy's are written into its memory."""
+    if not isinstance(matrix, np.ndarray):
+        return namespace(matrix).concat([first, others], axis=1)
+    count = first.shape[1]
+    matrix[:, :count], matrix[:, count:] = first, others
+    return matrix
+
+
 def on_batches(
     function: Callable[[AnyArray], tuple[AnyArray, ...]], place: Place
 ) -> Callable[[Array], tuple[Array, ...]]:

@@ -46,7 +46,8 @@ def real_array(value: Any, name: str, copy: bool = True) -> Array:
 def unmasked(value: Any, name: str) -> None:
     """Raise where a masked array, or a sequence of them, hides values: NumPy's conversion would show them."""
     parts = value if isinstance(value, list | tuple) else (value,)
-    count = sum(int(np.ma.count_masked(each)) for each in parts if isinstance(each, np.ma.MaskedArray))
+    masks = [each.mask for each in parts if isinstance(each, np.ma.MaskedArray)]
+    count = sum(int(np.count_nonzero(mask)) for mask in masks)
     if count:
         raise ValueError(
             f"{name} must have a number in every place, got a masked array with {count} masked values: drop "
@@ -209,7 +210,7 @@ def like_mean(value: Any, shape: tuple[int, ...], single_output: bool, name: str
 def like_mean_or_missing(value: Any, shape: tuple[int, ...], single_output: bool, name: str) -> Array:
     """Check an array shaped like the predictive mean, NaN or masked where nothing is known; as (p̂, n_d)."""
     if isinstance(value, np.ma.MaskedArray):
-        value = value.astype(np.float64).filled(np.nan)
+        value = np.where(value.mask, np.nan, value.data)
     given = np.asarray(arrays.to_numpy(value), dtype=np.float64)
     missing = np.isnan(given)
     filled = np.where(missing, 0.0, given)

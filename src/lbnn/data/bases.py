@@ -135,17 +135,29 @@ def _unexplained(gram: AnyArray, cross: AnyArray, explained: AnyArray, basis: Gr
     point is judged by bounds of its own, so that an answer does not depend on the other test points.
     """
     own, top = np.abs(_diagonal(gram)), float(basis.eigenvalues.max(initial=0.0))
-    allowed = GRAM_TOLERANCE * np.maximum(own, top)
     outside = row_sizes(cross - (cross @ basis.vectors) @ basis.vectors.T)
     rest = gram - explained @ explained.T
-    diagonal = _diagonal(rest)
+    diagonal, rounding = _diagonal(rest), _difference_rounding(own, to_numpy(explained), basis)
+    allowed = GRAM_TOLERANCE * np.maximum(own, top)
     if (outside > allowed).any() or not _is_semidefinite(rest, allowed):
-        raise ValueError(
-            "cross_gram and test_gram must form a positive semi-definite matrix with the training gram, got "
-            f"unexplained variances from {diagonal.min():.3g} and {outside.max():.3g} outside the range of "
-            "gram"
+        found = (
+            f"got unexplained variances from {diagonal.min():.3g} and {outside.max():.3g} outside the range "
+            "of the training gram"
         )
-    unknown = like((diagonal > _difference_rounding(own, to_numpy(explained), basis)).astype(float), rest)
+        # At worst errors grow with the size of the matrices, and eigenvectors that were not kept mattered.
+        size = basis.vectors.shape[0]
+        worst, lost = size * len(own) * rounding, 2 * np.sqrt(RANK_TOLERANCE * size * top * own)
+        if (outside <= allowed + lost).all() and _is_semidefinite(rest, allowed + worst):
+            raise ValueError(
+                "predictions need a training gram that is not close to singular along what it explains of "
+                f"the test points: rounding may change unexplained variances by {worst.max():.3g}; {found}: "
+                "use inputs in the place of kernels, or a kernel matrix of smaller condition"
+            )
+        raise ValueError(
+            "cross_gram and test_gram must form a positive semi-definite matrix with the training gram, "
+            f"{found}"
+        )
+    unknown = like((diagonal > rounding).astype(float), rest)
     return rest * unknown[:, None] * unknown
 
 

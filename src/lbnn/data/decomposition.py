@@ -11,7 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.arrays import eigh, like, namespace, place_of, row_sizes, svd, take, to_numpy, within_memory
+from lbnn._base.arrays import (
+    eigh,
+    like,
+    namespace,
+    place_of,
+    row_sizes,
+    svd,
+    take,
+    to_numpy,
+    with_columns,
+    within_memory,
+)
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GRAM_TOLERANCE
 from lbnn.data.projection import positive_eigen, positive_part
@@ -133,18 +144,22 @@ def _completed_svd(
     With V₁ = XᵀU₁ diag(1/σ₁) the rows B = U₂ᵀX of the weak ones, made orthogonal to V₁, are as good as X:
     their error is ε σ_max, where that of the weak eigenvalues is ε σ_max². What B loses to V₁ turns U₁ and U₂
     by θ = B V₁ diag(1/σ₁), of the size of rounding times `WELL_CONDITIONED`. `scale` is 1/n0 of the data.
+    NumPy's eigenvectors are overwritten: memory is scarce.
     """
-    xp, weak = namespace(X), side.weak
-    others, strong = side.vectors[:, :weak], side.vectors[:, weak:]
+    weak = side.weak
     sizes = np.sqrt(side.eigenvalues[weak:] * (X.shape[1] if scale is None else 1 / scale))  # σ₁
-    right = (X.T @ strong) / like(sizes, X)
-    rest = others.T @ X
+    products = X.T @ side.vectors  # XᵀU
+    rest = products[:, :weak].T + 0.0  # B
+    products /= like(np.concatenate([np.ones(weak), sizes]), X)
+    right = products[:, weak:]  # V₁
     along = rest @ right
     turn = along / like(sizes, X)  # θ
     inner, values, outer = _sorted_svd(rest - along @ right.T)
     outer = outer - right @ (right.T @ outer)  # again, for the directions of the smallest values
-    left = [(others - strong @ turn.T) @ inner, strong + others @ turn]
-    return xp.concat(left, axis=1), np.concatenate([values, sizes]), xp.concat([outer, right], axis=1)
+    others, strong = side.vectors[:, :weak], side.vectors[:, weak:]
+    turned = (others - strong @ turn.T) @ inner
+    left = with_columns(side.vectors, turned, strong + others @ turn)
+    return left, np.concatenate([values, sizes]), with_columns(products, outer, right)
 
 
 def rest_of_targets(targets: AnyArray, vectors: AnyArray) -> Array:

@@ -90,7 +90,8 @@ class RowSet:
 def _digest(block: Array) -> int:
     """The sum of the rows' hashes: entries are mixed with a constant of their column, then rows again."""
     columns = block.shape[1]
-    constants = np.random.default_rng(0).integers(2**63, size=columns, dtype=np.uint64) * 2 + 1
+    draws = np.random.default_rng(0).integers(2**63, size=columns, dtype=np.uint64)
+    constants = np.asarray(2 * draws + 1, np.uint64)
     total, half, step = 0, np.uint64(32), max(1, _DIGEST_ENTRIES // columns)
     for start in range(0, len(block), step):
         bits = np.ascontiguousarray(block[start : start + step]).view(np.uint64)
