@@ -52,7 +52,7 @@ class _Problem:
     """The log integrand of every noise variance."""
 
     def __init__(self, law: GammaProduct, likelihoods: list[GaussianLikelihood]) -> None:
-        self.law, self.table = law, DensityTable(law)
+        self.law, self.table = law, DensityTable.of_product(law)
         self.noise = np.array([each.noise for each in likelihoods])
         first = likelihoods[0]
         self.rows = first.condensed or Condensed(

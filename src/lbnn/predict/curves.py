@@ -23,7 +23,7 @@ import numpy as np
 from lbnn._base.arrays import times
 from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.row_curves import RowCurves
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.measure import ScaleMeasure
 
@@ -54,6 +54,10 @@ class AtomCurves:
         """(τ + g λ̄)/(τ + g l) at the nodes, (m, k, n_d)."""
         noise = self.process.noise
         return self._known[0][:, None] / (noise + self.rows.nodes[:, None] * values[:, None, :])
+
+    def ratio(self, scale: Array) -> Array:
+        """(τ + g λ̄)/(τ + g λ) at the nodes, for numbers λ (...) -> (..., k)."""
+        return self._known[0] / (self.process.noise + self.rows.nodes * scale[..., None])
 
     def varying(self, block: slice) -> Array:
         """V diag(n) Vᵀ of some atoms at the nodes, (m, k, n_d, n_d)."""
@@ -140,6 +144,27 @@ class PointCurves:
             atoms = len(varying)
             columns = varying.transpose(1, 2, 0, 3).reshape(flat.shape[1], atoms * outputs)
             yield block, (flat @ columns).reshape(points, atoms, outputs).transpose(1, 0, 2)
+
+    def take(self, rows: IndexArray) -> PointCurves:
+        """Some of the points."""
+        return PointCurves(self.curves, self.reference[rows], self.linear[rows], self.square[rows])
+
+    def of_numbers(self, scale: Array) -> tuple[Array, Array]:
+        """One output: means and Σ_i φ_i² s_i at common scales λ (n,), (p̂, n) each."""
+        ratio = self.curves.ratio(scale)  # (n, k)
+        mean = self.linear[:, :, 0] @ ((scale - self.curves.typical)[:, None] * ratio).T
+        return self.reference + mean, self.square @ (scale[:, None] * ratio).T
+
+    def of_own_numbers(self, rows: IndexArray, scale: Array) -> tuple[Array, Array]:
+        """The same of some points, each at scales of its own (m, n), (m, n) each."""
+        mean, square = np.empty_like(scale), np.empty_like(scale)
+        for block in blocks(len(rows), scale.shape[1] * len(self.curves.rows.nodes)):
+            here, numbers = rows[block], scale[block]
+            ratio = self.curves.ratio(numbers)  # (m, n, k)
+            varying = (ratio @ self.linear[here])[:, :, 0] * (numbers - self.curves.typical)
+            mean[block] = self.reference[here] + varying
+            square[block] = (ratio @ self.square[here, :, None])[:, :, 0] * numbers
+        return mean, square
 
     def variances(self, block: slice) -> Array:
         """Σ_i φ_i² (V diag_j(s_ij) Vᵀ)_kk for some atoms, (atoms, p̂, n_d)."""

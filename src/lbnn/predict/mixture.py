@@ -16,18 +16,21 @@ import numpy as np
 
 from lbnn._base.arrays import Place, add_to_diagonal, like, namespace, place_of, times, to_numpy
 from lbnn._base.blocks import blocks
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.data.projection import Projection
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.curves import AtomCurves, PointCurves, curves_of
 from lbnn.predict.density import conditional_log_density
 from lbnn.predict.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
 from lbnn.predict.given import Conditionable
+from lbnn.predict.one_output import Densities, PointsGivenScale, Tails, log_averages
 from lbnn.predict.pointwise import doubtful_points, integrated_anew, warn_without_law
-from lbnn.predict.predictive import log_average
+from lbnn.predict.predictive import LogTails, log_average
+from lbnn.scale.line_integrals import log_scale_density
 from lbnn.scale.measure import ScaleMeasure
 
 LOG_TWO_PI = math.log(2 * math.pi)
+_POINT_FLOATS = 1 << 19  # of a block of points given every atom: 4 MB for each array that is made of it
 
 
 @dataclass(frozen=True, repr=False)
@@ -186,8 +189,12 @@ class NetworkPredictive(Conditionable):
 
     def pointwise_with_level(self, values: Array, level_variance: float) -> Array:
         """Log density of values (p̂, n_d) at each point with a level of this variance, (p̂,)."""
-        terms = self.point_log_densities(values, level_variance)
-        result, doubtful = log_average(self.measure.weights, terms), doubtful_points(self.measure, terms)
+        if not level_variance:
+            self._require_full_rank()
+        if self.shape[1] == 1 and self.measure.deterministic:
+            result, doubtful = self._one_output(values, level_variance)
+        else:
+            result, doubtful = self._from_draws(values, level_variance)
         warn_without_law(self.measure, doubtful)
         noise = self.observation_noise + level_variance
         for point, density in integrated_anew(
@@ -196,58 +203,122 @@ class NetworkPredictive(Conditionable):
             result[point] = density
         return result
 
-    def point_terms(self, values: Array, level_variance: float = 0.0) -> Array | None:
-        """Log of weight and density of every draw at each point, (atoms, p̂); None for quadrature nodes."""
+    def _one_output(self, values: Array, level_variance: float) -> tuple[Array, Mask]:
+        """Densities (p̂,) of one output over quadrature nodes, and where they need an integral that is not theirs."""
+        result, doubtful = np.empty(len(values)), np.zeros(len(values), bool)
+        for rows in blocks(len(values), self._floats_each, _POINT_FLOATS):
+            points = self.points_given_scale(np.arange(len(values))[rows], level_variance)
+            factors = Densities(points, values[rows, 0])
+            pole = factors.poles(self.measure.tails.narrowest)
+            result[rows], anew = log_averages(self.measure, factors)
+            result[rows][pole] = math.inf
+            doubtful[rows] = anew & ~pole
+        if log_scale_density(self.measure) is not None or self.measure.law is None:
+            doubtful[:] = False  # integrated already, or one atom, which needs no integral
+        return result, doubtful
+
+    def points_given_scale(self, rows: IndexArray, level_variance: float = 0.0) -> PointsGivenScale:
+        """One output at some points as functions of the scale."""
+        noise = self.observation_noise + level_variance
+        points = PointsGivenScale.of(self.projection, self.process, self.measure, noise, rows)
+        _require_positive(points.at(np.log(self.measure.scales[:1, 0, 0]))[1])
+        return points
+
+    def _from_draws(self, values: Array, level_variance: float) -> tuple[Array, Mask]:
+        """Densities (p̂,) from the atoms, and where too few of them count."""
+        result, doubtful = np.empty(len(values)), np.zeros(len(values), bool)
+        for rows in blocks(len(values), self._floats_each, _POINT_FLOATS):
+            terms = self.point_log_densities(values[rows], level_variance, rows)
+            result[rows] = log_average(self.measure.weights, terms)
+            doubtful[rows] = doubtful_points(self.measure, terms)
+        return result, doubtful
+
+    @property
+    def _floats_each(self) -> int:
+        """Of one point given every atom, and of its coefficients."""
+        rank = self.projection.explained.shape[1]
+        return len(self.measure.weights) * self.shape[1] + rank * (1 + self.shape[1])
+
+    def point_terms(
+        self, values: Array, level_variance: float = 0.0, rows: slice = slice(None)
+    ) -> Array | None:
+        """Log of weight and density of every draw at some points, (atoms, rows); None for quadrature nodes."""
         if self.measure.deterministic:
             return None
         with np.errstate(divide="ignore"):
-            return np.log(self.measure.weights)[:, None] + self.point_log_densities(values, level_variance)
+            log_weights = np.log(self.measure.weights)[:, None]
+        return log_weights + self.point_log_densities(values, level_variance, rows)
 
-    def point_log_densities(self, values: Array, level_variance: float = 0.0) -> Array:
-        """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂).
+    def point_log_densities(
+        self, values: Array, level_variance: float = 0.0, rows: slice = slice(None)
+    ) -> Array:
+        """Log density of values (rows, n_d) at some points given each atom, (atoms, rows).
 
         Given an atom V diag(l) Vᵀ the outputs at a point, rotated by V, are independent with the variances
         R l_j + Σ_i φ_i² s_ij + noise + level.
         """
         if not level_variance:
             self._require_full_rank()
-        scale_values, vectors = self.measure.eigen
-        result = np.empty((len(scale_values), len(values)))
-        for block in blocks(len(result), self.shape[0] * self.shape[1] + self.process.targets.size):
-            means, variances = self.rotated_moments(scale_values[block], vectors[block], level_variance)
+        vectors = self.measure.eigen[1]
+        result = np.empty((len(vectors), len(values)))
+        for block, means, variances in self.rotated_moments(rows, level_variance):
             _require_positive(variances)
             deviations = values @ vectors[block] - means
             result[block] = -0.5 * (LOG_TWO_PI + np.log(variances) + deviations**2 / variances).sum(2)
         return result
 
     def rotated_moments(
-        self, scale_values: Array, vectors: Array, level_variance: float = 0.0
-    ) -> tuple[Array, Array]:
-        """Means and variances along the eigenvectors of each atom, (atoms, p̂, n_d) each."""
-        explained = self.projection.explained
-        means = atoms_at_points(explained, self.process.rotated_mean(scale_values, vectors))
-        own = self.projection.unexplained_diagonal[:, None] * scale_values[:, None, :]
-        seen = atoms_at_points(explained**2, self.process.shrunken_scale(scale_values))
-        return means, own + seen + self.observation_noise + level_variance
+        self, rows: slice, level_variance: float = 0.0
+    ) -> Iterator[tuple[slice, Array, Array]]:
+        """Means and variances along the eigenvectors of atoms, in blocks of atoms, (atoms, rows, n_d) each."""
+        explained, (scale_values, vectors) = self.projection.explained[rows, :], self.measure.eigen
+        own = self.projection.unexplained_diagonal[rows, None]
+        noise = self.observation_noise + level_variance
+        if self._curves is None:
+            mean = times(explained, self._mean_coefficients)
+            if self.process.noise:
+                own = own + times(explained**2, np.ones((explained.shape[1], 1)))
+            for block in blocks(len(scale_values), 4 * mean.size):
+                yield block, mean @ vectors[block], own * scale_values[block, None, :] + noise
+            return
+        points = self._curves.points(explained)
+        for block, deviations in points.deviations(average=False):
+            own_part = own * scale_values[block, None, :] + noise
+            seen = points.square @ self._curves.shrunken(block)[0]
+            yield block, (points.reference + deviations) @ vectors[block], own_part + seen
 
     def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
         """Weights of the atoms, and the Gaussians at some points given each of them."""
-        explained = self.projection.explained[rows, :]
-        own_scale = np.diagonal(self.measure.scales, axis1=1, axis2=2)
-        variances = self.projection.unexplained_diagonal[rows, None] * own_scale[:, None, :]
-        if self._curves is None:
-            mean = times(explained, self._mean_coefficients)
-            means = np.broadcast_to(mean, (len(own_scale), *mean.shape))
-            if self.process.noise:
-                seen = times(explained**2, np.ones((explained.shape[1], 1)))
-                variances = variances + seen * own_scale[:, None, :]
-        else:
-            points = self._curves.points(explained)
-            means = np.empty_like(variances)
-            for block, deviations in points.deviations(average=False):
-                means[block] = points.reference + deviations
-                variances[block] += points.variances(block)
-        return self.measure.weights, means, np.sqrt(variances + self.observation_noise)
+        return self.marginals_of(rows, np.eye(self.shape[1]), 0.0)
+
+    def marginals_of(
+        self, rows: slice, matrix: Array, level_variance: float
+    ) -> tuple[Array, Array, Array]:
+        """The same of outputs F̂ Aᵀ, with a level of this variance.
+
+        The variance of output k given an atom is Σ_j (AV)_kj² (variance along the eigenvector j).
+        """
+        vectors, points = self.measure.eigen[1], len(range(self.shape[0])[rows])
+        means, deviations = np.empty((2, len(vectors), points, len(matrix)))
+        for block, mean, variance in self.rotated_moments(rows, level_variance):
+            outward = (matrix @ vectors[block]).swapaxes(1, 2)
+            means[block] = mean @ outward
+            deviations[block] = np.sqrt(variance @ outward**2)
+        return self.measure.weights, means, deviations
+
+    def log_tails(self, rows: IndexArray, values: Array, sign: float) -> LogTails | None:
+        """Of one output over quadrature nodes; None for draws, whose atoms are all that is known."""
+        return self.log_tails_with_level(rows, values, sign, 0.0)
+
+    def log_tails_with_level(
+        self, rows: IndexArray, values: Array, sign: float, level_variance: float
+    ) -> LogTails | None:
+        """The same with a level of this variance."""
+        if log_scale_density(self.measure) is None:
+            return None
+        points = self.points_given_scale(rows, level_variance)
+        probability, anew = log_averages(self.measure, Tails(points, values, sign))
+        return LogTails(probability, log_averages(self.measure, Densities(points, values))[0], anew)
 
     def gaussians(self, row: int) -> tuple[Array, Array, Array]:
         """The Gaussians at one point given each atom."""
