@@ -16,7 +16,7 @@ from scipy import special, stats
 import lbnn
 from lbnn.engines.pareto import pareto_scale, pareto_smoothed
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
-from lbnn.leave_one_out import own_nodes as quadrature
+from lbnn.leave_one_out import refits as refits_module
 from lbnn.leave_one_out.examples import Examples
 from tests.helpers.lattice import AtomMixture, TwoOutputLattice
 from tests.helpers.problems import Array, Problem, make_problem, random_rotation
@@ -120,7 +120,7 @@ def test_outlier_gets_nodes_of_its_own(outlier: float) -> None:
     y[5] += outlier
     shifted = Problem(data.X, y, data.X_test)
     posterior = network.condition(shifted.X, y, 100.0)
-    missed = quadrature.unresolved_examples(
+    missed = refits_module.unresolved_examples(
         posterior.scale, Examples.of(posterior.spectrum, posterior.noise.variance, y[:, None], False)
     )
     assert missed[5]

@@ -14,7 +14,7 @@ from lbnn.engines.pareto import pareto_smoothed
 from lbnn.leave_one_out.examples import LeftOut
 from lbnn.scale.measure import ScaleMeasure
 
-_WEIGHT_FLOATS = 1 << 22  # of one block of weights, (examples, atoms)
+_WEIGHT_FLOATS = 1 << 19  # of one block of weights, (examples, atoms): 4 MB for each array of that size
 
 
 @dataclass(frozen=True)
