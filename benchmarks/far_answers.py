@@ -24,7 +24,7 @@ import numpy as np
 
 import lbnn
 from lbnn.leave_one_out import leave_one_out
-from tests.referees.dense_line import Line
+from tests.referees.dense_line import Line, log_prior
 
 ALLOWED = 1e-8
 _REFEREE = 1e-11  # relative error of the referee's predictive variance from which a case is left out
@@ -43,7 +43,18 @@ def random_problem(rng: np.random.Generator, least: int = 1) -> tuple[Line, floa
     variances = tuple(10.0 ** rng.uniform(-1, 1, size=len(widths) + 1))
     zero = examples <= inputs and rng.random() < 0.1
     beta = math.inf if zero else float(10.0 ** rng.uniform(-5, 6))
+    if not zero and rng.random() < 0.5:  # noise above the function: outliers move the scale far beyond the data's
+        function = math.prod(variances) * float((test**2).mean())
+        beta = float(10.0 ** rng.uniform(-5, 2)) / function
     return Line(X, y, test, widths, variances, 1 / beta), beta
+
+
+def aimed(line: Line, rng: np.random.Generator) -> float:
+    """Standard deviations of the noise at which a far scale begins to explain an outlier better than noise."""
+    function = line.variances[0] * float((line.test**2).mean())
+    far = math.log(line.noise / function) + rng.uniform(-2, 4)
+    price = -float(log_prior(np.array([far], np.longdouble), line.widths, math.prod(line.variances[1:]))[0])
+    return math.sqrt(2 * max(price, 1.0)) * rng.uniform(0.7, 1.5)
 
 
 def density_case(rng: np.random.Generator) -> dict[str, Any]:
@@ -56,6 +67,8 @@ def density_case(rng: np.random.Generator) -> dict[str, Any]:
     if not pred.variance[0] > 0:
         return {"skipped": "no density"}
     away = 10.0 ** rng.uniform(-1, 3.5) * rng.choice([-1, 1])
+    if noisy and rng.random() < 0.7:
+        away = aimed(line, rng)
     value = float(pred.mean[0] + away * pred.standard_deviation[0])
     if line.lost_digits(noisy) * (1 + away**2) > _REFEREE:
         return {"skipped": "referee"}

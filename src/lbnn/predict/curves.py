@@ -34,10 +34,10 @@ class AtomCurves:
     def __init__(self, process: ConditionalProcess, measure: ScaleMeasure) -> None:
         self.process, self.measure = process, measure
 
-    @cached_property
+    @property
     def typical(self) -> float:
         """λ̄, the mean of the scale."""
-        return float(np.trace(self.measure.average(self.measure.scales))) / self.process.outputs
+        return self.measure.typical
 
     @property
     def rows(self) -> RowCurves:

@@ -171,7 +171,12 @@ class NetworkPredictive(Conditionable):
 
     def _log_density(self, values: Array) -> float:
         self._require_full_rank()
-        factor = conditional_log_density(self.projection, self.process, self.observation_noise, values)
+        if self.shape == (1, 1) and log_scale_density(self.measure) is not None:
+            if self.points_given_scale(np.arange(1)).spread[0] > 0:  # else the message below
+                return float(self.pointwise_with_level(values, 0.0)[0])
+        factor = conditional_log_density(
+            self.projection, self.process, self.observation_noise, values, self.measure.typical
+        )
         if not factor.bounded_average(self.measure.tails.narrowest):
             return math.inf
         return self.measure.log_expect_exp(factor).real
@@ -208,6 +213,7 @@ class NetworkPredictive(Conditionable):
         result, doubtful = np.empty(len(values)), np.zeros(len(values), bool)
         for rows in blocks(len(values), self._floats_each, _POINT_FLOATS):
             points = self.points_given_scale(np.arange(len(values))[rows], level_variance)
+            _require_positive(points.spread[None, :, None])
             factors = Densities(points, values[rows, 0])
             pole = factors.poles(self.measure.tails.narrowest)
             result[rows], anew = log_averages(self.measure, factors)
@@ -220,9 +226,7 @@ class NetworkPredictive(Conditionable):
     def points_given_scale(self, rows: IndexArray, level_variance: float = 0.0) -> PointsGivenScale:
         """One output at some points as functions of the scale."""
         noise = self.observation_noise + level_variance
-        points = PointsGivenScale.of(self.projection, self.process, self.measure, noise, rows)
-        _require_positive(points.at(np.log(self.measure.scales[:1, 0, 0]))[1])
-        return points
+        return PointsGivenScale.of(self.projection, self.process, self.measure, noise, rows)
 
     def _from_draws(self, values: Array, level_variance: float) -> tuple[Array, Mask]:
         """Densities (p̂,) from the atoms, and where too few of them count."""
@@ -316,9 +320,17 @@ class NetworkPredictive(Conditionable):
         """The same with a level of this variance."""
         if log_scale_density(self.measure) is None:
             return None
-        points = self.points_given_scale(rows, level_variance)
-        probability, anew = log_averages(self.measure, Tails(points, values, sign))
-        return LogTails(probability, log_averages(self.measure, Densities(points, values))[0], anew)
+        points, tails = self.points_given_scale(rows, level_variance), LogTails.unknown(len(rows))
+        random = np.flatnonzero(points.spread > 0)  # elsewhere the law is one point
+        points, values = points.take(random), values[random]
+        tails.probability[random], tails.anew[random] = log_averages(
+            self.measure, Tails(points, values, sign)
+        )
+        densities = Densities(points, values)
+        regular = np.flatnonzero(~densities.poles(self.measure.tails.narrowest))
+        tails.density[random] = math.inf
+        tails.density[random[regular]] = log_averages(self.measure, densities.take(regular))[0]
+        return tails
 
     def gaussians(self, row: int) -> tuple[Array, Array, Array]:
         """The Gaussians at one point given each atom."""

@@ -92,6 +92,14 @@ class PointsGivenScale:
         return mean, own + seen
 
     @property
+    def spread(self) -> Array:
+        """A variance that is zero only where the data determine the output, (P,)."""
+        left = np.zeros(len(self.own))
+        if self.process.noise > 0:
+            left = times(self.explained**2, np.ones((self.explained.shape[1], 1)))[:, 0]
+        return self.own + left + self.noise
+
+    @property
     def _without_curves(self) -> tuple[Array, Array]:
         """Means and Σ_i φ_i² s_i/λ at the ends of the temperatures, (P,) each."""
         values, targets = self.process.eigenvalues, self.process.targets
@@ -197,9 +205,10 @@ def log_averages(measure: ScaleMeasure, factors: Densities | Tails) -> tuple[Arr
         part = factors.take(rows)
         terms = log_weights + part.at(x)
         result[block] = log_sum_exp(terms, axis=1)
-        anew[block] = _doubtful(x, terms, log_weights + part.ceiling(x), result[block])
+        if len(x) > 1:  # one atom is the whole law
+            anew[block] = _doubtful(x, terms, log_weights + part.ceiling(x), result[block])
     density = log_scale_density(measure)
-    if density is not None and len(x) > 1 and anew.any():
+    if density is not None and anew.any():
         rows, converged = np.flatnonzero(anew), True
         for block in blocks(len(rows), 256):
             here = rows[block]

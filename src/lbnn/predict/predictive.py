@@ -35,6 +35,11 @@ class LogTails:
     density: Array  # (k,)
     anew: Mask  # (k,)
 
+    @classmethod
+    def unknown(cls, count: int) -> LogTails:
+        """Of so many points, to be filled."""
+        return cls(np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, bool))
+
 
 class Predictive(ABC):
     """The law of outputs at p̂ test points: of the function, or after `with_noise()` of observations.
