@@ -43,7 +43,9 @@ def random_problem(rng: np.random.Generator, least: int = 1) -> tuple[Line, floa
     variances = tuple(10.0 ** rng.uniform(-1, 1, size=len(widths) + 1))
     zero = examples <= inputs and rng.random() < 0.1
     beta = math.inf if zero else float(10.0 ** rng.uniform(-5, 6))
-    if not zero and rng.random() < 0.5:  # noise above the function: outliers move the scale far beyond the data's
+    if (
+        not zero and rng.random() < 0.5
+    ):  # noise above the function: outliers move the scale far beyond the data's
         function = math.prod(variances) * float((test**2).mean())
         beta = float(10.0 ** rng.uniform(-5, 2)) / function
     return Line(X, y, test, widths, variances, 1 / beta), beta
@@ -118,7 +120,11 @@ def left_out_case(rng: np.random.Generator) -> dict[str, Any]:
         abs(scores.variance[a] / variance - 1),
         abs(scores.log_density[a] - density) / (1 + abs(density)),
     )
-    return {"error": max(errors), "errors": errors, "what": f"{line.X=} {y=} {line.widths} {line.variances} {beta=} {a=}"}
+    return {
+        "error": max(errors),
+        "errors": errors,
+        "what": f"{line.X=} {y=} {line.widths} {line.variances} {beta=} {a=}",
+    }
 
 
 CASES: dict[str, Callable[[np.random.Generator], dict[str, Any]]] = {

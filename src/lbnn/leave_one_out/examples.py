@@ -155,7 +155,9 @@ class Examples(LeftOut):
         for values, axes in zip(scale_values, scale_vectors, strict=True):
             inverse = 1 / (self.noise + np.outer(self.eigenvalues, self._positive(values[None])[0]))
             rotated, weights = self.targets @ axes, self.eigenvalues[:, None] * inverse**2
-            precision, residual = (each[:, 0] for each in self.precision_and_residual(values[None], axes[None]))
+            precision, residual = (
+                each[:, 0] for each in self.precision_and_residual(values[None], axes[None])
+            )
             own = np.sqrt(self._squares @ inverse**2 + self._unseen_square[:, None])  # |Pe_a|
             fitted = np.sqrt((rotated**2 * inverse**2).sum(axis=0) + ((rest @ axes) ** 2).sum(axis=0))  # |w|
             pull = values * math.sqrt(largest)

@@ -93,6 +93,11 @@ class AffinePredictive(Conditionable):
         return self.matrix @ self.predictive._output_covariance @ self.matrix.T + self._level_covariance
 
     @property
+    def _variance(self) -> Array:
+        """The diagonals of these alone."""
+        return self.predictive.variance_of(self.matrix) + np.diagonal(self._level_covariance)
+
+    @property
     def _covariance(self) -> AnyArray:
         """A along both output axes, and the level shared by all points."""
         inner = self.predictive._covariance

@@ -90,6 +90,12 @@ class MixturePredictive(Conditionable):
         return within + np.einsum("s,smj,smk->mjk", self.weights, self._deviations, self._deviations)
 
     @property
+    def _variance(self) -> Array:
+        """The diagonals of these alone."""
+        within = average(self.weights, [component._variance for component in self.components])
+        return within + np.tensordot(self.weights, self._deviations**2, axes=1)
+
+    @property
     def _covariance(self) -> AnyArray:
         """Within models and between them."""
         points, outputs = self.shape

@@ -151,7 +151,9 @@ def _noisy_root_likelihood(root: Array, values: Array, noise: float) -> Gaussian
     left, sizes, _ = np.linalg.svd(root, full_matrices=False)
     rotated = left.T @ values
     keep = sizes > RANK_TOLERANCE * max(root.shape) * sizes[0]
-    residual = float(((values - left[:, keep] @ rotated[keep]) ** 2).sum()) if keep.sum() < len(values) else 0.0
+    residual = (
+        float(((values - left[:, keep] @ rotated[keep]) ** 2).sum()) if keep.sum() < len(values) else 0.0
+    )
     return GaussianLikelihood(sizes[keep] ** 2, rotated[keep], residual, len(values), noise)
 
 

@@ -134,6 +134,20 @@ class NetworkPredictive(Conditionable):
             total += np.einsum("smj,smk->mjk", deviations, deviations)
         return total + self.observation_noise * np.eye(self.shape[1])
 
+    @property
+    def _variance(self) -> Array:
+        return self.variance_of(np.eye(self.shape[1]))
+
+    def variance_of(self, matrix: Array) -> Array:
+        """Variances of outputs F̂ Aᵀ at every point, (p̂, outputs)."""
+        average = matrix @ self.measure.average(self.measure.scales) @ matrix.T
+        total = np.outer(self.projection.unexplained_diagonal, np.diagonal(average))
+        shrunken = np.einsum("kj,ijl,kl->ik", matrix, self._mean_shrunken, matrix, optimize=True)
+        total += times(self.projection.explained**2, shrunken)
+        if len(self.measure.weights) > 1 and self._points is not None:
+            total += self._points.spread_of_means(matrix)
+        return total + self.observation_noise * (matrix**2).sum(axis=1)
+
     @cached_property
     def _curves(self) -> AtomCurves | None:
         """Averages over atoms as curves in log g; None at the ends of the temperatures, which need none."""
@@ -164,7 +178,7 @@ class NetworkPredictive(Conditionable):
         """√w_s (μ_{L_s} − E μ_L), in blocks of shape (atoms, p̂, n_d)."""
         if len(self.measure.weights) == 1 or self._points is None:
             return
-        for block, deviations in self._points.deviations(average=True):
+        for block, deviations in self._points.deviations(np.eye(self.shape[1])):
             yield deviations * np.sqrt(self.measure.weights[block, None, None])
 
     # ------------------------------------------------------------------ densities and quantiles
@@ -285,19 +299,14 @@ class NetworkPredictive(Conditionable):
             for block in blocks(len(scale_values), 4 * mean.size):
                 yield block, mean @ vectors[block], own * scale_values[block, None, :] + noise
             return
-        points = self._curves.points(explained)
-        for block, deviations in points.deviations(average=False):
-            own_part = own * scale_values[block, None, :] + noise
-            seen = points.square @ self._curves.shrunken(block)[0]
-            yield block, (points.reference + deviations) @ vectors[block], own_part + seen
+        for block, means, seen in self._curves.points(explained).rotated():
+            yield block, means, own * scale_values[block, None, :] + seen + noise
 
     def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
         """Weights of the atoms, and the Gaussians at some points given each of them."""
         return self.marginals_of(rows, np.eye(self.shape[1]), 0.0)
 
-    def marginals_of(
-        self, rows: slice, matrix: Array, level_variance: float
-    ) -> tuple[Array, Array, Array]:
+    def marginals_of(self, rows: slice, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
         """The same of outputs F̂ Aᵀ, with a level of this variance.
 
         The variance of output k given an atom is Σ_j (AV)_kj² (variance along the eigenvector j).

@@ -34,7 +34,9 @@ from lbnn.scale.measure import ScaleMeasure, unresolved
 LOG_TWO_PI = math.log(2 * math.pi)
 _WIDEST_GAP = 0.5  # of nodes in x that see every peak: integrands vary on scales of order one
 _MISSED = 1e-12  # share of an answer that nodes farther apart may hold, or miss
-_NEEDLE = 4.0  # second difference of a log integrand from which a peak between nodes may be higher than they are
+_NEEDLE = (
+    4.0  # second difference of a log integrand from which a peak between nodes may be higher than they are
+)
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class Predictive(ABC):
     @property
     def variance(self) -> AnyArray:
         """Variance of every output at every point, (p̂, n_d)."""
-        return self._given_back(np.diagonal(self._output_covariance, axis1=1, axis2=2).copy())
+        return self._given_back(self._variance)
 
     @property
     def standard_deviation(self) -> AnyArray:
@@ -135,6 +135,11 @@ class Predictive(ABC):
     @abstractmethod
     def _mean(self) -> Array:
         """(p̂, n_d), as NumPy."""
+
+    @property
+    def _variance(self) -> Array:
+        """(p̂, n_d), as NumPy."""
+        return np.diagonal(self._output_covariance, axis1=1, axis2=2).copy()
 
     @property
     @abstractmethod

@@ -28,7 +28,9 @@ _SCAN_STEP = 0.25  # of the scale on which integrands vary
 _DROP = 40.0  # e-folds below its largest value at which an integrand is left out: e⁻⁴⁰ = 4e-18
 _MARGIN = 5.0  # more of them that the bound of what lies beyond the scan has dropped
 _FARTHEST = 690.0  # |log λ| that a double can hold
-_STEP = 0.6  # standard deviations of a Gaussian peak: the rule on every other node errs by 2e-6, on all by 1e-23
+_STEP = (
+    0.6  # standard deviations of a Gaussian peak: the rule on every other node errs by 2e-6, on all by 1e-23
+)
 _HALF_STEP_CHANGE = 1e-5  # of the sum over every other node; geometric convergence squares it
 _ZOOM_NODES = 257  # with which an interval is looked at that is to be narrowed
 _MOST_NODES = (1 << 15) + 1
@@ -86,9 +88,7 @@ def log_scale_density(measure: ScaleMeasure) -> LogScaleDensity | None:
     return known
 
 
-def log_integrals(
-    density: LogScaleDensity, factors: Factors, low: float, high: float
-) -> tuple[Array, Mask]:
+def log_integrals(density: LogScaleDensity, factors: Factors, low: float, high: float) -> tuple[Array, Mask]:
     """Log I_a, (P,), and where they have converged; ρ falls outward from both ends of [low, high]."""
     x, values = _scan(density.few, factors, low, high)
     result, settled = np.full(len(values), -np.inf), np.zeros(len(values), bool)
@@ -113,9 +113,7 @@ def log_integrals(
                 step[part] = np.where(tight, np.minimum(finer, spacing / 2), finer)
         settled[pending[done]] = True
         keep = ~done
-        pending, start, end, step, narrowing = (
-            each[keep] for each in (pending, start, end, step, narrowing)
-        )
+        pending, start, end, step, narrowing = (each[keep] for each in (pending, start, end, step, narrowing))
         if not len(pending):
             break
     return result, settled
