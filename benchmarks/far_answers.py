@@ -6,7 +6,7 @@ The referee (tests/referees/dense_line.py) shares no code with the library. Prob
 prior. A case fails if an answer is off by more than 1e-8: log densities relative to one plus their size,
 quantiles relative to their distance from zero or from the median, left-out means relative to the targets or
 the deviation, variances to themselves. Answers that warn, or are refused, are counted apart; cases in which
-the referee's own arithmetic has lost the digits are left out and counted too. Run with OPENBLAS_NUM_THREADS=1.
+the referee's own arithmetic has lost the digits are left out and counted. Run with OPENBLAS_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -43,16 +43,14 @@ def random_problem(rng: np.random.Generator, least: int = 1) -> tuple[Line, floa
     variances = tuple(10.0 ** rng.uniform(-1, 1, size=len(widths) + 1))
     zero = examples <= inputs and rng.random() < 0.1
     beta = math.inf if zero else float(10.0 ** rng.uniform(-5, 6))
-    if (
-        not zero and rng.random() < 0.5
-    ):  # noise above the function: outliers move the scale far beyond the data's
+    if not zero and rng.random() < 0.5:  # noise above the function: outliers move the scale far
         function = math.prod(variances) * float((test**2).mean())
         beta = float(10.0 ** rng.uniform(-5, 2)) / function
     return Line(X, y, test, widths, variances, 1 / beta), beta
 
 
 def aimed(line: Line, rng: np.random.Generator) -> float:
-    """Standard deviations of the noise at which a far scale begins to explain an outlier better than noise."""
+    """Standard deviations of the noise at which a far scale begins to explain an outlier better."""
     function = line.variances[0] * float((line.test**2).mean())
     far = math.log(line.noise / function) + rng.uniform(-2, 4)
     price = -float(log_prior(np.array([far], np.longdouble), line.widths, math.prod(line.variances[1:]))[0])

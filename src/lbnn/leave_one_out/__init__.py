@@ -12,8 +12,8 @@ L without example a is that with it, weighted:
     ρ_{−a}(L) ∝ ρ(L) / p(y_a | Y_{−a}, L),     p(y_a | Y_{−a}) = 1 / E_ρ[1 / p(y_a | Y_{−a}, L)].
 
 Weights of draws are smoothed, and their tail index says whether they can be trusted. Where the quadrature
-nodes do not resolve ρ_{−a}, or a bound of rounding says that the division by p(y_a | Y_{−a}, L) loses digits, the
-data without the example are decomposed anew.
+nodes do not resolve ρ_{−a}, or a bound of rounding says that dividing by p(y_a | Y_{−a}, L) loses digits,
+the data without the example are decomposed anew.
 
 `scores` is the public function, `boundary` checks its arguments, `examples` are predictions of left-out
 examples given L, `averages` over the scale, `refits` the data without an example. Knows `posterior` and what

@@ -48,7 +48,7 @@ class LeftOut(ABC):
 
 @dataclass(frozen=True)
 class RefittedExample(LeftOut):
-    """One example as a test point of the data without it: Φ, R and sums of positive terms, nothing cancels."""
+    """One example as a test point of the data without it: sums of positive terms, nothing cancels."""
 
     process: ConditionalProcess  # of the other examples
     explained: Array  # Φ, (1, r)

@@ -140,7 +140,7 @@ class AffinePredictive(Conditionable):
         return inner - self._log_volume
 
     def point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
-        """Log of weight and density of every draw at some points, (atoms, rows); None for quadrature nodes."""
+        """Log of weight and density of draws at some points, (atoms, rows); None for quadrature nodes."""
         terms = self.predictive.point_terms(self._inner(values), self.level_variance, rows)
         return None if terms is None else terms - self._log_volume
 

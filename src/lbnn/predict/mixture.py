@@ -185,9 +185,9 @@ class NetworkPredictive(Conditionable):
 
     def _log_density(self, values: Array) -> float:
         self._require_full_rank()
-        if self.shape == (1, 1) and log_scale_density(self.measure) is not None:
-            if self.points_given_scale(np.arange(1)).spread[0] > 0:  # else the message below
-                return float(self.pointwise_with_level(values, 0.0)[0])
+        alone = self.shape == (1, 1) and log_scale_density(self.measure) is not None
+        if alone and self.points_given_scale(np.arange(1)).spread[0] > 0:  # else the message below
+            return float(self.pointwise_with_level(values, 0.0)[0])
         factor = conditional_log_density(
             self.projection, self.process, self.observation_noise, values, self.measure.typical
         )
@@ -223,7 +223,7 @@ class NetworkPredictive(Conditionable):
         return result
 
     def _one_output(self, values: Array, level_variance: float) -> tuple[Array, Mask]:
-        """Densities (p̂,) of one output over quadrature nodes, and where they need an integral that is not theirs."""
+        """Densities (p̂,) of one output over quadrature nodes, and where they need another integral."""
         result, doubtful = np.empty(len(values)), np.zeros(len(values), bool)
         for rows in blocks(len(values), self._floats_each, _POINT_FLOATS):
             points = self.points_given_scale(np.arange(len(values))[rows], level_variance)
@@ -260,7 +260,7 @@ class NetworkPredictive(Conditionable):
     def point_terms(
         self, values: Array, level_variance: float = 0.0, rows: slice = slice(None)
     ) -> Array | None:
-        """Log of weight and density of every draw at some points, (atoms, rows); None for quadrature nodes."""
+        """Log of weight and density of draws at some points, (atoms, rows); None for quadrature nodes."""
         if self.measure.deterministic:
             return None
         with np.errstate(divide="ignore"):
@@ -288,7 +288,7 @@ class NetworkPredictive(Conditionable):
     def rotated_moments(
         self, rows: slice, level_variance: float = 0.0
     ) -> Iterator[tuple[slice, Array, Array]]:
-        """Means and variances along the eigenvectors of atoms, in blocks of atoms, (atoms, rows, n_d) each."""
+        """Means and variances along the eigenvectors of blocks of atoms, (atoms, rows, n_d) each."""
         explained, (scale_values, vectors) = self.projection.explained[rows, :], self.measure.eigen
         own = self.projection.unexplained_diagonal[rows, None]
         noise = self.observation_noise + level_variance

@@ -28,15 +28,13 @@ from lbnn._base.warn import warn
 from lbnn.data.projection import Projection
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.curves import PointCurves, curves_of
-from lbnn.scale.line_integrals import Factors, log_integrals, log_scale_density
+from lbnn.scale.line_integrals import log_integrals, log_scale_density
 from lbnn.scale.measure import ScaleMeasure, unresolved
 
 LOG_TWO_PI = math.log(2 * math.pi)
 _WIDEST_GAP = 0.5  # of nodes in x that see every peak: integrands vary on scales of order one
 _MISSED = 1e-12  # share of an answer that nodes farther apart may hold, or miss
-_NEEDLE = (
-    4.0  # second difference of a log integrand from which a peak between nodes may be higher than they are
-)
+_NEEDLE = 4.0  # second difference of a log integrand from which a peak may hide between nodes
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,7 @@ class Densities:
 
 @dataclass(frozen=True)
 class Tails:
-    """Log probabilities below (sign 1) or above (sign −1) a value at each point, as functions of x = log λ."""
+    """Log probabilities below (sign 1) or above (−1) a value at each point, as functions of x = log λ."""
 
     points: PointsGivenScale
     values: Array  # (P,)
@@ -236,6 +234,3 @@ def _doubtful(x: Array, terms: Array, ceilings: Array, totals: Array) -> Mask:
 def _log_normal(deviation: Array | float, variance: Array) -> Array:
     """log N(deviation; 0, variance)."""
     return -0.5 * (LOG_TWO_PI + np.log(variance) + deviation**2 / variance)
-
-
-__all__ = ["Densities", "Factors", "PointsGivenScale", "Tails", "log_averages"]

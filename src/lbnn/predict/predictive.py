@@ -186,7 +186,7 @@ class Predictive(ABC):
     # ------------------------------------------------------------------ quantiles and draws
 
     def point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
-        """Log of weight and density of every atom at some points, (atoms, rows); None where there are none."""
+        """Log of weight and density of atoms at some points, (atoms, rows); None where there are none."""
         return None
 
     @abstractmethod

@@ -28,9 +28,7 @@ _SCAN_STEP = 0.25  # of the scale on which integrands vary
 _DROP = 40.0  # e-folds below its largest value at which an integrand is left out: e⁻⁴⁰ = 4e-18
 _MARGIN = 5.0  # more of them that the bound of what lies beyond the scan has dropped
 _FARTHEST = 690.0  # |log λ| that a double can hold
-_STEP = (
-    0.6  # standard deviations of a Gaussian peak: the rule on every other node errs by 2e-6, on all by 1e-23
-)
+_STEP = 0.6  # deviations of a Gaussian peak: the rule errs by 2e-6 on every other node, by 1e-23 on all
 _HALF_STEP_CHANGE = 1e-5  # of the sum over every other node; geometric convergence squares it
 _ZOOM_NODES = 257  # with which an interval is looked at that is to be narrowed
 _MOST_NODES = (1 << 15) + 1
