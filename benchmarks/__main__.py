@@ -23,6 +23,7 @@ OWN_COMMAND_LINE = (
     "against_truth",
     "coverage",
     "explore_latency",
+    "far_answers",
     "gpu.__main__",
     "many_outputs_truth",
     "planted_faults",

@@ -1,6 +1,6 @@
 """Far answers of one output against dense grids: densities of outliers, far quantiles, left-out examples.
 
-    python -m benchmarks.far_answers {densities,quantiles,leave_one_out} [--cases 5000] [--seed 0]
+    python -m benchmarks.far_answers {densities,quantiles,student,leave_one_out} [--cases 5000] [--seed 0]
 
 The referee (tests/referees/dense_line.py) shares no code with the library. Problems are not drawn from the
 prior. A case fails if an answer is off by more than 1e-8: log densities relative to one plus their size,
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 import lbnn
 from lbnn.leave_one_out import leave_one_out
@@ -97,6 +98,26 @@ def quantile_case(rng: np.random.Generator) -> dict[str, Any]:
     return {"error": abs(excess) / math.exp(slope) / size, "what": f"{line} {beta=} {noisy=} {level=}"}
 
 
+def student_case(rng: np.random.Generator) -> dict[str, Any]:
+    """A far quantile of a Student law: an infinitely wide network of inverse-Gamma scale, zero temperature."""
+    shape, scale = float(rng.uniform(1.1, 6)), float(10.0 ** rng.uniform(-2, 2))
+    examples = int(rng.integers(1, 9))
+    X, test = rng.normal(size=(examples, 12)), rng.normal(size=12)
+    y = rng.normal(size=examples) * 10.0 ** rng.uniform(-2, 2)
+    tail = 10.0 ** rng.uniform(-15, -0.31)
+    level = tail if rng.random() < 0.5 else 1 - tail
+    gram, cross = X @ X.T / 12, X @ test / 12
+    mean = cross @ np.linalg.solve(gram, y)
+    unexplained = test @ test / 12 - cross @ np.linalg.solve(gram, cross)
+    freedom = 2 * shape + examples
+    unit = math.sqrt(unexplained * (scale + 0.5 * y @ np.linalg.solve(gram, y)) / (shape + examples / 2))
+    mixture = lbnn.ScaleMixture(stats.invgamma(shape, scale=scale))
+    got = float(mixture.condition(X, y, math.inf).predict(test[None]).quantile(level)[0])
+    exact = mean + unit * (stats.t.ppf(level, freedom) if level <= 0.5 else -stats.t.ppf(1 - level, freedom))
+    size = max(abs(exact), abs(exact - mean))
+    return {"error": abs(got - exact) / size, "what": f"{shape=} {scale=} {X=} {y=} {test=} {level=}"}
+
+
 def left_out_case(rng: np.random.Generator) -> dict[str, Any]:
     """One example of a data set, given the others; every second one has an outlier or low noise."""
     line, beta = random_problem(rng, least=2)
@@ -128,6 +149,7 @@ def left_out_case(rng: np.random.Generator) -> dict[str, Any]:
 CASES: dict[str, Callable[[np.random.Generator], dict[str, Any]]] = {
     "densities": density_case,
     "quantiles": quantile_case,
+    "student": student_case,
     "leave_one_out": left_out_case,
 }
 

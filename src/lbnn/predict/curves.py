@@ -71,8 +71,8 @@ class AtomCurves:
 
         As functions of g these ratios differ little between atoms. Those of a range of three in log l are
         within e^{±1.5} of that at its middle l_c, and combinations of some ten functions, to 1e-12 of each
-        value: the singular vectors of (τ + g l_c)/(τ + g l) on a grid of l. Where that saves nothing the nodes
-        themselves are the basis.
+        value: the singular vectors of (τ + g l_c)/(τ + g l) on a grid of l. Where that saves nothing, nodes
+        are the basis.
         """
         values, noise, nodes = self.measure.eigen[0], self.process.noise, self.rows.nodes
         parts, size = [], 0
