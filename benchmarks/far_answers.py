@@ -99,7 +99,7 @@ def quantile_case(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def student_case(rng: np.random.Generator) -> dict[str, Any]:
-    """A far quantile of a Student law: an infinitely wide network of inverse-Gamma scale, zero temperature."""
+    """A far quantile of a Student law: infinite width, a scale of inverse Gamma law, no noise."""
     shape, scale = float(rng.uniform(1.1, 6)), float(10.0 ** rng.uniform(-2, 2))
     examples = int(rng.integers(1, 9))
     X, test = rng.normal(size=(examples, 12)), rng.normal(size=12)

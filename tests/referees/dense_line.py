@@ -117,13 +117,17 @@ class Line:
         return float(middle + shift), float(spread)
 
     def lost_digits(self, noisy: bool) -> float:
-        """Relative error that 64-bit mantissas leave in the last pivot, at the posterior's largest λ."""
+        """Error that 64-bit mantissas leave in log densities, at the posterior's largest λ.
+
+        Relative in the last pivot, and so absolute in the size of the log likelihood, of which a misfit makes
+        many nats.
+        """
         x, values = grid(self.log_posterior)
         scale = np.exp(x[values > values.max() - 40].max())
         rows = np.concatenate([self.X, self.test[None]])
         largest = float(self.variances[0] * (rows**2).sum() / rows.shape[1] * scale) + self.noise
-        last = self.eliminated(np.log(np.array([scale])), noisy)[2]
-        return 1e-19 * largest / float(last[0]) if last[0] > 0 else math.inf
+        log_value, _, last = self.eliminated(np.log(np.array([scale])), noisy)
+        return 1e-19 * largest / float(last[0]) * (1 + abs(float(log_value[0]))) if last[0] > 0 else math.inf
 
 
 def grid(function: Callable[[Wide], Wide]) -> tuple[Wide, Wide]:

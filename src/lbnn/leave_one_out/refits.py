@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.arrays import like, take, to_numpy
-from lbnn._base.types import AnyArray, Array, Mask
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredKernel, Columns, contrasts
 from lbnn.data.projection import FeatureDirections, Projection
@@ -52,14 +52,14 @@ class Refits:
         value = columns.centred(self.targets[a : a + 1])
         return spectrum, RefittedExample(process, explained, own, noise.variance + level, value)
 
-    def _without(self, a: int, kept: Array, targets: Array) -> tuple[Spectrum, Projection]:
+    def _without(self, a: int, kept: IndexArray, targets: Array) -> tuple[Spectrum, Projection]:
         basis = self.posterior.spectrum.basis
         if isinstance(basis, InputBasis):
             return self._inputs_without(basis, a, kept, targets)
         return self._gram_without(basis, a, kept, targets)
 
     def _inputs_without(
-        self, basis: InputBasis, a: int, kept: Array, targets: Array
+        self, basis: InputBasis, a: int, kept: IndexArray, targets: Array
     ) -> tuple[Spectrum, Projection]:
         inputs: AnyArray = basis.training_inputs
         others = take(inputs, kept, axis=0)
@@ -69,7 +69,7 @@ class Refits:
         return spectrum, spectrum.project(columns.centred(inputs[a : a + 1, :]))
 
     def _gram_without(
-        self, basis: GramBasis, a: int, kept: Array, targets: Array
+        self, basis: GramBasis, a: int, kept: IndexArray, targets: Array
     ) -> tuple[Spectrum, Projection]:
         vectors = to_numpy(basis.vectors)
         gram = basis.scale * (vectors * basis.eigenvalues) @ vectors.T

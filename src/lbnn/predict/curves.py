@@ -106,10 +106,10 @@ class AtomCurves:
     @cached_property
     def mean_varying(self) -> Array:
         """E V diag(n) Vᵀ in the basis, (K, n_d, n_d)."""
-        total = 0.0
+        total = np.zeros((self.basis[0].shape[1], self.process.outputs, self.process.outputs))
         for block in self.blocks():
-            total = total + np.tensordot(self.measure.weights[block], self.varying(block), axes=1)
-        return np.asarray(total)
+            total += np.tensordot(self.measure.weights[block], self.varying(block), axes=1)
+        return total
 
     def about_mean(self, block: slice, matrix: Array) -> Array:
         """(V diag(n) Vᵀ − E) Aᵀ of some atoms in the basis, (m, K, n_d, outputs)."""

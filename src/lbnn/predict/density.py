@@ -23,87 +23,7 @@ _EPS = float(np.finfo(float).eps)
 _GRAM_ROUNDING = 1e-11  # error of a Gram matrix relative to the noise, above which its root is decomposed
 
 
-def conditional_log_density(
-    projection: Projection,
-    process: ConditionalProcess,
-    observation_noise: float,
-    values: Array,
-    typical_scale: float,
-) -> LikelihoodRatio:
-    """Log N(v(F); μ_L, Σ_L + noise) as a function of the scale, for F of shape (p̂, n_d).
-
-    `typical_scale` says how large signal is against noise, and so whether Gram matrices keep the digits.
-    """
-    if _signal_to_noise(process, typical_scale) * _EPS > _GRAM_ROUNDING:
-        projection = FactoredPoints(projection)
-    if process.noise == 0:
-        return LikelihoodRatio((_interpolating_likelihood(projection, process, values),))
-    own = GaussianLikelihood(
-        process.eigenvalues, process.targets, 0.0, len(process.eigenvalues), process.noise
-    )
-    if observation_noise > 0:
-        return LikelihoodRatio((_joint_likelihood(projection, process, values),), (own,))
-    if np.isinf(process.noise):
-        return LikelihoodRatio((_prior_likelihood(projection, values),))
-    numerators = _prior_likelihood(projection, values), _data_given_outputs(projection, process, values)
-    return LikelihoodRatio(numerators, (own,))
-
-
-def _interpolating_likelihood(
-    projection: Projection, process: ConditionalProcess, values: Array
-) -> GaussianLikelihood:
-    """Zero temperature: F̂ − G_x̂x G⁻¹ Y ~ MN(0, R, L)."""
-    mean = times(projection.explained, process.targets / np.sqrt(process.eigenvalues)[:, None])
-    return _definite_likelihood(projection.unexplained_gram, values - mean)
-
-
-def _prior_likelihood(projection: Projection, values: Array) -> GaussianLikelihood:
-    """F̂ ~ MN(0, G_x̂x̂, L)."""
-    return _definite_likelihood(_test_gram(projection), values)
-
-
-def _data_given_outputs(
-    projection: Projection, process: ConditionalProcess, values: Array
-) -> GaussianLikelihood:
-    """Targets given F̂: ỹ ~ N(B F̂, S ⊗ L + τ), S the Schur complement of G_x̂x̂ in the joint Gram matrix."""
-    if isinstance(projection, FactoredPoints):
-        slope, root = projection.given_outputs(process)
-        return _noisy_root_likelihood(root, process.targets - slope @ values, process.noise)
-    explained = projection.explained
-    cross = like(np.sqrt(process.eigenvalues), explained) * explained  # (p̂, r)
-    slope = namespace(explained).linalg.solve(_test_gram(projection), cross).T
-    complement = like(np.diag(process.eigenvalues), explained) - slope @ cross
-    largest = float(process.eigenvalues.max(initial=0.0))
-    return _noisy_likelihood(complement, process.targets - times(slope, values), process.noise, largest)
-
-
-def _joint_likelihood(
-    projection: Projection, process: ConditionalProcess, values: Array
-) -> GaussianLikelihood:
-    """Likelihood of training and test observations together."""
-    both = np.concatenate([process.targets, values])
-    if isinstance(projection, FactoredPoints):
-        return _noisy_root_likelihood(projection.joint_root(process), both, process.noise)
-    explained = projection.explained
-    xp, own = namespace(explained), like(np.diag(process.eigenvalues), explained)
-    cross = like(np.sqrt(process.eigenvalues), explained) * explained  # (p̂, r)
-    above, below = xp.concat([own, cross.T], axis=1), xp.concat([cross, _test_gram(projection)], axis=1)
-    joint = xp.concat([above, below], axis=0)
-    return _noisy_likelihood(joint, both, process.noise, 0.0)
-
-
-def _test_gram(projection: Projection) -> AnyArray:
-    return projection.unexplained_gram + projection.explained @ projection.explained.T
-
-
-def _signal_to_noise(process: ConditionalProcess, typical_scale: float) -> float:
-    """The largest g_i l/τ; zero at the ends of the temperatures, where no such ratio enters."""
-    if not 0 < process.noise < np.inf:
-        return 0.0
-    return float(process.eigenvalues.max(initial=0.0)) * typical_scale / process.noise
-
-
-class FactoredPoints:
+class RootedPoints:
     """Test points with a root of the joint Gram matrix in the place of the matrix itself.
 
     Rows (√g, 0) for the training directions and (Φ, E) for the test points, E Eᵀ = R, have the joint Gram
@@ -125,7 +45,7 @@ class FactoredPoints:
     @cached_property
     def _test_root(self) -> Array:
         """(Φ, E), E with at most p̂ columns."""
-        rest = np.linalg.qr(to_numpy(self.inner.unexplained_root).T, mode="r").T
+        rest = np.asarray(np.linalg.qr(to_numpy(self.inner.unexplained_root).T, mode="r")).T
         return np.concatenate([to_numpy(self.explained), rest], axis=1)
 
     def joint_root(self, process: ConditionalProcess) -> Array:
@@ -142,6 +62,87 @@ class FactoredPoints:
         turn, triangle = np.linalg.qr(self._test_root.T, mode="complete")
         training = np.sqrt(process.eigenvalues)[:, None] * turn[:rank]
         return np.linalg.solve(triangle[:points], training[:, :points].T).T, training[:, points:]
+
+
+Points = Projection | RootedPoints
+
+
+def conditional_log_density(
+    projection: Projection,
+    process: ConditionalProcess,
+    observation_noise: float,
+    values: Array,
+    typical_scale: float,
+) -> LikelihoodRatio:
+    """Log N(v(F); μ_L, Σ_L + noise) as a function of the scale, for F of shape (p̂, n_d).
+
+    `typical_scale` says how large signal is against noise, and so whether Gram matrices keep the digits.
+    """
+    if _signal_to_noise(process, typical_scale) * _EPS > _GRAM_ROUNDING:
+        points: Points = RootedPoints(projection)
+    else:
+        points = projection
+    if process.noise == 0:
+        return LikelihoodRatio((_interpolating_likelihood(points, process, values),))
+    own = GaussianLikelihood(
+        process.eigenvalues, process.targets, 0.0, len(process.eigenvalues), process.noise
+    )
+    if observation_noise > 0:
+        return LikelihoodRatio((_joint_likelihood(points, process, values),), (own,))
+    if np.isinf(process.noise):
+        return LikelihoodRatio((_prior_likelihood(points, values),))
+    numerators = _prior_likelihood(points, values), _data_given_outputs(points, process, values)
+    return LikelihoodRatio(numerators, (own,))
+
+
+def _interpolating_likelihood(
+    projection: Points, process: ConditionalProcess, values: Array
+) -> GaussianLikelihood:
+    """Zero temperature: F̂ − G_x̂x G⁻¹ Y ~ MN(0, R, L)."""
+    mean = times(projection.explained, process.targets / np.sqrt(process.eigenvalues)[:, None])
+    return _definite_likelihood(projection.unexplained_gram, values - mean)
+
+
+def _prior_likelihood(projection: Points, values: Array) -> GaussianLikelihood:
+    """F̂ ~ MN(0, G_x̂x̂, L)."""
+    return _definite_likelihood(_test_gram(projection), values)
+
+
+def _data_given_outputs(projection: Points, process: ConditionalProcess, values: Array) -> GaussianLikelihood:
+    """Targets given F̂: ỹ ~ N(B F̂, S ⊗ L + τ), S the Schur complement of G_x̂x̂ in the joint Gram matrix."""
+    if isinstance(projection, RootedPoints):
+        slope, root = projection.given_outputs(process)
+        return _noisy_root_likelihood(root, process.targets - slope @ values, process.noise)
+    explained = projection.explained
+    cross = like(np.sqrt(process.eigenvalues), explained) * explained  # (p̂, r)
+    slope = namespace(explained).linalg.solve(_test_gram(projection), cross).T
+    complement = like(np.diag(process.eigenvalues), explained) - slope @ cross
+    largest = float(process.eigenvalues.max(initial=0.0))
+    return _noisy_likelihood(complement, process.targets - times(slope, values), process.noise, largest)
+
+
+def _joint_likelihood(projection: Points, process: ConditionalProcess, values: Array) -> GaussianLikelihood:
+    """Likelihood of training and test observations together."""
+    both = np.concatenate([process.targets, values])
+    if isinstance(projection, RootedPoints):
+        return _noisy_root_likelihood(projection.joint_root(process), both, process.noise)
+    explained = projection.explained
+    xp, own = namespace(explained), like(np.diag(process.eigenvalues), explained)
+    cross = like(np.sqrt(process.eigenvalues), explained) * explained  # (p̂, r)
+    above, below = xp.concat([own, cross.T], axis=1), xp.concat([cross, _test_gram(projection)], axis=1)
+    joint = xp.concat([above, below], axis=0)
+    return _noisy_likelihood(joint, both, process.noise, 0.0)
+
+
+def _test_gram(projection: Points) -> AnyArray:
+    return projection.unexplained_gram + projection.explained @ projection.explained.T
+
+
+def _signal_to_noise(process: ConditionalProcess, typical_scale: float) -> float:
+    """The largest g_i l/τ; zero at the ends of the temperatures, where no such ratio enters."""
+    if not 0 < process.noise < np.inf:
+        return 0.0
+    return float(process.eigenvalues.max(initial=0.0)) * typical_scale / process.noise
 
 
 def _noisy_root_likelihood(root: Array, values: Array, noise: float) -> GaussianLikelihood:

@@ -110,8 +110,8 @@ def log_integrals(density: LogScaleDensity, factors: Factors, low: float, high: 
                 start[part], end[part] = first, last
                 step[part] = np.where(tight, np.minimum(finer, spacing / 2), finer)
         settled[pending[done]] = True
-        keep = ~done
-        pending, start, end, step, narrowing = (each[keep] for each in (pending, start, end, step, narrowing))
+        pending, narrowing = pending[~done], narrowing[~done]
+        start, end, step = start[~done], end[~done], step[~done]
         if not len(pending):
             break
     return result, settled
