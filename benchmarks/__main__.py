@@ -24,6 +24,7 @@ OWN_COMMAND_LINE = (
     "coverage",
     "data_repairs",
     "explore_latency",
+    "far_answers",
     "gpu.__main__",
     "ill_conditioned",
     "many_outputs_truth",

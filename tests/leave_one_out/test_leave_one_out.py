@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -16,10 +17,11 @@ from scipy import special, stats
 import lbnn
 from lbnn.engines.pareto import pareto_scale, pareto_smoothed
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
-from lbnn.leave_one_out import own_nodes as quadrature
+from lbnn.leave_one_out import refits as refits_module
 from lbnn.leave_one_out.examples import Examples
 from tests.helpers.lattice import AtomMixture, TwoOutputLattice
 from tests.helpers.problems import Array, Problem, make_problem, random_rotation
+from tests.referees.dense_line import grid, log_prior
 from tests.referees.statistics import assert_agrees
 
 
@@ -112,6 +114,86 @@ def test_small_eigenvalues_keep_their_directions() -> None:
     close(y - scores.mean, inverse @ y / np.diagonal(inverse), 1e-6)
 
 
+@pytest.mark.parametrize("widths", [(3,), (5,), (2, 2)], ids=str)
+def test_improbable_examples_are_refitted(widths: tuple[int, ...]) -> None:
+    """Log densities of −1e12 hide in their rounding how an example depends on the scale.
+
+    One input, so that given λ its weight has the precision 1/λ + β Σx²: against a dense grid over λ.
+    """
+    x = np.array([0.753563837509362, 1.1378812589177814, 0.3492265781230293])
+    y, noise = np.array([-32357.633209774922, -48612.76216156281, -15100.088548267757]), 1 / 8.8e7
+    scores = leave_one_out(lbnn.Network(widths).condition(x[:, None], y, 1 / noise), y)
+    for a in range(3):
+        kept = np.arange(3) != a
+        gram, fit = (x[kept] ** 2).sum(), (x[kept] * y[kept]).sum()
+
+        def log_posterior(u: Any, gram: float = gram, fit: float = fit) -> Any:
+            variance = noise + gram * np.exp(u)
+            return log_prior(u, widths, 1.0) - 0.5 * (np.log(variance) + fit**2 / gram / variance)
+
+        u, values = grid(log_posterior)
+        weights = np.exp(values - values.max()) / np.exp(values - values.max()).sum()
+        spread = 1 / (np.exp(-u) + gram / noise)
+        means, variances = x[a] * fit / noise * spread, x[a] ** 2 * spread + noise
+        mean = (weights * means).sum()
+        assert scores.mean[a] == pytest.approx(float(mean), rel=1e-13)
+        variance = (weights * (variances + (means - mean) ** 2)).sum()
+        assert scores.variance[a] == pytest.approx(float(variance), rel=1e-9)
+
+
+def test_the_bound_of_rounding_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ordinary data need no refit; without the bound the variances above are off by 1e-5."""
+    data = make_problem(12, 20, seed=4)
+    posterior = lbnn.Network((5,)).condition(data.X, data.Y, 10.0)
+    examples = Examples.of(posterior.spectrum, posterior.noise.variance, data.Y[:, None], False)
+    assert not refits_module.lost_digits(posterior, examples).any()
+    X = np.array([[0.753563837509362], [1.1378812589177814], [0.3492265781230293]])
+    y = np.array([-32357.633209774922, -48612.76216156281, -15100.088548267757])
+    posterior = lbnn.Network((3,)).condition(X, y, 8.8e7)
+    right = leave_one_out(posterior, y).variance
+    monkeypatch.setattr(refits_module, "_LOST", math.inf)
+    wrong = leave_one_out(posterior, y).variance
+    assert np.abs(wrong / right - 1).max() > 1e-6
+
+
+@pytest.mark.parametrize(("centred", "gram"), [(False, False), (False, True), (True, False), (True, True)])
+def test_every_refit_gives_the_same_scores(
+    monkeypatch: pytest.MonkeyPatch, centred: bool, gram: bool
+) -> None:
+    """Refits of all examples against scores from the posterior, for inputs, Gram matrices and contrasts."""
+    for outputs, widths in ((1, (6,)), (2, ())):
+        data = make_problem(9, 14, outputs, seed=12)
+        data = Problem(data.X + 0.5, data.Y + 3.0, data.X_test)
+        if centred:
+            posterior = centred_posterior(data, widths, 5.0, gram)
+        else:
+            network = lbnn.Network(widths, (1.7,) + (1.0,) * len(widths))
+            posterior = (
+                network.condition_gram(data.gram, data.Y, 5.0)
+                if gram
+                else network.condition(data.X, data.Y, 5.0)
+            )
+        monkeypatch.undo()
+        usual = leave_one_out(posterior, data.Y, centred=centred)
+        monkeypatch.setattr(refits_module, "_LOST", 0.0)
+        anew = leave_one_out(posterior, data.Y, centred=centred)
+        for name in ("mean", "variance", "log_density"):
+            np.testing.assert_allclose(getattr(anew, name), getattr(usual, name), rtol=1e-9, err_msg=name)
+
+
+def test_scores_in_little_memory() -> None:
+    """20,000 examples of 20 inputs: a few times the input, not dozens."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(20_000, 20))
+    y = X[:, 0] + rng.normal(size=20_000)
+    posterior = lbnn.Network((10,)).condition(X, y, 1.0)
+    tracemalloc.start()
+    leave_one_out(posterior, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12 * X.nbytes
+
+
 @pytest.mark.parametrize("outlier", [30.0, 3000.0])
 def test_outlier_gets_nodes_of_its_own(outlier: float) -> None:
     """Without the outlier the scale is elsewhere: the posterior's nodes miss it, and scores are exact yet."""
@@ -120,7 +202,7 @@ def test_outlier_gets_nodes_of_its_own(outlier: float) -> None:
     y[5] += outlier
     shifted = Problem(data.X, y, data.X_test)
     posterior = network.condition(shifted.X, y, 100.0)
-    missed = quadrature.unresolved_examples(
+    missed = refits_module.unresolved_examples(
         posterior.scale, Examples.of(posterior.spectrum, posterior.noise.variance, y[:, None], False)
     )
     assert missed[5]

@@ -95,7 +95,7 @@ def test_a_table_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> N
 def test_table_of_the_prior(widths: tuple[int, ...]) -> None:
     """The series agree with the contour integral, in both tails."""
     law = GammaProduct(widths, 0.7)
-    table = DensityTable(law)
+    table = DensityTable.of_product(law)
     centre, spread = law.location(0.0), law.spread(0.0)
     x = centre + np.linspace(-min(30 * spread, 60), 6 * spread, 300)
     expected = law.log_density(x)

@@ -202,7 +202,7 @@ def integrate_over_noise(
     rows = first.condensed or Condensed(
         first.eigenvalues, np.ones(len(first.eigenvalues)), first.eigenvalues, first.targets
     )
-    squares, table = rows.targets[:, 0] ** 2, DensityTable(law)
+    squares, table = rows.targets[:, 0] ** 2, DensityTable.of_product(law)
 
     def log_likelihood(x: Array, which: IndexArray) -> Array:
         """−½ Σ_i [log(τ + g_i λ) + ỹ_i²/(τ + g_i λ)], over condensed rows, (k, n)."""

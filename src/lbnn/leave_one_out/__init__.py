@@ -1,4 +1,4 @@
-"""Leave-one-out scores from one posterior, without refits.
+"""Leave-one-out scores from one posterior, with refits only where digits would be lost.
 
 Given L = V diag(l) Vᵀ the targets along eigenvector j are Gaussian with the covariance l_j G + τ over the
 examples. Its inverse is diagonal in the eigenbasis of G = U diag(g) Uᵀ,
@@ -11,11 +11,12 @@ L without example a is that with it, weighted:
 
     ρ_{−a}(L) ∝ ρ(L) / p(y_a | Y_{−a}, L),     p(y_a | Y_{−a}) = 1 / E_ρ[1 / p(y_a | Y_{−a}, L)].
 
-Weights of draws are smoothed, and their tail index says whether they can be trusted. Quadrature nodes that do
-not resolve ρ_{−a} are replaced by nodes made for it.
+Weights of draws are smoothed, and their tail index says whether they can be trusted. Where the quadrature
+nodes do not resolve ρ_{−a}, or a bound of rounding says that dividing by p(y_a | Y_{−a}, L) loses digits,
+the data without the example are decomposed anew.
 
 `scores` is the public function, `boundary` checks its arguments, `examples` are predictions of left-out
-examples given L, `averages` over the scale, `own_nodes` the quadrature anew. Knows `posterior` and what
+examples given L, `averages` over the scale, `refits` the data without an example. Knows `posterior` and what
 stands before it.
 """
 

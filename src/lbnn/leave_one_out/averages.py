@@ -14,7 +14,7 @@ from lbnn.engines.pareto import pareto_smoothed
 from lbnn.leave_one_out.examples import LeftOut
 from lbnn.scale.measure import ScaleMeasure
 
-_WEIGHT_FLOATS = 1 << 22  # of one block of weights, (examples, atoms)
+_WEIGHT_FLOATS = 1 << 18  # of one block of weights, (examples, atoms): 2 MB for each array of that size
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,7 @@ def _atoms(measure: ScaleMeasure, examples: LeftOut) -> Iterator[tuple[tuple[Arr
     """Eigenvalues and eigenvectors of the scales in blocks that fit the matrix products."""
     values, vectors = measure.eigen
     each = values.shape[1] * max(examples.extent)
-    return (
-        ((values[block], vectors[block]), block) for block in blocks(len(values), each, 4 * PRODUCT_FLOATS)
-    )
+    return (((values[block], vectors[block]), block) for block in blocks(len(values), each, PRODUCT_FLOATS))
 
 
 def row_blocks(count: int, measure: ScaleMeasure) -> Iterator[slice]:

@@ -14,6 +14,7 @@ from lbnn._base.types import Array
 from lbnn.data.bases import GramBasis
 from lbnn.data.projection import RANK_TOLERANCE, InputDirections
 from lbnn.data.spectrum import Spectrum
+from lbnn.predict.conditional import ConditionalProcess
 
 
 class LeftOut(ABC):
@@ -43,6 +44,30 @@ class LeftOut(ABC):
         precision, residual = self.precision_and_residual(scale_values, scale_vectors)
         back = (matrix @ scale_vectors).swapaxes(1, 2)
         return residual.transpose(1, 0, 2) @ back, (1 / precision).transpose(1, 0, 2) @ back**2
+
+
+@dataclass(frozen=True)
+class RefittedExample(LeftOut):
+    """One example as a test point of the data without it: sums of positive terms, nothing cancels."""
+
+    process: ConditionalProcess  # of the other examples
+    explained: Array  # Φ, (1, r)
+    unexplained: float  # R
+    noise: float  # of the observation, and of the level
+    value: Array  # y_a, (1, n_d)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return 1, self.explained.shape[1]
+
+    def take(self, rows: slice) -> RefittedExample:
+        return self
+
+    def precision_and_residual(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
+        mean = (self.explained @ self.process.rotated_mean(scale_values, scale_vectors))[:, 0]
+        seen = (self.explained**2 @ self.process.shrunken_scale(scale_values))[:, 0]
+        variance = self.unexplained * scale_values + seen + self.noise
+        return 1 / variance[None], ((self.value @ scale_vectors)[:, 0] - mean)[None]
 
 
 @dataclass(frozen=True)
@@ -112,6 +137,50 @@ class Examples(LeftOut):
     def _squares(self) -> Array:
         return self.vectors**2
 
+    def rounding(self, scale_values: Array, scale_vectors: Array, from_inputs: bool) -> Array:
+        """What rounding may do to the scores: bound of relative errors and of log weights, (rows,).
+
+        The data are known up to a relative change of ε: a Gram matrix up to δG of the size ε g_1, inputs up
+        to δX of the size ε√g_1 (`from_inputs`, for tall data, whose directions are not taken from XXᵀ). With
+        P = (lG + τ)⁻¹, g_1 the largest eigenvalue and w = Py, to first order
+
+            |δP_aa| ≤ ε l g_1 |Pe_a|²,   |δw_a| ≤ ε l g_1 |Pe_a| |w| + ε|y| |Pe_a|,
+
+        and with inputs one of the two factors |P·| √g_1 l is |Xᵀ P·| l: small where the data fit. The score
+        takes the variance 1/P_aa, the residual w_a/P_aa and the log density −w_a²/2P_aa from them.
+        """
+        result = np.zeros(len(self.vectors))
+        largest, size = self.eigenvalues.max(initial=0.0), np.sqrt((self.targets**2).sum(axis=0))
+        rest = self.unseen_targets
+        for values, axes in zip(scale_values, scale_vectors, strict=True):
+            inverse = 1 / (self.noise + np.outer(self.eigenvalues, self._positive(values[None])[0]))
+            rotated, weights = self.targets @ axes, self.eigenvalues[:, None] * inverse**2
+            precision, residual = (
+                each[:, 0] for each in self.precision_and_residual(values[None], axes[None])
+            )
+            own = np.sqrt(self._squares @ inverse**2 + self._unseen_square[:, None])  # |Pe_a|
+            fitted = np.sqrt((rotated**2 * inverse**2).sum(axis=0) + ((rest @ axes) ** 2).sum(axis=0))  # |w|
+            pull = values * math.sqrt(largest)
+            if from_inputs:
+                seen = np.sqrt(self._squares @ weights)  # |Xᵀ P e_a|
+                change = 2 * pull * own * seen
+                shift = pull * (own * np.sqrt((rotated**2 * weights).sum(axis=0)) + seen * fitted)
+            else:
+                change = pull * math.sqrt(largest) * own**2
+                shift = pull * math.sqrt(largest) * own * fitted
+            whole = np.sqrt(size @ size + (rest**2).sum() * self.noise**2)
+            shift = shift + whole * own
+            relative = change / precision + 1
+            weight = residual**2 * precision * relative + 2 * np.abs(residual) * shift
+            mean = shift / precision / np.maximum(1 / np.sqrt(precision), whole)
+            result = np.maximum(result, (relative + weight + mean).max(axis=1))
+        return np.finfo(float).eps * result
+
+    @property
+    def _unseen_square(self) -> Array:
+        """(I − UUᵀ)_aa / τ², (rows,)."""
+        return self.unseen_precision / self.noise if self.noise > 0 else self.unseen_precision
+
     def precision_and_residual(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
         """(P_j)_aa and (P_j Y V_j)_a/(P_j)_aa for scales l (m, n_d), V (m, n_d, n_d): (rows, m, n_d) each."""
         axes = scale_vectors.transpose(1, 0, 2).reshape(scale_values.shape[1], -1)  # V side by side
@@ -132,7 +201,7 @@ def _unseen(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tupl
     """(I − UUᵀ)_aa (p,) and ((I − UUᵀ)Y)_a (p, n_d) on contrasts; zero where the directions span all."""
     unseen, rest = np.zeros(len(Y)), np.zeros_like(Y)
     if spectrum.rank < spectrum.examples:
-        unseen = 1 - centred / len(Y) - (vectors**2).sum(axis=1)
+        unseen = 1 - centred / len(Y) - np.einsum("ai,ai->a", vectors, vectors)
         rest = Y - centred * Y.mean(axis=0) - vectors @ spectrum.targets
         spanned = unseen <= RANK_TOLERANCE * len(Y)
         unseen[spanned], rest[spanned] = 0.0, 0.0
@@ -147,4 +216,6 @@ def example_vectors(spectrum: Spectrum) -> Array:
     if isinstance(basis.directions, InputDirections):  # XXᵀ u would lose directions of small g to rounding
         combination = to_numpy(basis.directions.combination)
         return combination / np.linalg.norm(combination, axis=0)
-    return to_numpy(basis.training().explained) / np.sqrt(spectrum.eigenvalues)
+    vectors = to_numpy(basis.training().explained)  # a new array
+    vectors /= np.sqrt(spectrum.eigenvalues)
+    return vectors

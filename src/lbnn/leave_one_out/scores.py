@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn_of
 from lbnn.engines.importance import LARGEST_K
-from lbnn.engines.quadrature import QuadratureLaw
 from lbnn.leave_one_out.averages import Scores, row_blocks, score
 from lbnn.leave_one_out.boundary import checked_targets
 from lbnn.leave_one_out.examples import Examples, LeftOut, PrivateExamples
-from lbnn.leave_one_out.own_nodes import replace_unresolved
+from lbnn.leave_one_out.refits import Refits, replace_by_refits
 from lbnn.posterior import Posterior
 
 
@@ -128,9 +127,9 @@ def leave_one_out(
     examples = _left_out(posterior, columns, centred)
     parts = [score(measure, examples.take(rows), outward) for rows in row_blocks(len(columns), measure)]
     scores = Scores(*(np.concatenate(each) for each in zip(*(p.fields for p in parts), strict=True)))
-    messages = _messages(scores.pareto_k)
-    if isinstance(measure.law, QuadratureLaw):
-        messages += replace_unresolved(scores, posterior, examples, outward)
+    refits = Refits(posterior, columns, centred)
+    messages = replace_by_refits(scores, posterior, examples, outward, refits)
+    messages = _messages(scores.pareto_k) + messages
     warn_of(messages)
     mean, variance = columns @ outward.T - scores.residual + offset, scores.variance
     log_volume = float(np.log(np.linalg.svd(outward, compute_uv=False)).sum())

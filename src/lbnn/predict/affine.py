@@ -17,11 +17,11 @@ from functools import cached_property
 import numpy as np
 
 from lbnn._base.arrays import Place, like, namespace
-from lbnn._base.blocks import blocks
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.data.projection import GramProjection
 from lbnn.predict.given import Conditionable
 from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.predictive import LogTails
 
 _ROUNDING = 1e-6  # relative distance from the plane of dependent outputs that is not held against them
 
@@ -93,6 +93,11 @@ class AffinePredictive(Conditionable):
         return self.matrix @ self.predictive._output_covariance @ self.matrix.T + self._level_covariance
 
     @property
+    def _variance(self) -> Array:
+        """The diagonals of these alone."""
+        return self.predictive.variance_of(self.matrix) + np.diagonal(self._level_covariance)
+
+    @property
     def _covariance(self) -> AnyArray:
         """A along both output axes, and the level shared by all points."""
         inner = self.predictive._covariance
@@ -134,9 +139,9 @@ class AffinePredictive(Conditionable):
         inner = self.predictive.pointwise_with_level(self._inner(values), self.level_variance)
         return inner - self._log_volume
 
-    def point_terms(self, values: Array) -> Array | None:
-        """Log of weight and density of every draw at each point, (atoms, p̂); None for quadrature nodes."""
-        terms = self.predictive.point_terms(self._inner(values), self.level_variance)
+    def point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
+        """Log of weight and density of draws at some points, (atoms, rows); None for quadrature nodes."""
+        terms = self.predictive.point_terms(self._inner(values), self.level_variance, rows)
         return None if terms is None else terms - self._log_volume
 
     def point_log_densities(self, values: Array) -> Array:
@@ -164,19 +169,19 @@ class AffinePredictive(Conditionable):
     # ------------------------------------------------------------------ quantiles and draws
 
     def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
-        """Weights of the atoms, and the Gaussians at some points given each of them.
+        """Weights of the atoms, and the Gaussians at some points given each of them."""
+        weights, means, deviations = self.predictive.marginals_of(rows, self.matrix, self.level_variance)
+        return weights, means + self.offset, deviations
 
-        The variance of output k given an atom is Σ_j (AV)_kj² (variance along the eigenvector j).
-        """
-        part = replace(self.predictive, projection=_rows(self.predictive, rows))
-        scale_values, vectors = part.measure.eigen
-        rotated = self.matrix @ vectors
-        means, deviations = [], []
-        for block in blocks(len(rotated), math.prod(part.shape) + part.process.targets.size):
-            mean, variance = part.rotated_moments(scale_values[block], vectors[block], self.level_variance)
-            means.append(mean @ rotated[block].swapaxes(1, 2) + self.offset)
-            deviations.append(np.sqrt(variance @ (rotated[block] ** 2).swapaxes(1, 2)))
-        return part.measure.weights, np.concatenate(means), np.concatenate(deviations)
+    def log_tails(self, rows: IndexArray, values: Array, sign: float) -> LogTails | None:
+        """Those of the network at the value in its units, mirrored where A < 0."""
+        if self.matrix.shape != (1, 1):
+            return None
+        slope = float(self.matrix[0, 0])
+        tails = self.predictive.log_tails_with_level(
+            rows, (values - self.offset[0]) / slope, math.copysign(sign, sign * slope), self.level_variance
+        )
+        return None if tails is None else replace(tails, density=tails.density - math.log(abs(slope)))
 
     def gaussians(self, row: int) -> tuple[Array, Array, Array]:
         """The Gaussians at one point given each atom."""
@@ -207,12 +212,6 @@ class AffinePredictive(Conditionable):
     def with_noise(self) -> AffinePredictive:
         """The predictive of observations rather than of the function."""
         return replace(self, predictive=self.predictive.with_noise())
-
-
-def _rows(predictive: NetworkPredictive, rows: slice) -> GramProjection:
-    """The test points of some rows: marginals need diag R only."""
-    projection, diagonal = predictive.projection, np.diag(predictive.projection.unexplained_diagonal[rows])
-    return GramProjection(projection.explained[rows, :], like(diagonal, projection.explained))
 
 
 def _rotated(predictive: NetworkPredictive, root: Array) -> GramProjection:

@@ -9,9 +9,10 @@ import numpy as np
 from scipy import special
 
 from lbnn._base.arrays import Place, like, namespace
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.blocks import blocks
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.predict.given import Conditionable
-from lbnn.predict.predictive import average, log_average
+from lbnn.predict.predictive import LogTails, average, log_average
 from lbnn.scale.measure import effective_atoms
 
 _FEWEST_DRAWS = 20.0  # effective ones of all models together: half and twice as many differ by 0.03 nats
@@ -89,6 +90,12 @@ class MixturePredictive(Conditionable):
         return within + np.einsum("s,smj,smk->mjk", self.weights, self._deviations, self._deviations)
 
     @property
+    def _variance(self) -> Array:
+        """The diagonals of these alone."""
+        within = average(self.weights, [component._variance for component in self.components])
+        return within + np.tensordot(self.weights, self._deviations**2, axes=1)
+
+    @property
     def _covariance(self) -> AnyArray:
         """Within models and between them."""
         points, outputs = self.shape
@@ -112,21 +119,30 @@ class MixturePredictive(Conditionable):
 
     def _pointwise_log_density(self, values: Array) -> Array:
         """From the draws of all models together where enough of them count; integrated anew elsewhere."""
-        terms = [component.point_terms(values) for component in self.components]
-        known = [each for each in terms if each is not None]
-        if len(known) < len(terms):
+        if any(each.point_terms(values[:1], rows=slice(0, 1)) is None for each in self.components):
             return self._by_models(values)
         with np.errstate(divide="ignore"):
             shares = np.log(self.weights)
-        weighted = [share + each for share, each in zip(shares, known, strict=True)]
-        by_model = np.stack([special.logsumexp(each, axis=0) for each in weighted])
-        doubtful = effective_atoms(np.concatenate(weighted)) < _FEWEST_DRAWS
-        asked = doubtful & (by_model > by_model.max(axis=0) + math.log(_SMALLEST_SHARE))
+        by_model, asked = self._from_draws(values, shares)
         for number in np.flatnonzero(asked.any(axis=1)):
             own = np.where(asked[number][:, None], values, np.nan)  # NaN: nothing is integrated there
             anew = shares[number] + self.components[number]._pointwise_log_density(own)
             by_model[number] = np.where(asked[number], anew, by_model[number])
         return np.asarray(special.logsumexp(by_model, axis=0), float)
+
+    def _from_draws(self, values: Array, shares: Array) -> tuple[Array, Mask]:
+        """Log of share and density of every model at each point, and where it is to be integrated anew."""
+        by_model = np.empty((len(shares), len(values)))
+        asked = np.zeros(by_model.shape, bool)
+        atoms = len(self.marginals(slice(0, 1))[0])
+        for rows in blocks(len(values), atoms * self.shape[1], 1 << 20):
+            terms = [each.point_terms(values[rows], rows=rows) for each in self.components]
+            weighted = [share + each for share, each in zip(shares, terms, strict=True) if each is not None]
+            here = np.stack([special.logsumexp(each, axis=0) for each in weighted])
+            doubtful = effective_atoms(np.concatenate(weighted)) < _FEWEST_DRAWS
+            asked[:, rows] = doubtful & (here > here.max(axis=0) + math.log(_SMALLEST_SHARE))
+            by_model[:, rows] = here
+        return by_model, asked
 
     def _by_models(self, values: Array) -> Array:
         terms = np.stack([component._pointwise_log_density(values) for component in self.components])
@@ -138,6 +154,18 @@ class MixturePredictive(Conditionable):
         weights = [share * part[0] for share, part in zip(self.weights, parts, strict=True)]
         means, deviations = ([part[k] for part in parts] for k in (1, 2))
         return np.concatenate(weights), np.concatenate(means), np.concatenate(deviations)
+
+    def log_tails(self, rows: IndexArray, values: Array, sign: float) -> LogTails | None:
+        """Averages over models, if every one of them knows its own."""
+        parts = [component.log_tails(rows, values, sign) for component in self.components]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        probability, density = (
+            log_average(self.weights, np.stack([getattr(part, name) for part in known]))
+            for name in ("probability", "density")
+        )
+        return LogTails(probability, density, np.any([part.anew for part in known], axis=0))
 
     def gaussians(self, row: int) -> tuple[Array, Array, Array]:
         """All Gaussians of all models at one point."""

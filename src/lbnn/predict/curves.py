@@ -15,6 +15,7 @@ proportional to l, τ l/(τ + g l) = τ/(τ + g λ̄) · f(g; l) with f = l (τ 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -23,9 +24,14 @@ import numpy as np
 from lbnn._base.arrays import times
 from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.row_curves import RowCurves
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.measure import ScaleMeasure
+
+_RANGE = 3.0  # of log l
+_GRID = 64  # values of l in a range: functions analytic up to ± iπ need 25
+_KEPT = 1e-12  # singular values, relative to the largest: far below what draws of the scale can tell
+_WORTH_WHILE = 0.75  # share of the nodes above which another basis saves too little
 
 
 class AtomCurves:
@@ -34,10 +40,10 @@ class AtomCurves:
     def __init__(self, process: ConditionalProcess, measure: ScaleMeasure) -> None:
         self.process, self.measure = process, measure
 
-    @cached_property
+    @property
     def typical(self) -> float:
         """λ̄, the mean of the scale."""
-        return float(np.trace(self.measure.average(self.measure.scales))) / self.process.outputs
+        return self.measure.typical
 
     @property
     def rows(self) -> RowCurves:
@@ -55,16 +61,65 @@ class AtomCurves:
         noise = self.process.noise
         return self._known[0][:, None] / (noise + self.rows.nodes[:, None] * values[:, None, :])
 
+    def ratio(self, scale: Array) -> Array:
+        """(τ + g λ̄)/(τ + g λ) at the nodes, for numbers λ (...) -> (..., k)."""
+        return self._known[0] / (self.process.noise + self.rows.nodes * scale[..., None])
+
+    @cached_property
+    def basis(self) -> tuple[Array, Array]:
+        """(τ + g λ̄)/(τ + g l) at the nodes as B C: B (k, K) for all atoms, coefficients C (m, K, n_d).
+
+        As functions of g these ratios differ little between atoms. Those of a range of three in log l are
+        within e^{±1.5} of that at its middle l_c, and combinations of some ten functions, to 1e-12 of each
+        value: the singular vectors of (τ + g l_c)/(τ + g l) on a grid of l. Where that saves nothing, nodes
+        are the basis.
+        """
+        values, noise, nodes = self.measure.eigen[0], self.process.noise, self.rows.nodes
+        parts, size = [], 0
+        for centre, inside in _ranges(values):
+            grid = centre * np.exp(np.linspace(-_RANGE / 2, _RANGE / 2, _GRID))
+            middle = noise + nodes * centre
+            left, sizes, _ = np.linalg.svd(middle[:, None] / (noise + np.outer(nodes, grid)))
+            left = left[:, : int((sizes > _KEPT * sizes[0]).sum())]
+            parts.append((inside, middle, left))
+            size += left.shape[1]
+        if size > _WORTH_WHILE * len(nodes):
+            return np.eye(len(nodes)), self._ratio(values)
+        basis, coefficients = np.empty((len(nodes), size)), np.zeros((len(values), size, values.shape[1]))
+        start = 0
+        for inside, middle, left in parts:
+            columns = slice(start, start + left.shape[1])
+            start += left.shape[1]
+            basis[:, columns] = (self._known[0] / middle)[:, None] * left
+            atom, axis = np.nonzero(inside)
+            for block in blocks(len(atom), len(nodes)):
+                ratio = middle / (noise + values[atom[block], axis[block], None] * nodes)
+                coefficients[atom[block], columns, axis[block]] = ratio @ left
+        return basis, coefficients
+
     def varying(self, block: slice) -> Array:
-        """V diag(n) Vᵀ of some atoms at the nodes, (m, k, n_d, n_d)."""
+        """V diag(n) Vᵀ of some atoms in the basis, (m, K, n_d, n_d)."""
         values, vectors = (each[block] for each in self.measure.eigen)
-        sizes = (values - self.typical)[:, None, :] * self._ratio(values)
+        sizes = (values - self.typical)[:, None, :] * self.basis[1][block]
         return _in_outputs(sizes, vectors)
 
-    def shrunken(self, block: slice) -> tuple[Array, Array]:
-        """f of some atoms at the nodes along the eigenvectors, (m, k, n_d), and the eigenvectors."""
-        values, vectors = (each[block] for each in self.measure.eigen)
-        return values[:, None, :] * self._ratio(values), vectors
+    @cached_property
+    def mean_varying(self) -> Array:
+        """E V diag(n) Vᵀ in the basis, (K, n_d, n_d)."""
+        total = np.zeros((self.basis[0].shape[1], self.process.outputs, self.process.outputs))
+        for block in self.blocks():
+            total += np.tensordot(self.measure.weights[block], self.varying(block), axes=1)
+        return total
+
+    def about_mean(self, block: slice, matrix: Array) -> Array:
+        """(V diag(n) Vᵀ − E) Aᵀ of some atoms in the basis, (m, K, n_d, outputs)."""
+        varying = self.varying(block)
+        varying -= self.mean_varying
+        return varying if np.array_equal(matrix, np.eye(self.process.outputs)) else varying @ matrix.T
+
+    def shrunken(self, block: slice) -> Array:
+        """f of some atoms in the basis along the eigenvectors, (m, K, n_d)."""
+        return self.measure.eigen[0][block, None, :] * self.basis[1][block]
 
     @cached_property
     def averages(self) -> tuple[Array, Array]:
@@ -83,8 +138,23 @@ class AtomCurves:
 
     def blocks(self, floats_each: int = 0) -> Iterator[slice]:
         """Blocks of atoms for work of so many floats each beside their matrices at the nodes."""
-        own = len(self.rows.nodes) * self.process.outputs**2
+        own = self.basis[0].shape[1] * self.process.outputs**2
         return blocks(len(self.measure.weights), max(own, floats_each), PRODUCT_FLOATS)
+
+    def second_moments(self, matrix: Array) -> Array:
+        """Covariance over atoms of what deviations of means are linear in, (outputs of A, K n_d, K n_d).
+
+        A mean's deviation in output k of F̂ Aᵀ is Σ over basis and outputs of a point's coefficients times
+        (V diag(n) Vᵀ − E) A_k: so its variance over the atoms is a quadratic form of these coefficients.
+        """
+        size = self.basis[0].shape[1] * self.process.outputs
+        total = np.zeros((len(matrix), size, size))
+        for block in self.blocks():
+            varying = self.about_mean(block, matrix)
+            varying *= np.sqrt(self.measure.weights[block])[:, None, None, None]
+            columns = varying.reshape(len(varying), size, len(matrix)).transpose(2, 0, 1)
+            total += columns.swapaxes(1, 2) @ columns
+        return total
 
     @cached_property
     def mean_coefficients(self) -> Array:
@@ -127,24 +197,81 @@ class PointCurves:
 
     def __init__(self, curves: AtomCurves, reference: Array, linear: Array, square: Array) -> None:
         self.curves, self.reference = curves, reference  # means at the scale λ̄ I, (p̂, n_d)
-        self.linear, self.square = linear, square  # (p̂, k, n_d) and (p̂, k)
+        self.linear, self.square = linear, square  # at the nodes, (p̂, k, n_d) and (p̂, k)
 
-    def deviations(self, average: bool) -> Iterator[tuple[slice, Array]]:
-        """Means of the atoms less those at λ̄ I, or less their average, in blocks (atoms, p̂, n_d)."""
-        points, outputs = self.reference.shape
-        flat = self.linear.reshape(points, self.linear.shape[1] * outputs)  # (p̂, k n_d)
-        for block in self.curves.blocks(points * outputs):
-            varying = self.curves.varying(block)
-            if average:
-                varying -= self.curves.averages[0]
+    @cached_property
+    def _in_basis(self) -> tuple[Array, Array]:
+        """`linear` (p̂, n_d, K) and `square` (p̂, K) in the basis of the atoms."""
+        basis = self.curves.basis[0]
+        return self.linear.swapaxes(1, 2) @ basis, self.square @ basis
+
+    def deviations(self, matrix: Array) -> Iterator[tuple[slice, Array]]:
+        """Means of the atoms in outputs of F̂ Aᵀ less their average, in blocks (atoms, p̂, outputs)."""
+        flat, outputs = self._flat, len(matrix)
+        for block in self.curves.blocks(len(flat) * outputs):
+            varying = self.curves.about_mean(block, matrix)
             atoms = len(varying)
             columns = varying.transpose(1, 2, 0, 3).reshape(flat.shape[1], atoms * outputs)
-            yield block, (flat @ columns).reshape(points, atoms, outputs).transpose(1, 0, 2)
+            yield block, (flat @ columns).reshape(len(flat), atoms, outputs).transpose(1, 0, 2)
 
-    def variances(self, block: slice) -> Array:
-        """Σ_i φ_i² (V diag_j(s_ij) Vᵀ)_kk for some atoms, (atoms, p̂, n_d)."""
-        shrunken, vectors = self.curves.shrunken(block)
-        return (self.square @ shrunken) @ (vectors**2).swapaxes(1, 2)
+    def spread_of_means(self, matrix: Array) -> Array:
+        """Variance over the atoms of the means in outputs of F̂ Aᵀ, (p̂, outputs).
+
+        By second moments, at the cost of K n_d points, where there are more points than that.
+        """
+        flat, weights = self._flat, self.curves.measure.weights
+        result = np.zeros((len(flat), len(matrix)))
+        if len(flat) < flat.shape[1]:
+            for block, deviations in self.deviations(matrix):
+                result += np.einsum("s,spk->pk", weights[block], deviations**2)
+            return result
+        for output, moment in enumerate(self.curves.second_moments(matrix)):
+            for rows in blocks(len(flat), flat.shape[1], PRODUCT_FLOATS):
+                result[rows, output] = np.einsum("pi,pi->p", flat[rows] @ moment, flat[rows])
+        return result
+
+    @property
+    def _flat(self) -> Array:
+        """`linear` in the basis as a matrix, (p̂, K n_d)."""
+        linear = self._in_basis[0].swapaxes(1, 2)
+        return linear.reshape(len(linear), linear.shape[1] * linear.shape[2])
+
+    def rotated(self) -> Iterator[tuple[slice, Array, Array]]:
+        """Means and Σ_i φ_i² s_i along the eigenvectors of atoms, in blocks (atoms, p̂, n_d) each."""
+        (linear, square), outputs = self._in_basis, self.curves.process.outputs
+        points, _, size = linear.shape
+        flat = linear.swapaxes(1, 2).reshape(points * size, outputs)
+        values, vectors = self.curves.measure.eigen
+        for block in blocks(len(values), points * size * outputs, PRODUCT_FLOATS):
+            axes, atoms = vectors[block], values[block]
+            coefficients = self.curves.basis[1][block]  # (m, K, n_d)
+            side_by_side = axes.transpose(1, 0, 2).reshape(outputs, len(atoms) * outputs)
+            turned = (flat @ side_by_side).reshape(points, size, len(atoms), outputs)
+            varying = (
+                np.einsum("pKma,mKa->mpa", turned, coefficients) * (atoms - self.curves.typical)[:, None]
+            )
+            yield block, self.reference @ axes + varying, square @ self.curves.shrunken(block)
+
+    def take(self, rows: IndexArray) -> PointCurves:
+        """Some of the points."""
+        return PointCurves(self.curves, self.reference[rows], self.linear[rows], self.square[rows])
+
+    def of_numbers(self, scale: Array) -> tuple[Array, Array]:
+        """One output: means and Σ_i φ_i² s_i at common scales λ (n,), (p̂, n) each."""
+        ratio = self.curves.ratio(scale)  # (n, k)
+        mean = self.linear[:, :, 0] @ ((scale - self.curves.typical)[:, None] * ratio).T
+        return self.reference + mean, self.square @ (scale[:, None] * ratio).T
+
+    def of_own_numbers(self, rows: IndexArray, scale: Array) -> tuple[Array, Array]:
+        """The same of some points, each at scales of its own (m, n), (m, n) each."""
+        mean, square = np.empty_like(scale), np.empty_like(scale)
+        for block in blocks(len(rows), scale.shape[1] * len(self.curves.rows.nodes)):
+            here, numbers = rows[block], scale[block]
+            ratio = self.curves.ratio(numbers)  # (m, n, k)
+            varying = (ratio @ self.linear[here])[:, :, 0] * (numbers - self.curves.typical)
+            mean[block] = self.reference[here] + varying
+            square[block] = (ratio @ self.square[here, :, None])[:, :, 0] * numbers
+        return mean, square
 
 
 def curves_of(process: ConditionalProcess, measure: ScaleMeasure) -> AtomCurves:
@@ -153,6 +280,18 @@ def curves_of(process: ConditionalProcess, measure: ScaleMeasure) -> AtomCurves:
     if known is None or known.measure is not measure:
         known = vars(process)["curves"] = AtomCurves(process, measure)
     return known
+
+
+def _ranges(values: Array) -> Iterator[tuple[float, Mask]]:
+    """Middles of ranges of log l that hold all eigenvalues (m, n_d), and which of these are in each.
+
+    Eigenvalues below e⁻²³⁰ of the largest count as that: their ratios are those of zero.
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.maximum(np.log(values), math.log(float(values.max())) - 230.0)
+    number = np.floor((logs - logs.min()) / _RANGE).astype(int)
+    for each in np.unique(number):
+        yield math.exp(float(logs.min()) + (each + 0.5) * _RANGE), number == each
 
 
 def _in_outputs(sizes: Array, vectors: Array) -> Array:

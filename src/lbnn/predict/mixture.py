@@ -16,18 +16,21 @@ import numpy as np
 
 from lbnn._base.arrays import Place, add_to_diagonal, like, namespace, place_of, times, to_numpy
 from lbnn._base.blocks import blocks
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.data.projection import Projection
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.curves import AtomCurves, PointCurves, curves_of
 from lbnn.predict.density import conditional_log_density
 from lbnn.predict.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
 from lbnn.predict.given import Conditionable
+from lbnn.predict.one_output import Densities, PointsGivenScale, Tails, log_averages
 from lbnn.predict.pointwise import doubtful_points, integrated_anew, warn_without_law
-from lbnn.predict.predictive import log_average
+from lbnn.predict.predictive import LogTails, log_average
+from lbnn.scale.line_integrals import log_scale_density
 from lbnn.scale.measure import ScaleMeasure
 
 LOG_TWO_PI = math.log(2 * math.pi)
+_POINT_FLOATS = 1 << 19  # of a block of points given every atom: 4 MB for each array that is made of it
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,6 +134,20 @@ class NetworkPredictive(Conditionable):
             total += np.einsum("smj,smk->mjk", deviations, deviations)
         return total + self.observation_noise * np.eye(self.shape[1])
 
+    @property
+    def _variance(self) -> Array:
+        return self.variance_of(np.eye(self.shape[1]))
+
+    def variance_of(self, matrix: Array) -> Array:
+        """Variances of outputs F̂ Aᵀ at every point, (p̂, outputs)."""
+        average = matrix @ self.measure.average(self.measure.scales) @ matrix.T
+        total = np.outer(self.projection.unexplained_diagonal, np.diagonal(average))
+        shrunken = np.einsum("kj,ijl,kl->ik", matrix, self._mean_shrunken, matrix, optimize=True)
+        total += times(self.projection.explained**2, shrunken)
+        if len(self.measure.weights) > 1 and self._points is not None:
+            total += self._points.spread_of_means(matrix)
+        return total + self.observation_noise * (matrix**2).sum(axis=1)
+
     @cached_property
     def _curves(self) -> AtomCurves | None:
         """Averages over atoms as curves in log g; None at the ends of the temperatures, which need none."""
@@ -161,14 +178,19 @@ class NetworkPredictive(Conditionable):
         """√w_s (μ_{L_s} − E μ_L), in blocks of shape (atoms, p̂, n_d)."""
         if len(self.measure.weights) == 1 or self._points is None:
             return
-        for block, deviations in self._points.deviations(average=True):
+        for block, deviations in self._points.deviations(np.eye(self.shape[1])):
             yield deviations * np.sqrt(self.measure.weights[block, None, None])
 
     # ------------------------------------------------------------------ densities and quantiles
 
     def _log_density(self, values: Array) -> float:
         self._require_full_rank()
-        factor = conditional_log_density(self.projection, self.process, self.observation_noise, values)
+        alone = self.shape == (1, 1) and log_scale_density(self.measure) is not None
+        if alone and self.points_given_scale(np.arange(1)).spread[0] > 0:  # else the message below
+            return float(self.pointwise_with_level(values, 0.0)[0])
+        factor = conditional_log_density(
+            self.projection, self.process, self.observation_noise, values, self.measure.typical
+        )
         if not factor.bounded_average(self.measure.tails.narrowest):
             return math.inf
         return self.measure.log_expect_exp(factor).real
@@ -186,8 +208,12 @@ class NetworkPredictive(Conditionable):
 
     def pointwise_with_level(self, values: Array, level_variance: float) -> Array:
         """Log density of values (p̂, n_d) at each point with a level of this variance, (p̂,)."""
-        terms = self.point_log_densities(values, level_variance)
-        result, doubtful = log_average(self.measure.weights, terms), doubtful_points(self.measure, terms)
+        if not level_variance:
+            self._require_full_rank()
+        if self.shape[1] == 1 and self.measure.deterministic:
+            result, doubtful = self._one_output(values, level_variance)
+        else:
+            result, doubtful = self._from_draws(values, level_variance)
         warn_without_law(self.measure, doubtful)
         noise = self.observation_noise + level_variance
         for point, density in integrated_anew(
@@ -196,58 +222,124 @@ class NetworkPredictive(Conditionable):
             result[point] = density
         return result
 
-    def point_terms(self, values: Array, level_variance: float = 0.0) -> Array | None:
-        """Log of weight and density of every draw at each point, (atoms, p̂); None for quadrature nodes."""
+    def _one_output(self, values: Array, level_variance: float) -> tuple[Array, Mask]:
+        """Densities (p̂,) of one output over quadrature nodes, and where they need another integral."""
+        result, doubtful = np.empty(len(values)), np.zeros(len(values), bool)
+        for rows in blocks(len(values), self._floats_each, _POINT_FLOATS):
+            points = self.points_given_scale(np.arange(len(values))[rows], level_variance)
+            _require_positive(points.spread[None, :, None])
+            factors = Densities(points, values[rows, 0])
+            pole = factors.poles(self.measure.tails.narrowest)
+            result[rows], anew = log_averages(self.measure, factors)
+            result[rows][pole] = math.inf
+            doubtful[rows] = anew & ~pole
+        if log_scale_density(self.measure) is not None or self.measure.law is None:
+            doubtful[:] = False  # integrated already, or one atom, which needs no integral
+        return result, doubtful
+
+    def points_given_scale(self, rows: IndexArray, level_variance: float = 0.0) -> PointsGivenScale:
+        """One output at some points as functions of the scale."""
+        noise = self.observation_noise + level_variance
+        return PointsGivenScale.of(self.projection, self.process, self.measure, noise, rows)
+
+    def _from_draws(self, values: Array, level_variance: float) -> tuple[Array, Mask]:
+        """Densities (p̂,) from the atoms, and where too few of them count."""
+        result, doubtful = np.empty(len(values)), np.zeros(len(values), bool)
+        for rows in blocks(len(values), self._floats_each, _POINT_FLOATS):
+            terms = self.point_log_densities(values[rows], level_variance, rows)
+            result[rows] = log_average(self.measure.weights, terms)
+            doubtful[rows] = doubtful_points(self.measure, terms)
+        return result, doubtful
+
+    @property
+    def _floats_each(self) -> int:
+        """Of one point given every atom, and of its coefficients."""
+        rank = self.projection.explained.shape[1]
+        return len(self.measure.weights) * self.shape[1] + rank * (1 + self.shape[1])
+
+    def point_terms(
+        self, values: Array, level_variance: float = 0.0, rows: slice = slice(None)
+    ) -> Array | None:
+        """Log of weight and density of draws at some points, (atoms, rows); None for quadrature nodes."""
         if self.measure.deterministic:
             return None
         with np.errstate(divide="ignore"):
-            return np.log(self.measure.weights)[:, None] + self.point_log_densities(values, level_variance)
+            log_weights = np.log(self.measure.weights)[:, None]
+        return log_weights + self.point_log_densities(values, level_variance, rows)
 
-    def point_log_densities(self, values: Array, level_variance: float = 0.0) -> Array:
-        """Log density of values (p̂, n_d) at each point given each atom, (atoms, p̂).
+    def point_log_densities(
+        self, values: Array, level_variance: float = 0.0, rows: slice = slice(None)
+    ) -> Array:
+        """Log density of values (rows, n_d) at some points given each atom, (atoms, rows).
 
         Given an atom V diag(l) Vᵀ the outputs at a point, rotated by V, are independent with the variances
         R l_j + Σ_i φ_i² s_ij + noise + level.
         """
         if not level_variance:
             self._require_full_rank()
-        scale_values, vectors = self.measure.eigen
-        result = np.empty((len(scale_values), len(values)))
-        for block in blocks(len(result), self.shape[0] * self.shape[1] + self.process.targets.size):
-            means, variances = self.rotated_moments(scale_values[block], vectors[block], level_variance)
+        vectors = self.measure.eigen[1]
+        result = np.empty((len(vectors), len(values)))
+        for block, means, variances in self.rotated_moments(rows, level_variance):
             _require_positive(variances)
             deviations = values @ vectors[block] - means
             result[block] = -0.5 * (LOG_TWO_PI + np.log(variances) + deviations**2 / variances).sum(2)
         return result
 
     def rotated_moments(
-        self, scale_values: Array, vectors: Array, level_variance: float = 0.0
-    ) -> tuple[Array, Array]:
-        """Means and variances along the eigenvectors of each atom, (atoms, p̂, n_d) each."""
-        explained = self.projection.explained
-        means = atoms_at_points(explained, self.process.rotated_mean(scale_values, vectors))
-        own = self.projection.unexplained_diagonal[:, None] * scale_values[:, None, :]
-        seen = atoms_at_points(explained**2, self.process.shrunken_scale(scale_values))
-        return means, own + seen + self.observation_noise + level_variance
+        self, rows: slice, level_variance: float = 0.0
+    ) -> Iterator[tuple[slice, Array, Array]]:
+        """Means and variances along the eigenvectors of blocks of atoms, (atoms, rows, n_d) each."""
+        explained, (scale_values, vectors) = self.projection.explained[rows, :], self.measure.eigen
+        own = self.projection.unexplained_diagonal[rows, None]
+        noise = self.observation_noise + level_variance
+        if self._curves is None:
+            mean = times(explained, self._mean_coefficients)
+            if self.process.noise:
+                own = own + times(explained**2, np.ones((explained.shape[1], 1)))
+            for block in blocks(len(scale_values), 4 * mean.size):
+                yield block, mean @ vectors[block], own * scale_values[block, None, :] + noise
+            return
+        for block, means, seen in self._curves.points(explained).rotated():
+            yield block, means, own * scale_values[block, None, :] + seen + noise
 
     def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
         """Weights of the atoms, and the Gaussians at some points given each of them."""
-        explained = self.projection.explained[rows, :]
-        own_scale = np.diagonal(self.measure.scales, axis1=1, axis2=2)
-        variances = self.projection.unexplained_diagonal[rows, None] * own_scale[:, None, :]
-        if self._curves is None:
-            mean = times(explained, self._mean_coefficients)
-            means = np.broadcast_to(mean, (len(own_scale), *mean.shape))
-            if self.process.noise:
-                seen = times(explained**2, np.ones((explained.shape[1], 1)))
-                variances = variances + seen * own_scale[:, None, :]
-        else:
-            points = self._curves.points(explained)
-            means = np.empty_like(variances)
-            for block, deviations in points.deviations(average=False):
-                means[block] = points.reference + deviations
-                variances[block] += points.variances(block)
-        return self.measure.weights, means, np.sqrt(variances + self.observation_noise)
+        return self.marginals_of(rows, np.eye(self.shape[1]), 0.0)
+
+    def marginals_of(self, rows: slice, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
+        """The same of outputs F̂ Aᵀ, with a level of this variance.
+
+        The variance of output k given an atom is Σ_j (AV)_kj² (variance along the eigenvector j).
+        """
+        vectors, points = self.measure.eigen[1], len(range(self.shape[0])[rows])
+        means, deviations = np.empty((2, len(vectors), points, len(matrix)))
+        for block, mean, variance in self.rotated_moments(rows, level_variance):
+            outward = (matrix @ vectors[block]).swapaxes(1, 2)
+            means[block] = mean @ outward
+            deviations[block] = np.sqrt(variance @ outward**2)
+        return self.measure.weights, means, deviations
+
+    def log_tails(self, rows: IndexArray, values: Array, sign: float) -> LogTails | None:
+        """Of one output over quadrature nodes; None for draws, whose atoms are all that is known."""
+        return self.log_tails_with_level(rows, values, sign, 0.0)
+
+    def log_tails_with_level(
+        self, rows: IndexArray, values: Array, sign: float, level_variance: float
+    ) -> LogTails | None:
+        """The same with a level of this variance."""
+        if log_scale_density(self.measure) is None:
+            return None
+        points, tails = self.points_given_scale(rows, level_variance), LogTails.unknown(len(rows))
+        random = np.flatnonzero(points.spread > 0)  # elsewhere the law is one point
+        points, values = points.take(random), values[random]
+        tails.probability[random], tails.anew[random] = log_averages(
+            self.measure, Tails(points, values, sign)
+        )
+        densities = Densities(points, values)
+        regular = np.flatnonzero(~densities.poles(self.measure.tails.narrowest))
+        tails.density[random] = math.inf
+        tails.density[random[regular]] = log_averages(self.measure, densities.take(regular))[0]
+        return tails
 
     def gaussians(self, row: int) -> tuple[Array, Array, Array]:
         """The Gaussians at one point given each atom."""

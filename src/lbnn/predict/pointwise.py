@@ -53,7 +53,11 @@ def integrated_anew(
         own = np.reshape(projection.unexplained_diagonal[number], (1, 1))
         unexplained = like(unit**2 * own, explained)
         factor = conditional_log_density(
-            GramProjection(explained, unexplained), process, noise, unit * values[number : number + 1]
+            GramProjection(explained, unexplained),
+            process,
+            noise,
+            unit * values[number : number + 1],
+            measure.typical,
         )
         if not factor.bounded_average(measure.tails.narrowest):
             yield number, math.inf

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,11 +19,26 @@ from lbnn._base import check
 from lbnn._base.arrays import Place, namespace
 from lbnn._base.blocks import blocks
 from lbnn._base.html import card, density_picture
-from lbnn._base.types import AnyArray, Array
-from lbnn.predict.quantile import mixture_quantile
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
+from lbnn.predict.quantile import mixture_quantile, tail_quantile
 
 _LARGEST_EXPONENT = 709.0  # whose exponential is a double
 _MARGINAL_FLOATS = 1 << 21  # means of one block of points given every atom
+_SETTLED_POINTS = 4096  # of which far quantiles are solved for together
+
+
+@dataclass(frozen=True)
+class LogTails:
+    """Tail probabilities and densities at points, in logarithms, and where atoms did not give them."""
+
+    probability: Array  # (k,)
+    density: Array  # (k,)
+    anew: Mask  # (k,)
+
+    @classmethod
+    def unknown(cls, count: int) -> LogTails:
+        """Of so many points, to be filled."""
+        return cls(np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, bool))
 
 
 class Predictive(ABC):
@@ -107,7 +123,7 @@ class Predictive(ABC):
     @property
     def variance(self) -> AnyArray:
         """Variance of every output at every point, (p̂, n_d)."""
-        return self._given_back(np.diagonal(self._output_covariance, axis1=1, axis2=2).copy())
+        return self._given_back(self._variance)
 
     @property
     def standard_deviation(self) -> AnyArray:
@@ -119,6 +135,11 @@ class Predictive(ABC):
     @abstractmethod
     def _mean(self) -> Array:
         """(p̂, n_d), as NumPy."""
+
+    @property
+    def _variance(self) -> Array:
+        """(p̂, n_d), as NumPy."""
+        return np.diagonal(self._output_covariance, axis1=1, axis2=2).copy()
 
     @property
     @abstractmethod
@@ -164,8 +185,8 @@ class Predictive(ABC):
 
     # ------------------------------------------------------------------ quantiles and draws
 
-    def point_terms(self, values: Array) -> Array | None:
-        """Log of weight and density of every atom at each point, (atoms, p̂); None where there are none."""
+    def point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
+        """Log of weight and density of atoms at some points, (atoms, rows); None where there are none."""
         return None
 
     @abstractmethod
@@ -191,7 +212,32 @@ class Predictive(ABC):
             marginals = self.marginals(rows)
             for number, level in enumerate(levels):
                 result[number, rows] = mixture_quantile(level, *marginals)
+        for number, level in enumerate(levels):
+            self._settle_quantiles(level, result[number])
         return result
+
+    def _settle_quantiles(self, level: float, values: Array) -> None:
+        """Improve, in place, quantiles (p̂, 1) that the atoms do not resolve, as in far tails."""
+        sign = 1.0 if level <= 0.5 else -1.0
+        for rows in blocks(self.shape[0], 1, _SETTLED_POINTS):
+            index = np.arange(self.shape[0])[rows]
+            tails = self.log_tails(index, values[index, 0], sign) if self.shape[1] == 1 else None
+            if tails is not None and tails.anew.any():
+                far = index[tails.anew]
+
+                def log_tails(here: IndexArray, q: Array, far: IndexArray = far) -> tuple[Array, Array]:
+                    found = self.log_tails(far[here], q, sign)
+                    assert found is not None
+                    return found.probability, found.density
+
+                values[far, 0] = tail_quantile(level, values[far, 0], log_tails)
+
+    def log_tails(self, rows: IndexArray, values: Array, sign: float) -> LogTails | None:
+        """Probabilities below (sign 1) or above (−1) a value (k,) of one output at some points.
+
+        None where the atoms are all that is known.
+        """
+        return None
 
     def sample(self, size: int, rng: int | np.random.Generator) -> AnyArray:
         """Draw jointly over points and outputs.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy import special
 from scipy.optimize import elementwise
 
-from lbnn._base.types import Array, Mask
+from lbnn._base.types import Array, IndexArray, Mask
 
 _NEWTON_STEPS = 20
+_MOST_STEPS = 60
+_SETTLED = 1e-11  # of the length on which a tail falls by e: the next Newton step would be its square
 _ROUNDING = 1e-14  # relative step at which Newton's method has converged (it does so quadratically)
 
 
@@ -78,3 +81,34 @@ def _bracketed(level: float, weights: Array, means: Array, deviations: Array) ->
         raise RuntimeError("a quantile could not be bracketed; please report this with your data")
     result[wide] = solution.x
     return result
+
+
+def tail_quantile(
+    level: float, start: Array, log_tails: Callable[[IndexArray, Array], tuple[Array, Array]]
+) -> Array:
+    """Solve for quantiles (k,) from a start, by Newton's method on the log of the shorter tail's probability.
+
+    `log_tails` gives log probability and log density at values of some of the points. The log probability of
+    a tail is monotone, so that every value seen bounds the solution; steps beyond a bound halve the interval.
+    """
+    sign, tail = (1.0, math.log(level)) if level <= 0.5 else (-1.0, math.log1p(-level))
+    q, pending = start.copy(), np.arange(len(start))
+    low, high = np.full(len(start), -np.inf), np.full(len(start), np.inf)
+    for _ in range(_MOST_STEPS):
+        probability, density = log_tails(pending, q[pending])
+        excess = probability - tail
+        beyond = sign * excess > 0  # the solution is smaller
+        high[pending] = np.where(beyond, np.minimum(high[pending], q[pending]), high[pending])
+        low[pending] = np.where(beyond, low[pending], np.maximum(low[pending], q[pending]))
+        with np.errstate(over="ignore"):
+            new = q[pending] - sign * excess * np.exp(probability - density)
+        outside = ~((new >= low[pending]) & (new <= high[pending]))
+        middle = 0.5 * (low[pending] + high[pending])
+        new = np.where(outside & np.isfinite(middle), middle, new)
+        unit = np.exp(probability - density)  # over which the tail falls by about e
+        moved = np.abs(new - q[pending]) > _ROUNDING * np.abs(new) + _SETTLED * unit
+        q[pending] = new
+        pending = pending[moved]
+        if not len(pending):
+            return q
+    raise RuntimeError("a quantile did not converge; please report this with your data")

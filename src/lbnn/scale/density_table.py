@@ -8,6 +8,8 @@ largest log density in a unit. Units are filled when they are asked for, each ch
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.polynomial import chebyshev
 
@@ -16,7 +18,7 @@ from lbnn._base.types import Array, IndexArray
 from lbnn.scale.gamma_product import GammaProduct
 
 _NODES = 20
-_DEVIATIONS = 8.0  # standard deviations of a narrow law that make a unit
+TABLE_DEVIATIONS = 8.0  # standard deviations of a narrow law that make a unit
 _PLACES = chebyshev.chebpts1(_NODES)
 _BETWEEN = np.array([-0.83, 0.13, 0.71])  # where every unit is checked
 #: From values at the Chebyshev points to coefficients, (nodes, nodes).
@@ -24,12 +26,24 @@ _TRANSFORM = np.linalg.inv(chebyshev.chebvander(_PLACES, _NODES - 1)).T
 _ALLOWED = 1e-12  # of one plus the size of the log density
 
 
-class DensityTable:
-    """Log density of x = log λ as Chebyshev series on units of x."""
+class LogDensity(Protocol):
+    """A law with a log density of x = log λ that is analytic in x."""
 
-    def __init__(self, law: GammaProduct) -> None:
-        self.law, self.accurate = law, True
-        self._length = min(1.0, _DEVIATIONS * law.spread(0.0))
+    def log_density(self, x: Array) -> Array:
+        """At points (m,)."""
+        ...
+
+
+class DensityTable:
+    """Log density of x = log λ as Chebyshev series on units of x of the given length."""
+
+    @classmethod
+    def of_product(cls, law: GammaProduct) -> DensityTable:
+        """The table of a prior."""
+        return cls(law, min(1.0, TABLE_DEVIATIONS * law.spread(0.0)))
+
+    def __init__(self, law: LogDensity, length: float) -> None:
+        self.law, self.accurate, self._length = law, True, length
         self._first, self._series = 0, np.zeros((0, _NODES))
         self._known = np.zeros(0, bool)
 

@@ -153,6 +153,11 @@ class ScaleMeasure:
         """E L."""
         return self._shaped(self.average(self.scales))
 
+    @cached_property
+    def typical(self) -> float:
+        """The average eigenvalue of E L: the size of a scale."""
+        return float(np.trace(self.average(self.scales))) / self.scales.shape[1]
+
     @property
     def inverse_mean(self) -> Array | float:
         """E L⁻¹; infinite (on the diagonal, undefined off it) where the integral diverges."""

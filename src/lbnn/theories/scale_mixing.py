@@ -201,6 +201,10 @@ class IsotropicLaw:
 
         return self.scalar.log_expect_exp(of_number)
 
+    def log_density(self, x: Array) -> Array:
+        """Log density of x = log s."""
+        return self.scalar.log_density(x)
+
     def _has_pole(self, ratio: LikelihoodRatio) -> bool:
         """Whether noise-free outputs of exactly zero have infinite density: s^{−rows·n_d/2} near s = 0."""
         exact = [likelihood.targets for likelihood in ratio.numerators if likelihood.noise == 0]
