@@ -204,7 +204,8 @@ def condition_with(network: Network, spectrum: Spectrum, noise: Noise, effort: E
     noise.require(prior, data)
     if isinstance(spectrum, FactoredSpectrum):
         return _condition_factored(network, spectrum, noise, effort)
-    inference = infer(prior, noise.likelihood(data), data.single_output, effort)
+    plain = noise.plain_likelihood(data)
+    inference = infer(prior, noise.likelihood(data), data.single_output, effort, plain)
     lost = data.rounding_message(noise.variance, effort.target_error)
     if lost:
         inference = inference.doubted(lost)

@@ -10,6 +10,7 @@ from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.draws import LARGEST_SAMPLE, Draws, Effort
 from lbnn.engines.inference import Diagnostics, ScaleInference
+from lbnn.engines.integrand import IntegrandCheck
 from lbnn.engines.laws import AtomLaw, SampledLaw
 from lbnn.engines.mixture_sampling import FEWEST_FOR_MEANS, LARGEST_K
 from lbnn.engines.pareto import pareto_k
@@ -24,23 +25,34 @@ from lbnn.scale.prior import ScalePrior
 
 
 def infer_primal(
-    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
+    prior: ScalePrior,
+    likelihood: GaussianLikelihood,
+    single_output: bool,
+    effort: Effort,
+    check: IntegrandCheck | None = None,
 ) -> ScaleInference:
     """Posterior of L by draws of its Bartlett factors in the axes of the data."""
     if likelihood.noise == 0 and not likelihood.keeps_from_zero:
-        return _infer_deficient(prior, likelihood, single_output, effort)
-    rows = likelihood.gradient_weights[:, None] * likelihood.targets
-    axes = one_sign(principal_axes(rows, prior.widths))  # whatever signs a library gives to its eigenvectors
+        return _infer_deficient(prior, likelihood, single_output, effort, check)
+    axes = one_sign(principal_axes(likelihood.gradient_rows, prior.widths))  # whatever signs a library gives to its eigenvectors
     target = ScaleTarget(prior.coordinates, likelihood, axes)
     draws = draw_prior(target, effort) if likelihood.flat else draw_posterior(target, effort)
     exists = prior.inverse_mean_exists or likelihood.keeps_from_zero
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
+    if check is not None:
+        few = check.few(draws.weights)
+        values = target.integrand(draws.points[few], len(draws.points))
+        check.scales(measure.scales[few], likelihood.log_constant + values)
     law = SampledLaw(target, draws, measure.scales, effort)
     return _inference(measure.with_law(law), draws, likelihood.log_constant)
 
 
 def _infer_deficient(
-    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
+    prior: ScalePrior,
+    likelihood: GaussianLikelihood,
+    single_output: bool,
+    effort: Effort,
+    check: IntegrandCheck | None = None,
 ) -> ScaleInference:
     """Zero temperature with targets of deficient rank: see `likelihood.rank_deficient`."""
     rotation = zeros_first(likelihood)
@@ -52,19 +64,33 @@ def _infer_deficient(
     draws = draw_posterior(target, effort)
     exists = min(prior.widths) >= zeros + likelihood.examples + 2
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
+    if check is not None:
+        few = check.few(draws.weights)
+        values = target.integrand(draws.points[few], len(draws.points))
+        block = regular.null.T @ measure.scales[few] @ regular.null  # C, whose determinant was taken out
+        values = values - 0.5 * likelihood.examples * np.linalg.slogdet(block)[1]
+        check.scales(measure.scales[few], likelihood.log_constant + values)
     law = FactorLaw(draws.weights, measure.scales, target.factors(draws.points))
     moment = prior.log_negative_moment(zeros, likelihood.examples)
     return _inference(measure.with_law(law), draws, likelihood.log_constant + moment)
 
 
 def infer_dual(
-    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
+    prior: ScalePrior,
+    likelihood: GaussianLikelihood,
+    single_output: bool,
+    effort: Effort,
+    check: IntegrandCheck | None = None,
 ) -> ScaleInference:
     """Draw the factors of the last hidden kernel Λ, and those of L given each of them."""
     coordinates = dual_prior(prior, len(likelihood.eigenvalues)).coordinates
-    axes = principal_axes((likelihood.gradient_weights[:, None] * likelihood.targets).T, prior.widths)
+    axes = principal_axes(likelihood.gradient_rows.T, prior.widths)
     target = ScaleTarget(coordinates, HiddenKernelLikelihood(likelihood), axes)
     draws = _affordable(draw_posterior(target, effort), prior.outputs, effort.seed)
+    if check is not None:
+        few = check.few(draws.weights)
+        values = target.integrand(draws.points[few], len(draws.points))
+        check.kernels(target.scales(draws.points[few]), likelihood.log_constant + values)
     rng = np.random.default_rng([effort.seed, 2])
     factors = primal_factors(target.factors(draws.points), prior, likelihood, rng)
     root = product(factors)

@@ -24,6 +24,7 @@ from lbnn.data.projection import PrivateProjection, Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.noise.kind import Noise, targets_outside
 from lbnn.scale.prior import ScalePrior
 
@@ -69,6 +70,17 @@ class CoupledNoise(Noise):
             if int(np.linalg.matrix_rank(root)) == spectrum.outputs:
                 return self._scatter_factor(spectrum, root)
         return self._every_row(spectrum)
+
+    def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
+        """Rows of the covariance (g + ν) L, and ν L outside the range of G."""
+        return PlainLikelihood(
+            spectrum.eigenvalues,
+            spectrum.targets,
+            np.zeros(spectrum.outputs),
+            self.nu,
+            self.outside.T @ self.outside,
+            spectrum.examples - spectrum.rank,
+        )
 
     def scatter_root(self, spectrum: Spectrum) -> Array:
         """R with RᵀR = Yᵀ(G + ν I)⁻¹Y, (≤ n_d, n_d)."""

@@ -6,12 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn.data.spectrum import FactoredSpectrum, Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
 from lbnn.likelihood.factored import factored_likelihood
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.scale.prior import ScalePrior
 
@@ -50,6 +53,18 @@ class IndependentNoise(Noise):
             self.tau,
             condensed=spectrum.condensed,
             place=spectrum.place,
+        )
+
+    def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
+        """Rows of the covariance τ + g L; of those outside the range of G the total square is known."""
+        outputs = spectrum.outputs
+        return PlainLikelihood(
+            spectrum.eigenvalues,
+            spectrum.targets,
+            np.full(outputs, self.tau),
+            0.0,
+            spectrum.residual / outputs * np.eye(outputs),
+            spectrum.examples - spectrum.rank,
         )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -105,7 +105,7 @@ class SampledEvidence:
         self.directions = np.eye(len(start)) if directions is None else directions
         self.data, self.prior, self.error = data, Network(widths).scale_prior(data.outputs), math.inf
         likelihood = data.likelihood(start)
-        self.coordinates, rows = self._setting(likelihood.gradient_weights[:, None] * likelihood.targets)
+        self.coordinates, rows = self._setting(likelihood.gradient_rows)
         self.axes = one_sign(principal_axes(rows, widths))
         dimension = self.coordinates.dimension
         self.mode, self.white = np.zeros(dimension), _normal_points(points, dimension, seed)
