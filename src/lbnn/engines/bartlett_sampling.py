@@ -24,6 +24,28 @@ from lbnn.scale.measure import ScaleMeasure, Tails, effective_atoms
 from lbnn.scale.prior import ScalePrior
 
 
+def primal_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
+    """The posterior of L in the axes of the data, with signs that do not depend on a library's eigenvectors."""
+    axes = one_sign(principal_axes(likelihood.gradient_rows, prior.widths))
+    return ScaleTarget(prior.coordinates, likelihood, axes)
+
+
+def deficient_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> tuple[ScaleTarget, Array]:
+    """Zero temperature with targets of deficient rank, and the outputs without targets (n_d, zeros)."""
+    rotation = zeros_first(likelihood)
+    zeros = prior.outputs - int(np.linalg.matrix_rank(likelihood.targets))
+    null = rotation[:, :zeros]
+    coordinates = prior.tilted_coordinates(zeros, likelihood.examples)
+    return ScaleTarget(coordinates, RegularLikelihood(likelihood, null), rotation, any_frame=False), null
+
+
+def dual_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
+    """The posterior of the last hidden kernel Λ in the axes of the data."""
+    coordinates = dual_prior(prior, len(likelihood.eigenvalues)).coordinates
+    axes = principal_axes(likelihood.gradient_rows.T, prior.widths)
+    return ScaleTarget(coordinates, HiddenKernelLikelihood(likelihood), axes)
+
+
 def infer_primal(
     prior: ScalePrior,
     likelihood: GaussianLikelihood,
@@ -34,8 +56,7 @@ def infer_primal(
     """Posterior of L by draws of its Bartlett factors in the axes of the data."""
     if likelihood.noise == 0 and not likelihood.keeps_from_zero:
         return _infer_deficient(prior, likelihood, single_output, effort, check)
-    axes = one_sign(principal_axes(likelihood.gradient_rows, prior.widths))  # whatever signs a library gives to its eigenvectors
-    target = ScaleTarget(prior.coordinates, likelihood, axes)
+    target = primal_target(prior, likelihood)
     draws = draw_prior(target, effort) if likelihood.flat else draw_posterior(target, effort)
     exists = prior.inverse_mean_exists or likelihood.keeps_from_zero
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
@@ -55,19 +76,15 @@ def _infer_deficient(
     check: IntegrandCheck | None = None,
 ) -> ScaleInference:
     """Zero temperature with targets of deficient rank: see `likelihood.rank_deficient`."""
-    rotation = zeros_first(likelihood)
-    zeros = prior.outputs - int(np.linalg.matrix_rank(likelihood.targets))
-    regular = RegularLikelihood(likelihood, rotation[:, :zeros])
-    target = ScaleTarget(
-        prior.tilted_coordinates(zeros, likelihood.examples), regular, rotation, any_frame=False
-    )
+    target, null = deficient_target(prior, likelihood)
+    zeros = null.shape[1]
     draws = draw_posterior(target, effort)
     exists = min(prior.widths) >= zeros + likelihood.examples + 2
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
     if check is not None:
         few = check.few(draws.weights)
         values = target.integrand(draws.points[few], len(draws.points))
-        block = regular.null.T @ measure.scales[few] @ regular.null  # C, whose determinant was taken out
+        block = null.T @ measure.scales[few] @ null  # C, whose determinant was taken out
         values = values - 0.5 * likelihood.examples * np.linalg.slogdet(block)[1]
         check.scales(measure.scales[few], likelihood.log_constant + values)
     law = FactorLaw(draws.weights, measure.scales, target.factors(draws.points))
@@ -83,9 +100,7 @@ def infer_dual(
     check: IntegrandCheck | None = None,
 ) -> ScaleInference:
     """Draw the factors of the last hidden kernel Λ, and those of L given each of them."""
-    coordinates = dual_prior(prior, len(likelihood.eigenvalues)).coordinates
-    axes = principal_axes(likelihood.gradient_rows.T, prior.widths)
-    target = ScaleTarget(coordinates, HiddenKernelLikelihood(likelihood), axes)
+    target = dual_target(prior, likelihood)
     draws = _affordable(draw_posterior(target, effort), prior.outputs, effort.seed)
     if check is not None:
         few = check.few(draws.weights)
