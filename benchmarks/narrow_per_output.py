@@ -88,7 +88,8 @@ def compared(number: int, draws: int) -> dict:
         "outputs": case["Y"].shape[1],
         "ok": bool(post.diagnostics.ok),
         "effective": truth["effective"],
-        "z": (post.log_evidence - truth["log_evidence"]) / math.hypot(post.log_evidence_error, truth["error"]),
+        "z": (post.log_evidence - truth["log_evidence"])
+        / math.hypot(post.log_evidence_error, truth["error"]),
         "z_scale": ((mean - truth["mean"]) / np.hypot(error, truth["mean_error"])).tolist(),
     }
 

@@ -8,6 +8,7 @@ its integrand with included.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -176,7 +177,10 @@ def test_arrays_of_other_libraries(noise, wide, library):
     prior, likelihood, _ = setting(noise, (WIDE if wide else NARROW)[3], X, Y)
     moved = primal_target(prior, replace(likelihood, place=libraries.place(library)))
     u = np.random.default_rng(1).normal(size=(4, moved.dimension))
-    expected = [full_log_density(X, Y, noise, scale, NOISES[noise]) for scale in primal_target(prior, likelihood).scales(u)]
+    expected = [
+        full_log_density(X, Y, noise, scale, NOISES[noise])
+        for scale in primal_target(prior, likelihood).scales(u)
+    ]
     many = 10**9  # of so many points at once, which are moved
     np.testing.assert_allclose(moved.integrand(u, many) + likelihood.log_constant, expected, rtol=1e-9)
 
@@ -252,3 +256,63 @@ def test_a_singular_covariance_tells_nothing():
     IntegrandCheck(plain).scales(np.zeros((1, 2, 2)), np.zeros(1))
 
 
+# ---------------------------------------------------------------- rounding of a Gram matrix
+
+
+@pytest.mark.parametrize(("decades", "beta", "fine"), [(12, 1e13, False), (8, 1e9, True), (3, 1e4, True)])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_rounding_of_a_gram_matrix_is_announced_where_it_matters(decades, beta, fine, outputs):
+    """Over 12 decades of eigenvalues a permutation of the rows moved the answer by 30 nats, each ± 0.004."""
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    gram, Y = (basis * np.logspace(0, -decades, 8)) @ basis.T, rng.normal(size=(8, outputs))
+    gram = (gram + gram.T) / 2
+    answers = []
+    for order in (np.arange(8), np.arange(8)[::-1], rng.permutation(8)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            post = lbnn.Network((10,)).condition_gram(gram[np.ix_(order, order)], Y[order], beta)
+        answers.append(post.log_evidence)
+        assert post.diagnostics.ok == fine
+        assert any("Gram matrix" in str(each.message) for each in caught) == (not fine)
+    assert (np.ptp(answers) < 0.05) == fine
+
+
+def test_a_bound_for_changes_of_the_gram_matrix():
+    rng = np.random.default_rng(1)
+    X, Y = data(6, 4)
+    gram = VARIANCE * X @ X.T / 4
+    spectrum = lbnn.Spectrum.from_gram(gram, Y)
+    scale = lbnn.Network((5,)).scale_prior(OUTPUTS).sample(1, 0)[0]
+
+    def log_density(matrix):
+        covariance = np.kron(matrix, scale) + np.kron(np.eye(6), np.diag(1 / NOISES["per_output"]))
+        return stats.multivariate_normal(np.zeros(24), covariance).logpdf(Y.ravel())
+
+    plain = make_noise("per_output", NOISES["per_output"], spectrum).plain_likelihood(spectrum)
+    bound = plain.gram_sensitivity(scale)
+    changes = []
+    for _ in range(200):
+        change = rng.normal(size=(6, 6))
+        change = change @ change.T
+        change *= 1e-6 / np.linalg.norm(change, 2)
+        changes.append(abs(log_density(gram + change) - log_density(gram)) / 1e-6)
+    assert bound / 20 < max(changes) <= bound * 1.001
+
+
+# ---------------------------------------------------------------- crashes
+
+
+def test_weights_whose_squares_underflow():
+    Y = np.zeros((1, 9))
+    Y[0, 0] = 3.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lbnn.AccuracyWarning)
+        post = lbnn.Network((2, 3, 11), (0.89,) * 4).condition_gram([[0.029]], Y, 1 / 0.12)
+    assert post.log_evidence == pytest.approx(-20.384, abs=0.03)
+
+
+def test_one_coordinate():
+    Y = 0.07 * np.random.default_rng(0).normal(size=(1, 100))
+    post = lbnn.Network((1,), (0.56, 0.56)).condition_gram([[1.4]], Y, 1 / 0.12)
+    assert abs(post.log_evidence - 9.2903) < 4 * post.log_evidence_error

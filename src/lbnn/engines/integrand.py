@@ -44,9 +44,7 @@ class IntegrandCheck:
         self._compare(self.plain.log_kernel_value, kernels, log_values)
 
     @staticmethod
-    def _compare(
-        formula: Callable[[Array], tuple[float, float]], matrices: Array, log_values: Array
-    ) -> None:
+    def _compare(formula: Callable[[Array], tuple[float, float]], matrices: Array, log_values: Array) -> None:
         for matrix, found in zip(matrices, log_values, strict=True):
             expected, bound = formula(matrix)
             if np.isnan(expected):  # a covariance that is singular to rounding tells nothing

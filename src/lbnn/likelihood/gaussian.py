@@ -38,7 +38,9 @@ class GaussianLikelihood:
     multiplicity: float = 1.0  # directions that a row stands for, the others without targets: weight of log D
     condensed: Condensed | None = None  # a few rows with the same sums, for value and gradient
     place: Place = HOST  # where the data came from, and batches large enough to be moved are evaluated
-    units: Array | None = None  # diagonal of D, (n_d,): targets and noise are those of Y D, whose scale is D L D
+    units: Array | None = (
+        None  # diagonal of D, (n_d,): targets and noise are those of Y D, whose scale is D L D
+    )
     log_jacobian: float = 0.0  # from densities of Y D to those of Y
 
     @property
@@ -177,9 +179,7 @@ class GaussianLikelihood:
     def _in_units(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Eigenvalues and eigenvectors of D L D for those of L; themselves where D is the identity."""
         return (
-            (eigenvalues, vectors)
-            if self.units is None
-            else eigen_in_units(eigenvalues, vectors, self.units)
+            (eigenvalues, vectors) if self.units is None else eigen_in_units(eigenvalues, vectors, self.units)
         )
 
     def _anywhere(
