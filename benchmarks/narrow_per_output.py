@@ -4,8 +4,8 @@
 
 Random problems: two to five outputs, a narrowest layer of 1 to n_d − 1 units, depth two to four, one to four
 examples, noise variances over two decades. The referee draws the weights of all layers above the first from
-the prior and evaluates the dense density of all targets; problems that leave it fewer than 1000 effective draws
-are counted apart. Run with OPENBLAS_NUM_THREADS=1.
+the prior and evaluates the dense density of all targets; problems that leave it fewer than 1000 effective
+draws are counted apart. Run with OPENBLAS_NUM_THREADS=1.
 """
 
 from __future__ import annotations

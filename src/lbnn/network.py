@@ -253,8 +253,8 @@ def _gram_rounding(plain: PlainLikelihood, inference: ScaleInference, target_err
     if bound <= target_error:
         return ""
     return (
-        "the noise is so small beside the largest eigenvalue of the Gram matrix that its rounding matters: it "
-        f"may change the log evidence by up to {bound:.2g}; condition on inputs X, or use a smaller beta"
+        "the noise is so small beside the largest eigenvalue of the Gram matrix that its rounding matters: "
+        f"it may change the log evidence by up to {bound:.2g}; condition on inputs X, or use a smaller beta"
     )
 
 

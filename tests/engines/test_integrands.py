@@ -1,6 +1,6 @@
 """The integrand of every route against the plain formula: noise × route × width × depth, and its gradient.
 
-The referee here is the density of all targets at once, N(0, G ⊗ L + noise), from the inputs as they are given:
+The referee here is the density of all targets at once, N(0, G ⊗ L + noise), from the inputs as given:
 no eigenbasis, no rows, no units. It shares nothing with the library, the plain formula that every call checks
 its integrand with included.
 """

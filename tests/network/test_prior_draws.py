@@ -1,7 +1,7 @@
 """Every noise × width × depth against draws of all hidden layers from the prior, weighted by dense densities.
 
-Evidence, E L, predictions, densities, `given` and leave-one-out. The problems are small and the noise is large
-enough for draws of the prior to serve.
+Evidence, E L, predictions, densities, `given` and leave-one-out. The problems are small, and the noise
+is large enough for draws of the prior to serve.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from lbnn.scale.prior import ScalePrior
 
 
 def primal_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
-    """The posterior of L in the axes of the data, with signs that do not depend on a library's eigenvectors."""
+    """The posterior of L in the axes of the data, whatever signs a library gives to eigenvectors."""
     axes = one_sign(principal_axes(likelihood.gradient_rows, prior.widths))
     return ScaleTarget(prior.coordinates, likelihood, axes)
 

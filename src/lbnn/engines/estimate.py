@@ -37,7 +37,7 @@ class Estimate:
     log_diagonal : (m, n)
         log L_jj along the axes of the data: E L and its error are taken from these.
     log_evidence, log_evidence_error : float
-        Log of the integral of prior times likelihood (less the likelihood's constant), and its standard error.
+        Log of the integral of prior times likelihood (less its constant), and its standard error.
     efficiency : float
         Independent draws per draw, where draws are correlated (moves of a Markov chain); one otherwise.
     has_weights : bool
@@ -95,8 +95,10 @@ class Estimate:
 
     @cached_property
     def scale_mean(self) -> tuple[Array, Array]:
-        """E L_jj along the axes of the data with standard errors, no smaller than those of as many
-        independent draws as are effective; each (n,)."""
+        """E L_jj along the axes of the data, and its standard errors, each (n,).
+
+        No smaller than those of as many independent draws as are effective.
+        """
         values = np.exp(self.log_diagonal)
         mean = self.weights @ values
         spread = self.weights[:, None] ** 2 * (values - mean) ** 2

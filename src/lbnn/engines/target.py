@@ -177,7 +177,7 @@ class ScaleTarget:
         return to_numpy(self.likelihood.log_value(*gram_eigen(root @ transposed(root))))
 
     def integrand(self, u: Array, count: int) -> Array:
-        """The log likelihood at u (m,) as it is evaluated in batches of `count` points: there, by that route."""
+        """The log likelihood at u (m,), by the route and in the place of a batch of `count` points."""
         place = self._place(count)
         if not place.host:
             return self._elsewhere(place, self._log_density_at, u)[0] - self.coordinates.log_prior(u)[0]

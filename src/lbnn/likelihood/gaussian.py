@@ -92,7 +92,7 @@ class GaussianLikelihood:
 
     @property
     def gradient_rows(self) -> Array:
-        """√g_i d_j ỹ_ij/(τ + g_i d_j²), (r, n_d): half their Gram matrix is the targets' gradient at L = I."""
+        """√g_i d_j ỹ_ij/(τ + g_i d_j²), (r, n_d): half their Gram matrix is a gradient at L = I."""
         if self.flat:
             return np.zeros_like(self.targets)
         values, units = self.eigenvalues[:, None], self.output_units
@@ -106,8 +106,11 @@ class GaussianLikelihood:
 
     @property
     def dual_deficient(self) -> bool:
-        """Whether p(Y | Λ) cannot be used: it has one noise variance for all outputs, and at zero temperature
-        it is singular where the targets have less than full example rank."""
+        """Whether p(Y | Λ) cannot be used.
+
+        It has one noise variance for all outputs, and at zero temperature it is singular where the targets
+        have less than full example rank.
+        """
         if self.units is not None:
             return True
         return self.noise == 0 and int(np.linalg.matrix_rank(self.targets)) < len(self.eigenvalues)
@@ -145,7 +148,7 @@ class GaussianLikelihood:
         """`log_value` (m,) and its gradient in L (m, n_d, n_d).
 
         ∂/∂L = V [−½ diag_j Σ_i g_i/D_ij + ½ Σ_i g_i z_ij z_ik/(D_ij D_ik)] Vᵀ with D_ij = τ + g_i l_j: no
-        derivative of eigenvectors, so that degenerate eigenvalues are harmless. In units D it is D (∂/∂DLD) D.
+        derivative of eigenvectors, so that degenerate eigenvalues are harmless. In units D: D (∂/∂DLD) D.
         """
         value, gradient = self._differentiated(*self._in_units(eigenvalues, vectors))
         if self.units is None:

@@ -5,9 +5,9 @@ In the eigenbasis of G the rows of the targets are independent, and row i has th
     C_i = diag(v) + (g_i + ν) L,   v the noise variances of the outputs, ν the share of L in the noise,
 
 in the units of the data as they were given; rows outside the range of G have g = 0. No eigenvectors of L, no
-thin roots, no units of the noise, no condensed rows: nothing that the engines use to be fast. So it checks the
-integrand of every answer at a few of its draws, at a cost of r n_d³ operations each (`CHECKED_WORK`). The
-hidden kernel Λ has the same formula with the outputs as rows, each of the covariance diag(√g) Λ diag(√g) + v_j.
+thin roots, no units of the noise, no condensed rows: nothing that the engines use to be fast. So it checks
+the integrand of every answer at a few of its draws, at a cost of r n_d³ operations each. The hidden kernel Λ
+has the same formula with the outputs as rows, each of the covariance diag(√g) Λ diag(√g) + v_j.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PlainLikelihood:
         return value, bound + _FLOOR
 
     def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
-        """log p(Y | Λ) at one hidden kernel Λ (r, r), and a bound on rounding; one variance for all outputs."""
+        """log p(Y | Λ) at one hidden kernel Λ (r, r), and a bound on rounding; all v_j are equal."""
         root = np.sqrt(self.eigenvalues)
         covariance = root[:, None] * kernel * root + self.variances[0] * np.eye(len(root))
         lower = _cholesky(covariance[None])

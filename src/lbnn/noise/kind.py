@@ -56,7 +56,7 @@ class Noise(ABC):
 
     @abstractmethod
     def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
-        """The same by the plain formula, row by row: what the integrand of every answer is checked against."""
+        """The same by the plain formula, with which the integrand of every answer is compared."""
 
     def in_units(self, spectrum: Spectrum) -> Spectrum:
         """The data with the outputs in units of `deviations`."""
