@@ -33,8 +33,8 @@ class PlainLikelihood:
     targets: Array  # ỹ, (r, n_d)
     variances: Array  # v, (n_d,)
     coupling: float  # ν
-    outside: Array  # Σ y yᵀ over the rows outside the range of G, (n_d, n_d) ...
-    unseen: int  # ... and their number
+    outside: Array  # rows with the moments of the targets outside the range of G, (at most `unseen`, n_d) ...
+    unseen: int  # ... and how many rows these stand for
 
     def log_value(self, scale: Array) -> tuple[float, float]:
         """log p(Y | L) at one L (n_d, n_d), constant included, and a bound on what rounding may do to it.
@@ -48,7 +48,7 @@ class PlainLikelihood:
             root = _cholesky(covariance[None])
             if root is None:
                 return math.nan, math.nan
-            fit = float(np.trace(np.linalg.solve(covariance, self.outside)))
+            fit = float((self.outside * np.linalg.solve(covariance, self.outside.T).T).sum())
             logs = self.unseen * (_log_determinant(root)[0] + len(scale) * math.log(2 * math.pi))
             value -= 0.5 * (logs + fit)
             bound += _allowed(logs, fit, root, len(scale))
@@ -56,18 +56,24 @@ class PlainLikelihood:
 
     def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
         """log p(Y | Λ) at one hidden kernel Λ (r, r), and a bound on rounding; all v_j are equal."""
-        root = np.sqrt(self.eigenvalues)
+        strength, targets, unseen = self.eigenvalues + self.coupling, self.targets, self.unseen
+        if self.coupling:  # noise passes through the network: every row is one of its kernel
+            outside = np.zeros((unseen, targets.shape[1]))
+            outside[: len(self.outside)] = self.outside
+            strength = np.append(strength, np.full(unseen, self.coupling))
+            targets, unseen = np.concatenate([targets, outside]), 0
+        root = np.sqrt(strength)
         covariance = root[:, None] * kernel * root + self.variances[0] * np.eye(len(root))
         lower = _cholesky(covariance[None])
         if lower is None:
             return math.nan, math.nan
-        outputs = self.targets.shape[1]
-        fit = float((np.linalg.solve(lower[0], self.targets) ** 2).sum())
+        outputs = targets.shape[1]
+        fit = float((np.linalg.solve(lower[0], targets) ** 2).sum())
         logs = outputs * (_log_determinant(lower)[0] + len(root) * math.log(2 * math.pi))
         bound = _allowed(logs, fit, lower, len(root)) + _FLOOR
-        if self.unseen:
-            more = self.unseen * outputs * math.log(2 * math.pi * self.variances[0])
-            logs, fit = logs + more, fit + float(np.trace(self.outside)) / self.variances[0]
+        if unseen:
+            logs += unseen * outputs * math.log(2 * math.pi * self.variances[0])
+            fit += float((self.outside**2).sum()) / self.variances[0]
         return -0.5 * (logs + fit), bound + _FLOOR * (abs(logs) + fit)
 
     def gram_sensitivity(self, scale: Array) -> float:
@@ -89,7 +95,8 @@ class PlainLikelihood:
             if _cholesky(covariance[None]) is None:
                 return math.inf
             pulled = np.linalg.solve(covariance, scale)
-            fit = np.trace(np.linalg.solve(covariance, self.outside) @ pulled)
+            solved = np.linalg.solve(covariance, self.outside.T).T
+            fit = np.einsum("ij,jk,ik->", solved, scale, solved)
             total += 0.5 * float(fit + self.unseen * np.trace(pulled))
         return total
 

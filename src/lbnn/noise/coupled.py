@@ -78,7 +78,7 @@ class CoupledNoise(Noise):
             spectrum.targets,
             np.zeros(spectrum.outputs),
             self.nu,
-            self.outside.T @ self.outside,
+            self._outside_rows(spectrum),
             spectrum.examples - spectrum.rank,
         )
 
@@ -102,16 +102,19 @@ class CoupledNoise(Noise):
 
     def _every_row(self, spectrum: Spectrum) -> GaussianLikelihood:
         """The eigenvalues g + ν of the range of G and ν outside it, each with its targets."""
-        unseen = spectrum.examples - spectrum.rank
-        values = np.concatenate([self.eigenvalues(spectrum), np.full(unseen, self.nu)])
-        rows, (_, sizes, axes) = (
-            np.zeros((unseen, spectrum.outputs)),
-            np.linalg.svd(self.outside, full_matrices=False),
-        )
-        kept = min(unseen, len(sizes))
-        rows[:kept] = (sizes[:, None] * axes)[:kept]
+        rows = self._outside_rows(spectrum)
+        values = np.concatenate([self.eigenvalues(spectrum), np.full(len(rows), self.nu)])
         targets = np.concatenate([spectrum.targets, rows])
         return GaussianLikelihood(values, targets, 0.0, spectrum.examples, 0.0, place=spectrum.place)
+
+    def _outside_rows(self, spectrum: Spectrum) -> Array:
+        """One row for every example outside the range of G, with the moments of the targets there."""
+        unseen = spectrum.examples - spectrum.rank
+        rows = np.zeros((unseen, spectrum.outputs))
+        _, sizes, axes = np.linalg.svd(self.outside, full_matrices=False)
+        kept = min(unseen, len(sizes))
+        rows[:kept] = (sizes[:, None] * axes)[:kept]
+        return rows
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return {"kind": self.kind, "nu": self.nu}, {"noise.outside": self.outside}

@@ -63,7 +63,7 @@ class IndependentNoise(Noise):
             spectrum.targets,
             np.full(outputs, self.tau),
             0.0,
-            spectrum.residual / outputs * np.eye(outputs),
+            np.full((1, outputs), math.sqrt(spectrum.residual / outputs)),
             spectrum.examples - spectrum.rank,
         )
 

@@ -79,7 +79,12 @@ class PerOutputNoise(Noise):
         """Rows of the covariance diag(1/β) + g L."""
         unseen = spectrum.examples - spectrum.rank
         return PlainLikelihood(
-            spectrum.eigenvalues, spectrum.targets, 1 / self.betas, 0.0, np.diag(self.residuals), unseen
+            spectrum.eigenvalues,
+            spectrum.targets,
+            1 / self.betas,
+            0.0,
+            np.diag(np.sqrt(self.residuals)),
+            unseen,
         )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
