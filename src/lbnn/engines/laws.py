@@ -111,7 +111,7 @@ class SampledLaw(AtomLaw):
             self.draws.log_weights - special.logsumexp(self.draws.log_weights),
             self._log_own,
             tilted.log_density,
-            _FEWEST_FOR_TILT,
+            max(_FEWEST_FOR_TILT, self.effort.target_error**-2),  # 100 leave an error of 0.1
         )
         if log_average is not None:
             return log_average + exponent.log_constant
