@@ -88,5 +88,5 @@ def scale_target(place: Any, outputs: int, examples: int = 0, width: int = 0) ->
     spectrum = lbnn.Spectrum.from_inputs(place.put(X), place.put(Y))
     likelihood = IndependentNoise(1 / BETA).likelihood(spectrum)
     widths = (width or 4 * outputs,)
-    axes = one_sign(principal_axes(likelihood.gradient_weights[:, None] * likelihood.targets, widths))
+    axes = one_sign(principal_axes(likelihood.gradient_rows, widths))
     return ScaleTarget(lbnn.Network(widths).scale_prior(outputs).coordinates, likelihood, axes)

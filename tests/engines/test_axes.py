@@ -19,7 +19,7 @@ def switched_off_directions() -> tuple[GaussianLikelihood, np.ndarray]:
     teacher = rng.normal(size=(100, 2)) / 10 @ rng.normal(size=(2, 6))
     spectrum = lbnn.Spectrum.from_inputs(X, X @ teacher + 0.01 * rng.normal(size=(50, 6)))
     factor = GaussianLikelihood(spectrum.eigenvalues, spectrum.targets, spectrum.residual, 50, 1e-4)
-    return factor, np.linalg.svd(factor.gradient_weights[:, None] * factor.targets).Vh.T
+    return factor, np.linalg.svd(factor.gradient_rows).Vh.T
 
 
 def draws(rotation: np.ndarray, factor: GaussianLikelihood) -> Draws:

@@ -29,7 +29,7 @@ def target_of(data: Problem, widths: tuple[int, ...], beta: float) -> ScaleTarge
     spectrum = Spectrum.from_inputs(data.X, data.Y)
     likelihood = make_noise("independent", beta, spectrum).likelihood(spectrum)
     prior = lbnn.Network(widths).scale_prior(spectrum.outputs)
-    axes = principal_axes(likelihood.gradient_weights[:, None] * likelihood.targets, prior.widths)
+    axes = principal_axes(likelihood.gradient_rows, prior.widths)
     return ScaleTarget(prior.coordinates, likelihood, axes)
 
 

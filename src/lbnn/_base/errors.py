@@ -5,3 +5,7 @@ from __future__ import annotations
 
 class AccuracyWarning(UserWarning):
     """An answer that its own diagnostics do not support; the message says what to try next."""
+
+
+class LikelihoodMismatch(RuntimeError):  # noqa: N818
+    """The likelihood that an engine integrated is not that of the data: an error of the library."""

@@ -96,9 +96,11 @@ def adapted(sample: MixtureSample, grow: bool) -> Mixture:
 
 def _moved(part: StudentPart, sample: MixtureSample, weights: Array) -> StudentPart:
     """One step of expectation maximisation for a Student part, as far as its draws allow."""
-    total = float(weights.sum())
-    if total <= 0:
+    largest = float(weights.max())
+    if largest <= 0:
         return part
+    weights = weights / largest  # they may be so small that their squares underflow
+    total = float(weights.sum())
     dimension = len(part.mean)
     effective = total**2 / float((weights**2).sum())
     trust = min(1.0, effective / (20 * dimension))
@@ -117,15 +119,20 @@ def mixture_of_draws(space: FactorSpace, points: Array, labels: IndexArray) -> M
     parts: list[Part] = []
     shares = []
     points = space.of_points(points)
-    overall = np.cov(points.T)
+    overall = _covariance(points)
     for label in np.unique(labels):
         own = points[labels == label]
         trust = min(1.0, len(own) / (20 * points.shape[1]))
-        spread = trust * np.cov(own.T) + (1 - trust) * overall if len(own) > 1 else overall
+        spread = trust * _covariance(own) + (1 - trust) * overall if len(own) > 1 else overall
         parts.append(StudentPart(space.axes, own.mean(axis=0), _root(spread)))
         shares.append((1 - _PRIOR_SHARE) * len(own) / len(points))
     parts.append(StudentPart(space.axes, points.mean(axis=0), 2 * _root(overall)))  # for the tails
     return Mixture(space, tuple(parts), _floored(np.append(shares, _PRIOR_SHARE)))
+
+
+def _covariance(points: Array) -> Array:
+    """Covariance of draws (m, D), a matrix for one coordinate too."""
+    return np.atleast_2d(np.cov(points.T))
 
 
 def _new_part(sample: MixtureSample, weights: Array) -> StudentPart:

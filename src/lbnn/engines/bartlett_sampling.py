@@ -10,6 +10,7 @@ from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.draws import LARGEST_SAMPLE, Draws, Effort
 from lbnn.engines.inference import Diagnostics, ScaleInference
+from lbnn.engines.integrand import IntegrandCheck
 from lbnn.engines.laws import AtomLaw, SampledLaw
 from lbnn.engines.mixture_sampling import FEWEST_FOR_MEANS, LARGEST_K
 from lbnn.engines.pareto import pareto_k
@@ -23,48 +24,88 @@ from lbnn.scale.measure import ScaleMeasure, Tails, effective_atoms
 from lbnn.scale.prior import ScalePrior
 
 
+def primal_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
+    """The posterior of L in the axes of the data, whatever signs a library gives to eigenvectors."""
+    axes = one_sign(principal_axes(likelihood.gradient_rows, prior.widths))
+    return ScaleTarget(prior.coordinates, likelihood, axes)
+
+
+def deficient_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> tuple[ScaleTarget, Array]:
+    """Zero temperature with targets of deficient rank, and the outputs without targets (n_d, zeros)."""
+    rotation = zeros_first(likelihood)
+    zeros = prior.outputs - int(np.linalg.matrix_rank(likelihood.targets))
+    null = rotation[:, :zeros]
+    coordinates = prior.tilted_coordinates(zeros, likelihood.examples)
+    return ScaleTarget(coordinates, RegularLikelihood(likelihood, null), rotation, any_frame=False), null
+
+
+def dual_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
+    """The posterior of the last hidden kernel Λ in the axes of the data."""
+    coordinates = dual_prior(prior, len(likelihood.eigenvalues)).coordinates
+    axes = principal_axes(likelihood.gradient_rows.T, prior.widths)
+    return ScaleTarget(coordinates, HiddenKernelLikelihood(likelihood), axes)
+
+
 def infer_primal(
-    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
+    prior: ScalePrior,
+    likelihood: GaussianLikelihood,
+    single_output: bool,
+    effort: Effort,
+    check: IntegrandCheck | None = None,
 ) -> ScaleInference:
     """Posterior of L by draws of its Bartlett factors in the axes of the data."""
     if likelihood.noise == 0 and not likelihood.keeps_from_zero:
-        return _infer_deficient(prior, likelihood, single_output, effort)
-    rows = likelihood.gradient_weights[:, None] * likelihood.targets
-    axes = one_sign(principal_axes(rows, prior.widths))  # whatever signs a library gives to its eigenvectors
-    target = ScaleTarget(prior.coordinates, likelihood, axes)
+        return _infer_deficient(prior, likelihood, single_output, effort, check)
+    target = primal_target(prior, likelihood)
     draws = draw_prior(target, effort) if likelihood.flat else draw_posterior(target, effort)
     exists = prior.inverse_mean_exists or likelihood.keeps_from_zero
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
+    if check is not None:
+        few = check.few(draws.weights)
+        values = target.integrand(draws.points[few], len(draws.points))
+        check.scales(measure.scales[few], likelihood.log_constant + values)
     law = SampledLaw(target, draws, measure.scales, effort)
     return _inference(measure.with_law(law), draws, likelihood.log_constant)
 
 
 def _infer_deficient(
-    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
+    prior: ScalePrior,
+    likelihood: GaussianLikelihood,
+    single_output: bool,
+    effort: Effort,
+    check: IntegrandCheck | None = None,
 ) -> ScaleInference:
     """Zero temperature with targets of deficient rank: see `likelihood.rank_deficient`."""
-    rotation = zeros_first(likelihood)
-    zeros = prior.outputs - int(np.linalg.matrix_rank(likelihood.targets))
-    regular = RegularLikelihood(likelihood, rotation[:, :zeros])
-    target = ScaleTarget(
-        prior.tilted_coordinates(zeros, likelihood.examples), regular, rotation, any_frame=False
-    )
+    target, null = deficient_target(prior, likelihood)
+    zeros = null.shape[1]
     draws = draw_posterior(target, effort)
     exists = min(prior.widths) >= zeros + likelihood.examples + 2
     measure = _measure(target.scales(draws.points), draws, prior, single_output, exists)
+    if check is not None:
+        few = check.few(draws.weights)
+        values = target.integrand(draws.points[few], len(draws.points))
+        block = null.T @ measure.scales[few] @ null  # C, whose determinant was taken out
+        values = values - 0.5 * likelihood.examples * np.linalg.slogdet(block)[1]
+        check.scales(measure.scales[few], likelihood.log_constant + values)
     law = FactorLaw(draws.weights, measure.scales, target.factors(draws.points))
     moment = prior.log_negative_moment(zeros, likelihood.examples)
     return _inference(measure.with_law(law), draws, likelihood.log_constant + moment)
 
 
 def infer_dual(
-    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
+    prior: ScalePrior,
+    likelihood: GaussianLikelihood,
+    single_output: bool,
+    effort: Effort,
+    check: IntegrandCheck | None = None,
 ) -> ScaleInference:
     """Draw the factors of the last hidden kernel Λ, and those of L given each of them."""
-    coordinates = dual_prior(prior, len(likelihood.eigenvalues)).coordinates
-    axes = principal_axes((likelihood.gradient_weights[:, None] * likelihood.targets).T, prior.widths)
-    target = ScaleTarget(coordinates, HiddenKernelLikelihood(likelihood), axes)
+    target = dual_target(prior, likelihood)
     draws = _affordable(draw_posterior(target, effort), prior.outputs, effort.seed)
+    if check is not None:
+        few = check.few(draws.weights)
+        values = target.integrand(draws.points[few], len(draws.points))
+        check.kernels(target.scales(draws.points[few]), likelihood.log_constant + values)
     rng = np.random.default_rng([effort.seed, 2])
     factors = primal_factors(target.factors(draws.points), prior, likelihood, rng)
     root = product(factors)

@@ -8,9 +8,12 @@ from lbnn.engines.atom import identity_scale, infer_atom
 from lbnn.engines.bartlett_sampling import infer_dual, infer_primal
 from lbnn.engines.draws import Effort
 from lbnn.engines.inference import ScaleInference
+from lbnn.engines.integrand import IntegrandCheck
 from lbnn.engines.quadrature import infer_quadrature
 from lbnn.engines.sampled import LARGEST_FITTED
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.plain import PlainLikelihood
+from lbnn.scale.measure import eigen
 from lbnn.scale.prior import ScalePrior
 
 _ENOUGH = 50  # effective draws by rows, or as many as asked, from which no other route is tried, ok or not
@@ -48,7 +51,11 @@ def choose(prior: ScalePrior, rank: int) -> EngineChoice:
 
 
 def _by_rows(
-    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
+    prior: ScalePrior,
+    likelihood: GaussianLikelihood,
+    single_output: bool,
+    effort: Effort,
+    check: IntegrandCheck | None,
 ) -> ScaleInference | None:
     """Rows of T where a layer passes on fewer directions than the data have; None where they do not serve."""
     width = min(prior.widths)
@@ -57,32 +64,50 @@ def _by_rows(
         return None
     if not _primal_exists(prior, likelihood):
         return None
-    answer = infer_primal(prior, likelihood, single_output, replace(effort, engine="importance"))
+    answer = infer_primal(prior, likelihood, single_output, replace(effort, engine="importance"), check)
     told, enough = answer.diagnostics, 0.0 if effort.rough else max(effort.target_error**-2, _ENOUGH)
     return answer if told.ok or told.effective_sample_size >= enough else None
 
 
 def infer(
-    prior: ScalePrior, likelihood: GaussianLikelihood, single_output: bool, effort: Effort
+    prior: ScalePrior,
+    likelihood: GaussianLikelihood,
+    single_output: bool,
+    effort: Effort,
+    plain: PlainLikelihood | None = None,
 ) -> ScaleInference:
-    """Run the engine asked for, if it applies."""
+    """Run the engine asked for, if it applies; its integrand is compared with the plain likelihood."""
+    check = None if plain is None or likelihood.flat else IntegrandCheck(plain)
     best = choose(prior, 0 if likelihood.flat or likelihood.dual_deficient else len(likelihood.eigenvalues))
     engine = best.engine if effort.engine == "auto" else effort.engine
     _require_applicable(engine, best, prior, likelihood)
     if engine == "atom":
-        return infer_atom(identity_scale(prior.outputs, prior.variance), likelihood, single_output)
+        answer = infer_atom(identity_scale(prior.outputs, prior.variance), likelihood, single_output)
+        return _checked(answer, likelihood, check)
     if engine == "quadrature":
-        return infer_quadrature(prior, likelihood, single_output)
+        return _checked(infer_quadrature(prior, likelihood, single_output), likelihood, check)
     if engine == "dual":
-        rows = _by_rows(prior, likelihood, single_output, effort)
+        rows = _by_rows(prior, likelihood, single_output, effort, check)
         if rows is not None:
             return rows
-        answer = infer_dual(prior, likelihood, single_output, effort)
+        answer = infer_dual(prior, likelihood, single_output, effort, check)
         if answer.diagnostics.ok or effort.engine != "auto" or not _primal_exists(prior, likelihood):
             return answer
-        other = infer_primal(prior, likelihood, single_output, effort)
+        other = infer_primal(prior, likelihood, single_output, effort, check)
         return other if other.diagnostics.ok else answer
-    return infer_primal(prior, likelihood, single_output, effort)
+    return infer_primal(prior, likelihood, single_output, effort, check)
+
+
+def _checked(
+    answer: ScaleInference, likelihood: GaussianLikelihood, check: IntegrandCheck | None
+) -> ScaleInference:
+    """The answer of a deterministic engine, its likelihood compared with the plain formula."""
+    if check is not None:
+        few = check.few(answer.measure.weights)
+        scales = answer.measure.scales[few]
+        values = likelihood.log_value(*eigen(scales))
+        check.scales(scales, likelihood.log_constant + values)
+    return answer
 
 
 def _require_applicable(

@@ -92,8 +92,10 @@ def examples_of(likelihood: object, frame: Array) -> Examples | None:
 
 
 def _of_gaussian(factor: GaussianLikelihood, frame: Array) -> Examples:
-    rows = factor.targets @ frame / np.sqrt(factor.eigenvalues)[:, None]
-    noise = np.broadcast_to((factor.noise / factor.eigenvalues)[:, None], rows.shape)
+    """In the units of L; where outputs differ in noise, an axis of the frame has the average along it."""
+    units, noise = factor.output_units, (factor.noise / factor.eigenvalues)[:, None]
+    rows = factor.targets / units @ frame / np.sqrt(factor.eigenvalues)[:, None]
+    noise = np.broadcast_to(noise, rows.shape) if factor.units is None else noise * (units**-2 @ frame**2)
     return Examples(rows, noise, np.full(rows.shape, factor.multiplicity))
 
 

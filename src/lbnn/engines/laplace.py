@@ -69,7 +69,7 @@ def gaussian_of(points: Array) -> GaussianProposal:
         deviations = np.sqrt(variance)
         return GaussianProposal(points.mean(axis=0), np.diag(deviations), float(np.log(deviations).sum()))
     trust = count / (count + 10.0 * dimension)
-    covariance = trust * np.cov(points.T) + (1 - trust) * np.diag(variance)
+    covariance = trust * np.atleast_2d(np.cov(points.T)) + (1 - trust) * np.diag(variance)
     root = np.linalg.cholesky(covariance)
     return GaussianProposal(points.mean(axis=0), root, float(np.log(np.diagonal(root)).sum()))
 

@@ -88,10 +88,10 @@ class SampledLaw(AtomLaw):
         if isinstance(own, GaussianLikelihood) and not own.flat:
             searched = target.any_frame and space.dimension <= LARGEST_FITTED
             modes = find_modes(space, scan_axes(space, space.axes)) if searched else []
-            scales = [np.linalg.eigvalsh(_scale_of(space, mode)) for mode in modes] or [
-                np.linalg.eigvalsh(np.asarray(measure.mean))
-            ]
-            fitted = [int((float(own.eigenvalues.max()) * each > own.noise).sum()) for each in scales]
+            scales = [_scale_of(space, mode) for mode in modes] or [np.asarray(measure.mean)]
+            units, largest = own.output_units, float(own.eigenvalues.max())
+            sizes = [np.linalg.eigvalsh(units[:, None] * scale * units) for scale in scales]
+            fitted = [int((largest * each > own.noise).sum()) for each in sizes]
             if len(modes) > 1:
                 labels = laplace_mixture_of(space, modes).labels(space.roots_of(self.draws.points))
         return phases_of_labels(*measure.weighted, labels, fitted, False)
@@ -111,7 +111,7 @@ class SampledLaw(AtomLaw):
             self.draws.log_weights - special.logsumexp(self.draws.log_weights),
             self._log_own,
             tilted.log_density,
-            _FEWEST_FOR_TILT,
+            max(_FEWEST_FOR_TILT, self.effort.target_error**-2),  # 100 leave an error of 0.1
         )
         if log_average is not None:
             return log_average + exponent.log_constant

@@ -176,6 +176,13 @@ class ScaleTarget:
         root = self._place(len(total)).put(frame @ total)
         return to_numpy(self.likelihood.log_value(*gram_eigen(root @ transposed(root))))
 
+    def integrand(self, u: Array, count: int) -> Array:
+        """The log likelihood at u (m,), by the route and in the place of a batch of `count` points."""
+        place = self._place(count)
+        if not place.host:
+            return self._elsewhere(place, self._log_density_at, u)[0] - self.coordinates.log_prior(u)[0]
+        return self.log_likelihood(_product(self.coordinates.factors(u)), self.rotation)
+
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
         """`log_likelihood` and its gradient in T."""
         place = self._place(len(total))
@@ -205,6 +212,7 @@ class ScaleTarget:
             isinstance(own, GaussianLikelihood)
             and own.noise == 0
             and self.coordinates.square
+            and own.units is None
             and not own.flat
         ):
             return ScatterLikelihood.of(own)

@@ -6,7 +6,8 @@ eigenbasis, z_ij ~ N(0, τ + g_i l_j), so that
     log p(Y | L) = −½ Σ_ij [log(τ + g_i l_j) + z_ij² / (τ + g_i l_j)] + constant.
 
 This is the paper's dρ/dϖ with its normalisation, and τ = 0 is the zero-temperature limit of it (the prior
-density of Y): one formula for every temperature.
+density of Y): one formula for every temperature. Targets may be given in units of their own, Y D with D
+diagonal (`units`), where each output has a noise variance of its own: then D L D stands in the place of L.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import HOST, Place, place_of
+from lbnn._base.arrays import HOST, Place, like, namespace, place_of
 from lbnn._base.blocks import blocks, in_blocks
 from lbnn._base.condensed import Condensed
 from lbnn._base.types import AnyArray, Array
@@ -37,6 +38,10 @@ class GaussianLikelihood:
     multiplicity: float = 1.0  # directions that a row stands for, the others without targets: weight of log D
     condensed: Condensed | None = None  # a few rows with the same sums, for value and gradient
     place: Place = HOST  # where the data came from, and batches large enough to be moved are evaluated
+    units: Array | None = (
+        None  # diagonal of D, (n_d,): targets and noise are those of Y D, whose scale is D L D
+    )
+    log_jacobian: float = 0.0  # from densities of Y D to those of Y
 
     @property
     def flat(self) -> bool:
@@ -55,7 +60,7 @@ class GaussianLikelihood:
         unseen = self.examples - round(self.multiplicity * len(self.eigenvalues))
         if unseen:
             constant -= 0.5 * (unseen * outputs * math.log(self.noise) + self.residual / self.noise)
-        return constant
+        return constant + self.log_jacobian
 
     def same_function(self, other: GaussianLikelihood) -> bool:
         """Whether another factor depends on L in the same way."""
@@ -64,7 +69,13 @@ class GaussianLikelihood:
             and self.multiplicity == other.multiplicity
             and np.array_equal(self.eigenvalues, other.eigenvalues)
             and np.array_equal(self.targets, other.targets)
+            and np.array_equal(self.output_units, other.output_units)
         )
+
+    @property
+    def output_units(self) -> Array:
+        """The diagonal of D, (n_d,): ones where the targets are in the units of L."""
+        return np.ones(self.targets.shape[1]) if self.units is None else self.units
 
     @property
     def operations(self) -> float:
@@ -80,20 +91,28 @@ class GaussianLikelihood:
         return Condensed(self.eigenvalues, counts, self.eigenvalues, self.targets)
 
     @property
-    def gradient_weights(self) -> Array:
-        """√g_i / (τ + g_i), (r,): half the Gram matrix of these times ỹ is the targets' gradient at L = I."""
+    def gradient_rows(self) -> Array:
+        """√g_i d_j ỹ_ij/(τ + g_i d_j²), (r, n_d): half their Gram matrix is a gradient at L = I."""
         if self.flat:
-            return np.zeros_like(self.eigenvalues)
-        return np.sqrt(self.eigenvalues) / (self.noise + self.eigenvalues)
+            return np.zeros_like(self.targets)
+        values, units = self.eigenvalues[:, None], self.output_units
+        return np.sqrt(values) * units / (self.noise + values * units**2) * self.targets
 
     @property
     def target_moment(self) -> Array:
-        """ỹᵀỹ, (n_d, n_d): what it costs to leave targets to the noise."""
-        return self.targets.T @ self.targets
+        """D ỹᵀỹ D, (n_d, n_d): what it costs to leave targets to the noise."""
+        rows = self.targets * self.output_units
+        return rows.T @ rows
 
     @property
     def dual_deficient(self) -> bool:
-        """Whether p(Y | Λ) is singular at zero temperature: the targets have less than full example rank."""
+        """Whether p(Y | Λ) cannot be used.
+
+        It has one noise variance for all outputs, and at zero temperature it is singular where the targets
+        have less than full example rank.
+        """
+        if self.units is not None:
+            return True
         return self.noise == 0 and int(np.linalg.matrix_rank(self.targets)) < len(self.eigenvalues)
 
     @property
@@ -105,6 +124,7 @@ class GaussianLikelihood:
 
     def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
         """Log p(Y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m,)."""
+        eigenvalues, vectors = self._in_units(eigenvalues, vectors)
         if not isinstance(vectors, np.ndarray):
             return self._anywhere(lambda *scales: (anywhere.log_value(*scales),), eigenvalues, vectors)[0]
         result = np.zeros(len(eigenvalues))
@@ -128,8 +148,16 @@ class GaussianLikelihood:
         """`log_value` (m,) and its gradient in L (m, n_d, n_d).
 
         ∂/∂L = V [−½ diag_j Σ_i g_i/D_ij + ½ Σ_i g_i z_ij z_ik/(D_ij D_ik)] Vᵀ with D_ij = τ + g_i l_j: no
-        derivative of eigenvectors, so that degenerate eigenvalues are harmless.
+        derivative of eigenvectors, so that degenerate eigenvalues are harmless. In units D: D (∂/∂DLD) D.
         """
+        value, gradient = self._differentiated(*self._in_units(eigenvalues, vectors))
+        if self.units is None:
+            return value, gradient
+        units = like(self.units, gradient)
+        return value, units[:, None] * gradient * units
+
+    def _differentiated(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """The value and its gradient in the scale of the targets, D L D."""
         if not isinstance(vectors, np.ndarray):
             value, gradient = self._anywhere(anywhere.value_and_gradient, eigenvalues, vectors)
             return value, gradient
@@ -150,6 +178,12 @@ class GaussianLikelihood:
             inner[:, index, index] -= 0.5 * ((rows.counts * rows.nodes) @ (1 / spread))
             gradient[block] = vectors[block] @ inner @ vectors[block].swapaxes(1, 2)
         return value, gradient
+
+    def _in_units(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Eigenvalues and eigenvectors of D L D for those of L; themselves where D is the identity."""
+        return (
+            (eigenvalues, vectors) if self.units is None else eigen_in_units(eigenvalues, vectors, self.units)
+        )
 
     def _anywhere(
         self, function: Callable[..., tuple[AnyArray, ...]], eigenvalues: AnyArray, vectors: AnyArray
@@ -179,6 +213,14 @@ class GaussianLikelihood:
             peaks = ((self.targets**2).sum(1) - self.noise) / self.eigenvalues
         turns = np.append(peaks[peaks > 0], floor) if floor > 0 else peaks[peaks > 0]
         return (math.log(turns.min()), math.log(turns.max())) if len(turns) else None
+
+
+def eigen_in_units(eigenvalues: AnyArray, vectors: AnyArray, units: Array) -> tuple[AnyArray, AnyArray]:
+    """Eigenvalues and eigenvectors of D V diag(l) Vᵀ D, from the singular values of D V diag(√l)."""
+    xp = namespace(vectors)
+    root = like(units, vectors)[:, None] * vectors * xp.sqrt(eigenvalues)[:, None, :]
+    left, sizes, _ = xp.linalg.svd(root)
+    return sizes**2, left
 
 
 @dataclass(frozen=True)

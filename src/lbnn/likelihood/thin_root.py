@@ -43,6 +43,8 @@ def thin_likelihood(likelihood: object) -> ThinLikelihood | None:
         return None
     if float((own.targets**2).sum()) >= _LARGEST_RATIO * own.noise:
         return None
+    if dual and own.units is not None:
+        raise ValueError("the hidden kernel has one noise variance for all outputs, got units of the outputs")
     return ThinHiddenKernel(own) if dual else ThinScale(own)
 
 
@@ -85,8 +87,12 @@ class ThinScale:
         return self._differentiated(root, slopes=True)
 
     def _differentiated(self, root: Array, slopes: bool) -> tuple[Array, Array]:
-        """∂/∂F = 2 (∂/∂L) F = [ỹᵀ w/τ − V (sᵀw/τ + diag_j Σ_i g_i/D_ij)] Vᵀ F with w_ij = g_i z_ij/D_ij."""
-        rows, noise = self.likelihood._rows, self.likelihood.noise
+        """∂/∂F = 2 (∂/∂L) F = [ỹᵀ w/τ − V (sᵀw/τ + diag_j Σ_i g_i/D_ij)] Vᵀ F with w_ij = g_i z_ij/D_ij.
+
+        Targets in units D see the root D F, and the gradient in F is D times that in D F.
+        """
+        rows, noise, units = self.likelihood._rows, self.likelihood.noise, self.likelihood.units
+        root = root if units is None else units[:, None] * root
         axes, sizes, turns = np.linalg.svd(root, full_matrices=False)
         value, gradient = np.empty(len(root)), np.empty_like(root)
         for block in blocks(len(root), rows.targets.size):
@@ -105,7 +111,7 @@ class ThinScale:
                 gradient[block] = (outer * sizes[block, None, :]) @ turns[block]
         outputs = self.likelihood.targets.shape[1]
         unseen = outputs * rows.counts.sum() * np.log(noise) + (rows.targets**2).sum() / noise
-        return value - 0.5 * unseen, gradient
+        return value - 0.5 * unseen, gradient if units is None else units[:, None] * gradient
 
 
 @dataclass(frozen=True)

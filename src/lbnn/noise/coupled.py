@@ -24,6 +24,7 @@ from lbnn.data.projection import PrivateProjection, Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.noise.kind import Noise, targets_outside
 from lbnn.scale.prior import ScalePrior
 
@@ -70,6 +71,17 @@ class CoupledNoise(Noise):
                 return self._scatter_factor(spectrum, root)
         return self._every_row(spectrum)
 
+    def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
+        """Rows of the covariance (g + ν) L, and ν L outside the range of G."""
+        return PlainLikelihood(
+            spectrum.eigenvalues,
+            spectrum.targets,
+            np.zeros(spectrum.outputs),
+            self.nu,
+            self._outside_rows(spectrum),
+            spectrum.examples - spectrum.rank,
+        )
+
     def scatter_root(self, spectrum: Spectrum) -> Array:
         """R with RᵀR = Yᵀ(G + ν I)⁻¹Y, (≤ n_d, n_d)."""
         inside = spectrum.targets / np.sqrt(self.eigenvalues(spectrum))[:, None]
@@ -90,16 +102,19 @@ class CoupledNoise(Noise):
 
     def _every_row(self, spectrum: Spectrum) -> GaussianLikelihood:
         """The eigenvalues g + ν of the range of G and ν outside it, each with its targets."""
-        unseen = spectrum.examples - spectrum.rank
-        values = np.concatenate([self.eigenvalues(spectrum), np.full(unseen, self.nu)])
-        rows, (_, sizes, axes) = (
-            np.zeros((unseen, spectrum.outputs)),
-            np.linalg.svd(self.outside, full_matrices=False),
-        )
-        kept = min(unseen, len(sizes))
-        rows[:kept] = (sizes[:, None] * axes)[:kept]
+        rows = self._outside_rows(spectrum)
+        values = np.concatenate([self.eigenvalues(spectrum), np.full(len(rows), self.nu)])
         targets = np.concatenate([spectrum.targets, rows])
         return GaussianLikelihood(values, targets, 0.0, spectrum.examples, 0.0, place=spectrum.place)
+
+    def _outside_rows(self, spectrum: Spectrum) -> Array:
+        """One row for every example outside the range of G, with the moments of the targets there."""
+        unseen = spectrum.examples - spectrum.rank
+        rows = np.zeros((unseen, spectrum.outputs))
+        _, sizes, axes = np.linalg.svd(self.outside, full_matrices=False)
+        kept = min(unseen, len(sizes))
+        rows[:kept] = (sizes[:, None] * axes)[:kept]
+        return rows
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return {"kind": self.kind, "nu": self.nu}, {"noise.outside": self.outside}

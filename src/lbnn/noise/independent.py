@@ -6,11 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.scale.prior import ScalePrior
 
@@ -43,6 +46,18 @@ class IndependentNoise(Noise):
             self.tau,
             condensed=spectrum.condensed,
             place=spectrum.place,
+        )
+
+    def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
+        """Rows of the covariance τ + g L; of those outside the range of G the total square is known."""
+        outputs = spectrum.outputs
+        return PlainLikelihood(
+            spectrum.eigenvalues,
+            spectrum.targets,
+            np.full(outputs, self.tau),
+            0.0,
+            np.full((1, outputs), math.sqrt(spectrum.residual / outputs)),
+            spectrum.examples - spectrum.rank,
         )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -16,6 +16,7 @@ from lbnn._base.types import Array
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.prior import ScalePrior
 
@@ -52,6 +53,10 @@ class Noise(ABC):
     @abstractmethod
     def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
         """log p(Y | L) of data in the user's units, as a function of L in the user's units."""
+
+    @abstractmethod
+    def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
+        """The same by the plain formula, with which the integrand of every answer is compared."""
 
     def in_units(self, spectrum: Spectrum) -> Spectrum:
         """The data with the outputs in units of `deviations`."""

@@ -9,16 +9,16 @@ of Y are those of Y D times Π_j β_j^{p/2}.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from lbnn._base import check
-from lbnn._base.arrays import like, namespace
-from lbnn._base.types import AnyArray, Array, ComplexArray
+from lbnn._base.types import Array, ComplexArray
 from lbnn.data.spectrum import Spectrum
-from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
+from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio, eigen_in_units
+from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise, targets_outside
 from lbnn.scale.measure import Exponent, Law, ScaleMeasure
@@ -63,7 +63,7 @@ class PerOutputNoise(Noise):
     def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
         """That of independent noise of variance one at D L D, times the Jacobian."""
         data = self.in_units(spectrum)
-        return LikelihoodInUnits(
+        return GaussianLikelihood(
             data.eigenvalues,
             data.targets,
             data.residual,
@@ -73,6 +73,18 @@ class PerOutputNoise(Noise):
             place=data.place,
             units=np.sqrt(self.betas),
             log_jacobian=0.5 * data.examples * float(np.log(self.betas).sum()),
+        )
+
+    def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
+        """Rows of the covariance diag(1/β) + g L."""
+        unseen = spectrum.examples - spectrum.rank
+        return PlainLikelihood(
+            spectrum.eigenvalues,
+            spectrum.targets,
+            1 / self.betas,
+            0.0,
+            np.diag(np.sqrt(self.residuals)),
+            unseen,
         )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -100,34 +112,6 @@ class PerOutputNoise(Noise):
 
 
 @dataclass(frozen=True)
-class LikelihoodInUnits(GaussianLikelihood):
-    """A likelihood in other units of the outputs: as a function of L it takes D L D."""
-
-    units: Array = field(kw_only=True)  # the diagonal of D, (n_d,)
-    log_jacobian: float = field(kw_only=True, default=0.0)
-
-    @property
-    def log_constant(self) -> float:
-        """That of the likelihood in its own units, with the Jacobian of the units."""
-        return super().log_constant + self.log_jacobian
-
-    @property
-    def dual_deficient(self) -> bool:
-        """Always: the dual form of the likelihood has one noise variance for all outputs."""
-        return True
-
-    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
-        """log p(Y D | D L D) less the constant, (m,)."""
-        return super().log_value(*_eigen_in_units(eigenvalues, vectors, self.units))
-
-    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The value and its gradient in L, D (gradient in D L D) D."""
-        value, gradient = super().value_and_gradient(*_eigen_in_units(eigenvalues, vectors, self.units))
-        units = like(self.units, gradient)
-        return value, units[:, None] * gradient * units
-
-
-@dataclass(frozen=True)
 class LawInUnits:
     """The law of D L D behind that of L."""
 
@@ -141,14 +125,13 @@ class LawInUnits:
             return self.law.log_expect_exp(self._ratio(log_factor))
 
         def of_scale(eigenvalues: Array, vectors: Array) -> Array | ComplexArray:
-            return log_factor(*_eigen_in_units(eigenvalues, vectors, self.units))
+            return log_factor(*eigen_in_units(eigenvalues, vectors, self.units))
 
         return self.law.log_expect_exp(of_scale)
 
     def _ratio(self, ratio: LikelihoodRatio) -> LikelihoodRatio:
         def in_units(factor: GaussianLikelihood) -> GaussianLikelihood:
-            own = (factor.eigenvalues, factor.targets, factor.residual, factor.examples, factor.noise)
-            return LikelihoodInUnits(*own, factor.multiplicity, units=self.units)
+            return replace(factor, units=self.units * factor.output_units)
 
         return LikelihoodRatio(
             tuple(map(in_units, ratio.numerators)), tuple(map(in_units, ratio.denominators))
@@ -167,11 +150,3 @@ class LawInUnits:
         """T_ℓ ⋯ T_2, with D before the product of all, whose rows are the outputs."""
         products = self.law.partial_products(layer)
         return self.units[:, None] * products if layer == self.depth else products
-
-
-def _eigen_in_units(eigenvalues: AnyArray, vectors: AnyArray, units: Array) -> tuple[AnyArray, AnyArray]:
-    """Eigenvalues and eigenvectors of D V diag(l) Vᵀ D, from the singular values of D V diag(√l)."""
-    xp = namespace(vectors)
-    root = like(units, vectors)[:, None] * vectors * xp.sqrt(eigenvalues)[:, None, :]
-    left, sizes, _ = xp.linalg.svd(root)
-    return sizes**2, left

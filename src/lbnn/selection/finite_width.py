@@ -25,7 +25,7 @@ from lbnn.engines.mixture_sampling import GROUPS
 from lbnn.engines.sampled import LARGEST_FITTED
 from lbnn.engines.target import Likelihood, ScaleTarget
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior
-from lbnn.network import Network, condition_with
+from lbnn.network import Network, condition_with, posterior_with
 from lbnn.posterior import Posterior
 from lbnn.scale.bartlett import BartlettCoordinates
 from lbnn.scale.total_factor import TotalFactorLaw
@@ -103,7 +103,7 @@ class SampledEvidence:
         self.directions = np.eye(len(start)) if directions is None else directions
         self.data, self.prior, self.error = data, Network(widths).scale_prior(data.outputs), math.inf
         likelihood = data.likelihood(start)
-        self.coordinates, rows = self._setting(likelihood.gradient_weights[:, None] * likelihood.targets)
+        self.coordinates, rows = self._setting(likelihood.gradient_rows)
         self.axes = one_sign(principal_axes(rows, widths))
         dimension = self.coordinates.dimension
         self.mode, self.white = np.zeros(dimension), _normal_points(points, dimension, seed)
@@ -229,6 +229,20 @@ def condition(
     return condition_with(
         network, data.whitened(h), data.noise_at(h), Effort(target_error, seed, engine, rough)
     )
+
+
+def confirmed_evidence(
+    data: EvidenceData, widths: tuple[int, ...], h: Array, target_error: float, seed: int
+) -> tuple[float, float]:
+    """Log evidence of one network at h by the engines, with an error that holds; no warnings.
+
+    An answer that is not ok has an error of at least one nat: such a row must not choose the model.
+    """
+    network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
+    posterior = posterior_with(network, data.whitened(h), data.noise_at(h), Effort(target_error, seed))
+    error = posterior.log_evidence_error
+    value = posterior.log_evidence + data.log_jacobian(h)
+    return value, error if posterior.diagnostics.ok else max(error, 1.0)
 
 
 def _normal_points(count: int, dimension: int, seed: int) -> Array:

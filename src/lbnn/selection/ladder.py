@@ -52,6 +52,9 @@ def search(
         found += [each for each in walks[-1].candidates if each not in found]
     if shapes.fixed is None and shapes.depth is None:
         _go_deeper(walks, _best(found))
+    leader = max((each.supported for walk in walks for each in walk.candidates), default=-math.inf)
+    for walk in walks:
+        walk.confirm(leader)
     tried = dict.fromkeys(each for walk in walks for each in walk.candidates)
     return sorted(tried, key=lambda candidate: -candidate.supported)
 

@@ -1,0 +1,144 @@
+"""The likelihood by its plain formula: a dense Cholesky factorisation of the covariance of every row.
+
+In the eigenbasis of G the rows of the targets are independent, and row i has the covariance
+
+    C_i = diag(v) + (g_i + ν) L,   v the noise variances of the outputs, ν the share of L in the noise,
+
+in the units of the data as they were given; rows outside the range of G have g = 0. No eigenvectors of L, no
+thin roots, no units of the noise, no condensed rows: nothing that the engines use to be fast. So it checks
+the integrand of every answer at a few of its draws, at a cost of r n_d³ operations each. The hidden kernel Λ
+has the same formula with the outputs as rows, each of the covariance diag(√g) Λ diag(√g) + v_j.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
+
+_EPS = float(np.finfo(float).eps)
+_FLOOR = 1e-6  # nats, and relative to the sum of all terms: what fast formulas may lose (thin roots, curves)
+_ROUNDING = 64.0  # times n ε κ: what a factorisation may lose of a quadratic form
+
+
+@dataclass(frozen=True)
+class PlainLikelihood:
+    """log p(Y | L) of data in the units in which they were given."""
+
+    eigenvalues: Array  # g, (r,)
+    targets: Array  # ỹ, (r, n_d)
+    variances: Array  # v, (n_d,)
+    coupling: float  # ν
+    outside: Array  # rows with the moments of the targets outside the range of G, (at most `unseen`, n_d) ...
+    unseen: int  # ... and how many rows these stand for
+
+    def log_value(self, scale: Array) -> tuple[float, float]:
+        """log p(Y | L) at one L (n_d, n_d), constant included, and a bound on what rounding may do to it.
+
+        NaN where some C_i is singular to rounding.
+        """
+        strength = self.eigenvalues + self.coupling
+        value, bound = self._rows(strength, self.targets, scale)
+        if self.unseen:
+            covariance = np.diag(self.variances) + self.coupling * scale
+            root = _cholesky(covariance[None])
+            if root is None:
+                return math.nan, math.nan
+            fit = float((self.outside * np.linalg.solve(covariance, self.outside.T).T).sum())
+            logs = self.unseen * (_log_determinant(root)[0] + len(scale) * math.log(2 * math.pi))
+            value -= 0.5 * (logs + fit)
+            bound += _allowed(logs, fit, root, len(scale))
+        return value, bound + _FLOOR
+
+    def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
+        """log p(Y | Λ) at one hidden kernel Λ (r, r), and a bound on rounding; all v_j are equal."""
+        strength, targets, unseen = self.eigenvalues + self.coupling, self.targets, self.unseen
+        if self.coupling:  # noise passes through the network: every row is one of its kernel
+            outside = np.zeros((unseen, targets.shape[1]))
+            outside[: len(self.outside)] = self.outside
+            strength = np.append(strength, np.full(unseen, self.coupling))
+            targets, unseen = np.concatenate([targets, outside]), 0
+        root = np.sqrt(strength)
+        covariance = root[:, None] * kernel * root + self.variances[0] * np.eye(len(root))
+        lower = _cholesky(covariance[None])
+        if lower is None:
+            return math.nan, math.nan
+        outputs = targets.shape[1]
+        fit = float((np.linalg.solve(lower[0], targets) ** 2).sum())
+        logs = outputs * (_log_determinant(lower)[0] + len(root) * math.log(2 * math.pi))
+        bound = _allowed(logs, fit, lower, len(root)) + _FLOOR
+        if unseen:
+            logs += unseen * outputs * math.log(2 * math.pi * self.variances[0])
+            fit += float((self.outside**2).sum()) / self.variances[0]
+        return -0.5 * (logs + fit), bound + _FLOOR * (abs(logs) + fit)
+
+    def gram_sensitivity(self, scale: Array) -> float:
+        """Largest change of log p(Y | L) for a change of G of norm one, to first order.
+
+        ∂ log p/∂G = ½ (A L Aᵀ − M) with A = K⁻¹Y and M the traces of blocks of K⁻¹ with L, so at most
+        ½ Σ_i (y_iᵀ C_i⁻¹ L C_i⁻¹ y_i + tr C_i⁻¹ L). Infinite where some C_i is singular to rounding.
+        """
+        strength, total = self.eigenvalues + self.coupling, 0.0
+        for block in blocks(len(self.targets), 4 * len(scale) ** 2):
+            covariance = strength[block, None, None] * scale + np.diag(self.variances)
+            if _cholesky(covariance) is None:
+                return math.inf
+            solved = np.linalg.solve(covariance, self.targets[block, :, None])[..., 0]
+            traces = np.trace(np.linalg.solve(covariance, np.broadcast_to(scale, covariance.shape)), 0, 1, 2)
+            total += 0.5 * float((np.einsum("ij,jk,ik->i", solved, scale, solved) + traces).sum())
+        if self.unseen:
+            covariance = np.diag(self.variances) + self.coupling * scale
+            if _cholesky(covariance[None]) is None:
+                return math.inf
+            pulled = np.linalg.solve(covariance, scale)
+            solved = np.linalg.solve(covariance, self.outside.T).T
+            fit = np.einsum("ij,jk,ik->", solved, scale, solved)
+            total += 0.5 * float(fit + self.unseen * np.trace(pulled))
+        return total
+
+    def _rows(self, strength: Array, targets: Array, scale: Array) -> tuple[float, float]:
+        value = bound = 0.0
+        size = len(scale)
+        for block in blocks(len(targets), 4 * size * size):
+            covariance = strength[block, None, None] * scale + np.diag(self.variances)
+            lower = _cholesky(covariance)
+            if lower is None:
+                return math.nan, math.nan
+            white = (
+                targets[block] / lower[:, 0]
+                if size == 1
+                else np.linalg.solve(lower, targets[block, :, None])[..., 0]
+            )
+            fit = (white**2).sum(axis=1)
+            logs = _log_determinant(lower) + size * math.log(2 * math.pi)
+            value -= 0.5 * float((logs + fit).sum())
+            bound += _allowed(logs, fit, lower, size)
+        if (self.variances > 0).all():  # fast formulas may subtract squares of targets in units of the noise
+            bound += _ROUNDING * _EPS * float((targets**2 / self.variances).sum())
+        return value, bound
+
+
+def _cholesky(covariances: Array) -> Array | None:
+    """Lower roots (m, n, n), or (m, 1, 1) roots of numbers; None where one is singular to rounding."""
+    if covariances.shape[1] == 1:
+        return np.sqrt(covariances) if (covariances > 0).all() else None
+    try:
+        return np.asarray(np.linalg.cholesky(covariances), float)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _log_determinant(lower: Array) -> Array:
+    return 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+
+
+def _allowed(logs: Array | float, fit: Array | float, lower: Array, size: int) -> float:
+    """What rounding and fast formulas may do: relative to all terms, and n ε κ of every quadratic form."""
+    diagonal = np.diagonal(lower, axis1=1, axis2=2)
+    condition = (diagonal.max(axis=1) / diagonal.min(axis=1)) ** 2
+    lost = _ROUNDING * size * _EPS * condition * (np.asarray(fit) + size)
+    return float(_FLOOR * (np.abs(logs) + fit).sum() + lost.sum())
