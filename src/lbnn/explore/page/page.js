@@ -47,9 +47,19 @@
     if (answer.error !== undefined) complain(answer);
     else if (answer.table !== undefined) adopt(answer.table);
     else if (answer.refined !== undefined) busy(false);
-    else if (answer.done) { if (answer.number >= outstanding && !waiting) busy(false); }
+    else if (answer.done) {
+      if (answer.stopped) stopped(answer);
+      if (answer.number >= outstanding && !waiting) busy(false);
+    }
     else show(answer);
     if (answer.number >= outstanding) { outstanding = 0; dispatch(); }
+  }
+
+  /** An answer that was ended before it was complete: the picture stays, and a line says so. */
+  function stopped(answer) {
+    const section = $(`#view-${view}`), line = document.createElement("li");
+    line.textContent = answer.stopped === "stopped" ? "stopped: the picture is the best one so far" : answer.stopped;
+    if (answer.number >= outstanding && waiting === null) $(".messages", section).append(line);
   }
 
   function complain(answer) {
@@ -277,6 +287,7 @@
     paint();
   });
   document.documentElement.dataset.scheme = dark.matches ? "dark" : "light";
+  $("#cancel").addEventListener("click", () => send("cancel", ""));
 
   // ------------------------------------------------------------ the beginning
 
@@ -299,8 +310,23 @@
       $("#error").hidden = false;
     });
     paint();
+    $("#cancel").hidden = false;
     ask(location.search.slice(1) || document.body.dataset.start);
   }
+  /** Fields and view from the address, before the server has said a word; it checks them later. */
+  function prefill(text) {
+    const given = new URLSearchParams(text), first = given.get("view");
+    for (const f of fields) {
+      const value = given.get(f.dataset.field) ?? defaults[f.dataset.field];
+      if (value !== undefined) f.value = value;
+    }
+    if (tabs.some(tab => tab.dataset.view === first)) select(first);
+    slide();
+  }
+  const defaults = JSON.parse(document.body.dataset.defaults);
+  prefill(location.search.slice(1) || document.body.dataset.start);
+  busy(true, "connecting");
+  $("#cancel").hidden = true;
   const wait = setInterval(() => {
     const there = window.Bokeh && Bokeh.documents.length && Bokeh.documents[0].get_model_by_name("wire");
     if (!there || !Bokeh.documents[0].is_idle) return;
