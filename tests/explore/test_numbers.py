@@ -264,12 +264,14 @@ def test_copied_lines_read_the_file(view, outputs, tmp_path, monkeypatch):
     import pandas as pd
 
     from lbnn.cli.explore import read_for_page
+    from lbnn.cli.preparing import Columns
 
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(14, 5)), columns=["a'", 'b"', "c", "u", "v"])
     frame.to_csv(tmp_path / "data.csv", index=False)
     targets = ["u", "v"][:outputs]
-    mine = read_for_page(tmp_path / "data.csv", "data.csv", targets, [], ["v"][outputs - 1 :])
+    columns = Columns(targets, [], ["v"][outputs - 1 :])
+    mine = read_for_page(tmp_path / "data.csv", "data.csv", columns)
     state = State(view=view, source="file", depth=2, widths=(4,), examples=12, growth="data")
     numbers = last(NUMBERS[view](state, mine))
     printed = run(code(state, mine, numbers), tmp_path, monkeypatch)

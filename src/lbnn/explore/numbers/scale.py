@@ -217,6 +217,6 @@ def _prior_quantiles(prior: ScalePrior) -> Array:
 
 
 def _above_rounding(values: Array) -> Array:
-    """Eigenvalues (..., n_d), NaN where they are zero but for rounding: a network narrower than its outputs."""
+    """Eigenvalues (..., n_d), NaN where they are zero but for rounding, behind a narrow layer."""
     largest = values.max(axis=-1, keepdims=True)
     return np.where(values > 1e-13 * largest, values, np.nan)
