@@ -312,6 +312,7 @@ def test_no_answer_takes_longer_than_its_budget(warm_pages, monkeypatch):
     _, end = watched(page, SLOW, 60)
     assert end < 1.5 + 2.0 * slowness()
     assert page.answers[-1]["stopped"].startswith("stopped after 1.5 seconds, the budget of an answer")
+    monkeypatch.undo()
     assert page.ask(QUICK + "&outputs=2")[-1] == {"number": 2, "done": True}  # a fresh process
 
 

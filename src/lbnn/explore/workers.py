@@ -39,7 +39,7 @@ class _Failed:
     text: str
 
 
-_DONE = "done"
+_DONE, _READY = "done", "ready"
 
 
 class Worker:
@@ -145,6 +145,8 @@ def _numbers_of(
     began = time.monotonic()
     while True:
         message = worker.receive(_PAUSE)
+        if message == _READY:  # a new process: the time that it took to start is not the answer's
+            began, message = time.monotonic(), None
         if message == _DONE:
             return
         if isinstance(message, _Failed):
@@ -167,6 +169,7 @@ def _answer_questions(connection: Any) -> None:
     from lbnn._base.warn import collected
     from lbnn.explore.numbers.views import NUMBERS
 
+    connection.send(_READY)
     while True:
         try:
             state, table = connection.recv()
