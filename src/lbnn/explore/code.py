@@ -154,6 +154,7 @@ def _function(state: State, table: Table | None, numbers: Any) -> list[str]:
         "lbnn.plots.predictive_band(",
         '    process_band, grid, axes, "Gaussian process", probability=0.9, colour=lbnn.plots.COLOURS[1]',
         ")",
+        "axes.plot(grid, band.sample(8, rng=0).T, linewidth=0.8)  # functions drawn from the posterior",
         'axes.plot(x, y, "ko")',
         'axes.figure.savefig("band.svg")',
     ]

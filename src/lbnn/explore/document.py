@@ -21,6 +21,7 @@ from lbnn.explore.numbers import phase
 from lbnn.explore.presets import PRESETS
 from lbnn.explore.session import Reader, Session, described
 from lbnn.explore.state import State, as_text
+from lbnn.explore.steps import STEPS
 from lbnn.explore.table import Table
 from lbnn.explore.views.features import FeaturesView
 from lbnn.explore.views.function import FunctionView
@@ -147,6 +148,7 @@ def page_variables(table: Table | None) -> dict[str, Any]:
     return {
         "controls": CONTROLS,
         "presets": [(each.name, each.story, each.state.address()) for each in PRESETS],
+        "steps": json.dumps([{**vars(each), "state": each.state.address()} for each in STEPS]),
         "words": WORDS,
         "equations": _equations(),
         "start": State(source="drawn" if table is None else "file").address(),
