@@ -143,12 +143,12 @@ def test_netcdf_and_arviz(tmp_path):
     task = load("plain-15")
     to_netcdf(task, tmp_path / "plain.nc", draws=20)
     tree = xarray.open_datatree(tmp_path / "plain.nc", engine="h5netcdf")
-    draws = adaptors.from_arviz(tree)
+    draws = adaptors.from_arviz(task, tree)
     assert draws.shape == (4, 20, 15)
-    np.testing.assert_array_equal(adaptors.from_arviz(tree["posterior"].to_dataset()), draws)
+    np.testing.assert_array_equal(adaptors.from_arviz(task, tree["posterior"].to_dataset()), draws)
     assert tree["posterior"].attrs["log_evidence"] == task.log_evidence
     with pytest.raises(ValueError, match="no variable 'weights'"):
-        adaptors.from_arviz(tree, "weights")
+        adaptors.from_arviz(task, tree, "weights")
     with pytest.raises(ValueError, match=r"must end in \.nc or \.zarr"):
         to_netcdf(task, tmp_path / "plain.csv")
 

@@ -65,7 +65,7 @@ def test_stan_draws():
     task = load("plain-15")
     program = task.stan()
     fit = stan.build(program.code, data=program.data, random_seed=1).sample(num_chains=4, num_samples=500)
-    draws = adaptors.from_pystan(fit)
+    draws = adaptors.from_pystan(task, fit)
     frame = np.asarray(fit.to_frame()[[f"z.{k + 1}" for k in range(15)]])  # rows: chains in turn
     np.testing.assert_allclose(draws.transpose(1, 0, 2).reshape(-1, 15), frame)
     assert score(task, draws).passed
@@ -81,7 +81,7 @@ def test_numpyro():
         chain_method="vectorized", progress_bar=False,
     )  # fmt: skip
     sampler.run(jax.random.PRNGKey(0))
-    assert score(task, adaptors.from_numpyro(sampler)).passed
+    assert score(task, adaptors.from_numpyro(task, sampler)).passed
 
 
 def test_nutpie():
@@ -91,7 +91,7 @@ def test_nutpie():
     task = load("plain-15")
     model = adaptors.nutpie_model(task)
     trace = nutpie.sample(model, draws=500, tune=500, chains=4, cores=1, seed=1, progress_bar=False)
-    assert score(task, adaptors.from_arviz(trace)).passed
+    assert score(task, adaptors.from_arviz(task, trace)).passed
 
 
 def test_blackjax():
@@ -112,7 +112,7 @@ def test_pymc():
     np.testing.assert_allclose([log_density({"z": x}) for x in z], task.log_density(z), rtol=1e-12)
     with model:
         trace = pymc.sample(400, tune=500, chains=2, cores=1, progressbar=False, random_seed=1)
-    assert score(task, adaptors.from_arviz(trace)).passed
+    assert score(task, adaptors.from_arviz(task, trace)).passed
 
 
 def test_dynesty():

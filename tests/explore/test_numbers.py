@@ -264,12 +264,14 @@ def test_copied_lines_read_the_file(view, outputs, tmp_path, monkeypatch):
     import pandas as pd
 
     from lbnn.cli.explore import read_for_page
+    from lbnn.cli.preparing import Columns
 
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(14, 5)), columns=["a'", 'b"', "c", "u", "v"])
     frame.to_csv(tmp_path / "data.csv", index=False)
     targets = ["u", "v"][:outputs]
-    mine = read_for_page(tmp_path / "data.csv", "data.csv", targets, [], ["v"][outputs - 1 :])
+    columns = Columns(targets, [], ["v"][outputs - 1 :])
+    mine = read_for_page(tmp_path / "data.csv", "data.csv", columns)
     state = State(view=view, source="file", depth=2, widths=(4,), examples=12, growth="data")
     numbers = last(NUMBERS[view](state, mine))
     printed = run(code(state, mine, numbers), tmp_path, monkeypatch)
@@ -308,3 +310,48 @@ def test_stills_of_all_presets():
         made = stills()
     assert [still.preset for still in made] == list(PRESETS)
     assert all(still.picture.caption and still.picture.alt for still in made)
+
+
+# ---------------------------------------------------------------------- functions drawn from the posterior
+
+
+def test_drawn_functions_have_the_law_of_the_band(monkeypatch):
+    """First λ, then a function given it, against the mean and variance of the predictive itself."""
+    from lbnn.explore.numbers import function
+
+    monkeypatch.setattr(function, "_DRAWS", 600)
+    state = State(view="function", depth=4, widths=(3,), variances=(2.0, 0.5), beta=5.0)
+    *_, last = function.numbers(state)
+    x = np.array([point[0] for point in state.points])
+    grid = function.GRID
+    law = last.posterior.predict(cross_gram=function.kernel(grid, x), test_gram=function.kernel(grid, grid))
+    for place in (0, 80, 120, 160):
+        mean, variance = float(law.mean[place]), float(law.variance[place])
+        values = last.draws.functions[:, place]
+        assert abs(values.mean() - mean) < 4 * np.sqrt(variance / 600)
+        squares = (values - mean) ** 2
+        assert abs(squares.mean() - variance) < 4 * squares.std() / np.sqrt(600)
+    assert (np.diff(last.draws.scales) >= 0).all()
+    density = np.exp(np.interp(np.log(last.draws.scales), np.log(last.law.scale_after), np.log(last.law.after)))
+    np.testing.assert_allclose(last.draws.heights, density, rtol=0.05)
+
+
+def test_law_of_the_scale_integrates_to_one():
+    from lbnn.explore.numbers import function
+
+    *_, last = function.numbers(State(view="function"))
+    for scale, density in ((last.law.scale_before, last.law.before), (last.law.scale_after, last.law.after)):
+        assert np.trapezoid(density, np.log(scale)) == pytest.approx(1.0, abs=5e-3)
+
+
+def test_every_step_of_the_tour_can_be_shown():
+    from lbnn.explore.controls import CONTROLS
+    from lbnn.explore.numbers.views import NUMBERS
+    from lbnn.explore.steps import STEPS
+
+    known = {control.name: control for control in CONTROLS}
+    for step in STEPS:
+        assert step.control == "points" or step.state.view in known[step.control].views
+        assert step.words.count(". ") == 1
+        assert State.from_address(step.state.address()) == step.state
+        assert next(NUMBERS[step.state.view](step.state, None)).sentence

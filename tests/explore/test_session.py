@@ -24,6 +24,7 @@ from bokeh.document import Document
 from lbnn.cli.explore import read_picked
 from lbnn.explore import session as session_module
 from lbnn.explore.document import Pages, page_variables
+from lbnn.explore.numbers.theories import Errors, TheoryNumbers, closest_of, slope_of
 from lbnn.explore.server import BusyPortError, address_of, free_port, make_server
 from lbnn.explore.wire import LARGEST_FILE, read_request
 
@@ -259,6 +260,140 @@ def test_scheme_repaints(page):
     assert figure.background_fill_color is None
 
 
+# ---------------------------------------------------------------------- answers that take long
+
+SLOW = "widths=1&depth=20&outputs=4&examples=200&inputs=400&beta=1e9"  # 50 seconds of processor time
+
+
+def watched(page, query, seconds, then=lambda page: None):
+    """Seconds until the first picture and until the end, while the loop of the server turns."""
+    began, first = time.monotonic(), None
+    page.send("state", query)
+    while time.monotonic() - began < seconds:
+        with page.lock:
+            ready, page.waiting = page.waiting, []
+        for function in ready:
+            function()
+        if first is None and any("query" in answer for answer in page.answers):
+            first = time.monotonic() - began
+            then(page)
+        if any("done" in answer for answer in page.answers):
+            return first, time.monotonic() - began
+        time.sleep(0.005)
+    pytest.fail("the session did not come to rest")
+
+
+@pytest.fixture(scope="module")
+def warm_pages():
+    with ThreadPoolExecutor(4) as pool:
+        pages = Pages(pool, reader=read_picked)
+        pages.workers.warm()
+        yield pages
+        pages.workers.close()
+
+
+@pytest.mark.parametrize("view", ["scale", "features", "theories"])
+def test_a_slow_answer_has_a_rough_picture_at_once_and_can_be_stopped(warm_pages, view):
+    page = Page(warm_pages)
+    assert warm_pages.workers.warm() is None
+    first, end = watched(page, f"view={view}&{SLOW}", 60, lambda page: page.send("cancel", ""))
+    assert first < 2.0 * slowness()
+    assert end < 4.0 * slowness()
+    shown = next(answer for answer in page.answers if "query" in answer)
+    assert any("rough picture" in message for message in shown["messages"])
+    assert page.answers[-1]["stopped"] == "stopped"
+    assert all(value["text"].startswith("about") for value in shown["values"] if "E L" in value["name"])
+    assert page.ask(QUICK)[-1]["done"]  # and the page goes on
+
+
+def test_no_answer_takes_longer_than_its_budget(warm_pages, monkeypatch):
+    monkeypatch.setattr("lbnn.explore.workers.BUDGET", 1.5)
+    page = Page(warm_pages)
+    _, end = watched(page, SLOW, 60)
+    assert end < 1.5 + 2.0 * slowness()
+    assert page.answers[-1]["stopped"].startswith("stopped after 1.5 seconds, the budget of an answer")
+    monkeypatch.undo()
+    assert page.ask(QUICK + "&outputs=2")[-1] == {"number": 2, "done": True}  # a fresh process
+
+
+def slowness():
+    """How much slower this machine is just now than when it has nothing else to do: threads share the "
+    "cores."""
+    start, own = time.perf_counter(), time.process_time()
+    sum(number * number for number in range(300_000))
+    return max(1.0, (time.perf_counter() - start) / max(time.process_time() - own, 1e-3)) * 1.5
+
+
+def test_a_quick_answer_of_several_outputs_is_not_shown_twice(warm_pages):
+    page = Page(warm_pages)
+    page.ask(QUICK + "&outputs=2")
+    page.answers.clear()
+    answers = page.ask(QUICK + "&outputs=2&seed=3")
+    assert [list(answer)[1] for answer in answers][-1] == "done"
+    assert not any("rough" in str(answer.get("messages")) for answer in answers)
+
+
+def test_a_rule_that_a_process_finds_broken_is_told(warm_pages):
+    page = Page(warm_pages)
+    (answer,) = page.ask("view=theories&depth=1&outputs=2")
+    assert answer["error"].startswith("theories are compared at depth 2 or more")
+    assert page.ask(QUICK + "&outputs=2")[-1]["done"]
+
+
+def test_a_process_that_dies_is_replaced(warm_pages, monkeypatch):
+    from lbnn.explore import workers
+
+    real = workers.Worker.ask
+
+    def fatal(self, state, table):
+        real(self, state, table)
+        self.process.kill()
+        self.process.join()
+
+    page = Page(warm_pages)
+    monkeypatch.setattr(workers.Worker, "ask", fatal)
+    assert "has ended" in page.ask(QUICK + "&outputs=2&seed=9")[-1]["stopped"]
+    monkeypatch.undo()
+    assert page.ask(QUICK + "&outputs=2&seed=9")[-1] == {"number": 2, "done": True}
+
+
+# ---------------------------------------------------------------------- words
+
+
+def test_theories_that_noise_does_not_tell_apart_are_a_tie():
+    rows = (
+        ("many outputs", 0.1140, 0.0073),
+        ("proportional", 0.1022, 0.0073),
+        ("infinite width", 0.2, 0.0073),
+    )
+    assert [name for name, _, _ in closest_of(rows)] == ["proportional", "many outputs"]
+    state = State(view="theories", outputs=4)
+    here = Errors(8, rows, (), ())
+    sentence = TheoryNumbers(state, here, (here,), 1.0, 1.0, 0.1).sentence
+    assert "does not tell “proportional” (0.1022), “many outputs” (0.114) apart" in sentence
+    assert [name for name, _, _ in closest_of([("a", 0.1, 0.0), ("b", 0.1001, 0.0)])] == ["a"]
+
+
+def test_slopes_of_errors():
+    sizes = [Errors(n, (("a", 3.0 / n**2, 0.0), ("b", 1.0, 5.0)), (), ()) for n in (10, 20, 40, 80)]
+    assert slope_of("a", sizes) == pytest.approx(-2)
+    assert slope_of("b", sizes) is None  # noise
+
+
+def test_a_scale_that_does_not_move_is_said_so(one_page):
+    answers = one_page.ask("widths=1000&depth=2&beta=0")
+    sentence = next(answer["sentence"] for answer in answers if "sentence" in answer)
+    assert sentence.startswith("The data leave the mean of λ at 1.")
+
+
+def test_copied_code_imports_what_it_uses(one_page):
+    for view in ("scale", "function", "features"):
+        for beta in ("4", "inf"):
+            answers = one_page.ask(f"view={view}&{QUICK}&beta={beta}&noise=0.1")
+            lines = next(answer["code"] for answer in answers if "code" in answer)
+            assert ("import math" in lines) == ("math." in lines)
+
+
 # ---------------------------------------------------------------------- files
 
 
@@ -386,6 +521,39 @@ def test_command_tells_what_is_wrong(arguments, message, tmp_path, monkeypatch):
     assert result.exit_code in (1, 2)
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+def test_command_prepares_columns_as_the_others_do(tmp_path, monkeypatch):
+    """--id, --categorical and --missing, and the lines of Python that do the same."""
+    from typer.testing import CliRunner
+
+    from lbnn.cli.app import app
+    from lbnn.explore import server as server_module
+
+    rng = np.random.default_rng(0)
+    kinds = rng.choice(["red", "blue", "green"], size=20)
+    rows = [f"P{i},{rng.normal():.4f},{'' if i == 3 else f'{rng.normal():.4f}'},{kind},{rng.normal():.4f}"
+            for i, kind in enumerate(kinds)]  # fmt: skip
+    (tmp_path / "data.csv").write_text("who,a,b,kind,y\n" + "\n".join(rows))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(server_module, "serve", lambda made, ready: None)
+    common = ["explore", "data.csv", "-t", "y", "--no-browser", "--id", "who", "--categorical", "kind"]
+    assert "--missing" in CliRunner().invoke(app, common).output
+    for missing in ("drop", "median"):
+        served = {}
+        monkeypatch.setattr(server_module, "make_server", lambda *given: served.update(table=given[2]))  # noqa: B023
+        result = CliRunner().invoke(app, [*common, "--missing", missing])
+        assert result.exit_code == 0, result.output
+        table = served["table"]
+        assert table.features == ("a", "b", "kind=green", "kind=red")
+        with ThreadPoolExecutor(1) as pool:
+            page = Page(Pages(pool, table))
+            answers = page.ask(f"source=file&depth=2&widths=4&examples={len(table.X)}")
+        shown = next(answer for answer in answers if "code" in answer)
+        found = {}
+        exec(shown["code"].partition("lbnn.plots.scale_density")[0], found)
+        np.testing.assert_allclose(found["X"], table.X, atol=1e-12)
+        np.testing.assert_allclose(found["Y"], table.Y[:, 0], atol=1e-12)
 
 
 def test_command_serves_the_named_file(tmp_path, monkeypatch):

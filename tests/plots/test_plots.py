@@ -242,3 +242,130 @@ def test_phase_diagram_of_a_sweep(swept):
 def test_bad_pictures_of_a_sweep_are_refused(swept, arguments, message):
     with pytest.raises(ValueError, match=message):
         plots.sweep_curves(swept, *arguments)
+
+
+# ---------------------------------------------------------------------- the gallery
+
+
+def gallery():
+    import importlib.util
+    from pathlib import Path
+
+    path = Path(__file__).resolve().parents[2] / "docs" / "make_gallery.py"
+    described = importlib.util.spec_from_file_location("make_gallery", path)
+    module = importlib.util.module_from_spec(described)
+    described.loader.exec_module(module)
+    return module
+
+
+def test_the_gallery_has_every_function():
+    drawn = {name for name in plots.__all__ if callable(getattr(plots, name))} - {"kernel_change"}  # a number
+    assert set(gallery().GALLERY) == drawn
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::lbnn.AccuracyWarning")
+def test_the_gallery_is_drawn(tmp_path):
+    gallery().main(str(tmp_path))
+    assert (tmp_path / "sheet.png").stat().st_size > 100_000
+
+
+def test_figures_in_a_heat_map_can_be_read():
+    """Black or white, whichever has the higher contrast; before, white stood on pale orange."""
+    from lbnn.plots._style import _luminance, heat_map
+
+    _, axes = plt.subplots()
+    values = np.linspace(-1, 1, 41)[None]
+    image = heat_map(axes, values, 1.0, digits=1)
+    for text, value in zip(axes.texts, values[0], strict=True):
+        ground = _luminance(image.to_rgba(value))
+        letters = 1.0 if text.get_color() == "white" else 0.0
+        contrast = (max(ground, letters) + 0.05) / (min(ground, letters) + 0.05)
+        assert contrast >= 4.5
+
+
+TABLE = [
+    {"depth": d, "widths": (w,), "noise": "isotropic", "inputs": i, "log_evidence": -w / 10 - d,
+     "penalty": 0.0}
+    for d in (2, 3)
+    for w in (3, 10, 30)
+    for i in ("raw", "standardised")
+] + [
+    {"depth": 1, "widths": (), "noise": n, "inputs": i, "log_evidence": -200.0 if n == "coupled" else -4.0,
+     "penalty": 0.0}
+    for n in ("isotropic", "coupled")
+    for i in ("raw", "standardised")
+]  # fmt: skip
+
+
+def test_evidence_over_widths_uses_its_axis_and_names_each_line_once():
+    axes = plots.evidence_over_widths(TABLE)
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert len(names) == len(set(names)) == 6
+    low, high = axes.get_ylim()
+    heights = [row["log_evidence"] + 2.3 for row in TABLE if row["log_evidence"] > -100]
+    assert low < min(heights) < low + 0.15 * (high - low)  # no empty half
+    assert "2 more than 20 below are not shown" in axes.get_xlabel()
+
+
+def test_errors_beyond_the_axis_are_arrows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(6, 9)), rng.normal(size=6)
+    result = lbnn.compare(lbnn.Network((10**7,)), X, y, beta=4.0)
+    tiny = sum(abs(row.error) < 1e-5 for row in result.rows)
+    assert tiny
+    axes = plots.comparison(result)
+    assert len(axes.texts) == tiny  # annotations
+    drawn = np.concatenate([line.get_xdata() for line in axes.lines])
+    assert len(drawn) == len(result.rows) - tiny
+
+
+def test_bands_name_their_axes(data):
+    X, Y = data
+    predictive = lbnn.Network((5,)).condition(X, Y, beta=4.0).predict(X)
+    axes = plots.predictive_band(predictive, np.arange(12.0), output=1)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("coordinate", "output 2")
+    _, own = plt.subplots()
+    own.set_xlabel("time")
+    assert plots.predictive_band(predictive, np.arange(12.0), own).get_xlabel() == "time"
+
+
+@pytest.mark.parametrize("features", [4, 40])
+def test_coefficients_have_intervals(features):
+    matrix = np.arange(2.0 * features).reshape(2, features)
+    axes = plots.coefficients(matrix, deviations=np.ones_like(matrix))
+    reach = 1.6448536269514722
+    if features == 4:
+        ends = axes.containers[0].lines[2][0].get_segments()[1][:, 1]
+        assert ends.tolist() == pytest.approx([1 - reach, 1 + reach])
+        places = [container.lines[0].get_xdata() for container in axes.containers]
+        assert (places[0] < places[1]).all()  # side by side
+    else:
+        assert len(axes.collections) == 2
+    with pytest.raises(ValueError, match="deviations must have shape"):
+        plots.coefficients(matrix, deviations=np.ones(3))
+
+
+def test_bars_of_a_sweep_stand_side_by_side():
+    xr = pytest.importorskip("xarray")
+    axes = {"seed": range(3), "width": [5, 50], "beta": [1.0, 10.0, 100.0]}
+    found = xr.Dataset({"v": (tuple(axes), np.random.default_rng(0).normal(size=(3, 2, 3)))}, axes)
+    drawn = plots.sweep_curves(found, "v", x="beta", by="width")
+    first, second = (container.lines[0].get_xdata() for container in drawn.containers)
+    assert (first < second).all()
+    np.testing.assert_allclose(np.sqrt(first * second), [1, 10, 100])
+
+
+def test_coefficient_deviations_of_a_report():
+    """Of f(e_j) − f(0), against draws of the weights' posterior through the predictive."""
+    from lbnn.cli.fit_pictures import _coefficient_deviations
+
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(20, 3)), columns=list("abc"))
+    Y = X.to_numpy() @ rng.normal(size=(3, 2)) + 0.5 * rng.normal(size=(20, 2))
+    model = lbnn.LBNNRegressor(depth=2, width=5, average=False).fit(X, Y)
+    rows = pd.DataFrame(np.vstack([np.zeros(3), np.eye(3)]), columns=list("abc"))
+    draws = model.predictive(rows).sample(20_000, rng=1)  # (size, 4, 2)
+    slopes = draws[:, 1:] - draws[:, :1]
+    np.testing.assert_allclose(_coefficient_deviations(model), slopes.std(axis=0).T, rtol=0.03)

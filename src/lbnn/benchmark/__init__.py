@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from lbnn.benchmark import adaptors
 from lbnn.benchmark.catalogue import TaskEntry, load, load_file, tasks
-from lbnn.benchmark.export import to_netcdf, to_posteriordb
+from lbnn.benchmark.export import to_netcdf, to_posteriordb, to_stan
 from lbnn.benchmark.report import Report, score
 from lbnn.benchmark.scorers.invariance import invariance
 from lbnn.benchmark.scorers.score import Score
@@ -29,4 +29,5 @@ __all__ = [
     "tasks",
     "to_netcdf",
     "to_posteriordb",
+    "to_stan",
 ]

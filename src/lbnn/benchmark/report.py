@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.files import text_writer, write_atomically
+from lbnn._base.types import Array
 from lbnn.benchmark.scorers.blind import blind_diagnostics
-from lbnn.benchmark.scorers.chains import Chains, check_draws
+from lbnn.benchmark.scorers.chains import Chains, check_draws, split_r_hat
 from lbnn.benchmark.scorers.energy import score_energy
 from lbnn.benchmark.scorers.enough import score_enough
 from lbnn.benchmark.scorers.evidence import score_evidence
-from lbnn.benchmark.scorers.moments import score_moments
+from lbnn.benchmark.scorers.moments import POWER, score_moments
 from lbnn.benchmark.scorers.phase_mass import score_phase_mass
 from lbnn.benchmark.scorers.predictive import score_predictive
 from lbnn.benchmark.scorers.ranks import score_ranks
@@ -28,6 +29,11 @@ from lbnn.benchmark.task import Task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+#: Of half chains: what has not mixed by usual standards. Exact draws stay below 1.05 from 400 on.
+_LARGEST_R_HAT = 1.1
+#: In standard deviations: a mean that is known worse is of little use to anyone.
+_LARGEST_SHIFT = 0.5
 
 SCORERS = (score_moments, score_ranks, score_energy, score_phase_mass, score_predictive, score_enough)
 
@@ -68,7 +74,37 @@ class Report:
         if failed:
             return "fail: " + "; ".join(score.words for score in failed)
         judged = sum(score.judged for score in self.scores)
-        return f"pass: {judged} of {len(self.scores)} scorers judged and found nothing"
+        found = f"{judged} of {len(self.scores)} scorers judged and found nothing; {self.strength}"
+        return f"pass with doubts: {'; '.join(self.doubts)}; {found}" if self.doubts else f"pass: {found}"
+
+    @property
+    def strength(self) -> str:
+        """What a pass is worth: the shift of a mean that would have been seen with a chance of 90%."""
+        seen = self._shifts
+        if np.isnan(seen).all():
+            return "no mean could be judged"
+        return (
+            f"a shift of {np.nanmax(seen):.2g} standard deviations in any of {int((~np.isnan(seen)).sum())} "
+            f"functions would have been seen with {POWER:.0%} chance"
+        )
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Reasons not to trust a pass: chains that disagree, means that are hardly known."""
+        names = self.chains.task.expectations.names
+        mixing = split_r_hat(self.chains.values)
+        found = []
+        if not np.isnan(mixing).all() and np.nanmax(mixing) > _LARGEST_R_HAT:
+            worst = int(np.nanargmax(mixing))
+            found.append(f"the chains disagree, r̂ {mixing[worst]:.2f} of {names[worst]}")
+        if np.isnan(self._shifts).all() or np.nanmax(self._shifts) > _LARGEST_SHIFT:
+            found.append(f"there are {self.speed['claimed ESS']:.0f} effective draws of the worst function")
+        return tuple(found)
+
+    @property
+    def _shifts(self) -> Array:
+        """Shifts of each mean that would have been seen, in standard deviations; NaN where not judged."""
+        return np.array(self.scores[0].details["shift seen"], float)
 
     def __repr__(self) -> str:
         """The verdict and a line per scorer."""
@@ -110,6 +146,8 @@ class Report:
                 "digest": self.task.digest,
                 "verdict": self.verdict,
                 "passed": self.passed,
+                "strength": self.strength,
+                "doubts": list(self.doubts),
                 "scores": [
                     {
                         "name": score.name,
@@ -165,8 +203,8 @@ def score(
     >>> import lbnn
     >>> task = lbnn.benchmark.load("plain-15")
     >>> draws = task.reference(2000, seed=0).reshape(4, 500, -1)
-    >>> lbnn.benchmark.score(task, draws, log_evidence=task.log_evidence).verdict
-    'pass: 6 of 7 scorers judged and found nothing'
+    >>> print(lbnn.benchmark.score(task, draws, log_evidence=task.log_evidence).verdict)
+    pass: 6 of 7 scorers judged and found nothing; a shift of 0.1... standard deviations in any of ...
     >>> lbnn.benchmark.score(task, 0.9 * draws).verdict[:4]
     'fail'
     """

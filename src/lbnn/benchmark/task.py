@@ -25,7 +25,7 @@ from lbnn.benchmark.density.weights import WeightDensity
 from lbnn.benchmark.reference.answers import Answers, Expectations, TaskPhases, condition
 from lbnn.posterior import Posterior
 
-_DRAWS_OF_ONE_INFERENCE = 1_000  # with several outputs: few against what its scales are worth
+DRAWS_OF_ONE_INFERENCE = 1_000  # with several outputs: few against what its scales are worth
 _REFERENCE_ERROR = 0.008  # aimed at by these inferences: about 30,000 effective scales
 
 
@@ -194,7 +194,7 @@ class Task:
         count, number = check.positive_integer(size, "size"), check.seed(seed)
         if self.grade == "A":
             return self.flatten(self.posterior.sample_weights(count, number))
-        parts = math.ceil(count / _DRAWS_OF_ONE_INFERENCE)
+        parts = math.ceil(count / DRAWS_OF_ONE_INFERENCE)
         sizes = [len(part) for part in np.array_split(np.arange(count), parts)]
         seeds = np.random.SeedSequence(number).spawn(parts)
         draws = [

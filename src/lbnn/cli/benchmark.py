@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import enum
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lbnn.cli.document import Grid, show_grid
-from lbnn.cli.options import Debug, Seed
-from lbnn.cli.problems import BadInputError, Command, console
+from lbnn.cli.files import check_outputs, check_suffix
+from lbnn.cli.options import Debug, Force, Seed
+from lbnn.cli.problems import FAILURE, BadInputError, Command, console
 
 EXAMPLES = """
 [bold]Examples[/bold]
 lbnn benchmark tasks
 lbnn benchmark run --methods exact,ula --tasks coexist-10,plain-15 --out board
 lbnn benchmark run --plugin my_sampler.py --methods my-sampler,exact
-lbnn benchmark export coexist-10 --out posterior_database
+lbnn benchmark score --task plain-15 draws.csv --chains 4
+lbnn benchmark export --task coexist-10 --to stan --out programs
 """
 
 app = typer.Typer(
@@ -99,23 +103,96 @@ def run(
 
 
 @app.command(cls=Command)
+def score(
+    draws: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Draws: .csv, .parquet or .nc; one file, or one for each chain.", show_default=False
+        ),
+    ],
+    task: Annotated[str, typer.Option(help="The task that was sampled.", metavar="NAME", show_default=False)],
+    chains: Annotated[
+        int | None,
+        typer.Option(min=2, help="Chains in one file, one after the other, without a column chain."),
+    ] = None,
+    log_evidence: Annotated[float | None, typer.Option(help="What the method claims.")] = None,
+    log_evidence_error: Annotated[float | None, typer.Option(help="Its standard error.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the report as .json.", metavar="FILE")
+    ] = None,
+    json_out: Annotated[
+        bool, typer.Option("--json", help="Print the report as JSON.", show_default=False)
+    ] = False,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Judge draws of all weights that were made anywhere.
+
+    A file has a column for each weight, z.1, z.2, ... (or z[1], ...), and a line
+    for each draw; a column chain tells chains apart. Ends with code 1 if the
+    draws fail.
+    """
+    from lbnn.benchmark import load
+    from lbnn.benchmark import score as judge
+    from lbnn.benchmark.adaptors import from_files
+
+    check_suffix(out, (".json",), "--out")
+    check_outputs([out], draws, force)
+    known = load(task)
+    found = judge(
+        known,
+        from_files(known, draws, chains),
+        log_evidence=log_evidence,
+        log_evidence_error=log_evidence_error,
+    )
+    typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False) if json_out else repr(found))
+    if out:
+        found.save(out)
+        typer.echo(f"Written: {out}", err=json_out)
+    if not found.passed:
+        raise typer.Exit(FAILURE)
+
+
+class Layout(enum.StrEnum):
+    """Of exported tasks."""
+
+    posteriordb = "posteriordb"
+    stan = "stan"
+
+
+@app.command(cls=Command)
 def export(
-    task: Annotated[list[str], typer.Argument(help="Tasks; all without.", show_default=False)] = [],  # noqa: B006
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder.", metavar="FOLDER")] = Path(
-        "posterior_database"
-    ),
-    draws: Annotated[int, typer.Option(min=10, help="Exact draws per chain, of ten chains.")] = 1_000,
+    names: Annotated[
+        list[str], typer.Argument(help="Tasks; all without.", metavar="[TASK]...", show_default=False)
+    ] = [],  # noqa: B006
+    task: Annotated[
+        list[str], typer.Option(help="Tasks, as a,b or repeated.", metavar="NAMES", show_default=False)
+    ] = [],  # noqa: B006
+    to: Annotated[
+        Layout, typer.Option(help="posteriordb: with reference draws; stan: program and data.")
+    ] = Layout.posteriordb,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder; posterior_database or stan.", metavar="FOLDER"),
+    ] = None,
+    draws: Annotated[int, typer.Option(min=10, help="Reference draws per chain, of ten chains.")] = 1_000,
     seed: Seed = 0,
     debug: Debug = False,
 ) -> None:
-    """Write tasks in posteriordb's layout: data, Stan program, exact draws."""
+    """Write tasks for others: posteriordb's layout, or a Stan program with data."""
     from lbnn.benchmark import load
     from lbnn.benchmark import tasks as all_tasks
-    from lbnn.benchmark.export import to_posteriordb
+    from lbnn.benchmark.export import to_posteriordb, to_stan
 
-    for name in _names(task) or tuple(entry.name for entry in all_tasks()):
-        to_posteriordb(load(name), out, draws=draws, seed=seed)
-        typer.echo(f"written: {name}")
+    folder = out or Path("posterior_database" if to is Layout.posteriordb else "stan")
+    if folder.exists() and not folder.is_dir():
+        raise BadInputError(f"--out must be a folder, got the file {folder}")
+    for name in (*_names(names), *_names(task)) or tuple(entry.name for entry in all_tasks()):
+        if to is Layout.posteriordb:
+            to_posteriordb(load(name), folder, draws=draws, seed=seed)
+        else:
+            to_stan(load(name), folder)
+        typer.echo(f"Written: {name} into {folder}")
 
 
 def _names(given: list[str]) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lbnn.cli.options import Debug, Drop, Features
-from lbnn.cli.preparing import Columns, read_examples
+from lbnn.cli.options import Categorical, Debug, Drop, Features, IdColumn, Missing, MissingValues
+from lbnn.cli.preparing import Columns, Preparation, read_examples
 from lbnn.cli.problems import BadInputError
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ def explore(
     ] = [],  # noqa: B006
     features: Features = [],  # noqa: B006
     drop: Drop = [],  # noqa: B006
+    id_column: IdColumn = None,
+    categorical: Categorical = [],  # noqa: B006
+    missing: Missing = MissingValues.error,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve at; 0 takes a free one.")] = 5007,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
@@ -58,7 +61,8 @@ def explore(
         from lbnn.explore.server import make_server, serve
     except ModuleNotFoundError as absent:
         raise BadInputError(f"the page needs {absent.name}: pip install 'lbnn[explore]'") from absent
-    table = None if data is None else read_for_page(data, str(data), targets, features, drop)
+    columns = Columns(targets, features, drop, id_column, categorical)
+    table = None if data is None else read_for_page(data, str(data), columns, missing.value)
     server = make_server(host, port, table, read_picked)
     serve(server, lambda address: _tell(address, browser))
 
@@ -69,13 +73,31 @@ def _tell(address: str, browser: bool) -> None:
         typer.echo("lbnn: no browser could be opened: open the address above", err=True)
 
 
-def read_for_page(path: Path, name: str, targets: list[str], features: list[str], drop: list[str]) -> Table:
+def read_for_page(path: Path, name: str, columns: Columns, missing: str = MissingValues.error) -> Table:
     """Columns of a file, by the rules of all commands, standardised."""
     from lbnn.explore.table import Table
 
-    examples = read_examples(path, Columns(targets, features, drop))
+    examples = read_examples(path, columns, missing=missing)
     X, Y = examples.X, examples.Y
-    return Table.standardised(name, tuple(X.columns), tuple(Y.columns), X.to_numpy(), Y.to_numpy())
+    names, goals = tuple(X.columns), tuple(Y.columns)
+    steps = _steps(examples.preparation, list(goals), missing)
+    return Table.standardised(name, names, goals, X.to_numpy(), Y.to_numpy(), steps)
+
+
+def _steps(preparation: Preparation, goals: list[str], missing: str) -> tuple[str, ...]:
+    """Lines of Python that do to a pandas frame `table` what was done to this file."""
+    lines = []
+    if missing == MissingValues.drop:
+        lines.append(f"table = table.dropna(subset={[*preparation.columns, *goals]!r})")
+    if missing == MissingValues.median:
+        numeric = [each for each in preparation.columns if each not in preparation.levels]
+        lines.append(f"table = table.fillna(table[{numeric!r}].median())")
+    if preparation.levels:
+        levels = list(preparation.levels)
+        lines.append(
+            f'table = pd.get_dummies(table, columns={levels!r}, prefix_sep="=", drop_first=True, dtype=float)'
+        )
+    return tuple(lines)
 
 
 def read_picked(name: str, text: str, targets: str) -> Table:
@@ -87,6 +109,6 @@ def read_picked(name: str, text: str, targets: str) -> Table:
         path = Path(folder) / "picked.csv"
         path.write_text(text, encoding="utf-8")
         try:
-            return read_for_page(path, shown, [targets], [], [])
+            return read_for_page(path, shown, Columns([targets], [], []))
         except BadInputError as problem:
             raise ValueError(str(problem).replace(str(path), shown)) from problem

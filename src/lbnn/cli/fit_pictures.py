@@ -6,11 +6,13 @@ import io
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from lbnn import plots
 from lbnn._base.warn import collected
 from lbnn.plots._style import heat_map, plain
 
+_MOST_DEVIATIONS = 300  # features whose coefficients get intervals: the covariance of all is formed
 _MOST_TARGETS = 6  # whose predictions and residuals are drawn
 
 
@@ -45,10 +47,28 @@ def _left_out(model: Any, names: list[str], truth: Any) -> list[tuple[str, str]]
 
 def _coefficients(model: Any, names: list[str]) -> str:
     deviations = model._state.seeing.columns.deviation
-    matrix = np.atleast_2d(model.coef_) * (deviations if model.inputs_ == "standardised" else 1.0)
+    units = deviations if model.inputs_ == "standardised" else 1.0
+    matrix = np.atleast_2d(model.coef_) * units
     features = [str(name) for name in model.feature_names_in_]
     targets = names if len(names) <= _MOST_TARGETS else None
-    return _single(lambda ax: plots.coefficients(matrix, ax, features=features, targets=targets))
+    own = _coefficient_deviations(model)
+    reach = None if own is None else own * units
+    return _single(
+        lambda ax: plots.coefficients(matrix, ax, deviations=reach, features=features, targets=targets)
+    )
+
+
+def _coefficient_deviations(model: Any) -> Any:
+    """Posterior deviations of `coef_`, (n_targets, n_features): of f(e_j) − f(0); None for many features."""
+    count = model.n_features_in_
+    if count > _MOST_DEVIATIONS:
+        return None
+    frame = pd.DataFrame(np.vstack([np.zeros(count), np.eye(count)]), columns=model.feature_names_in_)
+    outputs = len(np.atleast_2d(model.coef_))
+    covariance = np.reshape(model.predictive(frame).covariance, (count + 1, outputs, count + 1, outputs))
+    own = np.einsum("iaja->aij", covariance)
+    variance = own[:, 1:, 1:].diagonal(axis1=1, axis2=2) + own[:, :1, 0] - 2 * own[:, 0, 1:]
+    return np.sqrt(np.maximum(variance, 0.0))
 
 
 def _draw_coupling(axes: Any, coupling: Any, names: list[str]) -> None:

@@ -64,23 +64,17 @@ def read_csv(path: Path, dialect: Dialect) -> Any:
     if full != PLAIN and full != dialect:
         typer.echo(f"{path.name} is read with {full.options()} (guessed; give them to change it)")
     try:
-        frame = pd.read_csv(
+        return pd.read_csv(
             path,
             names=names,
             header=0,
+            index_col=False,
             sep=full.sep,
             decimal=full.decimal,
             encoding=_with_mark(full.encoding),
             low_memory=False,  # the type of a column from all of its rows
             **_EVERY_DIGIT,
         )
-        if not isinstance(
-            frame.index, pd.RangeIndex
-        ):  # pandas takes the first fields of longer rows for names
-            raise pd.errors.ParserError(
-                f"rows of more than {len(names)} fields below a header of {len(names)}"
-            )
-        return frame
     except (pd.errors.ParserError, csv.Error) as problem:
         reason = str(problem).removeprefix("Error tokenizing data. C error: ").strip()
         raise BadInputError(
@@ -152,7 +146,14 @@ def _guess_decimal(lines: list[str], sep: str) -> str:
 def _header(path: Path, dialect: Dialect) -> list[str]:
     """Names of the columns; pandas would rename duplicates and invent names silently."""
     with path.open(encoding=_with_mark(dialect.encoding), newline="") as file:
-        first = next(csv.reader(file, delimiter=dialect.sep or ","), [])
+        rows = csv.reader(file, delimiter=dialect.sep or ",")
+        first = next(rows, [])
+        second = next((row for row in rows if row), [])
+    if len(second) > len(first):  # of which pandas would only warn; it refuses later rows that are longer
+        raise BadInputError(
+            f"{path}: every row must have one field for each column, got {len(second)} fields below a header "
+            f"of {len(first)}; it was read with {dialect.options()}"
+        )
     names = [name.strip() or f"(column {number})" for number, name in enumerate(first, 1)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

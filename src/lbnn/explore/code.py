@@ -11,12 +11,14 @@ from lbnn.explore.numbers.theories import TheoryNumbers, grown_size
 from lbnn.explore.state import State
 from lbnn.explore.table import Table
 
-_IMPORTS = ["import math", "", "import numpy as np", "", "import lbnn", "import lbnn.plots", ""]
+_IMPORTS = ["import numpy as np", "", "import lbnn", "import lbnn.plots", ""]
 
 
 def code(state: State, table: Table | None, numbers: Any) -> str:
     """Lines that run as they are; each value of the page is printed as `name = number`."""
-    return "\n".join([*_IMPORTS, *_VIEWS[state.view](state, table, numbers)]) + "\n"
+    lines = _VIEWS[state.view](state, table, numbers)
+    needed = ["import math", ""] if any("math." in line for line in lines) else []
+    return "\n".join([*needed, *_IMPORTS, *lines]) + "\n"
 
 
 # ---------------------------------------------------------------------- parts
@@ -59,7 +61,9 @@ def _file(state: State, table: Table) -> list[str]:
         "import pandas as pd",
         "",
         f"features, targets = {list(table.features)!r}, {targets}",
-        f"table = pd.{reader}({table.name!r})[{list(table.features + table.targets)!r}]",
+        f"table = pd.{reader}({table.name!r})",
+        *table.steps,
+        f"table = table[{list(table.features + table.targets)!r}]",
         "table = (table - table.mean()) / table.std(ddof=0)",
         f"X, Y = (table[names].to_numpy()[:{state.examples}] for names in (features, targets))",
     ]
@@ -150,6 +154,7 @@ def _function(state: State, table: Table | None, numbers: Any) -> list[str]:
         "lbnn.plots.predictive_band(",
         '    process_band, grid, axes, "Gaussian process", probability=0.9, colour=lbnn.plots.COLOURS[1]',
         ")",
+        "axes.plot(grid, band.sample(8, rng=0).T, linewidth=0.8)  # functions drawn from the posterior",
         'axes.plot(x, y, "ko")',
         'axes.figure.savefig("band.svg")',
     ]

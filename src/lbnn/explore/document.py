@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ from lbnn.explore.controls import CONTROLS
 from lbnn.explore.numbers import phase
 from lbnn.explore.presets import PRESETS
 from lbnn.explore.session import Reader, Session, described
-from lbnn.explore.state import State
+from lbnn.explore.state import State, as_text
+from lbnn.explore.steps import STEPS
 from lbnn.explore.table import Table
 from lbnn.explore.views.features import FeaturesView
 from lbnn.explore.views.function import FunctionView
@@ -28,6 +30,7 @@ from lbnn.explore.views.style import SCHEMES, paint
 from lbnn.explore.views.theories import TheoriesView
 from lbnn.explore.wire import LARGEST_FILE, Wire
 from lbnn.explore.words import WORDS
+from lbnn.explore.workers import Workers
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -49,6 +52,8 @@ class Pages:
         The file named at the start.
     reader : callable or None
         Reads files that are picked on the page.
+    workers : Workers
+        Processes for answers that may take long.
     open : list of Session
         Those whose browser is there.
     """
@@ -56,6 +61,7 @@ class Pages:
     pool: ThreadPoolExecutor
     table: Table | None = None
     reader: Reader | None = None
+    workers: Workers = field(default_factory=Workers)
     open: list[Session] = field(default_factory=list)
     _made: dict[str, str] = field(default_factory=dict)
 
@@ -101,7 +107,7 @@ class Pages:
             for each in figures:
                 document.add_root(each)
         later = document.add_next_tick_callback
-        session = Session(wire, views, later, self.pool, self.table, self.reader, repaint)
+        session = Session(wire, views, later, self.pool, self.table, self.reader, repaint, self.workers)
         wire.on_change("asked", lambda attribute, old, new: session.receive(new))
         return session
 
@@ -142,11 +148,13 @@ def page_variables(table: Table | None) -> dict[str, Any]:
     return {
         "controls": CONTROLS,
         "presets": [(each.name, each.story, each.state.address()) for each in PRESETS],
+        "steps": json.dumps([{**vars(each), "state": each.state.address()} for each in STEPS]),
         "words": WORDS,
         "equations": _equations(),
         "start": State(source="drawn" if table is None else "file").address(),
         "table": "" if table is None else described(table),
         "largest_file": LARGEST_FILE,
+        "defaults": json.dumps({each.name: as_text(getattr(State(), each.name)) for each in fields(State)}),
         "version": lbnn.__version__,
         "full": "",
     }

@@ -193,6 +193,7 @@ def make_server(
     ):  # a page that was closed and an address that is not there are no news
         logging.getLogger(name).setLevel(logging.ERROR)
     pages = Pages(ThreadPoolExecutor(_THREADS, "lbnn-explore"), table, reader)
+    pages.workers.warm()
     sockets, _ = bind_sockets(host, free)
     return ExploreServer(Guard(host, free), pages, sockets)
 
@@ -231,3 +232,4 @@ def serve(server: ExploreServer, ready: Callable[[str], None]) -> None:
         pass
     finally:
         server.stop(wait=False)
+        server.pages.workers.close()

@@ -6,31 +6,28 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import Any
 
 from lbnn._base.warn import collected
 from lbnn.explore.code import code
-from lbnn.explore.numbers import features, function, phase, scale, theories
+from lbnn.explore.numbers import phase
 from lbnn.explore.numbers.answer import Numbers, as_csv
+from lbnn.explore.numbers.views import NUMBERS, ROUGH
+from lbnn.explore.problem import outputs
 from lbnn.explore.state import State, as_text
 from lbnn.explore.table import Table
 from lbnn.explore.wire import LARGEST_FILE, Request, Wire, read_request
+from lbnn.explore.workers import StoppedError, Workers
 
-#: For each view, the numbers as they get better.
-NUMBERS: dict[str, Callable[..., Any]] = {
-    "scale": scale.numbers,
-    "function": function.numbers,
-    "features": features.numbers,
-    "theories": theories.numbers,
-}
 #: Reads a picked file: (name, text, targets) -> Table, or ValueError.
 Reader = Callable[[str, str, str], Table]
 
 _PATIENCE = 0.3  # seconds after which a newer request does not wait for the one before
 _MOST_WORKERS = 2  # of one session
+_SOON = 0.4  # seconds after which a rough picture is shown where there is none yet
 
 log = logging.getLogger("lbnn.explore")
 
@@ -53,6 +50,8 @@ class Session:
         Reads files that are picked on the page; None where none may be.
     repaint : callable
         Gives the figures the ink of a scheme.
+    workers : Workers
+        Processes for answers that may take long.
     """
 
     def __init__(
@@ -64,7 +63,10 @@ class Session:
         table: Table | None,
         reader: Reader | None,
         repaint: Callable[[str], None],
+        workers: Workers,
     ) -> None:
+        self.workers = workers
+        self._cancelled = 0  # number of the newest request when the user had enough
         self.wire, self.views, self.later, self.pool = wire, views, later, pool
         self.table, self.reader, self.repaint = table, reader, repaint
         self.closed = False
@@ -89,6 +91,9 @@ class Session:
         self._newest = max(self._newest, request.number)
         self._waiting = request.number, state
         self._pump()
+
+    def _take_cancel(self, request: Request) -> None:
+        self._cancelled = self._newest
 
     def _take_scheme(self, request: Request) -> None:
         self.repaint(request.content)
@@ -138,6 +143,8 @@ class Session:
             try:
                 with collected():  # messages are part of the numbers, and the page shows them
                     work(number, *arguments)
+            except StoppedError as problem:
+                self._soon(lambda problem=problem: self._answer(number, done=True, stopped=str(problem)))  # type: ignore[misc]
             except (ValueError, ArithmeticError, MemoryError) as problem:
                 self._soon(lambda problem=problem: self._complain(number, str(problem)))  # type: ignore[misc]
             except Exception:
@@ -161,11 +168,28 @@ class Session:
     def _compute(self, number: int, state: State, table: Table | None) -> None:
         """Numbers as they get better, until a newer request has come; the first are always shown."""
         began = time.perf_counter()
-        for numbers in NUMBERS[state.view](state, table):
+        for numbers in self._better_and_better(number, state, table):
             self._show_soon(number, state, table, numbers, 1000 * (time.perf_counter() - began))
             if self._newest != number or self.closed:
                 return
         self._soon(lambda: self._answer(number, done=True))
+
+    def _better_and_better(self, number: int, state: State, table: Table | None) -> Iterator[Numbers]:
+        """Here what takes milliseconds; what may take long in a process, with a rough picture first."""
+        if state.view not in ROUGH or (outputs(state, table) == 1 and state.view != "theories"):
+            yield from NUMBERS[state.view](state, table)
+            return
+        began, shown = time.monotonic(), False
+        for numbers in self.workers.answers(state, table, lambda: self._unwanted(number), _PATIENCE):
+            if numbers is not None:
+                shown = True
+                yield numbers
+            elif not shown and time.monotonic() - began > _SOON:
+                shown = True
+                yield ROUGH[state.view](state, table)
+
+    def _unwanted(self, number: int) -> bool:
+        return self._newest != number or self._cancelled >= number or self.closed
 
     def _show_soon(
         self, number: int, state: State, table: Table | None, numbers: Numbers, milliseconds: float

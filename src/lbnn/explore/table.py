@@ -22,6 +22,8 @@ class Table:
     features, targets : tuple of str
     X : (p, n_0)
     Y : (p, n_d)
+    steps : tuple of str
+        Lines of Python that make these columns of a pandas frame `table` of the file, before they are chosen.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Table:
     X: Array
     Y: Array
     digest: str
+    steps: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Table) and self.digest == other.digest
@@ -39,7 +42,13 @@ class Table:
 
     @classmethod
     def standardised(
-        cls, name: str, features: tuple[str, ...], targets: tuple[str, ...], X: Array, Y: Array
+        cls,
+        name: str,
+        features: tuple[str, ...],
+        targets: tuple[str, ...],
+        X: Array,
+        Y: Array,
+        steps: tuple[str, ...] = (),
     ) -> Table:
         """The table that the page works with: mean zero and variance one in every column.
 
@@ -67,4 +76,4 @@ class Table:
                 )
         X, Y = ((part - part.mean(axis=0)) / part.std(axis=0) for part in (X, Y))
         digest = hashlib.sha256(X.tobytes() + Y.tobytes() + repr((features, targets)).encode()).hexdigest()
-        return cls(name, features, targets, X, Y, digest)
+        return cls(name, features, targets, X, Y, digest, steps)

@@ -30,7 +30,14 @@ class Request:
 
 
 #: Kinds of requests and the type of their content.
-KINDS: dict[str, type] = {"state": str, "refine": list, "csv": str, "scheme": str, "file": dict}
+KINDS: dict[str, type] = {
+    "state": str,
+    "refine": list,
+    "csv": str,
+    "scheme": str,
+    "file": dict,
+    "cancel": str,
+}
 
 
 def read_request(text: str) -> Request:

@@ -33,13 +33,24 @@ def heat_map(axes: Axes, matrix: Array, limit: float, digits: int | None = None)
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
     if digits is not None:
         for (row, column), value in np.ndenumerate(matrix):
-            colour = "white" if abs(value) > 0.6 * limit else "black"
+            colour = "white" if _luminance(image.to_rgba(value)) < _DARK else "black"
             text = f"{value:.{digits}f}".replace("-", MINUS)
             axes.text(column, row, text, ha="center", va="center", color=colour, fontsize="small")
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.tick_params(length=0)
     return image
+
+
+#: Of a ground on which white and black letters have the same contrast, (L + 0.05)² = 1.05 · 0.05 (WCAG 2).
+_DARK = 0.179
+
+
+def _luminance(colour: Sequence[float]) -> float:
+    """Relative luminance of a colour with channels from 0 to 1 (sRGB)."""
+    channels = np.asarray(colour[:3], float)
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
 def plain(name: object) -> str:

@@ -72,4 +72,8 @@ def predictive_band(
     axes = axes_or_new(ax)
     axes.fill_between(positions, low, high, color=colour, alpha=0.25, linewidth=0)
     axes.plot(positions, mean, color=colour, label=label)
+    if not axes.get_xlabel():
+        axes.set_xlabel("coordinate")
+    if not axes.get_ylabel():
+        axes.set_ylabel("output" if outputs == 1 else f"output {column + 1}")
     return axes

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _NINETY = float(special.ndtri(0.95))  # deviations on either side of a 90% interval
+_SHOWN_NATS = 20.0  # below the best evidence: odds of one to half a billion
 _MOST_LABELS = 25  # features whose names fit below an axis
 _OF_NOISE = {"isotropic": "--", "per_output": ":", "coupled": "-."}  # lines of infinite width
 
@@ -89,6 +90,7 @@ def calibration_curve(scores: LeaveOneOut, y: ArrayLike, ax: Axes | None = None)
         z = np.abs(values - mean) / deviation
         shares = (z[:, None] < special.ndtri((1 + levels) / 2)).mean(axis=0)
         axes.plot(levels, shares, color=COLOURS[output % len(COLOURS)], lw=1.2)
+    axes.legend(fontsize="small", frameon=False, loc="upper left")
     axes.set(
         xlabel="probability of the interval",
         ylabel="share of left-out values inside",
@@ -102,6 +104,7 @@ def coefficients(
     coefficient_matrix: ArrayLike,
     ax: Axes | None = None,
     *,
+    deviations: ArrayLike | None = None,
     features: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
 ) -> Axes:
@@ -112,16 +115,31 @@ def coefficients(
     coefficient_matrix : (n_targets, n_features) or (n_features,)
         As `model.coef_`; multiply by the deviations of the features to compare them.
     ax : matplotlib axes, optional
+    deviations : like coefficient_matrix, optional
+        Posterior standard deviations; 90% intervals are drawn, as bars where features are few, else as bands.
     features, targets : sequence of str, optional
         Names; names of features that are numbers become the horizontal axis.
     """
     axes, matrix = axes_or_new(ax), np.atleast_2d(np.asarray(coefficient_matrix, float))
+    reach = None if deviations is None else _NINETY * np.atleast_2d(np.asarray(deviations, float))
+    if reach is not None and reach.shape != matrix.shape:
+        raise ValueError(f"deviations must have shape {matrix.shape}, got {reach.shape}")
     positions = _positions(features, matrix.shape[1])
     few = matrix.shape[1] <= _MOST_LABELS
     for number, row in enumerate(matrix):
         colour, name = COLOURS[number % len(COLOURS)], None if targets is None else plain(targets[number])
-        marker = MARKERS[number % len(MARKERS)] if few else None
-        axes.plot(positions, row, color=colour, marker=marker, ls="" if few else "-", ms=4, lw=1, label=name)
+        if few:
+            shift = (number - (len(matrix) - 1) / 2) * min(0.12, 0.6 / len(matrix)) * _spacing(positions)
+            bars = None if reach is None else reach[number]
+            marker = MARKERS[number % len(MARKERS)]
+            axes.errorbar(
+                positions + shift, row, bars, color=colour, fmt=marker, ms=4, lw=1, capsize=2, label=name
+            )
+        else:
+            axes.plot(positions, row, color=colour, lw=1, label=name)
+            if reach is not None:
+                low, high = row - reach[number], row + reach[number]
+                axes.fill_between(positions, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.axhline(0, color="0.5", lw=1)
     if few and features is not None:
         axes.set_xticks(positions, [plain(name) for name in features], rotation=90)
@@ -142,29 +160,41 @@ def evidence_over_widths(table: Sequence[dict[str, Any]], ax: Axes | None = None
     """
     axes = axes_or_new(ax)
     best = max(row["log_evidence"] - row["penalty"] for row in table)
-    lines: dict[tuple[int, str, str], list[tuple[float, float]]] = {}
+    several = {name: len({row.get(name, "") for row in table}) > 1 for name in ("noise", "inputs")}
+    lines: dict[str, list[tuple[float, float]]] = {}
+    constant: dict[str, tuple[float, str]] = {}
     for row in table:
+        height = row["log_evidence"] - row["penalty"] - best
+        told = [str(row[name]).replace("_", " ") for name, differ in several.items() if differ]
         if row["widths"]:
-            key = row["depth"], row["noise"], row.get("inputs", "")
-            lines.setdefault(key, []).append((row["widths"][0], row["log_evidence"] - row["penalty"] - best))
+            name = ", ".join([f"depth {row['depth']}", *told])
+            lines.setdefault(name, []).append((row["widths"][0], height))
         else:
-            value = row["log_evidence"] - row["penalty"] - best
-            style = _OF_NOISE.get(row["noise"], "-")
-            label = f"infinite width, {row['noise'].replace('_', ' ')}"
-            axes.axhline(value, color="0.5", lw=1, ls=style, label=label)
-    for number, ((depth, noise, _), points) in enumerate(lines.items()):
+            style = "-" if row.get("inputs", "raw") == "raw" else "--"
+            name = ", ".join(["infinite width", *told])
+            constant[name] = height, _OF_NOISE.get(row["noise"], style) if several["noise"] else style
+    heights = [height for points in lines.values() for _, height in points]
+    heights += [height for height, _ in constant.values()]
+    lowest = min(height for height in heights if height >= -_SHOWN_NATS)
+    for name, (height, style) in constant.items():
+        if height >= lowest:
+            axes.axhline(height, color="0.5", lw=1, ls=style, label=name)
+    for number, (name, points) in enumerate(lines.items()):
         x, height = np.array(sorted(points)).T
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        label = f"depth {depth}, {noise.replace('_', ' ')}"
-        axes.plot(x, height, ms=4, lw=1, label=label, color=colour, marker=marker)
+        if height.max() >= lowest:
+            axes.plot(x, height, ms=4, lw=1, label=name, color=colour, marker=marker)
     if lines:
         axes.set_xscale("log")
-        widths = sorted({int(width) for points in lines.values() for width, _ in points})
+        widths = _apart(sorted({int(width) for points in lines.values() for width, _ in points}))
         axes.set_xticks(widths, [str(width) for width in widths])
         axes.minorticks_off()
-        axes.legend(fontsize="small")
-    axes.set(xlabel="hidden width", ylabel="log evidence below the best")
-    axes.set_ylim(bottom=max(-60.0, axes.get_ylim()[0]), top=2)
+        axes.legend(fontsize="small", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    below = sum(height < lowest for height in heights)
+    left = f"; {below} more than {_SHOWN_NATS:g} below are not shown" if below else ""
+    axes.set(xlabel=f"hidden width{left}", ylabel="log evidence below the best")
+    margin = 0.06 * max(-lowest, 1.0)
+    axes.set_ylim(lowest - margin, margin)
     return axes
 
 
@@ -174,6 +204,21 @@ def _one_output(scores: LeaveOneOut, y: ArrayLike, output: int) -> tuple[Array, 
         np.reshape(np.asarray(each), (rows, -1)) for each in (scores.mean, scores.variance, y)
     )
     return mean[:, output], np.sqrt(variance[:, output]), truth[:, output]
+
+
+def _apart(widths: list[int]) -> list[int]:
+    """Those of increasing widths whose labels do not cover each other on a logarithmic axis."""
+    kept: list[int] = []
+    least = (widths[-1] / widths[0]) ** 0.06
+    for width in widths:
+        if not kept or width >= least * kept[-1]:
+            kept.append(width)
+    return kept
+
+
+def _spacing(positions: Array) -> float:
+    """The smallest distance between two features on the axis."""
+    return float(np.diff(positions).min()) if len(positions) > 1 else 1.0
 
 
 def _positions(features: Sequence[str] | None, count: int) -> Array:

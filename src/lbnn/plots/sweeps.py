@@ -75,7 +75,8 @@ def sweep_curves(
     for number, (curve, bar, name) in enumerate(zip(means, errors, names, strict=True)):
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number // len(COLOURS) % len(MARKERS)]
         spread = 2 * bar if np.isfinite(bar).any() else None
-        axes.errorbar(places, curve, spread, label=name, color=colour, marker=marker, markersize=4, capsize=3)
+        beside = _beside(axes, places, number - (len(means) - 1) / 2, spread is not None)
+        axes.errorbar(beside, curve, spread, label=name, color=colour, marker=marker, markersize=4, capsize=3)
     if words:
         axes.set_xticks(places, words)
     axes.set(xlabel=x, ylabel=_label(dataset, variable))
@@ -173,6 +174,15 @@ def _ticks(axes: Axes, values: Any) -> tuple[Any, list[str]]:
     return values, []
 
 
+def _beside(axes: Axes, places: Array, number: float, bars: bool) -> Array:
+    """The places of one of several curves: a little apart where bars would cover each other."""
+    if not bars or len(places) < 2:
+        return places
+    if axes.get_xscale() == "log":
+        return np.asarray(places * np.exp(0.06 * number * np.diff(np.log(places)).min()))
+    return np.asarray(places + 0.06 * number * np.diff(np.sort(places)).min())
+
+
 def _label(dataset: Any, variable: str) -> str:
     units = dataset[variable].attrs.get("units", "1")
     words = variable.replace("_", " ")
@@ -181,5 +191,5 @@ def _label(dataset: Any, variable: str) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.3g}".replace("inf", "∞")
+        return f"{value:.4g}".replace("inf", "∞")
     return plain(value)

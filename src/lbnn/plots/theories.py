@@ -28,8 +28,8 @@ def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
     -------
     matplotlib axes
         One row for each quantity, one marker for each theory; a grey bar reaches up to the Monte Carlo error
-        of the exact side. Errors of the log evidence are in nats, the others relative; those below 1e-5 stand
-        at the left edge.
+        of the exact side. Errors of the log evidence are in nats, the others relative; those below 1e-5 are
+        arrows at the left edge.
 
     Examples
     --------
@@ -56,9 +56,22 @@ def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
     for number, name in enumerate(result.theories):
         rows = [row for row in result.rows if row.theory == name]
         heights = [quantities.index(row.quantity) + 0.6 * ((number + 0.5) / count - 0.5) for row in rows]
-        errors = np.maximum(np.abs([row.error for row in rows]), SMALLEST_SHOWN)
+        errors = np.abs([row.error for row in rows])
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        axes.plot(errors, heights, linestyle="none", marker=marker, color=colour, label=name)
+        inside = errors >= SMALLEST_SHOWN
+        axes.plot(
+            errors[inside],
+            np.array(heights)[inside],
+            linestyle="none",
+            marker=marker,
+            color=colour,
+            label=name,
+        )
+        for height in np.array(heights)[~inside]:  # beyond the axis: an arrow, no measured place
+            axes.annotate(
+                "", (SMALLEST_SHOWN / 1.45, height), (SMALLEST_SHOWN * 1.5, height),
+                arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 1.5},
+            )  # fmt: skip
     axes.set(xscale="log", xlabel="distance to the exact answer", yticks=range(len(quantities)))
     axes.set_yticklabels([f"{name} (nats)" if name == "log evidence" else name for name in quantities])
     axes.set_xlim(left=SMALLEST_SHOWN / 1.5)

@@ -7,11 +7,18 @@ from typing import Any
 import numpy as np
 
 from lbnn._base.types import Array
+from lbnn.benchmark.adaptors.calls import MISSING, arguments, checked
 from lbnn.benchmark.task import Task
 
 
-def from_arviz(data: Any, name: str = "z") -> Array:
-    """Draws of the variable `name` in the group posterior of an InferenceData, a DataTree or a Dataset."""
+def from_arviz(task: Task, data: Any = MISSING, name: str = "z") -> Array:
+    """Draws of the variable `name` in the group posterior of an InferenceData, a DataTree or a Dataset.
+
+    What `nutpie.sample` and `pymc.sample` return is of this kind.
+    """
+    if not isinstance(task, Task) and isinstance(data, str):
+        name = data  # from_arviz(data, name), as it was
+    known, data = arguments("from_arviz", task, data)
     group = data
     if hasattr(data, "posterior"):
         group = data.posterior
@@ -26,7 +33,7 @@ def from_arviz(data: Any, name: str = "z") -> Array:
         raise ValueError(f"the posterior has no variable {name!r}; it has {', '.join(map(str, group))}")
     variable = group[name]
     rest = [dimension for dimension in variable.dims if dimension not in ("chain", "draw")]
-    return np.asarray(variable.transpose("chain", "draw", *rest), float)
+    return checked("from_arviz", known, variable.transpose("chain", "draw", *rest))
 
 
 def to_arviz(task: Task, draws: Array) -> Any:

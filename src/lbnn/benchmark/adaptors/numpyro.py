@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from lbnn._base.types import Array
+from lbnn.benchmark.adaptors.calls import MISSING, arguments, checked
 from lbnn.benchmark.task import Task
 
 
@@ -26,7 +25,8 @@ def numpyro_model(task: Task) -> Callable[[], None]:
     return model
 
 
-def from_numpyro(mcmc: Any) -> Array:
+def from_numpyro(task: Task, mcmc: Any = MISSING) -> Array:
     """Draws of an `MCMC` object, or of a dictionary of samples grouped by chain."""
-    samples = mcmc.get_samples(group_by_chain=True) if hasattr(mcmc, "get_samples") else mcmc
-    return np.asarray(samples["z"], float)
+    known, result = arguments("from_numpyro", task, mcmc)
+    samples = result.get_samples(group_by_chain=True) if hasattr(result, "get_samples") else result
+    return checked("from_numpyro", known, samples["z"])

@@ -69,7 +69,7 @@ def numpyro_nuts(task: Task, seed: int) -> Outcome:
     sampler.run(jax.random.PRNGKey(seed), extra_fields=("num_steps", "diverging"))
     extra = sampler.get_extra_fields()
     return Outcome(
-        from_numpyro(sampler),
+        from_numpyro(task, sampler),
         gradients=float(extra["num_steps"].sum()),
         divergences=int(extra["diverging"].sum()),
     )
@@ -97,7 +97,9 @@ def blackjax_nuts(task: Task, seed: int) -> Outcome:
 
     keys = jax.random.split(jax.random.PRNGKey(seed), CHAINS)
     positions, steps, divergent = jax.jit(jax.vmap(chain))(keys, task.prior_draws(CHAINS, seed))
-    return Outcome(from_blackjax(positions), gradients=float(steps.sum()), divergences=int(divergent.sum()))
+    return Outcome(
+        from_blackjax(task, positions), gradients=float(steps.sum()), divergences=int(divergent.sum())
+    )
 
 
 @method("nutpie", "nutpie, start at the prior", package="nutpie")
@@ -118,7 +120,7 @@ def nutpie_nuts(task: Task, seed: int) -> Outcome:
     )
     statistics = trace.sample_stats
     return Outcome(
-        from_arviz(trace),
+        from_arviz(task, trace),
         gradients=float(statistics.n_steps.sum()),
         divergences=int(statistics.diverging.sum()),
     )
@@ -153,7 +155,7 @@ def mclmc(task: Task, seed: int) -> Outcome:
 
     keys = jax.random.split(jax.random.PRNGKey(seed), CHAINS)
     positions = jax.jit(jax.vmap(chain))(keys, task.prior_draws(CHAINS, seed))
-    return Outcome(from_blackjax(positions), gradients=2.0 * CHAINS * thin * length)
+    return Outcome(from_blackjax(task, positions), gradients=2.0 * CHAINS * thin * length)
 
 
 @method(
@@ -304,7 +306,7 @@ def pymc_nuts(task: Task, seed: int) -> Outcome:
         )
     statistics = trace.sample_stats
     return Outcome(
-        from_arviz(trace),
+        from_arviz(task, trace),
         gradients=float(statistics.n_steps.sum()),
         divergences=int(statistics.diverging.sum()),
     )

@@ -4,7 +4,8 @@ s and ESS are the draws' own: z is how many of the standard errors that a user w
 off. Null distribution: normal, once Hall's monotone cubic has taken the skewness of the function out of z.
 A function is judged where a mean of so many exact draws is nearly normal, that is |skewness|/√ESS ≤ 0.1 and
 kurtosis/ESS ≤ 0.2; others are shown, and judged by their ranks. Error budget: the error of the exact mean
-(zero for grade A) is in the denominator.
+(zero for grade A) is in the denominator. How strong a pass is follows from the same normal law: a shift of
+δ = (z_{level/2m} + z_{0.9}) √(1/ESS + error²) posterior standard deviations fails with a chance of 90%.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from scipy import stats
 from lbnn.benchmark.scorers.chains import Chains
 from lbnn.benchmark.scorers.score import Score, not_judged
 
+#: Chance with which the shift of a mean that is stated as `shift seen` would have failed.
+POWER = 0.9
 LARGEST_SKEWNESS = 0.1
 LARGEST_KURTOSIS = 0.2
 
@@ -31,7 +34,11 @@ def score_moments(chains: Chains, level: float) -> Score:
     nearly_normal = (np.abs(known.skewness) <= LARGEST_SKEWNESS * np.sqrt(effective)) & (
         known.kurtosis <= LARGEST_KURTOSIS * effective
     )
+    tests = max(1, int(nearly_normal.sum()))
+    reach = stats.norm.isf(level / (2 * tests)) + stats.norm.ppf(POWER)
+    seen = reach * np.sqrt(1 / effective + (known.error / known.standard_deviation) ** 2)
     details = {
+        "shift seen": np.where(nearly_normal, seen, np.nan).tolist(),
         "function": list(known.names),
         "mean": mean.tolist(),
         "exact mean": known.mean.tolist(),

@@ -14,7 +14,7 @@ from lbnn.posterior import Posterior
 
 @dataclass(frozen=True)
 class Value:
-    """A named number of the page, with its standard error where it has one."""
+    """A named number of the page, with its standard error: zero where exact, infinite where unknown."""
 
     name: str
     number: float
@@ -25,6 +25,8 @@ class Value:
         """The number as the page writes it, with its error."""
         if not self.error:
             return written(self.number)
+        if math.isinf(self.error):
+            return f"about {written(self.number)}"
         digits = max(0, 1 - math.floor(math.log10(self.error)))
         if abs(self.number) < 1e5 and digits < 8:
             return f"{self.number:.{digits}f} ± {self.error:.{digits}f}".replace("-", "−")

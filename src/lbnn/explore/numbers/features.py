@@ -9,7 +9,7 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.explore.numbers.answer import Value, evidence_of, written
-from lbnn.explore.problem import data, posterior
+from lbnn.explore.problem import data, posterior, rough_posterior
 from lbnn.explore.state import State
 from lbnn.explore.table import Table
 from lbnn.plots.matrices import input_gram
@@ -91,7 +91,18 @@ def numbers(state: State, table: Table | None = None) -> Iterator[FeatureNumbers
     """First the layer that is shown, then the alignments of all of them."""
     if state.depth == 1:
         raise ValueError("features need a hidden layer, got depth 1: choose depth 2 or more")
-    here = posterior(state, table)
+    yield from _of(posterior(state, table), state, table)
+
+
+def rough(state: State, table: Table | None = None) -> FeatureNumbers:
+    """The layer that is shown, from weighted draws of the prior."""
+    if state.depth == 1:
+        raise ValueError("features need a hidden layer, got depth 1: choose depth 2 or more")
+    return next(_of(rough_posterior(state, table), state, table))
+
+
+def _of(here: Posterior, state: State, table: Table | None) -> Iterator[FeatureNumbers]:
+    """First the layer that is shown, then the alignments of all of them."""
     Y = data(state, table)[1].reshape(here.spectrum.examples, -1)
     targets, gram, layer = Y @ Y.T, input_gram(here), state.shown_layer
     alignments = np.full(state.depth, np.nan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from lbnn.explore.problem import network
 from lbnn.explore.state import FARTHEST, Point, State
 from lbnn.explore.table import Table
 from lbnn.network import Network
+from lbnn.plots.scale import log_scale_density, posterior_range, prior_range
 from lbnn.posterior import Posterior
 
+_DRAWS, _POINTS = 8, 160
 GRID = np.linspace(-FARTHEST, FARTHEST, 161)
 LEVELS = (0.05, 0.25, 0.75, 0.95)
 _EDGE = -1  # point of the grid whose numbers are named
@@ -34,14 +36,45 @@ class Band:
 
 
 @dataclass(frozen=True)
+class ScaleLaw:
+    """Densities of log λ along λ, (160,) each, before and after the data."""
+
+    scale_before: Array
+    before: Array
+    scale_after: Array
+    after: Array
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Functions drawn from the posterior: first a scale λ, then a function of the process with that scale.
+
+    Attributes
+    ----------
+    scales : (k,)
+        λ of each, in increasing order.
+    functions : (k, 161)
+        Along the grid.
+    heights : (k,)
+        Density of log λ at each, where it stands on the curve.
+    """
+
+    scales: Array
+    functions: Array
+    heights: Array
+
+
+@dataclass(frozen=True)
 class FunctionNumbers:
-    """The network and the Gaussian process on the same points."""
+    """The network and the Gaussian process on the same points; the law of the scale and draws come later."""
 
     points: tuple[Point, ...]
     posterior: Posterior
     process: Posterior
     band: Band
     process_band: Band
+    law: ScaleLaw | None = None
+    draws: Draws | None = None
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -58,8 +91,9 @@ class FunctionNumbers:
         ratio = self.band.width / self.process_band.width
         return (
             f"Far from the points the network's 90% band is {written(round(ratio, 3))} times as wide as the "
-            "process's: the network takes its scale from the data, the process cannot. Drag the points up "
-            "and down."
+            "process's: the network takes its scale from the data, the process cannot. Each thin curve is a "
+            "function drawn from the posterior; the dot of its colour on the law of λ is the scale it was "
+            "drawn with. Drag the points up and down."
         )
 
     @property
@@ -90,7 +124,35 @@ def numbers(state: State, table: Table | None = None) -> Iterator[FunctionNumber
     networks = network(state), Network((), [total])
     posteriors = [each.condition_gram(kernel(x, x), y, state.beta) for each in networks]
     bands = [_band(each, x) for each in posteriors]
-    yield FunctionNumbers(state.points, posteriors[0], posteriors[1], bands[0], bands[1])
+    found = FunctionNumbers(state.points, posteriors[0], posteriors[1], bands[0], bands[1])
+    yield found
+    if state.depth > 1:
+        law = _law(posteriors[0])
+        draws = _draws(posteriors[0], state.prior_variances[0], x, y, state.beta)
+        yield replace(found, law=law, draws=draws)
+
+
+def _law(posterior: Posterior) -> ScaleLaw:
+    before, after = prior_range(posterior.prior, _POINTS), posterior_range(posterior, _POINTS)
+    return ScaleLaw(
+        np.exp(before),
+        np.exp(posterior.prior.log_scale_law.log_density(before)),
+        np.exp(after),
+        np.exp(log_scale_density(posterior, after)),
+    )
+
+
+def _draws(posterior: Posterior, first_variance: float, x: Array, y: Array, beta: float) -> Draws:
+    """Scales from their law, and one function each: given λ the network is a process of variance σ_1² λ."""
+    rng = np.random.default_rng(0)
+    scales = np.sort(np.asarray(posterior.scale.sample(_DRAWS, rng=rng), float).ravel())
+    grams = {"cross_gram": kernel(GRID, x), "test_gram": kernel(GRID, GRID)}
+    functions = [
+        Network((), [first_variance * scale]).condition_gram(kernel(x, x), y, beta).predict(**grams)
+        for scale in scales
+    ]
+    paths = np.array([np.ravel(each.sample(1, rng=rng)) for each in functions])
+    return Draws(scales, paths, np.exp(log_scale_density(posterior, np.log(scales))))
 
 
 def _band(posterior: Posterior, x: Array) -> Band:

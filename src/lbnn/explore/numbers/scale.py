@@ -11,7 +11,7 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.explore.numbers.answer import Value, evidence_of, written
-from lbnn.explore.problem import posterior
+from lbnn.explore.problem import posterior, rough_posterior
 from lbnn.explore.state import State
 from lbnn.explore.table import Table
 from lbnn.plots.scale import log_scale_density, posterior_range, prior_range
@@ -62,10 +62,15 @@ class DensityNumbers:
         before, after = self.posterior.prior.variance, float(self.posterior.scale.mean)
         if self.fixed is not None:
             return "At depth one no scale is learned: λ is fixed, and the network is the Gaussian process."
-        verb = "hardly move" if abs(after / before - 1) < 0.02 else "move"
+        if written(before) == written(after):
+            moved = f"The data leave the mean of λ at {written(before)}"
+        else:
+            verb = "hardly move" if abs(after / before - 1) < 0.02 else "move"
+            moved = f"The data {verb} the mean of λ from {written(before)} to {written(after)}"
         return (
-            f"The data {verb} the mean of λ from {written(before)} to {written(after)}. Dashed: before "
-            "the data; solid: after. Deeper networks have the wider prior and follow the data more easily."
+            f"{moved}. Dashed: before the data; solid: after. Deeper networks have the wider prior and "
+            f"follow "
+            "the data more easily."
         )
 
     @property
@@ -105,7 +110,8 @@ class MatrixNumbers:
     @property
     def values(self) -> tuple[Value, ...]:
         measure = self.posterior.scale
-        mean, error = np.asarray(measure.mean), np.broadcast_to(measure.mean_error, np.shape(measure.mean))
+        known = measure.mean_error if measure.groups is not None else self.posterior.log_evidence_error
+        mean, error = np.asarray(measure.mean), np.broadcast_to(known, np.shape(measure.mean))
         entries = [
             Value(f"E L {row + 1}{column + 1}", float(mean[row, column]), float(error[row, column]))
             for row in range(len(mean))
@@ -116,9 +122,10 @@ class MatrixNumbers:
 
     @property
     def sentence(self) -> str:
-        values = np.linalg.eigvalsh(np.asarray(self.posterior.scale.mean))
+        values = _above_rounding(np.linalg.eigvalsh(np.asarray(self.posterior.scale.mean)))
+        ratio = math.inf if math.isnan(values[0]) else float(np.sqrt(values[-1] / values[0]))
         return (
-            f"The axes of E L have ratio {written(float(np.sqrt(values[-1] / values[0])))}: one where the "
+            f"The axes of E L have ratio {written(ratio)}: one where the "
             "data favour no direction of the outputs. Thin: draws from the posterior; dashed: the "
             "prior; beside: each eigenvalue of L, before (hollow) and after the data."
         )
@@ -141,6 +148,11 @@ def numbers(state: State, table: Table | None = None) -> Iterator[DensityNumbers
     yield _densities(state, table, here) if here.prior.outputs == 1 else _matrices(here)
 
 
+def rough(state: State, table: Table | None = None) -> MatrixNumbers:
+    """Several outputs at once, from weighted draws of the prior."""
+    return _matrices(rough_posterior(state, table))
+
+
 def _densities(state: State, table: Table | None, here: Posterior) -> DensityNumbers:
     depths = [state.depth, *(depth for depth in COMPANIONS if depth != state.depth)]
     curves: list[Curve] = []
@@ -160,7 +172,7 @@ def _before(depth: int, prior: ScalePrior) -> Curve:
 
 
 def _matrices(here: Posterior) -> MatrixNumbers:
-    draws = here.scale.sample(_DRAWS, rng=0)
+    draws = _resampled(here.scale)
     return MatrixNumbers(
         here,
         ellipse(draws[:, :2, :2]),
@@ -169,6 +181,14 @@ def _matrices(here: Posterior) -> MatrixNumbers:
         _eigenvalue_quantiles(here.scale),
         _prior_quantiles(here.prior),
     )
+
+
+def _resampled(measure: ScaleMeasure) -> Array:
+    """Draws of the law, or of the atoms where nothing else is known."""
+    if measure.law is not None:
+        return np.asarray(measure.sample(_DRAWS, rng=0))
+    chosen = np.random.default_rng(0).choice(len(measure.weights), _DRAWS, p=measure.weights)
+    return measure.scales[chosen]
 
 
 def ellipse(matrix: Array) -> Array:
@@ -180,7 +200,7 @@ def ellipse(matrix: Array) -> Array:
 
 
 def _eigenvalue_quantiles(measure: ScaleMeasure) -> Array:
-    values = np.sort(measure.eigen[0], axis=1)[:, ::-1]
+    values = _above_rounding(np.sort(measure.eigen[0], axis=1)[:, ::-1])
     return np.array([_weighted_quantiles(column, measure.weights) for column in values.T])
 
 
@@ -193,4 +213,10 @@ def _weighted_quantiles(values: Array, weights: Array) -> Array:
 @lru_cache(maxsize=256)
 def _prior_quantiles(prior: ScalePrior) -> Array:
     draws = np.linalg.eigvalsh(prior.sample(_PRIOR_DRAWS, rng=0))[:, ::-1]
-    return np.quantile(draws, _LEVELS, axis=0).T
+    return np.quantile(_above_rounding(draws), _LEVELS, axis=0).T
+
+
+def _above_rounding(values: Array) -> Array:
+    """Eigenvalues (..., n_d), NaN where they are zero but for rounding, behind a narrow layer."""
+    largest = values.max(axis=-1, keepdims=True)
+    return np.where(values > 1e-13 * largest, values, np.nan)

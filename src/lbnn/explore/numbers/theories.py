@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import numpy as np
+
 from lbnn.explore.numbers.answer import Value, written
-from lbnn.explore.problem import TARGET_ERROR, data, network, posterior
+from lbnn.explore.problem import TARGET_ERROR, data, network, posterior, rough_posterior
 from lbnn.explore.state import State
 from lbnn.explore.table import Table
 from lbnn.plots.phase import kernel_change
@@ -51,6 +54,7 @@ class TheoryNumbers:
     gamma: float
     change: float
     complete: bool = False
+    rough: bool = False
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -59,14 +63,31 @@ class TheoryNumbers:
 
     @property
     def sentence(self) -> str:
+        if self.rough:
+            return (
+                "The exact answer is being computed; the star on the map stands where draws of the prior "
+                "put it."
+            )
         if not self.here.rows:
             return "No limit theory applies here; the reasons stand below."
-        name, error, _ = min(self.here.rows, key=lambda row: abs(row[1]))
         unit = " nats" if self.state.quantity == "log evidence" else ""
+        closest = closest_of(self.here.rows)
+        name, error, _ = closest[0]
+        if len(closest) == 1:
+            found = (
+                f"Of the theories that apply, “{name}” is closest in {self.state.quantity}: off by "
+                f"{written(abs(error))}{unit}"
+            )
+        else:
+            names = ", ".join(f"“{each}” ({written(abs(off))}{unit})" for each, off, _ in closest)
+            found = (
+                f"The Monte Carlo error of the exact answer does not tell {names} apart in "
+                f"{self.state.quantity}: they are closest together"
+            )
         return (
-            f"Of the theories that apply, “{name}” is closest in {self.state.quantity}: off by "
-            f"{written(abs(error))}{unit}. Errors fall where a theory's own size grows; the line marks where "
-            "you are, bars are two Monte Carlo errors of the exact side."
+            f"{found}. Errors fall where a theory's own size grows, with the slopes in the legend; the "
+            f"dotted "
+            "line marks where you are, bars are two Monte Carlo errors of the exact side."
         )
 
     @property
@@ -81,6 +102,36 @@ class TheoryNumbers:
             for name, error, monte_carlo in each.rows
         )
         return (self.state.growth, "theory", "quantity", "error", "Monte Carlo error"), lines
+
+
+def closest_of(rows: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """The theory with the smallest error, and those within two Monte Carlo errors of it.
+
+    Examples
+    --------
+    >>> [name for name, _, _ in closest_of([("a", 0.10, 0.01), ("b", -0.11, 0.01), ("c", 0.2, 0.01)])]
+    ['a', 'b']
+    """
+    ordered = sorted(rows, key=lambda row: abs(row[1]))
+    _, best, noise = ordered[0]
+    return [row for row in ordered if abs(row[1]) - abs(best) <= 2 * max(noise, row[2])]
+
+
+def slope_of(theory: str, sizes: Sequence[Errors]) -> float | None:
+    """Slope of log error against log size, by least squares over the sizes where the error is not noise.
+
+    None where there are fewer than three of them.
+    """
+    points = [
+        (math.log(each.size), math.log(abs(error)))
+        for each in sizes
+        for name, error, noise in each.rows
+        if name == theory and math.isfinite(error) and abs(error) > max(4 * noise, 1e-12)
+    ]
+    if len(points) < 3:
+        return None
+    x, y = np.array(points).T
+    return float(np.polyfit(x, y, 1)[0])
 
 
 def numbers(state: State, table: Table | None = None) -> Iterator[TheoryNumbers]:
@@ -107,6 +158,17 @@ def numbers(state: State, table: Table | None = None) -> Iterator[TheoryNumbers]
             found[size] = _joined(found[size], late)
             yield TheoryNumbers(state, found[present.size], _ordered(found), *place)
     yield TheoryNumbers(state, found[present.size], _ordered(found), *place, complete=True)
+
+
+def rough(state: State, table: Table | None = None) -> TheoryNumbers:
+    """The place on the map, from weighted draws of the prior; errors are still to come."""
+    if state.depth == 1:
+        raise ValueError("theories are compared at depth 2 or more, got depth 1")
+    here = rough_posterior(state, table)
+    width = state.network_widths[0]
+    nothing = Errors(grown_size(state), (), (), here.diagnostics.messages)
+    place = here.spectrum.examples / width, here.prior.outputs / width, kernel_change(here)
+    return TheoryNumbers(state, nothing, (nothing,), *place, rough=True)
 
 
 def grown(state: State, factor: float) -> State | None:

@@ -47,9 +47,19 @@
     if (answer.error !== undefined) complain(answer);
     else if (answer.table !== undefined) adopt(answer.table);
     else if (answer.refined !== undefined) busy(false);
-    else if (answer.done) { if (answer.number >= outstanding && !waiting) busy(false); }
+    else if (answer.done) {
+      if (answer.stopped) stopped(answer);
+      if (answer.number >= outstanding && !waiting) busy(false);
+    }
     else show(answer);
     if (answer.number >= outstanding) { outstanding = 0; dispatch(); }
+  }
+
+  /** An answer that was ended before it was complete: the picture stays, and a line says so. */
+  function stopped(answer) {
+    const section = $(`#view-${view}`), line = document.createElement("li");
+    line.textContent = answer.stopped === "stopped" ? "stopped: the picture is the best one so far" : answer.stopped;
+    if (answer.number >= outstanding && waiting === null) $(".messages", section).append(line);
   }
 
   function complain(answer) {
@@ -122,6 +132,7 @@
       }
       slider.setAttribute("aria-valuetext", text.replace("inf", "infinite"));
     }
+    drawNetwork();
   }
 
   const scaled = text => {  // zero and infinity stand at the ends
@@ -145,6 +156,7 @@
     target.value = slider.dataset.stops.split(" ")[slider.value];
     slider.setAttribute("aria-valuetext", target.value.replace("inf", "infinite"));
     moved = slider;
+    drawNetwork();
     ask();
   }));
   fields.forEach(f => f.addEventListener("change", () => { moved = f; fromPoints = false; slide(); ask(); }));
@@ -167,6 +179,77 @@
     moved = null; fromPoints = false;
     ask(option.value);
   });
+
+  // ------------------------------------------------------------ the drawing of the network
+
+  const svg = (name, attributes) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    return node;
+  };
+
+  /** Layers as columns of at most six units; deep networks show the first and the last ones. */
+  function drawNetwork() {
+    const whole = text => text.split(",").map(Number).filter(n => Number.isInteger(n) && n > 0);
+    const depth = Number(field("depth").value), given = whole(field("widths").value);
+    if (!(depth >= 1 && depth <= 20) || !given.length) return;
+    const hidden = Array.from({ length: depth - 1 }, (_, i) => given[Math.min(i, given.length - 1)]);
+    const on = view === "function";
+    const sizes = [on ? "x" : field("inputs").value, ...hidden, on ? 1 : Number(field("outputs").value) || 1];
+    const shown = sizes.length <= 8 ? sizes.map((_, i) => i) : [0, 1, 2, 3, -1, sizes.length - 3, sizes.length - 2, sizes.length - 1];
+    const places = shown.map((index, column) => {
+      const x = 20 + 260 * column / Math.max(1, shown.length - 1);
+      if (index < 0) return { x, dots: true, units: [] };
+      const size = Number(sizes[index]) || 6, count = Math.min(6, size);
+      const units = Array.from({ length: count }, (_, i) => 52 + (i - (count - 1) / 2) * 15);
+      return { x, units, label: String(sizes[index]), more: size > 6, hidden: index > 0 && index < sizes.length - 1 };
+    });
+    const parts = [];
+    for (let i = 1; i < places.length; i++)
+      for (const a of places[i - 1].units) for (const b of places[i].units)
+        parts.push(svg("line", { x1: places[i - 1].x, y1: a, x2: places[i].x, y2: b, class: "edge" }));
+    for (const place of places) {
+      if (place.dots) parts.push(Object.assign(svg("text", { x: place.x, y: 56, "text-anchor": "middle" }), { textContent: "…" }));
+      for (const y of place.units) parts.push(svg("circle", { cx: place.x, cy: y, r: 4.5, class: place.hidden ? "unit hidden-unit" : "unit" }));
+      if (place.more) parts.push(Object.assign(svg("text", { x: place.x, y: 104, "text-anchor": "middle" }), { textContent: "⋮" }));
+      if (place.label) parts.push(Object.assign(svg("text", { x: place.x, y: 117, "text-anchor": "middle" }), { textContent: place.label }));
+    }
+    $("#network").replaceChildren(...parts);
+    $("#network-words").textContent = `${depth} weight ${depth === 1 ? "matrix" : "matrices"}: ${sizes.join(" → ")}`;
+  }
+
+  // ------------------------------------------------------------ the guided tour
+
+  const steps = JSON.parse($("#tour").dataset.steps);
+  let step = -1;
+
+  function goTo(next) {
+    step = Math.max(0, Math.min(steps.length - 1, next));
+    const { title, words, control, state } = steps[step];
+    $("#tour").hidden = false;
+    $("#tour-title").textContent = `${step + 1} of ${steps.length}: ${title}`;
+    $("#tour-words").textContent = words;
+    $("#tour-back").disabled = step === 0;
+    $("#tour-next").hidden = step === steps.length - 1;
+    $("#tour").dataset.step = step;
+    moved = null; fromPoints = false;
+    prefill(state);
+    ask(state);
+    $$(".pointed").forEach(node => node.classList.remove("pointed"));
+    const target = field(control)?.closest(".control, .row");
+    target?.classList.add("pointed");
+    if (target && innerWidth < 960) target.scrollIntoView({ block: "nearest" });
+  }
+  function endTour() {
+    $("#tour").hidden = true;
+    $$(".pointed").forEach(node => node.classList.remove("pointed"));
+    $("#guide").focus();
+  }
+  $("#guide").addEventListener("click", () => { goTo(0); $("#tour-title").focus(); });
+  $("#tour-next").addEventListener("click", () => goTo(step + 1));
+  $("#tour-back").addEventListener("click", () => goTo(step - 1));
+  $("#tour-end").addEventListener("click", endTour);
+  $("#tour").addEventListener("keydown", event => { if (event.key === "Escape") endTour(); });
 
   // ------------------------------------------------------------ points
 
@@ -277,6 +360,7 @@
     paint();
   });
   document.documentElement.dataset.scheme = dark.matches ? "dark" : "light";
+  $("#cancel").addEventListener("click", () => send("cancel", ""));
 
   // ------------------------------------------------------------ the beginning
 
@@ -299,8 +383,23 @@
       $("#error").hidden = false;
     });
     paint();
+    $("#cancel").hidden = false;
     ask(location.search.slice(1) || document.body.dataset.start);
   }
+  /** Fields and view from the address, before the server has said a word; it checks them later. */
+  function prefill(text) {
+    const given = new URLSearchParams(text), first = given.get("view");
+    for (const f of fields) {
+      const value = given.get(f.dataset.field) ?? defaults[f.dataset.field];
+      if (value !== undefined) f.value = value;
+    }
+    if (tabs.some(tab => tab.dataset.view === first)) select(first);
+    slide();
+  }
+  const defaults = JSON.parse(document.body.dataset.defaults);
+  prefill(location.search.slice(1) || document.body.dataset.start);
+  busy(true, "connecting");
+  $("#cancel").hidden = true;
   const wait = setInterval(() => {
     const there = window.Bokeh && Bokeh.documents.length && Bokeh.documents[0].get_model_by_name("wire");
     if (!there || !Bokeh.documents[0].is_idle) return;

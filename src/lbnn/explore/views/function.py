@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 from bokeh.models import ColumnDataSource, PointDrawTool, Range1d
+from bokeh.palettes import Plasma
 
 from lbnn._base.colours import COLOURS
 from lbnn.explore.numbers.function import GRID, Band, FunctionNumbers
 from lbnn.explore.state import FARTHEST
-from lbnn.explore.views.style import new_figure
+from lbnn.explore.views.style import add_hover, new_figure
 
+#: From small to large scales.
+_OF_DRAWS = Plasma[10][1:9]
 _COLUMNS = ("mean", "q5", "q25", "q75", "q95")
 
 
@@ -33,6 +36,11 @@ class FunctionView:
         self._bands = ColumnDataSource(_columns(_FLAT, _FLAT), name="bands")
         self._make_band(made, "process", COLOURS[1], "dashed", "Gaussian process", filled=False)
         self._make_band(made, "network", COLOURS[0], "solid", "network", filled=True)
+        self._functions = ColumnDataSource({"x": [], "y": [], "colour": [], "scale": []})
+        curves = made.multi_line(
+            "x", "y", source=self._functions, line_color="colour", line_width=1.2, line_alpha=0.9
+        )
+        add_hover(made, [("λ", "@scale{0.000}")], [curves])
         self.points = ColumnDataSource({"x": [], "y": []}, name="points")
         dots = made.scatter("x", "y", source=self.points, size=13, line_width=2, fill_alpha=0.75)
         dots.glyph.tags = ["ink"]
@@ -43,7 +51,31 @@ class FunctionView:
         made.toolbar.active_tap = made.toolbar.active_drag = tool
         made.legend.location = "top_left"
         self.band = made
-        self.figures = [made]
+        self._make_law()
+        self.figures = [made, self.law]
+
+    def _make_law(self) -> None:
+        """Density of the scale, with a dot for each function that is drawn."""
+        made = new_figure(
+            "law",
+            "The law of λ behind the band",
+            "scale λ",
+            "density of log λ",
+            x_axis_type="log",
+            height=220,
+        )
+        made.y_range.start = 0
+        empty: dict[str, list[float]] = {"x": [], "y": []}
+        self._before, self._after = ColumnDataSource(dict(empty)), ColumnDataSource(dict(empty))
+        made.line("x", "y", source=self._before, color=COLOURS[1], line_dash="dashed", legend_label="before")
+        made.line(
+            "x", "y", source=self._after, color=COLOURS[0], line_width=2.5, legend_label="after the data"
+        )
+        self._dots = ColumnDataSource({"x": [], "y": [], "colour": []})
+        dots = made.scatter("x", "y", source=self._dots, size=11, fill_color="colour", line_color=None)
+        add_hover(made, [("λ of a drawn function", "@x{0.000}")], [dots])
+        made.legend.location = "top_left"
+        self.law = made
 
     def _make_band(self, made: Any, who: str, colour: str, dash: str, name: str, *, filled: bool) -> None:
         """Areas where filled, else lines at their edges: told apart without colour."""
@@ -67,6 +99,22 @@ class FunctionView:
         """Show the numbers; the points are the browser's."""
         assert isinstance(numbers, FunctionNumbers)
         self._bands.data = _columns(numbers.band, numbers.process_band)
+        law, draws = numbers.law, numbers.draws
+        self.law.visible = numbers.posterior.prior.widths != ()
+        if not self.law.visible:  # depth one: the process itself
+            self._functions.data = {"x": [], "y": [], "colour": [], "scale": []}
+        if law is None or draws is None:
+            return  # those of the state before stay until the new ones are there
+        self._before.data = {"x": law.scale_before, "y": law.before}
+        self._after.data = {"x": law.scale_after, "y": law.after}
+        colours = [_OF_DRAWS[number % len(_OF_DRAWS)] for number in range(len(draws.scales))]
+        self._dots.data = {"x": draws.scales, "y": draws.heights, "colour": colours}
+        self._functions.data = {
+            "x": [GRID] * len(draws.scales),
+            "y": list(draws.functions),
+            "colour": colours,
+            "scale": draws.scales,
+        }
 
 
 _FLAT = Band(np.zeros_like(GRID), np.zeros((len(_COLUMNS) - 1, len(GRID))))

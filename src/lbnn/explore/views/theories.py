@@ -12,7 +12,7 @@ from bokeh.transform import log_cmap
 
 from lbnn._base.colours import COLOURS
 from lbnn.explore.numbers.phase import ALPHAS, GAMMAS, Cell
-from lbnn.explore.numbers.theories import TheoryNumbers
+from lbnn.explore.numbers.theories import TheoryNumbers, slope_of
 from lbnn.explore.views.style import add_hover, new_figure
 from lbnn.theories.limits.regimes import THEORIES
 
@@ -51,6 +51,13 @@ class TheoriesView:
             made.segment("x", "low", "x", "high", source=source, color=colour, line_width=2)
         self._here = Span(location=1, dimension="height", line_dash="dotted", line_width=2)
         made.add_layout(self._here)
+        mark = made.line(
+            [math.nan], [math.nan], line_dash="dotted", line_width=2, legend_label="where you are"
+        )
+        mark.glyph.tags = ["ink"]
+        self._items = {
+            item.label.value: item for item in made.legend[0].items if item.label.value in self._curves
+        }
         made.legend.click_policy = "hide"
         made.add_layout(made.legend[0], "below")
         made.legend.ncols = 2
@@ -93,8 +100,10 @@ class TheoriesView:
         assert isinstance(numbers, TheoryNumbers)
         for name, source in self._curves.items():
             source.data = _curve(numbers, name)
-        for item in self.errors.legend[0].items:
-            item.visible = bool(self._curves[item.label.value].data["x"])
+        for name, item in self._items.items():
+            slope = slope_of(name, numbers.sizes)
+            item.visible = bool(self._curves[name].data["x"])
+            item.label = name if slope is None else f"{name}, slope {slope:.1f}".replace("-", "−")
         self._here.location = numbers.here.size
         self._ticks.ticks = [each.size for each in numbers.sizes]
         self.errors.xaxis.axis_label = f"{numbers.state.growth}: " + (
