@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbnn import asymptotics, convergence, sweeps
 from lbnn._base.errors import AccuracyWarning
+from lbnn.bands import Bands, BandsFit, BandsPredictive
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EngineChoice
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
@@ -34,6 +35,9 @@ __version__ = version("lbnn")
 __all__ = [
     "AccuracyWarning",
     "AffinePredictive",
+    "Bands",
+    "BandsFit",
+    "BandsPredictive",
     "Comparison",
     "ConditionedPredictive",
     "Diagnostics",

@@ -118,7 +118,7 @@ def kernels_of_grams(kernels: Any, first_variances: Array) -> BandKernels:
 def _normalised(grams: list[AnyArray], examples: int, basis: Any, blocks: Any) -> BandKernels:
     xp = namespace(grams[0])
     sizes = np.array([float(xp.linalg.trace(each)) / examples for each in grams])
-    kept = tuple(each / size for each, size in zip(grams, sizes, strict=True) if size > 0)
+    kept = tuple(each / float(size) for each, size in zip(grams, sizes, strict=True) if size > 0)
     return BandKernels(kept, sizes, basis, blocks, examples)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.arrays import add_to_columns, namespace, place_of, take, to_numpy
+from lbnn._base.arrays import add_to_columns, namespace, place_of, take, take_rows, to_numpy
 from lbnn._base.threads import on_every_core
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.bands.data import BandKernels, BandTargets
@@ -34,6 +34,7 @@ from lbnn.bands.simplex import (
 _LOOKED_AT = 2000  # targets that a round looks at to make clusters
 _TEMPERATURES = 4.0 ** np.arange(0, 8)
 _NEGLIGIBLE = 1e-7  # weight of a direction below which it is left out of intervals and predictions
+_HOST_ROOM, _DEVICE_ROOM = 1 << 27, 5 << 30  # floats of eigenvectors that are kept: 1 GB and 43 GB
 _ABSOLUTE = 1e-9  # error of a share that is always small enough: rounding
 #: Places, in posterior deviations from the mean, at which distribution functions of shares are kept.
 _PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
@@ -149,6 +150,8 @@ class _Rounds:
         self.directions, self.xp, self.place = directions, directions.xp, directions.place
         self.rules: list[Rule] = []
         self.kept = _Kept()
+        self.systems: dict[int, Eigensystem] = {}  # eigenvectors that are still there in the second pass
+        self._room = _HOST_ROOM if self.place.host else _DEVICE_ROOM
 
     @property
     def count(self) -> int:
@@ -161,7 +164,9 @@ class _Rounds:
         before = self.count
 
         def work(number: int) -> None:
-            conditional = self.directions.along(logs[number])[1]
+            system, conditional = self.directions.along(logs[number])
+            if (1 + len(self.systems)) * system.vectors.shape[0] ** 2 <= self._room:
+                self.systems[before + number] = system
             found[number] = (conditional.log_integral, *conditional.moments(self.xp))
             done = before + sum(each is not None for each in found)
             effort.say(f"{done} of {before + len(logs)} directions for {self.directions.targets.count} targets")
@@ -281,21 +286,21 @@ class _Rounds:
         xp, data, kernels = self.xp, self.directions.targets, self.directions.kernels
         bands, logs = len(kernels.used), self.log_theta
         dual = self.place.zeros(bands, kernels.rank, data.count)
-        distribution = np.zeros(places.shape)
+        there = self.place.put(np.ascontiguousarray(np.moveaxis(places, 0, 2)))  # (K, places, V)
+        distribution = xp.zeros_like(there)
         relevant = [j for j in range(len(logs)) if (weights[j] > _NEGLIGIBLE).any()]
         for number, j in enumerate(relevant):
             columns = np.flatnonzero(weights[j] > _NEGLIGIBLE)
             part, theta = data.some(columns), np.exp(logs[j])
-            system, conditional = self.directions.along(logs[j], part)
+            system = self.systems.get(j) or Eigensystem.of(kernels, theta)
+            conditional = self.directions.given(system, logs[j], part)
             own = self.place.put(weights[j, columns])
             alpha = system.vectors @ (shrunk(system, conditional, part, xp) * own[None, :])
-            added = xp.stack([float(each) * alpha for each in theta])
-            dual = add_to_columns(dual, columns, added)
-            distribution[columns] += weights[j, columns, None, None] * _shares_below(
-                conditional, theta, places[columns]
-            )
+            dual = add_to_columns(dual, columns, xp.stack([float(each) * alpha for each in theta]))
+            below = _shares_below(conditional, theta, take(there, self.place.put(columns), axis=2), xp)
+            distribution = add_to_columns(distribution, columns, below * own[None, None, :])
             effort.say(f"intervals and coefficients: {number + 1} of {len(relevant)} directions")
-        return dual, distribution
+        return dual, np.moveaxis(to_numpy(distribution), 2, 0)
 
 
 def shrunk(system: Eigensystem, conditional: Conditional, targets: BandTargets, xp: Any) -> AnyArray:
@@ -306,22 +311,24 @@ def shrunk(system: Eigensystem, conditional: Conditional, targets: BandTargets, 
     return averages * (system.vectors.T @ targets.values)
 
 
-def _shares_below(conditional: Conditional, theta: Array, places: Array) -> Array:
-    """P(share of band k ≤ place) along one direction, (v, K, places): share_k = θ_k e^u/(1 + e^u).
+def _shares_below(conditional: Conditional, theta: Array, places: AnyArray, xp: Any) -> AnyArray:
+    """P(share of band k ≤ place) along one direction, (K, places, v): share_k = θ_k e^u/(1 + e^u).
 
     The probability of a node is spread evenly over its cell.
     """
-    mass, u = to_numpy(conditional.mass), to_numpy(conditional.u)
-    step = (conditional.lattice[1] - conditional.lattice[0]) * to_numpy(conditional.stride)
-    total = np.concatenate([np.zeros((1, mass.shape[1])), np.cumsum(mass, axis=0)])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        edge = np.log(places / np.maximum(theta[:, None] - places, 0.0))  # u at which the share is the place
-    position = (edge - (u[0] - step / 2)[:, None, None]) / step[:, None, None]
-    position = np.clip(np.where(places >= theta[:, None], np.inf, position), 0.0, len(mass))
-    cell = np.minimum(position.astype(int), len(mass) - 1)
-    flat, columns = cell.reshape(len(places), -1).T, np.arange(len(places))
-    below = total[flat, columns] + mass[flat, columns] * (position.reshape(len(places), -1).T - flat)
-    return below.T.reshape(places.shape)
+    mass, count = conditional.mass, conditional.mass.shape[0]
+    step = float(conditional.lattice[1] - conditional.lattice[0]) * xp.astype(conditional.stride, xp.float64)
+    total = xp.cumulative_sum(mass, axis=0, include_initial=True)
+    found = []
+    for k, largest in enumerate(theta):
+        share = places[k, ...]
+        ratio = share / xp.maximum(float(largest) - share, xp.full_like(share, 1e-300))
+        edge = xp.log(xp.maximum(ratio, xp.full_like(ratio, 1e-300)))  # u at which the share is the place
+        position = xp.clip((edge - conditional.u[0, :] + step / 2) / step, 0.0, float(count))
+        cell = xp.clip(xp.astype(xp.floor(position), xp.int64), 0, count - 1)
+        inside = position - xp.astype(cell, xp.float64)
+        found.append(take_rows(total, cell) + take_rows(mass, cell) * inside)
+    return xp.stack(found)
 
 
 def _standard_error(of_sets: AnyArray, xp: Any) -> AnyArray:

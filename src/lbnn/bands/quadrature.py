@@ -162,8 +162,11 @@ class Directions:
                 break
             else:
                 break
-        self.range = float(lattice[0]), float(lattice[-1])
-        return Conditional(*_joined(parts, xp), lattice)
+        found = Conditional(*_joined(parts, xp), lattice)
+        last = found.first + found.stride * xp.sum(xp.astype(found.mass > 0, xp.int64), axis=0)
+        ends = int(xp.min(found.first)), min(int(xp.max(last)), len(lattice) - 1)
+        self.range = float(lattice[ends[0]]) - 1.0, float(lattice[ends[1]]) + 1.0
+        return found
 
     def _first_lattice(self, system: Eigensystem) -> Array:
         positive = system.values[system.values > 0]
