@@ -1,15 +1,9 @@
-"""Bands on a GPU: p = 2000, 100,000 targets, three bands, from no signal to little noise.
-
-    python -m benchmarks.gpu.bands --library torch --out bands.json
-"""
+"""Bands on a GPU: p = 2000, 100,000 targets, three bands, from no signal to little noise."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,16 +69,8 @@ def measure(library: str, examples: int, targets: int, directions: int, target_e
     return result
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--library", default="torch")
-    parser.add_argument("--examples", type=int, default=2000)
-    parser.add_argument("--targets", type=int, default=100_000)
-    parser.add_argument("--directions", type=int, default=1500)
-    parser.add_argument("--target-error", type=float, default=0.1)
-    parser.add_argument("--out", type=Path, default=None)
-    given = parser.parse_args()
-    found = measure(given.library, given.examples, given.targets, given.directions, given.target_error)
-    print(json.dumps(found, indent=1))
-    if given.out:
-        given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+def whole(library: str, small: bool) -> dict[str, Any]:
+    """Three bands, the error of every band's share at most a tenth of its posterior deviation."""
+    if small:
+        return measure(library, 60, 50, 120, 0.1)
+    return measure(library, 2000, 100_000, 1400, 0.1)
