@@ -28,13 +28,14 @@ from lbnn.theories.comparison import Comparison, compare
 from lbnn.theories.scale_mixing import ScaleMixture
 
 if TYPE_CHECKING:
-    from lbnn.estimator import LBNNRegressor
+    from lbnn.estimator import BandedRegressor, LBNNRegressor
 
 __version__ = version("lbnn")
 
 __all__ = [
     "AccuracyWarning",
     "AffinePredictive",
+    "BandedRegressor",
     "Bands",
     "BandsFit",
     "BandsPredictive",
@@ -73,15 +74,15 @@ def __getattr__(name: str) -> Any:
     """Import when asked for: the benchmark, which stands behind this module, and the estimator, an extra."""
     if name == "benchmark":
         return import_module("lbnn.benchmark")
-    if name != "LBNNRegressor":
+    if name not in ("LBNNRegressor", "BandedRegressor"):
         raise AttributeError(f"module 'lbnn' has no attribute {name!r}")
     try:
-        from lbnn.estimator import LBNNRegressor
+        estimators = import_module("lbnn.estimator")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sklearn":
             raise
-        raise ImportError("lbnn.LBNNRegressor needs scikit-learn: pip install 'lbnn[sklearn]'") from error
-    return LBNNRegressor
+        raise ImportError(f"lbnn.{name} needs scikit-learn: pip install 'lbnn[sklearn]'") from error
+    return getattr(estimators, name)
 
 
 def __dir__() -> list[str]:

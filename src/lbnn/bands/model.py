@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,21 +12,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.arrays import AnyArray, namespace, place_of, to_numpy
+from lbnn._base.arrays import namespace, place_of
 from lbnn._base.blocks import blocks as slices
-from lbnn._base.progress import Progress
-from lbnn._base.types import Array, Mask
+from lbnn._base.types import AnyArray, Array, Mask
 from lbnn._base.warn import warn
 from lbnn.bands.data import (
     BandKernels,
-    BandTargets,
     kernels_of_blocks,
     kernels_of_grams,
     squared_units,
-    targets_in_units,
 )
-from lbnn.bands.inference import BlockPosterior, Effort, infer_block
-from lbnn.bands.predictive import BandsPredictive, TestKernels, test_kernels
+from lbnn.bands.inference import BlockPosterior, Effort
+from lbnn.bands.predictive import BandsPredictive, test_kernels
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.work import Work, run_blocks
 from lbnn.network import TARGET_ERROR, Network, Seed
@@ -93,6 +89,7 @@ class Bands:
         store: str | os.PathLike[str] | None = None,
         client: Any = None,
         progress: bool = True,
+        warn_of_errors: bool = True,
     ) -> BandsFit:
         """Condition every target on the data.
 
@@ -122,6 +119,8 @@ class Bands:
             A cluster on which blocks are computed; NumPy arrays only.
         progress : bool
             Whether to show a line on a terminal.
+        warn_of_errors : bool
+            Whether targets that are not `ok` are announced by an `AccuracyWarning`.
 
         Returns
         -------
@@ -141,7 +140,27 @@ class Bands:
             check.positive_integer(max_directions, "max_directions"),
             check.seed(seed),
         )
-        return self._fit(data, targets, units, given, effort, block_size, store, client, progress)
+        fit = self._fit(data, targets, units, given, effort, block_size, store, client, progress)
+        if warn_of_errors:
+            fit._warn()
+        return fit
+
+    def _loaded(
+        self,
+        blocks: Sequence[Array],
+        Y: Array,
+        kernels: bool,
+        noise_variance: Array | None,
+        target_error: float,
+        parts: Sequence[Sequence[int]],
+        posteriors: tuple[BlockPosterior, ...],
+    ) -> BandsFit:
+        """A fit whose posteriors were kept in a file."""
+        first = np.array([network.prior_variances[0] for network in self.networks])
+        data = (kernels_of_grams if kernels else kernels_of_blocks)(blocks, first)
+        units, given = _units(Y, noise_variance, None)
+        effort = Effort(target_error, MOST_DIRECTIONS, 0)
+        return BandsFit(self, data, Y, units, given, effort, tuple(slice(*each) for each in parts), posteriors)
 
     def _fit(
         self,
@@ -159,14 +178,7 @@ class Bands:
         parts = list(slices(int(Y.shape[1]), 1, size))
         work = Work(kernels, self._priors(kernels), given, effort)
         posteriors = run_blocks(work, Y, units, parts, store, client, progress)
-        fit = BandsFit(self, kernels, Y, units, given, effort, tuple(parts), tuple(posteriors))
-        missing = int(np.count_nonzero(~fit.ok))
-        if missing:
-            warn(
-                f"{missing} of {len(fit.ok)} targets have stated errors above target_error={effort.target_error:g} "
-                f"(fit.ok is False): increase max_directions={effort.most_directions}, or target_error"
-            )
-        return fit
+        return BandsFit(self, kernels, Y, units, given, effort, tuple(parts), tuple(posteriors))
 
     def _priors(self, kernels: BandKernels) -> BandPriors:
         laws = [self.networks[band].scale_prior(1).log_scale_law for band in kernels.used]
@@ -240,6 +252,14 @@ class BandsFit:
     @cached_property
     def ok(self) -> Mask:
         return np.concatenate([each.ok(self._effort.target_error) for each in self._posteriors])
+
+    def _warn(self) -> None:
+        missing = int(np.count_nonzero(~self.ok))
+        if missing:
+            warn(
+                f"{missing} of {len(self.ok)} targets have stated errors above target_error={self._effort.target_error:g} "
+                f"(fit.ok is False): increase max_directions={self._effort.most_directions}, or target_error"
+            )
 
     @property
     def directions(self) -> int:
