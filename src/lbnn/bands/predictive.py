@@ -28,7 +28,7 @@ from lbnn.bands.quadrature import Conditional, Directions
 if TYPE_CHECKING:
     from lbnn.bands.model import BandsFit
 
-_RULE = 7  # nodes of the Gauss rules
+_RULE = 9  # nodes of the Gauss rules: densities within three deviations to 1e-4
 _NEGLIGIBLE = 1e-6  # weight of a direction below which it is left out
 _GRID = np.sinh(np.linspace(-3.0, 3.0, 61)) / np.sinh(3.0) * 10.0  # deviations from the mean, for quantiles
 

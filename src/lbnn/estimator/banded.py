@@ -26,7 +26,7 @@ from lbnn.estimator.settings import as_seed
 from lbnn.network import Network
 
 #: Networks that `width="evidence"` compares, from one that switches bands on and off to one near a fixed scale.
-CANDIDATES: tuple[tuple[int, ...], ...] = ((1,), (3,), (10,), (3, 3))
+CANDIDATES: tuple[tuple[int, ...], ...] = ((1, 1), (1,), (3, 3), (3,), (10,))
 _LOOKED_AT = 32  # targets whose evidence is summed to choose among them
 _ROUGH = 0.3  # error of their log evidences; differences between candidates are summed over targets
 _MAGIC = "lbnn banded regressor 1"
