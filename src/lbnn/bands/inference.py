@@ -116,7 +116,9 @@ def infer_block(
             break
         chosen = rng.permutation(open_targets)[:_LOOKED_AT]
         means, covariances = rounds.moments(np.sort(chosen))
-        rounds.add(rules_for(means, covariances, min(left, 2 * rounds.count), rng), effort)
+        # the number of directions at least doubles from round to round: a rule as fine as the last would add little
+        fewest, most = min(left, rounds.count), min(left, 2 * rounds.count)
+        rounds.add(rules_for(means, covariances, fewest, most, rng), effort)
     return rounds.finish(effort)
 
 

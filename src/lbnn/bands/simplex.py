@@ -101,7 +101,9 @@ def first_rules(mean: Array, variance: Array, count: int, rng: np.random.Generat
     return [*rules, Rule.around(np.zeros(len(turn.T)), 4.0 * np.eye(len(turn.T)), count, rng)]
 
 
-def rules_for(means: Array, covariances: Array, most: int, rng: np.random.Generator) -> list[Rule]:
+def rules_for(
+    means: Array, covariances: Array, fewest: int, most: int, rng: np.random.Generator
+) -> list[Rule]:
     """Rules where targets have their mass: one for all of them, or for up to four clusters if that takes fewer points.
 
     Few rules are best: where two of equal density overlap, each has to be fine enough by itself.
@@ -110,8 +112,8 @@ def rules_for(means: Array, covariances: Array, most: int, rng: np.random.Genera
     ----------
     means, covariances : (V, d), (V, d, d)
         Of the posteriors of z of targets that need more directions.
-    most : int
-        Points of all rules at most.
+    fewest, most : int
+        Points of all rules together.
     """
     found: list[tuple[float, list[tuple[Array, Array, float]]]] = []
     for count in range(1, min(_CLUSTERS, 1 + len(means) // 8) + 1):
@@ -119,9 +121,9 @@ def rules_for(means: Array, covariances: Array, most: int, rng: np.random.Genera
         regions = [_region(means[labels == each], covariances[labels == each]) for each in np.unique(labels)]
         found.append((sum(points for _, _, points in regions), regions))
     total, regions = min(found, key=lambda each: each[0])
-    shrink = min(1.0, most / total)
+    factor = float(np.clip(total, fewest, most)) / total
     return [
-        Rule.around(centre, scale, max(8 * SETS, math.floor(shrink * points)), rng)
+        Rule.around(centre, scale, max(8 * SETS, math.floor(factor * points)), rng)
         for centre, scale, points in regions
     ]
 

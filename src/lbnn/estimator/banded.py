@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,9 +16,9 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from lbnn._base.files import write_atomically
+from lbnn import archive
 from lbnn._base.types import Array, IndexArray
-from lbnn.bands import Bands, BandsFit
+from lbnn.bands import Bands, BandsFit, BandsPredictive
 from lbnn.bands.inference import BlockPosterior
 from lbnn.estimator.settings import as_seed
 from lbnn.network import Network
@@ -29,7 +27,9 @@ from lbnn.network import Network
 CANDIDATES: tuple[tuple[int, ...], ...] = ((1, 1), (1,), (3, 3), (3,), (10,))
 _LOOKED_AT = 32  # targets whose evidence is summed to choose among them
 _ROUGH = 0.3  # error of their log evidences; differences between candidates are summed over targets
-_MAGIC = "lbnn banded regressor 1"
+
+#: Kind of its files.
+KIND = "banded regressor"
 
 
 class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -311,15 +311,17 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ----------
         X : (n_samples, n_features), or (n_bands, n_samples, n_training) for precomputed kernels
         """
-        data = self._checked(X)
-        predictive = self._predictive(data)
-        mean = self._level + self._unit * predictive.mean
-        shaped = mean[:, 0] if self._single else mean
+        law = self.predictive(X).with_noise()
+        shaped = law.mean[:, 0] if self._single else law.mean
         if not return_std:
             return shaped
-        level = self.fit_.noise_mean / len(self._targets) if self.fit_intercept else 0.0
-        deviation = self._unit * np.sqrt(predictive.with_noise().variance + level)
+        deviation = law.standard_deviation
         return shaped, deviation[:, 0] if self._single else deviation
+
+    def predictive(self, X: ArrayLike) -> BandedPredictive:
+        """The predictive distribution of the function at X; `.with_noise()` for observations."""
+        level = self.fit_.noise_mean / len(self._targets) if self.fit_intercept else np.zeros(len(self._unit))
+        return BandedPredictive(self._predictive(self._checked(X)), self._level, self._unit, level)
 
     def contributions(self, X: ArrayLike) -> Array:
         """What every band adds to the mean, (n_bands, n_samples, n_targets); with the level they add up to `predict`."""
@@ -383,7 +385,6 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if not all(isinstance(each, str) for each in self._kernels()):
             raise ValueError("a file holds no functions, got a band whose kernel is a callable")
         about = {
-            "magic": _MAGIC,
             "parameters": {
                 **{name: getattr(self, name) for name in ("kernel", "prior_scale", "fit_intercept", "target_error", "max_directions")},
                 "width": list(self.widths_),
@@ -399,27 +400,17 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             "parts": [[part.start, part.stop] for part in self.fit_._parts],
             "table": self.evidence_table_,
         }
-        arrays = {"X": self._X, "y": self._targets, "about": np.array(json.dumps(about))}
+        arrays = {"X": np.asarray(self._X), "y": self._targets}
         for number, posterior in enumerate(self.fit_._posteriors):
-            arrays |= {f"{number}.{each.name}": np.asarray(getattr(posterior, each.name)) for each in fields(posterior)}
-
-        def write(file: Path) -> None:
-            with file.open("wb") as handle:
-                np.savez_compressed(handle, **arrays)
-
-        write_atomically(Path(path), write)
+            arrays |= {
+                f"block{number}.{each.name}": np.asarray(getattr(posterior, each.name)) for each in fields(posterior)
+            }
+        archive.write(path, KIND, about, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> BandedRegressor:
         """Read a fitted estimator; a file that is not one is a ValueError."""
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = dict(file)
-            about = json.loads(str(arrays["about"]))
-            if about["magic"] != _MAGIC:
-                raise KeyError("magic")
-        except (OSError, ValueError, KeyError, EOFError) as problem:
-            raise ValueError(f"{path} must be a file of a BandedRegressor, got {problem}") from problem
+        about, arrays = archive.read(path, KIND)
         parameters = about["parameters"] | {"width": tuple(about["parameters"]["width"])}
         precomputed = parameters["kernel"] == "precomputed"
         bands = [name if precomputed else (name, columns, kernel) for name, columns, kernel in about["bands"]]
@@ -432,10 +423,11 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
         inner = model._prepare(arrays["X"], arrays["y"], about["single"])
         posteriors = tuple(
-            BlockPosterior(**{each.name: arrays[f"{number}.{each.name}"] for each in fields(BlockPosterior)})
+            BlockPosterior(**{each.name: arrays[f"block{number}.{each.name}"] for each in fields(BlockPosterior)})
             for number in range(len(about["parts"]))
         )
-        model.widths_, model.evidence_table_ = parameters["width"], about["table"]
+        model.widths_ = parameters["width"]
+        model.evidence_table_ = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
         bands_of = model._networks(model.widths_)
         fit = bands_of._loaded(
             inner, model._inner_targets, not model._linear, model._noise_units(), model.target_error, about["parts"], posteriors
@@ -446,6 +438,61 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.noise_variance is None:
             return None
         return np.broadcast_to(np.asarray(self.noise_variance, float), self._unit.shape) / self._unit**2
+
+
+@dataclass(frozen=True)
+class BandedPredictive:
+    """A `BandsPredictive` in units of the targets, with their level; targets are independent of each other.
+
+    Attributes
+    ----------
+    inner : BandsPredictive
+        In units of the targets' deviations.
+    level, unit, level_variance : (n_targets,)
+        Mean of the training targets, their deviations, and the variance of the level, in squared units of these.
+    """
+
+    inner: BandsPredictive
+    level: Array
+    unit: Array
+    level_variance: Array
+
+    def with_noise(self) -> BandedPredictive:
+        """The distribution of observations rather than of the function."""
+        return replace(self, inner=self.inner.with_noise())
+
+    def given(self, Y: ArrayLike) -> BandedPredictive:
+        """Other targets of the same rows tell nothing: the distribution as it is."""
+        return self
+
+    @property
+    def mean(self) -> Array:
+        """(n, n_targets)."""
+        return self.level + self.unit * self.inner.mean
+
+    @property
+    def variance(self) -> Array:
+        """(n, n_targets)."""
+        return self.unit**2 * (self.inner.variance + self.level_variance)
+
+    @property
+    def standard_deviation(self) -> Array:
+        """(n, n_targets)."""
+        return np.sqrt(self.variance)
+
+    def interval(self, probability: float) -> tuple[Array, Array]:
+        """Central intervals, (n, n_targets) each: those without the level's error, widened by it."""
+        wider = np.sqrt(1 + self.level_variance / self.inner.variance)
+        low, high = self.inner.interval(probability)
+        ends = [self.level + self.unit * (self.inner.mean + wider * (end - self.inner.mean)) for end in (low, high)]
+        return ends[0], ends[1]
+
+    def pointwise_log_density(self, F: ArrayLike) -> Array:
+        """Log density at F (n, n_targets), summed over targets, (n,)."""
+        wider = np.sqrt(1 + self.level_variance / self.inner.variance)
+        z = (np.reshape(np.asarray(F, float), self.mean.shape) - self.level) / self.unit
+        inside = self.inner.mean + (z - self.inner.mean) / wider
+        return (self.inner.pointwise_log_density(inside) - np.log(self.unit * wider)).sum(axis=1)
 
 
 def _numbers(y: Any) -> Any:
