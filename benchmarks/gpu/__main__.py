@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu import atoms, many_outputs, one_posterior
+from benchmarks.gpu import atoms, bands, many_outputs, one_posterior
 from benchmarks.gpu.devices import LIBRARIES, available, prepare
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -32,6 +32,7 @@ ROWS: dict[str, tuple[Callable[[str, bool], dict[str, Any]], float, bool]] = {
     "atoms": (atoms.atoms, 75.0, True),
     "many outputs, profile": (many_outputs.profile, 75.0, False),
     "many outputs, posterior": (many_outputs.posterior, 60.0, False),
+    "bands": (bands.whole, 240.0, False),
 }
 
 

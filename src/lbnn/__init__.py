@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbnn import asymptotics, convergence, sweeps
 from lbnn._base.errors import AccuracyWarning
+from lbnn.bands import Bands, BandsFit, BandsPredictive
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EngineChoice
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
@@ -26,13 +27,17 @@ from lbnn.theories.comparison import Comparison, compare
 from lbnn.theories.scale_mixing import ScaleMixture
 
 if TYPE_CHECKING:
-    from lbnn.estimator import LBNNRegressor
+    from lbnn.estimator import BandedRegressor, LBNNRegressor
 
 __version__ = version("lbnn")
 
 __all__ = [
     "AccuracyWarning",
     "AffinePredictive",
+    "BandedRegressor",
+    "Bands",
+    "BandsFit",
+    "BandsPredictive",
     "Comparison",
     "ConditionedPredictive",
     "Diagnostics",
@@ -67,15 +72,15 @@ def __getattr__(name: str) -> Any:
     """Import when asked for: the benchmark, which stands behind this module, and the estimator, an extra."""
     if name == "benchmark":
         return import_module("lbnn.benchmark")
-    if name != "LBNNRegressor":
+    if name not in ("LBNNRegressor", "BandedRegressor"):
         raise AttributeError(f"module 'lbnn' has no attribute {name!r}")
     try:
-        from lbnn.estimator import LBNNRegressor
+        estimators = import_module("lbnn.estimator")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sklearn":
             raise
-        raise ImportError("lbnn.LBNNRegressor needs scikit-learn: pip install 'lbnn[sklearn]'") from error
-    return LBNNRegressor
+        raise ImportError(f"lbnn.{name} needs scikit-learn: pip install 'lbnn[sklearn]'") from error
+    return getattr(estimators, name)
 
 
 def __dir__() -> list[str]:

@@ -227,6 +227,32 @@ def with_columns(matrix: AnyArray, first: AnyArray, others: AnyArray) -> AnyArra
     return matrix
 
 
+def take_rows(array: AnyArray, places: AnyArray) -> AnyArray:
+    """array[places[i, j], j] for an array (m, k) and places (n, k): other rows for each column, (n, k)."""
+    if isinstance(array, np.ndarray):
+        return np.take_along_axis(array, places, axis=0)
+    if _library(array) == "torch":
+        return namespace(array).gather(array, 0, places)
+    return namespace(array).take_along_axis(array, places, axis=0)
+
+
+def add_to_columns(array: AnyArray, columns: AnyArray, values: AnyArray) -> AnyArray:
+    """The array (..., k) with values (..., n) added to n different columns; in place where that is possible.
+
+    Columns are NumPy indices.
+    """
+    library = _library(array)
+    if library == "jax":
+        return array.at[..., columns].add(values)
+    if library == "array_api_strict":  # has no assignment to columns
+        xp = namespace(array)
+        chosen = np.zeros((len(columns), array.shape[-1]))
+        chosen[np.arange(len(columns)), columns] = 1.0
+        return array + xp.matmul(values, like(chosen, array))
+    array[..., columns] += values
+    return array
+
+
 def on_batches(
     function: Callable[[AnyArray], tuple[AnyArray, ...]], place: Place
 ) -> Callable[[Array], tuple[Array, ...]]:

@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from lbnn._base.files import text_writer
+from lbnn.cli.bands import fit_bands
 from lbnn.cli.document import REPORT_FORMATS
 from lbnn.cli.files import check_outputs, check_suffix, write_together
 from lbnn.cli.fit_pictures import fit_pictures
@@ -60,6 +61,7 @@ EXAMPLES = """
 lbnn fit samples.csv --targets fat,water --out model.lbnn
 lbnn fit samples.csv -t fat -t water --drop id -o m.lbnn --report fit.html
 lbnn fit samples.csv -t yield --depth 2 --width 10 --beta 4 -o model.lbnn
+lbnn fit samples.csv -t yield --band nir='nir_*' --band lab=ph,salt -o m.lbnn
 
 Then: lbnn predict model.lbnn new.csv --out predictions.csv
 """
@@ -79,6 +81,15 @@ NoIntegrate = Annotated[
     typer.Option(
         "--no-integrate",
         help="No average over noise, scale and width where the noise is uncertain.",
+        show_default=False,
+    ),
+]
+Band = Annotated[
+    list[str],
+    typer.Option(
+        "--band",
+        help="A band of features with a scale of its own, as nir='nir_*' or lab=ph,salt; repeat for each band.",
+        metavar="NAME=COLUMNS",
         show_default=False,
     ),
 ]
@@ -106,6 +117,7 @@ def fit(
     ard: OwnLengthScales = False,
     inputs: InputUnits = Inputs.evidence,
     no_intercept: NoIntercept = False,
+    band: Band = [],  # noqa: B006
     average: Average = False,
     no_integrate: NoIntegrate = False,
     target_error: TargetError = 0.1,
@@ -126,6 +138,9 @@ def fit(
     are given, and so is whether features are standardised. Prints a report: what was chosen, the
     evidence of the alternatives, how the targets are coupled, and how well each
     row is predicted from all others.
+
+    With --band, every band of features has a scale of its own, for each target
+    by itself, and the report says which share of its variance each explains.
     """
     check_suffix(out, (MODEL_SUFFIX,), "--out")
     check_suffix(report, REPORT_FORMATS, "--report")
@@ -142,6 +157,9 @@ def fit(
         average=average or ("auto" if not no_integrate else False), ard=ard, **size, **shared
     )
     columns = Columns(targets, features, drop, id_column, categorical)
+    if band:
+        fit_bands(data, columns, Dialect.of(sep, decimal, encoding), missing.value, band, size, shared, out, report)
+        return
     if is_large(data):
         fitted = _fit_parts(model, data, columns, missing.value)
     else:

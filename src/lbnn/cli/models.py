@@ -12,7 +12,8 @@ import numpy as np
 from lbnn import archive
 from lbnn.cli.preparing import Preparation
 from lbnn.cli.problems import BadInputError
-from lbnn.estimator import LBNNRegressor
+from lbnn.estimator import BandedRegressor, LBNNRegressor
+from lbnn.estimator.banded import KIND as BANDED
 from lbnn.estimator.saving import KIND
 
 _TARGETS, _PREPARATION = "target_names", "preparation"
@@ -22,7 +23,7 @@ _TARGETS, _PREPARATION = "target_names", "preparation"
 class NamedModel:
     """A fitted estimator and the names of its columns."""
 
-    estimator: Any  # LBNNRegressor
+    estimator: Any  # LBNNRegressor or BandedRegressor
     features: list[str]
     targets: list[str]
     preparation: Preparation
@@ -35,9 +36,10 @@ def model_writer(
 
     def write(path: Path) -> None:
         estimator.save(path)
-        header, arrays = archive.read(path, KIND)
+        kind = BANDED if isinstance(estimator, BandedRegressor) else KIND
+        header, arrays = archive.read(path, kind)
         about = {_TARGETS: list(targets), _PREPARATION: asdict(preparation)}
-        archive.write(path, KIND, {**header, **about}, arrays)
+        archive.write(path, kind, {**header, **about}, arrays)
 
     return write
 
@@ -46,8 +48,7 @@ def load_model(path: Path) -> NamedModel:
     """Read a model; targets of one that Python saved are y, or y1, y2 and so on."""
     if not path.is_file():
         raise BadInputError(f"the model must be a file that exists, got {path}")
-    header, _ = archive.read(path, KIND)
-    estimator = LBNNRegressor.load(path)
+    header, estimator = _read(path)
     features = getattr(estimator, "feature_names_in_", None)
     if features is None:
         raise BadInputError(
@@ -64,3 +65,11 @@ def load_model(path: Path) -> NamedModel:
     except TypeError as problem:
         raise BadInputError(f"{path}: the model must say how features are made, got {problem}") from problem
     return NamedModel(estimator, names, targets, preparation)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Any]:
+    """The header of a model file and its estimator; files say themselves of which kind they are."""
+    try:
+        return archive.read(path, BANDED)[0], BandedRegressor.load(path)
+    except ValueError:  # another kind: if it is none at all, reading it as the usual one says so
+        return archive.read(path, KIND)[0], LBNNRegressor.load(path)

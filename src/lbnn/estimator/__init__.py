@@ -2,10 +2,11 @@
 
 `regressor` is the estimator, `settings` reads its parameters. `rows` and `targets` look at the data,
 `columns`, `kernels`, `seeing` and `views` at the inputs; `fitting` and `design` say what is searched and
-averaged, `model` holds what was fitted in the user's units, `saving` puts it into files. Knows every room
-before it.
+averaged, `model` holds what was fitted in the user's units, `saving` puts it into files. `banded` is the
+estimator of bands. Knows every room before it.
 """
 
+from lbnn.estimator.banded import BandedRegressor
 from lbnn.estimator.regressor import LBNNRegressor
 
-__all__ = ["LBNNRegressor"]
+__all__ = ["BandedRegressor", "LBNNRegressor"]

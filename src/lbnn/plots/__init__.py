@@ -5,6 +5,7 @@ Needs matplotlib: `pip install lbnn[plots]`. Knows the objects it draws; compute
 
 from lbnn.plots._style import COLOURS
 from lbnn.plots.band import predictive_band
+from lbnn.plots.bands import band_evidence, band_share_map, band_shares
 from lbnn.plots.curves import convergence, speed
 from lbnn.plots.fitted import (
     calibration_curve,
@@ -21,6 +22,9 @@ from lbnn.plots.theories import comparison
 
 __all__ = [
     "COLOURS",
+    "band_evidence",
+    "band_share_map",
+    "band_shares",
     "calibration_curve",
     "coefficients",
     "comparison",

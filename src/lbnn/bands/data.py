@@ -1,0 +1,181 @@
+"""The data of bands: kernels in units of their own and targets in units of theirs.
+
+Given the scales, y ~ N(0, τ I + Σ_k λ_k G_k). Kernels are divided by their mean diagonals, so that λ_k becomes the mean
+prior variance of band k, and every target by a unit of its own. Where the inputs have fewer columns than rows, all of it
+is rotated to the range of the inputs; what targets have outside of it is noise whatever the scales are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lbnn._base import check
+from lbnn._base.arrays import Place, eigh, largest, namespace, place_of, require_one_place, take, to_numpy
+from lbnn._base.types import AnyArray, Array, IndexArray
+
+#: Eigenvalues of a kernel below −(this · p · largest) show that it is not positive semi-definite.
+_NEGATIVE = 1e-10
+
+
+@dataclass(frozen=True)
+class BandKernels:
+    """Kernels G_k of the bands, each with mean diagonal one, in the range of the inputs.
+
+    Attributes
+    ----------
+    grams : tuple of (r, r)
+        Of bands that are not zero.
+    sizes : (K,)
+        Mean diagonals of the kernels of all bands as given; zero for a band of zeros.
+    basis : (p, r) or None
+        Orthonormal columns that span the range; None for the identity.
+    blocks : tuple of (p, n_k) or None
+        The inputs, where they were given.
+    examples : int
+        p.
+    """
+
+    grams: tuple[AnyArray, ...]
+    sizes: Array
+    basis: AnyArray | None
+    blocks: tuple[AnyArray, ...] | None
+    examples: int
+
+    @property
+    def place(self) -> Place:
+        """Where the arrays live."""
+        return place_of(self.grams[0] if self.grams else (self.blocks or [np.zeros(1)])[0])
+
+    @property
+    def used(self) -> IndexArray:
+        """Bands that are not zero."""
+        return np.flatnonzero(self.sizes > 0)
+
+    @property
+    def rank(self) -> int:
+        """r."""
+        return int(self.grams[0].shape[0]) if self.grams else 0
+
+    def combined(self, direction: Array) -> AnyArray:
+        """Σ_k θ_k G_k for θ (bands that are not zero), (r, r)."""
+        total = float(direction[0]) * self.grams[0]
+        for weight, gram in zip(direction[1:], self.grams[1:], strict=True):
+            total = total + float(weight) * gram
+        return total
+
+    def without(self, band: int) -> BandKernels:
+        """The same data without one band."""
+        position = int(np.searchsorted(self.used, band))
+        kept = tuple(each for number, each in enumerate(self.grams) if number != position)
+        sizes = self.sizes.copy()
+        if sizes[band] > 0:
+            sizes[band] = 0.0
+            return replace(self, grams=kept, sizes=sizes)
+        return self
+
+
+def kernels_of_blocks(blocks: Any, first_variances: Array) -> BandKernels:
+    """From K blocks of inputs (p, n_k): G_k = σ_1² X_k X_kᵀ / n_k."""
+    checked = [check.matrix_in_place(block, f"block {number}") for number, block in enumerate(blocks)]
+    require_one_place(**{f"block {number}": each for number, each in enumerate(checked)})
+    rows = [int(each.shape[0]) for each in checked]
+    if len(set(rows)) > 1:
+        raise ValueError(f"all blocks must have the same rows, got blocks of {rows} rows")
+    xp = namespace(checked[0])
+    columns = sum(int(each.shape[1]) for each in checked)
+    basis, inner = None, checked
+    if columns < rows[0]:
+        basis = xp.linalg.qr(xp.concat(checked, axis=1))[0]
+        inner = [basis.T @ each for each in checked]
+    grams = [
+        float(variance) / each.shape[1] * (each @ each.T)
+        for each, variance in zip(inner, first_variances, strict=True)
+    ]
+    return _normalised(grams, rows[0], basis, tuple(checked))
+
+
+def kernels_of_grams(kernels: Any, first_variances: Array) -> BandKernels:
+    """From K kernels (p, p), which must be positive semi-definite."""
+    grams = []
+    for number, (kernel, variance) in enumerate(zip(kernels, first_variances, strict=True)):
+        gram = check.square_matrix(kernel, f"kernel {number}")
+        lowest = float(eigh(gram)[0][0])
+        if lowest < -_NEGATIVE * gram.shape[0] * largest(gram):
+            raise ValueError(
+                f"every kernel must be positive semi-definite, got kernel {number} with an eigenvalue of {lowest:.3g}"
+            )
+        grams.append(float(variance) * gram)
+    rows = [int(each.shape[0]) for each in grams]
+    if len(set(rows)) > 1:
+        raise ValueError(f"all kernels must have the same rows, got kernels of {rows} rows")
+    require_one_place(**{f"kernel {number}": each for number, each in enumerate(grams)})
+    return _normalised(grams, rows[0], None, None)
+
+
+def _normalised(grams: list[AnyArray], examples: int, basis: Any, blocks: Any) -> BandKernels:
+    xp = namespace(grams[0])
+    sizes = np.array([float(xp.linalg.trace(each)) / examples for each in grams])
+    kept = tuple(each / float(size) for each, size in zip(grams, sizes, strict=True) if size > 0)
+    return BandKernels(kept, sizes, basis, blocks, examples)
+
+
+@dataclass(frozen=True)
+class BandTargets:
+    """A block of targets in units of their own, in the range of the inputs.
+
+    Attributes
+    ----------
+    values : (r, V)
+    residual : (V,) at the place of the values
+        Squared norm outside the range.
+    log_units : (V,) at the place of the values
+        Logarithms of the squared units.
+    given_noise : bool
+        Whether the squared unit is the noise variance, which is then known; otherwise it is the scale of the
+        prior of the noise variance.
+    examples : int
+        p.
+    """
+
+    values: AnyArray
+    residual: AnyArray
+    log_units: AnyArray
+    given_noise: bool
+    examples: int
+
+    @property
+    def count(self) -> int:
+        """Number of targets."""
+        return int(self.values.shape[1])
+
+    def some(self, columns: IndexArray) -> BandTargets:
+        """Some of the targets."""
+        place = place_of(self.values)
+        where = place.put(columns)
+        return replace(
+            self,
+            values=take(self.values, where, axis=1),
+            residual=take(self.residual, where, axis=0),
+            log_units=take(self.log_units, where, axis=0),
+        )
+
+
+def targets_in_units(Y: AnyArray, units: Array, given_noise: bool, kernels: BandKernels) -> BandTargets:
+    """Targets (p, V) divided by the roots of squared units (V,), as the kernels see them."""
+    xp, place = namespace(Y), place_of(Y)
+    scaled = Y / xp.sqrt(place.put(units))
+    if kernels.basis is None:
+        inner, residual = scaled, xp.zeros_like(scaled[0, :])
+    else:
+        inner = kernels.basis.T @ scaled
+        outside = scaled - kernels.basis @ inner
+        residual = xp.sum(outside * outside, axis=0)
+    return BandTargets(inner, residual, place.put(np.log(units)), given_noise, int(Y.shape[0]))
+
+
+def squared_units(Y: AnyArray) -> Array:
+    """Mean squares of targets (p, V), as NumPy."""
+    return to_numpy(namespace(Y).mean(Y * Y, axis=0))

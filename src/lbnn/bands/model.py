@@ -1,0 +1,426 @@
+"""Bands: the user's entry. Several kernels, each behind a network of its own, for many targets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lbnn._base import check
+from lbnn._base.arrays import namespace, place_of
+from lbnn._base.blocks import blocks as slices
+from lbnn._base.types import AnyArray, Array, Mask
+from lbnn._base.warn import warn
+from lbnn.bands.data import (
+    BandKernels,
+    kernels_of_blocks,
+    kernels_of_grams,
+    squared_units,
+)
+from lbnn.bands.inference import BlockPosterior, Effort
+from lbnn.bands.predictive import BandsPredictive, test_kernels
+from lbnn.bands.prior import BandPriors
+from lbnn.bands.work import Work, run_blocks
+from lbnn.network import TARGET_ERROR, Network, Seed
+
+#: Directions at most, by default.
+MOST_DIRECTIONS = 2048
+
+_HOST_BLOCK = 4096  # targets of a block, by default: larger ones save eigendecompositions, smaller ones memory
+_DEVICE_BLOCK = 1 << 17
+
+
+@dataclass(frozen=True, init=False)
+class Bands:
+    """A sum of deep linear Bayesian networks, one for each band of inputs: y = Σ_k f_k(x_k) + noise.
+
+    Given the scales λ_k of the networks, y ~ N(0, τ I + Σ_k λ_k G_k) with G_k = X_k X_kᵀ/n_k; a priori the λ_k are independent, each with the law of
+    its network (a product of Gammas). The posterior is an integral over all λ_k and τ, for every target by itself.
+
+    Parameters
+    ----------
+    networks : sequence of Network
+        One for each band, each with at least one hidden layer. `prior_variances` set the prior scale of a band.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> blocks = [rng.normal(size=(60, 20)), rng.normal(size=(60, 30))]
+    >>> Y = blocks[0] @ rng.normal(size=(20, 4)) / 20**0.5 + 0.5 * rng.normal(size=(60, 4))
+    >>> fit = lbnn.Bands([lbnn.Network((5,)), lbnn.Network((5,))]).condition(blocks, Y)
+    >>> fit.share_mean.shape, bool(fit.ok.all()), bool((fit.share_mean[:, 0] > fit.share_mean[:, 1]).all())
+    ((4, 2), True, True)
+    >>> fit.predict(blocks).mean.shape
+    (60, 4)
+    """
+
+    networks: tuple[Network, ...]
+
+    def __init__(self, networks: Sequence[Network]) -> None:
+        listed = tuple(networks)
+        if not listed or not all(isinstance(each, Network) for each in listed):
+            raise TypeError(f"networks must be one lbnn.Network for each band, got {networks!r}")
+        flat = [number for number, each in enumerate(listed) if not each.widths]
+        if flat:
+            raise ValueError(
+                "the network of a band needs a hidden layer, without which its scale is not random, got widths=() in "
+                f"bands {flat}: a wide layer, Network((1000,)), is close to it"
+            )
+        object.__setattr__(self, "networks", listed)
+
+    def condition(
+        self,
+        blocks: Sequence[ArrayLike],
+        Y: ArrayLike,
+        *,
+        kernels: bool = False,
+        noise_variance: float | ArrayLike | None = None,
+        noise_scale: float | ArrayLike | None = None,
+        target_error: float = TARGET_ERROR,
+        max_directions: int = MOST_DIRECTIONS,
+        seed: Seed = 0,
+        block_size: int | None = None,
+        store: str | os.PathLike[str] | None = None,
+        client: Any = None,
+        progress: bool = True,
+        warn_of_errors: bool = True,
+    ) -> BandsFit:
+        """Condition every target on the data.
+
+        Parameters
+        ----------
+        blocks : K arrays (p, n_k), or K kernels (p, p) with kernels=True
+            Inputs of the bands, in the order of the networks. All arrays are of one library, on one device.
+        Y : (p, V) or (p,)
+            Targets, without a level: centre them, and the inputs, or use `lbnn.BandedRegressor`.
+        kernels : bool
+            Whether `blocks` are kernel matrices.
+        noise_variance : float or (V,), optional
+            The noise variance, if it is known. Otherwise it is integrated out: its square root has a half-Cauchy prior whose
+            scale is the root mean square of the target, so that the prior follows the units of the target.
+        noise_scale : float or (V,), optional
+            The scale of that half-Cauchy prior, in the place of the root mean square of the target.
+        target_error : float
+            Standard error aimed at: of log evidences, and of the mean of every share in units of its posterior standard deviation.
+        max_directions : int
+            Eigendecompositions for a block of targets at most. Targets that would need more are not `ok`.
+        seed : int, numpy.random.SeedSequence or numpy.random.Generator
+        block_size : int, optional
+            Targets that are held at a time. Every block chooses its own directions.
+        store : path, optional
+            A folder that keeps every finished block: calling again with the same data goes on after the last one.
+        client : dask.distributed.Client, optional
+            A cluster on which blocks are computed; NumPy arrays only.
+        progress : bool
+            Whether to show a line on a terminal.
+        warn_of_errors : bool
+            Whether targets that are not `ok` are announced by an `AccuracyWarning`.
+
+        Returns
+        -------
+        BandsFit
+        """
+        listed = list(blocks)
+        if len(listed) != len(self.networks):
+            raise ValueError(
+                f"blocks must be one for each of the {len(self.networks)} networks, got {len(listed)}"
+            )
+        first = np.array([network.prior_variances[0] for network in self.networks])
+        data = (kernels_of_grams if kernels else kernels_of_blocks)(listed, first)
+        targets = _targets(Y, data.examples)
+        units, given = _units(targets, noise_variance, noise_scale)
+        effort = Effort(
+            float(check.probability(target_error, "target_error")),
+            check.positive_integer(max_directions, "max_directions"),
+            check.seed(seed),
+        )
+        fit = self._fit(data, targets, units, given, effort, block_size, store, client, progress)
+        if warn_of_errors:
+            fit._warn()
+        return fit
+
+    def _loaded(
+        self,
+        blocks: Sequence[Array],
+        Y: Array,
+        kernels: bool,
+        noise_variance: Array | None,
+        target_error: float,
+        parts: Sequence[Sequence[int]],
+        posteriors: tuple[BlockPosterior, ...],
+    ) -> BandsFit:
+        """A fit whose posteriors were kept in a file."""
+        first = np.array([network.prior_variances[0] for network in self.networks])
+        data = (kernels_of_grams if kernels else kernels_of_blocks)(blocks, first)
+        units, given = _units(Y, noise_variance, None)
+        effort = Effort(target_error, MOST_DIRECTIONS, 0)
+        return BandsFit(self, data, Y, units, given, effort, tuple(slice(*each) for each in parts), posteriors)
+
+    def _fit(
+        self,
+        kernels: BandKernels,
+        Y: AnyArray,
+        units: Array,
+        given: bool,
+        effort: Effort,
+        block_size: int | None,
+        store: Any,
+        client: Any,
+        progress: bool,
+    ) -> BandsFit:
+        size = check.positive_integer(block_size or _default_block(kernels), "block_size")
+        parts = list(slices(int(Y.shape[1]), 1, size))
+        work = Work(kernels, self._priors(kernels), given, effort)
+        posteriors = run_blocks(work, Y, units, parts, store, client, progress)
+        return BandsFit(self, kernels, Y, units, given, effort, tuple(parts), tuple(posteriors))
+
+    def _priors(self, kernels: BandKernels) -> BandPriors:
+        laws = [self.networks[band].scale_prior(1).log_scale_law for band in kernels.used]
+        return BandPriors(tuple(laws), np.log(kernels.sizes[kernels.used]))
+
+
+@dataclass(frozen=True)
+class BandsFit:
+    """The posterior of every target given its data.
+
+    Attributes
+    ----------
+    log_evidence, log_evidence_error : (V,)
+        Log density of each target, and its standard error.
+    scale_mean : (V, K)
+        Posterior means of the scales λ_k.
+    share_mean, share_deviation, share_error : (V, K)
+        Posterior mean and standard deviation of the share of the variance that band k explains, λ_k ḡ_k/(τ + Σ_l λ_l ḡ_l) with ḡ_k the mean
+        diagonal of G_k, and the standard error of the mean.
+    noise_mean : (V,)
+        Posterior mean of the noise variance τ.
+    effective_directions : (V,)
+        1/Σ_j w_j² for the weights of the directions.
+    ok : (V,) of bool
+        Whether the stated errors, from two sets of directions, are at most what was asked for.
+    """
+
+    bands: Bands
+    _kernels: BandKernels = field(repr=False)
+    _Y: AnyArray = field(repr=False)
+    _units: Array = field(repr=False)
+    _given: bool = field(repr=False)
+    _effort: Effort = field(repr=False)
+    _parts: tuple[slice, ...] = field(repr=False)
+    _posteriors: tuple[BlockPosterior, ...] = field(repr=False)
+
+    @cached_property
+    def log_evidence(self) -> Array:
+        return self._joined("log_evidence") - 0.5 * self._kernels.examples * np.log(self._units)
+
+    @cached_property
+    def log_evidence_error(self) -> Array:
+        return self._joined("log_evidence_error")
+
+    @cached_property
+    def noise_mean(self) -> Array:
+        return self._joined("noise_mean") * self._units
+
+    @cached_property
+    def effective_directions(self) -> Array:
+        return self._joined("effective_directions")
+
+    @cached_property
+    def scale_mean(self) -> Array:
+        prior = [float(network.scale_prior(1).variance) for network in self.bands.networks]
+        inner = self._joined("scale_mean") * self._units[:, None] / self._kernels.sizes[self._kernels.used]
+        return self._of_all_bands(inner, np.array(prior))
+
+    @cached_property
+    def share_mean(self) -> Array:
+        return self._of_all_bands(self._joined("share_mean"))
+
+    @cached_property
+    def share_deviation(self) -> Array:
+        return self._of_all_bands(self._joined("share_deviation"))
+
+    @cached_property
+    def share_error(self) -> Array:
+        return self._of_all_bands(self._joined("share_error"))
+
+    @cached_property
+    def ok(self) -> Mask:
+        return np.concatenate([each.ok(self._effort.target_error) for each in self._posteriors])
+
+    def _warn(self) -> None:
+        missing = int(np.count_nonzero(~self.ok))
+        if missing:
+            warn(
+                f"{missing} of {len(self.ok)} targets have stated errors above target_error={self._effort.target_error:g} "
+                f"(fit.ok is False): increase max_directions={self._effort.most_directions}, or target_error"
+            )
+
+    @property
+    def directions(self) -> int:
+        """Eigendecompositions that the largest block took."""
+        return max(len(each.weights) for each in self._posteriors)
+
+    def share_interval(self, probability: float = 0.9) -> Array:
+        """Central intervals of the shares, (V, K, 2)."""
+        level = float(check.probability(probability, "probability"))
+        return self.share_quantile([(1 - level) / 2, (1 + level) / 2])
+
+    def share_quantile(self, q: ArrayLike) -> Array:
+        """Quantiles of the shares, (V, K, len(q)), to about a hundredth of a posterior standard deviation."""
+        levels = np.atleast_1d(check.probability(q, "q"))
+        found = np.concatenate([_quantiles(each, levels) for each in self._posteriors])
+        return np.stack([self._of_all_bands(found[..., i]) for i in range(len(levels))], axis=-1)
+
+    def share_distribution(self, shares: ArrayLike) -> Array:
+        """P(share of band k ≤ x) for x (V, K), (V, K)."""
+        wanted = check.real_array(shares, "shares")
+        if wanted.shape != self.share_mean.shape:
+            raise ValueError(f"shares must have shape {self.share_mean.shape}, got {wanted.shape}")
+        inner = wanted[:, self._kernels.used]
+        found = np.empty_like(inner)
+        for part, each in zip(self._parts, self._posteriors, strict=True):
+            for v, k in np.ndindex(inner[part].shape):
+                place, height = _curve(each.share_places[v, k], each.share_distribution[v, k])
+                found[part][v, k] = np.interp(inner[part][v, k], place, height, left=0.0, right=1.0)
+        return self._of_all_bands(found, np.ones(len(self.bands.networks)))
+
+    def without(self, band: int) -> BandsFit:
+        """The posterior without one band: its scale is zero, a face of the simplex.
+
+        The difference of the two log evidences is the evidence for the band.
+        """
+        number = range(len(self.bands.networks))[band]
+        if len(self._kernels.used) < 2:
+            raise ValueError("a fit needs a band, got one band that is not zero")
+        kernels = self._kernels.without(number)
+        size = max(part.stop - part.start for part in self._parts)
+        return self.bands._fit(
+            kernels, self._Y, self._units, self._given, self._effort, size, None, None, False
+        )
+
+    def evidence_for_bands(self) -> Array:
+        """Log evidence of all bands less that without band k, (V, K); one fit for each band."""
+        columns = [
+            self.log_evidence - self.without(band).log_evidence
+            if self._kernels.sizes[band] > 0
+            else np.zeros(len(self.ok))
+            for band in range(len(self.bands.networks))
+        ]
+        return np.stack(columns, axis=1)
+
+    def predict(
+        self,
+        blocks: Sequence[ArrayLike] | None = None,
+        *,
+        cross_kernels: Sequence[ArrayLike] | None = None,
+        test_diagonals: Sequence[ArrayLike] | None = None,
+    ) -> BandsPredictive:
+        """The predictive distribution of the function at new inputs; `.with_noise()` for observations.
+
+        Parameters
+        ----------
+        blocks : K arrays (m, n_k)
+            New inputs of the bands.
+        cross_kernels : K arrays (m, p)
+            For a fit of kernels: between new and training inputs.
+        test_diagonals : K arrays (m,), optional
+            For a fit of kernels: k(x, x) at the new inputs, which deviations need.
+        """
+        test = test_kernels(self._kernels, self._first_variances, blocks, cross_kernels, test_diagonals)
+        return BandsPredictive(self, test)
+
+    @property
+    def dual_coefficients(self) -> AnyArray:
+        """Coefficients α_k of the kernels in the mean, f_k(x) = Σ_i k_k(x, x_i) α_k,i; (K, p, V) at the place of the data."""
+        xp, place = namespace(self._Y), place_of(self._Y)
+        inner = xp.concat([each.dual_coefficients for each in self._posteriors], axis=2)
+        units = xp.sqrt(place.put(self._units)) / 1.0
+        scaled = inner * units[None, None, :]
+        if self._kernels.basis is not None:
+            scaled = xp.stack([self._kernels.basis @ scaled[k, ...] for k in range(scaled.shape[0])])
+        sizes = self._kernels.sizes[self._kernels.used]
+        full = [place.zeros(self._kernels.examples, len(self._units)) for _ in self.bands.networks]
+        for position, band in enumerate(self._kernels.used):
+            full[band] = scaled[position, ...] / float(sizes[position])
+        return xp.stack(full)
+
+    @property
+    def _first_variances(self) -> Array:
+        return np.array([network.prior_variances[0] for network in self.bands.networks])
+
+    def _joined(self, name: str) -> Array:
+        return np.concatenate([getattr(each, name) for each in self._posteriors])
+
+    def _of_all_bands(self, inner: Array, others: Array | None = None) -> Array:
+        """Columns of the bands that are not zero among those of all; `others` (zeros) for the rest."""
+        fill = np.zeros(len(self.bands.networks)) if others is None else others
+        full = np.tile(fill, (len(inner), 1))
+        full[:, self._kernels.used] = inner
+        return full
+
+
+def _curve(places: Array, heights: Array) -> tuple[Array, Array]:
+    """A distribution function at increasing places."""
+    unique, first = np.unique(places, return_index=True)
+    last = np.append(first[1:], len(places)) - 1
+    return unique, np.maximum.accumulate(heights[last])
+
+
+def _quantiles(posterior: BlockPosterior, levels: Array) -> Array:
+    """Quantiles of the shares of a block, (V, K, levels)."""
+    shape = posterior.share_mean.shape
+    found = np.empty((*shape, len(levels)))
+    for v, k in np.ndindex(shape):
+        place, height = _curve(posterior.share_places[v, k], posterior.share_distribution[v, k])
+        rising = np.concatenate([[True], np.diff(height) > 0])
+        found[v, k] = np.interp(levels, height[rising], place[rising])
+    return found
+
+
+def _targets(Y: Any, examples: int) -> AnyArray:
+    """Targets (p, V) where they live; NaN is an error that names the target."""
+    place = place_of(Y)
+    if place.host:
+        array = np.asarray(Y)
+        if array.dtype.kind == "f" and array.ndim in (1, 2) and len(array) == examples:
+            bad = np.flatnonzero(~np.isfinite(array.reshape(examples, -1)).all(axis=0))
+            if len(bad):
+                shown = ", ".join(map(str, bad[:10])) + (", …" if len(bad) > 10 else "")
+                raise ValueError(f"every target must be finite, got NaN or infinite values in targets {shown}")
+    return check.targets(Y, examples)[0]
+
+
+def _units(Y: AnyArray, noise_variance: Any, noise_scale: Any) -> tuple[Array, bool]:
+    """Squared units of the targets (V,), and whether they are known noise variances."""
+    count = int(Y.shape[1])
+    if noise_variance is not None and noise_scale is not None:
+        raise ValueError("noise_variance is known or has a prior of scale noise_scale, got both")
+    if noise_variance is not None:
+        return _positive(noise_variance, "noise_variance", count), True
+    if noise_scale is not None:
+        return _positive(noise_scale, "noise_scale", count) ** 2, False
+    units = squared_units(Y)
+    zero = np.flatnonzero(units == 0)
+    if len(zero):
+        raise ValueError(
+            "the prior of the noise takes its scale from the target, got only zeros in targets "
+            f"{zero[:10].tolist()}: leave them out, or give noise_scale or noise_variance"
+        )
+    return units, False
+
+
+def _positive(value: Any, name: str, count: int) -> Array:
+    array = check.real_array(value, name)
+    if array.shape not in ((), (count,)) or (array <= 0).any():
+        raise ValueError(f"{name} must be positive, one number or one for each of {count} targets, got {value!r}")
+    return np.broadcast_to(array, (count,)).copy()
+
+
+def _default_block(kernels: BandKernels) -> int:
+    return _HOST_BLOCK if kernels.place.host else _DEVICE_BLOCK

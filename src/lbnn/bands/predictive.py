@@ -1,0 +1,281 @@
+"""Predictions of bands: a mixture of Gaussians over directions, signal-to-noise ratios and noise variances.
+
+Along one direction, with Φ = K_*θ U at new inputs and k_**θ their kernel, given u and τ
+
+    mean Σ_i Φ_i ỹ_i e^u/(1 + e^u g_i),   variance s (k_**θ − Σ_i Φ_i² e^u/(1 + e^u g_i)),   s = τ e^u.
+
+Means come from the dual coefficients of the fit, variances by the same sums over the lattice of u as the posterior. For the
+spread of means, densities and quantiles, the law of u along each direction is replaced by a Gauss rule of its own in
+ω = e^u/(1 + e^u), and that of log τ given u by two points with its mean and variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from lbnn._base import check
+from lbnn._base.arrays import namespace, place_of, to_numpy
+from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn.bands.data import BandKernels, BandTargets, targets_in_units
+from lbnn.bands.quadrature import Conditional, Directions
+
+if TYPE_CHECKING:
+    from lbnn.bands.model import BandsFit
+
+_RULE = 9  # nodes of the Gauss rules: densities within three deviations to 1e-4
+_NEGLIGIBLE = 1e-6  # weight of a direction below which it is left out
+_GRID = np.sinh(np.linspace(-3.0, 3.0, 61)) / np.sinh(3.0) * 10.0  # deviations from the mean, for quantiles
+
+
+@dataclass(frozen=True)
+class TestKernels:
+    """New inputs as the bands that are not zero see them, in units of mean diagonal one.
+
+    Attributes
+    ----------
+    cross : tuple of (m, p)
+        K_*k.
+    diagonals : tuple of (m,) or None
+        k_k(x, x).
+    """
+
+    __test__ = False  # not a test of pytest
+
+    cross: tuple[AnyArray, ...]
+    diagonals: tuple[AnyArray, ...] | None
+
+
+def test_kernels(
+    kernels: BandKernels, variances: Array, blocks: Any, cross_kernels: Any, diagonals: Any
+) -> TestKernels:
+    """Check new inputs, or kernels with the training inputs."""
+    if kernels.blocks is not None:
+        if blocks is None:
+            raise ValueError("a fit of inputs predicts at inputs, got none: give one block for each band")
+        listed = _checked(blocks, [int(each.shape[1]) for each in kernels.blocks], "block")
+        cross, own = [], []
+        for band in kernels.used:
+            unit = float(variances[band]) / listed[band].shape[1] / float(kernels.sizes[band])
+            cross.append(unit * (listed[band] @ kernels.blocks[band].T))
+            own.append(unit * namespace(listed[band]).sum(listed[band] * listed[band], axis=1))
+        return TestKernels(tuple(cross), tuple(own))
+    if cross_kernels is None:
+        raise ValueError("a fit of kernels predicts from kernels, got none: give cross_kernels")
+    listed = _checked(cross_kernels, [kernels.examples] * len(kernels.sizes), "cross kernel")
+    units = {band: float(variances[band]) / float(kernels.sizes[band]) for band in kernels.used}
+    cross = [units[band] * listed[band] for band in kernels.used]
+    if diagonals is None:
+        return TestKernels(tuple(cross), None)
+    place = place_of(listed[0])
+    own = [units[band] * place.put(check.real_array(diagonals[band], "test_diagonals")) for band in kernels.used]
+    return TestKernels(tuple(cross), tuple(own))
+
+
+test_kernels.__test__ = False  # type: ignore[attr-defined]
+
+
+def _checked(arrays: Any, columns: Sequence[int], name: str) -> list[AnyArray]:
+    listed = list(arrays)
+    if len(listed) != len(columns):
+        raise ValueError(f"there must be one {name} for each of {len(columns)} bands, got {len(listed)}")
+    checked = [check.matrix_in_place(each, f"{name} {number}") for number, each in enumerate(listed)]
+    for number, (each, wanted) in enumerate(zip(checked, columns, strict=True)):
+        if int(each.shape[1]) != wanted or each.shape[0] != checked[0].shape[0]:
+            raise ValueError(
+                f"{name} {number} must have shape ({int(checked[0].shape[0])}, {wanted}), got {tuple(each.shape)}"
+            )
+    return checked
+
+
+@dataclass(frozen=True)
+class BandsPredictive:
+    """The predictive distribution at m new inputs for V targets, each (point, target) by itself."""
+
+    fit: BandsFit
+    test: TestKernels
+    noise: bool = False
+
+    def with_noise(self) -> BandsPredictive:
+        """The predictive distribution of observations rather than of the function."""
+        return replace(self, noise=True)
+
+    @property
+    def contributions(self) -> AnyArray:
+        """Posterior means of each band's function, (K, m, V); they add up to the mean."""
+        xp, place = namespace(self.fit._Y), place_of(self.fit._Y)
+        dual, used = self.fit.dual_coefficients, self.fit._kernels.used
+        rows, columns = int(self.test.cross[0].shape[0]), len(self.fit._units)
+        full = [place.zeros(rows, columns) for _ in self.fit.bands.networks]
+        for position, band in enumerate(used):
+            size = float(self.fit._kernels.sizes[band])
+            full[band] = size * (self.test.cross[position] @ dual[int(band), ...])
+        return xp.stack(full)
+
+    @property
+    def mean(self) -> AnyArray:
+        """(m, V)."""
+        return namespace(self.fit._Y).sum(self.contributions, axis=0)
+
+    @property
+    def variance(self) -> Array:
+        """(m, V), as NumPy."""
+        mean = to_numpy(self.mean)
+        total = np.zeros_like(mean)
+        for columns, weights, means, variances in self._atoms(exact_variance=True):
+            total[:, columns] += np.einsum("av,amv->mv", weights, (means - mean[None][:, :, columns]) ** 2 + variances)
+        return total
+
+    @property
+    def standard_deviation(self) -> Array:
+        """(m, V), as NumPy."""
+        return np.sqrt(self.variance)
+
+    def pointwise_log_density(self, F: ArrayLike) -> Array:
+        """Log density at F (m, V) for every point and target, (m, V)."""
+        values = self._like_mean(F)
+        total = np.full(values.shape, -np.inf)
+        for columns, weights, means, variances in self._atoms():
+            z = (values[None][:, :, columns] - means) ** 2 / variances
+            with np.errstate(divide="ignore"):
+                terms = np.log(weights)[:, None, :] - 0.5 * (z + np.log(2 * np.pi * variances))
+            total[:, columns] = np.logaddexp(total[:, columns], special.logsumexp(terms, axis=0))
+        return total
+
+    def distribution(self, F: ArrayLike) -> Array:
+        """P(value ≤ F) for F (m, V) or (n, m, V)."""
+        values = np.asarray(F, float)
+        total = np.zeros(values.shape)
+        for columns, weights, means, variances in self._atoms():
+            for weight, mean, variance in zip(weights, means, variances, strict=True):
+                total[..., columns] += weight * special.ndtr((values[..., columns] - mean) / np.sqrt(variance))
+        return total
+
+    def quantile(self, q: float) -> Array:
+        """Quantiles (m, V): from the distribution function at 61 values around the mean."""
+        level = float(check.probability(q, "q"))
+        mean, deviation = to_numpy(self.mean), self.standard_deviation
+        grid = mean + deviation * _GRID[:, None, None]
+        heights = self.distribution(grid)
+        found = np.empty_like(mean)
+        for place in np.ndindex(mean.shape):
+            own = np.maximum.accumulate(heights[(slice(None), *place)])
+            rising = np.concatenate([[True], np.diff(own) > 0])
+            normal = special.ndtri(np.clip(own[rising], 1e-15, 1 - 1e-15))  # nearly straight
+            found[place] = np.interp(special.ndtri(level), normal, grid[(slice(None), *place)][rising])
+        return found
+
+    def interval(self, probability: float) -> tuple[Array, Array]:
+        """Central intervals: lower and upper ends, (m, V) each."""
+        level = float(check.probability(probability, "probability"))
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def _like_mean(self, F: ArrayLike) -> Array:
+        values = check.real_array(F, "F")
+        shape = int(self.test.cross[0].shape[0]), len(self.fit._units)
+        if values.shape != shape:
+            raise ValueError(f"F must be shaped like the mean, {shape}, got F.shape={values.shape}")
+        return values
+
+    def _atoms(self, exact_variance: bool = False) -> Iterator[tuple[IndexArray, Array, Array, Array]]:
+        """For every direction: targets it matters to, weights (a, v), means and variances (a, m, v) of the atoms.
+
+        With `exact_variance` all atoms of a direction have its mean variance, from the lattice.
+        """
+        if self.test.diagonals is None:
+            raise ValueError("deviations need k(x, x) at the new inputs, got cross kernels only: give test_diagonals")
+        fit, kernels = self.fit, self.fit._kernels
+        priors = fit.bands._priors(kernels)
+        for part, posterior in zip(fit._parts, fit._posteriors, strict=True):
+            data = targets_in_units(fit._Y[:, part], fit._units[part], fit._given, kernels)
+            directions = Directions(kernels, data, priors)
+            for log_theta, weights in zip(posterior.log_directions, posterior.weights, strict=True):
+                columns = np.flatnonzero(weights > _NEGLIGIBLE)
+                if not len(columns):
+                    continue
+                some = data.some(columns)
+                own, means, variances = self._along(directions, log_theta, some, exact_variance)
+                units = fit._units[part][columns]
+                yield part.start + columns, weights[columns] * own, means * np.sqrt(units), variances * units
+
+    def _along(
+        self, directions: Directions, log_theta: Array, data: BandTargets, exact_variance: bool
+    ) -> tuple[Array, Array, Array]:
+        """Atoms along one direction in units of the targets."""
+        xp, theta = directions.xp, np.exp(log_theta)
+        kernels = directions.kernels
+        system, conditional = directions.along(log_theta, data)
+        cross = sum(float(weight) * each for weight, each in zip(theta, self.test.cross, strict=True))
+        assert self.test.diagonals is not None
+        own = sum(float(weight) * each for weight, each in zip(theta, self.test.diagonals, strict=True))
+        features = to_numpy((cross if kernels.basis is None else cross @ kernels.basis) @ system.vectors)  # Φ
+        prior = to_numpy(own)
+        projected = to_numpy(system.vectors.T @ data.values)
+        weights, u, noise, spread = _gauss_rule(conditional)
+        squares = features**2
+        means, variances = [], []
+        if exact_variance:
+            scale = to_numpy(conditional.on_lattice(conditional.mass * conditional.noise * xp.exp(conditional.u), xp))
+            factors = 1 / (np.exp(-conditional.lattice)[:, None] + system.values)  # (M, r)
+            explained = squares @ (factors.T @ scale)
+            total = prior[:, None] * scale.sum(axis=0) - explained
+            total = total + (to_numpy(xp.sum(conditional.mass * conditional.noise, axis=0)) if self.noise else 0.0)
+        for a in range(_RULE):
+            shrinkage = 1 / (np.exp(-u[a])[None, :] + system.values[:, None])  # (r, v)
+            means.append(features @ (shrinkage * projected))
+            if exact_variance:
+                variances.append(total)
+                continue
+            left = np.maximum(prior[:, None] - squares @ shrinkage, 0.0)
+            variances.append(noise[a] * (np.exp(u[a]) * left + (1.0 if self.noise else 0.0)))
+        if exact_variance:
+            return weights, np.stack(means), np.stack(variances)
+        both = [np.stack(variances) * np.exp(sign * spread)[:, None, :] for sign in (-1, 1)]
+        half = np.cosh(spread)[:, None, :]  # keeps the mean of τ
+        return (
+            np.concatenate([weights, weights]) / 2,
+            np.stack(means * 2),
+            np.maximum(np.concatenate([each / half for each in both]), np.finfo(float).tiny),
+        )
+
+
+def _gauss_rule(conditional: Conditional) -> tuple[Array, Array, Array, Array]:
+    """Weights, u, E[τ | u] and the deviation of log τ at the nodes of a Gauss rule for ω, (nodes, v) each.
+
+    Three-term recurrence by Stieltjes' procedure on the lattice, nodes from the tridiagonal matrix.
+    """
+    mass, u = to_numpy(conditional.mass), to_numpy(conditional.u)
+    omega = special.expit(u)
+    before, here = np.zeros_like(mass), np.ones_like(mass)
+    diagonal, off = [], []
+    size = np.ones(mass.shape[1])
+    for _ in range(_RULE):
+        norm = (mass * here**2).sum(axis=0)
+        good = norm > 1e-26 * size
+        inverse = np.where(good, 1 / np.sqrt(np.where(good, norm, 1.0)), 0.0)
+        if diagonal:
+            off.append(np.where(good, np.sqrt(np.where(good, norm, 0.0)), 0.0))
+        here = here * inverse
+        diagonal.append((mass * omega * here**2).sum(axis=0))
+        after = (omega - diagonal[-1]) * here - (off[-1] * before if off else 0.0)
+        before, here = here, after
+    matrices = np.zeros((mass.shape[1], _RULE, _RULE))
+    for i in range(_RULE):
+        matrices[:, i, i] = diagonal[i]
+        if i:
+            matrices[:, i, i - 1] = matrices[:, i - 1, i] = off[i - 1]
+    values, vectors = np.linalg.eigh(matrices)
+    nodes = special.logit(np.clip(values.T, 1e-300, 1 - 1e-16))
+    nodes = np.clip(nodes, u.min(axis=0), np.where(mass > 0, u, -np.inf).max(axis=0))
+    step = (conditional.lattice[1] - conditional.lattice[0]) * to_numpy(conditional.stride)
+    position = np.clip((nodes - u[0]) / step, 0, len(mass) - 1.001)
+    low = position.astype(int)
+    far, columns = position - low, np.arange(mass.shape[1])
+    noise, spread = to_numpy(conditional.noise), to_numpy(conditional.noise_spread)
+    low_noise, high_noise = np.log(noise[low, columns]), np.log(noise[np.minimum(low + 1, len(mass) - 1), columns])
+    return vectors[:, 0, :].T ** 2, nodes, np.exp((1 - far) * low_noise + far * high_noise), spread[low, columns]

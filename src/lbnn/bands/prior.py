@@ -1,0 +1,139 @@
+"""The prior of the scales along one direction of the simplex.
+
+The scales λ_k are independent products of Gammas (`GammaProduct`). With λ_k = s θ_k and θ fixed, the log density of
+(log λ_1, …, log λ_K) is a function of log s alone,
+
+    P_θ(log s) = Σ_k log π_k(log s + log θ_k),
+
+which is tabulated once for each direction and then serves all targets, noise variances and total scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import interpolate, special
+
+from lbnn._base.arrays import Place, take
+from lbnn._base.types import AnyArray, Array
+from lbnn.scale.gamma_product import GammaProduct
+
+_STEP = 1 / 128  # of the tables, for laws no narrower than that of a Gamma of shape 8
+_SHAPE = 8.0  # splines err by 5/384 step⁴ times the fourth derivative, which grows with the shape
+_LOWEST = -1e5  # log density at which a table ends on the right
+_REACH = 120.0  # length of a table in log λ; e^(−120 · ½) is beyond what any posterior shows
+
+
+@dataclass(frozen=True)
+class BandPriors:
+    """Priors of log λ_k, k = 1..K, each in units in which its kernel has mean diagonal one.
+
+    Attributes
+    ----------
+    laws : sequence of GammaProduct
+    log_sizes : (K,)
+        Logarithms of the mean diagonals of the kernels as given: what is added to log λ_k.
+    """
+
+    laws: Sequence[GammaProduct]
+    log_sizes: Array
+
+    @property
+    def step(self) -> float:
+        """Step of the tables."""
+        sharpest = max(float((law.shapes * law.multiplicity).sum()) for law in self.laws)
+        return _STEP * min(1.0, (_SHAPE / sharpest) ** 0.25)
+
+    @property
+    def rate(self) -> float:
+        """The density of log s falls like e^{rate · log s} to the left, for every direction."""
+        return sum(law.left_exponent for law in self.laws)
+
+    @property
+    def mean(self) -> Array:
+        """Prior means of the logarithms of the scales, (K,)."""
+        means = [
+            law.shift + float((law.multiplicity * (special.digamma(law.shapes) - np.log(law.shapes))).sum())
+            for law in self.laws
+        ]
+        return np.array(means) + self.log_sizes
+
+    @property
+    def variance(self) -> Array:
+        """Prior variances of the logarithms of the scales, (K,)."""
+        return np.array(
+            [float((law.multiplicity * special.polygamma(1, law.shapes)).sum()) for law in self.laws]
+        )
+
+    def along(self, log_direction: Array, place: Place) -> PriorTable:
+        """P_θ for log θ (K,)."""
+        splines = [_spline(law.widths, law.shift, self.step) for law in self.laws]
+        offsets = log_direction - self.log_sizes
+        high = min(each.high - offset for each, offset in zip(splines, offsets, strict=True))
+        x = high - self.step * np.arange(int(_REACH / self.step), -1, -1)
+        total = np.zeros(len(x))
+        for each, offset in zip(splines, offsets, strict=True):
+            total += each(x + offset)
+        curve = interpolate.CubicSpline(x, total)
+        coefficients = curve.c[::-1].T.copy()  # (cells, 4), constant first
+        coefficients[[0, -1], 2:] = 0.0  # straight lines beyond the ends
+        return PriorTable(float(x[0]), self.step, place.put(coefficients))
+
+
+@dataclass(frozen=True)
+class PriorTable:
+    """A cubic spline with equal steps, at the place of the data."""
+
+    low: float
+    step: float
+    coefficients: AnyArray  # (cells, 4)
+
+    def __call__(self, x: AnyArray, xp: Any) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Value, slope and curvature at x of any shape."""
+        c0, c1, c2, c3, away = self._cells(x, xp)
+        value = c0 + away * (c1 + away * (c2 + away * c3))
+        return value, c1 + away * (2 * c2 + away * 3 * c3), 2 * c2 + 6 * away * c3
+
+    def value(self, x: AnyArray, xp: Any) -> AnyArray:
+        """Value at x of any shape."""
+        c0, c1, c2, c3, away = self._cells(x, xp)
+        return c0 + away * (c1 + away * (c2 + away * c3))
+
+    def _cells(self, x: AnyArray, xp: Any) -> tuple[AnyArray, ...]:
+        cells = self.coefficients.shape[0]
+        flat = xp.reshape(x, (-1,))
+        cell = xp.clip(xp.floor((flat - self.low) / self.step), 0.0, cells - 1.0)
+        rows = take(self.coefficients, xp.astype(cell, xp.int64), axis=0)
+        away = flat - (self.low + self.step * cell)
+        return *(xp.reshape(rows[:, i], x.shape) for i in range(4)), xp.reshape(away, x.shape)
+
+
+class _LogDensity:
+    """Log density of log λ as a spline, linear to its left."""
+
+    def __init__(self, law: GammaProduct, step: float) -> None:
+        self.high = _right_end(law)
+        x = self.high - step * np.arange(int(_REACH / step), -1, -1)
+        self._low, values = float(x[0]), law.log_density(x)
+        self._spline = interpolate.CubicSpline(x, values)
+        self._first, self._slope = float(values[0]), float(self._spline(x[0], 1))
+
+    def __call__(self, x: Array) -> Array:
+        inside = self._spline(np.clip(x, self._low, self.high))
+        return np.where(x < self._low, self._first + self._slope * (x - self._low), inside)
+
+
+@lru_cache(maxsize=64)
+def _spline(widths: tuple[float, ...], shift: float, step: float) -> _LogDensity:
+    return _LogDensity(GammaProduct(widths, float(np.exp(shift))), step)
+
+
+def _right_end(law: GammaProduct) -> float:
+    """Where the log density has fallen to `_LOWEST`."""
+    x = np.linspace(law.shift, law.shift + 100.0, 2001)
+    below = law.log_density(x) < _LOWEST
+    return float(x[np.argmax(below)]) if below.any() else float(x[-1])

@@ -1,0 +1,367 @@
+"""All targets along one direction of the simplex: the integral over the total scale and the noise variance.
+
+With λ_k = s θ_k, e^u = s/τ and the eigenvalues g_i of Σ_k θ_k G_k,
+
+    log p(y | θ, u, τ) = −½ D(u) − (p/2) log 2πτ − Q(u)/(2τ),
+    D(u) = Σ_i log(1 + e^u g_i),   Q(u) = Σ_i ỹ_i²/(1 + e^u g_i) + |y outside the range|².
+
+Q is one product of matrices for all targets on a common lattice of u. The integrand is analytic in u and in log τ and
+decays at both ends, so that the trapezoid rule converges geometrically. For each target the lattice is cut, and thinned,
+to the interval where it has mass. For every u the integrand is log-concave in t = log τ; it is integrated around its mode.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from lbnn._base.arrays import eigh, namespace, place_of, take, take_rows, to_numpy
+from lbnn._base.blocks import blocks
+from lbnn._base.types import AnyArray, Array
+from lbnn.bands.data import BandKernels, BandTargets
+from lbnn.bands.prior import BandPriors, PriorTable
+
+_GROUPS = 6  # of targets, by the number of their nodes
+_FEWEST = 16  # nodes of the thinned lattice
+_SURVEY = 4  # of so many points of the lattice one is looked at to find the interval
+_CURVED = 12.0  # e-folds below its maximum down to which the curvature of the integrand sets the step
+_WIDEST_STEP = 0.5  # the singularities of D and Q are π away from the real line: e^(−2π · π/0.5) = 7e-18
+_EXTENSION = 8.0  # by which the lattice grows at a time
+_FARTHEST = 600.0  # |u| that the lattice may reach: e^u and its products stay doubles
+_NEWTON = 40  # most steps towards the mode in t
+_NEAR = 0.2  # distance from the mode, in widths, at which they end: nodes reach far beyond
+_FEW_EXAMPLES = 20  # from here on the integrand in t is close enough to a Gaussian for Gauss-Hermite nodes
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How finely to integrate along one direction.
+
+    Attributes
+    ----------
+    drop : float
+        E-folds below its maximum at which the integrand is left out.
+    deviations : float
+        Largest step in u in units of 1/√curvature: a Gaussian is integrated to 2 exp(−2π²/deviations²).
+    noise_nodes : int
+        Gauss-Hermite nodes in t.
+    """
+
+    drop: float
+    deviations: float
+    noise_nodes: int
+
+
+#: To 1e-9, where the directions themselves are integrated as finely: one band or two.
+FINE = Precision(drop=27.0, deviations=0.7, noise_nodes=21)
+#: To 1e-5, far below the errors of directions in two and more dimensions.
+QUICK = Precision(drop=15.0, deviations=1.1, noise_nodes=7)
+
+
+@dataclass(frozen=True)
+class Eigensystem:
+    """Eigenvalues (r,), as NumPy, and eigenvectors (r, r) of Σ_k θ_k G_k."""
+
+    values: Array
+    vectors: AnyArray
+
+    @classmethod
+    def of(cls, kernels: BandKernels, direction: Array) -> Eigensystem:
+        """Of one direction θ."""
+        values, vectors = eigh(kernels.combined(direction), overwrite=len(direction) > 1)
+        return cls(np.maximum(values, 0.0), vectors)
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """What targets say along one direction.
+
+    Attributes
+    ----------
+    log_integral : (V,)
+        Log of the integral over log s and log τ of prior times likelihood.
+    u, mass : (nodes, V)
+        Nodes and their posterior probabilities.
+    noise : (nodes, V)
+        E[τ | u] in squared units of the targets.
+    noise_spread : (nodes, V)
+        Standard deviation of log τ given u.
+    first, stride : (V,)
+        Positions of the nodes on the lattice: first + stride · n.
+    lattice : (M,)
+        The values of u.
+    """
+
+    log_integral: AnyArray
+    u: AnyArray
+    mass: AnyArray
+    noise: AnyArray
+    noise_spread: AnyArray
+    first: AnyArray
+    stride: AnyArray
+    lattice: Array
+
+    def moments(self, xp: Any) -> tuple[AnyArray, ...]:
+        """E ω, E ω², E s, E τ with ω = e^u/(1 + e^u), the share of the signal; each (V,)."""
+        fraction = 1 / (1 + xp.exp(-self.u))
+        scale = self.noise * xp.exp(self.u)
+        return tuple(
+            xp.sum(self.mass * each, axis=0) for each in (fraction, fraction * fraction, scale, self.noise)
+        )
+
+    def on_lattice(self, values: AnyArray, xp: Any) -> AnyArray:
+        """Values (nodes, V) at their places on the lattice, (M, V), zero elsewhere."""
+        place, nodes = place_of(values), values.shape[0]
+        rows = place.put(np.arange(len(self.lattice)))[:, None] - self.first[None, :]
+        node = rows // self.stride[None, :]
+        here = (rows >= 0) & (node < nodes) & (rows == node * self.stride[None, :])
+        found = take_rows(values, xp.clip(node, 0, nodes - 1))
+        return xp.where(here, found, xp.zeros_like(found))
+
+
+class Directions:
+    """Integrals along directions for a block of targets; the range of the lattice is remembered."""
+
+    def __init__(self, kernels: BandKernels, targets: BandTargets, priors: BandPriors) -> None:
+        self.kernels, self.targets, self.priors = kernels, targets, priors
+        self.xp, self.place = namespace(targets.values), place_of(targets.values)
+        self.precision = FINE if len(kernels.used) <= 2 else QUICK
+        # the curvature in u is at most p/4 (p/2 with known noise) plus that of the prior, about the sum of its shapes
+        sharp = sum(float((law.shapes * law.multiplicity).sum()) for law in priors.laws)
+        curvature = targets.examples / (2 if targets.given_noise else 4) + sharp
+        self.step = min(_WIDEST_STEP, self.precision.deviations / math.sqrt(curvature))
+        self.range: tuple[float, float] | None = None
+
+    def along(self, log_direction: Array, targets: BandTargets | None = None) -> tuple[Eigensystem, Conditional]:
+        """The eigensystem of one direction and what targets (all, by default) say along it."""
+        system = Eigensystem.of(self.kernels, np.exp(log_direction))
+        return system, self.given(system, log_direction, targets)
+
+    def given(
+        self, system: Eigensystem, log_direction: Array, targets: BandTargets | None = None
+    ) -> Conditional:
+        """What targets say along a direction whose eigensystem is known."""
+        data, xp = self.targets if targets is None else targets, self.xp
+        table = self.priors.along(log_direction, self.place)
+        parts, lattice = [], self._first_lattice(system)
+        size = max(1, self.place.block_floats * (16 if self.place.host else 1) // max(len(lattice), 8 * _FEWEST))
+        pieces = list(blocks(data.count, 1, size))
+        while True:  # until the lattice holds the mass of all targets
+            parts = []
+            for piece in pieces:
+                part = self._piece(system, table, data, piece, lattice)
+                if not isinstance(part, _Narrow):
+                    parts.append(part)
+                    continue
+                lattice = self._extended(lattice, part)
+                break
+            else:
+                break
+        found = Conditional(*_joined(parts, xp), lattice)
+        last = found.first + found.stride * xp.sum(xp.astype(found.mass > 0, xp.int64), axis=0)
+        ends = int(xp.min(found.first)), min(int(xp.max(last)), len(lattice) - 1)
+        self.range = float(lattice[ends[0]]) - 1.0, float(lattice[ends[1]]) + 1.0
+        return found
+
+    def _first_lattice(self, system: Eigensystem) -> Array:
+        positive = system.values[system.values > 0]
+        typical = -math.log(float(positive.mean())) if len(positive) else 0.0
+        low, high = self.range or (typical - 8.0, typical + 8.0)
+        return self._lattice(low, high)
+
+    def _lattice(self, low: float, high: float) -> Array:
+        if not -_FARTHEST < low < high < _FARTHEST:
+            raise ValueError(
+                "the ratio of signal and noise must be a double, |log s/τ| < 600, got mass beyond it: rescale the "
+                "kernels or the targets"
+            )
+        cell = _SURVEY * self.step
+        first, last = math.floor(low / cell), math.ceil(high / cell)
+        return self.step * np.arange(_SURVEY * first, _SURVEY * last + 1)
+
+    def _extended(self, lattice: Array, narrow: _Narrow) -> Array:
+        low, high = float(lattice[0]), float(lattice[-1])
+        return self._lattice(low - _EXTENSION * narrow.left, high + _EXTENSION * narrow.right)
+
+    def _piece(
+        self, system: Eigensystem, table: PriorTable, data: BandTargets, piece: slice, lattice: Array
+    ) -> tuple[AnyArray, ...] | _Narrow:
+        """The integral for some of the targets."""
+        xp, put, p = self.xp, self.place.put, data.examples
+        projected = system.vectors.T @ data.values[:, piece]
+        signal = np.exp(lattice)[:, None] * system.values  # e^u g_i, (M, r)
+        quadratic = put(1 / (1 + signal)) @ (projected * projected) + data.residual[None, piece]  # Q, (M, V)
+        half_determinant = put(0.5 * np.log1p(signal).sum(axis=1))  # D/2, (M,)
+        units, u = data.log_units[None, piece], put(lattice)
+        integrand = _Integrand(p, data.given_noise, table, units, self.precision, xp)
+        survey = integrand.roughly(u[::_SURVEY, None], half_determinant[::_SURVEY, None], quadratic[::_SURVEY, :])
+        inside = survey > xp.max(survey, axis=0, keepdims=True) - self.precision.drop
+        coarse = survey.shape[0]
+        first = xp.argmax(xp.astype(inside, xp.int8), axis=0)
+        last = coarse - 1 - xp.argmax(xp.astype(xp.flip(inside, axis=0), xp.int8), axis=0)
+        ends = _Narrow(bool(xp.any(first == 0)), bool(xp.any(last == coarse - 1)))
+        if ends.left or ends.right:
+            return ends
+        stride = self._stride(survey)
+        first, last = _SURVEY * (first - 1), _SURVEY * (last + 1)
+        counts = to_numpy((last - first) // stride) + 2
+        order = np.argsort(counts, kind="stable")  # targets with as many nodes are integrated together
+        parts = []
+        for group in np.array_split(order, min(_GROUPS, len(order))):
+            own = put(group)
+            columns = [take(each, own, axis=-1) for each in (first, stride, units[0, :], quadratic)]
+            nodes = max(_FEWEST, int(counts[group].max()))
+            parts.append(self._group(integrand, u, half_determinant, *columns, nodes))
+        back = put(np.argsort(order, kind="stable"))
+        return tuple(take(each, back, axis=-1) for each in _joined(parts, xp))
+
+    def _group(
+        self,
+        integrand: _Integrand,
+        u: AnyArray,
+        half_determinant: AnyArray,
+        first: AnyArray,
+        stride: AnyArray,
+        units: AnyArray,
+        quadratic: AnyArray,
+        count: int,
+    ) -> tuple[AnyArray, ...]:
+        """The integral on `count` points of the lattice for each of some targets."""
+        xp, points = self.xp, u.shape[0]
+        rows = first[None, :] + stride[None, :] * self.place.put(np.arange(count))[:, None]
+        present = rows < points
+        rows = xp.clip(rows, 0, points - 1)
+        flat = xp.reshape(rows, (-1,))
+        nodes, halves = (xp.reshape(take(each, flat, axis=0), rows.shape) for each in (u, half_determinant))
+        integrand = replace(integrand, log_units=units[None, :])
+        log_mass, noise, spread = integrand.over_noise(nodes, halves, take_rows(quadratic, rows))
+        log_mass = xp.where(present, log_mass, xp.full_like(log_mass, -math.inf))
+        top = xp.max(log_mass, axis=0)
+        mass = xp.exp(log_mass - top[None, :])
+        total = xp.sum(mass, axis=0)
+        width = self.step * xp.astype(stride, xp.float64)
+        return top + xp.log(total * width), nodes, mass / total[None, :], noise, spread, first, stride
+
+    def _stride(self, survey: AnyArray) -> AnyArray:
+        """Points of the lattice from node to node, by the largest curvature where the mass is, (V,)."""
+        xp, spacing = self.xp, _SURVEY * self.step
+        bend = (2 * survey[1:-1, :] - survey[:-2, :] - survey[2:, :]) / spacing**2
+        near = survey[1:-1, :] > xp.max(survey, axis=0, keepdims=True) - _CURVED
+        curvature = xp.max(xp.where(near, bend, xp.zeros_like(bend)), axis=0)
+        step = xp.clip(self.precision.deviations / xp.sqrt(xp.maximum(curvature, xp.full_like(curvature, 1e-6))), 0.0, _WIDEST_STEP)
+        return xp.astype(xp.maximum(xp.floor(step / self.step), xp.ones_like(step)), xp.int64)
+
+
+def _joined(parts: list[tuple[AnyArray, ...]], xp: Any) -> list[AnyArray]:
+    """Results of pieces side by side; those with fewer nodes are filled up with nodes without mass."""
+    if len(parts) == 1:
+        return list(parts[0])
+    most = max(part[1].shape[0] for part in parts)
+
+    def filled(array: AnyArray) -> AnyArray:
+        missing = most - array.shape[0]
+        if array.ndim == 1 or not missing:
+            return array
+        return xp.concat([array, xp.zeros((missing, array.shape[1]), dtype=array.dtype, device=array.device)], axis=0)
+
+    return [xp.concat([filled(each) for each in column], axis=-1) for column in zip(*parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Narrow:
+    """The lattice ends where some target still has mass."""
+
+    left: bool
+    right: bool
+
+
+@dataclass(frozen=True)
+class _Integrand:
+    """Prior times likelihood as a function of u and t = log τ, both in units of the targets."""
+
+    examples: int
+    given_noise: bool
+    table: PriorTable
+    log_units: AnyArray  # (1, V)
+    precision: Precision
+    xp: Any
+
+    def roughly(self, u: AnyArray, half_determinant: AnyArray, quadratic: AnyArray) -> AnyArray:
+        """Log of the integrand over u, with t at the mode of the likelihood, up to a constant."""
+        xp = self.xp
+        if self.given_noise:
+            return -half_determinant - 0.5 * quadratic + self.table.value(u + self.log_units, xp)
+        t = xp.log(quadratic / self.examples)
+        prior = self.table.value(u + t + self.log_units, xp) + _log_noise_density(t, xp)
+        return -half_determinant - 0.5 * self.examples * t + prior
+
+    def over_noise(
+        self, u: AnyArray, half_determinant: AnyArray, quadratic: AnyArray
+    ) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Log of the integral over t, E[τ | u] and the deviation of t given u, (nodes, V) each."""
+        xp = self.xp
+        offset = u + self.log_units
+        constant = -half_determinant - 0.5 * self.examples * math.log(2 * math.pi)
+        if self.given_noise:
+            value = constant - 0.5 * quadratic + self.table.value(offset, xp)
+            return value, xp.ones_like(value), xp.zeros_like(value)
+        mode, width = self._mode(offset, quadratic)
+        top = self._log_value(mode, offset, quadratic)
+        total, first, second = (xp.zeros_like(top) for _ in range(3))
+        noise = xp.zeros_like(top)
+        for place, log_weight in zip(*_rule(self.examples, self.precision.noise_nodes), strict=True):
+            t = mode + float(place) * width
+            term = xp.exp(self._log_value(t, offset, quadratic) - top + float(log_weight))
+            total, first = total + term, first + float(place) * term
+            second, noise = second + float(place) ** 2 * term, noise + term * xp.exp(t)
+        spread = width * xp.sqrt(xp.maximum(second / total - (first / total) ** 2, xp.zeros_like(total)))
+        return constant + top + xp.log(total * width), noise / total, spread
+
+    def _log_value(self, t: AnyArray, offset: AnyArray, quadratic: AnyArray) -> AnyArray:
+        xp = self.xp
+        prior = self.table.value(offset + t, xp) + _log_noise_density(t, xp)
+        return prior - 0.5 * self.examples * t - 0.5 * quadratic * xp.exp(-t)
+
+    def _mode(self, offset: AnyArray, quadratic: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Mode in t and the width 1/√curvature there; the log integrand is concave in t."""
+        xp = self.xp
+        t = xp.log(quadratic / self.examples)
+        for _ in range(_NEWTON):
+            slope, curvature = self._derivatives(t, offset, quadratic)
+            t = t + xp.clip(slope / curvature, -1.0, 1.0)
+            if float(xp.max(xp.abs(slope) / xp.sqrt(curvature))) < _NEAR:
+                break
+        return t, 1 / xp.sqrt(self._derivatives(t, offset, quadratic)[1])
+
+    def _derivatives(self, t: AnyArray, offset: AnyArray, quadratic: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Slope and −(second derivative) of the log integrand in t."""
+        xp = self.xp
+        _, slope, bend = self.table(offset + t, xp)
+        half, turn = 0.5 * quadratic * xp.exp(-t), xp.tanh(0.5 * t)
+        curvature = half + 0.25 * (1 - turn * turn) - bend
+        return slope - 0.5 * turn - 0.5 * self.examples + half, xp.maximum(curvature, 0.05 + 0 * t)
+
+
+def _log_noise_density(t: AnyArray, xp: Any) -> AnyArray:
+    """Log density of t = log τ when √τ is half-Cauchy of scale one: 1/(2π cosh(t/2))."""
+    size = xp.abs(t)
+    return -0.5 * size - xp.log1p(xp.exp(-size)) - math.log(math.pi)
+
+
+@lru_cache(maxsize=8)
+def _rule(examples: int, nodes: int) -> tuple[Array, Array]:
+    """Nodes and log weights of an integral over t in units of its width around the mode.
+
+    With many examples the integrand is nearly Gaussian: Gauss-Hermite nodes. With few it has exponential tails:
+    the trapezoid rule after t = 2 sinh(v/2), which reaches 33 widths on either side.
+    """
+    if examples >= _FEW_EXAMPLES:
+        places, weights = special.roots_hermitenorm(nodes)
+        return places, np.log(weights) + 0.5 * places**2
+    v = 0.4 * np.arange(-18, 19)
+    return 2 * np.sinh(v / 2), np.log(0.4 * np.cosh(v / 2))

@@ -1,0 +1,132 @@
+"""`lbnn fit --band`: bands of features, each with a scale of its own."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from lbnn import plots
+from lbnn._base.files import text_writer
+from lbnn.cli.document import Document, Grid, Section
+from lbnn.cli.files import write_together
+from lbnn.cli.large import is_large
+from lbnn.cli.modelling import BY_EVIDENCE, counted, shown, shown_widths
+from lbnn.cli.models import model_writer
+from lbnn.cli.preparing import Columns, read_examples
+from lbnn.cli.problems import BadInputError, console, working
+from lbnn.cli.reading import Dialect
+from lbnn.estimator import BandedRegressor
+
+_MOST_TARGETS = 6  # whose shares are drawn
+
+
+def fit_bands(
+    data: Path,
+    columns: Columns,
+    dialect: Dialect,
+    missing: str,
+    bands: Sequence[str],
+    size: dict[str, Any],
+    shared: dict[str, Any],
+    out: Path,
+    report: Path | None,
+) -> None:
+    """Fit a `BandedRegressor` to a table, print its report and write what was asked for."""
+    settings = _settings(size, shared)
+    if is_large(data):
+        raise BadInputError(f"--band needs a table that fits into memory, got {data}")
+    examples = read_examples(data, columns, dialect, missing)
+    found = [_band(each, list(examples.X.columns)) for each in bands]
+    unused = [name for name in examples.X.columns if not any(name in own for _, own in found)]
+    model = BandedRegressor(found, **settings)
+    with working("integrating over the scales of the bands"):
+        model.fit(examples.X, examples.Y)
+    names = list(examples.Y.columns)
+    document = bands_report(model, names, unused, f"Fit of {', '.join(names)} to {data.name}, by bands")
+    document.show(console())
+    written = {out: model_writer(model, names, examples.preparation)}
+    if report:
+        with working("drawing"):
+            document.pictures = _pictures(model, names)
+        written[report] = text_writer(document.rendered(report.suffix))
+    typer.echo()
+    write_together(written)
+
+
+def _settings(size: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    """Options of `lbnn fit` as bands take them; others must be as they are by default."""
+    if shared["kernel"] != "linear":
+        raise BadInputError(f"--band is for the linear kernel on the command line, got --kernel {shared['kernel']}")
+    if size["depth"] != BY_EVIDENCE:
+        raise BadInputError("--band takes hidden widths, as --width 3 or --width 3,3, got --depth")
+    beta = size["beta"]
+    if beta == np.inf:
+        raise BadInputError("--band needs noise, got --beta inf")
+    return {
+        "width": size["width"],
+        "noise_variance": None if isinstance(beta, str) else 1 / float(beta),
+        "prior_scale": 1.0 if isinstance(shared["prior_scale"], str) else shared["prior_scale"],
+        "fit_intercept": shared["fit_intercept"],
+        "target_error": shared["target_error"],
+        "random_state": shared["random_state"],
+    }
+
+
+def _band(text: str, features: list[str]) -> tuple[str, list[str]]:
+    """Name and features of `name=a,b` or `name=a_*`."""
+    name, sign, listed = text.partition("=")
+    if not sign or not name.strip():
+        raise BadInputError(f"--band must be NAME=COLUMNS, as nir='nir_*' or lab=ph,salt, got {text!r}")
+    chosen: list[str] = []
+    for pattern in (part.strip() for part in listed.split(",")):
+        matched = [each for each in features if each == pattern or fnmatchcase(each, pattern)]
+        if not matched:
+            raise BadInputError(f"--band {name.strip()}: no feature is {pattern!r}")
+        chosen += [each for each in matched if each not in chosen]
+    return name.strip(), chosen
+
+
+def bands_report(model: Any, names: list[str], unused: list[str], title: str) -> Document:
+    """The document for a fitted `BandedRegressor`."""
+    intervals = model.band_share_intervals(0.9)
+    lines: list[str | Grid] = [
+        counted(len(model._targets), model.n_features_in_, len(names)),
+        f"Networks of widths {shown_widths(model.widths_)} for {len(model.band_names_)} bands; "
+        f"{np.count_nonzero(model.ok_)} of {len(names)} targets have errors as small as asked for",
+    ]
+    if unused:
+        lines.append(f"In no band, not used: {', '.join(unused[:10])}{' …' if len(unused) > 10 else ''}")
+    rows = [
+        (
+            target,
+            *(
+                f"{model.band_shares_[v, k]:.2f} ({intervals[v, k, 0]:.2f} to {intervals[v, k, 1]:.2f})"
+                for k in range(len(model.band_names_))
+            ),
+            shown(float(np.sqrt(model.noise_variance_[v]))),
+        )
+        for v, target in enumerate(names)
+    ]
+    header = ("target", *model.band_names_, "noise")
+    shares = Grid(header, rows, "Share of the variance (90% intervals), and standard deviation of the noise")
+    return Document(title, [Section("What was chosen", lines), Section("Bands", [shares])])
+
+
+def _pictures(model: Any, names: list[str]) -> list[tuple[str, str]]:
+    from matplotlib.figure import Figure
+
+    drawn = names[:_MOST_TARGETS]
+    figure = Figure(figsize=(3.2 * len(drawn), 2.6), layout="constrained")
+    axes = figure.subplots(1, len(drawn), squeeze=False)
+    for target, (name, own) in enumerate(zip(drawn, axes[0], strict=True)):
+        plots.band_shares(model.fit_, target, own, names=model.band_names_).set_title(name)
+    page = io.StringIO()
+    figure.savefig(page, format="svg", metadata={"Date": None})
+    svg = page.getvalue()
+    return [("Share of the variance that each band explains, with 90% intervals", svg[svg.index("<svg") :])]

@@ -1,0 +1,540 @@
+"""BandedRegressor: bands of columns, each with a scale of its own, for scikit-learn. Needs the extra `sklearn`."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from lbnn import archive
+from lbnn._base.types import Array, IndexArray
+from lbnn.bands import Bands, BandsFit, BandsPredictive
+from lbnn.bands.inference import BlockPosterior
+from lbnn.estimator.settings import as_seed
+from lbnn.network import Network
+
+#: Networks that `width="evidence"` compares, from one that switches bands on and off to one near a fixed scale.
+CANDIDATES: tuple[tuple[int, ...], ...] = ((1, 1), (1,), (3, 3), (3,), (10,))
+_LOOKED_AT = 32  # targets whose evidence is summed to choose among them
+_ROUGH = 0.3  # error of their log evidences; differences between candidates are summed over targets
+
+#: Kind of its files.
+KIND = "banded regressor"
+
+
+class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """Regression on bands of columns, each with a random scale of its own, for every target by itself.
+
+    y = level + Σ_k f_k(x_k) + noise with a flat prior of the level. Scales and noise are integrated out; nothing is chosen by
+    cross-validation. Targets are divided by their deviations and kernels by their mean diagonals, so that units do not matter.
+
+    Parameters
+    ----------
+    bands : list of (name, columns) or (name, columns, kernel)
+        Columns are names, numbers, a slice or a mask; every column is in one band at most. The kernel is "linear" or what
+        `sklearn.metrics.pairwise.pairwise_kernels` takes (computed with its default parameters), or a callable of two arrays. With
+        kernel="precomputed" a list of names.
+    kernel : "linear" or "precomputed"
+        Kernel of bands that name none. "precomputed": X is (n_bands, n_samples, n_samples), as for himalaya.
+    width : "evidence", int or tuple of int
+        Hidden widths of the network of every band. "evidence" takes the candidate with the highest log evidence, summed over targets
+        (at most 32 of them).
+    prior_scale : float
+        Prior mean of the variance that a band explains, in units of the variance of the target.
+    noise_variance : float, (n_targets,) or None
+        Known noise variances; None integrates over them (`Bands.condition`).
+    fit_intercept : bool
+    target_error, max_directions, block_size, store
+        As in `Bands.condition`.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    band_names_ : list of str
+    band_shares_ : (n_targets, n_bands)
+        Posterior mean of the share of variance that each band explains.
+    log_evidence_, noise_variance_, ok_ : (n_targets,)
+        Log evidence, posterior mean of the noise variance, and whether the stated errors are as small as asked.
+    widths_ : tuple of int
+        As chosen or given.
+    evidence_table_ : list of dict
+        The candidates, best first.
+    fit_ : BandsFit
+        The posterior, in units of the targets' deviations.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 30))
+    >>> Y = X[:, :10] @ rng.normal(size=(10, 3)) + 2 * rng.normal(size=(60, 3))
+    >>> model = lbnn.BandedRegressor(bands=[("a", slice(0, 10)), ("b", slice(10, 30))], width=3).fit(X, Y)
+    >>> mean, deviation = model.predict(X[:5], return_std=True)
+    >>> mean.shape, model.band_shares_.shape, bool((model.band_shares_[:, 0] > model.band_shares_[:, 1]).all())
+    ((5, 3), (3, 2), True)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "bands": [list, tuple],
+        "kernel": [StrOptions({"linear", "precomputed"})],
+        "width": [StrOptions({"evidence"}), Interval(Integral, 1, None, closed="left"), tuple, list],
+        "prior_scale": [Interval(Real, 0, None, closed="neither")],
+        "noise_variance": [Interval(Real, 0, None, closed="neither"), "array-like", None],
+        "fit_intercept": ["boolean"],
+        "target_error": [Interval(Real, 0, 1, closed="neither")],
+        "max_directions": [Interval(Integral, 1, None, closed="left")],
+        "block_size": [Interval(Integral, 1, None, closed="left"), None],
+        "store": [str, os.PathLike, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        bands: Any,
+        *,
+        kernel: str = "linear",
+        width: Any = "evidence",
+        prior_scale: float = 1.0,
+        noise_variance: Any = None,
+        fit_intercept: bool = True,
+        target_error: float = 0.1,
+        max_directions: int = 1024,
+        block_size: int | None = None,
+        store: Any = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.bands = bands
+        self.kernel = kernel
+        self.width = width
+        self.prior_scale = prior_scale
+        self.noise_variance = noise_variance
+        self.fit_intercept = fit_intercept
+        self.target_error = target_error
+        self.max_directions = max_directions
+        self.block_size = block_size
+        self.store = store
+        self.random_state = random_state
+
+    # ------------------------------------------------------------------ fit
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> BandedRegressor:
+        """Condition every target on the data.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features), or (n_bands, n_samples, n_samples) for precomputed kernels
+        y : (n_samples,) or (n_samples, n_targets)
+        """
+        self._validate_params()
+        data, targets, single = self._training(X, y)
+        inner = self._prepare(data, targets, single)
+        if isinstance(self.width, str):
+            table = self._compare(inner)
+            self.evidence_table_ = table
+            widths = table[0]["widths"]
+        else:
+            widths = (int(self.width),) if isinstance(self.width, Integral) else tuple(self.width)
+            self.evidence_table_ = []
+        fit = self._condition(widths, inner, self.target_error, self.max_directions, self.store)
+        self.widths_ = widths
+        return self._describe(fit)
+
+    def _training(self, X: Any, y: Any) -> tuple[Any, Array, bool]:
+        names = self._names()
+        if self.kernel == "precomputed":
+            data = np.asarray(X, dtype=np.float64)
+            if data.ndim != 3 or data.shape[1] != data.shape[2] or len(data) != len(names):
+                raise ValueError(
+                    f"precomputed kernels must have shape ({len(names)}, n_samples, n_samples), one for each band, got {data.shape}"
+                )
+            if not np.isfinite(data).all():
+                raise ValueError("precomputed kernels must be finite, got NaN or infinite values")
+            targets = np.asarray(y, dtype=np.float64)
+        else:
+            data, targets = validate_data(self, X, _numbers(y), multi_output=True, y_numeric=True, dtype=np.float64)
+        self._columns = None if self.kernel == "precomputed" else self._resolve()
+        self.band_names_ = names
+        return data, np.reshape(targets, (len(targets), -1)), np.ndim(targets) == 1
+
+    def _names(self) -> list[str]:
+        if not len(self.bands):
+            raise ValueError("bands must be a list of (name, columns), got none")
+        names = [each if isinstance(each, str) else str(each[0]) for each in self.bands]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(f"every band needs a name of its own, got {sorted(twice)} more than once")
+        return names
+
+    def _resolve(self) -> list[IndexArray]:
+        """Numbers of the columns of every band, checked."""
+        known = {name: number for number, name in enumerate(getattr(self, "feature_names_in_", []))}
+        taken: dict[int, str] = {}
+        found = []
+        for band in self.bands:
+            if isinstance(band, str) or not 2 <= len(band) <= 3:
+                raise ValueError(f"a band is (name, columns) or (name, columns, kernel), got {band!r}")
+            name, columns = band[0], _indices(band[0], band[1], self.n_features_in_, known)
+            if not len(columns):
+                raise ValueError(f"every band needs a column, got none in band {name!r}")
+            for column in columns:
+                if int(column) in taken:
+                    raise ValueError(
+                        "a column is in one band at most: its scale would be that of two bands, got column "
+                        f"{int(column)} in bands {taken[int(column)]!r} and {name!r}"
+                    )
+                taken[int(column)] = name
+            found.append(columns)
+        return found
+
+    def _kernels(self) -> list[Any]:
+        return [band[2] if len(band) > 2 else self.kernel for band in self.bands]
+
+    @property
+    def _linear(self) -> bool:
+        return self.kernel != "precomputed" and all(each == "linear" for each in self._kernels())
+
+    def _prepare(self, data: Any, targets: Array, single: bool) -> list[Array]:
+        """Blocks of inputs or kernels, less their level, and targets in units of their deviations."""
+        if len(targets) < 2 + self.fit_intercept:
+            raise ValueError(
+                f"scales and noise need {2 + self.fit_intercept} samples or more, got n_samples={len(targets)}"
+            )
+        self._single, self._X, self._targets = single, data, targets
+        self._level = targets.mean(axis=0) if self.fit_intercept else np.zeros(targets.shape[1])
+        contrasts = self._contrasts(targets)
+        self._unit = np.sqrt((contrasts**2).mean(axis=0))
+        constant = np.flatnonzero(self._unit <= 1e-14 * np.abs(targets).max(axis=0))
+        if len(constant):
+            raise ValueError(f"every target must vary, got constants in targets {constant[:10].tolist()}: leave them out")
+        self._inner_targets = contrasts / self._unit
+        if self._linear:
+            assert self._columns is not None
+            blocks = [data[:, columns] for columns in self._columns]
+            self._means = [block.mean(axis=0) if self.fit_intercept else np.zeros(block.shape[1]) for block in blocks]
+            inner = [self._contrasts(block) for block in blocks]
+            sizes = [float((block**2).sum()) / block.shape[1] / len(block) for block in inner]
+            whole = [float((block**2).mean()) for block in blocks]
+        else:
+            grams = [self._gram(number, None) for number in range(len(self.bands))]
+            self._gram_means = [gram.mean(axis=0) if self.fit_intercept else np.zeros(len(gram)) for gram in grams]
+            inner = [_symmetric(self._contrasts(self._contrasts(gram).T)) for gram in grams]
+            sizes = [float(np.trace(gram)) / len(gram) for gram in inner]
+            whole = [float(np.abs(gram).max()) for gram in grams]
+        constant = [
+            name
+            for name, size, all_of_it in zip(self.band_names_, sizes, whole, strict=True)
+            if size <= 1e-20 * all_of_it or size == 0
+        ]
+        if constant:
+            raise ValueError(f"the columns of a band must vary, got constants in bands {constant}: leave them out")
+        self._sizes = np.array(sizes)
+        return inner
+
+    def _contrasts(self, rows: Array) -> Array:
+        """Rows (p, ...) without their level: p − 1 of them, or all without an intercept."""
+        if not self.fit_intercept:
+            return rows
+        normal = np.full(len(rows), 1 / math.sqrt(len(rows)))
+        normal[0] += 1
+        normal /= np.linalg.norm(normal)
+        return (rows - np.multiply.outer(normal, 2 * (normal @ rows)))[1:]
+
+    def _gram(self, number: int, X: Any) -> Array:
+        """The kernel of a band at the training inputs, or between X and these."""
+        if self.kernel == "precomputed":
+            return np.asarray(self._X[number] if X is None else X[number])
+        assert self._columns is not None
+        columns = self._columns[number]
+        own = self._X[:, columns]
+        return _kernel(self._kernels()[number], own if X is None else X[:, columns], own)
+
+    def _networks(self, widths: Sequence[int]) -> Bands:
+        layers = [1.0] * len(widths)
+        return Bands([Network(tuple(widths), (self.prior_scale / size, *layers)) for size in self._sizes])
+
+    def _condition(
+        self, widths: Sequence[int], inner: list[Array], error: float, directions: int, store: Any, some: Any = slice(None), quiet: bool = False
+    ) -> BandsFit:
+        noise = self.noise_variance
+        if noise is not None:
+            noise = np.broadcast_to(np.asarray(noise, float), self._unit.shape)[some] / self._unit[some] ** 2
+        return self._networks(widths).condition(
+            inner,
+            self._inner_targets[:, some],
+            kernels=not self._linear,
+            noise_variance=noise,
+            target_error=error,
+            max_directions=directions,
+            block_size=self.block_size,
+            store=store,
+            seed=as_seed(self.random_state),
+            warn_of_errors=not quiet,
+        )
+
+    def _compare(self, inner: list[Array]) -> list[dict[str, Any]]:
+        """Log evidence of the candidates, summed over some targets, best first."""
+        count = self._inner_targets.shape[1]
+        some = np.unique(np.linspace(0, count - 1, min(count, _LOOKED_AT)).round().astype(int))
+        table = []
+        for widths in CANDIDATES:
+            fit = self._condition(widths, inner, _ROUGH, 8, None, some, quiet=True)
+            error = float(np.sqrt((fit.log_evidence_error**2).sum()))
+            table.append(
+                {"widths": widths, "log_evidence": float(fit.log_evidence.sum()), "error": error, "targets": len(some)}
+            )
+        return sorted(table, key=lambda row: -row["log_evidence"])
+
+    def _describe(self, fit: BandsFit) -> BandedRegressor:
+        self.fit_ = fit
+        rows = self._inner_targets.shape[0]
+        self.band_shares_, self.ok_ = fit.share_mean, fit.ok
+        self.log_evidence_ = fit.log_evidence - rows * np.log(self._unit)
+        self.noise_variance_ = fit.noise_mean * self._unit**2
+        return self
+
+    # ------------------------------------------------------------------ predictions
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
+        """Mean of the targets at X, and on request standard deviations of observations, noise included.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features), or (n_bands, n_samples, n_training) for precomputed kernels
+        """
+        law = self.predictive(X).with_noise()
+        shaped = law.mean[:, 0] if self._single else law.mean
+        if not return_std:
+            return shaped
+        deviation = law.standard_deviation
+        return shaped, deviation[:, 0] if self._single else deviation
+
+    def predictive(self, X: ArrayLike) -> BandedPredictive:
+        """The predictive distribution of the function at X; `.with_noise()` for observations."""
+        level = self.fit_.noise_mean / len(self._targets) if self.fit_intercept else np.zeros(len(self._unit))
+        return BandedPredictive(self._predictive(self._checked(X)), self._level, self._unit, level)
+
+    def contributions(self, X: ArrayLike) -> Array:
+        """What every band adds to the mean, (n_bands, n_samples, n_targets); with the level they add up to `predict`."""
+        return np.asarray(self._predictive(self._checked(X)).contributions) * self._unit
+
+    def band_share_intervals(self, probability: float = 0.9) -> Array:
+        """Central posterior intervals of the shares, (n_targets, n_bands, 2)."""
+        check_is_fitted(self)
+        return self.fit_.share_interval(probability)
+
+    def summary(self) -> str:
+        """What was found, as text."""
+        check_is_fitted(self)
+        intervals = self.band_share_intervals(0.9)
+        lines = [
+            f"{len(self.band_names_)} bands, {len(self._targets)} samples, {len(self._unit)} targets, networks of widths "
+            f"{self.widths_}; {np.count_nonzero(self.ok_)} of {len(self.ok_)} targets ok "
+            f"({self.fit_.directions} directions)",
+            f"{'band':20} {'mean share':>10}  90% interval, median over targets",
+        ]
+        for number, name in enumerate(self.band_names_):
+            low, high = np.median(intervals[:, number], axis=0)
+            lines.append(f"{name:20} {self.band_shares_[:, number].mean():10.3f}  {low:.3f} to {high:.3f}")
+        lines.append(f"{'noise':20} {1 - self.band_shares_.sum(axis=1).mean():10.3f}")
+        return "\n".join(lines)
+
+    def _checked(self, X: Any) -> Array:
+        check_is_fitted(self)
+        if self.kernel == "precomputed":
+            data = np.asarray(X, dtype=np.float64)
+            if data.ndim != 3 or len(data) != len(self.band_names_) or data.shape[2] != len(self._targets):
+                raise ValueError(
+                    f"precomputed kernels must have shape ({len(self.band_names_)}, n, {len(self._targets)}), got {data.shape}"
+                )
+            return data
+        return validate_data(self, X, reset=False, dtype=np.float64)
+
+    def _predictive(self, data: Array) -> Any:
+        if self._linear:
+            assert self._columns is not None
+            blocks = [data[:, each] - mean for each, mean in zip(self._columns, self._means, strict=True)]
+            return self.fit_.predict(blocks)
+        cross, diagonals = [], []
+        for number, means in enumerate(self._gram_means):
+            gram = self._gram(number, data)
+            own = gram.mean(axis=1) if self.fit_intercept else np.zeros(len(gram))
+            grand = float(means.mean())
+            cross.append(self._contrasts((gram - own[:, None] - means + grand).T).T)
+            if self.kernel != "precomputed":
+                assert self._columns is not None
+                rows, kernel = data[:, self._columns[number]], self._kernels()[number]
+                each = np.array([_kernel(kernel, row[None], row[None])[0, 0] for row in rows])
+                diagonals.append(each - 2 * own + grand)
+        return self.fit_.predict(cross_kernels=cross, test_diagonals=diagonals or None)
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to a file that executes nothing when loaded."""
+        check_is_fitted(self)
+        if not all(isinstance(each, str) for each in self._kernels()):
+            raise ValueError("a file holds no functions, got a band whose kernel is a callable")
+        about = {
+            "parameters": {
+                **{name: getattr(self, name) for name in ("kernel", "prior_scale", "fit_intercept", "target_error", "max_directions")},
+                "width": list(self.widths_),
+                "random_state": as_seed(self.random_state),
+                "noise_variance": None if self.noise_variance is None else np.asarray(self.noise_variance).tolist(),
+            },
+            "bands": [
+                [name, None if self._columns is None else self._columns[number].tolist(), self._kernels()[number]]
+                for number, name in enumerate(self.band_names_)
+            ],
+            "feature_names": list(getattr(self, "feature_names_in_", [])) or None,
+            "single": self._single,
+            "parts": [[part.start, part.stop] for part in self.fit_._parts],
+            "table": self.evidence_table_,
+        }
+        arrays = {"X": np.asarray(self._X), "y": self._targets}
+        for number, posterior in enumerate(self.fit_._posteriors):
+            arrays |= {
+                f"block{number}.{each.name}": np.asarray(getattr(posterior, each.name)) for each in fields(posterior)
+            }
+        archive.write(path, KIND, about, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> BandedRegressor:
+        """Read a fitted estimator; a file that is not one is a ValueError."""
+        about, arrays = archive.read(path, KIND)
+        parameters = about["parameters"] | {"width": tuple(about["parameters"]["width"])}
+        precomputed = parameters["kernel"] == "precomputed"
+        bands = [name if precomputed else (name, columns, kernel) for name, columns, kernel in about["bands"]]
+        model = cls(bands, **parameters)
+        model.band_names_ = [name for name, _, _ in about["bands"]]
+        model._columns = None if precomputed else [np.array(columns) for _, columns, _ in about["bands"]]
+        if not precomputed:
+            model.n_features_in_ = arrays["X"].shape[1]
+        if about["feature_names"] is not None:
+            model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
+        inner = model._prepare(arrays["X"], arrays["y"], about["single"])
+        posteriors = tuple(
+            BlockPosterior(**{each.name: arrays[f"block{number}.{each.name}"] for each in fields(BlockPosterior)})
+            for number in range(len(about["parts"]))
+        )
+        model.widths_ = parameters["width"]
+        model.evidence_table_ = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
+        bands_of = model._networks(model.widths_)
+        fit = bands_of._loaded(
+            inner, model._inner_targets, not model._linear, model._noise_units(), model.target_error, about["parts"], posteriors
+        )
+        return model._describe(fit)
+
+    def _noise_units(self) -> Array | None:
+        if self.noise_variance is None:
+            return None
+        return np.broadcast_to(np.asarray(self.noise_variance, float), self._unit.shape) / self._unit**2
+
+
+@dataclass(frozen=True)
+class BandedPredictive:
+    """A `BandsPredictive` in units of the targets, with their level; targets are independent of each other.
+
+    Attributes
+    ----------
+    inner : BandsPredictive
+        In units of the targets' deviations.
+    level, unit, level_variance : (n_targets,)
+        Mean of the training targets, their deviations, and the variance of the level, in squared units of these.
+    """
+
+    inner: BandsPredictive
+    level: Array
+    unit: Array
+    level_variance: Array
+
+    def with_noise(self) -> BandedPredictive:
+        """The distribution of observations rather than of the function."""
+        return replace(self, inner=self.inner.with_noise())
+
+    def given(self, Y: ArrayLike) -> BandedPredictive:
+        """Other targets of the same rows tell nothing: the distribution as it is."""
+        return self
+
+    @property
+    def mean(self) -> Array:
+        """(n, n_targets)."""
+        return self.level + self.unit * self.inner.mean
+
+    @property
+    def variance(self) -> Array:
+        """(n, n_targets)."""
+        return self.unit**2 * (self.inner.variance + self.level_variance)
+
+    @property
+    def standard_deviation(self) -> Array:
+        """(n, n_targets)."""
+        return np.sqrt(self.variance)
+
+    def interval(self, probability: float) -> tuple[Array, Array]:
+        """Central intervals, (n, n_targets) each: those without the level's error, widened by it."""
+        wider = np.sqrt(1 + self.level_variance / self.inner.variance)
+        low, high = self.inner.interval(probability)
+        ends = [self.level + self.unit * (self.inner.mean + wider * (end - self.inner.mean)) for end in (low, high)]
+        return ends[0], ends[1]
+
+    def pointwise_log_density(self, F: ArrayLike) -> Array:
+        """Log density at F (n, n_targets), summed over targets, (n,)."""
+        wider = np.sqrt(1 + self.level_variance / self.inner.variance)
+        z = (np.reshape(np.asarray(F, float), self.mean.shape) - self.level) / self.unit
+        inside = self.inner.mean + (z - self.inner.mean) / wider
+        return (self.inner.pointwise_log_density(inside) - np.log(self.unit * wider)).sum(axis=1)
+
+
+def _numbers(y: Any) -> Any:
+    """Targets; NaN is an error that names its target."""
+    array = np.asarray(y)
+    if array.dtype.kind == "f" and array.ndim == 2:
+        bad = np.flatnonzero(~np.isfinite(array).all(axis=0))
+        if len(bad):
+            names = list(getattr(y, "columns", range(array.shape[1])))
+            raise ValueError(
+                f"every target must be finite, got NaN or infinite values in targets {[names[each] for each in bad[:10]]}"
+            )
+    return y
+
+
+def _indices(name: Any, columns: Any, count: int, known: dict[str, int]) -> IndexArray:
+    """Numbers of columns that are given as names, numbers, a slice or a mask."""
+    if isinstance(columns, slice):
+        return np.arange(count)[columns]
+    listed = [columns] if isinstance(columns, str) else list(columns)
+    if listed and isinstance(listed[0], str):
+        unknown = [each for each in listed if each not in known]
+        if unknown:
+            raise ValueError(f"the columns of a band must be columns of X, got {unknown} in band {name!r}")
+        return np.array([known[each] for each in listed], np.intp)
+    array = np.asarray(columns)
+    if array.dtype == bool:
+        if array.shape != (count,):
+            raise ValueError(f"a mask of columns must have length {count}, got {array.shape} in band {name!r}")
+        return np.flatnonzero(array)
+    if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= count):
+        raise ValueError(f"columns must be numbers from 0 to {count - 1}, got {columns!r} in band {name!r}")
+    return array.astype(np.intp)
+
+
+def _kernel(kernel: Any, left: Array, right: Array) -> Array:
+    if callable(kernel):
+        return np.asarray(kernel(left, right), float)
+    if kernel == "linear":
+        return left @ right.T / left.shape[1]
+    return np.asarray(pairwise_kernels(left, right, metric=kernel), float)
+
+
+def _symmetric(matrix: Array) -> Array:
+    return (matrix + matrix.T) / 2

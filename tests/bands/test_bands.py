@@ -1,0 +1,307 @@
+"""Bands against other routes: today's quadrature, a grid of three dimensions, dense algebra, and the rules of input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import lbnn
+from tests.bands.dense import two_bands
+from tests.helpers.libraries import every_library, put
+
+
+def inputs(rng, p, columns):
+    return [rng.normal(size=(p, each)) for each in columns]
+
+
+def noisy(rng, blocks, signal, targets, noise=1.0):
+    total = noise * rng.normal(size=(len(blocks[0]), targets))
+    for block, size in zip(blocks, signal, strict=True):
+        total += np.sqrt(size / block.shape[1]) * block @ rng.normal(size=(block.shape[1], targets))
+    return total
+
+
+# ---------------------------------------------------------------- one band
+
+
+@pytest.mark.parametrize(
+    ("p", "columns", "widths", "noise", "unit"),
+    [
+        (7, 12, (5,), 0.5, 1.0),
+        (40, 25, (5, 5), 0.1, 1.0),
+        (60, 80, (1,), 2.0, 1.0),
+        (90, 60, (20, 4), 0.01, 1.0),
+        (30, 50, (3, 3, 3), 1e-4, 0.01),
+        (30, 50, (200,), 100.0, 10.0),
+    ],
+)
+def test_one_band_equals_the_quadrature_of_one_network(p, columns, widths, noise, unit):
+    rng = np.random.default_rng(p)
+    (X,) = blocks = inputs(rng, p, [columns])
+    Y = unit * noisy(rng, blocks, [1.0], 3)
+    network, X_test = lbnn.Network(widths, [0.7, *[1.3] * len(widths)]), rng.normal(size=(4, columns))
+    fit = lbnn.Bands([network]).condition(blocks, Y, noise_variance=noise)
+    law = fit.predict([X_test])
+    assert fit.ok.all()
+    assert (fit.log_evidence_error == 0).all()
+    for v in range(3):
+        post = network.condition(X, Y[:, v], beta=1 / noise)
+        prediction = post.predict(X_test)
+        assert fit.log_evidence[v] == pytest.approx(post.log_evidence, abs=1e-8)
+        assert fit.scale_mean[v, 0] == pytest.approx(post.scale.mean, rel=1e-8)
+        np.testing.assert_allclose(law.mean[:, v], prediction.mean, rtol=0, atol=1e-8 * unit)
+        # spread of means over λ from a Gauss rule of nine nodes
+        np.testing.assert_allclose(law.standard_deviation[:, v], prediction.standard_deviation, rtol=1e-5)
+        np.testing.assert_allclose(
+            law.with_noise().pointwise_log_density(Y[:4])[:, v],
+            prediction.with_noise().pointwise_log_density(Y[:4, v]),
+            atol=1e-4,
+        )
+
+
+# ---------------------------------------------------------------- two bands
+
+
+def two_band_problem(number):
+    """Forty problems: sizes, signal from none to no noise, near copies, a tiny band, scales and units far apart."""
+    rng = np.random.default_rng(number)
+    p = int(rng.choice([5, 8, 12, 20, 30, 45, 60]))
+    blocks = inputs(rng, p, rng.integers(2, 2 * p, 2))
+    noise = [1.0, 0.3, 1e-3][number % 3]
+    Y = noisy(rng, blocks, [[0.0, 0.0], [1.0, 0.0], [0.5, 2.0]][number // 3 % 3], 1, noise)
+    kind = number % 7
+    if kind == 1:  # nearly equal bands
+        blocks[1] = blocks[0] + 0.05 * rng.normal(size=blocks[0].shape)
+    if kind == 2:  # a tiny band
+        blocks[1] = blocks[1] * 1e-3
+    if kind == 3:  # scales a million apart
+        blocks[0] = blocks[0] * 1e3
+    if kind == 4:
+        Y = Y * 1e3
+    if kind == 5:
+        Y = Y * 1e-3
+    widths = tuple(int(each) for each in rng.choice([1, 2, 3, 5, 10], 2))
+    return blocks, Y[:, 0], widths
+
+
+def check_two_bands(number):
+    blocks, y, widths = two_band_problem(number)
+    G = [block @ block.T / block.shape[1] for block in blocks]
+    truth = two_bands(*G, y, widths, np.sqrt(y @ y / len(y)))
+    fit = lbnn.Bands([lbnn.Network((width,)) for width in widths]).condition(blocks, y)
+    assert fit.ok.all()
+    off = abs(fit.log_evidence[0] - truth["log_evidence"])
+    return {
+        "log evidence": off / (3 * fit.log_evidence_error[0] + 2e-4),
+        "shares": np.max(
+            np.abs(fit.share_mean[0] - truth["share_mean"])
+            / (3 * fit.share_error[0] + 2e-4 * truth["share_deviation"] + 1e-7)
+        ),
+    }
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 6])
+def test_two_bands_equal_a_grid_of_three_dimensions(number):
+    assert max(check_two_bands(number).values()) < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(40))
+def test_forty_problems_of_two_bands(number):
+    assert max(check_two_bands(number).values()) < 1
+
+
+def test_units_of_the_targets_and_order_of_bands():
+    rng = np.random.default_rng(3)
+    blocks = inputs(rng, 40, [15, 30])
+    Y = noisy(rng, blocks, [1.0, 0.2], 3)
+    networks = [lbnn.Network((5,)), lbnn.Network((2, 4))]
+    fit = lbnn.Bands(networks).condition(blocks, Y)
+    turned = lbnn.Bands(networks[::-1]).condition(blocks[::-1], Y)
+    np.testing.assert_allclose(fit.log_evidence, turned.log_evidence, atol=3e-3)
+    np.testing.assert_allclose(fit.share_mean, turned.share_mean[:, ::-1], atol=3e-3)
+    # units that the priors follow change nothing but units
+    scaled = [lbnn.Network(each.widths, [1e6, *each.prior_variances[1:]]) for each in networks]
+    other = lbnn.Bands(scaled).condition(blocks, 1e3 * Y)
+    np.testing.assert_allclose(other.share_mean, fit.share_mean, rtol=1e-9)
+    np.testing.assert_allclose(other.noise_mean, 1e6 * fit.noise_mean, rtol=1e-9)
+    np.testing.assert_allclose(other.log_evidence, fit.log_evidence - 40 * np.log(1e3), rtol=1e-9)
+
+
+# ---------------------------------------------------------------- several bands
+
+
+def test_a_band_of_zeros_changes_nothing_but_its_own_scale():
+    rng = np.random.default_rng(5)
+    blocks = inputs(rng, 30, [10, 20])
+    Y = noisy(rng, blocks, [1.0, 1.0], 2)
+    three = [blocks[0], np.zeros((30, 7)), blocks[1]]
+    networks = [lbnn.Network((5,)), lbnn.Network((3,), [1.0, 2.0]), lbnn.Network((4,))]
+    fit = lbnn.Bands([networks[0], networks[2]]).condition(blocks, Y)
+    with_zeros = lbnn.Bands(networks).condition(three, Y)
+    np.testing.assert_array_equal(with_zeros.log_evidence, fit.log_evidence)
+    np.testing.assert_array_equal(with_zeros.share_mean[:, [0, 2]], fit.share_mean)
+    np.testing.assert_array_equal(with_zeros.scale_mean[:, 1], 2.0)  # the prior mean
+    np.testing.assert_array_equal(with_zeros.share_mean[:, 1], 0.0)
+    np.testing.assert_array_equal(with_zeros.predict(three).mean, fit.predict(blocks).mean)
+
+
+def test_three_bands_against_importance_sampling_from_the_prior():
+    """A referee of three bands: draws of (λ, τ) from the prior, weighted by a dense Gaussian likelihood."""
+    rng = np.random.default_rng(8)
+    p, widths = 8, (3, 5, 2)
+    blocks = inputs(rng, p, [4, 6, 10])
+    y = noisy(rng, blocks, [1.0, 0.0, 0.5], 1)[:, 0]
+    G = np.stack([block @ block.T / block.shape[1] for block in blocks])
+    count, unit = 200_000, np.sqrt(y @ y / p)
+    scales = np.stack([stats.chi2(width).rvs(count, random_state=rng) / width for width in widths], axis=1)
+    noise = (unit * np.abs(rng.standard_cauchy(count))) ** 2
+    logs = np.empty(count)
+    for part in np.array_split(np.arange(count), 40):
+        C = np.einsum("sk,kij->sij", scales[part], G) + noise[part, None, None] * np.eye(p)
+        solved = np.linalg.solve(C, np.broadcast_to(y, (len(part), p))[..., None])[..., 0]
+        logs[part] = -0.5 * (solved @ y + np.linalg.slogdet(C)[1] + p * np.log(2 * np.pi))
+    weight = np.exp(logs - logs.max())
+    evidence = logs.max() + np.log(weight.mean())
+    error = weight.std() / weight.mean() / np.sqrt(count)
+    fit = lbnn.Bands([lbnn.Network((width,)) for width in widths]).condition(blocks, y)
+    assert fit.ok.all()
+    assert abs(fit.log_evidence[0] - evidence) < 4 * np.hypot(error, fit.log_evidence_error[0])
+    sizes = np.trace(G, axis1=1, axis2=2) / p
+    shares = scales * sizes / (noise + scales @ sizes)[:, None]
+    weight /= weight.sum()
+    mean = weight @ shares
+    spread = np.sqrt((weight[:, None] ** 2 * (shares - mean) ** 2).sum(axis=0))
+    assert (np.abs(fit.share_mean[0] - mean) < 4 * np.hypot(spread, fit.share_error[0])).all()
+    # quantiles of the shares
+    for k, (low, high) in enumerate(fit.share_interval(0.8)[0]):
+        below = weight @ (shares[:, k] < low), weight @ (shares[:, k] < high)
+        np.testing.assert_allclose(below, [0.1, 0.9], atol=0.02)
+    wanted = np.median(shares, axis=0)[None]
+    np.testing.assert_allclose(fit.share_distribution(wanted)[0], weight @ (shares < wanted), atol=0.02)
+
+
+def test_contributions_add_up_and_leaving_out_a_band_is_a_fit_without_it():
+    rng = np.random.default_rng(6)
+    blocks = inputs(rng, 30, [10, 20])
+    Y = noisy(rng, blocks, [3.0, 0.0], 2, 0.5)
+    networks = [lbnn.Network((5,)), lbnn.Network((4,))]
+    fit = lbnn.Bands(networks).condition(blocks, Y)
+    law = fit.predict(blocks)
+    np.testing.assert_allclose(law.contributions.sum(axis=0), law.mean)
+    alone = lbnn.Bands(networks[:1]).condition(blocks[:1], Y)
+    np.testing.assert_allclose(fit.without(1).log_evidence, alone.log_evidence, rtol=1e-10)
+    evidence = fit.evidence_for_bands()
+    assert (evidence[:, 0] > 5).all()
+    assert (evidence[:, 1] < 1).all()
+    low, high = law.with_noise().interval(0.9)
+    assert (law.with_noise().distribution(low) == pytest.approx(0.05, abs=3e-3)) and (high > low).all()
+
+
+@every_library
+def test_every_library_gives_the_same_numbers(library):
+    rng = np.random.default_rng(9)
+    blocks = inputs(rng, 20, [6, 9, 12])
+    Y = noisy(rng, blocks, [1.0, 0.5, 0.0], 3)
+    bands = lbnn.Bands([lbnn.Network((4,))] * 3)
+    fit = bands.condition(blocks, Y, target_error=0.3)
+    there = bands.condition([put(block, library) for block in blocks], put(Y, library), target_error=0.3)
+    for name in ("log_evidence", "share_mean", "scale_mean", "noise_mean"):
+        np.testing.assert_allclose(getattr(there, name), getattr(fit, name), rtol=1e-8)
+    np.testing.assert_allclose(there.share_interval(0.9), fit.share_interval(0.9), atol=1e-8)
+    law = there.predict([put(block, library) for block in blocks])
+    np.testing.assert_allclose(np.asarray(law.mean), fit.predict(blocks).mean, atol=1e-8)
+    np.testing.assert_allclose(law.standard_deviation, fit.predict(blocks).standard_deviation, rtol=1e-7)
+
+
+# ---------------------------------------------------------------- blocks of targets, store, cluster
+
+
+def test_a_killed_run_goes_on(tmp_path, monkeypatch):
+    from lbnn.bands import work
+
+    rng = np.random.default_rng(2)
+    blocks = inputs(rng, 15, [5, 8])
+    Y = noisy(rng, blocks, [1.0, 1.0], 6)
+    bands = lbnn.Bands([lbnn.Network((4,))] * 2)
+    whole = bands.condition(blocks, Y, block_size=2)
+    done, plain = [], work.Work.block
+
+    def dies(self, number, *rest):
+        if number == 2:
+            raise KeyboardInterrupt
+        done.append(number)
+        return plain(self, number, *rest)
+
+    monkeypatch.setattr(work.Work, "block", dies)
+    with pytest.raises(KeyboardInterrupt):
+        bands.condition(blocks, Y, block_size=2, store=tmp_path / "run")
+    assert done == [0, 1]
+    monkeypatch.setattr(work.Work, "block", lambda self, number, *rest: (done.append(number), plain(self, number, *rest))[1])
+    (tmp_path / "run" / "block-000000.npz").write_bytes(b"broken")  # is computed again
+    again = bands.condition(blocks, Y, block_size=2, store=tmp_path / "run")
+    assert done == [0, 1, 0, 2]
+    np.testing.assert_array_equal(again.log_evidence, whole.log_evidence)
+    np.testing.assert_array_equal(again.predict(blocks).mean, whole.predict(blocks).mean)
+    with pytest.raises(ValueError, match="store keeps the blocks of one set of data"):
+        bands.condition(blocks, Y + 1, block_size=2, store=tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_numbers():
+    distributed = pytest.importorskip("distributed")
+    rng = np.random.default_rng(2)
+    blocks = inputs(rng, 15, [5, 8])
+    Y = noisy(rng, blocks, [1.0, 1.0], 6)
+    bands = lbnn.Bands([lbnn.Network((4,))] * 2)
+    whole = bands.condition(blocks, Y, block_size=2)
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster, distributed.Client(cluster) as client:
+        there = bands.condition(blocks, Y, block_size=2, client=client)
+    np.testing.assert_array_equal(there.share_mean, whole.share_mean)
+
+
+# ---------------------------------------------------------------- input
+
+
+def test_bad_input_says_the_rule():
+    rng = np.random.default_rng(0)
+    blocks, Y = inputs(rng, 10, [4, 5]), rng.normal(size=(10, 3))
+    bands = lbnn.Bands([lbnn.Network((4,))] * 2)
+    with pytest.raises(ValueError, match=r"targets 1"):
+        bands.condition(blocks, np.where(np.arange(3) == 1, np.nan, Y))
+    with pytest.raises(ValueError, match="only zeros in targets"):
+        bands.condition(blocks, Y * [1, 0, 1])
+    with pytest.raises(ValueError, match="one for each of the 2 networks"):
+        bands.condition(blocks[:1], Y)
+    with pytest.raises(ValueError, match="same rows"):
+        bands.condition([blocks[0], blocks[1][:5]], Y)
+    with pytest.raises(ValueError, match="hidden layer"):
+        lbnn.Bands([lbnn.Network(())])
+    with pytest.raises(TypeError, match=r"one lbnn\.Network for each band"):
+        lbnn.Bands([(5,)])
+    indefinite = np.diag([1.0, -1.0, *np.ones(8)])
+    with pytest.raises(ValueError, match="positive semi-definite, got kernel 1"):
+        bands.condition([np.eye(10), indefinite], Y, kernels=True)
+    with pytest.raises(ValueError, match="got both"):
+        bands.condition(blocks, Y, noise_variance=1.0, noise_scale=1.0)
+    with pytest.raises(ValueError, match="noise_variance must be positive"):
+        bands.condition(blocks, Y, noise_variance=0.0)
+    fit = bands.condition(blocks, Y)
+    with pytest.raises(ValueError, match=r"block 1 must have shape"):
+        fit.predict([blocks[0], blocks[1][:, :2]])
+
+
+def test_one_example_has_an_answer():
+    fit = lbnn.Bands([lbnn.Network((4,))] * 2).condition([np.ones((1, 2)), np.full((1, 3), 2.0)], np.array([[1.5]]))
+    assert np.isfinite(fit.log_evidence).all()
+    assert fit.ok.all()
+
+
+def test_answers_that_are_not_ok_are_announced():
+    rng = np.random.default_rng(4)
+    blocks = inputs(rng, 30, [10] * 4)
+    Y = noisy(rng, blocks, [1.0] * 4, 2)
+    with pytest.warns(lbnn.AccuracyWarning, match="increase max_directions"):
+        fit = lbnn.Bands([lbnn.Network((4,))] * 4).condition(blocks, Y, target_error=1e-4, max_directions=60)
+    assert not fit.ok.any()
