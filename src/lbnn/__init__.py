@@ -8,6 +8,7 @@ from lbnn import asymptotics, convergence, sweeps
 from lbnn._base.errors import AccuracyWarning
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EngineChoice
+from lbnn.learning_curves.curve import LearningCurve, learning_curve
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.matrix_gig.distribution import MatrixGIG
 from lbnn.network import Network
@@ -41,6 +42,7 @@ __all__ = [
     "EvidenceGrid",
     "FactoredPredictive",
     "LBNNRegressor",
+    "LearningCurve",
     "LeaveOneOut",
     "MatrixGIG",
     "MixturePredictive",
@@ -59,6 +61,7 @@ __all__ = [
     "compare",
     "convergence",
     "evidence_grid",
+    "learning_curve",
     "leave_one_out",
     "sweep",
     "sweeps",

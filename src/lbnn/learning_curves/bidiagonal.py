@@ -8,56 +8,13 @@ blocks do not touch, so that LAPACK's LDLᵀ (`pttrf`) needs one call and O(r) o
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.polynomial import chebyshev
 from scipy.linalg import lapack
 
-from lbnn._base.row_curves import nodes_for
 from lbnn._base.types import Array
 from lbnn.learning_curves.gaussian_data import BidiagonalData
-
-_PANEL = 3.0  # widest range of log λ on one polynomial, as in `row_curves`
-
-
-@dataclass(frozen=True)
-class Panels:
-    """Chebyshev points x (k,) in panels of a range of log λ, and what each weighs at other points.
-
-    All functions here are analytic in log λ up to ± iπ, the singularities of 1/(τ + λg).
-    """
-
-    nodes: Array
-    low: float
-    high: float
-    count: int  # of panels
-    each: int  # nodes of a panel
-
-    @classmethod
-    def over(cls, low: float, high: float) -> Panels:
-        """For a range of log λ; a single point where the range is one."""
-        if high <= low:
-            return cls(np.array([low]), low, low, 1, 1)
-        count = math.ceil((high - low) / _PANEL)
-        half = (high - low) / count / 2
-        each = max(4, nodes_for(half))
-        centres = low + half * (2 * np.arange(count) + 1)
-        return cls((centres[:, None] + half * chebyshev.chebpts1(each)).ravel(), low, high, count, each)
-
-    def weights(self, x: Array) -> Array:
-        """Values at x (n,) are these weights (n, k) times values at the nodes."""
-        if self.high <= self.low:
-            return np.ones((len(x), 1))
-        half = (self.high - self.low) / self.count / 2
-        panel = np.clip(((x - self.low) / (2 * half)).astype(int), 0, self.count - 1)
-        place = (x - self.low) / half - (2 * panel + 1)
-        degree = self.each - 1
-        transform = np.linalg.inv(chebyshev.chebvander(chebyshev.chebpts1(self.each), degree))
-        result = np.zeros((len(x), self.count, self.each))
-        result[np.arange(len(x)), panel] = chebyshev.chebvander(place, degree) @ transform
-        return result.reshape(len(x), -1)
 
 
 class Tridiagonal:
@@ -120,7 +77,5 @@ def covariances(data: BidiagonalData, nodes: Array, temperature: float) -> Tridi
     """n0/λ + BᵀB/τ at nodes of log λ: inverse covariance of the linear map where the data see it."""
     diagonal, beside = data.moments()
     prior = (data.inputs * np.exp(-nodes))[:, None]
-    every = np.broadcast_to(
-        (beside / temperature)[:, None], (len(beside), len(nodes), beside.shape[1])
-    )
+    every = np.broadcast_to((beside / temperature)[:, None], (len(beside), len(nodes), beside.shape[1]))
     return Tridiagonal(prior + diagonal[:, None] / temperature, np.ascontiguousarray(every))

@@ -144,7 +144,11 @@ LIMITS: dict[str, Callable[[Asymptotics, tuple[int, ...], float], tuple[float, f
 
 
 def limit_curve(
-    theory: str, points: list[Asymptotics], widths: tuple[int, ...], variances: tuple[float, ...], level: float
+    theory: str,
+    points: list[Asymptotics],
+    widths: tuple[int, ...],
+    variances: tuple[float, ...],
+    level: float,
 ) -> LimitCurve:
     """The curve of one theory; `variances` are those of all layers."""
     total = math.prod(variances)

@@ -2,13 +2,14 @@
 
 Given a data set the posterior of x = log λ is prior law × likelihood, integrated by the trapezoid rule on a grid
 of x that all draws of a batch share (it converges geometrically, and halving the grid checks it). A test input
-has coordinates ξ in the frame of B: along δ = m − w, the error of the mean, the coordinate c is integrated over
-equally probable values, which takes most of the variance out of the coverage of intervals.
+has coordinates ξ in the frame of B; along m − w, the error of the mean, its coordinate c is integrated over, which
+takes most of the variance out of the coverage of intervals.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,23 +17,21 @@ from scipy import special
 
 from lbnn._base.types import Array
 from lbnn.engines.pareto import pareto_k
-from lbnn.learning_curves.bidiagonal import LikelihoodTable, Panels, covariances, likelihood_table
+from lbnn.learning_curves.bidiagonal import LikelihoodTable, covariances, likelihood_table
 from lbnn.learning_curves.gaussian_data import BidiagonalData, Teacher, draw_data
 from lbnn.learning_curves.limits import Asymptotics
+from lbnn.learning_curves.scale_law import DROP, FARTHEST, Panels, ScaleLaw, at_one_scale, integrate
 from lbnn.scale.gamma_product import GammaProduct
 
 #: What is averaged over data sets, in the order of the columns of a draw.
 QUANTITIES = ("scale_mean", "log_evidence", "error", "gibbs_error", "interval_width", "coverage")
 
-_DROP = 45.0  # e-folds below its peak at which a tail of the posterior is left out: e⁻⁴⁵ is 3e-20
-_FIRST_POINTS = 65  # of the grid; doubled until nothing changes
-_MOST_POINTS = 1 << 15
-_TOLERANCE = 1e-9  # relative change of the evidence and of E λ when the grid is halved
-_FARTHEST = 650.0  # |log λ| that leaves room in double precision
 _BATCH_FLOATS = 200_000  # random numbers of one kind in a batch ...
 _LARGEST_BATCH = 256  # ... and data sets
 _FLOATS = 1 << 21  # of one array over draws × nodes × r
-_STRATA = 64  # values of a test input along the error of the mean
+#: Coordinates c of a test input along the error of the mean: in its own units, and in those of the interval.
+_PLACES = np.linspace(-8.0, 8.0, 65)
+_NEAR = np.linspace(-4.0, 4.0, 65)
 _BISECTIONS = 40  # of an end of an interval: 1e-12 of its first bracket
 FEWEST_DRAWS = 8
 _FEWEST_FOR_TAIL = 200  # draws from which the tail index of the error is looked at
@@ -76,9 +75,7 @@ def sample_point(problem: Problem, target_error: float, max_draws: int, seed: in
     rows: list[Array] = []
     while True:
         size = min(batch, max_draws - sum(map(len, rows)))
-        data = draw_data(
-            problem.examples, problem.inputs, problem.teacher, problem.norm_law, size, rng
-        )
+        data = draw_data(problem.examples, problem.inputs, problem.teacher, problem.norm_law, size, rng)
         rows.append(_answers(problem, data, rng))
         values = np.concatenate(rows)
         mean, error = values.mean(axis=0), _standard_error(values)
@@ -144,17 +141,12 @@ def _answers(problem: Problem, data: BidiagonalData, rng: np.random.Generator) -
     inputs = rng.standard_normal((size, columns))
     unseen = data.inputs - columns
     outside = rng.chisquare(unseen, size) if unseen else np.zeros(size)
-    offsets = rng.random(size)
     low, high = _first_range(problem, data)
     each = max(1, _FLOATS // (Panels.over(low, high).nodes.size * columns))
     parts = []
     for start in range(0, size, each):
         rows = slice(start, start + each)
-        parts.append(
-            _answers_of(
-                problem, data.take(rows), low, high, inputs[rows], outside[rows], offsets[rows]
-            )
-        )
+        parts.append(_answers_of(problem, data.take(rows), low, high, inputs[rows], outside[rows]))
     return np.concatenate(parts)
 
 
@@ -166,10 +158,10 @@ def _first_range(problem: Problem, data: BidiagonalData) -> tuple[float, float]:
     """
     if problem.law is None:
         return (math.log(problem.variance),) * 2
-    margin = _DROP + 10 * math.sqrt(problem.examples)
+    margin = DROP + 10 * math.sqrt(problem.examples)
     law = problem.law
     x = np.linspace(law.location(-law.left_exponent * 0.9) - 40, law.location(2.0) + 40, 1025)
-    x = x[np.abs(x) < _FARTHEST]
+    x = x[np.abs(x) < FARTHEST]
     log_prior = law.saddle_log_density(x)
     low, high = math.inf, -math.inf
     for norm in np.unique(np.quantile(data.norms, [0.0, 0.5, 1.0])):
@@ -187,80 +179,31 @@ def _first_range(problem: Problem, data: BidiagonalData) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Posterior:
-    """The posterior of x = log λσ_1² of every draw on a grid of x: weights (m, n)."""
+    """The posterior of x = log λσ_1² of every draw, and the likelihood at the nodes of its panels."""
 
     panels: Panels
     table: LikelihoodTable
-    weights: Array
-    log_total: Array
-    scale_mean: Array
+    law: ScaleLaw
     spread: Array  # values at panel nodes to values at the grid, (n, k)
 
 
 def _posterior(problem: Problem, data: BidiagonalData, low: float, high: float) -> _Posterior:
-    """On a range that is extended until every draw's posterior has dropped at both ends, then on fine points."""
-    law = problem.law
-    if law is None:
-        panels = Panels.over(low, high)
-        table = likelihood_table(data, panels.nodes, problem.temperature)
-        log_total = -0.5 * (table.log_determinant + table.square)[:, 0]
-        one = np.ones((len(log_total), 1))
-        return _Posterior(panels, table, one, log_total, math.exp(low) * one[:, 0], np.ones((1, 1)))
-    while True:
+    """On a range that begins as given."""
+    panels, table = Panels.over(low, high), None
+
+    def likelihood(low: float, high: float) -> Callable[[Array], Array]:
+        nonlocal panels, table
         panels = Panels.over(low, high)
         table = likelihood_table(data, panels.nodes, problem.temperature)
         at_nodes = -0.5 * (table.log_determinant + table.square)
-        x, values, spread = _on_grid(law, panels, at_nodes, _FIRST_POINTS)
-        ends = _still_high(x, values)
-        if not any(ends):
-            break
-        if (ends[0] and low <= -_FARTHEST) or (ends[1] and high >= _FARTHEST):
-            raise ValueError(
-                "the law of the scale must fit into double precision, |log λ| < 650, got mass beyond it: "
-                "make the network less deep or less narrow, or the teacher less large or small"
-            )
-        reach = max(0.5 * (high - low), 0.1)
-        low, high = max(low - reach * ends[0], -_FARTHEST), min(high + reach * ends[1], _FARTHEST)
-    while True:
-        log_step = math.log(x[1] - x[0])
-        totals = [_log_sum(values + power * x) + log_step for power in (0, 1)]
-        halved = [
-            _log_sum((values + power * x)[:, ::2]) + log_step + math.log(2) for power in (0, 1)
-        ]
-        rounding = 64 * np.finfo(float).eps * np.abs(values.max(axis=1))
-        change = np.abs(np.subtract(totals, halved)).max(axis=0)
-        if (change < _TOLERANCE + rounding).all():
-            break
-        if len(x) > _MOST_POINTS:
-            raise ArithmeticError(
-                f"the posterior of log λ must be resolved by {_MOST_POINTS} points, got a narrower one: "
-                "rescale the teacher or the noise"
-            )
-        x, values, spread = _on_grid(law, panels, at_nodes, 2 * len(x) - 1)
-    weights = np.exp(values - (totals[0] - log_step)[:, None])
-    return _Posterior(panels, table, weights, totals[0], np.exp(totals[1] - totals[0]), spread)
+        return lambda x: at_nodes @ panels.weights(x).T
 
-
-def _on_grid(law: GammaProduct, panels: Panels, at_nodes: Array, count: int) -> tuple[Array, Array, Array]:
-    x = np.linspace(panels.low, panels.high, count)
-    spread = panels.weights(x)
-    return x, law.log_density(x) + at_nodes @ spread.T, spread
-
-
-def _still_high(x: Array, values: Array) -> tuple[bool, bool]:
-    """Whether the integrand, or λ times it, has not dropped at the left or the right end for some draw."""
-    left = right = False
-    for power in (0, 1):
-        tilted = values + power * x
-        top = tilted.max(axis=1) - _DROP
-        left |= bool((tilted[:, 0] > top).any())
-        right |= bool((tilted[:, -1] > top).any())
-    return left, right
-
-
-def _log_sum(terms: Array) -> Array:
-    top = terms.max(axis=1)
-    return top + np.log(np.exp(terms - top[:, None]).sum(axis=1))
+    if problem.law is None:
+        law = at_one_scale(low, likelihood(low, low))
+    else:
+        law = integrate(problem.law, likelihood, low, high)
+    assert table is not None
+    return _Posterior(panels, table, law, panels.weights(law.x))
 
 
 def _answers_of(
@@ -270,7 +213,6 @@ def _answers_of(
     high: float,
     inputs: Array,
     outside: Array,
-    offsets: Array,
 ) -> Array:
     """The quantities of draws that are worked on together, (m, 6).
 
@@ -282,19 +224,17 @@ def _answers_of(
         Coordinates of a test input for each draw where the data see it.
     outside : (m,)
         Its squared norm elsewhere.
-    offsets : (m,)
-        Uniform numbers that shift the strata.
     """
     found = _posterior(problem, data, low, high)
     temperature, rank = problem.temperature, data.diagonal.shape[1]
     missing = problem.examples - rank
-    log_evidence = found.log_total - 0.5 * (
+    log_evidence = found.law.log_total - 0.5 * (
         problem.examples * math.log(2 * math.pi)
         + missing * math.log(temperature)
         + data.residual / temperature
     )
     scale = np.exp(found.panels.nodes)  # (k,)
-    averages = found.weights @ found.spread  # weights of the nodes, (m, k)
+    averages = found.law.weights @ found.spread  # weights of the nodes, (m, k)
     means = _means(data, found.table.solutions * scale[:, None] / data.inputs)  # m_λ − w, (m, k, columns)
     mean = np.einsum("mk,mkc->mc", averages, means)
     error = (mean**2).sum(axis=1)
@@ -319,24 +259,55 @@ def _answers_of(
         ]
     )
     a, b, q0, q1, q2 = at_nodes @ found.spread.T  # (m, n) each
-    strata = special.ndtri((np.arange(_STRATA) + offsets[:, None]) / _STRATA)
-    inside = np.zeros(len(a))
-    for c in strata.T[:, :, None]:
-        below = (found.weights * special.ndtr(-(a + c * b) / _root(q0 + 2 * c * q1 + c**2 * q2))).sum(axis=1)
-        inside += np.abs(below - 0.5) <= problem.level / 2
+    inside = _coverage(problem.level, found.law.weights, a, b, q0, q1, q2)
     c = chance[:, None]
-    ends = _quantiles(problem.level, found.weights, a + c * b, _root(q0 + 2 * c * q1 + c**2 * q2))
+    ends = _quantiles(problem.level, found.law.weights, a + c * b, _root(q0 + 2 * c * q1 + c**2 * q2))
     return np.stack(
         [
-            found.scale_mean / problem.first_variance,
+            found.law.scale_mean / problem.first_variance,
             log_evidence,
             error,
             gibbs,
             ends[1] - ends[0],
-            inside / _STRATA,
+            inside,
         ],
         axis=1,
     )
+
+
+def _coverage(level: float, weights: Array, a: Array, b: Array, q0: Array, q1: Array, q2: Array) -> Array:
+    """Probability over c ~ N(0, 1) that the interval holds the truth, (m,).
+
+    The truth is at the quantile F(c) = Σ_λ weight · Φ(−(a + cb)/√(q_0 + 2cq_1 + c²q_2)) of the predictive, and inside
+    where z = Φ⁻¹(F) is within ± z_level. For one λ and a constant variance z is linear in c, so that it is
+    interpolated linearly between places that are dense where it crosses.
+    """
+    centre, slope = -(weights * a).sum(axis=1), (weights * b).sum(axis=1)  # of z times the deviation
+    deviation = np.sqrt((weights * np.maximum(q0, 0)).sum(axis=1))
+    steep = slope > np.finfo(float).tiny + 1e-3 * deviation
+    unit = np.divide(deviation, slope, out=np.ones_like(slope), where=steep)
+    middle = np.divide(centre, slope, out=np.zeros_like(slope), where=steep)
+    near = np.clip(middle[:, None] + unit[:, None] * _NEAR, _PLACES[0], _PLACES[-1])
+    places = np.sort(np.concatenate([np.broadcast_to(_PLACES, (len(a), len(_PLACES))), near], axis=1), axis=1)
+    z = np.empty_like(places)
+    for column, c in enumerate(places.T[:, :, None]):
+        below = (weights * special.ndtr(-(a + c * b) / _root(q0 + 2 * c * q1 + c**2 * q2))).sum(axis=1)
+        z[:, column] = special.ndtri(np.clip(below, 1e-16, 1 - 1e-16))
+    reach = special.ndtri((1 + level) / 2)
+    return _share_within(places, z, -reach, reach)
+
+
+def _share_within(places: Array, z: Array, low: float, high: float) -> Array:
+    """Normal probability of the c at which a piecewise linear z (m, n) lies between two levels, (m,)."""
+    start, end, rise = places[:, :-1], places[:, 1:], np.diff(z, axis=1)
+    level = np.abs(rise) < 1e-12
+    slope = np.where(level, 1.0, rise)
+    first, second = (low - z[:, :-1]) / slope, (high - z[:, :-1]) / slope  # shares of the way to the levels
+    within = (z[:, :-1] >= low) & (z[:, :-1] <= high)
+    entry = np.where(level, 0.0, np.clip(np.minimum(first, second), 0, 1))
+    leave = np.where(level, np.where(within, 1.0, 0.0), np.clip(np.maximum(first, second), 0, 1))
+    width = end - start
+    return (special.ndtr(start + leave * width) - special.ndtr(start + entry * width)).sum(axis=1)
 
 
 def _means(data: BidiagonalData, solutions: Array) -> Array:
