@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbnn import asymptotics, convergence, sweeps
 from lbnn._base.errors import AccuracyWarning
+from lbnn.data.network_kernels import network_kernel
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EngineChoice
 from lbnn.learning_curves.curve import LearningCurve, learning_curve
@@ -63,6 +64,7 @@ __all__ = [
     "evidence_grid",
     "learning_curve",
     "leave_one_out",
+    "network_kernel",
     "sweep",
     "sweeps",
 ]

@@ -1,9 +1,9 @@
 """What a one-output network needs of data sets in bidiagonal form, at a few values of log λ.
 
-All of it comes from tridiagonal matrices: τ + λG, G = B Bᵀ/n0, for the likelihood and the mean, and the inverse
-covariance n0/λ + BᵀB/τ of the linear map for variances (without the cancellation of prior variance less what
-the data explain). Systems of all draws and all λ are strung together to one long tridiagonal system, whose
-blocks do not touch, so that LAPACK's LDLᵀ (`pttrf`) needs one call and O(r) operations for each.
+All of it comes from tridiagonal matrices: τ + λG, G = B Bᵀ/n0, for the likelihood and the mean, and for
+variances the inverse covariance n0/λ + BᵀB/τ of the linear map (prior variance less what the data explain
+would cancel). The systems of all draws and all λ make one long tridiagonal system, whose blocks do not touch,
+so that LAPACK's LDLᵀ (`pttrf`) needs one call and O(r) operations for each.
 """
 
 from __future__ import annotations

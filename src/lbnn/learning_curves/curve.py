@@ -1,4 +1,4 @@
-"""`lbnn.learning_curve`: what a network predicts on average over Gaussian data, against the number of examples."""
+"""`lbnn.learning_curve`: averages over Gaussian data, against the number of examples."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from lbnn.scale.gamma_product import GammaProduct
 class LearningCurve:
     """Averages over data sets, one for each number of examples. Returned by `learning_curve`.
 
-    Every quantity q has its error in q_error: the standard error of a Monte Carlo average; where the average is
-    an integral, zero, or what a coarser rule says differently if that is more than 1e-7 of it. q_deviation is
-    the standard deviation over data sets.
+    Every quantity q has its error in q_error: the standard error of a Monte Carlo average; where the
+    average is an integral, zero, or what a coarser rule says differently if that is more than 1e-7 of it.
+    q_deviation is the standard deviation over data sets.
 
     Attributes
     ----------
@@ -43,7 +43,8 @@ class LearningCurve:
     gibbs_error : (m,) array
         E (f(x) − wᵀx)², the squared error of a function drawn from the posterior.
     interval_width, coverage : (m,) array
-        Of the equal-tailed interval of f(x) of mass `level`: its width, and the probability that it holds wᵀx.
+        Of the equal-tailed interval of f(x) of mass `level`: its width, and the probability that it holds
+        wᵀx.
     draws : (m,) array of int
         Number of data sets drawn; 0 where the average is an integral.
     """
@@ -84,8 +85,8 @@ class LearningCurve:
         """The curves of infinite size, p, n0 → ∞ at fixed p/n0, with the scale of each limit theory.
 
         "infinite width": λ at its prior mean. "proportional": widths grow with p, the replica result of
-        Zavatone-Veth, Tong and Pehlevan (2022). "infinite data" and "proportional, first order": zero temperature
-        only. A teacher from the prior has the mean square of its norm.
+        Zavatone-Veth, Tong and Pehlevan (2022). "infinite data" and "proportional, first order": zero
+        temperature only. A teacher from the prior has the mean square of its norm.
         """
         if isinstance(self.teacher_norm, str):
             square = math.prod(self.network.prior_variances)
@@ -125,13 +126,13 @@ def learning_curve(
 ) -> LearningCurve:
     """Average error, evidence and intervals of a one-output network over Gaussian data with a linear teacher.
 
-    y = X w + noise · ε, X (p, n0) and ε of standard normal entries, |w| = teacher_norm, new inputs of the same
-    law. The network's prior expects |w|² ≈ λ times its first prior variance, one for unit variances, and noise
-    of variance 1/beta.
+    y = X w + noise · ε, X (p, n0) and ε of standard normal entries, |w| = teacher_norm, new inputs of the
+    same law. The network's prior expects |w|² ≈ λ times its first prior variance, one for unit variances, and
+    noise of variance 1/beta.
 
-    At zero temperature (p ≤ n0) the averages are integrals over two to four variables. Otherwise data sets are
-    drawn in bidiagonal form, 3 min(p, n0) random numbers each, until all averages are known to `target_error`;
-    given the data nothing is approximated.
+    At zero temperature (p ≤ n0) the averages are integrals over two to four variables. Otherwise data sets
+    are drawn in bidiagonal form, 3 min(p, n0) random numbers each, until all averages are known to
+    `target_error`; given the data nothing is approximated.
 
     Parameters
     ----------
@@ -166,13 +167,10 @@ def learning_curve(
     >>> deep = lbnn.learning_curve(lbnn.Network((20, 20)), [10, 30, 50], inputs=60, teacher_norm=0.3)
     >>> deep.error.round(4)  # |w|² (1 − p/n0)
     array([0.075 , 0.045 , 0.015 ])
-    >>> bool((deep.gibbs_error < lbnn.learning_curve(lbnn.Network(()), [10, 30, 50], 60, 0.3).gibbs_error).all())
-    True
-    >>> (deep.limits["proportional"].scale_mean / deep.scale_mean).round(2)
-    array([0.96, 0.89, 0.87])
-    >>> noisy = lbnn.learning_curve(lbnn.Network((20, 20)), [30], 60, 0.3, noise=0.1, beta=100.0)
-    >>> bool(noisy.error_error[0] < 0.01 * noisy.error[0])
-    True
+    >>> bool((deep.gibbs_error < lbnn.learning_curve(lbnn.Network(()), [10, 30, 50], 60,
+    0.3).gibbs_error).all()) True >>> (deep.limits["proportional"].scale_mean / deep.scale_mean).round(2)
+    array([0.96, 0.89, 0.87]) >>> noisy = lbnn.learning_curve(lbnn.Network((20, 20)), [30], 60, 0.3,
+    noise=0.1, beta=100.0) >>> bool(noisy.error_error[0] < 0.01 * noisy.error[0]) True
     """
     sizes, count = _sizes(examples), check.positive_integer(inputs, "inputs")
     inverse_temperature = check.inverse_temperature(beta)
@@ -182,9 +180,8 @@ def learning_curve(
     deviation = _not_negative(noise, "noise")
     if math.isinf(inverse_temperature) and max(sizes) > count:
         raise ValueError(
-            "zero temperature needs at most as many examples as inputs, since no linear function interpolates more "
-            f"(and with p > n0 the targets have no density), got {max(sizes)} examples of {count} inputs: take a "
-            "finite beta"
+            "zero temperature needs at most as many examples as inputs, as no linear function interpolates "
+            f"more noisy targets, got {max(sizes)} examples of {count} inputs: take a finite beta"
         )
     mass = float(check.probability(level, "level"))
     wanted = float(check.probability(target_error, "target_error"))

@@ -1,19 +1,20 @@
 """Learning curves at zero temperature, p ≤ n0: averages over data by quadrature, no draws.
 
-Without noise the network interpolates, its mean is the interpolator m of least norm, and the data enter the law
-of λ through s = yᵀG⁻¹y alone. With P the projection on the rows of X and m − w = −(1 − P)w + ζ, ζ in their range,
+Without noise the network interpolates, its mean is the interpolator m of least norm, and the data enter the
+law of λ through s = yᵀG⁻¹y alone. With P the projection on the rows of X and m − w = −(1 − P)w + ζ, ζ in
+their range,
 
     s = n0 |Pw + ζ|²,   |Pw|² = |w|² A,   |ζ|² = σ² R,   cos∠(Pw, ζ) = c,
     A ~ Beta(p/2, (n0 − p)/2),   R ~ χ²(p)/χ²(n0 − p + 1),   (1 + c)/2 ~ Beta((p − 1)/2, (p − 1)/2),
 
-all three independent: X Xᵀ is independent of its directions, and εᵀ(X Xᵀ)⁻¹ε = |ε|²/χ²(n0 − p + 1) in the Cholesky
-factor whose last axis is ε. The same χ² is a factor of det(X Xᵀ), so that log det given R has the mean
-constant − log(1 + R). A teacher drawn from the prior adds |w|² as a fourth variable. The log-odds of each have
-the density e^{at}/(1 + e^t)^{a+b} and are integrated by the trapezoid rule; functions of s, each an integral over
-λ, are interpolated in log s.
+all three independent: X Xᵀ is independent of its directions, and εᵀ(X Xᵀ)⁻¹ε = |ε|²/χ²(n0 − p + 1) in the
+Cholesky factor whose last axis is ε. The same χ² is a factor of det(X Xᵀ), so that log det given R has the
+mean constant − log(1 + R). A teacher drawn from the prior adds |w|² as a fourth variable. The log-odds of each
+have the density e^{at}/(1 + e^t)^{a+b} and are integrated by the trapezoid rule; functions of s, each an
+integral over λ, are interpolated in log s.
 
-A new input x has f(x) = mᵀx ± |(1 − P)x| √(λ/n0) times a normal variable, truth wᵀx: width and coverage follow
-from |(1 − P)x|² ~ χ²(n0 − p) and the error along x.
+A new input x has f(x) = mᵀx ± |(1 − P)x| √(λ/n0) times a normal variable, truth wᵀx: width and coverage
+follow from |(1 − P)x|² ~ χ²(n0 − p) and the error along x.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from lbnn.learning_curves.sampled import Problem
 from lbnn.learning_curves.scale_law import DROP, FARTHEST, Panels, ScaleLaw, at_one_scale, integrate
 from lbnn.scale.gamma_product import GammaProduct
 
-#: Nodes of each variable, by the number of variables; every other node makes the rule that the answer is checked
-#: against. Some 10⁵ points in all.
+#: Nodes of each variable, by the number of variables, some 10⁵ points in all; every other node makes the rule
+#: that the answer is checked against.
 _NODES = (1, 385, 193, 49, 25)
 #: The same for coverage with noise, which has two more variables, and for its check.
 _COVERAGE_NODES = ((1, 1), (25, 17), (25, 17), (25, 17), (13, 9))
@@ -163,7 +164,7 @@ def _norm_rule(law: GammaProduct, count: int) -> Rule:
 
 
 def _functions_of(problem: Problem, s: Array) -> tuple[Array, Array, Array]:
-    """log Z(s), E λσ_1², and the quantile of √λσ_1² times a normal variable, at values of s, each interpolated.
+    """log Z(s), E λσ_1², and the quantile of √λσ_1² times a normal variable, each interpolated in log s.
 
     Z(s) = ∫ ϖ(λ) λ^{−p/2} e^{−s/2λ} dλ is analytic for Re s > 0, |Im log s| < π/2. Where s is so large that
     every layer is e^{10} times its prior size, log Z and log λ are powers of s, s^{1/d} and s^{(d−1)/d}.
@@ -229,7 +230,7 @@ def _symmetric_quantile(level: float, weights: Array, deviations: Array) -> Arra
 
 @dataclass(frozen=True)
 class ExactPoint:
-    """Means over data sets, what rules of half the nodes say differently, and standard deviations, (6,) each."""
+    """Means over data sets, their errors and standard deviations, (6,) each."""
 
     mean: Array
     error: Array
@@ -321,8 +322,8 @@ def _law_given_zero(problem: Problem) -> ScaleLaw:
         return at_one_scale(x, lambda points: -0.5 * problem.examples * points[None])
     if min(law.widths) <= problem.examples:
         raise ValueError(
-            "targets that are zero (no teacher, no noise) have a zero-temperature posterior if every hidden layer "
-            f"is wider than the number of examples, got widths={tuple(map(int, law.widths))} and "
+            "targets that are zero (no teacher, no noise) have a zero-temperature posterior if every hidden "
+            f"layer is wider than the number of examples, got widths={tuple(map(int, law.widths))} and "
             f"{problem.examples} examples"
         )
     centre = law.location(-problem.examples / 2)
@@ -353,9 +354,9 @@ def _deviation(weights: Array, values: Array) -> float:
 def _coverage(problem: Problem, rule: int) -> float:
     """Probability that the interval at a new input holds wᵀx.
 
-    (m − w)ᵀx = e g with e² = |m − w|² and g standard normal; of (1 − P)x, m' = n0 − p coordinates, the one along
-    (1 − P)w is u = αg + α'g' with α = |(1 − P)w|/e, α' = |ζ|/e, the others have the squared norm K ~ χ²(m' − 1).
-    The interval holds the truth if e²g² ≤ q²(u² + K)/n0, an inequality of second degree in g.
+    (m − w)ᵀx = e g with e² = |m − w|² and g standard normal; of (1 − P)x, m' = n0 − p coordinates, the one
+    along (1 − P)w is u = αg + α'g' with α = |(1 − P)w|/e, α' = |ζ|/e, the others have the squared norm
+    K ~ χ²(m' − 1). The interval holds the truth if e²g² ≤ q²(u² + K)/n0, an inequality of second degree in g.
     """
     unseen = problem.inputs - problem.examples
     noise = problem.teacher.noise

@@ -1,9 +1,9 @@
-"""Averages over data sets by Monte Carlo: draws of the bidiagonal form, a deterministic integral over λ for each.
+"""Averages over data sets by Monte Carlo: draws in bidiagonal form, an integral over λ for each.
 
-Given a data set the posterior of x = log λ is prior law × likelihood, integrated by the trapezoid rule on a grid
-of x that all draws of a batch share (it converges geometrically, and halving the grid checks it). A test input
-has coordinates ξ in the frame of B; along m − w, the error of the mean, its coordinate c is integrated over, which
-takes most of the variance out of the coverage of intervals.
+Given a data set the posterior of x = log λ is prior law × likelihood, integrated by the trapezoid rule on a
+grid of x that all draws of a batch share (it converges geometrically, and halving the grid checks it). A test
+input has coordinates ξ in the frame of B; along m − w, the error of the mean, its coordinate c is
+integrated over, which takes most of the variance out of the coverage of intervals.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HEAVY = 0.7  # tail index above which averages are not to be trusted (Vehtari e
 
 @dataclass(frozen=True)
 class SampledPoint:
-    """Means, standard errors and standard deviations over data sets, (6,) each, and what is wrong with them."""
+    """Means, standard errors and standard deviations over data sets, (6,) each, and warnings."""
 
     mean: Array
     error: Array
@@ -242,7 +242,7 @@ def _answers_of(
     trace = inverse.inverse_trace() + scale / data.inputs * (data.inputs - data.columns)
     gibbs = (averages * ((means**2).sum(axis=2) + trace)).sum(axis=1)
 
-    # a test input ξ + cu along the unit vector u of the error: (m_λ − w)ᵀξ + c (m_λ − w)ᵀu, variance q_0 + 2c q_1 + c² q_2
+    # a test input ξ + cu, u along the error: (m_λ − w)ᵀ(ξ + cu) has the variance q_0 + 2cq_1 + c²q_2
     size = np.sqrt(error)[:, None]
     along = np.divide(mean, size, out=np.zeros_like(mean), where=size > 0)
     along[size[:, 0] == 0, 0] = 1.0
@@ -278,9 +278,9 @@ def _answers_of(
 def _coverage(level: float, weights: Array, a: Array, b: Array, q0: Array, q1: Array, q2: Array) -> Array:
     """Probability over c ~ N(0, 1) that the interval holds the truth, (m,).
 
-    The truth is at the quantile F(c) = Σ_λ weight · Φ(−(a + cb)/√(q_0 + 2cq_1 + c²q_2)) of the predictive, and inside
-    where z = Φ⁻¹(F) is within ± z_level. For one λ and a constant variance z is linear in c, so that it is
-    interpolated linearly between places that are dense where it crosses.
+    The truth is at the quantile F(c) = Σ_λ weight · Φ(−(a + cb)/√(q_0 + 2cq_1 + c²q_2)) of the predictive,
+    and inside where z = Φ⁻¹(F) is within ± z_level. For one λ and a constant variance z is linear in c, so
+    that it is interpolated linearly between places that are dense where it crosses.
     """
     centre, slope = -(weights * a).sum(axis=1), (weights * b).sum(axis=1)  # of z times the deviation
     deviation = np.sqrt((weights * np.maximum(q0, 0)).sum(axis=1))

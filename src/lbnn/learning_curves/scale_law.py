@@ -43,7 +43,7 @@ class Panels:
 
     @classmethod
     def over(cls, low: float, high: float, strip: float = math.pi) -> Panels:
-        """For a range of x, and functions analytic up to ± i strip; a single node where the range is a point."""
+        """For a range of x and functions analytic up to ± i strip; one node where the range is a point."""
         if high <= low:
             return cls(np.array([low]), low, low, 1, 1)
         widest = _PANEL * strip / math.pi
@@ -121,8 +121,8 @@ def integrate(
             break
         if (left and low <= -FARTHEST) or (right and high >= FARTHEST):
             raise ValueError(
-                f"the law of the scale must fit into double precision, |log λ| < {FARTHEST:g}, got mass beyond "
-                "it: make the network less deep or less narrow, or the teacher less large or small"
+                f"the law of the scale must fit into double precision, |log λ| < {FARTHEST:g}, got mass "
+                "beyond it: make the network less deep or less narrow, or the teacher less large or small"
             )
         reach = max(0.5 * (high - low), 0.1)
         low, high = max(low - reach * left, -FARTHEST), min(high + reach * right, FARTHEST)
@@ -152,7 +152,7 @@ def _interleaved(even: Array, odd: Array) -> Array:
 
 
 def _still_high(x: Array, values: Array) -> tuple[bool, bool]:
-    """Whether the integrand, or λ times it, has not dropped at the left or the right end for some data set."""
+    """Whether the integrand, or λ times it, has not dropped at either end for some data set."""
     left = right = False
     for power in (0, 1):
         tilted = values + power * x
