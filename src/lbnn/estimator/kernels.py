@@ -69,9 +69,9 @@ def _network(activation: str) -> Callable[..., Array]:
 
 
 #: Tried depths (number of weight matrices) and variances of biases; inputs of unit size make ones typical.
-_DEPTHS, _BIASES = (2, 3, 4, 6), (0.1, 0.0, 1.0)
+_DEPTHS, _BIASES = (2, 3, 4, 6), (0.1, 0.0, 1.0, 10.0)
 #: The degree of nonlinearity of activations that are not homogeneous.
-_WEIGHTS = (2.0, 0.5, 8.0)
+_WEIGHTS = (2.0, 0.1, 0.5, 8.0)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
         "rational_quadratic", "polynomial", "linear+rbf" and "relu", "erf", "gelu" (infinitely wide networks,
-        `lbnn.network_kernel`), whose parameters are chosen by evidence where they are not given, or what `sklearn.metrics.pairwise.pairwise_kernels` takes.
+        `lbnn.network_kernel`), whose parameters are chosen by evidence where they are not given, or what
+        `sklearn.metrics.pairwise.pairwise_kernels` takes.
     kernel_params : dict, optional
         Parameters of the kernel: "length_scale" (a number, or one for each column), "alpha", "degree",
         "coef0", "share" of the rbf kernel in "linear+rbf", "depth", "bias_variance" and "weight_variance" of

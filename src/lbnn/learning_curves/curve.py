@@ -199,7 +199,7 @@ def learning_curve(
         else:
             sampled = sample_point(problem, wanted, most, start)
             points.append((sampled.mean, sampled.error, sampled.deviation))
-            draws.append(sampled.draws)
+            draws.append(len(sampled.values))
             messages.extend(sampled.messages)
     warn_of(messages)
     mean, error, spread = np.array(points).transpose(1, 2, 0)  # (6, m) each

@@ -9,8 +9,8 @@ their range,
 
 all three independent: X Xᵀ is independent of its directions, and εᵀ(X Xᵀ)⁻¹ε = |ε|²/χ²(n0 − p + 1) in the
 Cholesky factor whose last axis is ε. The same χ² is a factor of det(X Xᵀ), so that log det given R has the
-mean constant − log(1 + R). A teacher drawn from the prior adds |w|² as a fourth variable. The log-odds of each
-have the density e^{at}/(1 + e^t)^{a+b} and are integrated by the trapezoid rule; functions of s, each an
+mean constant − log(1 + R). A teacher drawn from the prior adds |w|² as a fourth variable. The log-odds of
+each have the density e^{at}/(1 + e^t)^{a+b} and are integrated by the trapezoid rule; functions of s, each an
 integral over λ, are interpolated in log s.
 
 A new input x has f(x) = mᵀx ± |(1 − P)x| √(λ/n0) times a normal variable, truth wᵀx: width and coverage

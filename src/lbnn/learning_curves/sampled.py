@@ -45,7 +45,7 @@ class SampledPoint:
     mean: Array
     error: Array
     deviation: Array
-    draws: int
+    values: Array  # of every draw, (m, 6): networks with the same seed meet the same data, row by row
     messages: tuple[str, ...]
 
 
@@ -85,7 +85,7 @@ def sample_point(problem: Problem, target_error: float, max_draws: int, seed: in
             break
     deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(6, math.nan)
     messages = _messages(problem, values, mean, error, target_error)
-    return SampledPoint(mean, error, deviation, len(values), messages)
+    return SampledPoint(mean, error, deviation, values, messages)
 
 
 def _standard_error(values: Array) -> Array:
