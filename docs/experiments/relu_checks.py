@@ -9,9 +9,16 @@ means, and NUTS over all weights, last layer included (NumPyro, four chains), fo
 import sys
 
 import numpy as np
-from relu_reach import NOISE, RUNS, problem
+from relu_posteriors import NOISE, RUNS, problem
 
-PROBLEMS = ((2, 2, 5, 0.3), (2, 2, 5, 1.0), (2, 3, 5, 1.0), (5, 2, 20, 0.3), (5, 3, 20, 0.3), (2, 2, 100, 1.0))
+PROBLEMS = (
+    (2, 2, 5, 0.3),
+    (2, 2, 5, 1.0),
+    (2, 3, 5, 1.0),
+    (5, 2, 20, 0.3),
+    (5, 3, 20, 0.3),
+    (2, 2, 100, 1.0),
+)
 
 
 def features(weights, X):
@@ -72,7 +79,12 @@ def nuts(inputs, depth, width, size):
     sampler.run(jax.random.PRNGKey(0))
     f = np.asarray(sampler.get_samples(group_by_chain=True)["f"])[:, :, len(y) :]
     summary = numpyro.diagnostics.summary({"f": f}, group_by_chain=True)["f"]
-    return f.mean(axis=(0, 1)), f.var(axis=(0, 1)), float(summary["r_hat"].max()), float(summary["n_eff"].min())
+    return (
+        f.mean(axis=(0, 1)),
+        f.var(axis=(0, 1)),
+        float(summary["r_hat"].max()),
+        float(summary["n_eff"].min()),
+    )
 
 
 def main(path):

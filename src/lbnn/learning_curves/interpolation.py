@@ -98,7 +98,8 @@ def _stretched(
     for sign in (-1.0, 1.0):
         v = np.linspace(0.0, np.arcsinh(FARTHEST / spread), 2001)
         t = centre + sign * spread * np.sinh(v)
-        values = log_density(t) + max(sign * power, 0.0) * np.abs(t - centre) + np.log(np.cosh(v))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # far out: no density left
+            values = log_density(t) + max(sign * power, 0.0) * np.abs(t - centre) + np.log(np.cosh(v))
         values = np.where(np.isnan(values), -np.inf, values)
         ends.append(sign * v[int(np.argmax((values < values.max() - drop) & (v > v[values.argmax()])))])
     v = np.linspace(ends[0], ends[1], count)
@@ -406,10 +407,7 @@ def _log_gamma_rule(shape: float, count: int) -> Rule:
         return Rule(np.array([-math.inf]), np.ones(1))
     constant = -float(special.gammaln(shape))
     spread = math.sqrt(float(special.polygamma(1, shape)))
-    with np.errstate(over="ignore"):
-        return _stretched(
-            lambda t: shape * t - np.exp(t) + constant, math.log(shape), spread, count, 0.0, DROP
-        )
+    return _stretched(lambda t: shape * t - np.exp(t) + constant, math.log(shape), spread, count, 0.0, DROP)
 
 
 def _direction_within(square: Array, dimension: int) -> Array:

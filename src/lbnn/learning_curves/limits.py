@@ -11,8 +11,8 @@ With ρ = τ/λ, the resolvent of Gaussian data has a deterministic equivalent: 
 The first two are stationary in κ, so that the rest are their derivatives; at zero temperature κ = 1/α − 1. If
 the widths grow in proportion, the scale concentrates at the saddle point of the prior's rate plus half of the
 first two lines. This is the replica result of Zavatone-Veth, Tong and Pehlevan (2022, arXiv:2203.00573): at
-zero temperature λ = Π_ℓ [1 − (p/n_ℓ)(1 − ŝ/λ)] with ŝ = |w|² + σ²/(1 − α). At infinite width λ stays at its prior
-mean, and the curve is that of ridge regression.
+zero temperature λ = Π_ℓ [1 − (p/n_ℓ)(1 − ŝ/λ)] with ŝ = |w|² + σ²/(1 − α). At infinite width λ stays at its
+prior mean, and the curve is that of ridge regression.
 """
 
 from __future__ import annotations
