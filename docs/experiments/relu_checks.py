@@ -2,8 +2,8 @@
 
     python docs/experiments/relu_checks.py posteriors.npz
 
-Importance sampling from the prior of the hidden weights (NumPy, a million draws) for the log evidence and predictive
-means, and NUTS over all weights, last layer included (NumPyro, four chains), for means and variances.
+Importance sampling from the prior of the hidden weights (NumPy) for the log evidence and predictive means, and
+NUTS over all weights, last layer included (NumPyro, four chains), for means and variances.
 """
 
 import sys
@@ -88,6 +88,7 @@ def nuts(inputs, depth, width, size):
 
 
 def main(path):
+    """Print the distances for every problem."""
     stored = np.load(path)
     for inputs, depth, width, size in PROBLEMS:
         name = f"{inputs}-{depth}-{width}-{size}"
@@ -96,15 +97,17 @@ def main(path):
         deviation = np.sqrt(np.mean([stored[f"{name}/variance/{k}"] for k in range(RUNS)], axis=0))
         value, error, effective, other = importance(inputs, depth, width, size, 400_000)
         print(
-            f"{name}: tempered {np.mean(evidences):.3f} (range {np.ptp(evidences):.3f}), prior draws {value:.3f} ± {error:.3f} "
-            f"({effective:.0f} effective); means differ by {np.abs((other - mean) / deviation).max():.3f} deviations at most",
+            f"{name}: tempered {np.mean(evidences):.3f} (range {np.ptp(evidences):.3f}), "
+            f"prior draws {value:.3f} ± {error:.3f} ({effective:.0f} effective); "
+            f"means differ by {np.abs((other - mean) / deviation).max():.3f} deviations at most",
             flush=True,
         )
         if width <= 5:
             other, variance, r_hat, effective = nuts(inputs, depth, width, size)
             print(
-                f"    NUTS: means differ by {np.abs((other - mean) / deviation).max():.3f} deviations at most, deviations by "
-                f"{np.abs(np.sqrt(variance) / deviation - 1).max():.3f}; largest R-hat {r_hat:.3f}, fewest effective {effective:.0f}",
+                f"    NUTS: means differ by {np.abs((other - mean) / deviation).max():.3f} deviations at most, "
+                f"deviations by {np.abs(np.sqrt(variance) / deviation - 1).max():.3f}; "
+                f"largest R-hat {r_hat:.3f}, fewest effective {effective:.0f}",
                 flush=True,
             )
 

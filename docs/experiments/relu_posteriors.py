@@ -7,9 +7,10 @@ Needs JAX (an accelerator helps: six minutes on one H200, hours on a CPU). A net
     z_1 = W_1 x/√n0,   h_ℓ = √(2/n_ℓ) relu(z_ℓ),   z_{ℓ+1} = W_{ℓ+1} h_ℓ,   f = w·h_{d−1},
 
 standard normal weights, so that E f(x)² = |x|²/n0. The last layer is integrated analytically: given the hidden
-weights, y ~ N(0, ΦΦᵀ + τ) and f at new inputs is Gaussian. The hidden weights are drawn by sequential Monte Carlo from
-the prior to the posterior: temperatures chosen so that 70% of the particles stay effective, systematic resampling, HMC
-moves at every temperature with a step size adapted to an acceptance of 0.8. Independent runs (`RUNS`) check each other.
+weights, y ~ N(0, ΦΦᵀ + τ) and f at new inputs is Gaussian. The hidden weights are drawn by sequential Monte Carlo
+from the prior to the posterior: temperatures chosen so that 70% of the particles stay effective, systematic
+resampling, HMC moves at every temperature with a step size adapted to an acceptance of 0.8. Independent runs
+check each other.
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ def predict(weights, X, y, X_test):
     return mean, (test**2).sum(axis=1) - (cross**2).sum(axis=0)
 
 
+def predict_all(flat, X, y, X_test, shapes):
+    """`predict` for every particle, (particles, tests) each."""
+    return jax.vmap(lambda each: predict(split(each, shapes), X, y, X_test))(flat)
+
+
 @partial(jax.jit, static_argnames=("shapes",))
 def start(key, X, y, shapes):
     """Prior draws: a flat array (particles, dimension), and their log likelihoods."""
@@ -78,6 +84,7 @@ def start(key, X, y, shapes):
 
 
 def split(flat, shapes):
+    """Hidden weight matrices from a flat vector."""
     parts, place = [], 0
     for a, b in shapes:
         parts.append(flat[place : place + a * b].reshape(a, b))
@@ -174,6 +181,7 @@ def density(means, variances, centre, deviation):
 
 
 def main(out, quick):
+    """All problems, stored after each."""
     results, begin = {}, time.time()
     for inputs in INPUTS:
         for depth in DEPTHS:
@@ -205,7 +213,8 @@ def main(out, quick):
                     results[f"{name}/centre"], results[f"{name}/deviation"] = centre, deviation
                     evidences = [results[f"{name}/evidence/{k}"] for k in range(RUNS)]
                     print(
-                        f"{time.time() - begin:6.0f} s  {name:14} log evidence {np.round(evidences, 2)} stages {stages} acceptance {rate:.2f}",
+                        f"{time.time() - begin:6.0f} s  {name:14} log evidence {np.round(evidences, 2)} "
+                        f"stages {stages} acceptance {rate:.2f}",
                         flush=True,
                     )
                     np.savez_compressed(out, **results)

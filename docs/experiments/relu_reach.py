@@ -1,7 +1,7 @@
 """Small ReLU networks against their NNGP kernel times a random scale.
 
     python docs/experiments/relu_posteriors.py posteriors.npz       # JAX, an accelerator
-    python docs/experiments/relu_reach.py posteriors.npz            # writes docs/relu-reach.json and the tables
+    python docs/experiments/relu_reach.py posteriors.npz
 
 Reads the exact posteriors, computes the approximations, and writes docs/relu-reach.json and the tables of
 docs/relu-reach.md.
@@ -40,8 +40,9 @@ def problem(inputs: int, size: float):
 def networks(width: int, depth: int) -> dict[str, lbnn.Network]:
     """The law of the scale of each approximation.
 
-    A layer of n relu units multiplies the squared norm of its input by (2/n) Σ relu(z)², of mean one and variance
-    5/n; a layer of n linear units by χ²(n)/n, of variance 2/n: 2n/5 linear units have the variance of n relu units.
+    A layer of n relu units multiplies the squared norm of its input by (2/n) Σ relu(z)², of mean one and
+    variance 5/n; a layer of n linear units by χ²(n)/n, of variance 2/n: 2n/5 linear units have the variance of n
+    relu units.
     """
     hidden = depth - 1
     return dict(
@@ -117,8 +118,8 @@ def compare(stored, name, inputs, depth, width, size):
 def table(rows):
     """One line for each problem: evidence, KL and coverage of every approximation."""
     lines = [
-        "| inputs | depth | width | size of targets | log evidence, exact | NNGP less exact | linear scale | matched "
-        "| KL: NNGP | linear scale | matched | between runs | 90% coverage: NNGP | linear scale | matched |",
+        "| inputs | depth | width | size of targets | log evidence, exact | NNGP less exact | linear scale "
+        "| matched | KL: NNGP | linear scale | matched | between runs | 90% coverage: NNGP | linear scale | matched |",
         "|" + " --- |" * 15,
     ]
     for row in rows:
@@ -135,8 +136,8 @@ def table(rows):
 def summary(rows):
     """By width and size of targets: mean absolute error of the log evidence, mean KL, mean coverage."""
     lines = [
-        "| width | size of targets | error of log evidence: NNGP | linear scale | matched | KL: NNGP | linear scale "
-        "| matched | between runs | coverage: NNGP | linear scale | matched |",
+        "| width | size of targets | error of log evidence: NNGP | linear scale | matched | KL: NNGP "
+        "| linear scale | matched | between runs | coverage: NNGP | linear scale | matched |",
         "|" + " --- |" * 12,
     ]
     for width in WIDTHS:
@@ -166,6 +167,7 @@ def put(page: str, name: str, text: str) -> str:
 
 
 def main(path: str) -> None:
+    """Compare on every problem; write the document and the tables."""
     stored = np.load(path)
     rows = []
     for inputs in INPUTS:

@@ -1,6 +1,6 @@
 """When does depth help on average: exact learning curves of one-output networks over a grid.
 
-    python docs/experiments/when_depth_helps.py run       # two minutes of one core, docs/when-depth-helps.json
+    python docs/experiments/when_depth_helps.py run       # three minutes of one core
     python docs/experiments/when_depth_helps.py report    # tables and pictures of docs/when-depth-helps.md
 
 Every network meets the same data sets, so that differences between networks have small errors of their own.
@@ -99,6 +99,7 @@ def approach(inputs: int, depth: int) -> dict:
 
 
 def run() -> None:
+    """Compute every point, and write docs/when-depth-helps.json."""
     begin, points = time.time(), []
     for inputs, draws in INPUTS.items():
         for ratio in RATIOS:
