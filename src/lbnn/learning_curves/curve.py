@@ -17,9 +17,11 @@ from lbnn._base.warn import warn_of
 from lbnn.learning_curves.gaussian_data import Teacher, log_norm_law
 from lbnn.learning_curves.interpolation import exact_point
 from lbnn.learning_curves.limits import LIMITS, Asymptotics, LimitCurve, limit_curve
-from lbnn.learning_curves.sampled import FEWEST_DRAWS, Problem, sample_point
+from lbnn.learning_curves.sampled import FEWEST_DRAWS, QUANTITIES, Problem, sample_point
 from lbnn.network import Network
 from lbnn.scale.gamma_product import GammaProduct
+
+_WITH_DEVIATION = 4  # quantities of a data set alone; those of an interval depend on the new input as well
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,9 @@ def learning_curve(
     if most < FEWEST_DRAWS:
         raise ValueError(f"max_draws must be at least {FEWEST_DRAWS} for an error to be stated, got {most}")
     start = check.seed(seed)
-    points, draws, messages = [], [], []
+    points: list[tuple[Array, Array, Array]] = []
+    draws: list[int] = []
+    messages: list[str] = []
     for size in sizes:
         problem = _problem(net, size, count, Teacher(norm, deviation), inverse_temperature, mass)
         if math.isinf(inverse_temperature):
@@ -203,18 +207,23 @@ def learning_curve(
             messages.extend(sampled.messages)
     warn_of(messages)
     mean, error, spread = np.array(points).transpose(1, 2, 0)  # (6, m) each
+    averages = {
+        f"{name}{end}": values[row]
+        for row, name in enumerate(QUANTITIES)
+        for end, values in (("", mean), ("_error", error), ("_deviation", spread))
+        if end != "_deviation" or row < _WITH_DEVIATION
+    }
     return LearningCurve(
-        net,
-        np.array(sizes),
-        count,
-        "prior" if norm is None else norm,
-        deviation,
-        inverse_temperature,
-        mass,
-        np.array(draws),
-        *(each for row in zip(mean[:4], error[:4], spread[:4], strict=True) for each in row),
-        *(each for row in zip(mean[4:], error[4:], strict=True) for each in row),
+        network=net,
+        examples=np.array(sizes),
+        inputs=count,
+        teacher_norm="prior" if norm is None else norm,
+        noise=deviation,
+        beta=inverse_temperature,
+        level=mass,
+        draws=np.array(draws),
         messages=tuple(messages),
+        **averages,
     )
 
 

@@ -263,7 +263,7 @@ def _averages(problem: Problem, halved: bool) -> tuple[Array, Array]:
     half = (inputs - np.arange(examples)) / 2
     log_evidence = log_z - 0.5 * examples * math.log(2 * math.pi)
     falls = 1 - _growth(problem) if noise > 0 else 0.0  # log Z falls like R to this power
-    log_evidence_mean = data.weights @ log_evidence - 0.5 * expected_log_determinant(examples, inputs)
+    log_evidence_mean = float(data.weights @ log_evidence) - 0.5 * expected_log_determinant(examples, inputs)
     if falls >= freedom / 2:
         log_evidence_mean = -math.inf
     if noise > 0:  # log det given R: its last factor χ²(ν) is χ²(p + ν)/(1 + R)
@@ -311,7 +311,8 @@ def _at(problem: Problem, s: Array) -> tuple[Array, Array, Array]:
     if not s.any():
         law = _law_given_zero(problem)
         quantile = _symmetric_quantile((1 + problem.level) / 2, law.weights, np.sqrt(np.exp(law.x)))
-        return tuple(np.full(len(s), float(each[0])) for each in (law.log_total, law.scale_mean, quantile))
+        total, mean, reach = (np.full(len(s), each[0]) for each in (law.log_total, law.scale_mean, quantile))
+        return total, mean, reach
     return _functions_of(problem, np.maximum(s, _SMALLEST * np.median(s[s > 0])))
 
 
