@@ -2,8 +2,8 @@
 
     python docs/experiments/relu_checks.py posteriors.npz
 
-Importance sampling from the prior of the hidden weights (NumPy) for the log evidence and predictive means, and
-NUTS over all weights, last layer included (NumPyro, four chains), for means and variances.
+Importance sampling from the prior of the hidden weights (NumPy) for the log evidence and predictive means,
+and NUTS over all weights, last layer included (NumPyro, four chains), for means and variances.
 """
 
 import sys
@@ -105,7 +105,7 @@ def main(path):
         if width <= 5:
             other, variance, r_hat, effective = nuts(inputs, depth, width, size)
             print(
-                f"    NUTS: means differ by {np.abs((other - mean) / deviation).max():.3f} deviations at most, "
+                f"    NUTS: means differ by {np.abs((other - mean) / deviation).max():.3f} deviations, "
                 f"deviations by {np.abs(np.sqrt(variance) / deviation - 1).max():.3f}; "
                 f"largest R-hat {r_hat:.3f}, fewest effective {effective:.0f}",
                 flush=True,

@@ -6,8 +6,8 @@ Needs JAX (an accelerator helps: six minutes on one H200, hours on a CPU). A net
 
     z_1 = W_1 x/√n0,   h_ℓ = √(2/n_ℓ) relu(z_ℓ),   z_{ℓ+1} = W_{ℓ+1} h_ℓ,   f = w·h_{d−1},
 
-standard normal weights, so that E f(x)² = |x|²/n0. The last layer is integrated analytically: given the hidden
-weights, y ~ N(0, ΦΦᵀ + τ) and f at new inputs is Gaussian. The hidden weights are drawn by sequential Monte Carlo
+standard normal weights, so that E f(x)² = |x|²/n0. The last layer is integrated analytically: given the
+hidden weights, y ~ N(0, ΦΦᵀ + τ) and f at new inputs is Gaussian. These are drawn by sequential Monte Carlo
 from the prior to the posterior: temperatures chosen so that 70% of the particles stay effective, systematic
 resampling, HMC moves at every temperature with a step size adapted to an acceptance of 0.8. Independent runs
 check each other.
@@ -196,10 +196,7 @@ def main(out, quick):
                     name = f"{inputs}-{depth}-{width}-{size}"
                     for number in range(RUNS):
                         flat, log_evidence, stages, rate = run(X, y, shapes, number)
-                        means, variances = jax.vmap(lambda each: predict(split(each, shapes), X, y, X_test))(
-                            flat
-                        )
-                        means, variances = np.asarray(means), np.asarray(variances)
+                        means, variances = map(np.asarray, predict_all(flat, X, y, X_test, shapes))
                         if number == 0:
                             centre = means.mean(axis=0)
                             deviation = np.sqrt(means.var(axis=0) + variances.mean(axis=0) + NOISE**2)

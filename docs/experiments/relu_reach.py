@@ -41,8 +41,8 @@ def networks(width: int, depth: int) -> dict[str, lbnn.Network]:
     """The law of the scale of each approximation.
 
     A layer of n relu units multiplies the squared norm of its input by (2/n) Σ relu(z)², of mean one and
-    variance 5/n; a layer of n linear units by χ²(n)/n, of variance 2/n: 2n/5 linear units have the variance of n
-    relu units.
+    variance 5/n; a layer of n linear units by χ²(n)/n, of variance 2/n: 2n/5 linear units have the variance
+    of n relu units.
     """
     hidden = depth - 1
     return dict(
@@ -119,7 +119,8 @@ def table(rows):
     """One line for each problem: evidence, KL and coverage of every approximation."""
     lines = [
         "| inputs | depth | width | size of targets | log evidence, exact | NNGP less exact | linear scale "
-        "| matched | KL: NNGP | linear scale | matched | between runs | 90% coverage: NNGP | linear scale | matched |",
+        "| matched | KL: NNGP | linear scale | matched | between runs | 90% coverage: NNGP | linear scale "
+        "| matched |",
         "|" + " --- |" * 15,
     ]
     for row in rows:

@@ -29,7 +29,8 @@ def winners(points: list[dict[str, Any]]) -> str:
     """The best network by error, Gibbs error and evidence at every point."""
     lines = [
         "| n0 | p/n0 | teacher | noise | error of the mean: best | gain | Gibbs error: best | gain "
-        "| log evidence: best | gain, nats | error at depth one | coverage at depth one | of the best by evidence |",
+        "| log evidence: best | gain, nats | error at depth one | coverage at depth one "
+        "| of the best by evidence |",
         "|" + " --- |" * 13,
     ]
     for point in points:
@@ -49,8 +50,9 @@ def winners(points: list[dict[str, Any]]) -> str:
 def misled(points: list[dict[str, Any]]) -> str:
     """Errors of the theories over all points and networks with hidden layers, by n0."""
     lines = [
-        "| n0 | theory | E λ: median | worst | error of the mean: median | worst | Gibbs error: median | worst "
-        "| log evidence, nats: median | worst | coverage: median | worst | same best network by Gibbs error |",
+        "| n0 | theory | E λ: median | worst | error of the mean: median | worst | Gibbs error: median "
+        "| worst | log evidence, nats: median | worst | coverage: median | worst "
+        "| same best network by Gibbs error |",
         "|" + " --- |" * 13,
     ]
     for inputs in sorted({point["inputs"] for point in points}):
@@ -70,7 +72,7 @@ def misled(points: list[dict[str, Any]]) -> str:
             agree = 0
             for point in here:
                 exact = best(point, "gibbs_error")[0]["widths"]
-                guess = min(point["networks"], key=lambda each: each["limits"][theory][3])  # noqa: B023
+                guess = min(point["networks"], key=lambda each: each["limits"][theory][3])
                 agree += guess["widths"] == exact
             cells.append(f"{agree} of {len(here)}")
             lines.append("| " + " | ".join(cells) + " |")
@@ -93,7 +95,8 @@ def slopes(approaches: list[dict[str, Any]]) -> str:
                 if each["inputs"] == size and each["depth"] == depth
             ]
             slope = np.polyfit(np.log(sizes[2:]), np.log(gaps[2:]), 1)[0]
-            cells = [f"{depth}", quantity.replace("_", " "), *(f"{each:.2e}" for each in gaps), f"{slope:.3f}"]
+            found = [f"{each:.2e}" for each in gaps]
+            cells = [f"{depth}", quantity.replace("_", " "), *found, f"{slope:.3f}"]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -114,7 +117,8 @@ def pictures(document: dict[str, Any]) -> None:
         gaps = [[abs(each[q][1] / each[q][0] - 1) for each in here] for q in names]
         labels = ["E λ", "error", "Gibbs error", "coverage"]
         plots.convergence([each["inputs"] for each in here], gaps, labels=labels, ax=axes[column])
-        axes[column].set(xlabel="inputs $n_0$", ylabel="relative distance to the replica curve", title=f"depth {depth}")
+        axes[column].set(xlabel="inputs $n_0$", ylabel="relative distance to the replica curve")
+        axes[column].set_title(f"depth {depth}")
     figure.savefig(DOCS / "images" / "when-depth-helps-approach.svg")
     plt.close(figure)
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained", sharey=True)
@@ -127,7 +131,8 @@ def pictures(document: dict[str, Any]) -> None:
             ]
             gains = [100 * best(each, "gibbs_error")[1] / each["networks"][0]["mean"][3] for each in here]
             ratios = [each["ratio"] for each in here]
-            ax.plot(ratios, gains, marker="osD"[number], color=plots.COLOURS[number], label=f"$n_0$ = {inputs}")
+            colour, marker = plots.COLOURS[number], "osD"[number]
+            ax.plot(ratios, gains, marker=marker, color=colour, label=f"$n_0$ = {inputs}")
         ax.set(title=f"|w| = {norm:g}, noise 0.5", xlabel="$p/n_0$", xscale="log")
         ax.set_xticks(ratios, [f"{each:g}" for each in ratios])
     axes[0].set_ylabel("Gibbs error saved by depth, %")

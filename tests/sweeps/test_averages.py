@@ -16,6 +16,7 @@ def problem(seed, rng):
     return X, 1.2 * X[:, 0] + 0.4 * rng.normal(size=6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [5.0, math.inf])
 def test_sweep_average_is_the_learning_curve(beta, tmp_path):
     """A hundred data sets: E λ and log evidence within 4 standard errors of the average."""
