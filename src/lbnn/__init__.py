@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from lbnn import asymptotics, convergence, sweeps
 from lbnn._base.errors import AccuracyWarning
 from lbnn.bands import Bands, BandsFit, BandsPredictive
+from lbnn.data.network_kernels import network_kernel
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EngineChoice
+from lbnn.learning_curves.curve import LearningCurve, learning_curve
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.matrix_gig.distribution import MatrixGIG
 from lbnn.network import Network
@@ -44,6 +46,7 @@ __all__ = [
     "EngineChoice",
     "EvidenceGrid",
     "LBNNRegressor",
+    "LearningCurve",
     "LeaveOneOut",
     "MatrixGIG",
     "MixturePredictive",
@@ -62,7 +65,9 @@ __all__ = [
     "compare",
     "convergence",
     "evidence_grid",
+    "learning_curve",
     "leave_one_out",
+    "network_kernel",
     "sweep",
     "sweeps",
 ]

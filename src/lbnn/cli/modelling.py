@@ -47,8 +47,8 @@ Kernel = Annotated[
     str,
     typer.Option(
         "--kernel",
-        help="linear, rbf, matern12, matern32, matern52, rational_quadratic, polynomial, linear+rbf (their "
-        "parameters by evidence), or a kernel of scikit-learn such as laplacian.",
+        help="linear, rbf, matern12, matern32, matern52, rational_quadratic, polynomial, linear+rbf, relu, "
+        "erf, gelu (their parameters by evidence), or a kernel of scikit-learn such as laplacian.",
     ),
 ]
 KernelParam = Annotated[

@@ -17,6 +17,7 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from lbnn._base.types import Array
+from lbnn.data.network_kernels import WEIGHT_VARIANCES, kernel_of
 
 Parameters = dict[str, Any]
 
@@ -55,6 +56,24 @@ def _linear_and_rbf(left: Array, right: Array, length_scale: Any, share: float) 
     return (1 - share) * (left @ right.T) / left.shape[1] + share * _rbf(left, right, length_scale)
 
 
+def _network(activation: str) -> Callable[..., Array]:
+    """The kernel of an infinitely wide network with this activation."""
+
+    def kernel(
+        left: Array, right: Array, depth: int, bias_variance: float, weight_variance: float | None = None
+    ) -> Array:
+        weights = WEIGHT_VARIANCES[activation] if weight_variance is None else weight_variance
+        return kernel_of(activation, left, right, int(depth), weights, bias_variance)
+
+    return kernel
+
+
+#: Tried depths (number of weight matrices) and variances of biases; inputs of unit size make ones typical.
+_DEPTHS, _BIASES = (2, 3, 4, 6), (0.1, 0.0, 1.0, 10.0)
+#: The degree of nonlinearity of activations that are not homogeneous.
+_WEIGHTS = (2.0, 0.1, 0.5, 8.0)
+
+
 @dataclass(frozen=True)
 class Family:
     """A kernel, and the values that are tried of each parameter but the length scale."""
@@ -73,6 +92,17 @@ FAMILIES: dict[str, Family] = {
     "rational_quadratic": Family(_rational_quadratic, grids={"alpha": (1.0, 0.1, 0.3, 3.0, 10.0)}),
     "polynomial": Family(_polynomial, stationary=False, grids={"degree": (2, 1, 3, 4)}),
     "linear+rbf": Family(_linear_and_rbf, grids={"share": (0.5, 0.01, 0.03, 0.1, 0.9)}),
+    "relu": Family(_network("relu"), stationary=False, grids={"depth": _DEPTHS, "bias_variance": _BIASES}),
+    "erf": Family(
+        _network("erf"),
+        stationary=False,
+        grids={"depth": _DEPTHS, "bias_variance": _BIASES, "weight_variance": _WEIGHTS},
+    ),
+    "gelu": Family(
+        _network("gelu"),
+        stationary=False,
+        grids={"depth": _DEPTHS, "bias_variance": _BIASES, "weight_variance": _WEIGHTS},
+    ),
 }
 
 
@@ -138,7 +168,7 @@ def chosen(kernel: Kernel, X: Array, evidence: Callable[[Kernel], float]) -> Ker
                 found[_key(each)] = evidence(each)
         return max([current, *tried], key=lambda each: found[_key(each)])
 
-    for _ in range(2 if free_grids and free_length else 1):
+    for _ in range(2 if len(free_grids) + free_length > 1 else 1):
         if free_length:
             best = better(best, "length_scale", typical * 2.0**_STEPS)
             for step in _REFINEMENTS:

@@ -60,11 +60,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "evidence" takes what has the higher evidence at infinite width.
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
-        "rational_quadratic", "polynomial" and "linear+rbf", whose parameters are chosen by evidence where
-        they are not given, or what `sklearn.metrics.pairwise.pairwise_kernels` takes.
+        "rational_quadratic", "polynomial", "linear+rbf" and "relu", "erf", "gelu" (infinitely wide networks,
+        `lbnn.network_kernel`), whose parameters are chosen by evidence where they are not given, or what
+        `sklearn.metrics.pairwise.pairwise_kernels` takes.
     kernel_params : dict, optional
         Parameters of the kernel: "length_scale" (a number, or one for each column), "alpha", "degree",
-        "coef0", "share" of the rbf kernel in "linear+rbf", or scikit-learn's.
+        "coef0", "share" of the rbf kernel in "linear+rbf", "depth", "bias_variance" and "weight_variance" of
+        networks, or scikit-learn's.
     ard : bool
         Whether each column may have a length scale of its own; taken if the evidence gains more than ½ log p
         for each.

@@ -14,6 +14,7 @@ from lbnn.plots.fitted import (
     measured_against_predicted,
     standardised_residuals,
 )
+from lbnn.plots.learning import learning_curves
 from lbnn.plots.matrices import coupling_matrix, kernel_panels
 from lbnn.plots.phase import kernel_change, phase_diagram
 from lbnn.plots.scale import scale_density
@@ -33,6 +34,7 @@ __all__ = [
     "evidence_over_widths",
     "kernel_change",
     "kernel_panels",
+    "learning_curves",
     "measured_against_predicted",
     "phase_diagram",
     "predictive_band",

@@ -1,0 +1,418 @@
+"""Learning curves at zero temperature, p ≤ n0: averages over data by quadrature, no draws.
+
+Without noise the network interpolates, its mean is the interpolator m of least norm, and the data enter the
+law of λ through s = yᵀG⁻¹y alone. With P the projection on the rows of X and m − w = −(1 − P)w + ζ, ζ in
+their range,
+
+    s = n0 |Pw + ζ|²,   |Pw|² = |w|² A,   |ζ|² = σ² R,   cos∠(Pw, ζ) = c,
+    A ~ Beta(p/2, (n0 − p)/2),   R ~ χ²(p)/χ²(n0 − p + 1),   (1 + c)/2 ~ Beta((p − 1)/2, (p − 1)/2),
+
+all three independent: X Xᵀ is independent of its directions, and εᵀ(X Xᵀ)⁻¹ε = |ε|²/χ²(n0 − p + 1) in the
+Cholesky factor whose last axis is ε. The same χ² is a factor of det(X Xᵀ), so that log det given R has the
+mean constant − log(1 + R). A teacher drawn from the prior adds |w|² as a fourth variable. The log-odds of
+each have the density e^{at}/(1 + e^t)^{a+b} and are integrated by the trapezoid rule; functions of s, each an
+integral over λ, are interpolated in log s.
+
+A new input x has f(x) = mᵀx ± |(1 − P)x| √(λ/n0) times a normal variable, truth wᵀx: width and coverage
+follow from |(1 − P)x|² ~ χ²(n0 − p) and the error along x.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from lbnn._base.types import Array
+from lbnn.learning_curves.gaussian_data import expected_log_determinant
+from lbnn.learning_curves.sampled import Problem
+from lbnn.learning_curves.scale_law import DROP, FARTHEST, Panels, ScaleLaw, at_one_scale, integrate
+from lbnn.scale.gamma_product import GammaProduct
+
+#: Nodes of each variable, by the number of variables, some 10⁵ points in all; every other node makes the rule
+#: that the answer is checked against.
+_NODES = (1, 385, 193, 49, 25)
+#: The same for coverage with noise, which has two more variables, and for its check.
+_COVERAGE_NODES = ((1, 1), (25, 17), (25, 17), (25, 17), (13, 9))
+_INNER_NODES = (25, 17)
+_SETTLED = (
+    1e-7  # change between the two rules below which an average counts as exact, relative to its size ...
+)
+_SETTLED_COVERAGE = 1e-4  # ... and of a probability
+_SMALLEST = 1e-30  # s relative to its median over nodes below which it is taken as that small
+_TAIL = 25.0  # e-folds to which tails of R matter, times what is averaged
+_LARGEST_LAYER = 10.0  # log of |w_ℓ|² of every layer at which power laws in s take over: e⁻¹⁰ from them
+_NEGLIGIBLE = 1e-9  # probability of nodes that coverage leaves out, each
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Nodes and probabilities of one random variable, (k,) each."""
+
+    nodes: Array
+    weights: Array
+
+    @property
+    def halved(self) -> Rule:
+        """Every other node: the same rule with twice the step."""
+        if len(self.nodes) < 3:
+            return self
+        weights = self.weights[::2]
+        return Rule(self.nodes[::2], weights / weights.sum())
+
+
+def log_odds_rule(first: float, second: float, count: int, power: float = 0.0, drop: float = DROP) -> Rule:
+    """t = log(u/(1 − u)) for u ~ Beta(first, second), good for averages of e^{power · t} too.
+
+    The trapezoid rule in v, t = centre + spread · sinh(v): tails are exponential, and e^{power · t} may make
+    the right one as slow as it likes.
+    """
+    log_constant = -float(special.betaln(first, second))
+
+    def log_density(t: Array) -> Array:
+        return first * t - (first + second) * np.logaddexp(0.0, t) + log_constant
+
+    return _stretched(
+        log_density,
+        math.log(first / second),
+        math.sqrt(float(special.polygamma(1, first) + special.polygamma(1, second))),
+        count,
+        power,
+        drop,
+    )
+
+
+def _stretched(
+    log_density: Callable[[Array], Array],
+    centre: float,
+    spread: float,
+    count: int,
+    power: float,
+    drop: float,
+) -> Rule:
+    """Trapezoid rule for a density of one peak on the line."""
+    ends = []
+    for sign in (-1.0, 1.0):
+        v = np.linspace(0.0, np.arcsinh(FARTHEST / spread), 2001)
+        t = centre + sign * spread * np.sinh(v)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # far out: no density left
+            values = log_density(t) + max(sign * power, 0.0) * np.abs(t - centre) + np.log(np.cosh(v))
+        values = np.where(np.isnan(values), -np.inf, values)
+        ends.append(sign * v[int(np.argmax((values < values.max() - drop) & (v > v[values.argmax()])))])
+    v = np.linspace(ends[0], ends[1], count)
+    t = centre + spread * np.sinh(v)
+    weights = np.exp(log_density(t)) * spread * np.cosh(v) * (v[1] - v[0])
+    return Rule(t, weights / weights.sum())
+
+
+@dataclass(frozen=True)
+class _Variables:
+    """A, R, c and |w|² at the nodes of a product rule, flat, with their probabilities."""
+
+    squares: Array  # |w|²
+    within: Array  # A
+    ratio: Array  # R
+    s: Array
+    weights: Array
+
+
+def _variables(problem: Problem, count: int, halved: bool) -> _Variables:
+    """The product rule over what is random."""
+    examples, inputs, noise = problem.examples, problem.inputs, problem.teacher.noise
+    one = Rule(np.zeros(1), np.ones(1))
+    freedom = inputs - examples + 1
+    seen = log_odds_rule(examples / 2, (inputs - examples) / 2, count) if examples < inputs else one
+    powers = np.multiply.outer([0.0, 1.0, 2.0], [_growth(problem), 1 - _growth(problem)]).ravel()
+    power = max(q for q in (*powers, 1 + _growth(problem)) if q < freedom / 2)
+    ratio = log_odds_rule(examples / 2, freedom / 2, count, power, _TAIL) if noise > 0 else one
+    if noise == 0 or problem.teacher.norm == 0:
+        angle = one
+    elif examples == 1:
+        angle = Rule(np.array([-40.0, 40.0]), np.full(2, 0.5))  # c = ±1
+    else:
+        angle = log_odds_rule((examples - 1) / 2, (examples - 1) / 2, count)
+    if problem.teacher.norm is not None:
+        norm = Rule(np.array([2 * math.log(problem.teacher.norm or 1.0)]), np.ones(1))
+    else:
+        norm = _norm_rule(problem.norm_law, count)
+    rules = [each.halved if halved else each for each in (norm, seen, ratio, angle)]
+    size, odds, log_ratio, turn = np.meshgrid(*(each.nodes for each in rules), indexing="ij")
+    weights = np.ones(())
+    for each in rules:
+        weights = np.multiply.outer(weights, each.weights)
+    squares = np.exp(size) if problem.teacher.norm != 0 else np.zeros_like(size)
+    within = special.expit(odds) if examples < inputs else np.ones_like(odds)
+    spread = np.exp(log_ratio) if noise > 0 else np.zeros_like(log_ratio)
+    a, b = np.sqrt(squares * within), noise * np.sqrt(spread)
+    # |Pw + ζ|² = (a − b)² + 4ab (1 + c)/2: without cancellation
+    s = inputs * ((a - b) ** 2 + 4 * a * b * special.expit(turn))
+    return _Variables(*(each.ravel() for each in (squares, within, spread, s, weights)))
+
+
+def _dimension(problem: Problem) -> int:
+    """Number of variables that the product rule is over."""
+    random_norm, noisy = problem.teacher.norm is None, problem.teacher.noise > 0
+    angle = noisy and problem.teacher.norm != 0 and problem.examples > 1
+    return random_norm + (problem.examples < problem.inputs) + noisy + angle
+
+
+def _norm_rule(law: GammaProduct, count: int) -> Rule:
+    """log |w|² of a teacher drawn from the prior."""
+    return _stretched(law.log_density, law.location(0.0), law.spread(0.0), count, 2.0, DROP)
+
+
+def _functions_of(problem: Problem, s: Array) -> tuple[Array, Array, Array]:
+    """log Z(s), E λσ_1², and the quantile of √λσ_1² times a normal variable, each interpolated in log s.
+
+    Z(s) = ∫ ϖ(λ) λ^{−p/2} e^{−s/2λ} dλ is analytic for Re s > 0, |Im log s| < π/2. Where s is so large that
+    every layer is e^{10} times its prior size, log Z and log λ are powers of s, s^{1/d} and s^{(d−1)/d}.
+    """
+    law = problem.law
+    if law is None:
+        v = problem.variance
+        reach = float(special.ndtri((1 + problem.level) / 2)) * math.sqrt(v)
+        return -0.5 * (problem.examples * math.log(v) + s / v), np.full(len(s), v), np.full(len(s), reach)
+    layers = len(law.widths)
+    cap = min(law.widths) * problem.variance * math.exp(_LARGEST_LAYER * (layers + 1))
+    inner = np.log(np.minimum(s, cap))
+    panels = Panels.over(float(inner.min()), float(inner.max()), math.pi / 2)
+    parts = []
+    for nodes in panels.nodes.reshape(panels.count, panels.each):
+        given = _law_given(problem, law, np.exp(nodes))
+        deviations = np.exp(given.x / 2)
+        quantile = _symmetric_quantile((1 + problem.level) / 2, given.weights, deviations)
+        parts.append((given.log_total, np.log(given.scale_mean), np.log(quantile)))
+    log_total, log_mean, log_quantile = (
+        panels.interpolate(np.concatenate(each), inner) for each in zip(*parts, strict=True)
+    )
+    beyond = np.maximum(np.log(s / cap), 0.0) / (layers + 1)
+    return (
+        log_total * np.exp(beyond),
+        np.exp(log_mean + layers * beyond),
+        np.exp(log_quantile + layers * beyond / 2),
+    )
+
+
+def _law_given(problem: Problem, law: GammaProduct, s: Array) -> ScaleLaw:
+    """Posterior of x = log λσ_1² for every s (m,): prior × e^{−px/2 − s e^{−x}/2}."""
+
+    def over(low: float, high: float) -> Callable[[Array], Array]:
+        return lambda x: -0.5 * (problem.examples * x + s[:, None] * np.exp(-x))
+
+    span = max(60.0, abs(math.log(s.max())) + 40, abs(math.log(s.min())) + 40)
+    x = np.linspace(max(-span, -FARTHEST), min(span, FARTHEST), 4001)
+    rough = law.saddle_log_density(x)
+    low, high = math.inf, -math.inf
+    for each in (s.min(), s.max()):
+        with np.errstate(over="ignore"):
+            values = rough - 0.5 * (problem.examples * x + each * np.exp(-x))
+        for power in (0, 1):
+            near = np.flatnonzero(values + power * x >= np.nanmax(values + power * x) - DROP)
+            low, high = min(low, x[max(near[0] - 1, 0)]), max(high, x[min(near[-1] + 1, len(x) - 1)])
+    return integrate(law, over, float(low), float(high))
+
+
+def _symmetric_quantile(level: float, weights: Array, deviations: Array) -> Array:
+    """q with Σ_λ weight · Φ(q/deviation) = level > ½, for each row of weights (m, n); by bisection, (m,)."""
+    reach = float(special.ndtri(level))
+    low, high = (
+        np.full(len(weights), reach * deviations.min()),
+        np.full(len(weights), reach * deviations.max()),
+    )
+    for _ in range(60):
+        middle = np.sqrt(low * high)
+        below = (weights * special.ndtr(middle[:, None] / deviations)).sum(axis=1) < level
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.sqrt(low * high)
+
+
+@dataclass(frozen=True)
+class ExactPoint:
+    """Means over data sets, their errors and standard deviations, (6,) each."""
+
+    mean: Array
+    error: Array
+    deviation: Array
+
+
+def exact_point(problem: Problem) -> ExactPoint:
+    """Every quantity of one point of a curve; the deviations of width and coverage are NaN."""
+    fine, rough = (_averages(problem, halved) for halved in (False, True))
+    mean, deviation = fine
+    with np.errstate(invalid="ignore"):
+        change = np.abs(mean - rough[0])
+        allowed = _SETTLED * np.maximum(np.abs(mean), 1.0 * (np.arange(6) == 1))
+    allowed[5] = _SETTLED_COVERAGE
+    change[np.isinf(mean)] = 0.0
+    return ExactPoint(mean, np.where(change <= allowed, 0.0, change), deviation)
+
+
+def _averages(problem: Problem, halved: bool) -> tuple[Array, Array]:
+    """Means and standard deviations over data sets, (6,) each."""
+    data = _variables(problem, _NODES[_dimension(problem)], halved)
+    log_z, scale, quantile = _at(problem, data.s)
+    examples, inputs, noise = problem.examples, problem.inputs, problem.teacher.noise
+    freedom, share = inputs - examples + 1, 1 - examples / inputs
+    error = data.squares * (1 - data.within) + noise**2 * data.ratio
+    gibbs = error + share * scale
+    grows = _growth(problem) if noise > 0 else 0.0  # E λ grows like R to this power
+    square = math.exp(problem.norm_law.shift) if problem.teacher.norm is None else problem.teacher.norm**2
+    half = (inputs - np.arange(examples)) / 2
+    log_evidence = log_z - 0.5 * examples * math.log(2 * math.pi)
+    falls = 1 - _growth(problem) if noise > 0 else 0.0  # log Z falls like R to this power
+    log_evidence_mean = float(data.weights @ log_evidence) - 0.5 * expected_log_determinant(examples, inputs)
+    if falls >= freedom / 2:
+        log_evidence_mean = -math.inf
+    if noise > 0:  # log det given R: its last factor χ²(ν) is χ²(p + ν)/(1 + R)
+        spread = log_evidence + 0.5 * np.log1p(data.ratio)
+        rest = special.polygamma(1, (inputs + 1) / 2) + special.polygamma(1, half[:-1]).sum()
+    else:
+        spread, rest = log_evidence, special.polygamma(1, half).sum()
+    error_mean = square * share  # and E R = p/(ν − 2)
+    if noise > 0:
+        error_mean += noise**2 * examples / (freedom - 2) if freedom > 2 else math.inf
+    scale_mean = data.weights @ scale if grows < freedom / 2 else math.inf
+    gibbs_mean = error_mean + share * scale_mean if share else error_mean
+    width = 2 * (data.weights @ quantile) * _mean_norm(inputs - examples) / math.sqrt(inputs)
+    heavy = noise > 0 and freedom <= 4
+    return (
+        np.array(
+            [
+                scale_mean / problem.first_variance,
+                log_evidence_mean,
+                error_mean,
+                gibbs_mean,
+                width if share else 0.0,  # finite: λ^{1/2} grows more slowly than R^{1/2}
+                _coverage(problem, int(halved)),
+            ]
+        ),
+        np.array(
+            [
+                _deviation(data.weights, scale) / problem.first_variance
+                if 2 * grows < freedom / 2
+                else math.inf,
+                math.sqrt(_deviation(data.weights, spread) ** 2 + 0.25 * float(rest))
+                if 2 * falls < freedom / 2
+                else math.inf,
+                math.inf if heavy else _deviation(data.weights, error),
+                math.inf if heavy else _deviation(data.weights, gibbs),
+                math.nan,
+                math.nan,
+            ]
+        ),
+    )
+
+
+def _at(problem: Problem, s: Array) -> tuple[Array, Array, Array]:
+    """log Z, E λσ_1² and the quantile at values of s."""
+    if not s.any():
+        law = _law_given_zero(problem)
+        quantile = _symmetric_quantile((1 + problem.level) / 2, law.weights, np.sqrt(np.exp(law.x)))
+        total, mean, reach = (np.full(len(s), each[0]) for each in (law.log_total, law.scale_mean, quantile))
+        return total, mean, reach
+    return _functions_of(problem, np.maximum(s, _SMALLEST * np.median(s[s > 0])))
+
+
+def _law_given_zero(problem: Problem) -> ScaleLaw:
+    """The law of λ for targets that are zero: its prior × λ^{−p/2}, where that can be normalised."""
+    law = problem.law
+    if law is None:
+        x = math.log(problem.variance)
+        return at_one_scale(x, lambda points: -0.5 * problem.examples * points[None])
+    if min(law.widths) <= problem.examples:
+        raise ValueError(
+            "targets that are zero (no teacher, no noise) have a zero-temperature posterior if every hidden "
+            f"layer is wider than the number of examples, got widths={tuple(map(int, law.widths))} and "
+            f"{problem.examples} examples"
+        )
+    centre = law.location(-problem.examples / 2)
+    return integrate(
+        law, lambda low, high: lambda x: -0.5 * problem.examples * x[None], centre - 5, centre + 5
+    )
+
+
+def _growth(problem: Problem) -> float:
+    """E λ grows like s to this power: s/λ balances Σ_ℓ n_ℓ u_ℓ with Π u_ℓ = λ over d − 1 layers."""
+    layers = 0 if problem.law is None else len(problem.law.widths)
+    return layers / (layers + 1)
+
+
+def _mean_norm(dimension: int) -> float:
+    """E χ(dimension)."""
+    if not dimension:
+        return 0.0
+    logs = special.gammaln((dimension + 1) / 2) - special.gammaln(dimension / 2)
+    return math.sqrt(2) * math.exp(float(logs))
+
+
+def _deviation(weights: Array, values: Array) -> float:
+    mean = weights @ values
+    return math.sqrt(max(float(weights @ (values - mean) ** 2), 0.0))
+
+
+def _coverage(problem: Problem, rule: int) -> float:
+    """Probability that the interval at a new input holds wᵀx.
+
+    (m − w)ᵀx = e g with e² = |m − w|² and g standard normal; of (1 − P)x, m' = n0 − p coordinates, the one
+    along (1 − P)w is u = αg + α'g' with α = |(1 − P)w|/e, α' = |ζ|/e, the others have the squared norm
+    K ~ χ²(m' − 1). The interval holds the truth if e²g² ≤ q²(u² + K)/n0, an inequality of second degree in g.
+    """
+    unseen = problem.inputs - problem.examples
+    noise = problem.teacher.noise
+    if unseen == 0:
+        return 0.0 if noise > 0 else 1.0  # the interval is a point
+    nodes = _COVERAGE_NODES if noise > 0 else [(each, each // 2 + 1) for each in _NODES]
+    data = _variables(problem, nodes[_dimension(problem)][rule], False)
+    keep = data.weights > _NEGLIGIBLE * data.weights.max()
+    weights = data.weights[keep] / data.weights[keep].sum()
+    reach = _at(problem, data.s[keep])[2] ** 2 / problem.inputs
+    missed = (data.squares * (1 - data.within))[keep]
+    disturbed = noise**2 * data.ratio[keep]
+    if noise == 0:
+        with np.errstate(divide="ignore"):
+            return float(weights @ _direction_within(np.minimum(reach / missed, 1.0), unseen))
+    total = missed + disturbed
+    normal = _stretched(lambda t: -(t**2) / 2, 0.0, 1.0, _INNER_NODES[rule], 0.0, DROP)
+    rest = _log_gamma_rule((unseen - 1) / 2, _INNER_NODES[rule])
+    inside = np.zeros(len(weights))
+    share = reach / total  # q²/n0e²
+    for other, other_weight in zip(normal.nodes, normal.weights, strict=True):
+        for size, size_weight in zip(2 * np.exp(rest.nodes), rest.weights, strict=True):
+            # (1 − share α²) g² − 2 share αα'g' g − share (α'²g'² + K) ≤ 0
+            a = 1 - share * missed / total
+            b = share * np.sqrt(missed * disturbed) / total * other
+            c = share * (disturbed / total * other**2 + size)
+            inside += other_weight * size_weight * _normal_within(a, b, c)
+    return float(weights @ inside)
+
+
+def _normal_within(a: Array, b: Array, c: Array) -> Array:
+    """P(a g² − 2b g − c ≤ 0) for a standard normal g and c ≥ 0."""
+    root = np.sqrt(np.maximum(b**2 + a * c, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first, second = (b - root) / a, (b + root) / a
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    between = special.ndtr(high) - special.ndtr(low)
+    never_outside = (a < 0) & (b**2 + a * c <= 0)
+    line = np.where(b == 0, 1.0, special.ndtr(c / np.where(b == 0, 1.0, 2 * np.abs(b))))  # a = 0
+    result = np.where(a > 0, between, np.where(never_outside, 1.0, 1 - between))
+    return np.where(a == 0, line, result)
+
+
+def _log_gamma_rule(shape: float, count: int) -> Rule:
+    """log of a Gamma variable; of a variable that is zero for shape zero."""
+    if shape == 0:
+        return Rule(np.array([-math.inf]), np.ones(1))
+    constant = -float(special.gammaln(shape))
+    spread = math.sqrt(float(special.polygamma(1, shape)))
+    return _stretched(lambda t: shape * t - np.exp(t) + constant, math.log(shape), spread, count, 0.0, DROP)
+
+
+def _direction_within(square: Array, dimension: int) -> Array:
+    """Probability that a coordinate of a uniform direction has at most this square."""
+    if dimension == 1:
+        return (square >= 1).astype(float)
+    return special.betainc(0.5, (dimension - 1) / 2, square)

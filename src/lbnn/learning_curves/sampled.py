@@ -1,0 +1,340 @@
+"""Averages over data sets by Monte Carlo: draws in bidiagonal form, an integral over λ for each.
+
+Given a data set the posterior of x = log λ is prior law × likelihood, integrated by the trapezoid rule on a
+grid of x that all draws of a batch share (it converges geometrically, and halving the grid checks it). A test
+input has coordinates ξ in the frame of B; along m − w, the error of the mean, its coordinate c is
+integrated over, which takes most of the variance out of the coverage of intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from lbnn._base.types import Array
+from lbnn.engines.pareto import pareto_k
+from lbnn.learning_curves.bidiagonal import LikelihoodTable, covariances, likelihood_table
+from lbnn.learning_curves.gaussian_data import BidiagonalData, Teacher, draw_data
+from lbnn.learning_curves.limits import Asymptotics
+from lbnn.learning_curves.scale_law import DROP, FARTHEST, Panels, ScaleLaw, at_one_scale, integrate
+from lbnn.scale.gamma_product import GammaProduct
+
+#: What is averaged over data sets, in the order of the columns of a draw.
+QUANTITIES = ("scale_mean", "log_evidence", "error", "gibbs_error", "interval_width", "coverage")
+
+_BATCH_FLOATS = 200_000  # random numbers of one kind in a batch ...
+_LARGEST_BATCH = 256  # ... and data sets
+_FLOATS = 1 << 21  # of one array over draws × nodes × r
+#: Coordinates c of a test input along the error of the mean: in its own units, and in those of the interval.
+_PLACES = np.linspace(-8.0, 8.0, 65)
+_NEAR = np.linspace(-4.0, 4.0, 65)
+_BISECTIONS = 40  # of an end of an interval: 1e-12 of its first bracket
+FEWEST_DRAWS = 8
+_FEWEST_FOR_TAIL = 200  # draws from which the tail index of the error is looked at
+_HEAVY = 0.7  # tail index above which averages are not to be trusted (Vehtari et al., 2024)
+
+
+@dataclass(frozen=True)
+class SampledPoint:
+    """Means, standard errors and standard deviations over data sets, (6,) each, and warnings."""
+
+    mean: Array
+    error: Array
+    deviation: Array
+    values: Array  # of every draw, (m, 6): networks with the same seed meet the same data, row by row
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One point of a curve: sizes, teacher, noise variance τ > 0 assumed, and the network's law of the scale.
+
+    `law` is the law of x = log λσ_1², None at depth one where λσ_1² = `variance`.
+    """
+
+    examples: int
+    inputs: int
+    teacher: Teacher
+    temperature: float
+    law: GammaProduct | None
+    norm_law: GammaProduct
+    variance: float
+    first_variance: float
+    level: float
+
+
+def sample_point(problem: Problem, target_error: float, max_draws: int, seed: int) -> SampledPoint:
+    """Draw data sets until every average is known to `target_error`, or `max_draws` are drawn."""
+    rng = np.random.default_rng([seed, problem.examples, problem.inputs])
+    rank = min(problem.examples, problem.inputs)
+    batch = max(1, min(_LARGEST_BATCH, _BATCH_FLOATS // rank, max_draws))
+    rows: list[Array] = []
+    while True:
+        size = min(batch, max_draws - sum(map(len, rows)))
+        data = draw_data(problem.examples, problem.inputs, problem.teacher, problem.norm_law, size, rng)
+        rows.append(_answers(problem, data, rng))
+        values = np.concatenate(rows)
+        mean, error = values.mean(axis=0), _standard_error(values)
+        if len(values) >= FEWEST_DRAWS and (error <= target_error * _allowance(mean)).all():
+            break
+        if len(values) >= max_draws:
+            break
+    deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(6, math.nan)
+    messages = _messages(problem, values, mean, error, target_error)
+    return SampledPoint(mean, error, deviation, values, messages)
+
+
+def _standard_error(values: Array) -> Array:
+    """Of the mean; a Student law's standard deviation, as the variance is estimated from few draws."""
+    count = len(values)
+    if count < 4:
+        return np.full(values.shape[1], math.inf)
+    return values.std(axis=0, ddof=1) / math.sqrt(count) * math.sqrt((count - 1) / (count - 3))
+
+
+def _allowance(mean: Array) -> Array:
+    """What the target error is relative to: the average; for log evidence and coverage at least one."""
+    scale = np.abs(mean)
+    scale[1] = max(scale[1], 1.0)
+    scale[5] = 1.0
+    return scale
+
+
+def _messages(
+    problem: Problem, values: Array, mean: Array, error: Array, target_error: float
+) -> tuple[str, ...]:
+    where, found = f"at {problem.examples} examples", []
+    late = [
+        f"{name} ({each:.2g} of it)"
+        for name, each, good in zip(
+            QUANTITIES,
+            error / np.maximum(_allowance(mean), 1e-300),
+            error <= target_error * _allowance(mean),
+            strict=True,
+        )
+        if not good
+    ]
+    if late:
+        found.append(
+            f"{where} the target error of {target_error:g} is not reached with {len(values)} draws for "
+            f"{', '.join(late)}: raise max_draws, or ask for less"
+        )
+    positive = values[:, 2] > 0
+    if positive.sum() >= _FEWEST_FOR_TAIL:
+        index = pareto_k(np.log(values[positive, 2]))
+        if index > _HEAVY:
+            found.append(
+                f"{where} the error over data sets has so heavy a tail (Pareto k = {index:.2f}) that its "
+                "average and the stated error are not to be trusted: a smaller beta tames it"
+            )
+    return tuple(found)
+
+
+def _answers(problem: Problem, data: BidiagonalData, rng: np.random.Generator) -> Array:
+    """The quantities of every draw, (m, 6)."""
+    size, columns = len(data.norms), data.columns
+    # random numbers for all draws first, so that they do not depend on how the work is cut
+    inputs = rng.standard_normal((size, columns))
+    unseen = data.inputs - columns
+    outside = rng.chisquare(unseen, size) if unseen else np.zeros(size)
+    low, high = _first_range(problem, data)
+    each = max(1, _FLOATS // (Panels.over(low, high).nodes.size * columns))
+    parts = []
+    for start in range(0, size, each):
+        rows = slice(start, start + each)
+        parts.append(_answers_of(problem, data.take(rows), low, high, inputs[rows], outside[rows]))
+    return np.concatenate(parts)
+
+
+def _first_range(problem: Problem, data: BidiagonalData) -> tuple[float, float]:
+    """Range of log λ to begin with, from the likelihood at infinite size.
+
+    At finite size the log likelihood differs from it by fluctuations of order √p: as far down as ten of these
+    below the usual drop the range keeps everything, second peaks too.
+    """
+    if problem.law is None:
+        return (math.log(problem.variance),) * 2
+    margin = DROP + 10 * math.sqrt(problem.examples)
+    law = problem.law
+    x = np.linspace(law.location(-law.left_exponent * 0.9) - 40, law.location(2.0) + 40, 1025)
+    x = x[np.abs(x) < FARTHEST]
+    log_prior = law.saddle_log_density(x)
+    low, high = math.inf, -math.inf
+    for norm in np.unique(np.quantile(data.norms, [0.0, 0.5, 1.0])):
+        limit = Asymptotics(
+            problem.examples, problem.inputs, norm**2, problem.teacher.noise**2, problem.temperature
+        )
+        values = log_prior + limit.log_likelihood(np.exp(x))
+        for power in (0, 1):
+            tilted = values + power * x
+            near = np.flatnonzero(tilted >= np.nanmax(tilted) - margin)
+            low = min(low, x[max(near[0] - 1, 0)])
+            high = max(high, x[min(near[-1] + 1, len(x) - 1)])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """The posterior of x = log λσ_1² of every draw, and the likelihood at the nodes of its panels."""
+
+    panels: Panels
+    table: LikelihoodTable
+    law: ScaleLaw
+    spread: Array  # values at panel nodes to values at the grid, (n, k)
+
+
+def _posterior(problem: Problem, data: BidiagonalData, low: float, high: float) -> _Posterior:
+    """On a range that begins as given."""
+    panels, table = Panels.over(low, high), None
+
+    def likelihood(low: float, high: float) -> Callable[[Array], Array]:
+        nonlocal panels, table
+        panels = Panels.over(low, high)
+        table = likelihood_table(data, panels.nodes, problem.temperature)
+        at_nodes = -0.5 * (table.log_determinant + table.square)
+        return lambda x: at_nodes @ panels.weights(x).T
+
+    if problem.law is None:
+        law = at_one_scale(low, likelihood(low, low))
+    else:
+        law = integrate(problem.law, likelihood, low, high)
+    assert table is not None
+    return _Posterior(panels, table, law, panels.weights(law.x))
+
+
+def _answers_of(
+    problem: Problem,
+    data: BidiagonalData,
+    low: float,
+    high: float,
+    inputs: Array,
+    outside: Array,
+) -> Array:
+    """The quantities of draws that are worked on together, (m, 6).
+
+    Parameters
+    ----------
+    low, high : float
+        Range of log λ to begin with.
+    inputs : (m, columns)
+        Coordinates of a test input for each draw where the data see it.
+    outside : (m,)
+        Its squared norm elsewhere.
+    """
+    found = _posterior(problem, data, low, high)
+    temperature, rank = problem.temperature, data.diagonal.shape[1]
+    missing = problem.examples - rank
+    log_evidence = found.law.log_total - 0.5 * (
+        problem.examples * math.log(2 * math.pi)
+        + missing * math.log(temperature)
+        + data.residual / temperature
+    )
+    scale = np.exp(found.panels.nodes)  # (k,)
+    averages = found.law.weights @ found.spread  # weights of the nodes, (m, k)
+    means = _means(data, found.table.solutions * scale[:, None] / data.inputs)  # m_λ − w, (m, k, columns)
+    mean = np.einsum("mk,mkc->mc", averages, means)
+    error = (mean**2).sum(axis=1)
+    inverse = covariances(data, found.panels.nodes, temperature)
+    trace = inverse.inverse_trace() + scale / data.inputs * (data.inputs - data.columns)
+    gibbs = (averages * ((means**2).sum(axis=2) + trace)).sum(axis=1)
+
+    # a test input ξ + cu, u along the error: (m_λ − w)ᵀ(ξ + cu) has the variance q_0 + 2cq_1 + c²q_2
+    size = np.sqrt(error)[:, None]
+    along = np.divide(mean, size, out=np.zeros_like(mean), where=size > 0)
+    along[size[:, 0] == 0, 0] = 1.0
+    chance = (inputs * along).sum(axis=1)
+    across = inputs - chance[:, None] * along
+    solved = inverse.solve(across)
+    at_nodes = np.stack(
+        [
+            np.einsum("mkc,mc->mk", means, across),
+            np.einsum("mkc,mc->mk", means, along),
+            np.einsum("mc,mkc->mk", across, solved) + scale / data.inputs * outside[:, None],
+            np.einsum("mc,mkc->mk", along, solved),
+            np.einsum("mc,mkc->mk", along, inverse.solve(along)),
+        ]
+    )
+    a, b, q0, q1, q2 = at_nodes @ found.spread.T  # (m, n) each
+    inside = _coverage(problem.level, found.law.weights, a, b, q0, q1, q2)
+    c = chance[:, None]
+    ends = _quantiles(problem.level, found.law.weights, a + c * b, _root(q0 + 2 * c * q1 + c**2 * q2))
+    return np.stack(
+        [
+            found.law.scale_mean / problem.first_variance,
+            log_evidence,
+            error,
+            gibbs,
+            ends[1] - ends[0],
+            inside,
+        ],
+        axis=1,
+    )
+
+
+def _coverage(level: float, weights: Array, a: Array, b: Array, q0: Array, q1: Array, q2: Array) -> Array:
+    """Probability over c ~ N(0, 1) that the interval holds the truth, (m,).
+
+    The truth is at the quantile F(c) = Σ_λ weight · Φ(−(a + cb)/√(q_0 + 2cq_1 + c²q_2)) of the predictive,
+    and inside where z = Φ⁻¹(F) is within ± z_level. For one λ and a constant variance z is linear in c, so
+    that it is interpolated linearly between places that are dense where it crosses.
+    """
+    centre, slope = -(weights * a).sum(axis=1), (weights * b).sum(axis=1)  # of z times the deviation
+    deviation = np.sqrt((weights * np.maximum(q0, 0)).sum(axis=1))
+    steep = slope > np.finfo(float).tiny + 1e-3 * deviation
+    unit = np.divide(deviation, slope, out=np.ones_like(slope), where=steep)
+    middle = np.divide(centre, slope, out=np.zeros_like(slope), where=steep)
+    near = np.clip(middle[:, None] + unit[:, None] * _NEAR, _PLACES[0], _PLACES[-1])
+    places = np.sort(np.concatenate([np.broadcast_to(_PLACES, (len(a), len(_PLACES))), near], axis=1), axis=1)
+    z = np.empty_like(places)
+    for column, c in enumerate(places.T[:, :, None]):
+        below = (weights * special.ndtr(-(a + c * b) / _root(q0 + 2 * c * q1 + c**2 * q2))).sum(axis=1)
+        z[:, column] = special.ndtri(np.clip(below, 1e-16, 1 - 1e-16))
+    reach = special.ndtri((1 + level) / 2)
+    return _share_within(places, z, -reach, reach)
+
+
+def _share_within(places: Array, z: Array, low: float, high: float) -> Array:
+    """Normal probability of the c at which a piecewise linear z (m, n) lies between two levels, (m,)."""
+    start, end, rise = places[:, :-1], places[:, 1:], np.diff(z, axis=1)
+    level = np.abs(rise) < 1e-12
+    slope = np.where(level, 1.0, rise)
+    first, second = (low - z[:, :-1]) / slope, (high - z[:, :-1]) / slope  # shares of the way to the levels
+    within = (z[:, :-1] >= low) & (z[:, :-1] <= high)
+    entry = np.where(level, 0.0, np.clip(np.minimum(first, second), 0, 1))
+    leave = np.where(level, np.where(within, 1.0, 0.0), np.clip(np.maximum(first, second), 0, 1))
+    width = end - start
+    return (special.ndtr(start + leave * width) - special.ndtr(start + entry * width)).sum(axis=1)
+
+
+def _means(data: BidiagonalData, solutions: Array) -> Array:
+    """Bᵀ times every solution, less the teacher, (m, k, columns)."""
+    draws, nodes, rank = solutions.shape
+    result = np.zeros((draws, nodes, data.columns))
+    result[:, :, :rank] = data.diagonal[:, None] * solutions
+    result[:, :, 1:] += (data.upper[:, None] * solutions)[:, :, : data.columns - 1]
+    result[:, :, 0] -= data.norms[:, None]
+    return result
+
+
+def _root(squares: Array) -> Array:
+    """Square roots of variances, which interpolation may have left at −0."""
+    return np.sqrt(np.maximum(squares, np.finfo(float).tiny))
+
+
+def _quantiles(level: float, weights: Array, means: Array, deviations: Array) -> tuple[Array, Array]:
+    """Ends of the equal-tailed interval of mixtures, each row of its own, (m,) each; by bisection."""
+    reach = special.ndtri((1 + level) / 2)
+    first, last = (means - reach * deviations).min(axis=1), (means + reach * deviations).max(axis=1)
+    ends = []
+    for tail in ((1 - level) / 2, (1 + level) / 2):
+        low, high = first.copy(), last.copy()
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high)
+            below = (weights * special.ndtr((middle[:, None] - means) / deviations)).sum(axis=1) < tail
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        ends.append(0.5 * (low + high))
+    return ends[0], ends[1]

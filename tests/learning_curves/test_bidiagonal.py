@@ -1,0 +1,213 @@
+"""Draws in bidiagonal form: against dense posteriors draw by draw, and against simulated data."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+import lbnn
+from lbnn.learning_curves import sampled
+from lbnn.learning_curves.bidiagonal import Tridiagonal
+from lbnn.learning_curves.curve import _problem
+from lbnn.learning_curves.gaussian_data import Teacher, draw_data
+
+NET = lbnn.Network((6, 9), prior_variances=[1.3, 0.7, 1.1])
+
+
+def dense(data, row):
+    """X and y of one draw, in the frame of its bidiagonal form."""
+    rank, X = data.diagonal.shape[1], np.zeros((data.examples, data.inputs))
+    for k in range(rank):
+        X[k, k] = data.diagonal[row, k]
+        if k + 1 < data.inputs:
+            X[k, k + 1] = data.upper[row, k]
+    y = np.zeros(data.examples)
+    y[:rank] = data.targets[row]
+    if data.examples > rank:
+        y[rank] = math.sqrt(data.residual[row])
+    return X, y
+
+
+@pytest.mark.parametrize("net", [NET, lbnn.Network((3,)), lbnn.Network((), prior_variances=[0.4])])
+@pytest.mark.parametrize(("p", "n0"), [(1, 1), (1, 5), (5, 1), (8, 12), (12, 8), (10, 10)])
+@pytest.mark.parametrize("beta", [0.5, 30.0, 1e8])
+def test_each_draw_is_the_dense_posterior(net, p, n0, beta):
+    problem = _problem(net, p, n0, Teacher(1.4, 0.5), beta, 0.8)
+    data = draw_data(p, n0, problem.teacher, problem.norm_law, 2, np.random.default_rng(1))
+    found = sampled._answers(problem, data, np.random.default_rng(2))
+    rng = np.random.default_rng(2)  # the test inputs that `_answers` draws
+    inputs = rng.standard_normal((2, data.columns))
+    outside = rng.chisquare(n0 - data.columns, 2) if n0 > data.columns else np.zeros(2)
+    for row in range(2):
+        X, y = dense(data, row)
+        post = net.condition(X, y, beta)
+        everywhere = post.predict(np.eye(n0))
+        teacher = np.zeros(n0)
+        teacher[0] = data.norms[row]
+        error = float(((everywhere.mean - teacher) ** 2).sum())
+        gibbs = error + float(everywhere.variance.sum())
+        new = np.zeros((1, n0))
+        new[0, : data.columns] = inputs[row]
+        if n0 > data.columns:
+            new[0, -1] = math.sqrt(outside[row])
+        low, high = post.predict(new).interval(0.8)
+        expected = [post.scale.mean, post.log_evidence, error, gibbs, high[0] - low[0]]
+        precision = 1e-10 if beta < 1e6 else 1e-6  # the dense route loses digits of the variance
+        np.testing.assert_allclose(found[row, :5], expected, rtol=precision, atol=1e-10 * beta)
+
+
+def test_coverage_given_a_draw():
+    """The share of test inputs ξ + cu whose interval holds the truth, against many values of c."""
+    p, n0 = 6, 9
+    problem = _problem(NET, p, n0, Teacher(1.4, 0.5), 10.0, 0.8)
+    data = draw_data(p, n0, problem.teacher, problem.norm_law, 3, np.random.default_rng(3))
+    found = sampled._answers(problem, data, np.random.default_rng(4))[:, 5]
+    rng = np.random.default_rng(4)
+    inputs = rng.standard_normal((3, data.columns))
+    outside = rng.chisquare(n0 - data.columns, 3)
+    levels = (np.arange(2000) + 0.5) / 2000
+    for row in range(3):
+        X, y = dense(data, row)
+        post = NET.condition(X, y, 10.0)
+        teacher = np.zeros(n0)
+        teacher[0] = 1.4
+        along = post.predict(np.eye(n0)).mean - teacher
+        along /= np.linalg.norm(along)
+        base = np.zeros(n0)
+        base[: data.columns] = inputs[row]
+        base[-1] = math.sqrt(outside[row])
+        base -= (base @ along) * along
+        new = base + special.ndtri(levels)[:, None] * along
+        low, high = post.predict(new).interval(0.8)
+        truth = new @ teacher
+        assert abs(((low <= truth) & (truth <= high)).mean() - found[row]) < 2e-3
+
+
+def simulate(net, p, n0, norm, noise, beta, size, rng, level=0.9):
+    """The quantities of data sets drawn as X and y, (size, 6); shares no code with the bidiagonal form."""
+    rows = []
+    for _ in range(size):
+        X, teacher = rng.normal(size=(p, n0)), rng.normal(size=n0)
+        teacher *= norm / np.linalg.norm(teacher)
+        y = X @ teacher + noise * rng.normal(size=p)
+        post = net.condition(X, y, beta)
+        everywhere, new = post.predict(np.eye(n0)), rng.normal(size=(20, n0))
+        error = ((everywhere.mean - teacher) ** 2).sum()
+        low, high = post.predict(new).interval(level)
+        inside = (low <= new @ teacher) & (new @ teacher <= high)
+        rows.append(
+            [
+                float(post.scale.mean),
+                post.log_evidence,
+                error,
+                error + everywhere.variance.sum(),
+                (high - low).mean(),
+                inside.mean(),
+            ]
+        )
+    return np.array(rows)
+
+
+CASES = [
+    pytest.param(2, 2, 1.0, 0.5, 4.0, marks=pytest.mark.slow),
+    (2, 30, 0.3, 0.1, 100.0),
+    pytest.param(30, 2, 2.0, 1.0, 1.0, marks=pytest.mark.slow),
+    pytest.param(15, 10, 1.0, 0.5, 50.0, marks=pytest.mark.slow),  # noise that is assumed too small
+    pytest.param(10, 20, 0.2, 1.0, 1.0, marks=pytest.mark.slow),
+    pytest.param(200, 120, 1.0, 0.3, 11.0, marks=pytest.mark.slow),
+    pytest.param(100, 200, 3.0, 0.3, 11.0, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("p", "n0", "norm", "noise", "beta"), CASES)
+def test_curve_against_simulated_data(p, n0, norm, noise, beta):
+    """Six quantities within 4.5 standard errors of the difference: 42 comparisons."""
+    net = lbnn.Network((5, 4))
+    plain = simulate(net, p, n0, norm, noise, beta, 100, np.random.default_rng([p, n0]))
+    curve = lbnn.learning_curve(net, [p], n0, norm, noise, beta, target_error=0.01, seed=3)
+    for number, name in enumerate(sampled.QUANTITIES):
+        own = plain[:, number].std(ddof=1) / math.sqrt(len(plain))
+        if name == "coverage":  # a share of test inputs, which may be all of them
+            own = max(own, math.sqrt(curve.coverage[0] * (1 - curve.coverage[0]) / (20 * len(plain))))
+        error = math.hypot(own, getattr(curve, f"{name}_error")[0])
+        assert abs(plain[:, number].mean() - getattr(curve, name)[0]) < 4.5 * error, name
+
+
+def test_a_wrong_law_is_noticed():
+    """With n0 − k + 1 in the place of n0 − k degrees of freedom the comparison above fails."""
+    p, n0 = 2, 2
+    problem = _problem(lbnn.Network((5, 4)), p, n0, Teacher(1.0, 0.5), 4.0, 0.9)
+    rng = np.random.default_rng(0)
+    data = draw_data(p, n0, problem.teacher, problem.norm_law, 3000, rng)
+    wrong = sampled.BidiagonalData(
+        p,
+        n0,
+        data.diagonal,
+        np.sqrt(rng.chisquare([2, 1], (3000, 2))),
+        data.targets,
+        data.residual,
+        data.norms,
+    )
+    wrong.upper[:, -1] = 0.0
+    right, other = (sampled._answers(problem, each, np.random.default_rng(1)) for each in (data, wrong))
+    gap = np.abs((right - other).mean(axis=0)) / ((right - other).std(axis=0) / math.sqrt(3000))
+    assert gap.max() > 6
+
+
+def test_teacher_from_the_prior_is_calibrated():
+    """Data from the model: intervals cover as they promise, and the Gibbs error is twice the error."""
+    for net in (lbnn.Network((4,)), lbnn.Network((8, 5, 8), prior_variances=[0.5, 1.0, 2.0, 1.0])):
+        problem = _problem(net, 12, 8, Teacher(None, 0.4), 0.4**-2, 0.9)
+        values = sampled.sample_point(problem, 0.01, 6000, 7).values
+        assert abs(values[:, 5].mean() - 0.9) < 4 * values[:, 5].std() / math.sqrt(len(values))
+        gap = values[:, 3] - 2 * values[:, 2]
+        assert abs(gap.mean()) < 4 * gap.std() / math.sqrt(len(values))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [0.05, 0.02])
+def test_stated_errors_cover(target):
+    """Forty curves with seeds of their own around one of many draws: 4 deviations never, 2 seldom passed."""
+    net, where = lbnn.Network((10,)), ([8], 12, 1.0, 0.3, 10.0)
+    truth = lbnn.learning_curve(net, *where, target_error=0.002, max_draws=60_000, seed=99)
+    scores = []
+    for seed in range(40):
+        curve = lbnn.learning_curve(net, *where, target_error=target, seed=seed)
+        for name in sampled.QUANTITIES:
+            value, error = getattr(curve, name)[0], getattr(curve, f"{name}_error")[0]
+            reference, own = getattr(truth, name)[0], getattr(truth, f"{name}_error")[0]
+            scores.append((value - reference) / math.hypot(error, own))
+    scores = np.array(scores)
+    assert np.abs(scores).max() < 4.5
+    assert np.mean(np.abs(scores) > 2) < 0.12
+
+
+def test_inverse_trace_and_solutions_of_tridiagonal_matrices():
+    rng = np.random.default_rng(0)
+    beside = rng.normal(size=(2, 3, 7))
+    beside[..., -1] = 0.0
+    diagonal = 3 + np.abs(beside) + rng.random((2, 3, 7))
+    diagonal[..., 1:] += np.abs(beside[..., :-1])
+    matrices, right = Tridiagonal(diagonal, beside), rng.normal(size=(2, 7))
+    for i in range(2):
+        for j in range(3):
+            full = np.diag(diagonal[i, j]) + np.diag(beside[i, j, :-1], 1) + np.diag(beside[i, j, :-1], -1)
+            assert np.isclose(matrices.inverse_trace()[i, j], np.trace(np.linalg.inv(full)), rtol=1e-12)
+            assert np.isclose(matrices.log_determinant()[i, j], np.linalg.slogdet(full)[1], rtol=1e-12)
+            np.testing.assert_allclose(
+                matrices.solve(right)[i, j], np.linalg.solve(full, right[i]), rtol=1e-10
+            )
+
+
+def test_same_seed_same_answer_and_networks_share_data():
+    first = lbnn.learning_curve(lbnn.Network((10,)), [8], 12, noise=0.3, beta=10.0, seed=5)
+    again = lbnn.learning_curve(lbnn.Network((10,)), [8], 12, noise=0.3, beta=10.0, seed=5)
+    assert first.error[0] == again.error[0]
+    problems = [
+        _problem(lbnn.Network(widths), 8, 12, Teacher(1.0, 0.3), 10.0, 0.9) for widths in ((), (10**6,))
+    ]
+    values = [sampled.sample_point(each, 0.5, 300, 5).values for each in problems]
+    np.testing.assert_allclose(values[0], values[1][: len(values[0])], rtol=1e-3)  # the same data, row by row
