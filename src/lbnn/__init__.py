@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from lbnn import asymptotics, convergence, sweeps
 from lbnn._base.errors import AccuracyWarning
+from lbnn._base.warn import warn
 from lbnn.data.spectrum import Spectrum
-from lbnn.engines import Diagnostics, EngineChoice
+from lbnn.engines import Diagnostics, EvidenceEstimate, Plan
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.matrix_gig.distribution import MatrixGIG
 from lbnn.network import Network
@@ -37,7 +38,7 @@ __all__ = [
     "Comparison",
     "ConditionedPredictive",
     "Diagnostics",
-    "EngineChoice",
+    "EvidenceEstimate",
     "EvidenceGrid",
     "FactoredPredictive",
     "LBNNRegressor",
@@ -48,6 +49,7 @@ __all__ = [
     "NetworkPredictive",
     "Phase",
     "Phases",
+    "Plan",
     "Posterior",
     "Predictive",
     "ScaleMeasure",
@@ -69,6 +71,9 @@ def __getattr__(name: str) -> Any:
     """Import when asked for: the benchmark, which stands behind this module, and the estimator, an extra."""
     if name == "benchmark":
         return import_module("lbnn.benchmark")
+    if name == "EngineChoice":
+        warn("lbnn.EngineChoice is now lbnn.Plan", DeprecationWarning)
+        return Plan
     if name != "LBNNRegressor":
         raise AttributeError(f"module 'lbnn' has no attribute {name!r}")
     try:
