@@ -21,13 +21,9 @@ from lbnn._base.progress import Progress
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.inference import Diagnostics, EvidenceEstimate, InferenceOptions
 from lbnn.engines.pareto import pareto_k
-from lbnn.engines.policy import POLICY, Policy
+from lbnn.engines.policy import GROUPS, POLICY, Policy
 from lbnn.scale.measure import effective_atoms
 from lbnn.scale.phases import standard_error
-
-#: Independent groups of draws: their spread is the stated error. With eight, two means of heavy-tailed laws
-#: were off by more than five of their errors.
-GROUPS = 16
 
 
 @dataclass

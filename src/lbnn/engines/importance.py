@@ -16,8 +16,8 @@ from scipy import optimize, special
 
 from lbnn._base.quasi_random import normal_points, uniform_points
 from lbnn._base.types import Array
-from lbnn.engines.estimate import GROUPS, Call, Estimate
-from lbnn.engines.policy import POLICY
+from lbnn.engines.estimate import Call, Estimate
+from lbnn.engines.policy import GROUPS, POLICY
 from lbnn.engines.target import Target, log_diagonal, turned_points
 from lbnn.engines.verdict import reaches
 

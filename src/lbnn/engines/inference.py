@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from lbnn._base.warn import warn
+from lbnn.engines.policy import POLICY, joint_errors
 from lbnn.scale.measure import ScaleMeasure
 
 
@@ -37,6 +39,11 @@ class EvidenceEstimate:
     method: str
     log_evidence: float
     error: float
+
+    def agrees_with(self, other: EvidenceEstimate) -> bool:
+        """Whether two estimates differ by no more than chance allows, as `ok` needs it."""
+        allowed = joint_errors(0.5 * POLICY.false_alarm) * math.hypot(self.error, other.error)
+        return abs(self.log_evidence - other.log_evidence) <= allowed
 
 
 @dataclass(frozen=True, repr=False)

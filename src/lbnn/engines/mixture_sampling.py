@@ -12,8 +12,9 @@ import time
 import numpy as np
 
 from lbnn._base.types import Array, IndexArray
-from lbnn.engines.estimate import GROUPS, Call, Estimate
+from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.mixture import Mixture, MixtureSample, adapted, guidance, mixture_of_draws
+from lbnn.engines.policy import GROUPS
 from lbnn.engines.target import Target, turned_points
 from lbnn.engines.total_target import FactorSpace
 from lbnn.engines.verdict import reaches

@@ -38,8 +38,8 @@ from lbnn._base.small_matrices import solve_transposed, solve_upper
 from lbnn._base.threads import on_every_core
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.axis_laws import FLATTEST, AxisLaws, Examples, Groups, examples_of
-from lbnn.engines.estimate import GROUPS, Call, Estimate
-from lbnn.engines.policy import POLICY, Policy
+from lbnn.engines.estimate import Call, Estimate
+from lbnn.engines.policy import GROUPS, POLICY, Policy
 from lbnn.engines.target import ScaleTarget, Target
 from lbnn.engines.verdict import agree, can_check, reaches
 from lbnn.scale.measure import effective_atoms

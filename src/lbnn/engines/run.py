@@ -17,7 +17,7 @@ import numpy as np
 from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array
 from lbnn.engines.atom import identity_scale, infer_atom
-from lbnn.engines.estimate import GROUPS, Answer, Call, Estimate
+from lbnn.engines.estimate import Answer, Call, Estimate
 from lbnn.engines.importance import (
     GaussianProposal,
     gaussian_importance,
@@ -33,6 +33,7 @@ from lbnn.engines.integrand import IntegrandCheck
 from lbnn.engines.laws import FactorLaw, SampledLaw
 from lbnn.engines.mixture import Mixture, laplace_mixture
 from lbnn.engines.mixture_sampling import factors_estimate, mixture_estimate, unfitted_estimate
+from lbnn.engines.policy import GROUPS
 from lbnn.engines.quadrature import infer_quadrature
 from lbnn.engines.rowwise import rough_rows, row_estimates
 from lbnn.engines.smc import smc_estimate
@@ -433,19 +434,20 @@ class Sampling:
             return verdict("importance", estimate, None, self.call, needs_check=False)
         if not last and not reaches(estimate, self.call):
             return None
-        best: Estimate | None = None
-        for check in self._checks(estimate, mixture, lambda: best):
+        trusted: Estimate | None = None
+        for check in self._checks(estimate, mixture):
             if can_check(check, self.policy):
-                best = check
+                trusted = check
                 if agree(estimate, check, self.policy):
                     break
-        return verdict("importance", estimate, best, self.call)
+        if trusted is None and self.rows is not None and can_check(self.rows[0], self.policy):
+            trusted = self.rows[0]
+        return verdict("importance", estimate, trusted, self.call)
 
-    def _checks(self, estimate: Estimate, mixture: Mixture, trusted: object) -> Iterator[Estimate]:
+    def _checks(self, estimate: Estimate, mixture: Mixture) -> Iterator[Estimate]:
         """Estimates in the coordinates of all factors, where nothing but their plain product is needed.
 
-        A Gaussian sees one phase; so a mixture follows that is fitted to draws of the first estimate; where
-        none of them can be trusted, rows.
+        A Gaussian sees one phase; so mixtures follow that are fitted to draws of the first estimate.
         """
         turned = self.target.in_frame(mixture.parts[int(np.argmax(mixture.shares[:-1]))].frame)
         rng = self.call.stream("draws that checks start from")
@@ -460,8 +462,6 @@ class Sampling:
         yield factors_estimate(FactorSpace(turned), self.target, drawn, labels, self.call)
         if self.target.coordinates.square and len(self.target.coordinates.shapes) > 1:
             yield factors_estimate(CentredSpace(turned), self.target, drawn, labels, self.call)
-        if callable(trusted) and trusted() is None and self.rows is not None:
-            yield self.rows[0]
 
     def _wide_gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the mode in many dimensions, where it reaches the target error; else the better."""

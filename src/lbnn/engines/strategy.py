@@ -113,6 +113,7 @@ class Plan:
 
 def plan(problem: Problem, engine: str = "auto", rough: bool = False, policy: Policy = POLICY) -> Plan:
     """What is done for a problem; a ValueError where the engine asked for does not apply."""
+    engine = "dual" if engine == "dual importance" else engine  # as plans and diagnostics call it
     if engine not in ("auto", *ENGINES):
         raise ValueError(f"engine must be one of {('auto', *ENGINES)}, got {engine!r}")
     best = _choice(problem, rough, policy)

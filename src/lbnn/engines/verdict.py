@@ -21,13 +21,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 from lbnn._base.types import Array
-from lbnn.engines.estimate import GROUPS, Answer, Call, Estimate
+from lbnn.engines.estimate import Answer, Call, Estimate
 from lbnn.engines.inference import Diagnostics
 from lbnn.engines.pareto import pareto_k
-from lbnn.engines.policy import Policy
+from lbnn.engines.policy import Policy, joint_errors
 from lbnn.scale.measure import effective_atoms
 
 SEQUENTIAL = "sequential Monte Carlo"
@@ -137,7 +136,7 @@ def agree(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
 def evidence_agrees(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
     """Whether two log evidences differ by no more than chance allows."""
     joint = math.hypot(estimate.log_evidence_error, check.independent_error)
-    allowed = joint * _quantile(0.5 * policy.false_alarm)
+    allowed = joint * joint_errors(0.5 * policy.false_alarm)
     return abs(estimate.log_evidence - check.log_evidence) <= allowed
 
 
@@ -145,18 +144,13 @@ def means_agree(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
     """Whether two estimates of E L_jj differ by no more than chance allows, along axes that both can tell."""
     told = _can_tell(estimate, policy) & _can_tell(check, policy)
     (mean, error), (other, other_error) = estimate.scale_mean, check.scale_mean
-    allowed = _quantile(0.5 * policy.false_alarm / len(mean)) * np.hypot(error, other_error)
+    allowed = joint_errors(0.5 * policy.false_alarm / len(mean)) * np.hypot(error, other_error)
     return bool((np.abs(mean - other) <= allowed)[told].all())
 
 
 def _can_tell(estimate: Estimate, policy: Policy) -> Array:
     """Along which axes of the data an estimate can be trusted with E L_jj, (n,) of bool."""
     return (estimate.mean_sizes >= policy.fewest_to_check) & (estimate.mean_tails < policy.largest_k)
-
-
-def _quantile(probability: float) -> float:
-    """What a right difference exceeds with so small a probability, in joint errors; two-sided."""
-    return float(stats.t.isf(0.5 * probability, GROUPS - 1))
 
 
 def _largest_error(call: Call) -> float:

@@ -19,9 +19,8 @@ from lbnn._base.errors import AccuracyWarning
 from lbnn._base.small_matrices import gram_eigen, one_sign
 from lbnn._base.types import Array
 from lbnn.engines import InferenceOptions
-from lbnn.engines.estimate import GROUPS
 from lbnn.engines.importance import GaussianProposal, laplace_proposal
-from lbnn.engines.policy import POLICY
+from lbnn.engines.policy import GROUPS, POLICY
 from lbnn.engines.rowwise import proposals
 from lbnn.engines.run import principal_axes
 from lbnn.engines.target import Likelihood, ScaleTarget
