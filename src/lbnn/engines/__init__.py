@@ -1,9 +1,10 @@
 """Engines: prior × likelihood factor → scale measure, evidence, diagnostics.
 
-`strategy` says what is tried for a problem (`plan`, which draws nothing), `run` executes it (`infer`), `verdict`
-decides whether the answer is ok, `policy` holds the thresholds of these decisions. What is tried: `atom` (depth
-one), `quadrature` (one output), and samplers that return an `Estimate` each: `importance`, `mixture_sampling`,
-`rowwise`, `smc`. Knows the rooms `scale` and `likelihood`; nothing of inputs, noise or predictions.
+`strategy` says what is tried for a problem (`plan`, which draws nothing), `run` executes it (`infer`),
+`verdict` decides whether the answer is ok, `policy` holds the thresholds of these decisions. What is tried:
+`atom` (depth one), `quadrature` (one output), and samplers that return an `Estimate` each: `importance`,
+`mixture_sampling`, `rowwise`, `smc`. Knows the rooms `scale` and `likelihood`; nothing of inputs, noise or
+predictions.
 """
 
 from lbnn.engines.inference import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference

@@ -22,6 +22,7 @@ from lbnn._base.types import Array, IndexArray
 from lbnn.engines.inference import Diagnostics, EvidenceEstimate, InferenceOptions
 from lbnn.engines.pareto import pareto_k
 from lbnn.engines.policy import GROUPS, POLICY, Policy
+from lbnn.engines.target import Target
 from lbnn.scale.measure import effective_atoms
 from lbnn.scale.phases import standard_error
 
@@ -83,7 +84,7 @@ class Estimate:
     log_diagonal : (m, n)
         log L_jj along the axes of the data: E L and its error are taken from these.
     locate : function () -> (m, D)
-        The draws in the coordinates u of the target; asked for by the answer only.
+        The draws in the coordinates u of `target`; asked for by the answer only.
     log_evidence, log_evidence_error : float
         Log of the integral of prior times likelihood (less its constant), and its standard error.
     largest_k : float
@@ -98,6 +99,9 @@ class Estimate:
         Steps of temperature of sequential Monte Carlo; 0 otherwise.
     seconds : float
         Wall-clock time that it took.
+    target : Target, optional
+        The target whose coordinates the draws have, where that is not the one that was sampled for (the same
+        posterior in another frame of the outputs).
     """
 
     method: str
@@ -113,6 +117,7 @@ class Estimate:
     complete: bool = True
     stages: int = 0
     seconds: float = 0.0
+    target: Target | None = None
 
     @classmethod
     def of_weights(
@@ -123,12 +128,22 @@ class Estimate:
         locate: Callable[[], Array],
         largest_k: float = POLICY.largest_k,
         seconds: float = 0.0,
+        target: Target | None = None,
     ) -> Estimate:
         """From log prior × likelihood / proposal (m,) of draws in `GROUPS` groups of equal size."""
         log_evidence, error = group_spread(log_weights, GROUPS)
         groups = np.repeat(np.arange(GROUPS), len(log_weights) // GROUPS)
         return cls(
-            method, log_weights, groups, log_diagonal, locate, log_evidence, error, largest_k, seconds=seconds
+            method,
+            log_weights,
+            groups,
+            log_diagonal,
+            locate,
+            log_evidence,
+            error,
+            largest_k,
+            seconds=seconds,
+            target=target,
         )
 
     @cached_property

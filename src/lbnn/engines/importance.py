@@ -18,15 +18,16 @@ from lbnn._base.quasi_random import normal_points, uniform_points
 from lbnn._base.types import Array
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.policy import GROUPS, POLICY
-from lbnn.engines.target import Target, log_diagonal, turned_points
+from lbnn.engines.target import Target, log_diagonal
 from lbnn.engines.verdict import reaches
 
 _FIRST, _GROWTH = 64, 8  # points per group in the first round, and factor to the next
 _LARGEST = 1 << 26  # floats that a round may fill
 _DEFENSIVE = 0.1  # share of points drawn from the prior
-_OF_PRIOR = 128  # points per group of plain draws of the prior
+_OF_PRIOR = 64  # points per group of plain draws of the prior
 _WIDEST = 2.0  # standard deviation allowed in a direction; the prior's is one
 _DIFFERENCE = 1e-4
+_SHORT = 0.5  # step of Newton's method, in standard deviations, after which the curvature is still right
 # The posterior is skewed and its tails are broader than the Gaussian's. Widening every direction by this over
 # √D costs a quarter of the effective draws of a Gaussian target in any dimension D, and gains several times
 # as many of the actual ones; without it, errors in narrow networks were understated.
@@ -68,8 +69,23 @@ def laplace_proposal(target: Target, start: Array | None = None) -> GaussianProp
     if target.dimension > POLICY.most_for_curvature:
         return GaussianProposal(begin, None, 0.0)
     mean = find_mode(target, begin)
-    values, vectors = np.linalg.eigh(curvature(target, mean))
-    inflation = 1 + _INFLATION / np.sqrt(target.dimension)
+    return _gaussian(mean, curvature(target, mean))
+
+
+def nearby_proposal(target: Target, start: Array) -> GaussianProposal:
+    """The Gaussian at the mode next to a start, by one step of Newton's method where that is a short one."""
+    hessian = curvature(target, start)
+    values, vectors = np.linalg.eigh(hessian)
+    along = vectors.T @ target.value_and_gradient(start[None])[1][0]
+    if values[0] < _WIDEST**-2 or float((along**2 / values).sum()) > _SHORT**2:
+        return laplace_proposal(target, start)
+    return _gaussian(start + vectors @ (along / values), hessian)
+
+
+def _gaussian(mean: Array, hessian: Array) -> GaussianProposal:
+    """The Gaussian with a given curvature, somewhat wider."""
+    values, vectors = np.linalg.eigh(hessian)
+    inflation = 1 + _INFLATION / np.sqrt(len(mean))
     deviations = inflation / np.sqrt(np.maximum(values, _WIDEST**-2))
     return GaussianProposal(mean, (vectors * deviations) @ vectors.T, float(np.log(deviations).sum()))
 
@@ -112,7 +128,7 @@ def gaussian_importance(
 ) -> Estimate:
     """Sample in growing rounds until the target error is reached or out of reach.
 
-    `axes` is the target in whose coordinates the answer is given, by default the same.
+    E L is taken along the axes of the outputs of `axes`, by default the same target.
     """
     size, last = _FIRST, _last_size(call.target_error, target.dimension)
     while True:
@@ -170,12 +186,9 @@ def weighted_draws(
 def _estimate(
     method: str, target: Target, axes: Target, points: Array, log_weights: Array, seconds: float
 ) -> Estimate:
+    diagonal = log_diagonal(target, points, axes.rotation)
     return Estimate.of_weights(
-        method,
-        log_weights,
-        log_diagonal(target, points, axes.rotation),
-        lambda: turned_points(points, target, axes),
-        seconds=seconds,
+        method, log_weights, diagonal, lambda: points, seconds=seconds, target=target
     )
 
 

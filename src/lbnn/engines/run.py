@@ -24,6 +24,7 @@ from lbnn.engines.importance import (
     gaussian_of,
     gaussian_round,
     laplace_proposal,
+    nearby_proposal,
     prior_importance,
     prior_points,
     weighted_draws,
@@ -155,6 +156,12 @@ class Run:
             return deficient_target(self.prior, self.likelihood)[0]
         return primal_target(self.prior, self.likelihood)
 
+    def _target_of(self, answer: Answer, of: str) -> ScaleTarget:
+        """The target whose coordinates the draws of an answer have."""
+        target = answer.estimate.target or self._sampling(of).target
+        assert isinstance(target, ScaleTarget)
+        return target
+
     @property
     def _deficient(self) -> bool:
         """Zero temperature with targets of deficient rank: see `likelihood.rank_deficient`."""
@@ -168,8 +175,7 @@ class Run:
 
     def _of_scale(self, answer: Answer) -> ScaleInference:
         """Draws of L by its Bartlett factors in the axes of the data."""
-        target, likelihood = self._sampling("scale").target, self.likelihood
-        assert isinstance(target, ScaleTarget)
+        target, likelihood = self._target_of(answer, "scale"), self.likelihood
         measure = self._measure(target.scales(answer.points), answer, self._inverse_mean_exists)
         if self.check is not None:
             few = self.check.few(answer.weights)
@@ -181,8 +187,7 @@ class Run:
 
     def _of_deficient(self, answer: Answer) -> ScaleInference:
         """The same where the determinant of the outputs without targets was taken into the prior."""
-        target, prior, likelihood = self._sampling("scale").target, self.prior, self.likelihood
-        assert isinstance(target, ScaleTarget)
+        target, prior, likelihood = self._target_of(answer, "scale"), self.prior, self.likelihood
         assert isinstance(target.likelihood, RegularLikelihood)
         null = target.likelihood.null
         zeros = null.shape[1]
@@ -200,8 +205,7 @@ class Run:
 
     def _of_kernel(self, answer: Answer) -> ScaleInference:
         """Draws of the factors of the last hidden kernel Λ, and of those of L given each of them."""
-        target, prior, likelihood = self._sampling("kernel").target, self.prior, self.likelihood
-        assert isinstance(target, ScaleTarget)
+        target, prior, likelihood = self._target_of(answer, "kernel"), self.prior, self.likelihood
         answer = self._affordable(answer)
         if self.check is not None:
             few = self.check.few(answer.weights)
@@ -410,7 +414,7 @@ class Sampling:
         if mixture.modes > 1:
             return None
         turned = self.target.in_frame(mixture.parts[0].frame)
-        proposal = laplace_proposal(turned, mixture.start(turned.coordinates))
+        proposal = nearby_proposal(turned, mixture.start(turned.coordinates))
         method = "Gaussian at the mode of all factors"
         estimate = gaussian_importance(turned, proposal, self.call, method, self.target)
         serves = reaches(estimate, self.call) and estimate.effective_share >= self.policy.gaussian_share
