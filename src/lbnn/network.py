@@ -243,14 +243,18 @@ class Network:
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
 
-def condition_with(network: Network, spectrum: Spectrum, noise: Noise, options: InferenceOptions) -> Posterior:
+def condition_with(
+    network: Network, spectrum: Spectrum, noise: Noise, options: InferenceOptions
+) -> Posterior:
     """The posterior of a network given data and a noise object; answers that are not ok warn."""
     posterior = posterior_with(network, spectrum, noise, options)
     warn_of(posterior.diagnostics.messages)
     return posterior
 
 
-def posterior_with(network: Network, spectrum: Spectrum, noise: Noise, options: InferenceOptions) -> Posterior:
+def posterior_with(
+    network: Network, spectrum: Spectrum, noise: Noise, options: InferenceOptions
+) -> Posterior:
     """The same without warnings: its diagnostics say whether it is ok."""
     data, prior = spectrum.scaled(network.prior_variances[0]), network.scale_prior(spectrum.outputs)
     noise.require(prior, data)

@@ -122,10 +122,14 @@ def test_draws_are_where_they_say() -> None:
     for plans in proposals(target):
         sample = sampled(plans[0], 2)
         roots = plans[0].frame @ sample.total
-        np.testing.assert_allclose(target.scales(sample.estimate.points), roots @ roots.swapaxes(1, 2), atol=1e-9)
+        np.testing.assert_allclose(
+            target.scales(sample.estimate.points), roots @ roots.swapaxes(1, 2), atol=1e-9
+        )
         np.testing.assert_allclose(
             np.exp(sample.log_diagonal),
-            np.diagonal(target.rotation.T @ target.scales(sample.estimate.points) @ target.rotation, axis1=1, axis2=2),
+            np.diagonal(
+                target.rotation.T @ target.scales(sample.estimate.points) @ target.rotation, axis1=1, axis2=2
+            ),
             rtol=1e-8,
         )
 

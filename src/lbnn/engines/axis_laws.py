@@ -12,8 +12,8 @@ shows every phase of its axis (fitted, collapsed), and draws of all axes togethe
 combinations.
 
 What they know of a likelihood are the data as rows y = T z + noise (`Examples`): with L = T Tᵀ in a frame of
-the outputs, a row of targets divided by √g is y ~ N(0, L + e), e = τ/g, the sum of T z, z standard normal, and
-independent noise. Rows of similar noise are put into one group, of which only the moments matter. This
+the outputs, a row of targets divided by √g is y ~ N(0, L + e), e = τ/g, the sum of T z, z standard normal,
+and independent noise. Rows of similar noise are put into one group, of which only the moments matter. This
 approximates: what is made of it is for proposals, never for a density.
 """
 

@@ -1,7 +1,7 @@
 """What every sampler returns: weighted draws of the scale, with the log evidence and E L and their errors.
 
-A sampler is a function (target, proposal or start, call) → `Estimate`; the `Call` holds what is asked, the work
-that is left and the random streams, which have names and are never shared. Draws are points u in the
+A sampler is a function (target, proposal or start, call) → `Estimate`; the `Call` holds what is asked, the
+work that is left and the random streams, which have names and are never shared. Draws are points u in the
 coordinates of the target (`target.coordinates`), which `target.coordinates.locate(factors)` gives for lower
 trapezoidal factors T_d, ..., T_2 with L = O T Tᵀ Oᵀ, T = T_d ⋯ T_2, O = `target.rotation`.
 """

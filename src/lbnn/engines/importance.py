@@ -164,9 +164,7 @@ def prior_importance(target: Target, call: Call) -> Estimate:
     began = time.perf_counter()
     points = prior_points(target, _OF_PRIOR, call)
     log_weights = target.log_density(points) + 0.5 * (points**2).sum(axis=1)
-    return _estimate(
-        "draws of the prior", target, target, points, log_weights, time.perf_counter() - began
-    )
+    return _estimate("draws of the prior", target, target, points, log_weights, time.perf_counter() - began)
 
 
 def prior_points(target: Target, size: int, call: Call) -> Array:
@@ -187,9 +185,7 @@ def _estimate(
     method: str, target: Target, axes: Target, points: Array, log_weights: Array, seconds: float
 ) -> Estimate:
     diagonal = log_diagonal(target, points, axes.rotation)
-    return Estimate.of_weights(
-        method, log_weights, diagonal, lambda: points, seconds=seconds, target=target
-    )
+    return Estimate.of_weights(method, log_weights, diagonal, lambda: points, seconds=seconds, target=target)
 
 
 def _last_size(target_error: float, dimension: int) -> int:

@@ -26,7 +26,10 @@ from lbnn.scale.phases import Phases, phases_of_labels
 
 _TILT_SHARE = 0.3  # of the effective draws that must count for the mean to which draws are moved
 _MOST_SHIFTS = 30
-_PROGRESS, _MOST_IDLE = 1.1, 4  # given up when so many shifts in a row did not bring this many times the draws
+_PROGRESS, _MOST_IDLE = (
+    1.1,
+    4,
+)  # given up when so many shifts in a row did not bring this many times the draws
 LogDensity = Callable[[Array], Array]
 _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
 
@@ -121,7 +124,7 @@ class SampledLaw(AtomLaw):
         tilted = replace(self.target, likelihood=joint)
         log_average = log_tilted_average(
             self.answer.points,
-            np.log(self.answer.weights, where=self.answer.weights > 0, out=np.full(len(self.answer.weights), -np.inf)),
+            self._log_weights,
             self._log_own,
             tilted.log_density,
             max(_FEWEST_FOR_TILT, self.options.target_error**-2),  # 100 leave an error of 0.1
@@ -131,6 +134,12 @@ class SampledLaw(AtomLaw):
         new = self.again(tilted, self.options)
         warn_of(new.diagnostics.messages)
         return new.log_evidence - self.answer.log_evidence + exponent.log_constant
+
+    @property
+    def _log_weights(self) -> Array:
+        """Normalised log weights of the draws, (m,)."""
+        own = self.answer.estimate.log_weights
+        return own - special.logsumexp(own)
 
     @cached_property
     def _log_own(self) -> Array:
@@ -168,9 +177,10 @@ def _too_few(effective: float) -> str:
 #
 #     E_π h = ∫ π(u) h(u) du = Σ_s w_s  π(v_s + δ) h(v_s + δ) / π(v_s),
 #
-# so that δ may be chosen for few terms to dominate no longer: the mean of π h less that of π. It is approached
-# in steps: while only few draws count, h is tempered until enough of them do. (Moment matching by shifts, as
-# for leave-one-out densities: Paananen, Piironen, Bürkner and Vehtari, 2021.)
+# so that δ may be chosen for few terms to dominate no longer: the mean of π h less that of π. It is
+# approached in steps: while only few draws count, h is tempered until enough of them do. (Moment matching by
+# shifts, as for leave-one-out densities: Paananen, Piironen, Bürkner and Vehtari, 2021.)
+
 
 def log_tilted_average(
     points: Array, log_weights: Array, log_own: Array, log_tilted: LogDensity, fewest: float

@@ -35,7 +35,7 @@ class Policy:
     largest_k: float = 0.7
     #: The same for draws by rows: at 0.65 to 0.76 an order of the axes was low by 0.15.
     largest_row_k: float = 0.6
-    #: Effective draws of importance sampling under which its error and tail index are themselves too uncertain.
+    #: Effective draws of importance sampling under which its error and tail index are too uncertain.
     fewest_effective: float = 400.0
     #: Effective draws of E L_jj along every axis of the data: the mean can live where the weights are few.
     fewest_for_means: float = 200.0

@@ -1,4 +1,4 @@
-"""Many outputs: importance sampling of T row by row, at any depth, cross-checked in another order of the axes.
+"""Many outputs: importance sampling of T row by row, at any depth, checked in another order of the axes.
 
 The diagonal comes from the laws of its entries (`axis_laws`). Given the rows above, row j of T is a
 regression: target j is y_j = x·z + T_jj z_j + noise with z the latent variables of the rows above, whose mean

@@ -1,8 +1,8 @@
 """The engines: a plan is executed, and its answer made into a measure of the scale.
 
-`infer` is the entry: prior × likelihood → measure, evidence, diagnostics. `Sampling` runs the steps that draw,
-for the scale L or for the kernel of the last hidden layer; an estimate that was made is kept, so that nothing is
-drawn twice. The one budget and the random streams are those of the `Call`.
+`infer` is the entry: prior × likelihood → measure, evidence, diagnostics. `Sampling` runs the steps that
+draw, for the scale L or for the kernel of the last hidden layer; an estimate that was made is kept, so that
+nothing is drawn twice. The one budget and the random streams are those of the `Call`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from lbnn._base.small_matrices import one_sign
-from lbnn._base.types import Array
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines.atom import identity_scale, infer_atom
 from lbnn.engines.estimate import Answer, Call, Estimate
 from lbnn.engines.importance import (
@@ -249,12 +249,10 @@ class Run:
 def _inference(measure: ScaleMeasure, answer: Answer, log_constant: float) -> ScaleInference:
     """The answer, with what the target leaves out of the log evidence put back, for all estimates."""
     diagnostics = answer.diagnostics.shifted(log_constant)
-    return ScaleInference(
-        measure, log_constant + answer.log_evidence, answer.log_evidence_error, diagnostics
-    )
+    return ScaleInference(measure, log_constant + answer.log_evidence, answer.log_evidence_error, diagnostics)
 
 
-def _taken(estimate: Estimate, index: Array | slice, log_weights: Array | None = None) -> Estimate:
+def _taken(estimate: Estimate, index: IndexArray | slice, log_weights: Array | None = None) -> Estimate:
     """Some of the draws of an estimate."""
     weights = estimate.log_weights[index] if log_weights is None else log_weights
     return replace(
@@ -401,11 +399,7 @@ class Sampling:
         if check is None and self.target.dimension <= self.policy.most_for_curvature:
             best = estimate.points[np.argmax(estimate.log_weights)]
             check = self._gaussian_check(self.target, best, "Gaussian at the mode near the best row draw")
-        more = (
-            []
-            if seconds is None
-            else [f"by rows the target error would take about {in_words(seconds)}"]
-        )
+        more = [] if seconds is None else [f"by rows the target error would take about {in_words(seconds)}"]
         return verdict("importance", estimate, check, self.call, more=more)
 
     def _gaussian(self, last: bool) -> Answer | None:
@@ -537,9 +531,7 @@ class Sampling:
         """The Gaussian at the mode, or that with the moments of rows: where log weights vary less."""
         starts = [self.mode] if rows is None else [self.mode, gaussian_of(rows.points)]
         rough = [
-            _interdecile(
-                weighted_draws(self.target, start, _PILOT, self.call.stream(f"start {number}"))[1]
-            )
+            _interdecile(weighted_draws(self.target, start, _PILOT, self.call.stream(f"start {number}"))[1])
             for number, start in enumerate(starts)
         ]
         best = int(np.argmin(rough))

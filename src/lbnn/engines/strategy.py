@@ -1,9 +1,9 @@
 """Which estimates are tried for a problem, in which order, and what checks each: a pure function.
 
 `plan` draws nothing and sees no data, only their sizes: depth, outputs, the rank of the Gram matrix, the
-narrowest layer, and which forms of the likelihood exist. `run` (in `lbnn.engines.run`) executes it step by step.
-A step whose estimate falls short is followed by the next one; its draws are kept and serve as a start or a
-check of what comes after.
+narrowest layer, and which forms of the likelihood exist. `lbnn.engines.run` executes it step by step. A step
+whose estimate falls short is followed by the next one; its draws are kept and serve as a start or a check of
+what comes after.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Problem:
     rank : int
         Of the Gram matrix; 0 where the data say nothing.
     kernel : bool
-        Whether the likelihood has a form in the hidden kernel: one noise variance for all outputs, and at zero
-        temperature targets of full example rank.
+        Whether the likelihood has a form in the hidden kernel: one noise variance for all outputs, and at
+        zero temperature targets of full example rank.
     scale : bool
         Whether L has a density that can be sampled: not at zero temperature behind a narrow layer.
     deficient : bool
@@ -216,7 +216,9 @@ def _few_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tupl
     smc = Step("smc", of, "the mixture", _SMC)
     if engine == "smc":
         return (smc,)
-    rows = Step("rows", of, _OTHER_ORDER, "one narrow layer: no phases to be looked for, and too many entries")
+    rows = Step(
+        "rows", of, _OTHER_ORDER, "one narrow layer: no phases to be looked for, and too many entries"
+    )
     steps = [rows] if _few_rows_serve(problem, of, policy) else []
     steps.append(Step("gaussian", of, "draws of the prior, else of a mixture", _GAUSSIAN))
     check = "the Gaussian at the mode of all factors, else a mixture fitted to all factors, else rows"

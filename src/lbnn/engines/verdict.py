@@ -7,12 +7,12 @@ An answer is ok where three things hold:
 2. a second estimate that shares no proposal with it could be had and can be trusted (`can_check`);
 3. the two *agree* (`agree`) on the log evidence and on E L along every axis that both can tell.
 
-Two estimates agree where no difference exceeds a quantile of Student's law with as many degrees of freedom as
-there are independent groups of draws, less one. `Policy.false_alarm` is the probability that two right
+Two estimates agree where no difference exceeds a quantile of Student's law with as many degrees of freedom
+as there are independent groups of draws, less one. `Policy.false_alarm` is the probability that two right
 estimates are called different: one half of it is for the evidence (3.3 joint errors), one half for all axes
-together (3.8 for three of them, 4.9 for fifty). Estimates that differ are tried again with more draws, or with
-another check, so that fewer right answers than these warn. On the truth problems of `benchmarks/against_truth`
-no answer that was ok was off by more than five of its errors.
+together (3.8 for three of them, 5.2 for fifty). Estimates that differ are tried again with more draws, or
+with another check, so that fewer right answers than these warn. On the problems of
+`benchmarks/against_truth.py` no answer that was ok was off by more than five of its errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, Mask
 from lbnn.engines.estimate import Answer, Call, Estimate
 from lbnn.engines.inference import Diagnostics
 from lbnn.engines.pareto import pareto_k
@@ -76,9 +76,7 @@ def verdict(
             error = max(error, 0.5 * abs(estimate.log_evidence - check.log_evidence))
         if not means_agree(estimate, check, call.policy):
             messages.append(_MEANS_DIFFER)
-    estimates = (
-        (estimate.evidence,) if check is None else (estimate.evidence, check.cautious_evidence)
-    )
+    estimates = (estimate.evidence,) if check is None else (estimate.evidence, check.cautious_evidence)
     diagnostics = Diagnostics(
         engine,
         estimate.effective_sample_size,
@@ -117,7 +115,8 @@ def means_message(estimate: Estimate, log_diagonal: Array, policy: Policy) -> st
         return ""
     return (
         f"the mean of the scale rests on {fewest:.0f} effective draws (Pareto k {largest:.2f}, should be "
-        f"below {policy.largest_k:g}): do not trust E L and what rests on it; a smaller target_error draws more"
+        f"below {policy.largest_k:g}): do not trust E L and what rests on it; a smaller target_error draws "
+        "more"
     )
 
 
@@ -148,9 +147,10 @@ def means_agree(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
     return bool((np.abs(mean - other) <= allowed)[told].all())
 
 
-def _can_tell(estimate: Estimate, policy: Policy) -> Array:
+def _can_tell(estimate: Estimate, policy: Policy) -> Mask:
     """Along which axes of the data an estimate can be trusted with E L_jj, (n,) of bool."""
-    return (estimate.mean_sizes >= policy.fewest_to_check) & (estimate.mean_tails < policy.largest_k)
+    enough = estimate.mean_sizes >= policy.fewest_to_check
+    return np.asarray(enough & (estimate.mean_tails < policy.largest_k))
 
 
 def _largest_error(call: Call) -> float:
@@ -164,7 +164,9 @@ def _shortfall(estimate: Estimate, call: Call, advice: str) -> str:
         f"{estimate.effective_sample_size:.0f} effective draws"
     )
     if not estimate.weighted:
-        pace = f"{TAKE_OR_RAISE}; at this pace the target would take about {in_words(_forecast(estimate, call))}"
+        pace = (
+            f"{TAKE_OR_RAISE}; at this pace the target would take about {in_words(_forecast(estimate, call))}"
+        )
         return (
             f"{reached} and an error of log evidence of {estimate.log_evidence_error:.2g} for a target error "
             f"of {call.target_error:g}: {pace if estimate.complete else _CUT_SHORT}"
@@ -172,12 +174,13 @@ def _shortfall(estimate: Estimate, call: Call, advice: str) -> str:
     means = ""
     if not serves_means(estimate, call.policy):
         means = (
-            f"; along some axis the mean of the scale rests on {estimate.mean_sizes.min():.0f} effective draws, "
-            f"with k {estimate.mean_tails.max():.2f}, which should be below {call.policy.largest_k}"
+            f"; along some axis the mean of the scale rests on {estimate.mean_sizes.min():.0f} effective "
+            f"draws, with k {estimate.mean_tails.max():.2f}, which should be below {call.policy.largest_k}"
         )
     return (
         f"{reached} (Pareto k {estimate.pareto_k:.2f}, should be below {estimate.largest_k}; error of log "
-        f"evidence {estimate.log_evidence_error:.2g}{means}) for a target error of {call.target_error:g}: {advice}"
+        f"evidence {estimate.log_evidence_error:.2g}{means}) for a target error of {call.target_error:g}: "
+        f"{advice}"
     )
 
 
@@ -199,6 +202,6 @@ def _contradiction(first: Estimate, second: Estimate) -> str:
     return (
         "two estimates of the log evidence that share no proposal differ by "
         f"{second.log_evidence - first.log_evidence:.3g}, with errors {first.log_evidence_error:.2g} "
-        f"({first.method}) and {second.independent_error:.2g} ({second.method}): one of them may miss part of "
-        "the posterior; try a smaller target_error, or take the stated error, which holds both"
+        f"({first.method}) and {second.independent_error:.2g} ({second.method}): one of them may miss part "
+        "of the posterior; try a smaller target_error, or take the stated error, which holds both"
     )

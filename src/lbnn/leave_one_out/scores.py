@@ -157,7 +157,7 @@ def _messages(shapes: Array) -> tuple[str, ...]:
         return ()
     worst = int(shapes.argmax())
     return (
-        f"leave-one-out weights have a Pareto k above {POLICY.largest_k} for {len(bad)} of {len(shapes)} examples "
-        f"(largest {shapes[worst]:.2f}, at example {worst}), whose scores are not to be trusted: condition "
+        f"leave-one-out weights have a Pareto k above {POLICY.largest_k} for {len(bad)} of {len(shapes)} "
+        f"examples (largest {shapes[worst]:.2f}, at example {worst}), whose scores are not to be trusted: condition "
         "with a smaller target_error, or refit without them",
     )

@@ -178,7 +178,11 @@ class MatrixGIG:
         psi, phi = matrix @ self.psi @ matrix.T, back.T @ self.phi @ back
         options = self._options
         return MatrixGIG(
-            (psi + psi.T) / 2, (phi + phi.T) / 2, self.nu, target_error=options.target_error, seed=options.seed
+            (psi + psi.T) / 2,
+            (phi + phi.T) / 2,
+            self.nu,
+            target_error=options.target_error,
+            seed=options.seed,
         )
 
     # ------------------------------------------------------------------ canonical form

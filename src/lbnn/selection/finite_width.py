@@ -240,7 +240,9 @@ def confirmed_evidence(
     An answer that is not ok has an error of at least one nat: such a row must not choose the model.
     """
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
-    posterior = posterior_with(network, data.whitened(h), data.noise_at(h), InferenceOptions(target_error, seed))
+    posterior = posterior_with(
+        network, data.whitened(h), data.noise_at(h), InferenceOptions(target_error, seed)
+    )
     error = posterior.log_evidence_error
     value = posterior.log_evidence + data.log_jacobian(h)
     return value, error if posterior.diagnostics.ok else max(error, 1.0)
