@@ -158,6 +158,6 @@ def _messages(shapes: Array) -> tuple[str, ...]:
     worst = int(shapes.argmax())
     return (
         f"leave-one-out weights have a Pareto k above {POLICY.largest_k} for {len(bad)} of {len(shapes)} "
-        f"examples (largest {shapes[worst]:.2f}, at example {worst}), whose scores are not to be trusted: condition "
-        "with a smaller target_error, or refit without them",
+        f"examples (largest {shapes[worst]:.2f}, at example {worst}), whose scores are not to be trusted: "
+        "condition with a smaller target_error, or refit without them",
     )
