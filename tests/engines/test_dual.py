@@ -192,9 +192,9 @@ def test_last_layer_without_data_keeps_its_prior(width: int) -> None:
 
 
 def test_chosen_for_more_outputs_than_data() -> None:
-    assert lbnn.Network((9,)).choose_engine(examples=4, outputs=5).engine == "dual"
+    assert lbnn.Network((9,)).choose_engine(examples=4, outputs=5).engine == "dual importance"
     assert lbnn.Network((9,)).choose_engine(examples=5, outputs=5).engine == "importance"
-    assert lbnn.Network((9, 9)).choose_engine(examples=4, outputs=5).engine == "dual"
+    assert lbnn.Network((9, 9)).choose_engine(examples=4, outputs=5).engine == "dual importance"
 
 
 def test_forty_outputs_from_four_examples() -> None:

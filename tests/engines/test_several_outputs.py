@@ -270,7 +270,8 @@ def test_wide_networks_are_gaussian_processes() -> None:
             ]
         )
     assert max(gaps[0]) < 0.02
-    assert max(gaps[1]) < 2e-3
+    assert gaps[1][0] < 2e-3 + 4 * post.log_evidence_error  # a Monte Carlo estimate
+    assert max(gaps[1][1:]) < 2e-3
     assert gaps[1][0] < 0.05 * gaps[0][0] + 3 * post.log_evidence_error
 
 
@@ -603,9 +604,10 @@ def test_automatic_choice() -> None:
     choose = lambda widths, p, n: lbnn.Network(widths).choose_engine(examples=p, outputs=n).engine  # noqa: E731
     assert choose((), 10, 3) == "atom"
     assert choose((5, 5), 10, 1) == "quadrature"
-    assert choose((5,), 10, 11) == "dual importance"
+    assert choose((50,), 10, 11) == "dual importance"
+    assert choose((5,), 10, 11) == "importance"  # behind a narrow layer rows come first
     assert choose((5,), 10, 10) == "importance"
-    assert choose((5, 5), 10, 11) == "dual importance"
+    assert choose((50, 50), 10, 11) == "dual importance"
     assert lbnn.Network((5,)).choose_engine(examples=4, outputs=9).reason.startswith("more outputs")
 
 
