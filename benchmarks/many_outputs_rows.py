@@ -43,7 +43,7 @@ def answer(
         "engine": told.engine,
         "log_evidence": post.log_evidence,
         "error": post.log_evidence_error,
-        "witnesses": [(each.method, each.log_evidence, each.error) for each in told.witnesses],
+        "witnesses": [(each.method, each.log_evidence, each.error) for each in told.estimates],
         "messages": told.messages,
     }
 

@@ -79,7 +79,7 @@ def scale_target(place: Any, outputs: int, examples: int = 0, width: int = 0) ->
 
     import lbnn
     from lbnn._base.small_matrices import one_sign
-    from lbnn.engines.bartlett_sampling import principal_axes
+    from lbnn.engines.run import principal_axes
     from lbnn.engines.target import ScaleTarget
     from lbnn.noise.independent import IndependentNoise
 

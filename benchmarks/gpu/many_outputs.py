@@ -14,7 +14,7 @@ def profile(library: str, small: bool) -> dict[str, Any]:
     import numpy as np
 
     from lbnn.engines import target as module
-    from lbnn.engines.laplace import find_mode
+    from lbnn.engines.importance import find_mode
 
     place = device(library)
     warm(place)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from lbnn import asymptotics, convergence, sweeps
 from lbnn._base.errors import AccuracyWarning
+from lbnn._base.warn import warn
 from lbnn.bands import Bands, BandsFit, BandsPredictive
 from lbnn.data.network_kernels import network_kernel
 from lbnn.data.spectrum import Spectrum
-from lbnn.engines import Diagnostics, EngineChoice
+from lbnn.engines import Diagnostics, EvidenceEstimate, Plan
 from lbnn.learning_curves.curve import LearningCurve, learning_curve
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.matrix_gig.distribution import MatrixGIG
@@ -43,7 +44,7 @@ __all__ = [
     "Comparison",
     "ConditionedPredictive",
     "Diagnostics",
-    "EngineChoice",
+    "EvidenceEstimate",
     "EvidenceGrid",
     "LBNNRegressor",
     "LearningCurve",
@@ -54,6 +55,7 @@ __all__ = [
     "NetworkPredictive",
     "Phase",
     "Phases",
+    "Plan",
     "Posterior",
     "Predictive",
     "ScaleMeasure",
@@ -77,6 +79,9 @@ def __getattr__(name: str) -> Any:
     """Import when asked for: the benchmark, which stands behind this module, and the estimator, an extra."""
     if name == "benchmark":
         return import_module("lbnn.benchmark")
+    if name == "EngineChoice":
+        warn("lbnn.EngineChoice is now lbnn.Plan", DeprecationWarning)
+        return Plan
     if name not in ("LBNNRegressor", "BandedRegressor"):
         raise AttributeError(f"module 'lbnn' has no attribute {name!r}")
     try:

@@ -14,11 +14,11 @@ from lbnn._base.warn import warn_of
 from lbnn.data.bases import GramBasis
 from lbnn.data.projection import FeatureDirections, InputProjection
 from lbnn.data.spectrum import Spectrum
-from lbnn.engines import Effort, EngineChoice, ScaleInference, choose, infer
+from lbnn.engines import InferenceOptions, Plan, Problem, ScaleInference, infer, plan
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.noise.kind import Noise
-from lbnn.noise.make import make_noise
+from lbnn.noise.make import KINDS, make_noise
 from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.mixture import NetworkPredictive
@@ -68,17 +68,60 @@ class Network:
         """ϖ, the prior law of the scale L over `outputs` output channels."""
         return ScalePrior(self.widths, check.positive_integer(outputs, "outputs"), self.prior_variances[1:])
 
-    def choose_engine(self, examples: int, outputs: int) -> EngineChoice:
-        """Tell which engine `condition` takes by itself for data of this size, and why.
+    def choose_engine(
+        self,
+        examples: int,
+        outputs: int,
+        *,
+        inputs: int | None = None,
+        noise: str = "independent",
+        zero_temperature: bool = False,
+    ) -> Plan:
+        """Tell what `condition` does by itself for data of this size, and why; nothing is drawn.
+
+        Parameters
+        ----------
+        examples, outputs : int
+            p and n_d.
+        inputs : int, optional
+            n0; by default as many as examples, or more. The rank of the Gram matrix is the smaller of the two.
+        noise : str
+            As in `condition`.
+        zero_temperature : bool
+            Whether beta is infinite; targets of full rank are assumed.
+
+        Returns
+        -------
+        Plan
+            `.engine`, `.reason` and `.steps`, each with a name and a reason; `print` shows all of it.
 
         Examples
         --------
         >>> import lbnn
         >>> lbnn.Network(widths=(50,)).choose_engine(examples=100, outputs=1).engine
         'quadrature'
-        """
+        >>> print(lbnn.Network(widths=(50,)).choose_engine(examples=100, outputs=5, inputs=3))
+        dual importance: more outputs than data: the kernel of the last hidden layer is smaller than the scale
+          1. gaussian (kernel): if one mode is found, the Gaussian there is nearly the posterior where layers are wide; check: draws of the prior, else of a mixture
+          ...
+        """  # noqa: E501
         count = check.positive_integer(examples, "examples")
-        return choose(self.scale_prior(outputs), count)
+        rank = count if inputs is None else min(count, check.positive_integer(inputs, "inputs"))
+        number = check.positive_integer(outputs, "outputs")
+        if not isinstance(noise, str) or noise not in KINDS:
+            raise ValueError(f"noise must be one of {tuple(KINDS)}, got {noise!r}")
+        coupled = noise == "coupled"
+        rank = (number if count >= number else count) if coupled else rank  # of function and noise together
+        noiseless = coupled or zero_temperature
+        return plan(
+            Problem(
+                self.widths,
+                number,
+                rank,
+                kernel=noise != "per_output",
+                scale=not noiseless or all(width >= number for width in self.widths),
+            )
+        )
 
     def prior(
         self,
@@ -104,13 +147,13 @@ class Network:
             Its `log_density(F)` is the paper's p_d(F | X).
         """
         inputs = check.matrix(X, "X")
-        effort = _effort("auto", target_error, seed)
+        options = _options("auto", target_error, seed)
         count = 1 if outputs is None else check.positive_integer(outputs, "outputs")
         dimension = inputs.shape[1]
         nothing = FeatureDirections(np.zeros((dimension, 0)))
         projection = InputProjection(nothing, inputs, self.prior_variances[0] / dimension)
         no_data = GaussianLikelihood(np.zeros(0), np.zeros((0, count)), 0.0, 0, math.inf)
-        inference = infer(self.scale_prior(count), no_data, outputs is None, effort)
+        inference = infer(self.scale_prior(count), no_data, outputs is None, options)
         warn_of(inference.diagnostics.messages)
         process = ConditionalProcess(np.zeros(0), no_data.targets, math.inf)
         return NetworkPredictive(projection, process, inference.measure)
@@ -163,8 +206,8 @@ class Network:
         'coupled'
         """
         spectrum = Spectrum.from_inputs(X, Y)
-        effort = _effort(engine, target_error, seed)
-        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), effort)
+        options = _options(engine, target_error, seed)
+        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
     def condition_gram(
         self,
@@ -179,8 +222,8 @@ class Network:
     ) -> Posterior:
         """Condition on any positive semi-definite kernel matrix (p, p) in the place of G_xx."""
         spectrum = Spectrum.from_gram(gram, Y)
-        effort = _effort(engine, target_error, seed)
-        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), effort)
+        options = _options(engine, target_error, seed)
+        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
     def condition_spectrum(
         self,
@@ -193,30 +236,34 @@ class Network:
         seed: Seed = 0,
     ) -> Posterior:
         """Condition on data that are already decomposed: one `Spectrum` serves every network and beta."""
-        effort = _effort(engine, target_error, seed)
-        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), effort)
+        options = _options(engine, target_error, seed)
+        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
 
-def condition_with(network: Network, spectrum: Spectrum, noise: Noise, effort: Effort) -> Posterior:
+def condition_with(
+    network: Network, spectrum: Spectrum, noise: Noise, options: InferenceOptions
+) -> Posterior:
     """The posterior of a network given data and a noise object; answers that are not ok warn."""
-    posterior = posterior_with(network, spectrum, noise, effort)
+    posterior = posterior_with(network, spectrum, noise, options)
     warn_of(posterior.diagnostics.messages)
     return posterior
 
 
-def posterior_with(network: Network, spectrum: Spectrum, noise: Noise, effort: Effort) -> Posterior:
+def posterior_with(
+    network: Network, spectrum: Spectrum, noise: Noise, options: InferenceOptions
+) -> Posterior:
     """The same without warnings: its diagnostics say whether it is ok."""
     data, prior = spectrum.scaled(network.prior_variances[0]), network.scale_prior(spectrum.outputs)
     noise.require(prior, data)
     plain = noise.plain_likelihood(data)
-    inference = infer(prior, noise.likelihood(data), data.single_output, effort, plain)
+    inference = infer(prior, noise.likelihood(data), data.single_output, options, plain)
     scales = noise.scale_in_units(inference.measure, network.depth)
     size = float(np.linalg.eigvalsh(scales.average(scales.scales))[-1])
     lost = noise.in_units(data).rounding_message(
-        noise.variance + noise.coupling * size, size, effort.target_error
+        noise.variance + noise.coupling * size, size, options.target_error
     )
     if not lost and isinstance(data.basis, GramBasis):
-        lost = _gram_rounding(plain, inference, effort.target_error)
+        lost = _gram_rounding(plain, inference, options.target_error)
     if lost:
         inference = inference.doubted(lost)
     return Posterior(prior, data, noise, inference)
@@ -240,5 +287,5 @@ def _gram_rounding(plain: PlainLikelihood, inference: ScaleInference, target_err
     )
 
 
-def _effort(engine: str, target_error: float, seed: Seed) -> Effort:
-    return Effort(float(check.probability(target_error, "target_error")), check.seed(seed), engine)
+def _options(engine: str, target_error: float, seed: Seed) -> InferenceOptions:
+    return InferenceOptions(float(check.probability(target_error, "target_error")), check.seed(seed), engine)

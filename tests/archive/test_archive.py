@@ -194,7 +194,7 @@ def test_nothing_is_stored_that_follows(name: str) -> None:
     if name == "quadrature":
         assert stored == 0
     elif name == "importance":
-        assert stored == len(law.draws.points) * (law.target.dimension + 2) + law.target.rotation.size
+        assert stored == len(law.answer.points) * (law.target.dimension + 2) + law.target.rotation.size
     else:
         factors = sum(factor.size for factor in law.all_factors)
         scales = posterior.scale.scales.size if "draws.scales" in arrays else 0

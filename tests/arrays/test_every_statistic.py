@@ -207,7 +207,7 @@ def test_many_outputs(library: str) -> None:
     network = lbnn.Network((30,))
     expected = network.condition(data.X, data.Y, 4.0)
     got = network.condition(put(data.X, library), put(data.Y, library), 4.0)
-    assert got.diagnostics.witnesses[0].method.startswith("rows of T")
+    assert got.diagnostics.estimates[0].method.startswith("rows of T")
     assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-7)
     same(got.predict(put(data.X_test, library)).mean, expected.predict(data.X_test).mean, library, 1e-6)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import lbnn
-from lbnn.engines.draws import Draws, Effort
-from lbnn.engines.sampled import draw_posterior
+from lbnn.engines.estimate import Answer
+from lbnn.engines.inference import InferenceOptions
+from lbnn.engines.run import draw_posterior
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from tests.referees.statistics import assert_agrees
@@ -22,9 +23,9 @@ def switched_off_directions() -> tuple[GaussianLikelihood, np.ndarray]:
     return factor, np.linalg.svd(factor.gradient_rows).Vh.T
 
 
-def draws(rotation: np.ndarray, factor: GaussianLikelihood) -> Draws:
+def draws(rotation: np.ndarray, factor: GaussianLikelihood) -> Answer:
     coordinates = lbnn.Network((20,)).scale_prior(6).coordinates
-    return draw_posterior(ScaleTarget(coordinates, factor, rotation), Effort(0.05, 0))
+    return draw_posterior(ScaleTarget(coordinates, factor, rotation), InferenceOptions(0.05, 0))
 
 
 def test_evidence_is_the_same_in_other_axes() -> None:
@@ -33,5 +34,5 @@ def test_evidence_is_the_same_in_other_axes() -> None:
     weakest, strongest, plain = (draws(axis, factor) for axis in (axes[:, ::-1].copy(), axes, np.eye(6)))
     assert max(np.abs(weakest.points).max(), np.abs(strongest.points).max()) > 9  # beyond the normal table
     for other in (strongest, plain):
-        error = np.hypot(weakest.log_total_error, other.log_total_error)
-        assert_agrees(other.log_total, error, weakest.log_total, comparisons=2, degrees_of_freedom=7)
+        error = np.hypot(weakest.log_evidence_error, other.log_evidence_error)
+        assert_agrees(other.log_evidence, error, weakest.log_evidence, comparisons=2, degrees_of_freedom=7)

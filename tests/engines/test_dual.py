@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 import lbnn
-from lbnn.engines import bartlett_sampling
-from lbnn.engines.inference import Diagnostics
+from lbnn.engines.policy import POLICY
+from lbnn.engines.verdict import means_message
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import (
     HiddenKernelLikelihood,
@@ -192,9 +192,9 @@ def test_last_layer_without_data_keeps_its_prior(width: int) -> None:
 
 
 def test_chosen_for_more_outputs_than_data() -> None:
-    assert lbnn.Network((9,)).choose_engine(examples=4, outputs=5).engine == "dual"
+    assert lbnn.Network((9,)).choose_engine(examples=4, outputs=5).engine == "dual importance"
     assert lbnn.Network((9,)).choose_engine(examples=5, outputs=5).engine == "importance"
-    assert lbnn.Network((9, 9)).choose_engine(examples=4, outputs=5).engine == "dual"
+    assert lbnn.Network((9, 9)).choose_engine(examples=4, outputs=5).engine == "dual importance"
 
 
 def test_forty_outputs_from_four_examples() -> None:
@@ -286,8 +286,6 @@ def test_means_that_rest_on_few_draws_are_told(outlier: float, ok: bool) -> None
     root = rng.normal(size=(1000, 3, 2))
     root[17] *= outlier
     draws = SimpleNamespace(log_weights=np.zeros(1000))
-    told = bartlett_sampling._with_means(Diagnostics("dual importance", 1000.0), draws, root)
-    assert told.ok is ok
-    assert [message.startswith("the mean of the scale rests on 1 ") for message in told.messages] == [
-        True
-    ] * (not ok)
+    message = means_message(draws, np.log((root**2).sum(axis=2)), POLICY)
+    assert bool(message) is (not ok)
+    assert ok or message.startswith("the mean of the scale rests on 1 ")

@@ -18,8 +18,8 @@ from scipy import stats
 import lbnn
 from lbnn._base.errors import LikelihoodMismatch
 from lbnn._base.small_matrices import gram_eigen
-from lbnn.engines.bartlett_sampling import deficient_target, dual_target, primal_target
 from lbnn.engines.integrand import IntegrandCheck
+from lbnn.engines.run import deficient_target, dual_target, primal_target
 from lbnn.likelihood import thin_root
 from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.noise.make import make_noise

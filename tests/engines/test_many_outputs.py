@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import lbnn
-from lbnn._base.progress import Progress
 from lbnn.data.spectrum import Spectrum
-from lbnn.engines.axis_laws import AxisLaws
-from lbnn.engines.bartlett_sampling import principal_axes
-from lbnn.engines.examples import examples_of
-from lbnn.engines.many_outputs import Candidate, RowAnswer, RowSample, draw_rows, proposals
-from lbnn.engines.row_proposal import EntryProposal, RowProposal
+from lbnn.engines import InferenceOptions, rowwise
+from lbnn.engines.axis_laws import AxisLaws, examples_of
+from lbnn.engines.estimate import Call
+from lbnn.engines.policy import POLICY
+from lbnn.engines.rowwise import Candidate, EntryProposal, RowProposal, RowSample, proposals, row_estimates
+from lbnn.engines.run import principal_axes
 from lbnn.engines.target import ScaleTarget
+from lbnn.engines.verdict import agree, can_check
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.make import make_noise
 from lbnn.scale.total_factor import TotalFactorLaw
@@ -77,7 +78,7 @@ def test_every_proposal_against_the_lattice(p: int, width: int, beta: float) -> 
     for plans in proposals(target):
         for candidate in (plans[0], with_entries(plans[0])):
             sample = sampled(candidate, 512)
-            weighted = sample.weighted
+            weighted = sample.estimate
             assert_agrees(
                 weighted.log_evidence + constant(target),
                 weighted.log_evidence_error,
@@ -86,7 +87,7 @@ def test_every_proposal_against_the_lattice(p: int, width: int, beta: float) -> 
                 **options,
             )
             exact = np.diagonal(target.rotation.T @ grid.mean @ target.rotation)
-            assert_agrees(sample.testimony.mean, sample.testimony.error, exact, **options)
+            assert_agrees(*sample.estimate.scale_mean, exact, **options)
 
 
 @pytest.mark.parametrize(
@@ -104,15 +105,15 @@ def test_rows_of_deeper_networks_against_the_mixture(widths: tuple[int, ...], be
     axes = target.rotation
     options = {"comparisons": 20, "degrees_of_freedom": 15}
     samples = [sampled(plans[0], 512) for plans in proposals(target)]
-    heard = [sample for sample in samples if sample.testimony.witness is not None]
+    heard = [sample for sample in samples if can_check(sample.estimate, POLICY)]
     assert heard
     for sample in heard:
-        error = math.hypot(sample.weighted.log_evidence_error, post.log_evidence_error)
-        found = sample.weighted.log_evidence + constant(target)
+        error = math.hypot(sample.estimate.log_evidence_error, post.log_evidence_error)
+        found = sample.estimate.log_evidence + constant(target)
         assert_agrees(found, error, post.log_evidence, largest_error=0.1, **options)
         mean, mean_error = post.scale.expect_with_error(lambda L: np.diagonal(axes.T @ L @ axes))
-        joint = np.hypot(sample.testimony.error, mean_error)
-        assert_agrees(sample.testimony.mean, joint, mean, **options)
+        joint = np.hypot(sample.estimate.scale_mean[1], mean_error)
+        assert_agrees(sample.estimate.scale_mean[0], joint, mean, **options)
 
 
 def test_draws_are_where_they_say() -> None:
@@ -121,10 +122,14 @@ def test_draws_are_where_they_say() -> None:
     for plans in proposals(target):
         sample = sampled(plans[0], 2)
         roots = plans[0].frame @ sample.total
-        np.testing.assert_allclose(target.scales(sample.points), roots @ roots.swapaxes(1, 2), atol=1e-9)
+        np.testing.assert_allclose(
+            target.scales(sample.estimate.points), roots @ roots.swapaxes(1, 2), atol=1e-9
+        )
         np.testing.assert_allclose(
             np.exp(sample.log_diagonal),
-            np.diagonal(target.rotation.T @ target.scales(sample.points) @ target.rotation, axis1=1, axis2=2),
+            np.diagonal(
+                target.rotation.T @ target.scales(sample.estimate.points) @ target.rotation, axis1=1, axis2=2
+            ),
             rtol=1e-8,
         )
 
@@ -169,7 +174,7 @@ def test_stein_identity(data: Problem, width: int, beta: float) -> None:
     """n_1 (I − E L) + 2 E[L ∂f/∂L] = 0 for a Wishart prior times e^f: at β = ∞ it ties E L to E L⁻¹."""
     post = lbnn.Network((width,)).condition(data.X, data.Y, beta)
     assert post.diagnostics.ok
-    assert len(post.diagnostics.witnesses) == 2
+    assert len(post.diagnostics.estimates) == 2
     target = target_of(data, (width,), beta)
     outputs = data.Y.shape[1]
 
@@ -187,7 +192,7 @@ def test_stein_identity(data: Problem, width: int, beta: float) -> None:
     ids=str,
 )
 def test_primal_and_dual_agree_for_many_outputs(outputs: int, p: int, widths: tuple[int, ...]) -> None:
-    """The dual samples a matrix over the examples, small enough for all phases and two witnesses."""
+    """The dual samples a matrix over the examples, small enough for all phases and two estimates."""
     data = make_problem(p, 20, outputs, seed=640 + p)
     dual = lbnn.Network(widths).condition(data.X, data.Y, 4.0, target_error=0.03)
     assert dual.diagnostics.engine == "dual importance"
@@ -248,7 +253,7 @@ def test_twenty_outputs_at_width_forty() -> None:
 def test_rows_do_not_apply_behind_a_bottleneck_without_noise() -> None:
     target = target_of(make_problem(20, 30, 10, seed=670), (4,), np.inf)
     assert list(proposals(target)) == []
-    assert draw_rows(target, 0.05, 0, Progress()) is None
+    assert row_estimates(target, Call(InferenceOptions(0.05, 0))) is None
 
 
 def test_groups_keep_the_sums() -> None:
@@ -287,7 +292,7 @@ def test_merged_examples_keep_counts_and_squares_and_the_law_of_an_axis() -> Non
 def test_draws_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch, entries: bool) -> None:
     target = target_of(make_problem(30, 50, 12, seed=682), (15,), 4.0)
     candidate = next(proposals(target))[-1]
-    monkeypatch.setattr("lbnn.engines.row_proposal._STATE_FLOATS", 1 << 12)  # many blocks
+    monkeypatch.setattr("lbnn.engines.rowwise._STATE_FLOATS", 1 << 12)  # many blocks
     weights = []
     for count in (1, 2):
         monkeypatch.setattr("lbnn._base.threads.threads", lambda count=count: count)
@@ -298,12 +303,9 @@ def test_draws_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.Monkey
 def test_orders_that_differ_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the two orders contradict each other both get more draws before anything is said."""
     target = target_of(make_problem(30, 50, 10, seed=683), (15,), 4.0)
-    plain = draw_rows(target, 0.1, 0, Progress())
-    assert plain is not None
-    assert not plain.contradicted
-    asked = iter([True])
-    monkeypatch.setattr(RowAnswer, "contradicted", property(lambda self: next(asked)))
-    again = draw_rows(target, 0.1, 0, Progress())
-    assert again is not None
-    assert len(again.sample.log_weights) == 4 * len(plain.sample.log_weights)
-    assert again.sample.own_witness.agrees_with(plain.sample.own_witness)
+    plain, other, _ = row_estimates(target, Call(InferenceOptions(0.1, 0)))
+    assert agree(plain, other, POLICY)
+    monkeypatch.setattr(rowwise, "agree", lambda *_: False)
+    again, _, _ = row_estimates(target, Call(InferenceOptions(0.1, 0)))
+    assert len(again.log_weights) == 4 * len(plain.log_weights)
+    assert again.evidence.agrees_with(plain.evidence)

@@ -13,7 +13,7 @@ import pytest
 from scipy import special, stats
 
 import lbnn
-from lbnn.engines.many_outputs import proposals
+from lbnn.engines.rowwise import proposals
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.prior import ScalePrior
@@ -42,7 +42,7 @@ def test_one_unit_and_two_examples_against_a_grid(size):
     Y = size * (X @ rng.normal(size=(3, 1)) @ rng.normal(size=(1, 40)) + 0.5 * rng.normal(size=(2, 40)))
     post = lbnn.Network((1,)).condition(X, Y, beta=4.0, engine="importance", target_error=0.02)
     assert post.diagnostics.ok
-    assert "rows of T" in post.diagnostics.witnesses[0].method
+    assert "rows of T" in post.diagnostics.estimates[0].method
     error = post.log_evidence - one_unit_evidence(X, Y, 4.0)
     assert abs(error) < 4 * post.log_evidence_error
 
@@ -64,7 +64,7 @@ def test_of_eight_signals_in_few_examples_four_are_ok_and_those_agree():
     assert len(fine) >= 4
     assert all(post.diagnostics.messages for post in every if not post.diagnostics.ok)
     for post in fine:
-        first, second = post.diagnostics.witnesses
+        first, second = post.diagnostics.estimates
         assert abs(first.log_evidence - second.log_evidence) < 4 * math.hypot(first.error, second.error)
 
 
@@ -72,7 +72,7 @@ def test_a_low_rank_signal_in_many_outputs_is_ok_and_both_orders_agree():
     post = low_rank_signal(60, 5)
     assert post.diagnostics.ok
     assert post.diagnostics.engine == "importance"
-    first, second = post.diagnostics.witnesses
+    first, second = post.diagnostics.estimates
     assert abs(first.log_evidence - second.log_evidence) < 4 * math.hypot(first.error, second.error)
     assert np.linalg.matrix_rank(np.asarray(post.scale.mean), tol=1e-8) >= 3
 
@@ -88,5 +88,5 @@ def test_draws_of_the_prior_weigh_the_same():
     plain = target.log_likelihood(factors[0], np.eye(12))
     truth = special.logsumexp(plain) - math.log(4000)
     spread = plain.std() / math.sqrt(4000)
-    own = sample.weighted
+    own = sample.estimate
     assert abs(own.log_evidence - truth) < 4 * math.hypot(own.log_evidence_error, spread)

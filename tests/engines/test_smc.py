@@ -10,10 +10,12 @@ import pytest
 from scipy import special, stats
 
 import lbnn
-from lbnn._base.progress import Progress
 from lbnn.engines import importance, smc
-from lbnn.engines.laplace import curvature, find_mode, laplace_proposal
+from lbnn.engines.estimate import Call, Estimate
+from lbnn.engines.importance import curvature, find_mode, laplace_proposal
+from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.pareto import pareto_k
+from lbnn.engines.verdict import reaches
 from tests.helpers.problems import Array, make_problem
 from tests.referees.statistics import assert_agrees
 
@@ -50,6 +52,15 @@ class GaussianTarget:
     def scales(self, u: Array) -> Array:
         return np.exp(0.1 * u[:, :1, None]) * np.eye(2)
 
+    rotation = np.eye(2)
+
+    @property
+    def coordinates(self) -> GaussianTarget:
+        return self
+
+    def factors(self, u: Array) -> list[Array]:
+        return [np.sqrt(self.scales(u))]
+
 
 TARGET = GaussianTarget(np.array([0.0, 0.5, 3.0, 20.0]), np.array([1.0, 2.0, -1.0, 0.5]))
 
@@ -69,8 +80,8 @@ class SkewedTarget(GaussianTarget):
 SKEWED = SkewedTarget(np.ones(3), np.zeros(3))
 
 
-def smc_of(target: GaussianTarget, seed: int, target_error: float = 0.05) -> smc.SmcSample:
-    return smc.smc_sample(target, laplace_proposal(target), target_error, seed, Progress())
+def smc_of(target: GaussianTarget, seed: int, target_error: float = 0.05) -> Estimate:
+    return smc.smc_estimate(target, laplace_proposal(target), Call(InferenceOptions(target_error, seed)))
 
 
 # ---------------------------------------------------------------- Laplace
@@ -94,16 +105,21 @@ def test_proposal_whitens_what_it_places() -> None:
 # ---------------------------------------------------------------- engines on known targets
 
 
+def gaussian_of_known(target: GaussianTarget, seed: int) -> Estimate:
+    call = Call(InferenceOptions(0.05, seed))
+    return importance.gaussian_importance(target, laplace_proposal(target), call, "Gaussian")
+
+
 @pytest.mark.parametrize("target", [TARGET, SKEWED], ids=["gaussian", "skewed"])
 def test_importance_sampling_of_known_targets(target: GaussianTarget) -> None:
-    sample = importance.importance_sample(target, laplace_proposal(target), 0.05, 2, Progress())
+    sample = gaussian_of_known(target, 2)
     assert_agrees(sample.log_evidence, sample.log_evidence_error, target.log_evidence, degrees_of_freedom=7)
-    assert sample.reaches(0.05)
+    assert reaches(sample, Call(InferenceOptions(0.05, 2)))
 
 
 def test_importance_weights_of_the_right_gaussian_are_bounded() -> None:
     """Below (1 + ½/√D)^D / 0.9 of the evidence: the proposal is that much wider, and 0.9 of the points."""
-    sample = importance.importance_sample(TARGET, laplace_proposal(TARGET), 0.05, 2, Progress())
+    sample = gaussian_of_known(TARGET, 2)
     bound = (1 + 0.5 / math.sqrt(TARGET.dimension)) ** TARGET.dimension / 0.9
     assert np.exp(sample.log_weights - TARGET.log_evidence).max() < bound + 1e-6
     # 1.25⁸/2.125² = 1.32 for the wider Gaussian alone, which gets 0.9 of the points: 0.68 to 0.76 count
@@ -111,7 +127,7 @@ def test_importance_weights_of_the_right_gaussian_are_bounded() -> None:
 
 
 def test_importance_moments() -> None:
-    sample = importance.importance_sample(TARGET, laplace_proposal(TARGET), 0.05, 3, Progress())
+    sample = gaussian_of_known(TARGET, 3)
     weights = np.exp(sample.log_weights - special.logsumexp(sample.log_weights))
     mean, variance = TARGET.posterior
     found = weights @ sample.points
@@ -148,20 +164,18 @@ def test_smc_from_a_wrong_start() -> None:
     """Started from the prior rather than the Laplace Gaussian, several temperatures and the same evidence."""
     sharp = GaussianTarget(np.full(3, 200.0), np.full(3, 1.5))
     start = laplace_proposal(GaussianTarget(np.zeros(3), np.zeros(3)))
-    sample = smc.smc_sample(sharp, start, 0.05, 4, Progress())
+    sample = smc.smc_estimate(sharp, start, Call(InferenceOptions(0.05, 4)))
     assert sample.stages >= 3
     assert_agrees(sample.log_evidence, sample.log_evidence_error, sharp.log_evidence, degrees_of_freedom=15)
 
 
 def test_merged_rounds_average() -> None:
     first, second = smc_of(SKEWED, 5), smc_of(SKEWED, 6)
-    both = first.merge(second)
-    assert both.rounds == first.rounds + second.rounds
-    shares = np.array([first.rounds, second.rounds]) / both.rounds
-    assert both.log_evidence == pytest.approx(shares @ [first.log_evidence, second.log_evidence])
-    assert len(np.unique(both.groups)) == len(np.unique(first.groups)) + len(np.unique(second.groups))
-    expected = math.hypot(shares[0] * first.log_evidence_error, shares[1] * second.log_evidence_error)
+    both = smc._combined([first, second])
+    assert both.log_evidence == pytest.approx((first.log_evidence + second.log_evidence) / 2)
+    expected = math.hypot(first.log_evidence_error, second.log_evidence_error) / 2
     assert both.log_evidence_error == pytest.approx(expected)
+    assert len(both.points) == len(first.points) + len(second.points)
 
 
 # ---------------------------------------------------------------- parts
@@ -271,8 +285,8 @@ def test_a_mixture_with_a_heavy_tail_confirms_nothing(monkeypatch):
     data = make_problem(8, 12, 2, seed=700)
     network = lbnn.Network((4,))
     assert network.condition(data.X, data.Y, 4.0, engine="smc").diagnostics.ok
-    monkeypatch.setattr("lbnn.engines.sampled.LARGEST_K", -np.inf)
+    monkeypatch.setattr(Estimate, "heavy_tailed", property(lambda self: self.weighted))
     with pytest.warns(lbnn.AccuracyWarning, match="too heavy a tail to confirm"):
         told = network.condition(data.X, data.Y, 4.0, engine="smc").diagnostics
     assert not told.ok
-    assert len(told.witnesses) == 1
+    assert len(told.estimates) == 1

@@ -1062,5 +1062,5 @@ def test_an_answer_that_misses_the_target_is_announced() -> None:
     with pytest.warns(lbnn.AccuracyWarning, match="target error of 0.001: take the stated errors"):
         _ = law.log_normalizer
     assert not law.diagnostics.ok
-    own, other = law.diagnostics.witnesses
+    own, other = law.diagnostics.estimates
     assert own.error < other.error

@@ -18,12 +18,11 @@ from lbnn.archive.container import AnyArray
 from lbnn.data.bases import Basis, GramBasis, InputBasis
 from lbnn.data.projection import FeatureDirections, InputDirections
 from lbnn.data.spectrum import Spectrum
-from lbnn.engines import Diagnostics, Effort, ScaleInference
-from lbnn.engines.bartlett_sampling import FactorLaw
-from lbnn.engines.draws import Draws
-from lbnn.engines.inference import Witness
-from lbnn.engines.laws import SampledLaw
+from lbnn.engines import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference
+from lbnn.engines.estimate import Answer, Estimate, Located
+from lbnn.engines.laws import FactorLaw, SampledLaw
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
+from lbnn.engines.run import draw_posterior
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.make import unpack_noise
@@ -136,13 +135,16 @@ def _unpack_prior(header: dict[str, Any]) -> ScalePrior:
 
 
 def _pack_diagnostics(diagnostics: Diagnostics) -> dict[str, Any]:
-    witnesses = [asdict(witness) for witness in diagnostics.witnesses]
-    return asdict(diagnostics) | {"messages": list(diagnostics.messages), "witnesses": witnesses}
+    """As files have them: `estimates` are stored under their first name."""
+    header = asdict(diagnostics)
+    estimates = header.pop("estimates")
+    return header | {"messages": list(diagnostics.messages), "witnesses": list(estimates)}
 
 
 def _unpack_diagnostics(header: dict[str, Any]) -> Diagnostics:
-    witnesses = tuple(Witness(**each) for each in header.get("witnesses", ()))
-    return Diagnostics(**(header | {"messages": tuple(header["messages"]), "witnesses": witnesses}))
+    known = dict(header)
+    estimates = tuple(EvidenceEstimate(**each) for each in known.pop("witnesses", ()))
+    return Diagnostics(**(known | {"messages": tuple(header["messages"]), "estimates": estimates}))
 
 
 # ---------------------------------------------------------------------- data
@@ -253,19 +255,19 @@ def _unpack_measure(
 
 def _pack_sampled(law: SampledLaw, tails: Tails) -> Packed:
     """Draws in Bartlett coordinates; factors and scales follow from them."""
-    draws = law.draws
+    answer = law.answer
     header = {
         "law": "sampled",
         "tails": asdict(tails),
-        "effort": asdict(law.effort) | {"seed": int(law.effort.seed)},
-        "log_total": draws.log_total,
-        "log_total_error": draws.log_total_error,
-        "diagnostics": _pack_diagnostics(draws.diagnostics),
+        "effort": asdict(law.options) | {"seed": int(law.options.seed)},
+        "log_total": answer.log_evidence,
+        "log_total_error": answer.log_evidence_error,
+        "diagnostics": _pack_diagnostics(answer.diagnostics),
     }
     arrays: dict[str, AnyArray] = {
-        "draws.points": draws.points,
-        "draws.log_weights": draws.log_weights,
-        "draws.groups": draws.groups,
+        "draws.points": answer.points,
+        "draws.log_weights": answer.estimate.log_weights,
+        "draws.groups": answer.estimate.groups,
         "draws.rotation": law.target.rotation,
     }
     return header, arrays
@@ -278,23 +280,18 @@ def _unpack_sampled(
     data: GaussianLikelihood,
     single_output: bool,
 ) -> ScaleMeasure:
-    draws = Draws(
-        arrays["draws.points"],
-        arrays["draws.log_weights"],
-        arrays["draws.groups"],
-        float(header["log_total"]),
-        float(header["log_total_error"]),
-        _unpack_diagnostics(header["diagnostics"]),
-    )
+    points, log_weights, groups = (arrays[f"draws.{name}"] for name in ("points", "log_weights", "groups"))
     target = ScaleTarget(prior.coordinates, data, arrays["draws.rotation"])
-    _require(draws.points.shape == (len(draws.log_weights), target.dimension), "shape of the draws")
-    _require(draws.groups.shape == draws.log_weights.shape, "shape of the groups")
+    _require(points.shape == (len(log_weights), target.dimension), "shape of the draws")
+    _require(groups.shape == log_weights.shape, "shape of the groups")
     _require(target.rotation.shape == prior.mean.shape, "shape of the rotation")
-    tails, effort = Tails(**header["tails"]), Effort(**header["effort"])
-    measure = ScaleMeasure(
-        target.scales(draws.points), draws.weights, single_output, tails, None, draws.groups
-    )
-    return measure.with_law(SampledLaw(target, draws, measure.scales, effort))
+    log_total, error = float(header["log_total"]), float(header["log_total_error"])
+    diagonal = np.zeros((len(points), 0))  # of a cross-check, which was made
+    estimate = Estimate("stored", log_weights, groups, diagonal, Located(points), log_total, error)
+    answer = Answer(estimate, error, _unpack_diagnostics(header["diagnostics"]))
+    tails, options = Tails(**header["tails"]), InferenceOptions(**header["effort"])
+    measure = ScaleMeasure(target.scales(points), answer.weights, single_output, tails, None, groups)
+    return measure.with_law(SampledLaw(target, answer, measure.scales, options, draw_posterior))
 
 
 def _pack_factors(law: FactorLaw, measure: ScaleMeasure) -> Packed:

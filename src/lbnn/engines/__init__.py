@@ -1,12 +1,25 @@
-"""Engines: prior × likelihood factor → scale measure, evidence, diagnostics. One file each.
+"""Engines: prior × likelihood factor → scale measure, evidence, diagnostics.
 
-`atom` (depth one), `quadrature` (one output), `importance` and `smc` (several); `bartlett_sampling` makes
-measures of draws, `choose` holds the rule that chooses. Knows the rooms `scale` and `likelihood`; nothing of
-inputs, noise or predictions.
+`strategy` says what is tried for a problem (`plan`, which draws nothing), `run` executes it (`infer`),
+`verdict` decides whether the answer is ok, `policy` holds the thresholds of these decisions. What is tried:
+`atom` (depth one), `quadrature` (one output), and samplers that return an `Estimate` each: `importance`,
+`mixture_sampling`, `rowwise`, `smc`. Knows the rooms `scale` and `likelihood`; nothing of inputs, noise or
+predictions.
 """
 
-from lbnn.engines.choose import ENGINES, EngineChoice, choose, infer
-from lbnn.engines.draws import Effort
-from lbnn.engines.inference import Diagnostics, ScaleInference
+from lbnn.engines.inference import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference
+from lbnn.engines.run import infer
+from lbnn.engines.strategy import ENGINES, Plan, Problem, Step, plan
 
-__all__ = ["ENGINES", "Diagnostics", "Effort", "EngineChoice", "ScaleInference", "choose", "infer"]
+__all__ = [
+    "ENGINES",
+    "Diagnostics",
+    "EvidenceEstimate",
+    "InferenceOptions",
+    "Plan",
+    "Problem",
+    "ScaleInference",
+    "Step",
+    "infer",
+    "plan",
+]

@@ -1,26 +1,49 @@
-"""What every engine returns: the posterior measure of the scale, the evidence, and how far to trust them."""
+"""What is asked of the engines, and what they answer: the measure of the scale, the evidence, diagnostics."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 
+from lbnn._base.warn import warn
+from lbnn.engines.policy import POLICY, joint_errors
 from lbnn.scale.measure import ScaleMeasure
-
-_ALLOWED = 3.0  # joint standard errors between two witnesses that agree
 
 
 @dataclass(frozen=True)
-class Witness:
+class InferenceOptions:
+    """What is asked for.
+
+    Attributes
+    ----------
+    target_error : float
+        Standard error aimed at: of the log evidence, and of means in posterior standard deviations.
+    seed : int
+        From which every random stream is derived by its name.
+    engine : str
+        "auto", or the name of one engine.
+    rough : bool
+        Whether a few dozen effective draws without a cross-check are enough: one of many models in a mixture.
+    """
+
+    target_error: float
+    seed: int
+    engine: str = "auto"
+    rough: bool = False
+
+
+@dataclass(frozen=True)
+class EvidenceEstimate:
     """One estimate of the log evidence: how it was made, its value and its standard error."""
 
     method: str
     log_evidence: float
     error: float
 
-    def agrees_with(self, other: Witness) -> bool:
-        """Whether two estimates differ by no more than their errors allow."""
-        return abs(self.log_evidence - other.log_evidence) <= _ALLOWED * math.hypot(self.error, other.error)
+    def agrees_with(self, other: EvidenceEstimate) -> bool:
+        """Whether two estimates differ by no more than chance allows, as `ok` needs it."""
+        allowed = joint_errors(0.5 * POLICY.false_alarm) * math.hypot(self.error, other.error)
+        return abs(self.log_evidence - other.log_evidence) <= allowed
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,12 +59,12 @@ class Diagnostics:
     pareto_k : float or None
         Tail index of importance weights; None where there are none.
     ok : bool
-        False means that an `AccuracyWarning` was given.
+        True where there are no messages. False means that an `AccuracyWarning` was given.
     messages : tuple of str
         What was noticed, and what to try next.
     stages : int
         Temperatures that sequential Monte Carlo went through; 0 for other engines.
-    witnesses : tuple of Witness
+    estimates : tuple of EvidenceEstimate
         Estimates of the log evidence that share no proposal; `ok` needs them to agree. Empty where the answer
         is deterministic, one where a second is not needed (see docs/engines.md).
     """
@@ -52,20 +75,34 @@ class Diagnostics:
     ok: bool = True
     messages: tuple[str, ...] = ()
     stages: int = 0
-    witnesses: tuple[Witness, ...] = ()
+    estimates: tuple[EvidenceEstimate, ...] = ()
+
+    def __post_init__(self) -> None:
+        """An answer with messages is not ok, whoever made it."""
+        object.__setattr__(self, "ok", self.ok and not self.messages)
+
+    @property
+    def witnesses(self) -> tuple[EvidenceEstimate, ...]:
+        """The former name of `estimates`."""
+        warn("diagnostics.witnesses is now diagnostics.estimates", DeprecationWarning)
+        return self.estimates
 
     def __repr__(self) -> str:
-        """One line: who answered, whether it supports itself, and how many witnesses were heard."""
+        """One line: the engine, whether the answer supports itself, and how many estimates were compared."""
         return (
             f"Diagnostics(engine={self.engine!r}, ok={self.ok}, "
             f"effective_sample_size={self.effective_sample_size:.4g}, pareto_k={self.pareto_k}, "
-            f"witnesses={len(self.witnesses)}, messages={len(self.messages)})"
+            f"estimates={len(self.estimates)}, messages={len(self.messages)})"
         )
 
     def shifted(self, log_constant: float) -> Diagnostics:
-        """The same with a constant added to the log evidence of every witness."""
-        witnesses = (replace(one, log_evidence=one.log_evidence + log_constant) for one in self.witnesses)
-        return replace(self, witnesses=tuple(witnesses))
+        """The same with a constant added to the log evidence of every estimate."""
+        estimates = (replace(one, log_evidence=one.log_evidence + log_constant) for one in self.estimates)
+        return replace(self, estimates=tuple(estimates))
+
+    def with_message(self, message: str) -> Diagnostics:
+        """The same with one message more, and so not ok."""
+        return replace(self, messages=(*self.messages, message))
 
 
 @dataclass(frozen=True)
@@ -79,5 +116,4 @@ class ScaleInference:
 
     def doubted(self, message: str) -> ScaleInference:
         """The same answer, not ok for a reason that the engine cannot know."""
-        known = self.diagnostics
-        return replace(self, diagnostics=replace(known, ok=False, messages=(*known.messages, message)))
+        return replace(self, diagnostics=self.diagnostics.with_message(message))

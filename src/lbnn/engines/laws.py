@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn, warn_of
-from lbnn.engines.adaptation import laplace_mixture_of
-from lbnn.engines.draws import Draws, Effort
+from lbnn.engines.estimate import Answer
+from lbnn.engines.inference import InferenceOptions
+from lbnn.engines.mixture import laplace_mixture_of
 from lbnn.engines.modes import Mode, find_modes, scan_axes
-from lbnn.engines.sampled import LARGEST_FITTED, draw_posterior
-from lbnn.engines.shifted_draws import log_tilted_average
+from lbnn.engines.pareto import pareto_k
+from lbnn.engines.policy import POLICY
 from lbnn.engines.target import ScaleTarget
 from lbnn.engines.total_target import TotalTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
@@ -22,6 +24,13 @@ from lbnn.scale.bartlett import product
 from lbnn.scale.measure import Atoms, Exponent, ScaleMeasure, effective_atoms
 from lbnn.scale.phases import Phases, phases_of_labels
 
+_TILT_SHARE = 0.3  # of the effective draws that must count for the mean to which draws are moved
+_MOST_SHIFTS = 30
+_PROGRESS, _MOST_IDLE = (
+    1.1,
+    4,
+)  # given up when so many shifts in a row did not bring this many times the draws
+LogDensity = Callable[[Array], Array]
 _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
 
 
@@ -73,12 +82,19 @@ class AtomLaw:
 class SampledLaw(AtomLaw):
     """The posterior behind draws in Bartlett coordinates."""
 
-    def __init__(self, target: ScaleTarget, draws: Draws, scales: Array, effort: Effort) -> None:
-        super().__init__(draws.weights, scales)
-        self.target, self.draws, self.effort = target, draws, effort
+    def __init__(
+        self,
+        target: ScaleTarget,
+        answer: Answer,
+        scales: Array,
+        options: InferenceOptions,
+        again: Callable[[ScaleTarget, InferenceOptions], Answer],
+    ) -> None:
+        super().__init__(answer.weights, scales)
+        self.target, self.answer, self.options, self.again = target, answer, options, again
 
     def factors(self, index: IndexArray) -> list[Array]:
-        return self.target.factors(self.draws.points[index])
+        return self.target.factors(self.answer.points[index])
 
     def phases(self, measure: ScaleMeasure) -> Phases:
         """Modes of the posterior of T: a draw belongs to the one most likely to have given it."""
@@ -86,14 +102,14 @@ class SampledLaw(AtomLaw):
         space = TotalTarget(target)
         labels, fitted = np.zeros(len(self.weights), int), [0]
         if isinstance(own, GaussianLikelihood) and not own.flat:
-            searched = target.any_frame and space.dimension <= LARGEST_FITTED
+            searched = target.any_frame and space.dimension <= POLICY.most_for_mixture
             modes = find_modes(space, scan_axes(space, space.axes)) if searched else []
             scales = [_scale_of(space, mode) for mode in modes] or [np.asarray(measure.mean)]
             units, largest = own.output_units, float(own.eigenvalues.max())
             sizes = [np.linalg.eigvalsh(units[:, None] * scale * units) for scale in scales]
             fitted = [int((largest * each > own.noise).sum()) for each in sizes]
             if len(modes) > 1:
-                labels = laplace_mixture_of(space, modes).labels(space.roots_of(self.draws.points))
+                labels = laplace_mixture_of(space, modes).labels(space.roots_of(self.answer.points))
         return phases_of_labels(*measure.weighted, labels, fitted, False)
 
     def rescue(self, exponent: Exponent) -> float | None:
@@ -107,22 +123,39 @@ class SampledLaw(AtomLaw):
         joint = exponent.times(own)
         tilted = replace(self.target, likelihood=joint)
         log_average = log_tilted_average(
-            self.draws.points,
-            self.draws.log_weights - special.logsumexp(self.draws.log_weights),
+            self.answer.points,
+            self._log_weights,
             self._log_own,
             tilted.log_density,
-            max(_FEWEST_FOR_TILT, self.effort.target_error**-2),  # 100 leave an error of 0.1
+            max(_FEWEST_FOR_TILT, self.options.target_error**-2),  # 100 leave an error of 0.1
         )
         if log_average is not None:
             return log_average + exponent.log_constant
-        draws = draw_posterior(tilted, self.effort)
-        warn_of(draws.diagnostics.messages)
-        return draws.log_total - self.draws.log_total + exponent.log_constant
+        new = self.again(tilted, self.options)
+        warn_of(new.diagnostics.messages)
+        return new.log_evidence - self.answer.log_evidence + exponent.log_constant
+
+    @property
+    def _log_weights(self) -> Array:
+        """Normalised log weights of the draws, (m,)."""
+        own = self.answer.estimate.log_weights
+        return own - special.logsumexp(own)
 
     @cached_property
     def _log_own(self) -> Array:
         """Log density of the posterior at the draws, up to a constant, (m,)."""
-        return self.target.log_density(self.draws.points)
+        return self.target.log_density(self.answer.points)
+
+
+class FactorLaw(AtomLaw):
+    """The posterior behind draws that are stored with their Bartlett factors (up to a rotation)."""
+
+    def __init__(self, weights: Array, scales: Array, factors: list[Array]) -> None:
+        super().__init__(weights, scales)
+        self.all_factors = factors
+
+    def factors(self, index: IndexArray) -> list[Array]:
+        return [each[index] for each in self.all_factors]
 
 
 def _scale_of(space: TotalTarget, mode: Mode) -> Array:
@@ -136,3 +169,62 @@ def _too_few(effective: float) -> str:
         f"only {effective:.0f} atoms of the scale's law count for this average, {_FEWEST_FOR_TILT} must "
         "for it: ask nearer to the mean, or condition with a smaller target_error"
     )
+
+
+# ---------------------------------------------------------------- draws that are moved
+#
+# With draws v of the posterior π, weights w and any shift u = v + δ,
+#
+#     E_π h = ∫ π(u) h(u) du = Σ_s w_s  π(v_s + δ) h(v_s + δ) / π(v_s),
+#
+# so that δ may be chosen for few terms to dominate no longer: the mean of π h less that of π. It is
+# approached in steps: while only few draws count, h is tempered until enough of them do. (Moment matching by
+# shifts, as for leave-one-out densities: Paananen, Piironen, Bürkner and Vehtari, 2021.)
+
+
+def log_tilted_average(
+    points: Array, log_weights: Array, log_own: Array, log_tilted: LogDensity, fewest: float
+) -> float | None:
+    """log E_π h, or None where too few draws count wherever they are moved.
+
+    Parameters
+    ----------
+    points : (m, D)
+        Draws v of π.
+    log_weights : (m,)
+        Their normalised log weights.
+    log_own : (m,)
+        log π at the draws, up to a constant ...
+    log_tilted : function of (m, D) -> (m,)
+        ... and log π h up to the same.
+    fewest : float
+        Effective draws that an answer must rest on.
+    """
+    mean = np.exp(log_weights) @ points
+    shift, most, idle = np.zeros_like(mean), 1.0, 0
+    for _ in range(_MOST_SHIFTS):
+        log_terms = log_weights + log_tilted(points + shift) - log_own
+        log_terms[np.isnan(log_terms)] = -np.inf
+        effective = float(effective_atoms(log_terms))
+        if effective >= fewest and pareto_k(log_terms) < POLICY.largest_k:
+            return float(special.logsumexp(log_terms))
+        idle = 0 if effective > _PROGRESS * most else idle + 1
+        if idle == _MOST_IDLE:
+            return None
+        most = max(most, effective)
+        shift = shift + _tempered(log_weights, log_terms) @ points - mean
+    return None
+
+
+def _tempered(log_weights: Array, log_terms: Array) -> Array:
+    """Normalised weights between those of the draws and those of the terms, of which enough count, (m,)."""
+    change = np.where(np.isfinite(log_terms), log_terms - log_weights, -np.inf)
+    change = np.maximum(change, change.max() - 1e6)  # draws that do not count at any temperature
+    goal = _TILT_SHARE * float(effective_atoms(log_weights))
+
+    def excess(power: float) -> float:
+        return float(effective_atoms(log_weights + power * change)) - goal
+
+    power = 1.0 if excess(1.0) >= 0 else float(optimize.brentq(excess, 0.0, 1.0, xtol=1e-6))
+    log_tempered = log_weights + power * change
+    return np.exp(log_tempered - special.logsumexp(log_tempered))

@@ -1,7 +1,10 @@
 """A mixture of Student laws over the modes of a posterior, each in a frame of its own, and the prior.
 
 Student tails are heavier than those of the posterior, so that the weights stay bounded where a Gaussian's
-would not; a part that is close to the prior keeps them bounded everywhere else.
+would not; a part that is close to the prior keeps them bounded everywhere else. The mixture is fitted to the
+posterior by what its own weighted draws say (population Monte Carlo). The weights that guide it are those of
+the evidence and of E L together: between the size of the targets and that of the prior the law of L can be a
+power, whose mean lives where the density has little mass.
 """
 
 from __future__ import annotations
@@ -14,14 +17,22 @@ from typing import Protocol
 import numpy as np
 from scipy import special
 
-from lbnn._base.log_sums import log_sum_exp
+from lbnn._base.log_sums import log_sum_exp, normalised
 from lbnn._base.quasi_random import uniform_points
 from lbnn._base.types import Array, IndexArray
-from lbnn.engines.total_target import Space
+from lbnn.engines.modes import WIDEST, Mode, find_modes, find_tails, scan_axes
+from lbnn.engines.total_target import FactorSpace, Space, TotalTarget
 from lbnn.scale.bartlett import BartlettCoordinates
+from lbnn.scale.measure import effective_atoms
 from lbnn.scale.total_factor import TotalFactorLaw
 
 _FEWEST_DEGREES = 5.0
+_PRIOR_SHARE = 0.1
+_LEAST_SHARE = 0.01
+_TAIL_SHARE = 0.25  # of all parts for means of L that live in a tail
+_INFLATION = 0.5  # parts are wider than the curvature says by this over √dimension
+_MOST_PARTS = 14
+_NEAREST = 20  # neighbours per dimension from which a new part takes its shape
 _EXTRA = 2  # uniforms beside those of the coordinates: choice of the part, radius of the Student law
 
 
@@ -186,3 +197,161 @@ class MixtureSample:
     def log_weights(self) -> Array:
         """Posterior over mixture, in logs, (m,); −inf where a draw has left double precision."""
         return np.where(np.isfinite(self.log_mixture), self.log_posterior - self.log_mixture, -np.inf)
+
+
+# ---------------------------------------------------------------- made from modes, and fitted to draws
+
+
+def laplace_mixture(target: TotalTarget) -> Mixture:
+    """One Student part at every mode, shares by Laplace's mass; parts for tails; the prior."""
+    scans = scan_axes(target, target.axes)
+    modes = laplace_mixture_of(target, find_modes(target, scans))
+    tails = [laplace_part(mode) for mode in find_tails(target, scans)]
+    rest = _PRIOR_SHARE + _TAIL_SHARE * bool(tails)
+    shares = [*((1 - rest) * modes.shares), *[_TAIL_SHARE / max(len(tails), 1)] * len(tails), _PRIOR_SHARE]
+    every = (*modes.parts, *tails, PriorPart(target.axes, target.law))
+    return Mixture(target, every, _floored(np.array(shares)), len(modes.parts), bool(tails))
+
+
+def laplace_mixture_of(target: TotalTarget, modes: list[Mode]) -> Mixture:
+    """One Student part at every mode, shares by Laplace's mass."""
+    parts = [laplace_part(mode) for mode in modes]
+    log_roots = [float(np.linalg.slogdet(part.root)[1]) for part in parts]
+    shares = normalised(np.array([mode.height + log for mode, log in zip(modes, log_roots, strict=True)]))
+    return Mixture(target, tuple(parts), np.asarray(shares, float), len(parts))
+
+
+def laplace_part(mode: Mode) -> StudentPart:
+    """Student's law with the curvature at a mode, somewhat wider."""
+    values, vectors = np.linalg.eigh(mode.hessian)
+    deviations = 1 / np.sqrt(np.maximum(values, WIDEST**-2))
+    inflation = 1 + _INFLATION / math.sqrt(len(values))
+    return StudentPart(mode.frame, mode.theta, inflation * mode.units[:, None] * vectors * deviations)
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """How well a sample serves the evidence and the mean of L, and the weights that say where it does not."""
+
+    shares: Array  # effective draws per draw: of the evidence, then of every E L_jj
+    log_weights: Array  # (m,), normalised: the average of these integrands' weights
+
+    @property
+    def worst(self) -> float:
+        """Smallest of the shares."""
+        return float(self.shares.min())
+
+
+def guidance(sample: MixtureSample) -> Guidance:
+    """Weights of 1 and of every L_jj in the frame of the coordinates u."""
+    log_diagonal = sample.mixture.space.log_diagonal(sample.roots)
+    tilted = np.concatenate([np.zeros((len(log_diagonal), 1)), log_diagonal], axis=1)
+    log_terms = np.where(
+        np.isfinite(sample.log_weights)[:, None], sample.log_weights[:, None] + tilted, -np.inf
+    )
+    log_terms = log_terms - log_sum_exp(log_terms, axis=0)
+    shares = effective_atoms(log_terms) / len(log_terms)
+    return Guidance(shares, log_sum_exp(log_terms, axis=1) - math.log(log_terms.shape[1]))
+
+
+def adapted(sample: MixtureSample, grow: bool) -> Mixture:
+    """Shares, centres and shapes moved towards the weighted draws; one part more where few draws dominate."""
+    log_weights = _tempered(guidance(sample).log_weights, 6 * sample.mixture.space.dimension)
+    weights = np.exp(log_weights)
+    mixture, responsibilities = sample.mixture, sample.responsibilities
+    parts = [
+        _moved(part, sample, weights * responsibilities[:, index]) if isinstance(part, StudentPart) else part
+        for index, part in enumerate(mixture.parts)
+    ]
+    shares = 0.9 * weights @ responsibilities + 0.1 * mixture.shares
+    if grow and len(parts) < _MOST_PARTS:
+        parts.insert(0, _new_part(sample, weights))
+        shares = np.append(0.25, 0.75 * shares)
+    return Mixture(mixture.space, tuple(parts), _floored(shares))
+
+
+def _moved(part: StudentPart, sample: MixtureSample, weights: Array) -> StudentPart:
+    """One step of expectation maximisation for a Student part, as far as its draws allow."""
+    largest = float(weights.max())
+    if largest <= 0:
+        return part
+    weights = weights / largest  # they may be so small that their squares underflow
+    total = float(weights.sum())
+    dimension = len(part.mean)
+    effective = total**2 / float((weights**2).sum())
+    trust = min(1.0, effective / (20 * dimension))
+    if effective < 4 * dimension:
+        return part
+    theta, weights = _finite(sample.mixture.space.seen_from(sample.roots, part.frame), weights)
+    pulled = weights * (part.degrees + dimension) / (part.degrees + part.square_distance(theta))
+    mean = trust * (pulled @ theta / pulled.sum()) + (1 - trust) * part.mean
+    centred = theta - mean
+    spread = (centred * pulled[:, None]).T @ centred / total
+    return StudentPart(part.frame, mean, _root(trust * spread + (1 - trust) * part.root @ part.root.T))
+
+
+def mixture_of_draws(space: FactorSpace, points: Array, labels: IndexArray) -> Mixture:
+    """Student parts shaped by draws (u) of somebody else, one for each label, and a wider one."""
+    parts: list[Part] = []
+    shares = []
+    points = space.of_points(points)
+    overall = _covariance(points)
+    for label in np.unique(labels):
+        own = points[labels == label]
+        trust = min(1.0, len(own) / (20 * points.shape[1]))
+        spread = trust * _covariance(own) + (1 - trust) * overall if len(own) > 1 else overall
+        parts.append(StudentPart(space.axes, own.mean(axis=0), _root(spread)))
+        shares.append((1 - _PRIOR_SHARE) * len(own) / len(points))
+    parts.append(StudentPart(space.axes, points.mean(axis=0), 2 * _root(overall)))  # for the tails
+    return Mixture(space, tuple(parts), _floored(np.append(shares, _PRIOR_SHARE)))
+
+
+def _covariance(points: Array) -> Array:
+    """Covariance of draws (m, D), a matrix for one coordinate too."""
+    return np.atleast_2d(np.cov(points.T))
+
+
+def _new_part(sample: MixtureSample, weights: Array) -> StudentPart:
+    """A part around the draw of largest weight, shaped by its neighbours (incremental mixtures)."""
+    space = sample.mixture.space
+    peak = int(np.argmax(weights))
+    frame = space.own_frame(sample.roots[peak])
+    centre = space.seen_from(sample.roots[peak, None], frame)[0]
+    theta, weights = _finite(space.seen_from(sample.roots, frame), weights)
+    centred = theta - centre
+    spread = (centred * weights[:, None]).T @ centred
+    distance = (np.linalg.solve(_root(spread), centred.T) ** 2).sum(axis=0)
+    near = np.argsort(distance)[: max(_NEAREST * theta.shape[1], len(theta) // 10)]
+    local = 0.5 * weights[near] / weights[near].sum() + 0.5 / len(near)
+    return StudentPart(frame, centre, _root((centred[near] * local[:, None]).T @ centred[near]))
+
+
+def _finite(theta: Array, weights: Array) -> tuple[Array, Array]:
+    """Points that a frame can show (a zero on the diagonal of T has no logarithm), with their weights."""
+    fine = np.isfinite(theta).all(axis=1)
+    return theta[fine], weights[fine]
+
+
+def _root(spread: Array) -> Array:
+    """A root of a covariance, kept away from singular ones by rounding of its diagonal."""
+    scale = np.sqrt(np.diagonal(spread))
+    values, vectors = np.linalg.eigh(spread / np.outer(scale, scale))
+    return np.asarray(scale[:, None] * vectors * np.sqrt(np.maximum(values, 1e-10)), float)
+
+
+def _tempered(log_weights: Array, fewest: float) -> Array:
+    """Normalised log weights, flattened until so many draws count."""
+    power = 1.0
+    while power > 0.02:
+        flattened = power * log_weights
+        flattened = flattened - log_sum_exp(flattened)
+        if effective_atoms(flattened) >= fewest:
+            break
+        power *= 0.8
+    return flattened
+
+
+def _floored(shares: Array) -> Array:
+    """Shares of which none is negligible: a part that was found keeps being looked at."""
+    raised = np.maximum(shares, _LEAST_SHARE)
+    return raised / raised.sum()

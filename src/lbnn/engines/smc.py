@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, special
 
-from lbnn._base.progress import Progress
 from lbnn._base.types import Array, IndexArray, Mask
-from lbnn.engines.laplace import GaussianProposal
-from lbnn.engines.target import Target
-from lbnn.scale.measure import effective_atoms
+from lbnn.engines.estimate import Call, Estimate
+from lbnn.engines.importance import GaussianProposal
+from lbnn.engines.target import Target, log_diagonal
+from lbnn.engines.verdict import SEQUENTIAL, reaches
 
 ISLANDS, PER_ISLAND = 16, 32
 _FIRST_STEPS, _FEWEST_STEPS, _MOST_STEPS = 8, 4, 64  # leapfrog steps of a trajectory
@@ -37,8 +37,6 @@ _PER_DIMENSION = 8  # particles per dimension from which the units of moves are 
 _HURRIED_SHARE = 0.1  # effective sample size of a step of temperature when in a hurry, else a half
 _MOST_ROUNDS = 16
 _OVERHEAD = 5e4  # operations that every gradient is counted with; what is beyond counts five times (LAPACK)
-_WORK = 1e11  # counted operations after which no further round is started: 20 s or so
-_WORK_BEFORE_CUTTING_SHORT = 1.2e11  # ... and after which moves are cut short, and the answer is not ok
 
 
 #: log π₂/π₁ at the particles before and after one step of temperature, each (islands, particles)
@@ -76,86 +74,54 @@ class Particles:
         )
 
 
-@dataclass(frozen=True)
-class SmcSample:
-    """Posterior points with the evidence of their islands, over one or more rounds."""
-
-    points: Array  # u, (m, D)
-    log_weights: Array  # (m,)
-    groups: IndexArray  # island of every point
-    log_evidence: float
-    log_evidence_error: float
-    rounds: int
-    chain_efficiency: float  # independent draws per point, from the autocorrelation of the moves
-    stages: int
-    hurried: bool = False  # whether moves were cut short because the work allotted was done
-    seconds: float = 0.0  # that it took
-
-    @property
-    def effective_sample_size(self) -> float:
-        """Independent draws that the weighted, correlated points are worth."""
-        return self.chain_efficiency * float(effective_atoms(self.log_weights))
-
-    def reaches(self, target_error: float) -> bool:
-        """Whether evidence and averages are as accurate as asked; never after a hurried round."""
-        return (
-            not self.hurried
-            and self.effective_sample_size >= target_error**-2
-            and self.log_evidence_error <= target_error
-        )
-
-    def merge(self, other: SmcSample) -> SmcSample:
-        """Both samples as one, weighted by their numbers of rounds."""
-        rounds = self.rounds + other.rounds
-        share, other_share = self.rounds / rounds, other.rounds / rounds
-        return SmcSample(
-            np.concatenate([self.points, other.points]),
-            np.concatenate([self.log_weights, other.log_weights]),
-            np.concatenate([self.groups, other.groups + self.groups.max() + 1]),
-            share * self.log_evidence + other_share * other.log_evidence,
-            math.hypot(share * self.log_evidence_error, other_share * other.log_evidence_error),
-            rounds,
-            min(self.chain_efficiency, other.chain_efficiency),
-            max(self.stages, other.stages),
-            self.hurried or other.hurried,
-            self.seconds + other.seconds,
-        )
-
-    def forecast(self, target_error: float) -> float:
-        """Seconds until the target error at the pace so far: errors fall with the root of the work."""
-        short = max(
-            target_error**-2 / self.effective_sample_size, (self.log_evidence_error / target_error) ** 2
-        )
-        return max(short, 1.0) * self.seconds
-
-
-def smc_sample(
-    target: Target, proposal: GaussianProposal, target_error: float, seed: int, progress: Progress
-) -> SmcSample:
+def smc_estimate(target: Target, proposal: GaussianProposal, call: Call) -> Estimate:
     """Run rounds of islands until the target error is reached, or the work allotted is done."""
-    path = Path(target, proposal, np.random.default_rng([seed, 1]), progress)
-    sample = path.round()
+    path = Path(target, proposal, call)
+    rounds = [path.round()]
+    estimate = rounds[0]
     for number in range(1, _MOST_ROUNDS):
-        if sample.reaches(target_error) or path.work > _WORK:
+        if reaches(estimate, call) or path.work > path.most:
             break
-        progress.say(f"sequential Monte Carlo, round {number + 1}, error {sample.log_evidence_error:.2g}")
-        sample = sample.merge(path.round())
-    return sample
+        error = estimate.log_evidence_error
+        call.progress.say(f"sequential Monte Carlo, round {number + 1}, error {error:.2g}")
+        rounds.append(path.round())
+        estimate = _combined(rounds)
+    call.spend(path.work)
+    return estimate
+
+
+def _combined(rounds: list[Estimate]) -> Estimate:
+    """All rounds as one, each with the same weight."""
+    count = len(rounds)
+    return Estimate(
+        SEQUENTIAL,
+        np.concatenate([each.log_weights for each in rounds]),
+        np.concatenate([each.groups + ISLANDS * number for number, each in enumerate(rounds)]),
+        np.concatenate([each.log_diagonal for each in rounds]),
+        lambda: np.concatenate([each.points for each in rounds]),
+        sum(each.log_evidence for each in rounds) / count,
+        math.sqrt(sum(each.log_evidence_error**2 for each in rounds)) / count,
+        efficiency=min(each.efficiency for each in rounds),
+        weighted=False,
+        complete=all(each.complete for each in rounds),
+        stages=max(each.stages for each in rounds),
+        seconds=sum(each.seconds for each in rounds),
+    )
 
 
 class Path:
     """The path of densities q^{1−t} π^t, with the random stream and what its moves have learned."""
 
-    def __init__(
-        self, target: Target, proposal: GaussianProposal, rng: np.random.Generator, progress: Progress
-    ) -> None:
-        self.target, self.proposal, self.rng, self.progress = target, proposal, rng, progress
+    def __init__(self, target: Target, proposal: GaussianProposal, call: Call) -> None:
+        self.target, self.proposal, self.progress = target, proposal, call.progress
+        self.rng = call.stream(SEQUENTIAL)
+        self.most, self.most_before_cut = call.work(call.policy.smc_work), call.work(call.policy.smc_work_cut)
         self.step = 0.5 * target.dimension**-0.25
         self.steps = _FIRST_STEPS
         self.units = np.ones(target.dimension)  # of the moves: deviations (D,), or a root of the covariance
         self.work, self.hurried = 0.0, False
 
-    def round(self) -> SmcSample:
+    def round(self) -> Estimate:
         """One pass from q to π on every island, and the states collected there."""
         began = time.perf_counter()
         states = [self.evaluate(self.rng.standard_normal((ISLANDS * PER_ISLAND, self.target.dimension)))]
@@ -191,7 +157,7 @@ class Path:
                 _correlation(start.log_target, particles.log_target),
                 _correlation(start.log_start, particles.log_start),
             )
-            out_of_time = self.work > _WORK_BEFORE_CUTTING_SHORT
+            out_of_time = self.work > self.most_before_cut
             if count >= _FEWEST_MOVES and (memory < _LARGEST_AUTOCORRELATION or out_of_time):
                 self.hurried |= memory >= _LARGEST_AUTOCORRELATION
                 break
@@ -227,7 +193,7 @@ class Path:
             momentum = momentum + 0.5 * step * _times(force, self.units.T)
         return particles, momentum
 
-    def _collect(self, states: list[Particles], bridges: list[Bridge]) -> SmcSample:
+    def _collect(self, states: list[Particles], bridges: list[Bridge]) -> Estimate:
         """Make a few more states of every particle at t = 1, and measure how fast they decorrelate."""
         states = list(states)
         for _ in range(_STATES_KEPT):
@@ -239,8 +205,18 @@ class Path:
         log_evidence, error = chain_of_bridges(bridges)
         sizes = sum(math.log(before.shape[1]) for before, _ in bridges)
         log_weights = island_weights[groups] - sizes
-        return SmcSample(
-            points, log_weights, groups, log_evidence, error, 1, efficiency, len(bridges), self.hurried
+        return Estimate(
+            SEQUENTIAL,
+            log_weights,
+            groups,
+            log_diagonal(self.target, points, self.target.rotation),
+            lambda: points,
+            log_evidence,
+            error,
+            efficiency=efficiency,
+            weighted=False,
+            complete=not self.hurried,
+            stages=len(bridges),
         )
 
     def _summaries(self, state: Particles) -> Array:

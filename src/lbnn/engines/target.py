@@ -18,6 +18,7 @@ from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.thin_root import ThinLikelihood, thin_likelihood
 from lbnn.likelihood.zero_temperature import ScatterLikelihood
 from lbnn.scale.bartlett import BartlettCoordinates, product
+from lbnn.scale.total_factor import turned
 
 _SAME_AXES = 0.98  # cosine from which two axes are one
 _WORTH_MOVING = 1e8  # operations from which a batch is moved to the device of the data: some ten milliseconds
@@ -317,3 +318,19 @@ def _product(factors: list[AnyArray]) -> AnyArray:
     total = product(factors)
     assert total is not None  # engines that sample have at least one hidden layer
     return total
+
+
+def log_diagonal(target: Target, points: Array, axes: Array) -> Array:
+    """Logs of the diagonal of L along the given axes of the outputs (columns), (m, n), at u (m, D)."""
+    total = _product(target.coordinates.factors(points))
+    seen = total if axes is target.rotation else (axes.T @ target.rotation) @ total
+    with np.errstate(divide="ignore"):
+        return np.log((seen**2).sum(axis=2))
+
+
+def turned_points(points: Array, target: Target, other: Target) -> Array:
+    """The same factors in the coordinates of another frame."""
+    if other is target:
+        return points
+    factors = turned(target.coordinates.factors(points), other.rotation.T @ target.rotation)
+    return other.coordinates.locate(factors)

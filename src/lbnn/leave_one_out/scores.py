@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn_of
-from lbnn.engines.importance import LARGEST_K
+from lbnn.engines.policy import POLICY
 from lbnn.leave_one_out.averages import Scores, row_blocks, score
 from lbnn.leave_one_out.boundary import checked_targets
 from lbnn.leave_one_out.examples import Examples, LeftOut, PrivateExamples
@@ -151,12 +151,12 @@ def _left_out(posterior: Posterior, columns: Array, centred: bool) -> LeftOut:
 
 
 def _messages(shapes: Array) -> tuple[str, ...]:
-    bad = np.flatnonzero(shapes > LARGEST_K)
+    bad = np.flatnonzero(shapes > POLICY.largest_k)
     if not len(bad):
         return ()
     worst = int(shapes.argmax())
     return (
-        f"leave-one-out weights have a Pareto k above {LARGEST_K} for {len(bad)} of {len(shapes)} examples "
-        f"(largest {shapes[worst]:.2f}, at example {worst}), whose scores are not to be trusted: condition "
-        "with a smaller target_error, or refit without them",
+        f"leave-one-out weights have a Pareto k above {POLICY.largest_k} for {len(bad)} of {len(shapes)} "
+        f"examples (largest {shapes[worst]:.2f}, at example {worst}), whose scores are not to be trusted: "
+        "condition with a smaller target_error, or refit without them",
     )

@@ -15,11 +15,10 @@ import numpy as np
 from scipy import optimize, stats
 
 from lbnn._base.types import Array
-from lbnn.engines.draws import Draws, Effort
-from lbnn.engines.importance import weighted_draws
-from lbnn.engines.inference import Diagnostics
-from lbnn.engines.laplace import GaussianProposal, laplace_proposal
-from lbnn.engines.sampled import draw_posterior
+from lbnn.engines.estimate import Answer
+from lbnn.engines.importance import GaussianProposal, laplace_proposal, weighted_draws
+from lbnn.engines.inference import Diagnostics, InferenceOptions
+from lbnn.engines.run import draw_posterior
 from lbnn.matrix_gig.target import CanonicalTarget
 from lbnn.scale.measure import ScaleMeasure
 
@@ -44,7 +43,7 @@ class Canonical(Protocol):
     def weighted_sample(self, size: int, rng: np.random.Generator) -> Estimate: ...
 
 
-def solve_canonical(delta: Array, nu: float, effort: Effort) -> Canonical:
+def solve_canonical(delta: Array, nu: float, options: InferenceOptions) -> Canonical:
     """Choose how to compute a canonical law: closed form (δ = 0 or N = 1), quadrature (N = 2) or sampling."""
     if not delta.any():
         return WishartCanonical(CanonicalTarget(delta, nu))
@@ -52,7 +51,7 @@ def solve_canonical(delta: Array, nu: float, effort: Effort) -> Canonical:
         return ScalarCanonical(float(delta[0]), nu)
     if len(delta) == 2:
         return PlanarCanonical(delta, nu)
-    return SampledCanonical(CanonicalTarget(delta, nu), effort)
+    return SampledCanonical(CanonicalTarget(delta, nu), options)
 
 
 @dataclass(frozen=True)
@@ -178,17 +177,17 @@ class PlanarCanonical:
 class SampledCanonical:
     """N ≥ 3: importance sampling in Bartlett coordinates, sequential Monte Carlo where that fails."""
 
-    def __init__(self, target: CanonicalTarget, effort: Effort) -> None:
-        self.target, self.effort = target, effort
+    def __init__(self, target: CanonicalTarget, options: InferenceOptions) -> None:
+        self.target, self.options = target, options
 
     @cached_property
-    def _draws(self) -> Draws:
-        return draw_posterior(self.target, self.effort)
+    def _draws(self) -> Answer:
+        return draw_posterior(self.target, self.options)
 
     @cached_property
     def _measure(self) -> ScaleMeasure:
         scales = self.target.scales(self._draws.points)
-        return ScaleMeasure(scales, self._draws.weights, False, groups=self._draws.groups)
+        return ScaleMeasure(scales, self._draws.weights, False, groups=self._draws.estimate.groups)
 
     @cached_property
     def _proposal(self) -> GaussianProposal:
@@ -200,7 +199,7 @@ class SampledCanonical:
 
     @property
     def log_normalizer(self) -> tuple[float, float]:
-        return self._draws.log_total + self.target.log_base, self._draws.log_total_error
+        return self._draws.log_evidence + self.target.log_base, self._draws.log_evidence_error
 
     @property
     def mean(self) -> Estimate:

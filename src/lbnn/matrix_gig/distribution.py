@@ -12,7 +12,7 @@ from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
 from lbnn.data.projection import positive_part
-from lbnn.engines import Diagnostics, Effort
+from lbnn.engines import Diagnostics, InferenceOptions
 from lbnn.matrix_gig.canonical import Canonical, solve_canonical
 
 _OVERSAMPLING = 20  # weighted draws for every draw that is resampled from them
@@ -57,7 +57,7 @@ class MatrixGIG:
             )
         self.nu = check.finite_number(nu, "nu")
         check.generator(seed)
-        self._effort = Effort(float(check.probability(target_error, "target_error")), seed)
+        self._options = InferenceOptions(float(check.probability(target_error, "target_error")), seed)
         _require_existence(self.psi, self.phi, self.nu)
 
     def __repr__(self) -> str:
@@ -166,7 +166,7 @@ class MatrixGIG:
     def inverse(self) -> MatrixGIG:
         """The law of X⁻¹: MGIG(Φ, Ψ, −ν)."""
         return MatrixGIG(
-            self.phi, self.psi, -self.nu, target_error=self._effort.target_error, seed=self._effort.seed
+            self.phi, self.psi, -self.nu, target_error=self._options.target_error, seed=self._options.seed
         )
 
     def congruence(self, A: Any) -> MatrixGIG:
@@ -176,9 +176,13 @@ class MatrixGIG:
             raise ValueError(f"A must be an invertible {self.psi.shape} matrix, got A.shape={matrix.shape}")
         back = np.linalg.inv(matrix)
         psi, phi = matrix @ self.psi @ matrix.T, back.T @ self.phi @ back
-        effort = self._effort
+        options = self._options
         return MatrixGIG(
-            (psi + psi.T) / 2, (phi + phi.T) / 2, self.nu, target_error=effort.target_error, seed=effort.seed
+            (psi + psi.T) / 2,
+            (phi + phi.T) / 2,
+            self.nu,
+            target_error=options.target_error,
+            seed=options.seed,
         )
 
     # ------------------------------------------------------------------ canonical form
@@ -217,7 +221,7 @@ class MatrixGIG:
 
     @cached_property
     def _law(self) -> Canonical:
-        law = solve_canonical(self._delta, self._order, self._effort)
+        law = solve_canonical(self._delta, self._order, self._options)
         warn_of(law.diagnostics.messages)
         return law
 

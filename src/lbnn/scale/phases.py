@@ -183,8 +183,14 @@ def standard_error(values: Array, weights: Array, groups: IndexArray | None) -> 
         return np.zeros(values.shape[1:])
     names = np.unique(groups)
     centred = values - np.tensordot(weights, values, axes=1)
-    parts = [np.tensordot(weights[here], centred[here], axes=1) for here in groups == names[:, None]]
-    return np.sqrt((np.stack(parts) ** 2).sum(axis=0) * len(names) / (len(names) - 1))
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    if len(starts) == len(names):  # groups one after the other
+        ends = [*starts[1:], len(groups)]
+        parts = [weights[a:b] @ centred[a:b].reshape(b - a, -1) for a, b in zip(starts, ends, strict=True)]
+    else:
+        parts = [weights[here] @ centred[here].reshape(here.sum(), -1) for here in groups == names[:, None]]
+    total = (np.stack(parts) ** 2).sum(axis=0).reshape(values.shape[1:])
+    return np.sqrt(total * len(names) / (len(names) - 1))
 
 
 def _shaped(scale: Array, single_output: bool) -> float | Array:

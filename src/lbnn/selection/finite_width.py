@@ -17,12 +17,11 @@ from scipy.stats import qmc
 from lbnn._base.small_matrices import gram_eigen, one_sign
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
-from lbnn.engines import Effort
-from lbnn.engines.bartlett_sampling import principal_axes
-from lbnn.engines.laplace import GaussianProposal, laplace_proposal
-from lbnn.engines.many_outputs import proposals
-from lbnn.engines.mixture_sampling import GROUPS
-from lbnn.engines.sampled import LARGEST_FITTED
+from lbnn.engines import InferenceOptions
+from lbnn.engines.importance import GaussianProposal, laplace_proposal
+from lbnn.engines.policy import GROUPS, POLICY
+from lbnn.engines.rowwise import proposals
+from lbnn.engines.run import principal_axes
 from lbnn.engines.target import Likelihood, ScaleTarget
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior
 from lbnn.network import Network, condition_with, posterior_with
@@ -62,7 +61,7 @@ def network_evidence(
     more_outputs = data.noise > 0 and len(widths) > 0 and data.outputs > data.spectrum.rank > 0
     kind = DualEvidence if more_outputs else SampledEvidence
     evidence = kind(data, widths, start, seed, points, directions)
-    many = TotalFactorLaw(evidence.coordinates.shapes).dimension > LARGEST_FITTED
+    many = TotalFactorLaw(evidence.coordinates.shapes).dimension > POLICY.most_for_mixture
     return RowEvidence(evidence, seed, points // 2) if many and evidence.coordinates.square else evidence
 
 
@@ -71,7 +70,7 @@ def evidence_by_rows(
 ) -> RowEvidence | None:
     """The evidence of a network with many outputs and a narrow layer; None where rows do not apply."""
     evidence = SampledEvidence(data, widths, start, seed, 1)
-    many = TotalFactorLaw(evidence.coordinates.shapes).dimension > LARGEST_FITTED
+    many = TotalFactorLaw(evidence.coordinates.shapes).dimension > POLICY.most_for_mixture
     return RowEvidence(evidence, seed, points) if many and data.noise else None
 
 
@@ -224,10 +223,10 @@ def condition(
     seed: int = 0,
     rough: bool = False,
 ) -> Posterior:
-    """The posterior of one network at h, in whitened units; `rough` as in `Effort`."""
+    """The posterior of one network at h, in whitened units; `rough` as in `InferenceOptions`."""
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
     return condition_with(
-        network, data.whitened(h), data.noise_at(h), Effort(target_error, seed, engine, rough)
+        network, data.whitened(h), data.noise_at(h), InferenceOptions(target_error, seed, engine, rough)
     )
 
 
@@ -239,7 +238,9 @@ def confirmed_evidence(
     An answer that is not ok has an error of at least one nat: such a row must not choose the model.
     """
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
-    posterior = posterior_with(network, data.whitened(h), data.noise_at(h), Effort(target_error, seed))
+    posterior = posterior_with(
+        network, data.whitened(h), data.noise_at(h), InferenceOptions(target_error, seed)
+    )
     error = posterior.log_evidence_error
     value = posterior.log_evidence + data.log_jacobian(h)
     return value, error if posterior.diagnostics.ok else max(error, 1.0)

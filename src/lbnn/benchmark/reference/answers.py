@@ -104,7 +104,7 @@ def answer(functions: Functions) -> Answers:
 
 
 def condition(functions: Functions, seed: int, target_error: float = TARGET_ERROR) -> Posterior:
-    """The posterior of a task; with several outputs two witnesses have to support it."""
+    """The posterior of a task; with several outputs two estimates have to agree."""
     density = functions.density
     single = density.Y.shape[1] == 1
     with collected() as messages:
@@ -117,10 +117,10 @@ def condition(functions: Functions, seed: int, target_error: float = TARGET_ERRO
         )
     if messages:
         raise ValueError(f"a task needs a posterior that its diagnostics support, got {'; '.join(messages)}")
-    witnesses = posterior.diagnostics.witnesses
-    agree = len(witnesses) > 1 and all(witnesses[0].agrees_with(other) for other in witnesses[1:])
+    estimates, ok = posterior.diagnostics.estimates, posterior.diagnostics.ok
+    agree = len(estimates) > 1 and ok
     if not single and not agree:
-        raise ValueError(f"a task with several outputs needs two witnesses that agree, got {witnesses}")
+        raise ValueError(f"a task with several outputs needs two estimates that agree, got {estimates}")
     return posterior
 
 

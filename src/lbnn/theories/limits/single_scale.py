@@ -9,7 +9,7 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
-from lbnn.engines.bartlett_sampling import FactorLaw
+from lbnn.engines.laws import FactorLaw
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.network import Network
 from lbnn.noise.independent import IndependentNoise

@@ -1,0 +1,91 @@
+"""The thresholds by which an estimate is tried, accepted, checked and given up: every decision, in one place.
+
+Tolerances of numerical methods (nodes, step sizes, rounds of fitting) stay with their methods. A threshold
+here decides what a user gets: which estimate is the answer, and whether it is ok. Each has its reason beside
+it. `tests/engines/test_policy.py` moves each by a factor of three in its harmful direction and fails, or says
+why it does not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scipy import stats
+
+#: Independent groups of draws: their spread is the stated error. With eight, two means of heavy-tailed laws
+#: were off by more than five of their errors.
+GROUPS = 16
+
+
+def joint_errors(probability: float) -> float:
+    """What the difference of two right estimates exceeds with so small a probability, in joint errors.
+
+    Two-sided, for errors from the spread of `GROUPS` groups: Student's law.
+    """
+    return float(stats.t.isf(0.5 * probability, GROUPS - 1))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Decision thresholds of the engines for several outputs."""
+
+    # -- what an estimate must have to be an answer ---------------------------------------------------------
+    #: Tail index from which importance weights are not trusted: averages then converge too slowly for any
+    #: number of draws to help (Vehtari, Simpson, Gelman, Yao & Gabry, 2024).
+    largest_k: float = 0.7
+    #: The same for draws by rows: at 0.65 to 0.76 an order of the axes was low by 0.15.
+    largest_row_k: float = 0.6
+    #: Effective draws of importance sampling under which its error and tail index are too uncertain.
+    fewest_effective: float = 400.0
+    #: Effective draws of E L_jj along every axis of the data: the mean can live where the weights are few.
+    fewest_for_means: float = 200.0
+    #: Effective draws per draw from which the Gaussian at the only mode is taken for the posterior; where it
+    #: was less, narrow networks had errors that were too small.
+    gaussian_share: float = 0.3
+
+    # -- what confirms it -----------------------------------------------------------------------------------
+    #: Probability that two right estimates are called different, over the evidence and all means together.
+    false_alarm: float = 0.01
+    #: Effective draws under which an estimate cannot check another one.
+    fewest_to_check: float = 100.0
+    #: Error of a check, in target errors, above which it says nothing of the answer.
+    largest_check_error: float = 3.0
+    #: Effective draws per draw from which a Gaussian in many dimensions needs no check: it has seen the
+    #: posterior from all sides (no such answer of the many-outputs benchmark was wrong).
+    gaussian_alone: float = 0.1
+
+    # -- which estimate is tried ----------------------------------------------------------------------------
+    #: Coordinates of T up to which all modes are sought and a mixture is made: beyond, Hessians at every
+    #: start cost more than the draws, and combinations of phases are too many to be listed.
+    most_for_mixture: int = 36
+    #: Coordinates up to which a thousand draws tell more of a mixture than the curvature at its modes.
+    most_fitted: int = 21
+    #: Dimensions above which a dense Hessian costs more than it brings (a minute on one core at 1500).
+    most_for_curvature: int = 1500
+    #: Effective draws by rows of L, or as many as asked for, from which the hidden kernel is not tried.
+    rows_before_kernel: float = 50.0
+    #: Effective draws behind a narrow layer under which other estimates are preferred to rows.
+    fewest_narrow_rows: float = 200.0
+
+    # -- how much work --------------------------------------------------------------------------------------
+    #: Rough floating-point operations of one call: about a minute and a half on one core. Every estimate
+    #: that is tried takes its share from what is left.
+    work: float = 3.2e11
+    #: ... of draws by rows, ...
+    row_work: float = 2e11
+    #: ... behind a narrow layer for a target error of 0.1 (times 0.01 over its square): where weights have a
+    #: tail, more draws do not help.
+    narrow_row_work: float = 3e9
+    #: ... of the last round of a mixture (ten seconds), ...
+    mixture_work: float = 1e10
+    #: ... and of sequential Monte Carlo: no further round is started beyond it (20 s) ...
+    smc_work: float = 1e11
+    #: ... and moves are cut short beyond this, which makes the answer not ok.
+    smc_work_cut: float = 1.2e11
+    #: Of a rough answer by rows.
+    rough_work: float = 2e9
+    #: Effective draws of a rough answer: one of eight or more models whose average is taken.
+    rough_effective: float = 64.0
+
+
+POLICY = Policy()

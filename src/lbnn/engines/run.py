@@ -1,0 +1,556 @@
+"""The engines: a plan is executed, and its answer made into a measure of the scale.
+
+`infer` is the entry: prior × likelihood → measure, evidence, diagnostics. `Sampling` runs the steps that
+draw, for the scale L or for the kernel of the last hidden layer; an estimate that was made is kept, so that
+nothing is drawn twice. The one budget and the random streams are those of the `Call`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from lbnn._base.small_matrices import one_sign
+from lbnn._base.types import Array, IndexArray
+from lbnn.engines.atom import identity_scale, infer_atom
+from lbnn.engines.estimate import Answer, Call, Estimate
+from lbnn.engines.importance import (
+    GaussianProposal,
+    gaussian_importance,
+    gaussian_of,
+    gaussian_round,
+    laplace_proposal,
+    nearby_proposal,
+    prior_importance,
+    prior_points,
+    weighted_draws,
+)
+from lbnn.engines.inference import Diagnostics, InferenceOptions, ScaleInference
+from lbnn.engines.integrand import IntegrandCheck
+from lbnn.engines.laws import FactorLaw, SampledLaw
+from lbnn.engines.mixture import Mixture, laplace_mixture
+from lbnn.engines.mixture_sampling import factors_estimate, mixture_estimate, unfitted_estimate
+from lbnn.engines.policy import GROUPS
+from lbnn.engines.quadrature import infer_quadrature
+from lbnn.engines.rowwise import rough_rows, row_estimates
+from lbnn.engines.smc import smc_estimate
+from lbnn.engines.strategy import Plan, Problem, Step, plan
+from lbnn.engines.target import ScaleTarget, Target, log_diagonal, turned_points
+from lbnn.engines.total_target import CentredSpace, FactorSpace, TotalTarget
+from lbnn.engines.verdict import (
+    TAKE_OR_RAISE,
+    agree,
+    can_check,
+    in_words,
+    means_message,
+    reaches,
+    verdict,
+)
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, primal_factors
+from lbnn.likelihood.plain import PlainLikelihood
+from lbnn.likelihood.rank_deficient import RegularLikelihood, zeros_first
+from lbnn.scale.bartlett import product
+from lbnn.scale.measure import ScaleMeasure, Tails, eigen
+from lbnn.scale.prior import ScalePrior
+
+_LARGEST_SAMPLE = 1 << 25  # floats that atoms or their coordinates may fill
+_MOST_ATOMS = 8192  # of sequential Monte Carlo, whose neighbouring draws are correlated
+_FEWEST_OF_PRIOR = 1024
+_PILOT = 128  # draws by which two starts of sequential Monte Carlo are compared
+_CLIMBERS = 64  # draws among which the start of a search for a mode is the best
+_FITTED_FROM = 2048  # draws to which the mixture of a cross-check is fitted at first
+
+
+def infer(
+    prior: ScalePrior,
+    likelihood: GaussianLikelihood,
+    single_output: bool,
+    options: InferenceOptions,
+    plain: PlainLikelihood | None = None,
+) -> ScaleInference:
+    """Plan and run; the integrand is compared with the plain likelihood where that is given."""
+    check = None if plain is None or likelihood.flat else IntegrandCheck(plain)
+    steps = plan(problem_of(prior, likelihood), options.engine, options.rough)
+    if steps.engine in ("atom", "quadrature"):
+        answer = (
+            infer_atom(identity_scale(prior.outputs, prior.variance), likelihood, single_output)
+            if steps.engine == "atom"
+            else infer_quadrature(prior, likelihood, single_output)
+        )
+        if check is not None:
+            scales = answer.measure.scales[check.few(answer.measure.weights)]
+            check.scales(scales, likelihood.log_constant + likelihood.log_value(*eigen(scales)))
+        return answer
+    run = Run(prior, likelihood, single_output, Call(options), check)
+    try:
+        return run(steps)
+    finally:
+        run.call.progress.close()
+
+
+def problem_of(prior: ScalePrior, likelihood: GaussianLikelihood) -> Problem:
+    """What a plan needs to know."""
+    return Problem(
+        prior.widths,
+        prior.outputs,
+        0 if likelihood.flat else len(likelihood.eigenvalues),
+        kernel=not likelihood.flat and not likelihood.dual_deficient and likelihood.multiplicity == 1,
+        scale=likelihood.noise > 0 or prior.full_rank,
+        deficient=likelihood.noise == 0 and not likelihood.flat and not likelihood.keeps_from_zero,
+    )
+
+
+class Run:
+    """One call for several outputs: the samplings of the scale and of the hidden kernel, each made once."""
+
+    def __init__(
+        self,
+        prior: ScalePrior,
+        likelihood: GaussianLikelihood,
+        single_output: bool,
+        call: Call,
+        check: IntegrandCheck | None,
+    ) -> None:
+        self.prior, self.likelihood, self.single_output = prior, likelihood, single_output
+        self.call, self.check = call, check
+        self.samplings: dict[str, Sampling] = {}
+
+    def __call__(self, steps: Plan) -> ScaleInference:
+        """Part by part, each for one matrix: the first answer that is ok, or else the first that there is."""
+        answers: list[ScaleInference] = []
+        parts = steps.parts()
+        for number, part in enumerate(parts):
+            answer = self._sampling(part[0].of).run(part)
+            if answer is None:
+                continue
+            inference = self._inference(part[0].of, answer)
+            enough = number + 1 == len(parts) or inference.diagnostics.ok
+            if enough or (part[0].name == "rows" and self._serves(answer)):
+                answers.append(inference)
+                if inference.diagnostics.ok or part[0].name == "rows":
+                    return inference
+            elif part[0].of == "kernel":
+                answers.append(inference)
+        return next((each for each in answers if each.diagnostics.ok), answers[0])
+
+    def _serves(self, answer: Answer) -> bool:
+        """Whether rows before the kernel have as many draws as asked for, ok or not."""
+        wanted = max(self.call.target_error**-2, self.call.policy.rows_before_kernel)
+        return answer.diagnostics.effective_sample_size >= (0.0 if self.call.options.rough else wanted)
+
+    def _sampling(self, of: str) -> Sampling:
+        """The sampling of L or of the kernel, made once: what it has drawn is kept."""
+        if of not in self.samplings:
+            self.samplings[of] = Sampling(self._target(of), self.call.within(of))
+        return self.samplings[of]
+
+    def _target(self, of: str) -> ScaleTarget:
+        if of == "kernel":
+            return dual_target(self.prior, self.likelihood)
+        if self._deficient:
+            return deficient_target(self.prior, self.likelihood)[0]
+        return primal_target(self.prior, self.likelihood)
+
+    def _target_of(self, answer: Answer, of: str) -> ScaleTarget:
+        """The target whose coordinates the draws of an answer have."""
+        target = answer.estimate.target or self._sampling(of).target
+        assert isinstance(target, ScaleTarget)
+        return target
+
+    @property
+    def _deficient(self) -> bool:
+        """Zero temperature with targets of deficient rank: see `likelihood.rank_deficient`."""
+        likelihood = self.likelihood
+        return likelihood.noise == 0 and not likelihood.flat and not likelihood.keeps_from_zero
+
+    def _inference(self, of: str, answer: Answer) -> ScaleInference:
+        if of == "kernel":
+            return self._of_kernel(answer)
+        return self._of_deficient(answer) if self._deficient else self._of_scale(answer)
+
+    def _of_scale(self, answer: Answer) -> ScaleInference:
+        """Draws of L by its Bartlett factors in the axes of the data."""
+        target, likelihood = self._target_of(answer, "scale"), self.likelihood
+        measure = self._measure(target.scales(answer.points), answer, self._inverse_mean_exists)
+        if self.check is not None:
+            few = self.check.few(answer.weights)
+            values = target.integrand(answer.points[few], len(answer.points))
+            self.check.scales(measure.scales[few], likelihood.log_constant + values)
+        kept = replace(answer, estimate=answer.estimate.stored())
+        law = SampledLaw(target, kept, measure.scales, self.call.options, draw_posterior)
+        return _inference(measure.with_law(law), answer, likelihood.log_constant)
+
+    def _of_deficient(self, answer: Answer) -> ScaleInference:
+        """The same where the determinant of the outputs without targets was taken into the prior."""
+        target, prior, likelihood = self._target_of(answer, "scale"), self.prior, self.likelihood
+        assert isinstance(target.likelihood, RegularLikelihood)
+        null = target.likelihood.null
+        zeros = null.shape[1]
+        exists = min(prior.widths) >= zeros + likelihood.examples + 2
+        measure = self._measure(target.scales(answer.points), answer, exists)
+        if self.check is not None:
+            few = self.check.few(answer.weights)
+            values = target.integrand(answer.points[few], len(answer.points))
+            block = null.T @ measure.scales[few] @ null  # C, whose determinant was taken out
+            values = values - 0.5 * likelihood.examples * np.linalg.slogdet(block)[1]
+            self.check.scales(measure.scales[few], likelihood.log_constant + values)
+        law = FactorLaw(answer.weights, measure.scales, target.factors(answer.points))
+        moment = prior.log_negative_moment(zeros, likelihood.examples)
+        return _inference(measure.with_law(law), answer, likelihood.log_constant + moment)
+
+    def _of_kernel(self, answer: Answer) -> ScaleInference:
+        """Draws of the factors of the last hidden kernel Λ, and of those of L given each of them."""
+        target, prior, likelihood = self._target_of(answer, "kernel"), self.prior, self.likelihood
+        answer = self._affordable(answer)
+        if self.check is not None:
+            few = self.check.few(answer.weights)
+            values = target.integrand(answer.points[few], len(answer.points))
+            self.check.kernels(target.scales(answer.points[few]), likelihood.log_constant + values)
+        rng = self.call.stream("factors of the scale given the kernel")
+        factors = primal_factors(target.factors(answer.points), prior, likelihood, rng)
+        root = product(factors)
+        assert root is not None
+        measure = self._measure(root @ root.swapaxes(1, 2), answer, self._inverse_mean_exists)
+        law = FactorLaw(answer.weights, measure.scales, factors)
+        inference = _inference(measure.with_law(law), answer, likelihood.log_constant)
+        told = replace(inference.diagnostics, engine=f"dual {answer.diagnostics.engine}")
+        with np.errstate(divide="ignore"):
+            few_draws = means_message(answer.estimate, np.log((root**2).sum(axis=2)), self.call.policy)
+        return replace(inference, diagnostics=told.with_message(few_draws) if few_draws else told)
+
+    def _affordable(self, answer: Answer) -> Answer:
+        """The draws, resampled to fewer where so many matrices (n_d, n_d) would not fit into memory."""
+        most = max(_LARGEST_SAMPLE // self.prior.outputs**2, 1)
+        if len(answer.points) <= most:
+            return answer
+        rng = self.call.stream("draws of the kernel that are kept")
+        index = np.sort(rng.choice(len(answer.points), size=most, p=answer.weights))
+        size = min(answer.diagnostics.effective_sample_size, float(len(np.unique(index))))
+        kept = _taken(answer.estimate, index, np.zeros(most))
+        return replace(
+            answer, estimate=kept, diagnostics=replace(answer.diagnostics, effective_sample_size=size)
+        )
+
+    @property
+    def _inverse_mean_exists(self) -> bool:
+        return self.prior.inverse_mean_exists or self.likelihood.keeps_from_zero
+
+    def _measure(self, scales: Array, answer: Answer, inverse_mean_exists: bool) -> ScaleMeasure:
+        tails = Tails(inverse_mean_exists, self.prior.exponential_rate, min(self.prior.widths))
+        groups = answer.estimate.groups
+        return ScaleMeasure(scales, answer.weights, self.single_output, tails, None, groups)
+
+
+def _inference(measure: ScaleMeasure, answer: Answer, log_constant: float) -> ScaleInference:
+    """The answer, with what the target leaves out of the log evidence put back, for all estimates."""
+    diagnostics = answer.diagnostics.shifted(log_constant)
+    return ScaleInference(measure, log_constant + answer.log_evidence, answer.log_evidence_error, diagnostics)
+
+
+def _taken(estimate: Estimate, index: IndexArray | slice, log_weights: Array | None = None) -> Estimate:
+    """Some of the draws of an estimate."""
+    weights = estimate.log_weights[index] if log_weights is None else log_weights
+    return replace(
+        estimate,
+        log_weights=weights,
+        groups=estimate.groups[index],
+        log_diagonal=estimate.log_diagonal[index],
+        locate=lambda: estimate.points[index],
+    )
+
+
+# ---------------------------------------------------------------- targets
+
+
+def primal_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
+    """The posterior of L in the axes of the data, whatever signs a library gives to eigenvectors."""
+    axes = one_sign(principal_axes(likelihood.gradient_rows, prior.widths))
+    return ScaleTarget(prior.coordinates, likelihood, axes)
+
+
+def deficient_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> tuple[ScaleTarget, Array]:
+    """Zero temperature with targets of deficient rank, and the outputs without targets (n_d, zeros)."""
+    rotation = zeros_first(likelihood)
+    zeros = prior.outputs - int(np.linalg.matrix_rank(likelihood.targets))
+    null = rotation[:, :zeros]
+    coordinates = prior.tilted_coordinates(zeros, likelihood.examples)
+    return ScaleTarget(coordinates, RegularLikelihood(likelihood, null), rotation, any_frame=False), null
+
+
+def dual_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
+    """The posterior of the last hidden kernel Λ in the axes of the data."""
+    coordinates = dual_prior(prior, len(likelihood.eigenvalues)).coordinates
+    axes = principal_axes(likelihood.gradient_rows.T, prior.widths)
+    return ScaleTarget(coordinates, HiddenKernelLikelihood(likelihood), axes)
+
+
+def principal_axes(rows: Array, widths: tuple[int, ...]) -> Array:
+    """Orthonormal axes of the columns of `rows` (m, n), as columns (n, n): weakest first.
+
+    Then a weak direction of L is one small diagonal entry. Behind a bottleneck, where the last rows of T are
+    combinations of the first, the strongest come first.
+    """
+    axes = np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1]).Vh.T
+    return axes if min(widths) < len(axes) else axes[:, ::-1].copy()
+
+
+# ---------------------------------------------------------------- steps
+
+
+def draw_posterior(target: Target, options: InferenceOptions, call: Call | None = None) -> Answer:
+    """The answer for any target in Bartlett coordinates, by the steps for a matrix of its size."""
+    own = call or Call(options)
+    law = TotalTarget(target).law
+    widths = tuple(shape.width for shape in reversed(target.coordinates.shapes))
+    problem = Problem(widths, law.rows, law.rows, kernel=False)
+    engine = options.engine if options.engine in ("importance", "smc") else "auto"
+    sampling = Sampling(target, own)
+    (steps,) = plan(problem, engine, options.rough, own.policy).parts()
+    try:
+        answer = sampling.run(steps)
+    finally:
+        own.progress.close()
+    assert answer is not None  # the last step always answers
+    return answer
+
+
+class Sampling:
+    """Estimates of one posterior in Bartlett coordinates, each made once, and the steps that ask for them."""
+
+    def __init__(self, target: Target, call: Call) -> None:
+        self.target, self.call, self.policy = target, call, call.policy
+
+    def run(self, steps: tuple[Step, ...]) -> Answer | None:
+        """The answer of the first step that serves; None where a single step of rows does not apply."""
+        for number, step in enumerate(steps):
+            method = getattr(self, f"_{step.name.replace(' ', '_')}")
+            answer: Answer | None = method(last=number + 1 == len(steps))
+            if answer is not None:
+                return answer
+        return None
+
+    # -- estimates, each made once
+
+    @cached_property
+    def rows(self) -> tuple[Estimate, Estimate | None, float | None] | None:
+        """Draws by rows in the better order of the axes, those in the other, and seconds that are missing."""
+        return row_estimates(self.target, self.call)
+
+    @cached_property
+    def laplace(self) -> Mixture:
+        """One part for every mode of the posterior of T."""
+        self.call.progress.say("modes of the posterior")
+        return laplace_mixture(TotalTarget(self.target))
+
+    @cached_property
+    def fitted(self) -> tuple[Estimate, Mixture]:
+        """Draws of a mixture fitted to the posterior of T."""
+        return mixture_estimate(self.laplace, self.call)
+
+    @cached_property
+    def mode(self) -> GaussianProposal:
+        """The Gaussian at the mode of all factors."""
+        return laplace_proposal(self.target)
+
+    @cached_property
+    def gaussian(self) -> Estimate:
+        """Draws of the Gaussian at the mode of all factors."""
+        return gaussian_importance(self.target, self.mode, self.call, "Gaussian at the mode")
+
+    # -- steps
+
+    def _prior(self, last: bool) -> Answer:
+        """Independent draws of the prior, for data that say nothing: as many as the target error asks for."""
+        count = max(_FEWEST_OF_PRIOR, self.call.target_error**-2)
+        points = prior_points(self.target, 1 << math.ceil(math.log2(count / GROUPS)), self.call)
+        diagonal = log_diagonal(self.target, points, self.target.rotation)
+        groups = np.repeat(np.arange(GROUPS), len(points) // GROUPS)
+        estimate = Estimate(
+            "draws of the prior", np.zeros(len(points)), groups, diagonal, lambda: points, 0.0, 0.0
+        )
+        return Answer(estimate, 0.0, Diagnostics("prior", float(len(points))))
+
+    def _rough_rows(self, last: bool) -> Answer | None:
+        """A few dozen effective draws by rows, without a check; None where these cannot be had."""
+        few = rough_rows(self.target, self.call)
+        return None if few is None else verdict("importance", few, None, self.call, needs_check=False)
+
+    def _rows(self, last: bool) -> Answer | None:
+        """Rows where they apply and serve; their answer as it is where nothing comes after."""
+        if self.rows is None:
+            return None
+        estimate, other, seconds = self.rows
+        small = TotalTarget(self.target).dimension <= self.policy.most_for_mixture
+        hopeless = self._narrow and estimate.effective_sample_size < self.policy.fewest_narrow_rows
+        many = self.target.dimension > self.policy.most_for_curvature
+        if not last and (hopeless or not (reaches(estimate, self.call) or many)):
+            return None
+        answer = self._answer_of_rows(estimate, other, seconds)
+        return answer if answer.diagnostics.ok or last or not small else None
+
+    def _answer_of_rows(self, estimate: Estimate, other: Estimate | None, seconds: float | None) -> Answer:
+        """The better order of the axes, checked by the other one, or by the Gaussian at the mode."""
+        check = other if other is not None and can_check(other, self.policy) else None
+        if check is None and self.target.dimension <= self.policy.most_for_curvature:
+            best = estimate.points[np.argmax(estimate.log_weights)]
+            check = self._gaussian_check(self.target, best, "Gaussian at the mode near the best row draw")
+        more = [] if seconds is None else [f"by rows the target error would take about {in_words(seconds)}"]
+        return verdict("importance", estimate, check, self.call, more=more)
+
+    def _gaussian(self, last: bool) -> Answer | None:
+        """The Gaussian at the only mode, if it is nearly the posterior and another estimate agrees."""
+        mixture = self.laplace
+        if mixture.modes > 1:
+            return None
+        turned = self.target.in_frame(mixture.parts[0].frame)
+        proposal = nearby_proposal(turned, mixture.start(turned.coordinates))
+        method = "Gaussian at the mode of all factors"
+        estimate = gaussian_importance(turned, proposal, self.call, method, self.target)
+        serves = reaches(estimate, self.call) and estimate.effective_share >= self.policy.gaussian_share
+        if not serves:
+            return None
+        for check in self._quick_checks(mixture):
+            if can_check(check, self.policy) and agree(estimate, check, self.policy):
+                return verdict("importance", estimate, check, self.call)
+        return None
+
+    def _quick_checks(self, mixture: Mixture) -> Iterator[Estimate]:
+        """Draws of the prior; a few of the mixture, unless it has parts for means that live in a tail."""
+        yield prior_importance(self.target, self.call)
+        if not mixture.tails:
+            yield unfitted_estimate(mixture, self.call)
+
+    def _mixture(self, last: bool) -> Answer | None:
+        """A mixture over all phases, where it reaches the target error or nothing comes after."""
+        estimate, mixture = self.fitted
+        if self.call.options.rough and estimate.effective_sample_size >= self.policy.rough_effective / 4:
+            return verdict("importance", estimate, None, self.call, needs_check=False)
+        if not last and not reaches(estimate, self.call):
+            return None
+        trusted: Estimate | None = None
+        for check in self._checks(estimate, mixture):
+            if can_check(check, self.policy):
+                trusted = check
+                if agree(estimate, check, self.policy):
+                    break
+        if trusted is None and self.rows is not None and can_check(self.rows[0], self.policy):
+            trusted = self.rows[0]
+        return verdict("importance", estimate, trusted, self.call)
+
+    def _checks(self, estimate: Estimate, mixture: Mixture) -> Iterator[Estimate]:
+        """Estimates in the coordinates of all factors, where nothing but their plain product is needed.
+
+        A Gaussian sees one phase; so mixtures follow that are fitted to draws of the first estimate.
+        """
+        turned = self.target.in_frame(mixture.parts[int(np.argmax(mixture.shares[:-1]))].frame)
+        rng = self.call.stream("draws that checks start from")
+        drawn = estimate.points[rng.choice(len(estimate.weights), size=_FITTED_FROM, p=estimate.weights)]
+        climbers = turned_points(drawn[:_CLIMBERS], self.target, turned)
+        best = climbers[np.argmax(turned.log_density(climbers))]
+        proposal = laplace_proposal(turned, best)
+        yield gaussian_round(
+            turned, proposal, self.call, "Gaussian at the mode near the best draw", self.target
+        )
+        labels = mixture.labels(TotalTarget(self.target).roots_of(drawn))
+        yield factors_estimate(FactorSpace(turned), self.target, drawn, labels, self.call)
+        if self.target.coordinates.square and len(self.target.coordinates.shapes) > 1:
+            yield factors_estimate(CentredSpace(turned), self.target, drawn, labels, self.call)
+
+    def _wide_gaussian(self, last: bool) -> Answer | None:
+        """The Gaussian at the mode in many dimensions, where it reaches the target error; else the better."""
+        if last or reaches(self.gaussian, self.call):
+            rows = self.rows
+            if rows is not None and last and self._fewer_draws_than(rows[0]):
+                return self._answer_of_rows(*rows)
+            alone = self.gaussian.effective_share >= self.policy.gaussian_alone
+            return verdict(
+                "importance", self.gaussian, self._turned_check(), self.call, needs_check=not alone
+            )
+        return None
+
+    def _fewer_draws_than(self, rows: Estimate) -> bool:
+        return self.gaussian.effective_sample_size < rows.effective_sample_size
+
+    def _turned_check(self) -> Estimate | None:
+        """The Gaussian at the mode in the frame in which the scale is diagonal there, if that serves."""
+        mode = self.mode.mean
+        frame = np.linalg.eigh(self.target.scales(mode[None])[0]).eigenvectors[:, ::-1]
+        other = self.target.in_frame(frame)
+        if other is self.target:
+            return None
+        start = turned_points(mode[None], self.target, other)[0]
+        return self._gaussian_check(other, start, "Gaussian at the mode in another frame")
+
+    def _gaussian_check(self, target: Target, start: Array, method: str) -> Estimate | None:
+        """One round of the Gaussian at the mode near a start, if it can check another estimate."""
+        check = gaussian_round(target, laplace_proposal(target, start), self.call, method, self.target)
+        return check if can_check(check, self.policy) else None
+
+    def _smc(self, last: bool) -> Answer:
+        """Sequential Monte Carlo; its check is the mixture, or rows and the Gaussian in many dimensions."""
+        small = TotalTarget(self.target).dimension <= self.policy.most_for_mixture
+        return self._smc_after_mixture() if small else self._smc_in_many_dimensions()
+
+    def _smc_after_mixture(self) -> Answer:
+        found, _ = self.fitted
+        best = found.points[np.argmax(self.target.log_density(found.points))]
+        estimate = smc_estimate(self.target, laplace_proposal(self.target, best), self.call)
+        if self.call.options.engine != "smc" and self._mixture_is_better(found, estimate):
+            return verdict("importance", found, estimate, self.call, advice=TAKE_OR_RAISE)
+        # weights with a heavy tail look better than they are, and agree with what misses the same part
+        return self._thinned(verdict("smc", estimate, None if found.heavy_tailed else found, self.call))
+
+    def _mixture_is_better(self, found: Estimate, estimate: Estimate) -> bool:
+        """Whether of two that miss the target error the mixture's draws come nearer, without heavy tails."""
+        missed = not reaches(estimate, self.call)
+        return missed and not found.heavy_tailed and found.log_evidence_error < estimate.log_evidence_error
+
+    def _smc_in_many_dimensions(self) -> Answer:
+        asked = self.call.options.engine == "smc"
+        rows = None if asked else self.rows
+        if rows is not None and self._narrow and self._hopeless(rows[0]):
+            rows = None
+        start, roughness = self._start(rows and rows[0])
+        if rows is not None and _interdecile(rows[0].log_weights) < roughness:
+            return self._answer_of_rows(*rows)  # what a path from a worse start would end in is worse still
+        estimate = smc_estimate(self.target, start, self.call)
+        check = rows[0] if rows is not None and can_check(rows[0], self.policy) else None
+        if check is None and self.target.dimension <= self.policy.most_for_curvature:
+            check = None if self.gaussian.heavy_tailed else self.gaussian
+        return self._thinned(verdict("smc", estimate, check, self.call))
+
+    def _hopeless(self, rows: Estimate) -> bool:
+        return rows.effective_sample_size < self.policy.fewest_narrow_rows
+
+    def _start(self, rows: Estimate | None) -> tuple[GaussianProposal, float]:
+        """The Gaussian at the mode, or that with the moments of rows: where log weights vary less."""
+        starts = [self.mode] if rows is None else [self.mode, gaussian_of(rows.points)]
+        rough = [
+            _interdecile(weighted_draws(self.target, start, _PILOT, self.call.stream(f"start {number}"))[1])
+            for number, start in enumerate(starts)
+        ]
+        best = int(np.argmin(rough))
+        return starts[best], rough[best]
+
+    def _thinned(self, answer: Answer) -> Answer:
+        """As many draws as fit into memory; an odd stride, so that islands (a power of two) keep as many."""
+        each, count = max(self.target.dimension, self.target.rows**2), len(answer.estimate.log_weights)
+        stride = math.ceil(count / min(_MOST_ATOMS, max(_LARGEST_SAMPLE // each, 1)))
+        keep = slice(None, None, stride + 1 - stride % 2)
+        return replace(answer, estimate=_taken(answer.estimate, keep))
+
+    @property
+    def _narrow(self) -> bool:
+        law = TotalTarget(self.target).law
+        return law.columns < law.rows
+
+
+def _interdecile(log_weights: Array) -> float:
+    """Range of the middle four fifths of log weights; infinite where many draws have none."""
+    low, high = np.quantile(log_weights, (0.1, 0.9), method="nearest")
+    return float(high - low) if np.isfinite(low) else math.inf

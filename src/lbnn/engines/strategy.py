@@ -1,0 +1,240 @@
+"""Which estimates are tried for a problem, in which order, and what checks each: a pure function.
+
+`plan` draws nothing and sees no data, only their sizes: depth, outputs, the rank of the Gram matrix, the
+narrowest layer, and which forms of the likelihood exist. `lbnn.engines.run` executes it step by step. A step
+whose estimate falls short is followed by the next one; its draws are kept and serve as a start or a check of
+what comes after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lbnn.engines.policy import POLICY, Policy
+
+ENGINES = ("atom", "quadrature", "importance", "smc", "dual")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a plan depends on.
+
+    Attributes
+    ----------
+    widths : tuple of int
+        Hidden widths.
+    outputs : int
+        n_d.
+    rank : int
+        Of the Gram matrix; 0 where the data say nothing.
+    kernel : bool
+        Whether the likelihood has a form in the hidden kernel: one noise variance for all outputs, and at
+        zero temperature targets of full example rank.
+    scale : bool
+        Whether L has a density that can be sampled: not at zero temperature behind a narrow layer.
+    deficient : bool
+        Whether a singularity at zero temperature is taken into the prior (targets of deficient rank).
+    """
+
+    widths: tuple[int, ...]
+    outputs: int
+    rank: int
+    kernel: bool = True
+    scale: bool = True
+    deficient: bool = False
+
+    def entries(self, of: str) -> int:
+        """Entries of the triangular root T of the scale, or of the kernel."""
+        rows = self.outputs if of == "scale" else self.rank
+        columns = min(rows, *self.widths)
+        return rows * columns - columns * (columns - 1) // 2
+
+    def dimension(self, of: str) -> int:
+        """Coordinates of all factors whose product T is."""
+        above, total = (self.outputs, 0) if of == "scale" else (self.rank, 0)
+        for width in reversed(self.widths) if of == "scale" else self.widths:
+            below = min(above, width)
+            total, above = total + above * below - below * (below - 1) // 2, below
+        return total
+
+    def narrow(self, of: str) -> bool:
+        """Whether a layer passes on fewer directions than the matrix has rows."""
+        return min(self.widths) < (self.outputs if of == "scale" else self.rank)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One estimate that is tried: its name, of which matrix, what checks it, and why it is tried there."""
+
+    name: str
+    of: str  # "scale" (L) or "kernel" (of the last hidden layer)
+    check: str
+    reason: str
+
+    def __str__(self) -> str:
+        """One line."""
+        checked = f"; check: {self.check}" if self.check else ""
+        return f"{self.name} ({self.of}): {self.reason}{checked}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is done for a problem, in order: printable, and what runs.
+
+    Attributes
+    ----------
+    engine : str
+        Name of the engine of the first step, as `diagnostics.engine` has it if that step serves.
+    reason : str
+        Why.
+    steps : tuple of Step
+        Every estimate that may be tried, each with its name and reason; a later one only if those before fall
+        short.
+    """
+
+    engine: str
+    reason: str
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        """The engine with its reason, then one line for every step."""
+        lines = [f"{self.engine}: {self.reason}"]
+        return "\n".join([*lines, *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1))])
+
+    def parts(self) -> list[tuple[Step, ...]]:
+        """Consecutive steps of one matrix."""
+        groups: list[list[Step]] = []
+        for step in self.steps:
+            if not groups or groups[-1][-1].of != step.of:
+                groups.append([])
+            groups[-1].append(step)
+        return [tuple(group) for group in groups]
+
+
+def plan(problem: Problem, engine: str = "auto", rough: bool = False, policy: Policy = POLICY) -> Plan:
+    """What is done for a problem; a ValueError where the engine asked for does not apply."""
+    engine = "dual" if engine == "dual importance" else engine  # as plans and diagnostics call it
+    if engine not in ("auto", *ENGINES):
+        raise ValueError(f"engine must be one of {('auto', *ENGINES)}, got {engine!r}")
+    best = _choice(problem, rough, policy)
+    if engine == "auto":
+        return best
+    if engine not in _applicable(problem):
+        own = "dual" if best.steps[0].of == "kernel" else best.engine
+        raise ValueError(f"engine {engine!r} does not apply ({best.reason}): use {own!r} or 'auto'")
+    if engine in ("atom", "quadrature"):
+        return best
+    if engine == "dual":
+        steps = _sampling(problem, "kernel", "auto", rough, policy)
+        return Plan(_name(steps[0]), "the hidden kernel was asked for", steps)
+    if not problem.scale:
+        raise ValueError(
+            "at zero temperature a hidden layer narrower than the outputs is supported with engine 'dual' "
+            f"only, got widths={problem.widths} for {problem.outputs} outputs: use a finite beta"
+        )
+    if not problem.rank:
+        return best
+    steps = _sampling(problem, "scale", engine, rough, policy)
+    return Plan(engine, f"engine {engine!r} was asked for", steps)
+
+
+def _applicable(problem: Problem) -> tuple[str, ...]:
+    if not problem.widths:
+        return ("atom",)
+    several = ("importance", "smc", *(("dual",) if problem.kernel and problem.rank else ()))
+    return ("quadrature", *several) if problem.outputs == 1 else several
+
+
+def _choice(problem: Problem, rough: bool, policy: Policy) -> Plan:
+    """The plan of engine="auto"."""
+    if not problem.widths:
+        reason = "depth one: the scale is fixed and the posterior is a Gaussian process"
+        return Plan("atom", reason, (Step("atom", "scale", "", reason),))
+    if problem.outputs == 1:
+        reason = "one output: the scale is a number, integrated deterministically"
+        return Plan("quadrature", reason, (Step("quadrature", "scale", "", reason),))
+    if not problem.rank:
+        reason = "the data say nothing of the scale: its posterior is its prior"
+        return Plan("prior", reason, (Step("prior", "scale", "", reason),))
+    if problem.kernel and problem.outputs > problem.rank:
+        steps = _more_outputs_than_data(problem, rough, policy)
+        reason = "more outputs than data: the kernel of the last hidden layer is smaller than the scale"
+        if steps[0].of == "scale":
+            reason = "more outputs than data behind a narrow layer: rows of the scale's root, then the kernel"
+        return Plan(_name(steps[0]), reason, steps)
+    steps = _sampling(problem, "scale", "auto", rough, policy)
+    return Plan(_name(steps[0]), "several outputs: importance sampling, smc where it falls short", steps)
+
+
+def _name(step: Step) -> str:
+    """What `diagnostics.engine` says of a step."""
+    own = "smc" if step.name == "smc" else "importance"
+    return f"dual {own}" if step.of == "kernel" else own
+
+
+def _more_outputs_than_data(problem: Problem, rough: bool, policy: Policy) -> tuple[Step, ...]:
+    """Steps for the hidden kernel; before them rows behind a narrow layer, after them those of the scale."""
+    kernel = _sampling(problem, "kernel", "auto", rough, policy)
+    if not problem.scale:
+        return kernel
+    scale = _sampling(problem, "scale", "auto", rough, policy)
+    if min(problem.widths) < problem.rank and problem.entries("scale") > policy.most_for_mixture:
+        reason = "a layer passes on fewer directions than the data have, and rows see them one by one"
+        first = Step("rows", "scale", _OTHER_ORDER, reason)
+        return (first, *kernel, *scale)
+    return (*kernel, *scale)
+
+
+_OTHER_ORDER = "rows in another order of the axes"
+_ROWS = "many entries of T: rows are regressions on those above, and their cost grows slowly"
+_GAUSSIAN = "if one mode is found, the Gaussian there is nearly the posterior where layers are wide"
+_MIXTURE = "several modes, or one that is far from Gaussian: a mixture over all phases"
+_SMC = "where importance sampling does not reach the target error"
+
+
+def _sampling(problem: Problem, of: str, engine: str, rough: bool, policy: Policy) -> tuple[Step, ...]:
+    """Steps for one matrix: up to `Policy.most_for_mixture` entries of T, and beyond."""
+    small = problem.entries(of) <= policy.most_for_mixture
+    if rough:
+        few = Step("rough rows", of, "", "a few dozen draws are enough: rows, if they serve")
+        narrow = of == "scale" and _few_rows_serve(problem, of, policy)
+        if small:
+            mixture = Step("mixture", of, "", "a few dozen draws are enough")
+            rest = (mixture, Step("smc", of, "the mixture", _SMC)) if engine == "auto" else (mixture,)
+            return (few, *rest) if narrow or _few_rows_serve(problem, of, policy) else rest
+        return (few, *_sampling(problem, of, engine, False, policy))
+    return _few_entries(problem, of, engine, policy) if small else _many_entries(problem, of, engine, policy)
+
+
+def _few_rows_serve(problem: Problem, of: str, policy: Policy) -> bool:
+    """Whether rows are tried before mixtures: one hidden layer, so that there are no phases, and narrow."""
+    one = len(problem.widths) == 1
+    return one and problem.narrow(of) and problem.entries(of) > policy.most_fitted
+
+
+def _few_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tuple[Step, ...]:
+    smc = Step("smc", of, "the mixture", _SMC)
+    if engine == "smc":
+        return (smc,)
+    rows = Step(
+        "rows", of, _OTHER_ORDER, "one narrow layer: no phases to be looked for, and too many entries"
+    )
+    steps = [rows] if _few_rows_serve(problem, of, policy) else []
+    steps.append(Step("gaussian", of, "draws of the prior, else of a mixture", _GAUSSIAN))
+    check = "the Gaussian at the mode of all factors, else a mixture fitted to all factors, else rows"
+    steps.append(Step("mixture", of, check, _MIXTURE))
+    return tuple(steps) if engine == "importance" else (*steps, smc)
+
+
+def _many_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tuple[Step, ...]:
+    rows = Step("rows", of, _OTHER_ORDER, _ROWS)
+    gaussian = Step(
+        "wide gaussian", of, "the Gaussian in another frame", "where rows do not reach the target error"
+    )
+    if problem.dimension(of) > policy.most_for_curvature and engine != "smc":
+        why = "too many dimensions for a Hessian: draws around the centre, where rows do not apply"
+        return (rows, Step("wide gaussian", of, "", why), Step("smc", of, "", _SMC))
+    smc = Step("smc", of, "rows, else the Gaussian", _SMC)
+    if engine == "smc":
+        return (smc,)
+    return (rows, gaussian) if engine == "importance" else (rows, gaussian, smc)

@@ -1,0 +1,207 @@
+"""The one place that decides whether an answer is ok.
+
+An answer is ok where three things hold:
+
+1. its estimate *reaches* the target error (`reaches`): enough effective draws, for the evidence and for E L
+   along every axis of the data, weights without a heavy tail, moves that were not cut short;
+2. a second estimate that shares no proposal with it could be had and can be trusted (`can_check`);
+3. the two *agree* (`agree`) on the log evidence and on E L along every axis that both can tell.
+
+Two estimates agree where no difference exceeds a quantile of Student's law with as many degrees of freedom
+as there are independent groups of draws, less one. `Policy.false_alarm` is the probability that two right
+estimates are called different: one half of it is for the evidence (3.3 joint errors), one half for all axes
+together (3.8 for three of them, 5.2 for fifty). Estimates that differ are tried again with more draws, or
+with another check, so that fewer right answers than these warn. On the problems of
+`benchmarks/against_truth.py` no answer that was ok was off by more than five of its errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from lbnn._base.types import Array, Mask
+from lbnn.engines.estimate import Answer, Call, Estimate
+from lbnn.engines.inference import Diagnostics
+from lbnn.engines.pareto import pareto_k
+from lbnn.engines.policy import Policy, joint_errors
+from lbnn.scale.measure import effective_atoms
+
+SEQUENTIAL = "sequential Monte Carlo"
+TRY_SMC = "try engine='smc'"
+TAKE_OR_RAISE = "take the stated errors as they are, or raise target_error"
+_MEANS_DIFFER = (
+    "two estimates of the mean of the scale that share no proposal contradict each other: one of them misses "
+    "a part of the posterior in which the mean lives; do not trust E L and what rests on it"
+)
+_ALONE = (
+    "no second estimate of the log evidence that shares no proposal could be had: the answer supports itself "
+    "but nothing else does; compare seeds, or engine='smc'"
+)
+_UNCONFIRMED = (
+    "weights of importance sampling have too heavy a tail to confirm sequential Monte Carlo, which may miss "
+    "a part of the posterior by more than it states; compare seeds"
+)
+_CUT_SHORT = "the work allotted ran out and moves were cut short, so that even these figures may be too good"
+
+
+def verdict(
+    engine: str,
+    estimate: Estimate,
+    check: Estimate | None,
+    call: Call,
+    *,
+    needs_check: bool = True,
+    advice: str = TRY_SMC,
+    more: Sequence[str] = (),
+) -> Answer:
+    """The answer of an estimate and the one that checks it, ok where nothing speaks against it.
+
+    Where the two contradict each other, the stated error is raised to half of their difference, which holds
+    both. `needs_check` is False for rough answers and for Gaussians that need none.
+    """
+    messages = [] if reaches(estimate, call) else [_shortfall(estimate, call, advice)]
+    error = estimate.log_evidence_error
+    if check is None:
+        messages += [_ALONE if estimate.weighted else _UNCONFIRMED] if needs_check else []
+    elif not estimate.weighted and check.independent_error > _largest_error(call):
+        messages.append(
+            f"the second estimate ({check.method}, error {check.independent_error:.2g}) cannot confirm it"
+        )
+    else:
+        if not evidence_agrees(estimate, check, call.policy):
+            messages.append(_contradiction(estimate, check))
+            error = max(error, 0.5 * abs(estimate.log_evidence - check.log_evidence))
+        if not means_agree(estimate, check, call.policy):
+            messages.append(_MEANS_DIFFER)
+    estimates = (estimate.evidence,) if check is None else (estimate.evidence, check.cautious_evidence)
+    diagnostics = Diagnostics(
+        engine,
+        estimate.effective_sample_size,
+        estimate.pareto_k,
+        messages=(*messages, *more),
+        stages=estimate.stages,
+        estimates=estimates,
+    )
+    return Answer(estimate, error, diagnostics)
+
+
+def reaches(estimate: Estimate, call: Call) -> bool:
+    """Whether evidence and averages are as accurate as asked, and the weights allow to say so."""
+    wanted = call.effective if estimate.weighted else call.target_error**-2
+    return (
+        estimate.complete
+        and not estimate.heavy_tailed
+        and estimate.effective_sample_size >= wanted
+        and estimate.log_evidence_error <= call.target_error
+        and (not estimate.weighted or serves_means(estimate, call.policy))
+    )
+
+
+def serves_means(estimate: Estimate, policy: Policy) -> bool:
+    """Whether enough draws count for E L along every axis of the data."""
+    sizes, tails = estimate.mean_sizes, estimate.mean_tails
+    return bool((sizes >= policy.fewest_for_means).all() and (tails < policy.largest_k).all())
+
+
+def means_message(estimate: Estimate, log_diagonal: Array, policy: Policy) -> str:
+    """What to say where E L rests on few draws that were chosen for the hidden kernel; empty where not."""
+    log_terms = estimate.log_weights[:, None] + log_diagonal
+    fewest = float(effective_atoms(log_terms).min())
+    largest = max(pareto_k(column) for column in log_terms.T)
+    if fewest >= policy.fewest_for_means and largest < policy.largest_k:
+        return ""
+    return (
+        f"the mean of the scale rests on {fewest:.0f} effective draws (Pareto k {largest:.2f}, should be "
+        f"below {policy.largest_k:g}): do not trust E L and what rests on it; a smaller target_error draws "
+        "more"
+    )
+
+
+def can_check(estimate: Estimate, policy: Policy) -> bool:
+    """Whether an estimate can be trusted to check another one."""
+    if not estimate.weighted:
+        return True
+    return not estimate.heavy_tailed and estimate.effective_sample_size >= policy.fewest_to_check
+
+
+def agree(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
+    """Whether two estimates differ by no more than chance allows, in the evidence and in every mean."""
+    return evidence_agrees(estimate, check, policy) and means_agree(estimate, check, policy)
+
+
+def evidence_agrees(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
+    """Whether two log evidences differ by no more than chance allows."""
+    joint = math.hypot(estimate.log_evidence_error, check.independent_error)
+    allowed = joint * joint_errors(0.5 * policy.false_alarm)
+    return abs(estimate.log_evidence - check.log_evidence) <= allowed
+
+
+def means_agree(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
+    """Whether two estimates of E L_jj differ by no more than chance allows, along axes that both can tell."""
+    told = _can_tell(estimate, policy) & _can_tell(check, policy)
+    (mean, error), (other, other_error) = estimate.scale_mean, check.scale_mean
+    allowed = joint_errors(0.5 * policy.false_alarm / len(mean)) * np.hypot(error, other_error)
+    return bool((np.abs(mean - other) <= allowed)[told].all())
+
+
+def _can_tell(estimate: Estimate, policy: Policy) -> Mask:
+    """Along which axes of the data an estimate can be trusted with E L_jj, (n,) of bool."""
+    enough = estimate.mean_sizes >= policy.fewest_to_check
+    return np.asarray(enough & (estimate.mean_tails < policy.largest_k))
+
+
+def _largest_error(call: Call) -> float:
+    return call.policy.largest_check_error * call.target_error
+
+
+def _shortfall(estimate: Estimate, call: Call, advice: str) -> str:
+    """What keeps an estimate from the target error, and what to try."""
+    reached = (
+        f"{estimate.method if not estimate.weighted else 'importance sampling'} reached "
+        f"{estimate.effective_sample_size:.0f} effective draws"
+    )
+    if not estimate.weighted:
+        pace = (
+            f"{TAKE_OR_RAISE}; at this pace the target would take about {in_words(_forecast(estimate, call))}"
+        )
+        return (
+            f"{reached} and an error of log evidence of {estimate.log_evidence_error:.2g} for a target error "
+            f"of {call.target_error:g}: {pace if estimate.complete else _CUT_SHORT}"
+        )
+    means = ""
+    if not serves_means(estimate, call.policy):
+        means = (
+            f"; along some axis the mean of the scale rests on {estimate.mean_sizes.min():.0f} effective "
+            f"draws, with k {estimate.mean_tails.max():.2f}, which should be below {call.policy.largest_k}"
+        )
+    return (
+        f"{reached} (Pareto k {estimate.pareto_k:.2f}, should be below {estimate.largest_k}; error of log "
+        f"evidence {estimate.log_evidence_error:.2g}{means}) for a target error of {call.target_error:g}: "
+        f"{advice}"
+    )
+
+
+def _forecast(estimate: Estimate, call: Call) -> float:
+    """Seconds until the target error at the pace so far: errors fall with the root of the work."""
+    draws = call.target_error**-2 / estimate.effective_sample_size
+    return max(draws, (estimate.log_evidence_error / call.target_error) ** 2, 1.0) * estimate.seconds
+
+
+def in_words(seconds: float) -> str:
+    """Seconds in words."""
+    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def _contradiction(first: Estimate, second: Estimate) -> str:
+    return (
+        "two estimates of the log evidence that share no proposal differ by "
+        f"{second.log_evidence - first.log_evidence:.3g}, with errors {first.log_evidence_error:.2g} "
+        f"({first.method}) and {second.independent_error:.2g} ({second.method}): one of them may miss part "
+        "of the posterior; try a smaller target_error, or take the stated error, which holds both"
+    )

@@ -1,0 +1,207 @@
+"""The plan as a table: kind of problem → steps, without drawing; and that what is planned is what runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import lbnn
+from lbnn.engines.run import Sampling, problem_of
+from lbnn.engines.strategy import Problem, plan
+from lbnn.noise.make import make_noise
+
+SMALL = ("gaussian", "mixture", "smc")
+MANY = ("rows", "wide gaussian", "smc")
+
+
+def steps(problem: Problem, **options) -> list[tuple[str, ...]]:
+    """Names of the steps, part by part."""
+    return [tuple(step.name for step in part) for part in plan(problem, **options).parts()]
+
+
+# depth × outputs × rank × width: (widths, outputs, rank) → parts
+TABLE = [
+    # depth one, one output, no data
+    ((), 1, 10, [("atom",)]),
+    ((), 7, 10, [("atom",)]),
+    ((), 7, 0, [("atom",)]),
+    ((5,), 1, 10, [("quadrature",)]),
+    ((5, 1, 3), 1, 1, [("quadrature",)]),
+    ((5,), 1, 0, [("quadrature",)]),
+    ((5,), 3, 0, [("prior",)]),
+    ((2, 9), 30, 0, [("prior",)]),
+    # few outputs, wide: mixtures on up to 36 entries of T
+    ((50,), 2, 100, [SMALL]),
+    ((50,), 3, 3, [SMALL]),
+    ((50,), 8, 100, [SMALL]),
+    ((8,), 8, 100, [SMALL]),
+    ((50, 50), 3, 100, [SMALL]),
+    ((3,) * 6, 3, 100, [SMALL]),
+    ((10,) * 7, 8, 20, [SMALL]),
+    # few outputs behind a narrow layer
+    ((1,), 2, 10, [SMALL]),
+    ((2,), 5, 10, [SMALL]),
+    ((1,), 21, 30, [SMALL]),
+    ((1,), 22, 30, [("rows", *SMALL)]),
+    ((3,), 8, 20, [SMALL]),
+    ((3,), 9, 20, [("rows", *SMALL)]),
+    ((3,), 13, 20, [("rows", *SMALL)]),
+    ((4,), 7, 20, [("rows", *SMALL)]),
+    ((3, 20), 9, 20, [SMALL]),
+    ((20, 3), 9, 20, [SMALL]),
+    ((1, 1), 36, 40, [SMALL]),
+    # many outputs: rows
+    ((50,), 9, 100, [MANY]),
+    ((50,), 30, 100, [MANY]),
+    ((50, 50), 10, 2000, [MANY]),
+    ((3,), 14, 20, [MANY]),
+    ((1, 1), 37, 40, [MANY]),
+    ((10,) * 5, 9, 9, [MANY]),
+    # so many that no Hessian is made
+    ((500,), 55, 100, [MANY]),
+    ((200,) * 3, 40, 100, [MANY]),
+    # more outputs than data: the hidden kernel, then the scale
+    ((9,), 5, 3, [SMALL, SMALL]),
+    ((9, 9), 8, 7, [SMALL, SMALL]),
+    ((20,), 9, 8, [SMALL, MANY]),
+    ((20,), 100, 4, [SMALL, MANY]),
+    ((20,), 100, 12, [MANY, MANY]),
+    ((1,), 5, 1, [SMALL, SMALL]),
+    ((2,), 6, 5, [SMALL, SMALL]),
+    # ... behind a layer narrower than the data: rows of the scale first
+    ((3,), 30, 20, [("rows",), MANY, MANY]),
+    ((3,), 30, 8, [("rows",), SMALL, MANY]),
+    ((2, 9), 24, 12, [("rows",), SMALL, MANY]),
+]
+
+
+@pytest.mark.parametrize(("widths", "outputs", "rank", "expected"), TABLE, ids=lambda value: str(value)[:40])
+def test_what_is_tried(widths, outputs, rank, expected):
+    assert steps(Problem(widths, outputs, rank)) == expected
+
+
+def test_the_table_is_large_enough():
+    assert len(TABLE) >= 40
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        (Problem((20,), 9, 4, kernel=False), [MANY]),  # noise per output has no kernel form
+        (Problem((3,), 30, 8, kernel=False), [MANY]),
+        (Problem((9,), 20, 5, scale=False), [SMALL]),  # zero temperature behind a narrow layer
+        (Problem((4,), 5, 4, scale=False), [SMALL]),
+        (Problem((20,), 3, 10, deficient=True), [SMALL]),
+    ],
+)
+def test_forms_of_the_likelihood_that_do_not_exist(problem, expected):
+    assert steps(problem) == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "problem", "expected"),
+    [
+        ("importance", Problem((9,), 3, 20), [SMALL[:2]]),
+        ("smc", Problem((9,), 3, 20), [("smc",)]),
+        ("importance", Problem((9,), 12, 20), [MANY[:2]]),
+        ("smc", Problem((9,), 12, 20), [("smc",)]),
+        ("dual", Problem((9,), 3, 20), [MANY]),
+        ("dual", Problem((9,), 12, 4), [SMALL]),
+        ("importance", Problem((9,), 12, 4), [MANY[:2]]),
+        ("importance", Problem((9,), 1, 4), [SMALL[:2]]),
+        ("importance", Problem((9,), 3, 0), [("prior",)]),
+        ("quadrature", Problem((9,), 1, 4), [("quadrature",)]),
+    ],
+)
+def test_engines_by_name(engine, problem, expected):
+    assert steps(problem, engine=engine) == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "problem"),
+    [
+        ("nuts", Problem((9,), 3, 20)),
+        ("atom", Problem((9,), 3, 20)),
+        ("quadrature", Problem((9,), 3, 20)),
+        ("smc", Problem((), 3, 20)),
+        ("dual", Problem((9,), 3, 0)),
+        ("dual", Problem((9,), 3, 20, kernel=False)),
+        ("importance", Problem((2,), 3, 2, scale=False)),
+    ],
+)
+def test_engines_that_do_not_apply(engine, problem):
+    with pytest.raises(ValueError, match="engine"):
+        plan(problem, engine)
+
+
+def test_rough_answers_need_no_check():
+    assert steps(Problem((9,), 3, 20), rough=True) == [("mixture", "smc")]
+    assert steps(Problem((9,), 12, 20), rough=True) == [("rough rows", *MANY)]
+    assert steps(Problem((3,), 9, 20), rough=True) == [("rough rows", "mixture", "smc")]
+
+
+@pytest.mark.parametrize(("widths", "outputs", "rank", "_"), TABLE, ids=lambda value: str(value)[:40])
+def test_every_step_has_words_and_a_method(widths, outputs, rank, _):
+    found = plan(Problem(widths, outputs, rank))
+    assert found.reason
+    assert str(found).count("\n") == len(found.steps)
+    for step in found.steps:
+        assert step.reason
+        assert step.name in str(step)
+        assert step.name in ("atom", "quadrature") or hasattr(Sampling, f"_{step.name.replace(' ', '_')}")
+
+
+@pytest.mark.parametrize(
+    ("widths", "outputs", "examples", "inputs", "noise", "beta"),
+    [
+        ((), 2, 6, 9, "independent", 2.0),
+        ((5,), 1, 6, 9, "independent", 2.0),
+        ((20,), 2, 6, 9, "independent", 2.0),
+        ((20,), 5, 30, 3, "independent", 2.0),  # more outputs than the rank of the data
+        ((20,), 4, 3, 9, "independent", 2.0),
+        ((20,), 4, 3, 9, "independent", math.inf),
+        ((20,), 3, 6, 9, "independent", math.inf),
+        ((20,), 4, 3, 9, "per_output", 2.0),
+        ((20,), 3, 9, 5, "coupled", 2.0),
+        ((20,), 4, 3, 9, "coupled", 2.0),
+    ],
+)
+def test_what_is_said_is_what_runs(widths, outputs, examples, inputs, noise, beta):
+    rng = np.random.default_rng(1)
+    X, Y = rng.normal(size=(examples, inputs)), rng.normal(size=(examples, outputs))
+    network = lbnn.Network(widths)
+    said = network.choose_engine(
+        examples, outputs, inputs=inputs, noise=noise, zero_temperature=math.isinf(beta)
+    )
+    given = np.arange(2.0, 2.0 + outputs) if noise == "per_output" else beta
+    spectrum = lbnn.Spectrum.from_inputs(X, Y)
+    likelihood = make_noise(noise, given, spectrum).likelihood(spectrum)
+    if outputs > 1:
+        assert plan(problem_of(network.scale_prior(outputs), likelihood)) == said
+    assert network.condition(X, Y, given, noise=noise).diagnostics.engine == said.engine
+
+
+def test_plans_are_frozen_and_printable():
+    text = str(lbnn.Network((50,)).choose_engine(examples=100, outputs=5, inputs=3))
+    assert text.startswith("dual importance: more outputs than data")
+    assert "1. gaussian (kernel)" in text
+    with pytest.raises(AttributeError):
+        lbnn.Network((50,)).choose_engine(examples=9, outputs=2).engine = "smc"
+
+
+@pytest.mark.parametrize(
+    "options", [{"examples": 0}, {"outputs": 0}, {"inputs": 0}, {"noise": "pink"}, {"examples": 2.5}]
+)
+def test_bad_sizes(options):
+    with pytest.raises((ValueError, TypeError)):
+        lbnn.Network((5,)).choose_engine(**({"examples": 5, "outputs": 2} | options))
+
+
+def test_former_names_keep_working():
+    with pytest.warns(DeprecationWarning, match=r"lbnn\.Plan"):
+        assert lbnn.EngineChoice is lbnn.Plan
+    post = lbnn.Network((9,)).condition(np.eye(3), np.ones((3, 2)), 1.0)
+    with pytest.warns(DeprecationWarning, match="estimates"):
+        assert post.diagnostics.witnesses == post.diagnostics.estimates
