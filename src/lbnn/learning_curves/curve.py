@@ -168,10 +168,10 @@ def learning_curve(
     >>> import math, lbnn
     >>> deep = lbnn.learning_curve(lbnn.Network((20, 20)), [10, 30, 50], inputs=60, teacher_norm=0.3)
     >>> deep.error.round(4)  # |w|² (1 − p/n0)
-    array([0.075 , 0.045 , 0.015 ])
+    array([0.075, 0.045, 0.015])
     >>> bool((deep.gibbs_error < lbnn.learning_curve(lbnn.Network(()), [10, 30, 50], 60,
     0.3).gibbs_error).all()) True >>> (deep.limits["proportional"].scale_mean / deep.scale_mean).round(2)
-    array([0.96, 0.89, 0.87]) >>> noisy = lbnn.learning_curve(lbnn.Network((20, 20)), [30], 60, 0.3,
+    array([0.96, 0.95, 0.97]) >>> noisy = lbnn.learning_curve(lbnn.Network((20, 20)), [30], 60, 0.3,
     noise=0.1, beta=100.0) >>> bool(noisy.error_error[0] < 0.01 * noisy.error[0]) True
     """
     sizes, count = _sizes(examples), check.positive_integer(inputs, "inputs")
