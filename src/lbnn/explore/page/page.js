@@ -96,6 +96,14 @@
     else if (answer.number >= outstanding && waiting === null) { clearTimeout(busyTimer); busyTimer = setTimeout(() => busy(true, "refining"), 250); }
     hideEmpty(section);
     fit();
+    clearTimeout(settle.timer);
+    settle.timer = setTimeout(settle, 80, section);
+  }
+
+  /** Lay the figures out again: one that was hidden, or whose labels have grown, would keep an old frame. */
+  function settle(section) {
+    for (const place of $$(".figure:not([hidden])", section))
+      Bokeh.index.find_one(doc.get_model_by_name(place.className.match(/figure-(\w+)/)[1]))?.invalidate_layout();
   }
 
   const row = value => {
