@@ -382,6 +382,11 @@
       download(file.name, new Blob([file.text], { type: "text/csv" }));
       saved("saved");
     });
+    for (const place of $$(".figure")) {  // a place is there before its figure is painted
+      const model = doc.get_model_by_name(place.className.match(/figure-(\w+)/)[1]);
+      model.properties.visible.change.connect(() => { place.hidden = !model.visible; });
+      place.hidden = !model.visible;
+    }
     points.change.connect(pointsMoved);
     points.properties.data.change.connect(pointsMoved);
     doc.get_model_by_name("phase").on_event("tap", event => { busy(true, "refining the map"); send("refine", [event.x, event.y]); });
