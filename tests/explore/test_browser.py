@@ -341,11 +341,11 @@ def test_functions_are_drawn_with_the_scale_of_their_dot(browser):
     assert len(drawn[0]) == 8
 
 
-def test_figures_that_appear_have_no_old_frame(browser):
+def test_figures_that_appear_have_no_old_frame(browsers):
     """From one output to several: the outline and the axes of the ellipse are those of its frame."""
-    browser.open(QUICK)
+    browser = browsers().open(QUICK)
     browser.move("outputs", 1)
-    time.sleep(0.5)
+    time.sleep(1.0)
     boxes = browser.script(
         "const v = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name('ellipse'));"
         "const b = v.frame.bbox, w = v.canvas_view.el.getBoundingClientRect();"
@@ -354,6 +354,13 @@ def test_figures_that_appear_have_no_old_frame(browser):
     left, right, top, bottom, width, height = boxes
     assert 20 < left < right <= width
     assert 0 < top < bottom < height
+    marks = browser.script(  # in the first columns of pixels, where nothing has its place
+        "const v = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name('ellipse'));"
+        "return [...v.canvas_view.shadow_el.querySelectorAll('canvas')].map(c =>"
+        " c.getContext('2d').getImageData(0, 0, 3, c.height).data"
+        ".filter((a, i) => i % 4 === 3 && a > 20).length)"
+    )
+    assert sum(marks) == 0
 
 
 @pytest.mark.parametrize("scheme", ["default", "slate"])

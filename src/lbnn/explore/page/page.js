@@ -384,7 +384,11 @@
     });
     for (const place of $$(".figure")) {  // a place is there before its figure is painted
       const model = doc.get_model_by_name(place.className.match(/figure-(\w+)/)[1]);
-      model.properties.visible.change.connect(() => { place.hidden = !model.visible; });
+      model.properties.visible.change.connect(() => {
+        place.hidden = !model.visible;
+        // marks of the first, empty painting go when the canvas gets another size
+        if (model.visible) setTimeout(() => { place.style.paddingRight = place.style.paddingRight ? "" : "1px"; }, 250);
+      });
       place.hidden = !model.visible;
     }
     points.change.connect(pointsMoved);
