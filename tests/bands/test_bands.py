@@ -63,10 +63,10 @@ def test_one_band_equals_the_quadrature_of_one_network(p, columns, widths, noise
 # ---------------------------------------------------------------- two bands
 
 
-def two_band_problem(number):
+def two_band_problem(number, sizes=(5, 8, 12, 20, 30, 45, 60, 120)):
     """Forty problems: sizes, signal from none to no noise, near copies, a tiny band, scales and units far apart."""
     rng = np.random.default_rng(number)
-    p = int(rng.choice([5, 8, 12, 20, 30, 45, 60]))
+    p = int(rng.choice(sizes))
     blocks = inputs(rng, p, rng.integers(2, 2 * p, 2))
     noise = [1.0, 0.3, 1e-3][number % 3]
     Y = noisy(rng, blocks, [[0.0, 0.0], [1.0, 0.0], [0.5, 2.0]][number // 3 % 3], 1, noise)
@@ -85,13 +85,14 @@ def two_band_problem(number):
     return blocks, Y[:, 0], widths
 
 
-def check_two_bands(number):
-    blocks, y, widths = two_band_problem(number)
+def check_two_bands(number, **sizes):
+    blocks, y, widths = two_band_problem(number, **sizes)
     G = [block @ block.T / block.shape[1] for block in blocks]
     truth = two_bands(*G, y, widths, np.sqrt(y @ y / len(y)))
     fit = lbnn.Bands([lbnn.Network((width,)) for width in widths]).condition(blocks, y)
     assert fit.ok.all()
     off = abs(fit.log_evidence[0] - truth["log_evidence"])
+    # the referee itself errs by 2e-4 where a prior of one hidden unit makes its range fifty units long
     return {
         "log evidence": off / (3 * fit.log_evidence_error[0] + 2e-4),
         "shares": np.max(
@@ -101,9 +102,9 @@ def check_two_bands(number):
     }
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3, 6])
+@pytest.mark.parametrize("number", [1, 3])
 def test_two_bands_equal_a_grid_of_three_dimensions(number):
-    assert max(check_two_bands(number).values()) < 1
+    assert max(check_two_bands(number, sizes=(6, 9)).values()) < 1
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from lbnn.bands.data import (
     squared_units,
 )
 from lbnn.bands.inference import BlockPosterior, Effort
-from lbnn.bands.predictive import BandsPredictive, test_kernels
+from lbnn.bands.predictive import BandsPredictive, Conditioned, test_kernels
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.work import Work, run_blocks
 from lbnn.network import TARGET_ERROR, Network, Seed
@@ -333,14 +333,24 @@ class BandsFit:
             For a fit of kernels: k(x, x) at the new inputs, which deviations need.
         """
         test = test_kernels(self._kernels, self._first_variances, blocks, cross_kernels, test_diagonals)
-        return BandsPredictive(self, test)
+        conditioned = Conditioned(
+            self._kernels,
+            self.bands._priors(self._kernels),
+            self._Y,
+            self._units,
+            self._given,
+            self._parts,
+            self._posteriors,
+            self.dual_coefficients,
+        )
+        return BandsPredictive(conditioned, test)
 
-    @property
+    @cached_property
     def dual_coefficients(self) -> AnyArray:
         """Coefficients α_k of the kernels in the mean, f_k(x) = Σ_i k_k(x, x_i) α_k,i; (K, p, V) at the place of the data."""
         xp, place = namespace(self._Y), place_of(self._Y)
         inner = xp.concat([each.dual_coefficients for each in self._posteriors], axis=2)
-        units = xp.sqrt(place.put(self._units)) / 1.0
+        units = xp.sqrt(place.put(self._units))
         scaled = inner * units[None, None, :]
         if self._kernels.basis is not None:
             scaled = xp.stack([self._kernels.basis @ scaled[k, ...] for k in range(scaled.shape[0])])

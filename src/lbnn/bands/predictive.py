@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,10 +23,9 @@ from lbnn._base import check
 from lbnn._base.arrays import namespace, place_of, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.bands.data import BandKernels, BandTargets, targets_in_units
+from lbnn.bands.inference import BlockPosterior
+from lbnn.bands.prior import BandPriors
 from lbnn.bands.quadrature import Conditional, Directions
-
-if TYPE_CHECKING:
-    from lbnn.bands.model import BandsFit
 
 _RULE = 9  # nodes of the Gauss rules: densities within three deviations to 1e-4
 _NEGLIGIBLE = 1e-6  # weight of a direction below which it is left out
@@ -94,10 +93,39 @@ def _checked(arrays: Any, columns: Sequence[int], name: str) -> list[AnyArray]:
 
 
 @dataclass(frozen=True)
+class Conditioned:
+    """All that predictions need of a fit: data, priors and the posteriors of blocks of targets.
+
+    Attributes
+    ----------
+    kernels : BandKernels
+    priors : BandPriors
+    Y : (p, V)
+    units : (V,)
+        Squared units of the targets, which are noise variances if `given_noise`.
+    given_noise : bool
+    parts : tuple of slice
+        Targets of the blocks.
+    posteriors : tuple of BlockPosterior
+    dual : (K, p, V)
+        Coefficients of the kernels of all bands, as given, in the posterior mean.
+    """
+
+    kernels: BandKernels
+    priors: BandPriors
+    Y: AnyArray
+    units: Array
+    given_noise: bool
+    parts: tuple[slice, ...]
+    posteriors: tuple[BlockPosterior, ...]
+    dual: AnyArray
+
+
+@dataclass(frozen=True)
 class BandsPredictive:
     """The predictive distribution at m new inputs for V targets, each (point, target) by itself."""
 
-    fit: BandsFit
+    fit: Conditioned
     test: TestKernels
     noise: bool = False
 
@@ -108,19 +136,19 @@ class BandsPredictive:
     @property
     def contributions(self) -> AnyArray:
         """Posterior means of each band's function, (K, m, V); they add up to the mean."""
-        xp, place = namespace(self.fit._Y), place_of(self.fit._Y)
-        dual, used = self.fit.dual_coefficients, self.fit._kernels.used
-        rows, columns = int(self.test.cross[0].shape[0]), len(self.fit._units)
-        full = [place.zeros(rows, columns) for _ in self.fit.bands.networks]
+        xp, place = namespace(self.fit.Y), place_of(self.fit.Y)
+        dual, used = self.fit.dual, self.fit.kernels.used
+        rows, columns = int(self.test.cross[0].shape[0]), len(self.fit.units)
+        full = [place.zeros(rows, columns) for _ in self.fit.kernels.sizes]
         for position, band in enumerate(used):
-            size = float(self.fit._kernels.sizes[band])
+            size = float(self.fit.kernels.sizes[band])
             full[band] = size * (self.test.cross[position] @ dual[int(band), ...])
         return xp.stack(full)
 
     @property
     def mean(self) -> AnyArray:
         """(m, V)."""
-        return namespace(self.fit._Y).sum(self.contributions, axis=0)
+        return namespace(self.fit.Y).sum(self.contributions, axis=0)
 
     @property
     def variance(self) -> Array:
@@ -177,7 +205,7 @@ class BandsPredictive:
 
     def _like_mean(self, F: ArrayLike) -> Array:
         values = check.real_array(F, "F")
-        shape = int(self.test.cross[0].shape[0]), len(self.fit._units)
+        shape = int(self.test.cross[0].shape[0]), len(self.fit.units)
         if values.shape != shape:
             raise ValueError(f"F must be shaped like the mean, {shape}, got F.shape={values.shape}")
         return values
@@ -189,18 +217,17 @@ class BandsPredictive:
         """
         if self.test.diagonals is None:
             raise ValueError("deviations need k(x, x) at the new inputs, got cross kernels only: give test_diagonals")
-        fit, kernels = self.fit, self.fit._kernels
-        priors = fit.bands._priors(kernels)
-        for part, posterior in zip(fit._parts, fit._posteriors, strict=True):
-            data = targets_in_units(fit._Y[:, part], fit._units[part], fit._given, kernels)
-            directions = Directions(kernels, data, priors)
+        fit, kernels = self.fit, self.fit.kernels
+        for part, posterior in zip(fit.parts, fit.posteriors, strict=True):
+            data = targets_in_units(fit.Y[:, part], fit.units[part], fit.given_noise, kernels)
+            directions = Directions(kernels, data, fit.priors)
             for log_theta, weights in zip(posterior.log_directions, posterior.weights, strict=True):
                 columns = np.flatnonzero(weights > _NEGLIGIBLE)
                 if not len(columns):
                     continue
                 some = data.some(columns)
                 own, means, variances = self._along(directions, log_theta, some, exact_variance)
-                units = fit._units[part][columns]
+                units = fit.units[part][columns]
                 yield part.start + columns, weights[columns] * own, means * np.sqrt(units), variances * units
 
     def _along(
