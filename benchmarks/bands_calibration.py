@@ -22,7 +22,9 @@ from scipy import stats
 WIDTHS = ((5,), (3, 4), (2,), (10,), (3,), (1,))
 
 
-def campaign(bands: int, targets: int, examples: int, directions: int, error: float, seed: int) -> dict[str, Any]:
+def campaign(
+    bands: int, targets: int, examples: int, directions: int, error: float, seed: int
+) -> dict[str, Any]:
     import lbnn
 
     rng = np.random.default_rng(seed)
@@ -54,7 +56,9 @@ def campaign(bands: int, targets: int, examples: int, directions: int, error: fl
         "directions": fit.directions,
         "CPU seconds": seconds,
         "ok": float(fit.ok.mean()),
-        "p-values of uniform ranks of shares": [float(stats.kstest(ranks[:, k], "uniform").pvalue) for k in range(bands)],
+        "p-values of uniform ranks of shares": [
+            float(stats.kstest(ranks[:, k], "uniform").pvalue) for k in range(bands)
+        ],
         "90% intervals that hold the share": float(inside.mean()),
         "the same for each band": inside.mean(axis=0).tolist(),
         "standardised differences of shares, mean in standard errors": (
@@ -75,7 +79,9 @@ def main() -> None:
     given = parser.parse_args()
     found = []
     for bands in given.bands:
-        found.append(campaign(bands, given.targets, given.examples, given.directions, given.target_error, bands))
+        found.append(
+            campaign(bands, given.targets, given.examples, given.directions, given.target_error, bands)
+        )
         print(json.dumps(found[-1], indent=1), flush=True)
         if given.out:
             given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -54,7 +54,9 @@ def ours(data: dict[str, Any], directions: int, error: float, width: Any) -> dic
     started, wall = time.process_time(), time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)
-        model = lbnn.BandedRegressor(bands, max_directions=directions, target_error=error, width=width).fit(X, data["Y"])
+        model = lbnn.BandedRegressor(bands, max_directions=directions, target_error=error, width=width).fit(
+            X, data["Y"]
+        )
     seconds, wall = time.process_time() - started, time.perf_counter() - wall
     interval = model.band_share_intervals(0.9)
     some = slice(0, 40)
@@ -101,7 +103,9 @@ def himalaya(data: dict[str, Any], weights: Any) -> dict[str, Any]:
     scale = np.exp(np.asarray(model.deltas_)).T
     total = np.asarray(model.deltas_)
     log_alpha = -np.log(np.exp(total).sum(axis=0))
-    edges = (np.isclose(log_alpha, np.log(alphas[0]), atol=0.3)) | (np.isclose(log_alpha, np.log(alphas[-1]), atol=0.3))
+    edges = (np.isclose(log_alpha, np.log(alphas[0]), atol=0.3)) | (
+        np.isclose(log_alpha, np.log(alphas[-1]), atol=0.3)
+    )
     return {
         "seconds": seconds,
         "wall": wall,

@@ -239,7 +239,9 @@ def test_a_killed_run_goes_on(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         bands.condition(blocks, Y, block_size=2, store=tmp_path / "run")
     assert done == [0, 1]
-    monkeypatch.setattr(work.Work, "block", lambda self, number, *rest: (done.append(number), plain(self, number, *rest))[1])
+    monkeypatch.setattr(
+        work.Work, "block", lambda self, number, *rest: (done.append(number), plain(self, number, *rest))[1]
+    )
     (tmp_path / "run" / "block-000000.npz").write_bytes(b"broken")  # is computed again
     again = bands.condition(blocks, Y, block_size=2, store=tmp_path / "run")
     assert done == [0, 1, 0, 2]
@@ -257,7 +259,10 @@ def test_a_cluster_gives_the_same_numbers():
     Y = noisy(rng, blocks, [1.0, 1.0], 6)
     bands = lbnn.Bands([lbnn.Network((4,))] * 2)
     whole = bands.condition(blocks, Y, block_size=2)
-    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster, distributed.Client(cluster) as client:
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
         there = bands.condition(blocks, Y, block_size=2, client=client)
     np.testing.assert_array_equal(there.share_mean, whole.share_mean)
 
@@ -294,7 +299,9 @@ def test_bad_input_says_the_rule():
 
 
 def test_one_example_has_an_answer():
-    fit = lbnn.Bands([lbnn.Network((4,))] * 2).condition([np.ones((1, 2)), np.full((1, 3), 2.0)], np.array([[1.5]]))
+    fit = lbnn.Bands([lbnn.Network((4,))] * 2).condition(
+        [np.ones((1, 2)), np.full((1, 3), 2.0)], np.array([[1.5]])
+    )
     assert np.isfinite(fit.log_evidence).all()
     assert fit.ok.all()
 

@@ -53,7 +53,9 @@ def test_kernels_give_what_columns_give(model, data):
     X, Y = data
     linear = [(name, columns, lambda a, b: a @ b.T / a.shape[1]) for name, columns in BANDS]
     by_kernel = lbnn.BandedRegressor(linear, width=3).fit(X, Y)
-    for ours, theirs in zip(by_kernel.predict(X[:3], return_std=True), model.predict(X[:3], return_std=True), strict=True):
+    for ours, theirs in zip(
+        by_kernel.predict(X[:3], return_std=True), model.predict(X[:3], return_std=True), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8)
     grams = np.stack([X[:, columns] @ X[:, columns].T for _, columns in BANDS])
     precomputed = lbnn.BandedRegressor(["a", "b"], kernel="precomputed", width=3).fit(grams, Y)
@@ -130,7 +132,19 @@ def test_command_line(data, tmp_path):
     def run(*arguments):
         return CliRunner().invoke(app, list(arguments))
 
-    done = run("fit", files["t.csv"], "-t", "y", *bands, "--width", "3", "-o", files["m.lbnn"], "--report", files["r.html"])
+    done = run(
+        "fit",
+        files["t.csv"],
+        "-t",
+        "y",
+        *bands,
+        "--width",
+        "3",
+        "-o",
+        files["m.lbnn"],
+        "--report",
+        files["r.html"],
+    )
     assert done.exit_code == 0, done.output
     assert "first" in done.output
     assert "not used: b7, b8" in done.output
@@ -139,4 +153,7 @@ def test_command_line(data, tmp_path):
     assert done.exit_code == 0, done.output
     predicted = pd.read_csv(tmp_path / "p.csv")
     assert ((predicted.y_low < predicted.y) & (predicted.y < predicted.y_high)).all()
-    assert run("fit", files["t.csv"], "-t", "y", "--band", "first=z*", "-o", str(tmp_path / "n.lbnn")).exit_code == 2
+    assert (
+        run("fit", files["t.csv"], "-t", "y", "--band", "first=z*", "-o", str(tmp_path / "n.lbnn")).exit_code
+        == 2
+    )

@@ -171,7 +171,9 @@ class _Rounds:
                 self.systems[before + number] = system
             found[number] = (conditional.log_integral, *conditional.moments(self.xp))
             done = before + sum(each is not None for each in found)
-            effort.say(f"{done} of {before + len(logs)} directions for {self.directions.targets.count} targets")
+            effort.say(
+                f"{done} of {before + len(logs)} directions for {self.directions.targets.count} targets"
+            )
 
         if self.place.host and len(logs) > 1:
             work(0)  # sets the range of the lattice
@@ -210,14 +212,20 @@ class _Rounds:
         variance = xp.maximum((theta * theta).T @ (weights * square) - share * share, xp.zeros_like(share))
         if len(self.rules) == 1 and len(self.rules[0].points) == 1:
             zero = xp.zeros_like(total)
-            return _Summary(weights, top + xp.log(total), zero, share, xp.sqrt(variance), xp.zeros_like(share))
+            return _Summary(
+                weights, top + xp.log(total), zero, share, xp.sqrt(variance), xp.zeros_like(share)
+            )
         members = put((set_numbers(self.rules) == np.arange(SETS)[:, None]).astype(float))  # (SETS, J)
         of_sets = members @ weights
         errors = [
             _standard_error(members @ (weights * (theta[:, k, None] * fraction - share[k, None, :])), xp)
             for k in range(theta.shape[1])
         ]
-        evidence, deviation, error = _standard_error(of_sets - 1 / SETS, xp), xp.sqrt(variance), xp.stack(errors)
+        evidence, deviation, error = (
+            _standard_error(of_sets - 1 / SETS, xp),
+            xp.sqrt(variance),
+            xp.stack(errors),
+        )
         # Two sets differ little by chance now and then; all K + 1 differences of a target are one size in units of
         # deviations, and no stated error is below their root mean square.
         relative = error / xp.maximum(deviation, xp.full_like(deviation, 1e-300))

@@ -31,7 +31,9 @@ from lbnn.network import TARGET_ERROR, Network, Seed
 #: Directions at most, by default.
 MOST_DIRECTIONS = 2048
 
-_HOST_BLOCK = 4096  # targets of a block, by default: larger ones save eigendecompositions, smaller ones memory
+_HOST_BLOCK = (
+    4096  # targets of a block, by default: larger ones save eigendecompositions, smaller ones memory
+)
 _DEVICE_BLOCK = 1 << 17
 
 
@@ -160,7 +162,9 @@ class Bands:
         data = (kernels_of_grams if kernels else kernels_of_blocks)(blocks, first)
         units, given = _units(Y, noise_variance, None)
         effort = Effort(target_error, MOST_DIRECTIONS, 0)
-        return BandsFit(self, data, Y, units, given, effort, tuple(slice(*each) for each in parts), posteriors)
+        return BandsFit(
+            self, data, Y, units, given, effort, tuple(slice(*each) for each in parts), posteriors
+        )
 
     def _fit(
         self,
@@ -185,7 +189,7 @@ class Bands:
         return BandPriors(tuple(laws), np.log(kernels.sizes[kernels.used]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BandsFit:
     """The posterior of every target given its data.
 
@@ -214,6 +218,13 @@ class BandsFit:
     _effort: Effort = field(repr=False)
     _parts: tuple[slice, ...] = field(repr=False)
     _posteriors: tuple[BlockPosterior, ...] = field(repr=False)
+
+    def __repr__(self) -> str:
+        kernels = self._kernels
+        return (
+            f"BandsFit(bands={len(kernels.sizes)}, examples={kernels.examples}, targets={len(self._units)}, "
+            f"directions={self.directions}, ok={int(self.ok.sum())})"
+        )
 
     @cached_property
     def log_evidence(self) -> Array:
@@ -402,7 +413,9 @@ def _targets(Y: Any, examples: int) -> AnyArray:
             bad = np.flatnonzero(~np.isfinite(array.reshape(examples, -1)).all(axis=0))
             if len(bad):
                 shown = ", ".join(map(str, bad[:10])) + (", …" if len(bad) > 10 else "")
-                raise ValueError(f"every target must be finite, got NaN or infinite values in targets {shown}")
+                raise ValueError(
+                    f"every target must be finite, got NaN or infinite values in targets {shown}"
+                )
     return check.targets(Y, examples)[0]
 
 
@@ -428,7 +441,9 @@ def _units(Y: AnyArray, noise_variance: Any, noise_scale: Any) -> tuple[Array, b
 def _positive(value: Any, name: str, count: int) -> Array:
     array = check.real_array(value, name)
     if array.shape not in ((), (count,)) or (array <= 0).any():
-        raise ValueError(f"{name} must be positive, one number or one for each of {count} targets, got {value!r}")
+        raise ValueError(
+            f"{name} must be positive, one number or one for each of {count} targets, got {value!r}"
+        )
     return np.broadcast_to(array, (count,)).copy()
 
 

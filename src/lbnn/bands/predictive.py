@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,9 @@ def test_kernels(
     if diagonals is None:
         return TestKernels(tuple(cross), None)
     place = place_of(listed[0])
-    own = [units[band] * place.put(check.real_array(diagonals[band], "test_diagonals")) for band in kernels.used]
+    own = [
+        units[band] * place.put(check.real_array(diagonals[band], "test_diagonals")) for band in kernels.used
+    ]
     return TestKernels(tuple(cross), tuple(own))
 
 
@@ -121,7 +124,7 @@ class Conditioned:
     dual: AnyArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BandsPredictive:
     """The predictive distribution at m new inputs for V targets, each (point, target) by itself."""
 
@@ -129,11 +132,15 @@ class BandsPredictive:
     test: TestKernels
     noise: bool = False
 
+    def __repr__(self) -> str:
+        points, targets = int(self.test.cross[0].shape[0]), len(self.fit.units)
+        return f"BandsPredictive(points={points}, targets={targets}, noise={self.noise})"
+
     def with_noise(self) -> BandsPredictive:
         """The predictive distribution of observations rather than of the function."""
         return replace(self, noise=True)
 
-    @property
+    @cached_property
     def contributions(self) -> AnyArray:
         """Posterior means of each band's function, (K, m, V); they add up to the mean."""
         xp, place = namespace(self.fit.Y), place_of(self.fit.Y)
@@ -145,18 +152,20 @@ class BandsPredictive:
             full[band] = size * (self.test.cross[position] @ dual[int(band), ...])
         return xp.stack(full)
 
-    @property
+    @cached_property
     def mean(self) -> AnyArray:
         """(m, V)."""
         return namespace(self.fit.Y).sum(self.contributions, axis=0)
 
-    @property
+    @cached_property
     def variance(self) -> Array:
         """(m, V), as NumPy."""
         mean = to_numpy(self.mean)
         total = np.zeros_like(mean)
         for columns, weights, means, variances in self._atoms(exact_variance=True):
-            total[:, columns] += np.einsum("av,amv->mv", weights, (means - mean[None][:, :, columns]) ** 2 + variances)
+            total[:, columns] += np.einsum(
+                "av,amv->mv", weights, (means - mean[None][:, :, columns]) ** 2 + variances
+            )
         return total
 
     @property
@@ -181,7 +190,9 @@ class BandsPredictive:
         total = np.zeros(values.shape)
         for columns, weights, means, variances in self._atoms():
             for weight, mean, variance in zip(weights, means, variances, strict=True):
-                total[..., columns] += weight * special.ndtr((values[..., columns] - mean) / np.sqrt(variance))
+                total[..., columns] += weight * special.ndtr(
+                    (values[..., columns] - mean) / np.sqrt(variance)
+                )
         return total
 
     def quantile(self, q: float) -> Array:
@@ -216,7 +227,9 @@ class BandsPredictive:
         With `exact_variance` all atoms of a direction have its mean variance, from the lattice.
         """
         if self.test.diagonals is None:
-            raise ValueError("deviations need k(x, x) at the new inputs, got cross kernels only: give test_diagonals")
+            raise ValueError(
+                "deviations need k(x, x) at the new inputs, got cross kernels only: give test_diagonals"
+            )
         fit, kernels = self.fit, self.fit.kernels
         for part, posterior in zip(fit.parts, fit.posteriors, strict=True):
             data = targets_in_units(fit.Y[:, part], fit.units[part], fit.given_noise, kernels)
@@ -247,11 +260,15 @@ class BandsPredictive:
         squares = features**2
         means, variances = [], []
         if exact_variance:
-            scale = to_numpy(conditional.on_lattice(conditional.mass * conditional.noise * xp.exp(conditional.u), xp))
+            scale = to_numpy(
+                conditional.on_lattice(conditional.mass * conditional.noise * xp.exp(conditional.u), xp)
+            )
             factors = 1 / (np.exp(-conditional.lattice)[:, None] + system.values)  # (M, r)
             explained = squares @ (factors.T @ scale)
             total = prior[:, None] * scale.sum(axis=0) - explained
-            total = total + (to_numpy(xp.sum(conditional.mass * conditional.noise, axis=0)) if self.noise else 0.0)
+            total = total + (
+                to_numpy(xp.sum(conditional.mass * conditional.noise, axis=0)) if self.noise else 0.0
+            )
         for a in range(_RULE):
             shrinkage = 1 / (np.exp(-u[a])[None, :] + system.values[:, None])  # (r, v)
             means.append(features @ (shrinkage * projected))
@@ -304,5 +321,13 @@ def _gauss_rule(conditional: Conditional) -> tuple[Array, Array, Array, Array]:
     low = position.astype(int)
     far, columns = position - low, np.arange(mass.shape[1])
     noise, spread = to_numpy(conditional.noise), to_numpy(conditional.noise_spread)
-    low_noise, high_noise = np.log(noise[low, columns]), np.log(noise[np.minimum(low + 1, len(mass) - 1), columns])
-    return vectors[:, 0, :].T ** 2, nodes, np.exp((1 - far) * low_noise + far * high_noise), spread[low, columns]
+    low_noise, high_noise = (
+        np.log(noise[low, columns]),
+        np.log(noise[np.minimum(low + 1, len(mass) - 1), columns]),
+    )
+    return (
+        vectors[:, 0, :].T ** 2,
+        nodes,
+        np.exp((1 - far) * low_noise + far * high_noise),
+        spread[low, columns],
+    )

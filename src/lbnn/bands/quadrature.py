@@ -137,7 +137,9 @@ class Directions:
         self.step = min(_WIDEST_STEP, self.precision.deviations / math.sqrt(curvature))
         self.range: tuple[float, float] | None = None
 
-    def along(self, log_direction: Array, targets: BandTargets | None = None) -> tuple[Eigensystem, Conditional]:
+    def along(
+        self, log_direction: Array, targets: BandTargets | None = None
+    ) -> tuple[Eigensystem, Conditional]:
         """The eigensystem of one direction and what targets (all, by default) say along it."""
         system = Eigensystem.of(self.kernels, np.exp(log_direction))
         return system, self.given(system, log_direction, targets)
@@ -149,7 +151,9 @@ class Directions:
         data, xp = self.targets if targets is None else targets, self.xp
         table = self.priors.along(log_direction, self.place)
         parts, lattice = [], self._first_lattice(system)
-        size = max(1, self.place.block_floats * (16 if self.place.host else 1) // max(len(lattice), 8 * _FEWEST))
+        size = max(
+            1, self.place.block_floats * (16 if self.place.host else 1) // max(len(lattice), 8 * _FEWEST)
+        )
         pieces = list(blocks(data.count, 1, size))
         while True:  # until the lattice holds the mass of all targets
             parts = []
@@ -199,7 +203,9 @@ class Directions:
         half_determinant = put(0.5 * np.log1p(signal).sum(axis=1))  # D/2, (M,)
         units, u = data.log_units[None, piece], put(lattice)
         integrand = _Integrand(p, data.given_noise, table, units, self.precision, xp)
-        survey = integrand.roughly(u[::_SURVEY, None], half_determinant[::_SURVEY, None], quadratic[::_SURVEY, :])
+        survey = integrand.roughly(
+            u[::_SURVEY, None], half_determinant[::_SURVEY, None], quadratic[::_SURVEY, :]
+        )
         inside = survey > xp.max(survey, axis=0, keepdims=True) - self.precision.drop
         coarse = survey.shape[0]
         first = xp.argmax(xp.astype(inside, xp.int8), axis=0)
@@ -253,7 +259,11 @@ class Directions:
         bend = (2 * survey[1:-1, :] - survey[:-2, :] - survey[2:, :]) / spacing**2
         near = survey[1:-1, :] > xp.max(survey, axis=0, keepdims=True) - _CURVED
         curvature = xp.max(xp.where(near, bend, xp.zeros_like(bend)), axis=0)
-        step = xp.clip(self.precision.deviations / xp.sqrt(xp.maximum(curvature, xp.full_like(curvature, 1e-6))), 0.0, _WIDEST_STEP)
+        step = xp.clip(
+            self.precision.deviations / xp.sqrt(xp.maximum(curvature, xp.full_like(curvature, 1e-6))),
+            0.0,
+            _WIDEST_STEP,
+        )
         return xp.astype(xp.maximum(xp.floor(step / self.step), xp.ones_like(step)), xp.int64)
 
 
@@ -267,7 +277,9 @@ def _joined(parts: list[tuple[AnyArray, ...]], xp: Any) -> list[AnyArray]:
         missing = most - array.shape[0]
         if array.ndim == 1 or not missing:
             return array
-        return xp.concat([array, xp.zeros((missing, array.shape[1]), dtype=array.dtype, device=array.device)], axis=0)
+        return xp.concat(
+            [array, xp.zeros((missing, array.shape[1]), dtype=array.dtype, device=array.device)], axis=0
+        )
 
     return [xp.concat([filled(each) for each in column], axis=-1) for column in zip(*parts, strict=True)]
 

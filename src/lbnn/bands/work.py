@@ -53,7 +53,9 @@ class Work:
         found.update(self.kernels.sizes.tobytes())
         laws = [(law.widths, law.shift) for law in self.priors.laws]
         effort = (self.effort.target_error, self.effort.most_directions, self.effort.seed)
-        found.update(repr((laws, self.given_noise, effort, [(part.start, part.stop) for part in parts])).encode())
+        found.update(
+            repr((laws, self.given_noise, effort, [(part.start, part.stop) for part in parts])).encode()
+        )
         return found.hexdigest()
 
 

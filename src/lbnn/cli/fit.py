@@ -158,7 +158,9 @@ def fit(
     )
     columns = Columns(targets, features, drop, id_column, categorical)
     if band:
-        fit_bands(data, columns, Dialect.of(sep, decimal, encoding), missing.value, band, size, shared, out, report)
+        fit_bands(
+            data, columns, Dialect.of(sep, decimal, encoding), missing.value, band, size, shared, out, report
+        )
         return
     if is_large(data):
         fitted = _fit_parts(model, data, columns, missing.value)

@@ -161,7 +161,9 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 raise ValueError("precomputed kernels must be finite, got NaN or infinite values")
             targets = np.asarray(y, dtype=np.float64)
         else:
-            data, targets = validate_data(self, X, _numbers(y), multi_output=True, y_numeric=True, dtype=np.float64)
+            data, targets = validate_data(
+                self, X, _numbers(y), multi_output=True, y_numeric=True, dtype=np.float64
+            )
         self._columns = None if self.kernel == "precomputed" else self._resolve()
         self.band_names_ = names
         return data, np.reshape(targets, (len(targets), -1)), np.ndim(targets) == 1
@@ -215,18 +217,24 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._unit = np.sqrt((contrasts**2).mean(axis=0))
         constant = np.flatnonzero(self._unit <= 1e-14 * np.abs(targets).max(axis=0))
         if len(constant):
-            raise ValueError(f"every target must vary, got constants in targets {constant[:10].tolist()}: leave them out")
+            raise ValueError(
+                f"every target must vary, got constants in targets {constant[:10].tolist()}: leave them out"
+            )
         self._inner_targets = contrasts / self._unit
         if self._linear:
             assert self._columns is not None
             blocks = [data[:, columns] for columns in self._columns]
-            self._means = [block.mean(axis=0) if self.fit_intercept else np.zeros(block.shape[1]) for block in blocks]
+            self._means = [
+                block.mean(axis=0) if self.fit_intercept else np.zeros(block.shape[1]) for block in blocks
+            ]
             inner = [self._contrasts(block) for block in blocks]
             sizes = [float((block**2).sum()) / block.shape[1] / len(block) for block in inner]
             whole = [float((block**2).mean()) for block in blocks]
         else:
             grams = [self._gram(number, None) for number in range(len(self.bands))]
-            self._gram_means = [gram.mean(axis=0) if self.fit_intercept else np.zeros(len(gram)) for gram in grams]
+            self._gram_means = [
+                gram.mean(axis=0) if self.fit_intercept else np.zeros(len(gram)) for gram in grams
+            ]
             inner = [_symmetric(self._contrasts(self._contrasts(gram).T)) for gram in grams]
             sizes = [float(np.trace(gram)) / len(gram) for gram in inner]
             whole = [float(np.abs(gram).max()) for gram in grams]
@@ -236,7 +244,9 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             if size <= 1e-20 * all_of_it or size == 0
         ]
         if constant:
-            raise ValueError(f"the columns of a band must vary, got constants in bands {constant}: leave them out")
+            raise ValueError(
+                f"the columns of a band must vary, got constants in bands {constant}: leave them out"
+            )
         self._sizes = np.array(sizes)
         return inner
 
@@ -263,7 +273,14 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return Bands([Network(tuple(widths), (self.prior_scale / size, *layers)) for size in self._sizes])
 
     def _condition(
-        self, widths: Sequence[int], inner: list[Array], error: float, directions: int, store: Any, some: Any = slice(None), quiet: bool = False
+        self,
+        widths: Sequence[int],
+        inner: list[Array],
+        error: float,
+        directions: int,
+        store: Any,
+        some: Any = slice(None),
+        quiet: bool = False,
     ) -> BandsFit:
         noise = self.noise_variance
         if noise is not None:
@@ -290,7 +307,12 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             fit = self._condition(widths, inner, _ROUGH, 8, None, some, quiet=True)
             error = float(np.sqrt((fit.log_evidence_error**2).sum()))
             table.append(
-                {"widths": widths, "log_evidence": float(fit.log_evidence.sum()), "error": error, "targets": len(some)}
+                {
+                    "widths": widths,
+                    "log_evidence": float(fit.log_evidence.sum()),
+                    "error": error,
+                    "targets": len(some),
+                }
             )
         return sorted(table, key=lambda row: -row["log_evidence"])
 
@@ -386,13 +408,22 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise ValueError("a file holds no functions, got a band whose kernel is a callable")
         about = {
             "parameters": {
-                **{name: getattr(self, name) for name in ("kernel", "prior_scale", "fit_intercept", "target_error", "max_directions")},
+                **{
+                    name: getattr(self, name)
+                    for name in ("kernel", "prior_scale", "fit_intercept", "target_error", "max_directions")
+                },
                 "width": list(self.widths_),
                 "random_state": as_seed(self.random_state),
-                "noise_variance": None if self.noise_variance is None else np.asarray(self.noise_variance).tolist(),
+                "noise_variance": None
+                if self.noise_variance is None
+                else np.asarray(self.noise_variance).tolist(),
             },
             "bands": [
-                [name, None if self._columns is None else self._columns[number].tolist(), self._kernels()[number]]
+                [
+                    name,
+                    None if self._columns is None else self._columns[number].tolist(),
+                    self._kernels()[number],
+                ]
                 for number, name in enumerate(self.band_names_)
             ],
             "feature_names": list(getattr(self, "feature_names_in_", [])) or None,
@@ -403,7 +434,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         arrays = {"X": np.asarray(self._X), "y": self._targets}
         for number, posterior in enumerate(self.fit_._posteriors):
             arrays |= {
-                f"block{number}.{each.name}": np.asarray(getattr(posterior, each.name)) for each in fields(posterior)
+                f"block{number}.{each.name}": np.asarray(getattr(posterior, each.name))
+                for each in fields(posterior)
             }
         archive.write(path, KIND, about, arrays)
 
@@ -423,14 +455,22 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
         inner = model._prepare(arrays["X"], arrays["y"], about["single"])
         posteriors = tuple(
-            BlockPosterior(**{each.name: arrays[f"block{number}.{each.name}"] for each in fields(BlockPosterior)})
+            BlockPosterior(
+                **{each.name: arrays[f"block{number}.{each.name}"] for each in fields(BlockPosterior)}
+            )
             for number in range(len(about["parts"]))
         )
         model.widths_ = parameters["width"]
         model.evidence_table_ = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
         bands_of = model._networks(model.widths_)
         fit = bands_of._loaded(
-            inner, model._inner_targets, not model._linear, model._noise_units(), model.target_error, about["parts"], posteriors
+            inner,
+            model._inner_targets,
+            not model._linear,
+            model._noise_units(),
+            model.target_error,
+            about["parts"],
+            posteriors,
         )
         return model._describe(fit)
 
@@ -484,7 +524,10 @@ class BandedPredictive:
         """Central intervals, (n, n_targets) each: those without the level's error, widened by it."""
         wider = np.sqrt(1 + self.level_variance / self.inner.variance)
         low, high = self.inner.interval(probability)
-        ends = [self.level + self.unit * (self.inner.mean + wider * (end - self.inner.mean)) for end in (low, high)]
+        ends = [
+            self.level + self.unit * (self.inner.mean + wider * (end - self.inner.mean))
+            for end in (low, high)
+        ]
         return ends[0], ends[1]
 
     def pointwise_log_density(self, F: ArrayLike) -> Array:
@@ -521,7 +564,9 @@ def _indices(name: Any, columns: Any, count: int, known: dict[str, int]) -> Inde
     array = np.asarray(columns)
     if array.dtype == bool:
         if array.shape != (count,):
-            raise ValueError(f"a mask of columns must have length {count}, got {array.shape} in band {name!r}")
+            raise ValueError(
+                f"a mask of columns must have length {count}, got {array.shape} in band {name!r}"
+            )
         return np.flatnonzero(array)
     if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= count):
         raise ValueError(f"columns must be numbers from 0 to {count - 1}, got {columns!r} in band {name!r}")

@@ -62,7 +62,12 @@ def band_shares(
 
 
 def band_share_map(
-    fit: BandsFit, band: int, index: ArrayLike | None = None, ax: Axes | None = None, *, name: str | None = None
+    fit: BandsFit,
+    band: int,
+    index: ArrayLike | None = None,
+    ax: Axes | None = None,
+    *,
+    name: str | None = None,
 ) -> Axes:
     """Draw the posterior mean of one band's share for all targets.
 
@@ -81,7 +86,13 @@ def band_share_map(
     label = f"share of {name if name is not None else f'band {band + 1}'}"
     if index is None:
         axes.errorbar(
-            np.arange(len(share)), share, yerr=fit.share_deviation[:, band], fmt="o", ms=2, lw=0.5, color=COLOURS[0]
+            np.arange(len(share)),
+            share,
+            yerr=fit.share_deviation[:, band],
+            fmt="o",
+            ms=2,
+            lw=0.5,
+            color=COLOURS[0],
         )
         axes.set(xlabel="target", ylabel=label, ylim=(0, 1))
         return axes
