@@ -2,9 +2,10 @@
 
     python -m benchmarks.bands_calibration --bands 3 --out bands-calibration.json
 
-The noise has its half-Cauchy prior with a given scale, so that the data come from the model exactly. Ranks of shares are
-posterior probabilities of smaller shares; they should be uniform. Means of λ_k and τ are compared with the truth by the posterior's own
-quantities: the average over targets of the difference from the posterior mean, in standard errors.
+The noise has its half-Cauchy prior with a given scale, so that the data come from the model exactly. Ranks
+of shares are posterior probabilities of smaller shares; they should be uniform. Means of λ_k and τ are
+compared with the truth by the posterior's own quantities: the average over targets of the difference from
+the posterior mean, in standard errors.
 """
 
 from __future__ import annotations

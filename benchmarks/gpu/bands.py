@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ BANDS = 3
 
 
 def data(place: Any, examples: int, targets: int) -> tuple[list[Any], Any, np.ndarray[Any, Any]]:
-    """Blocks, targets of variance one and their ratios of signal and noise, 0.01 to 10; each band off in 30%."""
+    """Blocks, targets of variance one, their ratios of signal and noise, 0.01 to 10; bands off in 30%."""
     rng = np.random.default_rng(0)
     blocks = [
         normal(place, band, examples, columns) for band, columns in enumerate((800, 1000, 1500)[:BANDS])
@@ -57,7 +58,7 @@ def measure(
         "share error at most a tenth of its deviation": float((relative <= 0.1).mean()),
         "the same by ratio of signal and noise": {
             f"{low} to {high}": float((relative[(ratio >= low) & (ratio < high)] <= 0.1).mean())
-            for low, high in zip(edges[:-1], edges[1:], strict=True)
+            for low, high in pairwise(edges)
         },
         "relative error, quantiles 50% 90% 95% 99%": np.quantile(relative, [0.5, 0.9, 0.95, 0.99]).tolist(),
         "effective directions, quantiles 5% 50% 95%": np.quantile(

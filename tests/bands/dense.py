@@ -1,7 +1,7 @@
-"""A referee for one and two bands: plain sums over a grid of (log λ_1, log λ_2, log τ) with Cholesky-free determinants.
+"""A referee for two bands: plain sums over a grid of (log λ_1, log λ_2, log τ).
 
-Shares no code with lbnn.bands: Gamma densities of SciPy (depth two), the generalised eigenvalue problem of the two kernels
-for each ratio, and the trapezoid rule on a uniform grid that is refined around the mass.
+Shares no code with lbnn.bands: Gamma densities of SciPy (depth two), the generalised eigenvalue problem of
+the two kernels for each ratio, and the trapezoid rule on a uniform grid that is refined around the mass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ def log_gamma_density(x, width, variance=1.0):
 def two_bands(G1, G2, y, widths, noise_scale, steps=91, reach=12.0):
     """Log evidence, E λ_1, E λ_2, E τ and means and deviations of both shares, by a grid of three dimensions.
 
-    The grid is centred on the mass and shrinks to where its marginal densities are above 1e-8 of their maxima.
+    The grid is centred on the mass and shrinks to where its marginal densities are above 1e-8 of their
+    maxima.
     """
     p = len(y)
     sizes = np.array([np.trace(G1), np.trace(G2)]) / p
@@ -58,7 +59,6 @@ def two_bands(G1, G2, y, widths, noise_scale, steps=91, reach=12.0):
 
 def _log_posterior(G1, G2, y, widths, noise_scale, x1, x2, t):
     """(x1, x2, t) grid of log density of (log λ_1, log λ_2, log τ) and y."""
-    p = len(y)
     result = np.empty((len(x1), len(x2), len(t)))
     prior = log_gamma_density(x1, widths[0])[:, None] + log_gamma_density(x2, widths[1])[None, :]
     z = (t - 2 * np.log(noise_scale)) / 2

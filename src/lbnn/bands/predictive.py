@@ -4,9 +4,10 @@ Along one direction, with Φ = K_*θ U at new inputs and k_**θ their kernel, gi
 
     mean Σ_i Φ_i ỹ_i e^u/(1 + e^u g_i),   variance s (k_**θ − Σ_i Φ_i² e^u/(1 + e^u g_i)),   s = τ e^u.
 
-Means come from the dual coefficients of the fit, variances by the same sums over the lattice of u as the posterior. For the
-spread of means, densities and quantiles, the law of u along each direction is replaced by a Gauss rule of its own in
-ω = e^u/(1 + e^u), and that of log τ given u by two points with its mean and variance.
+Means come from the dual coefficients of the fit, variances by the same sums over the lattice of u as the
+posterior. For the spread of means, densities and quantiles, the law of u along each direction is replaced by
+a Gauss rule of its own in ω = e^u/(1 + e^u), and that of log τ given u by two points with its mean and
+variance.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def _checked(arrays: Any, columns: Sequence[int], name: str) -> list[AnyArray]:
     for number, (each, wanted) in enumerate(zip(checked, columns, strict=True)):
         if int(each.shape[1]) != wanted or each.shape[0] != checked[0].shape[0]:
             raise ValueError(
-                f"{name} {number} must have shape ({int(checked[0].shape[0])}, {wanted}), got {tuple(each.shape)}"
+                f"{name} {number} must have shape ({int(checked[0].shape[0])}, {wanted}), "
+                f"got {tuple(each.shape)}"
             )
     return checked
 
@@ -222,7 +224,7 @@ class BandsPredictive:
         return values
 
     def _atoms(self, exact_variance: bool = False) -> Iterator[tuple[IndexArray, Array, Array, Array]]:
-        """For every direction: targets it matters to, weights (a, v), means and variances (a, m, v) of the atoms.
+        """For every direction: its targets, weights (a, v), means and variances (a, m, v) of the atoms.
 
         With `exact_variance` all atoms of a direction have its mean variance, from the lattice.
         """
@@ -296,7 +298,8 @@ def _gauss_rule(conditional: Conditional) -> tuple[Array, Array, Array, Array]:
     mass, u = to_numpy(conditional.mass), to_numpy(conditional.u)
     omega = special.expit(u)
     before, here = np.zeros_like(mass), np.ones_like(mass)
-    diagonal, off = [], []
+    diagonal: list[Array] = []
+    off: list[Array] = []
     size = np.ones(mass.shape[1])
     for _ in range(_RULE):
         norm = (mass * here**2).sum(axis=0)

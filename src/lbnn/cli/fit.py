@@ -88,7 +88,7 @@ Band = Annotated[
     list[str],
     typer.Option(
         "--band",
-        help="A band of features with a scale of its own, as nir='nir_*' or lab=ph,salt; repeat for each band.",
+        help="Features with a scale of their own, as nir='nir_*' or lab=ph,salt; repeat for each band.",
         metavar="NAME=COLUMNS",
         show_default=False,
     ),

@@ -1,4 +1,4 @@
-"""BandedRegressor: bands of columns, each with a scale of its own, for scikit-learn. Needs the extra `sklearn`."""
+"""BandedRegressor: bands of columns, each with a scale of its own. Needs the extra `sklearn`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from lbnn.bands.inference import BlockPosterior
 from lbnn.estimator.settings import as_seed
 from lbnn.network import Network
 
-#: Networks that `width="evidence"` compares, from one that switches bands on and off to one near a fixed scale.
+# : Networks that `width="evidence"` compares, from one that switches bands on and off to one near a fixed
+# scale.
 CANDIDATES: tuple[tuple[int, ...], ...] = ((1, 1), (1,), (3, 3), (3,), (10,))
 _LOOKED_AT = 32  # targets whose evidence is summed to choose among them
 _ROUGH = 0.3  # error of their log evidences; differences between candidates are summed over targets
@@ -35,20 +36,21 @@ KIND = "banded regressor"
 class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Regression on bands of columns, each with a random scale of its own, for every target by itself.
 
-    y = level + Σ_k f_k(x_k) + noise with a flat prior of the level. Scales and noise are integrated out; nothing is chosen by
-    cross-validation. Targets are divided by their deviations and kernels by their mean diagonals, so that units do not matter.
+    y = level + Σ_k f_k(x_k) + noise with a flat prior of the level. Scales and noise are integrated out; nothing
+    is chosen by cross-validation. Targets are divided by their deviations and kernels by their mean diagonals, so
+    that units do not matter.
 
     Parameters
     ----------
     bands : list of (name, columns) or (name, columns, kernel)
-        Columns are names, numbers, a slice or a mask; every column is in one band at most. The kernel is "linear" or what
-        `sklearn.metrics.pairwise.pairwise_kernels` takes (computed with its default parameters), or a callable of two arrays. With
-        kernel="precomputed" a list of names.
+        Columns are names, numbers, a slice or a mask; every column is in one band at most. The kernel is
+        "linear" or what `sklearn.metrics.pairwise.pairwise_kernels` takes (computed with its default
+        parameters), or a callable of two arrays. With kernel="precomputed" a list of names.
     kernel : "linear" or "precomputed"
         Kernel of bands that name none. "precomputed": X is (n_bands, n_samples, n_samples), as for himalaya.
     width : "evidence", int or tuple of int
-        Hidden widths of the network of every band. "evidence" takes the candidate with the highest log evidence, summed over targets
-        (at most 32 of them).
+        Hidden widths of the network of every band. "evidence" takes the candidate with the highest log
+        evidence, summed over targets (at most 32 of them).
     prior_scale : float
         Prior mean of the variance that a band explains, in units of the variance of the target.
     noise_variance : float, (n_targets,) or None
@@ -64,7 +66,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     band_shares_ : (n_targets, n_bands)
         Posterior mean of the share of variance that each band explains.
     log_evidence_, noise_variance_, ok_ : (n_targets,)
-        Log evidence, posterior mean of the noise variance, and whether the stated errors are as small as asked.
+        Log evidence, posterior mean of the noise variance, and whether the stated errors are as small as
+        asked.
     widths_ : tuple of int
         As chosen or given.
     evidence_table_ : list of dict
@@ -80,8 +83,10 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     >>> Y = X[:, :10] @ rng.normal(size=(10, 3)) + 2 * rng.normal(size=(60, 3))
     >>> model = lbnn.BandedRegressor(bands=[("a", slice(0, 10)), ("b", slice(10, 30))], width=3).fit(X, Y)
     >>> mean, deviation = model.predict(X[:5], return_std=True)
-    >>> mean.shape, model.band_shares_.shape, bool((model.band_shares_[:, 0] > model.band_shares_[:, 1]).all())
-    ((5, 3), (3, 2), True)
+    >>> mean.shape, model.band_shares_.shape
+    ((5, 3), (3, 2))
+    >>> bool((model.band_shares_[:, 0] > model.band_shares_[:, 1]).all())
+    True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -155,7 +160,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             data = np.asarray(X, dtype=np.float64)
             if data.ndim != 3 or data.shape[1] != data.shape[2] or len(data) != len(names):
                 raise ValueError(
-                    f"precomputed kernels must have shape ({len(names)}, n_samples, n_samples), one for each band, got {data.shape}"
+                    f"precomputed kernels must have shape ({len(names)}, n_samples, n_samples), one for each "
+                    f"band, got {data.shape}"
                 )
             if not np.isfinite(data).all():
                 raise ValueError("precomputed kernels must be finite, got NaN or infinite values")
@@ -209,7 +215,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Blocks of inputs or kernels, less their level, and targets in units of their deviations."""
         if len(targets) < 2 + self.fit_intercept:
             raise ValueError(
-                f"scales and noise need {2 + self.fit_intercept} samples or more, got n_samples={len(targets)}"
+                f"scales and noise need {2 + self.fit_intercept} samples or more, "
+                f"got n_samples={len(targets)}"
             )
         self._single, self._X, self._targets = single, data, targets
         self._level = targets.mean(axis=0) if self.fit_intercept else np.zeros(targets.shape[1])
@@ -238,14 +245,14 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             inner = [_symmetric(self._contrasts(self._contrasts(gram).T)) for gram in grams]
             sizes = [float(np.trace(gram)) / len(gram) for gram in inner]
             whole = [float(np.abs(gram).max()) for gram in grams]
-        constant = [
+        without = [
             name
             for name, size, all_of_it in zip(self.band_names_, sizes, whole, strict=True)
             if size <= 1e-20 * all_of_it or size == 0
         ]
-        if constant:
+        if without:
             raise ValueError(
-                f"the columns of a band must vary, got constants in bands {constant}: leave them out"
+                f"the columns of a band must vary, got constants in bands {without}: leave them out"
             )
         self._sizes = np.array(sizes)
         return inner
@@ -346,7 +353,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return BandedPredictive(self._predictive(self._checked(X)), self._level, self._unit, level)
 
     def contributions(self, X: ArrayLike) -> Array:
-        """What every band adds to the mean, (n_bands, n_samples, n_targets); with the level they add up to `predict`."""
+        """What every band adds to the mean, which is their sum and the level; (n_bands, n_samples, n_targets)."""
         return np.asarray(self._predictive(self._checked(X)).contributions) * self._unit
 
     def band_share_intervals(self, probability: float = 0.9) -> Array:
@@ -359,8 +366,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         intervals = self.band_share_intervals(0.9)
         lines = [
-            f"{len(self.band_names_)} bands, {len(self._targets)} samples, {len(self._unit)} targets, networks of widths "
-            f"{self.widths_}; {np.count_nonzero(self.ok_)} of {len(self.ok_)} targets ok "
+            f"{len(self.band_names_)} bands, {len(self._targets)} samples, {len(self._unit)} targets, networks of "
+            f"widths {self.widths_}; {np.count_nonzero(self.ok_)} of {len(self.ok_)} targets ok "
             f"({self.fit_.directions} directions)",
             f"{'band':20} {'mean share':>10}  90% interval, median over targets",
         ]
@@ -376,7 +383,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             data = np.asarray(X, dtype=np.float64)
             if data.ndim != 3 or len(data) != len(self.band_names_) or data.shape[2] != len(self._targets):
                 raise ValueError(
-                    f"precomputed kernels must have shape ({len(self.band_names_)}, n, {len(self._targets)}), got {data.shape}"
+                    f"precomputed kernels must have shape ({len(self.band_names_)}, n, {len(self._targets)}), "
+                    f"got {data.shape}"
                 )
             return data
         return validate_data(self, X, reset=False, dtype=np.float64)
@@ -489,7 +497,8 @@ class BandedPredictive:
     inner : BandsPredictive
         In units of the targets' deviations.
     level, unit, level_variance : (n_targets,)
-        Mean of the training targets, their deviations, and the variance of the level, in squared units of these.
+        Mean of the training targets, their deviations, and the variance of the level, in squared units of
+        these.
     """
 
     inner: BandsPredictive
@@ -546,7 +555,8 @@ def _numbers(y: Any) -> Any:
         if len(bad):
             names = list(getattr(y, "columns", range(array.shape[1])))
             raise ValueError(
-                f"every target must be finite, got NaN or infinite values in targets {[names[each] for each in bad[:10]]}"
+                "every target must be finite, got NaN or infinite values in targets "
+                f"{[names[each] for each in bad[:10]]}"
             )
     return y
 
