@@ -1,9 +1,9 @@
 """The posterior of a block of targets: rounds of directions, until the stated errors are as small as asked.
 
-For every direction and target five numbers are kept: the log of the integral, E ω, E ω², E s and E τ along it,
-with ω = s/(s + τ).
-All answers are weighted sums of them, so that weights may change as rules are added. A round looks where
-targets whose errors are too large have their mass, makes clusters of them, and adds a rule for each cluster.
+For every direction and target five numbers are kept: the log of the integral, E ω, E ω², E s and E τ along
+it, with ω = s/(s + τ). All answers are weighted sums of them, so that weights may change as rules are
+added. A round looks where targets whose errors are too large have their mass, makes clusters of them, and
+adds a rule for each cluster.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ _DEVICE_BLOCK = 1 << 17
 class Bands:
     """A sum of deep linear Bayesian networks, one for each band of inputs: y = Σ_k f_k(x_k) + noise.
 
-    Given the scales λ_k of the networks, y ~ N(0, τ I + Σ_k λ_k G_k) with G_k = X_k X_kᵀ/n_k; a priori the λ_k
-    are independent, each with the law of its network (a product of Gammas). The posterior is an integral over
-    all λ_k and τ, for every target by itself.
+    Given the scales λ_k of the networks, y ~ N(0, τ I + Σ_k λ_k G_k) with G_k = X_k X_kᵀ/n_k; a priori the
+    λ_k are independent, each with the law of its network (a product of Gammas). The posterior is an
+    integral over all λ_k and τ, for every target by itself.
 
     Parameters
     ----------
@@ -274,7 +274,8 @@ class BandsFit:
         if missing:
             warn(
                 f"{missing} of {len(self.ok)} targets have stated errors above "
-                f"target_error={self._effort.target_error:g} (fit.ok is False): increase max_directions={self._effort.most_directions}, or target_error"
+                f"target_error={self._effort.target_error:g} (fit.ok is False): increase "
+                f"max_directions={self._effort.most_directions}, or target_error"
             )
 
     @property

@@ -1,7 +1,7 @@
 """The prior of the scales along one direction of the simplex.
 
-The scales λ_k are independent products of Gammas (`GammaProduct`). With λ_k = s θ_k and θ fixed, the log density
-of (log λ_1, …, log λ_K) is a function of log s alone,
+The scales λ_k are independent products of Gammas (`GammaProduct`). With λ_k = s θ_k and θ fixed, the log
+density of (log λ_1, …, log λ_K) is a function of log s alone,
 
     P_θ(log s) = Σ_k log π_k(log s + log θ_k),
 

@@ -185,8 +185,8 @@ class Directions:
     def _lattice(self, low: float, high: float) -> Array:
         if not -_FARTHEST < low < high < _FARTHEST:
             raise ValueError(
-                "the ratio of signal and noise must be a double, |log s/τ| < 600, got mass beyond it: rescale "
-                "the kernels or the targets"
+                "the ratio of signal and noise must be a double, |log s/τ| < 600, got mass beyond it: "
+                "rescale the kernels or the targets"
             )
         cell = _SURVEY * self.step
         first, last = math.floor(low / cell), math.ceil(high / cell)

@@ -1,11 +1,12 @@
 """Directions on the simplex: quadrature rules for a mixture of regions.
 
-A direction θ has the coordinates z = Vᵀ log θ (K − 1 of them), V orthonormal columns that sum to zero, in which
-the faces are at infinity and dλ_1/λ_1 ⋯ dλ_K/λ_K = √K dz d log s. A rule is a randomly shifted lattice in the unit
-cube, taken to z by quantiles of Student's t around a centre, with axes of its own. Several rules are added with
-the power heuristic of Veach and Guibas: a point z of rule c has the weight ρ_c(z)³/Σ_b ρ_b(z)⁴, with ρ the density
-of points of a rule, so that the densest rule decides wherever a target has its mass. On smooth integrands a
-lattice is far better than random points: a Gaussian is integrated to 1% with two deviations from point to point.
+A direction θ has the coordinates z = Vᵀ log θ (K − 1 of them), V orthonormal columns that sum to zero, in
+which the faces are at infinity and dλ_1/λ_1 ⋯ dλ_K/λ_K = √K dz d log s. A rule is a randomly shifted
+lattice in the unit cube, taken to z by quantiles of Student's t around a centre, with axes of its own.
+Several rules are added with the power heuristic of Veach and Guibas: a point z of rule c has the weight
+ρ_c(z)³/Σ_b ρ_b(z)⁴, with ρ the density of points of a rule, so that the densest rule decides wherever a
+target has its mass. On smooth integrands a lattice is far better than random points: a Gaussian is
+integrated to 1% with two deviations from point to point.
 
 Every rule consists of `SETS` shifted copies of one smaller lattice: from their answers come the stated
 errors.

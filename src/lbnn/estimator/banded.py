@@ -36,9 +36,9 @@ KIND = "banded regressor"
 class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Regression on bands of columns, each with a random scale of its own, for every target by itself.
 
-    y = level + Σ_k f_k(x_k) + noise with a flat prior of the level. Scales and noise are integrated out; nothing
-    is chosen by cross-validation. Targets are divided by their deviations and kernels by their mean diagonals, so
-    that units do not matter.
+    y = level + Σ_k f_k(x_k) + noise with a flat prior of the level. Scales and noise are integrated out;
+    nothing is chosen by cross-validation. Targets are divided by their deviations and kernels by their mean
+    diagonals, so that units do not matter.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return BandedPredictive(self._predictive(self._checked(X)), self._level, self._unit, level)
 
     def contributions(self, X: ArrayLike) -> Array:
-        """What every band adds to the mean, which is their sum and the level; (n_bands, n_samples, n_targets)."""
+        """What every band adds to the mean of the targets, (n_bands, n_samples, n_targets)."""
         return np.asarray(self._predictive(self._checked(X)).contributions) * self._unit
 
     def band_share_intervals(self, probability: float = 0.9) -> Array:
@@ -366,8 +366,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         intervals = self.band_share_intervals(0.9)
         lines = [
-            f"{len(self.band_names_)} bands, {len(self._targets)} samples, {len(self._unit)} targets, networks of "
-            f"widths {self.widths_}; {np.count_nonzero(self.ok_)} of {len(self.ok_)} targets ok "
+            f"{len(self.band_names_)} bands, {len(self._targets)} samples, {len(self._unit)} targets, "
+            f"networks of widths {self.widths_}; {np.count_nonzero(self.ok_)} of {len(self.ok_)} targets ok "
             f"({self.fit_.directions} directions)",
             f"{'band':20} {'mean share':>10}  90% interval, median over targets",
         ]
@@ -383,8 +383,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             data = np.asarray(X, dtype=np.float64)
             if data.ndim != 3 or len(data) != len(self.band_names_) or data.shape[2] != len(self._targets):
                 raise ValueError(
-                    f"precomputed kernels must have shape ({len(self.band_names_)}, n, {len(self._targets)}), "
-                    f"got {data.shape}"
+                    f"precomputed kernels must have shape ({len(self.band_names_)}, n, "
+                    f"{len(self._targets)}), got {data.shape}"
                 )
             return data
         return validate_data(self, X, reset=False, dtype=np.float64)
