@@ -205,16 +205,19 @@ def test_contributions_add_up_and_leaving_out_a_band_is_a_fit_without_it():
 def test_every_library_gives_the_same_numbers(library):
     rng = np.random.default_rng(9)
     blocks = inputs(rng, 20, [6, 9, 12])
-    Y = noisy(rng, blocks, [1.0, 0.5, 0.0], 3)
+    Y = noisy(rng, blocks, [1.0, 0.5, 0.0], 2)
     bands = lbnn.Bands([lbnn.Network((4,))] * 3)
-    fit = bands.condition(blocks, Y, target_error=0.3)
-    there = bands.condition([put(block, library) for block in blocks], put(Y, library), target_error=0.3)
+    fit = bands.condition(blocks, Y, target_error=0.9)
+    there = bands.condition([put(block, library) for block in blocks], put(Y, library), target_error=0.9)
     for name in ("log_evidence", "share_mean", "scale_mean", "noise_mean"):
         np.testing.assert_allclose(getattr(there, name), getattr(fit, name), rtol=1e-8)
     np.testing.assert_allclose(there.share_interval(0.9), fit.share_interval(0.9), atol=1e-8)
-    law = there.predict([put(block, library) for block in blocks])
-    np.testing.assert_allclose(np.asarray(law.mean), fit.predict(blocks).mean, atol=1e-8)
-    np.testing.assert_allclose(law.standard_deviation, fit.predict(blocks).standard_deviation, rtol=1e-7)
+    law, here = (
+        there.predict([put(block[:3], library) for block in blocks]),
+        fit.predict([block[:3] for block in blocks]),
+    )
+    np.testing.assert_allclose(np.asarray(law.mean), here.mean, atol=1e-8)
+    np.testing.assert_allclose(law.standard_deviation, here.standard_deviation, rtol=1e-7)
 
 
 # ---------------------------------------------------------------- blocks of targets, store, cluster
@@ -316,6 +319,7 @@ def test_answers_that_are_not_ok_are_announced():
     assert not fit.ok.any()
 
 
+@pytest.mark.slow
 def test_stated_errors_hold():
     """Answers of few directions against those of many: three errors hold in 97% of cases at least."""
     rng = np.random.default_rng(11)
