@@ -28,6 +28,7 @@ OWN_COMMAND_LINE = (
     "gpu.__main__",
     "ill_conditioned",
     "many_outputs_truth",
+    "narrow_per_output",
     "planted_faults",
     "practice",
     "real_data.study",

@@ -13,6 +13,7 @@ DATA = make_problem(8, 12, 2, seed=601)
 NETWORK = lbnn.Network((20,))
 POSTERIOR = NETWORK.condition(DATA.X, DATA.Y, 4.0, target_error=0.2)
 COMPARISON = lbnn.compare(NETWORK, DATA.X, DATA.Y, 4.0, quantities=("mean",), target_error=0.2)
+BANDS_FIT = lbnn.Bands([NETWORK]).condition([DATA.X], DATA.Y)
 OBJECTS = [
     NETWORK,
     NETWORK.scale_prior(2),
@@ -28,6 +29,8 @@ OBJECTS = [
     COMPARISON.rows[0],
     lbnn.convergence.REGIMES["infinite data"],
     lbnn.ScaleMixture(),
+    BANDS_FIT,
+    BANDS_FIT.predict([DATA.X_test]),
 ]
 
 

@@ -1,7 +1,7 @@
 "use strict";
 /* The page Play: precomputed laws of λ, drawn as SVG. Knows window.lbnnPlay and the elements of play.md. */
 (() => {
-  const data = window.lbnnPlay, root = document.querySelector("#play");
+  const data = window.lbnnPlay, root = document.querySelector("#play-page");
   if (!data || !root) return;
   const $ = selector => root.querySelector(selector);
   const axes = { depth: data.depths, width: data.widths, size: data.sizes };

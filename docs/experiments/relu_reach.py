@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import lbnn
+from lbnn._base.checkout import commit
 
 DOCS = Path(__file__).resolve().parent.parent
 INPUTS, WIDTHS, DEPTHS, SIZES = (2, 5), (5, 20, 100), (2, 3, 4), (0.3, 1.0, 3.0)
@@ -57,7 +58,7 @@ def networks(width: int, depth: int) -> dict[str, lbnn.Network]:
 def approximation(net, X, y, X_test, depth, places):
     """Log evidence, mean and variance of f, density of observations at places (tests, grid), 90% interval."""
     gram, cross, test = (
-        lbnn.network_kernel(*pair, activation="relu", depth=depth, weight_variance=1.0) * 2.0 ** (depth - 1)
+        lbnn.network_kernel(*pair, activation="relu", depth=depth) / 2  # the first layer has variance one
         for pair in ((X,), (X, X_test), (X_test,))
     )
     post = net.condition_gram(gram, y, beta=NOISE**-2)
@@ -178,6 +179,7 @@ def main(path: str) -> None:
                     name = f"{inputs}-{depth}-{width}-{size}"
                     rows.append(compare(stored, name, inputs, depth, width, size))
     document = {
+        "commit": commit(),
         "settings": {"examples": EXAMPLES, "tests": TESTS, "noise": NOISE, "runs": RUNS},
         "rows": rows,
     }

@@ -19,6 +19,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 
 import lbnn
+from lbnn._base.checkout import commit
 from lbnn.learning_curves.curve import _problem
 from lbnn.learning_curves.gaussian_data import Teacher
 from lbnn.learning_curves.limits import Asymptotics, limit_curve
@@ -108,7 +109,13 @@ def run() -> None:
                     points.append(point(inputs, ratio, norm, noise, draws))
             print(f"{time.time() - begin:.0f} s: n0 = {inputs}, p/n0 = {ratio:g}", flush=True)
     approaches = [approach(inputs, depth) for depth in (2, 3) for inputs in SIZES]
-    document = {"quantities": QUANTITIES, "draws": INPUTS, "points": points, "approach": approaches}
+    document = {
+        "commit": commit(),
+        "quantities": QUANTITIES,
+        "draws": INPUTS,
+        "points": points,
+        "approach": approaches,
+    }
     (DOCS / "when-depth-helps.json").write_text(json.dumps(document) + "\n")
 
 

@@ -1,7 +1,7 @@
-"""A referee for one and two bands: plain sums over a grid of (log λ_1, log λ_2, log τ) with Cholesky-free determinants.
+"""A referee for two bands: plain sums over a grid of (log λ_1, log λ_2, log τ).
 
-Shares no code with lbnn.bands: Gamma densities of SciPy (depth two), the generalised eigenvalue problem of the two kernels
-for each ratio, and the trapezoid rule on a uniform grid that is refined around the mass.
+Shares no code with lbnn.bands: Gamma densities of SciPy (depth two), the generalised eigenvalue problem of
+the two kernels for each ratio, and the trapezoid rule on a uniform grid that is refined around the mass.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ def log_gamma_density(x, width, variance=1.0):
     return a * z - np.exp(z) - special.gammaln(a)
 
 
-def two_bands(G1, G2, y, widths, noise_scale, steps=61, rounds=4, reach=12.0):
+def two_bands(G1, G2, y, widths, noise_scale, steps=91, reach=12.0):
     """Log evidence, E λ_1, E λ_2, E τ and means and deviations of both shares, by a grid of three dimensions.
 
-    The grid is centred on the mass and shrinks to ten deviations around it.
+    The grid is centred on the mass and shrinks to where its marginal densities are above 1e-8 of their
+    maxima.
     """
     p = len(y)
     sizes = np.array([np.trace(G1), np.trace(G2)]) / p
     centre, half = np.array([*(-np.log(sizes) + np.log(y @ y / p)), np.log(y @ y / p)]), np.full(3, reach)
-    # a survey by coordinates: the mode by a coarse grid and then moments
-    for step in range(rounds):
-        grids = [np.linspace(c - h, c + h, steps) for c, h in zip(centre, half, strict=True)]
+    for count in (31, 31, steps):  # two surveys, then the sum
+        grids = [np.linspace(c - h, c + h, count) for c, h in zip(centre, half, strict=True)]
         logs = _log_posterior(G1, G2, y, widths, noise_scale, *grids)
         top = logs.max()
         mass = np.exp(logs - top)
@@ -36,11 +36,11 @@ def two_bands(G1, G2, y, widths, noise_scale, steps=61, rounds=4, reach=12.0):
         evidence = top + np.log(total * cells)
         weight = mass / total
         marginals = [weight.sum(axis=tuple(j for j in range(3) if j != i)) for i in range(3)]
-        if step < rounds - 1:
+        if count < steps:
             for i, (grid, marginal) in enumerate(zip(grids, marginals, strict=True)):
-                inside = np.flatnonzero(marginal > 1e-9 * marginal.max())
+                inside = np.flatnonzero(marginal > 1e-8 * marginal.max())
                 low = grid[max(inside[0] - 1, 0)] - (inside[0] == 0) * half[i]
-                high = grid[min(inside[-1] + 1, steps - 1)] + (inside[-1] == steps - 1) * half[i]
+                high = grid[min(inside[-1] + 1, count - 1)] + (inside[-1] == count - 1) * half[i]
                 centre[i], half[i] = (low + high) / 2, (high - low) / 2
     l1, l2, tau = (np.exp(grid) for grid in grids)
     parts = l1[:, None, None] * sizes[0], l2[None, :, None] * sizes[1], tau[None, None, :]
@@ -59,7 +59,6 @@ def two_bands(G1, G2, y, widths, noise_scale, steps=61, rounds=4, reach=12.0):
 
 def _log_posterior(G1, G2, y, widths, noise_scale, x1, x2, t):
     """(x1, x2, t) grid of log density of (log λ_1, log λ_2, log τ) and y."""
-    p = len(y)
     result = np.empty((len(x1), len(x2), len(t)))
     prior = log_gamma_density(x1, widths[0])[:, None] + log_gamma_density(x2, widths[1])[None, :]
     z = (t - 2 * np.log(noise_scale)) / 2

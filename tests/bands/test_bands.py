@@ -1,4 +1,4 @@
-"""Bands against other routes: today's quadrature, a grid of three dimensions, dense algebra, and the rules of input."""
+"""Bands against other routes: the quadrature of one network, a grid, dense algebra; rules of input."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def test_one_band_equals_the_quadrature_of_one_network(p, columns, widths, noise
 # ---------------------------------------------------------------- two bands
 
 
-def two_band_problem(number):
-    """Forty problems: sizes, signal from none to no noise, near copies, a tiny band, scales and units far apart."""
+def two_band_problem(number, sizes=(5, 8, 12, 20, 30, 45, 60, 120)):
+    """Sizes, signal from none to no noise, near copies, a tiny band, scales and units far apart."""
     rng = np.random.default_rng(number)
-    p = int(rng.choice([5, 8, 12, 20, 30, 45, 60]))
+    p = int(rng.choice(sizes))
     blocks = inputs(rng, p, rng.integers(2, 2 * p, 2))
     noise = [1.0, 0.3, 1e-3][number % 3]
     Y = noisy(rng, blocks, [[0.0, 0.0], [1.0, 0.0], [0.5, 2.0]][number // 3 % 3], 1, noise)
@@ -85,13 +85,14 @@ def two_band_problem(number):
     return blocks, Y[:, 0], widths
 
 
-def check_two_bands(number):
-    blocks, y, widths = two_band_problem(number)
+def check_two_bands(number, **sizes):
+    blocks, y, widths = two_band_problem(number, **sizes)
     G = [block @ block.T / block.shape[1] for block in blocks]
     truth = two_bands(*G, y, widths, np.sqrt(y @ y / len(y)))
     fit = lbnn.Bands([lbnn.Network((width,)) for width in widths]).condition(blocks, y)
     assert fit.ok.all()
     off = abs(fit.log_evidence[0] - truth["log_evidence"])
+    # the referee itself errs by 2e-4 where a prior of one hidden unit makes its range fifty units long
     return {
         "log evidence": off / (3 * fit.log_evidence_error[0] + 2e-4),
         "shares": np.max(
@@ -101,9 +102,9 @@ def check_two_bands(number):
     }
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3, 6])
+@pytest.mark.parametrize("number", [1, 3])
 def test_two_bands_equal_a_grid_of_three_dimensions(number):
-    assert max(check_two_bands(number).values()) < 1
+    assert max(check_two_bands(number, sizes=(6, 9)).values()) < 1
 
 
 @pytest.mark.slow
@@ -196,23 +197,27 @@ def test_contributions_add_up_and_leaving_out_a_band_is_a_fit_without_it():
     assert (evidence[:, 0] > 5).all()
     assert (evidence[:, 1] < 1).all()
     low, high = law.with_noise().interval(0.9)
-    assert (law.with_noise().distribution(low) == pytest.approx(0.05, abs=3e-3)) and (high > low).all()
+    np.testing.assert_allclose(law.with_noise().distribution(low), 0.05, atol=3e-3)
+    assert (high > low).all()
 
 
 @every_library
 def test_every_library_gives_the_same_numbers(library):
     rng = np.random.default_rng(9)
     blocks = inputs(rng, 20, [6, 9, 12])
-    Y = noisy(rng, blocks, [1.0, 0.5, 0.0], 3)
+    Y = noisy(rng, blocks, [1.0, 0.5, 0.0], 2)
     bands = lbnn.Bands([lbnn.Network((4,))] * 3)
-    fit = bands.condition(blocks, Y, target_error=0.3)
-    there = bands.condition([put(block, library) for block in blocks], put(Y, library), target_error=0.3)
+    fit = bands.condition(blocks, Y, target_error=0.9)
+    there = bands.condition([put(block, library) for block in blocks], put(Y, library), target_error=0.9)
     for name in ("log_evidence", "share_mean", "scale_mean", "noise_mean"):
         np.testing.assert_allclose(getattr(there, name), getattr(fit, name), rtol=1e-8)
     np.testing.assert_allclose(there.share_interval(0.9), fit.share_interval(0.9), atol=1e-8)
-    law = there.predict([put(block, library) for block in blocks])
-    np.testing.assert_allclose(np.asarray(law.mean), fit.predict(blocks).mean, atol=1e-8)
-    np.testing.assert_allclose(law.standard_deviation, fit.predict(blocks).standard_deviation, rtol=1e-7)
+    law, here = (
+        there.predict([put(block[:3], library) for block in blocks]),
+        fit.predict([block[:3] for block in blocks]),
+    )
+    np.testing.assert_allclose(np.asarray(law.mean), here.mean, atol=1e-8)
+    np.testing.assert_allclose(law.standard_deviation, here.standard_deviation, rtol=1e-7)
 
 
 # ---------------------------------------------------------------- blocks of targets, store, cluster
@@ -238,7 +243,9 @@ def test_a_killed_run_goes_on(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         bands.condition(blocks, Y, block_size=2, store=tmp_path / "run")
     assert done == [0, 1]
-    monkeypatch.setattr(work.Work, "block", lambda self, number, *rest: (done.append(number), plain(self, number, *rest))[1])
+    monkeypatch.setattr(
+        work.Work, "block", lambda self, number, *rest: (done.append(number), plain(self, number, *rest))[1]
+    )
     (tmp_path / "run" / "block-000000.npz").write_bytes(b"broken")  # is computed again
     again = bands.condition(blocks, Y, block_size=2, store=tmp_path / "run")
     assert done == [0, 1, 0, 2]
@@ -256,7 +263,10 @@ def test_a_cluster_gives_the_same_numbers():
     Y = noisy(rng, blocks, [1.0, 1.0], 6)
     bands = lbnn.Bands([lbnn.Network((4,))] * 2)
     whole = bands.condition(blocks, Y, block_size=2)
-    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster, distributed.Client(cluster) as client:
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
         there = bands.condition(blocks, Y, block_size=2, client=client)
     np.testing.assert_array_equal(there.share_mean, whole.share_mean)
 
@@ -293,7 +303,9 @@ def test_bad_input_says_the_rule():
 
 
 def test_one_example_has_an_answer():
-    fit = lbnn.Bands([lbnn.Network((4,))] * 2).condition([np.ones((1, 2)), np.full((1, 3), 2.0)], np.array([[1.5]]))
+    fit = lbnn.Bands([lbnn.Network((4,))] * 2).condition(
+        [np.ones((1, 2)), np.full((1, 3), 2.0)], np.array([[1.5]])
+    )
     assert np.isfinite(fit.log_evidence).all()
     assert fit.ok.all()
 
@@ -305,3 +317,24 @@ def test_answers_that_are_not_ok_are_announced():
     with pytest.warns(lbnn.AccuracyWarning, match="increase max_directions"):
         fit = lbnn.Bands([lbnn.Network((4,))] * 4).condition(blocks, Y, target_error=1e-4, max_directions=60)
     assert not fit.ok.any()
+
+
+@pytest.mark.slow
+def test_stated_errors_hold():
+    """Answers of few directions against those of many: three errors hold in 97% of cases at least."""
+    rng = np.random.default_rng(11)
+    blocks = inputs(rng, 25, [8, 12, 20])
+    signals = [[0.0, 0.0, 0.0], [3.0, 0.3, 0.0], [0.0, 1.0, 1.0], [10.0, 10.0, 0.1]]
+    Y = np.hstack([noisy(rng, blocks, signal, 8) for signal in signals])
+    bands = lbnn.Bands([lbnn.Network((3,)), lbnn.Network((2, 2)), lbnn.Network((6,))])
+    exact = bands.condition(blocks, Y, target_error=0.005, max_directions=1500, seed=1, warn_of_errors=False)
+    rough = [
+        bands.condition(blocks, Y, target_error=0.9, seed=seed, warn_of_errors=False) for seed in range(2, 5)
+    ]
+    inside = []
+    for fit in rough:
+        error = 3 * np.hypot(fit.log_evidence_error, exact.log_evidence_error)
+        inside.append(np.abs(fit.log_evidence - exact.log_evidence) < error)
+        error = 3 * np.hypot(fit.share_error, exact.share_error)
+        inside.extend((np.abs(fit.share_mean - exact.share_mean) < error).T)
+    assert np.mean(inside) >= 0.97

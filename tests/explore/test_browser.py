@@ -233,6 +233,175 @@ def test_every_preset_opens(browser, preset):
     assert not browser.complaints()
 
 
+def slowness():
+    """How much slower than alone: the processes that wait for each core."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def first_picture(browser, query, seconds=30):
+    """Seconds until something is drawn after a fresh page has its socket."""
+    browser.open(QUICK)
+    before, began = browser.number, time.monotonic()
+    browser.script(
+        "const m = Bokeh.documents[0].get_model_by_name('wire');"
+        "m.asked = JSON.stringify({number: 500, kind: 'state', content: arguments[0]});",
+        query,
+    )
+    while time.monotonic() - began < seconds and not browser.script(
+        "return [...document.querySelectorAll('.view')].some(v => Number(v.dataset.number) >= 500)"
+    ):
+        time.sleep(0.02)
+    assert before < 500
+    return time.monotonic() - began
+
+
+SLOW = (
+    "widths=1&depth=20&outputs=4&examples=200&inputs=400&beta=1e9",
+    "view=theories&depth=20&widths=3&outputs=4",
+    "view=features&widths=1&depth=20&outputs=4&examples=200&inputs=400&beta=1e9",
+)
+
+
+@pytest.mark.parametrize("query", [*SLOW, *(preset.state.address() for preset in PRESETS)])
+def test_a_first_picture_within_two_seconds(browser, query):
+    assert first_picture(browser, query) < 2.0 * slowness()
+    assert browser.script(
+        "return [...document.querySelectorAll('.view')].some(v => v.dataset.number && "
+        "v.querySelector('canvas'))"
+        " || document.querySelectorAll('.view .figure').length > 0"
+    )
+
+
+@pytest.mark.parametrize("query", SLOW[:2])
+def test_a_slow_answer_is_rough_first_and_can_be_stopped(browsers, query):
+    one = browsers()
+    one.driver.get(one.address + "?" + query)
+    assert one.find("#depth").get_attribute("value") == "20"  # at once, before any answer
+    end = time.monotonic() + 20
+    while time.monotonic() < end and "rough picture" not in one.script(
+        "return document.querySelector('.view:not([hidden]) .messages').textContent"
+    ):
+        time.sleep(0.05)
+    assert one.script("return document.querySelector('#cancel').offsetParent !== null")
+    one.find("#cancel").click()
+    one.rest()
+    messages = one.script("return document.querySelector('.view:not([hidden]) .messages').textContent")
+    assert "stopped: the picture is the best one so far" in messages
+    assert one.open(QUICK).values  # and the server goes on
+    assert one.error == ""
+
+
+def test_the_guided_tour_runs_through(browser):
+    from lbnn.explore.steps import STEPS
+
+    browser.open(QUICK)
+    browser.find("#guide").click()
+    for number, step in enumerate(STEPS):
+        end = time.monotonic() + 60
+        while time.monotonic() < end and State.from_address(browser.query) != step.state:
+            time.sleep(0.05)
+        browser.rest()
+        assert State.from_address(browser.query) == step.state
+        assert browser.find("#tour-title").text == f"{number + 1} of {len(STEPS)}: {step.title}"
+        assert browser.find("#tour-words").text == step.words
+        pointed = browser.script(
+            "return [...document.querySelectorAll('.pointed [data-field]')].map(f => f.id)"
+        )
+        assert pointed == [step.control]
+        assert not browser.error
+        if number + 1 < len(STEPS):
+            browser.find("#tour-next").click()
+    assert not browser.find("#tour-next").is_displayed()
+    browser.find("#tour-back").click()
+    assert browser.find("#tour-title").text.startswith(f"{len(STEPS) - 1} of")
+    browser.find("#tour-end").click()
+    assert not browser.find("#tour").is_displayed()
+    browser.rest()
+    assert not browser.complaints()
+
+
+def test_the_network_is_drawn_as_the_controls_say(browser):
+    browser.open("depth=4&widths=3,5,9&inputs=12&examples=6&outputs=2")
+    assert browser.find("#network-words").text == "4 weight matrices: 12 → 3 → 5 → 9 → 2"
+    assert len(browser.driver.find_elements(By.CSS_SELECTOR, "#network circle")) == 6 + 3 + 5 + 6 + 2
+    browser.move("depth", 0)
+    assert browser.find("#network-words").text == "1 weight matrix: 12 → 2"
+
+
+def test_functions_are_drawn_with_the_scale_of_their_dot(browser):
+    browser.open("view=function&depth=4&widths=5")
+    drawn = browser.script(
+        "const renderers = n => Bokeh.documents[0].get_model_by_name(n).renderers;"
+        "const data = (n, key) => renderers(n).map(r => r.data_source.data).find(d => key in d);"
+        "const c = data('band', 'scale'), d = data('law', 'colour');"
+        "return [[...c.scale], [...d.x], c.colour.join() === d.colour.join()]"
+    )
+    assert drawn[0] == drawn[1]
+    assert drawn[2]
+    assert len(drawn[0]) == 8
+
+
+def test_figures_that_appear_have_no_old_frame(browsers):
+    """From one output to several: the outline and the axes of the ellipse are those of its frame."""
+    browser = browsers().open(QUICK)
+    browser.move("outputs", 1)
+    time.sleep(1.0)
+    boxes = browser.script(
+        "const v = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name('ellipse'));"
+        "const b = v.frame.bbox, w = v.canvas_view.el.getBoundingClientRect();"
+        "return [b.left, b.right, b.top, b.bottom, w.width, w.height]"
+    )
+    left, right, top, bottom, width, height = boxes
+    assert 20 < left < right <= width
+    assert 0 < top < bottom < height
+    marks = browser.script(  # in the first columns of pixels, where nothing has its place
+        "const v = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name('ellipse'));"
+        "return [...v.canvas_view.shadow_el.querySelectorAll('canvas')].map(c =>"
+        " c.getContext('2d').getImageData(0, 0, 3, c.height).data"
+        ".filter((a, i) => i % 4 === 3 && a > 20).length)"
+    )
+    assert sum(marks) == 0
+
+
+@pytest.mark.parametrize("scheme", ["default", "slate"])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_the_page_to_play_with_works_from_disk(browsers, tmp_path, width, scheme):
+    """Without a server: sliders, steps, drawing; on a phone and in the dark."""
+    root = Path(__file__).resolve().parents[2]
+    text = (root / "docs" / "play.md").read_text()
+    body = text[text.index("<div id=") : text.rindex("</script>") + 9]
+    body = body.replace('src="assets/', f'src="file://{root}/docs/assets/')
+    style = (root / "docs" / "assets" / "site.css").read_text()
+    page = tmp_path / "play.html"
+    page.write_text(
+        f"<!doctype html><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        f"<style>{style}</style><body data-md-color-scheme={scheme} class=md-typeset>{body}"
+    )
+    one = browsers(width=width, height=812, token=False)
+    one.driver.get(page.as_uri())
+    buttons = one.driver.find_elements(By.CSS_SELECTOR, ".play-steps button")
+    sentences = set()
+    for button in buttons:
+        button.click()
+        sentences.add(one.find("#play-sentence").text)
+        assert one.find(".play-words").text
+        assert one.find("label.pointed")
+        assert one.script("return document.querySelectorAll('.play-law path').length") == 2
+    assert len(buttons) == len(sentences) == 4
+    for name in ("depth", "width", "size"):
+        count = int(one.find(f"#play-{name}").get_attribute("max"))
+        for place in range(count + 1):
+            one.script(
+                "const s = document.querySelector(arguments[0]); s.value = arguments[1];"
+                "s.dispatchEvent(new Event('input'));",
+                f"#play-{name}",
+                place,
+            )
+            assert "NaN" not in one.script("return document.querySelector('#play-page').innerHTML")
+    assert one.script("return document.documentElement.scrollWidth") <= width
+    assert not one.complaints()
+
+
 @pytest.mark.parametrize("view", ["scale", "function", "features", "theories"])
 def test_copied_code_prints_the_numbers_of_the_page(browser, view, tmp_path, monkeypatch):
     browser.open(f"view={view}&{QUICK}&depth=3&variances=1,2")

@@ -332,7 +332,9 @@ def test_drawn_functions_have_the_law_of_the_band(monkeypatch):
         squares = (values - mean) ** 2
         assert abs(squares.mean() - variance) < 4 * squares.std() / np.sqrt(600)
     assert (np.diff(last.draws.scales) >= 0).all()
-    density = np.exp(np.interp(np.log(last.draws.scales), np.log(last.law.scale_after), np.log(last.law.after)))
+    density = np.exp(
+        np.interp(np.log(last.draws.scales), np.log(last.law.scale_after), np.log(last.law.after))
+    )
     np.testing.assert_allclose(last.draws.heights, density, rtol=0.05)
 
 
@@ -340,8 +342,8 @@ def test_law_of_the_scale_integrates_to_one():
     from lbnn.explore.numbers import function
 
     *_, last = function.numbers(State(view="function"))
-    for scale, density in ((last.law.scale_before, last.law.before), (last.law.scale_after, last.law.after)):
-        assert np.trapezoid(density, np.log(scale)) == pytest.approx(1.0, abs=5e-3)
+    for x, density in ((last.law.scale_before, last.law.before), (last.law.scale_after, last.law.after)):
+        assert np.trapezoid(density, np.log(x)) == pytest.approx(1.0, abs=5e-3)
 
 
 def test_every_step_of_the_tour_can_be_shown():

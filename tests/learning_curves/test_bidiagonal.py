@@ -10,7 +10,7 @@ from scipy import special
 
 import lbnn
 from lbnn.learning_curves import sampled
-from lbnn.learning_curves.bidiagonal import Tridiagonal
+from lbnn.learning_curves.bidiagonal import Tridiagonal, _pivots, covariances
 from lbnn.learning_curves.curve import _problem
 from lbnn.learning_curves.gaussian_data import Teacher, draw_data
 
@@ -136,6 +136,7 @@ def test_curve_against_simulated_data(p, n0, norm, noise, beta):
         assert abs(plain[:, number].mean() - getattr(curve, name)[0]) < 4.5 * error, name
 
 
+@pytest.mark.slow
 def test_a_wrong_law_is_noticed():
     """With n0 − k + 1 in the place of n0 − k degrees of freedom the comparison above fails."""
     p, n0 = 2, 2
@@ -157,6 +158,7 @@ def test_a_wrong_law_is_noticed():
     assert gap.max() > 6
 
 
+@pytest.mark.slow
 def test_teacher_from_the_prior_is_calibrated():
     """Data from the model: intervals cover as they promise, and the Gibbs error is twice the error."""
     for net in (lbnn.Network((4,)), lbnn.Network((8, 5, 8), prior_variances=[0.5, 1.0, 2.0, 1.0])):
@@ -185,6 +187,35 @@ def test_stated_errors_cover(target):
     assert np.mean(np.abs(scores) > 2) < 0.12
 
 
+@pytest.mark.parametrize(("p", "n0"), [(4, 9), (9, 9), (12, 9)])
+def test_hardly_any_noise_assumed(p, n0):
+    """The same data sets at beta = 1e6 and 1e13: nothing but log evidence beyond p = n0 still moves."""
+    answers = []
+    for beta in (1e6, 1e13):
+        problem = _problem(NET, p, n0, Teacher(1.4, 0.5), beta, 0.8)
+        data = draw_data(p, n0, problem.teacher, problem.norm_law, 5, np.random.default_rng(1))
+        answers.append(sampled._answers(problem, data, np.random.default_rng(2)))
+    for column in (0, 2, 3) if p > n0 else (0, 1, 2, 3):
+        np.testing.assert_allclose(answers[0][:, column], answers[1][:, column], rtol=1e-3)
+    if p < n0:
+        np.testing.assert_allclose(answers[0][:, 4:], answers[1][:, 4:], rtol=1e-3)
+
+
+def test_pivots_without_differences():
+    """The recurrence for n0/λ + BᵀB/τ is the plain LDLᵀ where that has its digits."""
+    data = draw_data(
+        5,
+        9,
+        Teacher(1.0, 0.5),
+        _problem(NET, 5, 9, Teacher(1.0, 0.5), 1.0, 0.8).norm_law,
+        3,
+        np.random.default_rng(0),
+    )
+    nodes = np.array([-1.0, 0.5, 2.0])
+    plain = covariances(data, nodes, 0.1).pivots
+    np.testing.assert_allclose(_pivots(data, data.inputs * np.exp(-nodes), 0.1).ravel(), plain, rtol=1e-12)
+
+
 def test_inverse_trace_and_solutions_of_tridiagonal_matrices():
     rng = np.random.default_rng(0)
     beside = rng.normal(size=(2, 3, 7))
@@ -209,5 +240,5 @@ def test_same_seed_same_answer_and_networks_share_data():
     problems = [
         _problem(lbnn.Network(widths), 8, 12, Teacher(1.0, 0.3), 10.0, 0.9) for widths in ((), (10**6,))
     ]
-    values = [sampled.sample_point(each, 0.5, 300, 5).values for each in problems]
+    values = [sampled.sample_point(each, 0.5, 40, 5).values for each in problems]
     np.testing.assert_allclose(values[0], values[1][: len(values[0])], rtol=1e-3)  # the same data, row by row

@@ -71,5 +71,9 @@ def test_limits_by_name():
     )
     warm = lbnn.learning_curve(lbnn.Network((40,)), [10], 60, 1.0, 0.2, beta=25.0)
     assert np.isnan(warm.limits["infinite data"].error).all()
+    square = lbnn.learning_curve(lbnn.Network((40,)), [60], 60, 1.0, 0.2, beta=25.0, target_error=0.1)
+    assert np.isfinite(square.limits["proportional"].error).all()
+    nothing = lbnn.learning_curve(lbnn.Network((40,)), [10], 60, 0.0, 0.0)
+    assert np.isnan(nothing.limits["infinite data"].scale_mean).all()
     one = lbnn.learning_curve(lbnn.Network(()), [10], 60, 1.0, 0.2)
     assert one.limits["proportional"].scale_mean[0] == 1.0

@@ -83,11 +83,16 @@ class Integrals:
         """Log of the integral of exp(f(x) + power · x), (m,): its size where f is complex."""
         return self.log_totals[self.powers.index(power)].real
 
+    def require(self) -> None:
+        """Raise a ValueError that states the first problem, if there is one."""
+        if self.problem.any():
+            raise ValueError(_REASONS[int(self.problem[self.problem != NONE][0])])
+
     def one(self) -> Nodes:
         """The nodes of a batch of one; a ValueError where there is a problem."""
+        self.require()
         (nodes,) = self.nodes
-        if nodes is None:
-            raise ValueError(_REASONS[int(self.problem[0])])
+        assert nodes is not None
         return nodes
 
 

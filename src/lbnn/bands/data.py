@@ -1,8 +1,9 @@
 """The data of bands: kernels in units of their own and targets in units of theirs.
 
-Given the scales, y ~ N(0, τ I + Σ_k λ_k G_k). Kernels are divided by their mean diagonals, so that λ_k becomes the mean
-prior variance of band k, and every target by a unit of its own. Where the inputs have fewer columns than rows, all of it
-is rotated to the range of the inputs; what targets have outside of it is noise whatever the scales are.
+Given the scales, y ~ N(0, τ I + Σ_k λ_k G_k). Kernels are divided by their mean diagonals, so that λ_k
+becomes the mean prior variance of band k, and every target by a unit of its own. Where the inputs have fewer
+columns than rows, all of it is rotated to the range of the inputs; what targets have outside of it is noise
+whatever the scales are.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ def kernels_of_grams(kernels: Any, first_variances: Array) -> BandKernels:
         lowest = float(eigh(gram)[0][0])
         if lowest < -_NEGATIVE * gram.shape[0] * largest(gram):
             raise ValueError(
-                f"every kernel must be positive semi-definite, got kernel {number} with an eigenvalue of {lowest:.3g}"
+                f"every kernel must be positive semi-definite, got kernel {number} with an eigenvalue "
+                f"of {lowest:.3g}"
             )
         grams.append(float(variance) * gram)
     rows = [int(each.shape[0]) for each in grams]

@@ -1,8 +1,9 @@
 """The posterior of a block of targets: rounds of directions, until the stated errors are as small as asked.
 
-For every direction and target five numbers are kept: the log of the integral, E ω, E ω², E s and E τ along it, with ω = s/(s + τ).
-All answers are weighted sums of them, so that weights may change as rules are added. A round looks where targets whose
-errors are too large have their mass, makes clusters of them, and adds a rule for each cluster.
+For every direction and target five numbers are kept: the log of the integral, E ω, E ω², E s and E τ along
+it, with ω = s/(s + τ). All answers are weighted sums of them, so that weights may change as rules are
+added. A round looks where targets whose errors are too large have their mass, makes clusters of them, and
+adds a rule for each cluster.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
 
 @dataclass(frozen=True)
 class Effort:
-    """How far to go: the standard error aimed at, directions at most, the seed, and who is told of progress."""
+    """How far to go: standard error aimed at, directions at most, the seed, and who is told of progress."""
 
     target_error: float
     most_directions: int
@@ -116,7 +117,8 @@ def infer_block(
             break
         chosen = rng.permutation(open_targets)[:_LOOKED_AT]
         means, covariances = rounds.moments(np.sort(chosen))
-        # the number of directions at least doubles from round to round: a rule as fine as the last would add little
+        # the number of directions at least doubles from round to round: a rule as fine as the last would add
+        # little
         fewest, most = min(left, rounds.count), min(left, 2 * rounds.count)
         rounds.add(rules_for(means, covariances, fewest, most, rng), effort)
     return rounds.finish(effort)
@@ -142,7 +144,7 @@ class _Summary:
     def fine(self, target_error: float) -> Mask:
         xp = namespace(self.weights)
         shares = xp.all(self.share_error <= target_error * self.share_deviation + _ABSOLUTE, axis=0)
-        return to_numpy(shares & (self.log_evidence_error <= target_error))
+        return np.asarray(to_numpy(shares & (self.log_evidence_error <= target_error)), bool)
 
 
 class _Rounds:
@@ -171,7 +173,9 @@ class _Rounds:
                 self.systems[before + number] = system
             found[number] = (conditional.log_integral, *conditional.moments(self.xp))
             done = before + sum(each is not None for each in found)
-            effort.say(f"{done} of {before + len(logs)} directions for {self.directions.targets.count} targets")
+            effort.say(
+                f"{done} of {before + len(logs)} directions for {self.directions.targets.count} targets"
+            )
 
         if self.place.host and len(logs) > 1:
             work(0)  # sets the range of the lattice
@@ -210,15 +214,22 @@ class _Rounds:
         variance = xp.maximum((theta * theta).T @ (weights * square) - share * share, xp.zeros_like(share))
         if len(self.rules) == 1 and len(self.rules[0].points) == 1:
             zero = xp.zeros_like(total)
-            return _Summary(weights, top + xp.log(total), zero, share, xp.sqrt(variance), xp.zeros_like(share))
+            return _Summary(
+                weights, top + xp.log(total), zero, share, xp.sqrt(variance), xp.zeros_like(share)
+            )
         members = put((set_numbers(self.rules) == np.arange(SETS)[:, None]).astype(float))  # (SETS, J)
         of_sets = members @ weights
         errors = [
             _standard_error(members @ (weights * (theta[:, k, None] * fraction - share[k, None, :])), xp)
             for k in range(theta.shape[1])
         ]
-        evidence, deviation, error = _standard_error(of_sets - 1 / SETS, xp), xp.sqrt(variance), xp.stack(errors)
-        # Two sets differ little by chance now and then; all K + 1 differences of a target are one size in units of
+        evidence, deviation, error = (
+            _standard_error(of_sets - 1 / SETS, xp),
+            xp.sqrt(variance),
+            xp.stack(errors),
+        )
+        # Two sets differ little by chance now and then; all K + 1 differences of a target are one size in
+        # units of
         # deviations, and no stated error is below their root mean square.
         relative = error / xp.maximum(deviation, xp.full_like(deviation, 1e-300))
         typical = xp.sqrt((evidence**2 + xp.sum(relative**2, axis=0)) / (1 + error.shape[0]))
@@ -234,8 +245,8 @@ class _Rounds:
     def moments(self, columns: IndexArray) -> tuple[Array, Array]:
         """Posterior means (v, d) and covariances (v, d, d) of z for some targets.
 
-        From p^(1/T) with the lowest of some temperatures T at which enough directions count: a Gaussian's has T
-        times its covariance.
+        From p^(1/T) with the lowest of some temperatures T at which enough directions count: a Gaussian's
+        has T times its covariance.
         """
         z = np.concatenate([rule.points for rule in self.rules])
         logs = to_numpy(take(self._stacked("log_integral"), self.place.put(columns), axis=1))

@@ -23,7 +23,7 @@ from lbnn.bands.data import (
     squared_units,
 )
 from lbnn.bands.inference import BlockPosterior, Effort
-from lbnn.bands.predictive import BandsPredictive, test_kernels
+from lbnn.bands.predictive import BandsPredictive, Conditioned, test_kernels
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.work import Work, run_blocks
 from lbnn.network import TARGET_ERROR, Network, Seed
@@ -31,7 +31,9 @@ from lbnn.network import TARGET_ERROR, Network, Seed
 #: Directions at most, by default.
 MOST_DIRECTIONS = 2048
 
-_HOST_BLOCK = 4096  # targets of a block, by default: larger ones save eigendecompositions, smaller ones memory
+_HOST_BLOCK = (
+    4096  # targets of a block, by default: larger ones save eigendecompositions, smaller ones memory
+)
 _DEVICE_BLOCK = 1 << 17
 
 
@@ -39,13 +41,15 @@ _DEVICE_BLOCK = 1 << 17
 class Bands:
     """A sum of deep linear Bayesian networks, one for each band of inputs: y = Σ_k f_k(x_k) + noise.
 
-    Given the scales λ_k of the networks, y ~ N(0, τ I + Σ_k λ_k G_k) with G_k = X_k X_kᵀ/n_k; a priori the λ_k are independent, each with the law of
-    its network (a product of Gammas). The posterior is an integral over all λ_k and τ, for every target by itself.
+    Given the scales λ_k of the networks, y ~ N(0, τ I + Σ_k λ_k G_k) with G_k = X_k X_kᵀ/n_k; a priori the
+    λ_k are independent, each with the law of its network (a product of Gammas). The posterior is an
+    integral over all λ_k and τ, for every target by itself.
 
     Parameters
     ----------
     networks : sequence of Network
-        One for each band, each with at least one hidden layer. `prior_variances` set the prior scale of a band.
+        One for each band, each with at least one hidden layer. `prior_variances` set the prior scale of a
+        band.
 
     Examples
     --------
@@ -69,8 +73,8 @@ class Bands:
         flat = [number for number, each in enumerate(listed) if not each.widths]
         if flat:
             raise ValueError(
-                "the network of a band needs a hidden layer, without which its scale is not random, got widths=() in "
-                f"bands {flat}: a wide layer, Network((1000,)), is close to it"
+                "the network of a band needs a hidden layer, without which its scale is not random, got "
+                f"widths=() in bands {flat}: a wide layer, Network((1000,)), is close to it"
             )
         object.__setattr__(self, "networks", listed)
 
@@ -102,19 +106,22 @@ class Bands:
         kernels : bool
             Whether `blocks` are kernel matrices.
         noise_variance : float or (V,), optional
-            The noise variance, if it is known. Otherwise it is integrated out: its square root has a half-Cauchy prior whose
-            scale is the root mean square of the target, so that the prior follows the units of the target.
+            The noise variance, if it is known. Otherwise it is integrated out: its square root has a half-
+            Cauchy prior whose scale is the root mean square of the target, so that the prior follows the
+            units of the target.
         noise_scale : float or (V,), optional
             The scale of that half-Cauchy prior, in the place of the root mean square of the target.
         target_error : float
-            Standard error aimed at: of log evidences, and of the mean of every share in units of its posterior standard deviation.
+            Standard error aimed at: of log evidences, and of the mean of every share in units of its
+            posterior standard deviation.
         max_directions : int
             Eigendecompositions for a block of targets at most. Targets that would need more are not `ok`.
         seed : int, numpy.random.SeedSequence or numpy.random.Generator
         block_size : int, optional
             Targets that are held at a time. Every block chooses its own directions.
         store : path, optional
-            A folder that keeps every finished block: calling again with the same data goes on after the last one.
+            A folder that keeps every finished block: calling again with the same data goes on after the last
+            one.
         client : dask.distributed.Client, optional
             A cluster on which blocks are computed; NumPy arrays only.
         progress : bool
@@ -160,7 +167,9 @@ class Bands:
         data = (kernels_of_grams if kernels else kernels_of_blocks)(blocks, first)
         units, given = _units(Y, noise_variance, None)
         effort = Effort(target_error, MOST_DIRECTIONS, 0)
-        return BandsFit(self, data, Y, units, given, effort, tuple(slice(*each) for each in parts), posteriors)
+        return BandsFit(
+            self, data, Y, units, given, effort, tuple(slice(*each) for each in parts), posteriors
+        )
 
     def _fit(
         self,
@@ -185,7 +194,7 @@ class Bands:
         return BandPriors(tuple(laws), np.log(kernels.sizes[kernels.used]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BandsFit:
     """The posterior of every target given its data.
 
@@ -196,8 +205,8 @@ class BandsFit:
     scale_mean : (V, K)
         Posterior means of the scales λ_k.
     share_mean, share_deviation, share_error : (V, K)
-        Posterior mean and standard deviation of the share of the variance that band k explains, λ_k ḡ_k/(τ + Σ_l λ_l ḡ_l) with ḡ_k the mean
-        diagonal of G_k, and the standard error of the mean.
+        Posterior mean and standard deviation of the share of the variance that band k explains, λ_k ḡ_k/(τ +
+        Σ_l λ_l ḡ_l) with ḡ_k the mean diagonal of G_k, and the standard error of the mean.
     noise_mean : (V,)
         Posterior mean of the noise variance τ.
     effective_directions : (V,)
@@ -214,6 +223,13 @@ class BandsFit:
     _effort: Effort = field(repr=False)
     _parts: tuple[slice, ...] = field(repr=False)
     _posteriors: tuple[BlockPosterior, ...] = field(repr=False)
+
+    def __repr__(self) -> str:
+        kernels = self._kernels
+        return (
+            f"BandsFit(bands={len(kernels.sizes)}, examples={kernels.examples}, targets={len(self._units)}, "
+            f"directions={self.directions}, ok={int(self.ok.sum())})"
+        )
 
     @cached_property
     def log_evidence(self) -> Array:
@@ -257,8 +273,9 @@ class BandsFit:
         missing = int(np.count_nonzero(~self.ok))
         if missing:
             warn(
-                f"{missing} of {len(self.ok)} targets have stated errors above target_error={self._effort.target_error:g} "
-                f"(fit.ok is False): increase max_directions={self._effort.most_directions}, or target_error"
+                f"{missing} of {len(self.ok)} targets have stated errors above "
+                f"target_error={self._effort.target_error:g} (fit.ok is False): increase "
+                f"max_directions={self._effort.most_directions}, or target_error"
             )
 
     @property
@@ -333,14 +350,24 @@ class BandsFit:
             For a fit of kernels: k(x, x) at the new inputs, which deviations need.
         """
         test = test_kernels(self._kernels, self._first_variances, blocks, cross_kernels, test_diagonals)
-        return BandsPredictive(self, test)
+        conditioned = Conditioned(
+            self._kernels,
+            self.bands._priors(self._kernels),
+            self._Y,
+            self._units,
+            self._given,
+            self._parts,
+            self._posteriors,
+            self.dual_coefficients,
+        )
+        return BandsPredictive(conditioned, test)
 
-    @property
+    @cached_property
     def dual_coefficients(self) -> AnyArray:
-        """Coefficients α_k of the kernels in the mean, f_k(x) = Σ_i k_k(x, x_i) α_k,i; (K, p, V) at the place of the data."""
+        """α_k in the means f_k(x) = Σ_i k_k(x, x_i) α_ki of the bands, (K, p, V) at the place of the data."""
         xp, place = namespace(self._Y), place_of(self._Y)
         inner = xp.concat([each.dual_coefficients for each in self._posteriors], axis=2)
-        units = xp.sqrt(place.put(self._units)) / 1.0
+        units = xp.sqrt(place.put(self._units))
         scaled = inner * units[None, None, :]
         if self._kernels.basis is not None:
             scaled = xp.stack([self._kernels.basis @ scaled[k, ...] for k in range(scaled.shape[0])])
@@ -392,7 +419,9 @@ def _targets(Y: Any, examples: int) -> AnyArray:
             bad = np.flatnonzero(~np.isfinite(array.reshape(examples, -1)).all(axis=0))
             if len(bad):
                 shown = ", ".join(map(str, bad[:10])) + (", …" if len(bad) > 10 else "")
-                raise ValueError(f"every target must be finite, got NaN or infinite values in targets {shown}")
+                raise ValueError(
+                    f"every target must be finite, got NaN or infinite values in targets {shown}"
+                )
     return check.targets(Y, examples)[0]
 
 
@@ -418,7 +447,9 @@ def _units(Y: AnyArray, noise_variance: Any, noise_scale: Any) -> tuple[Array, b
 def _positive(value: Any, name: str, count: int) -> Array:
     array = check.real_array(value, name)
     if array.shape not in ((), (count,)) or (array <= 0).any():
-        raise ValueError(f"{name} must be positive, one number or one for each of {count} targets, got {value!r}")
+        raise ValueError(
+            f"{name} must be positive, one number or one for each of {count} targets, got {value!r}"
+        )
     return np.broadcast_to(array, (count,)).copy()
 
 

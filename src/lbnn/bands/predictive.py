@@ -4,16 +4,18 @@ Along one direction, with Φ = K_*θ U at new inputs and k_**θ their kernel, gi
 
     mean Σ_i Φ_i ỹ_i e^u/(1 + e^u g_i),   variance s (k_**θ − Σ_i Φ_i² e^u/(1 + e^u g_i)),   s = τ e^u.
 
-Means come from the dual coefficients of the fit, variances by the same sums over the lattice of u as the posterior. For the
-spread of means, densities and quantiles, the law of u along each direction is replaced by a Gauss rule of its own in
-ω = e^u/(1 + e^u), and that of log τ given u by two points with its mean and variance.
+Means come from the dual coefficients of the fit, variances by the same sums over the lattice of u as the
+posterior. For the spread of means, densities and quantiles, the law of u along each direction is replaced by
+a Gauss rule of its own in ω = e^u/(1 + e^u), and that of log τ given u by two points with its mean and
+variance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,10 +25,9 @@ from lbnn._base import check
 from lbnn._base.arrays import namespace, place_of, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.bands.data import BandKernels, BandTargets, targets_in_units
+from lbnn.bands.inference import BlockPosterior
+from lbnn.bands.prior import BandPriors
 from lbnn.bands.quadrature import Conditional, Directions
-
-if TYPE_CHECKING:
-    from lbnn.bands.model import BandsFit
 
 _RULE = 9  # nodes of the Gauss rules: densities within three deviations to 1e-4
 _NEGLIGIBLE = 1e-6  # weight of a direction below which it is left out
@@ -73,7 +74,9 @@ def test_kernels(
     if diagonals is None:
         return TestKernels(tuple(cross), None)
     place = place_of(listed[0])
-    own = [units[band] * place.put(check.real_array(diagonals[band], "test_diagonals")) for band in kernels.used]
+    own = [
+        units[band] * place.put(check.real_array(diagonals[band], "test_diagonals")) for band in kernels.used
+    ]
     return TestKernels(tuple(cross), tuple(own))
 
 
@@ -88,47 +91,83 @@ def _checked(arrays: Any, columns: Sequence[int], name: str) -> list[AnyArray]:
     for number, (each, wanted) in enumerate(zip(checked, columns, strict=True)):
         if int(each.shape[1]) != wanted or each.shape[0] != checked[0].shape[0]:
             raise ValueError(
-                f"{name} {number} must have shape ({int(checked[0].shape[0])}, {wanted}), got {tuple(each.shape)}"
+                f"{name} {number} must have shape ({int(checked[0].shape[0])}, {wanted}), "
+                f"got {tuple(each.shape)}"
             )
     return checked
 
 
 @dataclass(frozen=True)
+class Conditioned:
+    """All that predictions need of a fit: data, priors and the posteriors of blocks of targets.
+
+    Attributes
+    ----------
+    kernels : BandKernels
+    priors : BandPriors
+    Y : (p, V)
+    units : (V,)
+        Squared units of the targets, which are noise variances if `given_noise`.
+    given_noise : bool
+    parts : tuple of slice
+        Targets of the blocks.
+    posteriors : tuple of BlockPosterior
+    dual : (K, p, V)
+        Coefficients of the kernels of all bands, as given, in the posterior mean.
+    """
+
+    kernels: BandKernels
+    priors: BandPriors
+    Y: AnyArray
+    units: Array
+    given_noise: bool
+    parts: tuple[slice, ...]
+    posteriors: tuple[BlockPosterior, ...]
+    dual: AnyArray
+
+
+@dataclass(frozen=True, repr=False)
 class BandsPredictive:
     """The predictive distribution at m new inputs for V targets, each (point, target) by itself."""
 
-    fit: BandsFit
+    fit: Conditioned
     test: TestKernels
     noise: bool = False
+
+    def __repr__(self) -> str:
+        points, targets = int(self.test.cross[0].shape[0]), len(self.fit.units)
+        return f"BandsPredictive(points={points}, targets={targets}, noise={self.noise})"
 
     def with_noise(self) -> BandsPredictive:
         """The predictive distribution of observations rather than of the function."""
         return replace(self, noise=True)
 
-    @property
+    @cached_property
     def contributions(self) -> AnyArray:
         """Posterior means of each band's function, (K, m, V); they add up to the mean."""
-        xp, place = namespace(self.fit._Y), place_of(self.fit._Y)
-        dual, used = self.fit.dual_coefficients, self.fit._kernels.used
-        rows, columns = int(self.test.cross[0].shape[0]), len(self.fit._units)
-        full = [place.zeros(rows, columns) for _ in self.fit.bands.networks]
+        xp, place = namespace(self.fit.Y), place_of(self.fit.Y)
+        dual, used = self.fit.dual, self.fit.kernels.used
+        rows, columns = int(self.test.cross[0].shape[0]), len(self.fit.units)
+        full = [place.zeros(rows, columns) for _ in self.fit.kernels.sizes]
         for position, band in enumerate(used):
-            size = float(self.fit._kernels.sizes[band])
+            size = float(self.fit.kernels.sizes[band])
             full[band] = size * (self.test.cross[position] @ dual[int(band), ...])
         return xp.stack(full)
 
-    @property
+    @cached_property
     def mean(self) -> AnyArray:
         """(m, V)."""
-        return namespace(self.fit._Y).sum(self.contributions, axis=0)
+        return namespace(self.fit.Y).sum(self.contributions, axis=0)
 
-    @property
+    @cached_property
     def variance(self) -> Array:
         """(m, V), as NumPy."""
         mean = to_numpy(self.mean)
         total = np.zeros_like(mean)
         for columns, weights, means, variances in self._atoms(exact_variance=True):
-            total[:, columns] += np.einsum("av,amv->mv", weights, (means - mean[None][:, :, columns]) ** 2 + variances)
+            total[:, columns] += np.einsum(
+                "av,amv->mv", weights, (means - mean[None][:, :, columns]) ** 2 + variances
+            )
         return total
 
     @property
@@ -153,7 +192,9 @@ class BandsPredictive:
         total = np.zeros(values.shape)
         for columns, weights, means, variances in self._atoms():
             for weight, mean, variance in zip(weights, means, variances, strict=True):
-                total[..., columns] += weight * special.ndtr((values[..., columns] - mean) / np.sqrt(variance))
+                total[..., columns] += weight * special.ndtr(
+                    (values[..., columns] - mean) / np.sqrt(variance)
+                )
         return total
 
     def quantile(self, q: float) -> Array:
@@ -177,30 +218,31 @@ class BandsPredictive:
 
     def _like_mean(self, F: ArrayLike) -> Array:
         values = check.real_array(F, "F")
-        shape = int(self.test.cross[0].shape[0]), len(self.fit._units)
+        shape = int(self.test.cross[0].shape[0]), len(self.fit.units)
         if values.shape != shape:
             raise ValueError(f"F must be shaped like the mean, {shape}, got F.shape={values.shape}")
         return values
 
     def _atoms(self, exact_variance: bool = False) -> Iterator[tuple[IndexArray, Array, Array, Array]]:
-        """For every direction: targets it matters to, weights (a, v), means and variances (a, m, v) of the atoms.
+        """For every direction: its targets, weights (a, v), means and variances (a, m, v) of the atoms.
 
         With `exact_variance` all atoms of a direction have its mean variance, from the lattice.
         """
         if self.test.diagonals is None:
-            raise ValueError("deviations need k(x, x) at the new inputs, got cross kernels only: give test_diagonals")
-        fit, kernels = self.fit, self.fit._kernels
-        priors = fit.bands._priors(kernels)
-        for part, posterior in zip(fit._parts, fit._posteriors, strict=True):
-            data = targets_in_units(fit._Y[:, part], fit._units[part], fit._given, kernels)
-            directions = Directions(kernels, data, priors)
+            raise ValueError(
+                "deviations need k(x, x) at the new inputs, got cross kernels only: give test_diagonals"
+            )
+        fit, kernels = self.fit, self.fit.kernels
+        for part, posterior in zip(fit.parts, fit.posteriors, strict=True):
+            data = targets_in_units(fit.Y[:, part], fit.units[part], fit.given_noise, kernels)
+            directions = Directions(kernels, data, fit.priors)
             for log_theta, weights in zip(posterior.log_directions, posterior.weights, strict=True):
                 columns = np.flatnonzero(weights > _NEGLIGIBLE)
                 if not len(columns):
                     continue
                 some = data.some(columns)
                 own, means, variances = self._along(directions, log_theta, some, exact_variance)
-                units = fit._units[part][columns]
+                units = fit.units[part][columns]
                 yield part.start + columns, weights[columns] * own, means * np.sqrt(units), variances * units
 
     def _along(
@@ -220,11 +262,15 @@ class BandsPredictive:
         squares = features**2
         means, variances = [], []
         if exact_variance:
-            scale = to_numpy(conditional.on_lattice(conditional.mass * conditional.noise * xp.exp(conditional.u), xp))
+            scale = to_numpy(
+                conditional.on_lattice(conditional.mass * conditional.noise * xp.exp(conditional.u), xp)
+            )
             factors = 1 / (np.exp(-conditional.lattice)[:, None] + system.values)  # (M, r)
             explained = squares @ (factors.T @ scale)
             total = prior[:, None] * scale.sum(axis=0) - explained
-            total = total + (to_numpy(xp.sum(conditional.mass * conditional.noise, axis=0)) if self.noise else 0.0)
+            total = total + (
+                to_numpy(xp.sum(conditional.mass * conditional.noise, axis=0)) if self.noise else 0.0
+            )
         for a in range(_RULE):
             shrinkage = 1 / (np.exp(-u[a])[None, :] + system.values[:, None])  # (r, v)
             means.append(features @ (shrinkage * projected))
@@ -252,7 +298,8 @@ def _gauss_rule(conditional: Conditional) -> tuple[Array, Array, Array, Array]:
     mass, u = to_numpy(conditional.mass), to_numpy(conditional.u)
     omega = special.expit(u)
     before, here = np.zeros_like(mass), np.ones_like(mass)
-    diagonal, off = [], []
+    diagonal: list[Array] = []
+    off: list[Array] = []
     size = np.ones(mass.shape[1])
     for _ in range(_RULE):
         norm = (mass * here**2).sum(axis=0)
@@ -277,5 +324,13 @@ def _gauss_rule(conditional: Conditional) -> tuple[Array, Array, Array, Array]:
     low = position.astype(int)
     far, columns = position - low, np.arange(mass.shape[1])
     noise, spread = to_numpy(conditional.noise), to_numpy(conditional.noise_spread)
-    low_noise, high_noise = np.log(noise[low, columns]), np.log(noise[np.minimum(low + 1, len(mass) - 1), columns])
-    return vectors[:, 0, :].T ** 2, nodes, np.exp((1 - far) * low_noise + far * high_noise), spread[low, columns]
+    low_noise, high_noise = (
+        np.log(noise[low, columns]),
+        np.log(noise[np.minimum(low + 1, len(mass) - 1), columns]),
+    )
+    return (
+        vectors[:, 0, :].T ** 2,
+        nodes,
+        np.exp((1 - far) * low_noise + far * high_noise),
+        spread[low, columns],
+    )

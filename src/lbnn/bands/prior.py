@@ -1,7 +1,7 @@
 """The prior of the scales along one direction of the simplex.
 
-The scales λ_k are independent products of Gammas (`GammaProduct`). With λ_k = s θ_k and θ fixed, the log density of
-(log λ_1, …, log λ_K) is a function of log s alone,
+The scales λ_k are independent products of Gammas (`GammaProduct`). With λ_k = s θ_k and θ fixed, the log
+density of (log λ_1, …, log λ_K) is a function of log s alone,
 
     P_θ(log s) = Σ_k log π_k(log s + log θ_k),
 
@@ -118,7 +118,7 @@ class _LogDensity:
     def __init__(self, law: GammaProduct, step: float) -> None:
         self.high = _right_end(law)
         x = self.high - step * np.arange(int(_REACH / step), -1, -1)
-        self._low, values = float(x[0]), law.log_density(x)
+        self._low, values = float(x[0]), law.log_density(np.asarray(x, np.float64))
         self._spline = interpolate.CubicSpline(x, values)
         self._first, self._slope = float(values[0]), float(self._spline(x[0], 1))
 

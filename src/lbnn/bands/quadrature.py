@@ -5,9 +5,10 @@ With λ_k = s θ_k, e^u = s/τ and the eigenvalues g_i of Σ_k θ_k G_k,
     log p(y | θ, u, τ) = −½ D(u) − (p/2) log 2πτ − Q(u)/(2τ),
     D(u) = Σ_i log(1 + e^u g_i),   Q(u) = Σ_i ỹ_i²/(1 + e^u g_i) + |y outside the range|².
 
-Q is one product of matrices for all targets on a common lattice of u. The integrand is analytic in u and in log τ and
-decays at both ends, so that the trapezoid rule converges geometrically. For each target the lattice is cut, and thinned,
-to the interval where it has mass. For every u the integrand is log-concave in t = log τ; it is integrated around its mode.
+Q is one product of matrices for all targets on a common lattice of u. The integrand is analytic in u and in
+log τ and decays at both ends, so that the trapezoid rule converges geometrically. For each target the
+lattice is cut, and thinned, to the interval where it has mass. For every u the integrand is log-concave in t
+= log τ; it is integrated around its mode.
 """
 
 from __future__ import annotations
@@ -131,13 +132,16 @@ class Directions:
         self.kernels, self.targets, self.priors = kernels, targets, priors
         self.xp, self.place = namespace(targets.values), place_of(targets.values)
         self.precision = FINE if len(kernels.used) <= 2 else QUICK
-        # the curvature in u is at most p/4 (p/2 with known noise) plus that of the prior, about the sum of its shapes
+        # the curvature in u is at most p/4 (p/2 with known noise) plus that of the prior, about the sum of
+        # its shapes
         sharp = sum(float((law.shapes * law.multiplicity).sum()) for law in priors.laws)
         curvature = targets.examples / (2 if targets.given_noise else 4) + sharp
         self.step = min(_WIDEST_STEP, self.precision.deviations / math.sqrt(curvature))
         self.range: tuple[float, float] | None = None
 
-    def along(self, log_direction: Array, targets: BandTargets | None = None) -> tuple[Eigensystem, Conditional]:
+    def along(
+        self, log_direction: Array, targets: BandTargets | None = None
+    ) -> tuple[Eigensystem, Conditional]:
         """The eigensystem of one direction and what targets (all, by default) say along it."""
         system = Eigensystem.of(self.kernels, np.exp(log_direction))
         return system, self.given(system, log_direction, targets)
@@ -148,8 +152,11 @@ class Directions:
         """What targets say along a direction whose eigensystem is known."""
         data, xp = self.targets if targets is None else targets, self.xp
         table = self.priors.along(log_direction, self.place)
-        parts, lattice = [], self._first_lattice(system)
-        size = max(1, self.place.block_floats * (16 if self.place.host else 1) // max(len(lattice), 8 * _FEWEST))
+        parts: list[tuple[AnyArray, ...]] = []
+        lattice = self._first_lattice(system)
+        size = max(
+            1, self.place.block_floats * (16 if self.place.host else 1) // max(len(lattice), 8 * _FEWEST)
+        )
         pieces = list(blocks(data.count, 1, size))
         while True:  # until the lattice holds the mass of all targets
             parts = []
@@ -162,7 +169,8 @@ class Directions:
                 break
             else:
                 break
-        found = Conditional(*_joined(parts, xp), lattice)
+        log_integral, u, mass, noise, spread, first, stride = _joined(parts, xp)
+        found = Conditional(log_integral, u, mass, noise, spread, first, stride, lattice)
         last = found.first + found.stride * xp.sum(xp.astype(found.mass > 0, xp.int64), axis=0)
         ends = int(xp.min(found.first)), min(int(xp.max(last)), len(lattice) - 1)
         self.range = float(lattice[ends[0]]) - 1.0, float(lattice[ends[1]]) + 1.0
@@ -177,12 +185,12 @@ class Directions:
     def _lattice(self, low: float, high: float) -> Array:
         if not -_FARTHEST < low < high < _FARTHEST:
             raise ValueError(
-                "the ratio of signal and noise must be a double, |log s/τ| < 600, got mass beyond it: rescale the "
-                "kernels or the targets"
+                "the ratio of signal and noise must be a double, |log s/τ| < 600, got mass beyond it: "
+                "rescale the kernels or the targets"
             )
         cell = _SURVEY * self.step
         first, last = math.floor(low / cell), math.ceil(high / cell)
-        return self.step * np.arange(_SURVEY * first, _SURVEY * last + 1)
+        return np.asarray(self.step * np.arange(_SURVEY * first, _SURVEY * last + 1), np.float64)
 
     def _extended(self, lattice: Array, narrow: _Narrow) -> Array:
         low, high = float(lattice[0]), float(lattice[-1])
@@ -199,7 +207,9 @@ class Directions:
         half_determinant = put(0.5 * np.log1p(signal).sum(axis=1))  # D/2, (M,)
         units, u = data.log_units[None, piece], put(lattice)
         integrand = _Integrand(p, data.given_noise, table, units, self.precision, xp)
-        survey = integrand.roughly(u[::_SURVEY, None], half_determinant[::_SURVEY, None], quadratic[::_SURVEY, :])
+        survey = integrand.roughly(
+            u[::_SURVEY, None], half_determinant[::_SURVEY, None], quadratic[::_SURVEY, :]
+        )
         inside = survey > xp.max(survey, axis=0, keepdims=True) - self.precision.drop
         coarse = survey.shape[0]
         first = xp.argmax(xp.astype(inside, xp.int8), axis=0)
@@ -214,9 +224,10 @@ class Directions:
         parts = []
         for group in np.array_split(order, min(_GROUPS, len(order))):
             own = put(group)
-            columns = [take(each, own, axis=-1) for each in (first, stride, units[0, :], quadratic)]
+            some = replace(integrand, log_units=take(units, own, axis=-1))
+            starts, strides, values = (take(each, own, axis=-1) for each in (first, stride, quadratic))
             nodes = max(_FEWEST, int(counts[group].max()))
-            parts.append(self._group(integrand, u, half_determinant, *columns, nodes))
+            parts.append(self._group(some, u, half_determinant, starts, strides, values, nodes))
         back = put(np.argsort(order, kind="stable"))
         return tuple(take(each, back, axis=-1) for each in _joined(parts, xp))
 
@@ -227,7 +238,6 @@ class Directions:
         half_determinant: AnyArray,
         first: AnyArray,
         stride: AnyArray,
-        units: AnyArray,
         quadratic: AnyArray,
         count: int,
     ) -> tuple[AnyArray, ...]:
@@ -238,7 +248,6 @@ class Directions:
         rows = xp.clip(rows, 0, points - 1)
         flat = xp.reshape(rows, (-1,))
         nodes, halves = (xp.reshape(take(each, flat, axis=0), rows.shape) for each in (u, half_determinant))
-        integrand = replace(integrand, log_units=units[None, :])
         log_mass, noise, spread = integrand.over_noise(nodes, halves, take_rows(quadratic, rows))
         log_mass = xp.where(present, log_mass, xp.full_like(log_mass, -math.inf))
         top = xp.max(log_mass, axis=0)
@@ -253,7 +262,11 @@ class Directions:
         bend = (2 * survey[1:-1, :] - survey[:-2, :] - survey[2:, :]) / spacing**2
         near = survey[1:-1, :] > xp.max(survey, axis=0, keepdims=True) - _CURVED
         curvature = xp.max(xp.where(near, bend, xp.zeros_like(bend)), axis=0)
-        step = xp.clip(self.precision.deviations / xp.sqrt(xp.maximum(curvature, xp.full_like(curvature, 1e-6))), 0.0, _WIDEST_STEP)
+        step = xp.clip(
+            self.precision.deviations / xp.sqrt(xp.maximum(curvature, xp.full_like(curvature, 1e-6))),
+            0.0,
+            _WIDEST_STEP,
+        )
         return xp.astype(xp.maximum(xp.floor(step / self.step), xp.ones_like(step)), xp.int64)
 
 
@@ -267,7 +280,9 @@ def _joined(parts: list[tuple[AnyArray, ...]], xp: Any) -> list[AnyArray]:
         missing = most - array.shape[0]
         if array.ndim == 1 or not missing:
             return array
-        return xp.concat([array, xp.zeros((missing, array.shape[1]), dtype=array.dtype, device=array.device)], axis=0)
+        return xp.concat(
+            [array, xp.zeros((missing, array.shape[1]), dtype=array.dtype, device=array.device)], axis=0
+        )
 
     return [xp.concat([filled(each) for each in column], axis=-1) for column in zip(*parts, strict=True)]
 
@@ -357,8 +372,8 @@ def _log_noise_density(t: AnyArray, xp: Any) -> AnyArray:
 def _rule(examples: int, nodes: int) -> tuple[Array, Array]:
     """Nodes and log weights of an integral over t in units of its width around the mode.
 
-    With many examples the integrand is nearly Gaussian: Gauss-Hermite nodes. With few it has exponential tails:
-    the trapezoid rule after t = 2 sinh(v/2), which reaches 33 widths on either side.
+    With many examples the integrand is nearly Gaussian: Gauss-Hermite nodes. With few it has exponential
+    tails: the trapezoid rule after t = 2 sinh(v/2), which reaches 33 widths on either side.
     """
     if examples >= _FEW_EXAMPLES:
         places, weights = special.roots_hermitenorm(nodes)

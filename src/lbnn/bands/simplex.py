@@ -1,13 +1,15 @@
 """Directions on the simplex: quadrature rules for a mixture of regions.
 
-A direction θ has the coordinates z = Vᵀ log θ (K − 1 of them), V orthonormal columns that sum to zero, in which the faces
-are at infinity and dλ_1/λ_1 ⋯ dλ_K/λ_K = √K dz d log s. A rule is a randomly shifted lattice in the unit cube, taken to z by
-quantiles of Student's t around a centre, with axes of its own. Several rules are added with the power heuristic of
-Veach and Guibas: a point z of rule c has the weight ρ_c(z)³/Σ_b ρ_b(z)⁴, with ρ the density of points of a rule, so that the
-densest rule decides wherever a target has its mass. On smooth integrands a lattice is far better than random points: a
-Gaussian is integrated to 1% with two deviations from point to point.
+A direction θ has the coordinates z = Vᵀ log θ (K − 1 of them), V orthonormal columns that sum to zero, in
+which the faces are at infinity and dλ_1/λ_1 ⋯ dλ_K/λ_K = √K dz d log s. A rule is a randomly shifted
+lattice in the unit cube, taken to z by quantiles of Student's t around a centre, with axes of its own.
+Several rules are added with the power heuristic of Veach and Guibas: a point z of rule c has the weight
+ρ_c(z)³/Σ_b ρ_b(z)⁴, with ρ the density of points of a rule, so that the densest rule decides wherever a
+target has its mass. On smooth integrands a lattice is far better than random points: a Gaussian is
+integrated to 1% with two deviations from point to point.
 
-Every rule consists of `SETS` shifted copies of one smaller lattice: from their answers come the stated errors.
+Every rule consists of `SETS` shifted copies of one smaller lattice: from their answers come the stated
+errors.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from lbnn._base.types import Array, IndexArray
 SETS = 2  # sets of directions whose answers are compared
 _POWER = 4.0  # of the power heuristic
 _CLUSTERS = 4  # rules that are added at a time, at most
-_TAILS = 4.0  # degrees of freedom of Student's t: heavier than any posterior of log ratios, which falls exponentially
+_TAILS = (
+    4.0  # degrees of freedom of Student's t; posteriors of log ratios fall exponentially, which is faster
+)
 
 
 def contrasts(bands: int) -> Array:
@@ -104,7 +108,7 @@ def first_rules(mean: Array, variance: Array, count: int, rng: np.random.Generat
 def rules_for(
     means: Array, covariances: Array, fewest: int, most: int, rng: np.random.Generator
 ) -> list[Rule]:
-    """Rules where targets have their mass: one for all of them, or for up to four clusters if that takes fewer points.
+    """Rules where targets have their mass: one, or one for each of a few clusters if that takes fewer points.
 
     Few rules are best: where two of equal density overlap, each has to be fine enough by itself.
 
@@ -129,7 +133,7 @@ def rules_for(
 
 
 def _region(means: Array, covariances: Array) -> tuple[Array, Array, float]:
-    """Centre, scale matrix and number of points of a rule for some targets, fine enough for the narrowest tenth."""
+    """Centre, scale matrix and points of a rule for some targets, fine enough for the narrowest tenth."""
     centre, dimension = means.mean(axis=0), means.shape[1]
     offsets = means - centre
     scale = 1.5 * covariances.mean(axis=0) + offsets.T @ offsets / len(means)

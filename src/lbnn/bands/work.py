@@ -1,7 +1,7 @@
 """Blocks of targets: who computes them, and a folder that keeps those that are finished.
 
-A block is one file, written in one step, so that a run that is killed loses the blocks that it was at, and no others. The
-folder belongs to one set of data, priors and settings, by a digest of them.
+A block is one file, written in one step, so that a run that is killed loses the blocks that it was at, and
+no others. The folder belongs to one set of data, priors and settings, by a digest of them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.arrays import AnyArray, place_of, to_numpy
+from lbnn._base.arrays import place_of, to_numpy
 from lbnn._base.files import write_atomically
 from lbnn._base.progress import Progress
-from lbnn._base.types import Array
+from lbnn._base.types import AnyArray, Array
 from lbnn.bands.data import BandKernels, targets_in_units
 from lbnn.bands.inference import BlockPosterior, Effort, infer_block
 from lbnn.bands.prior import BandPriors
@@ -53,7 +53,9 @@ class Work:
         found.update(self.kernels.sizes.tobytes())
         laws = [(law.widths, law.shift) for law in self.priors.laws]
         effort = (self.effort.target_error, self.effort.most_directions, self.effort.seed)
-        found.update(repr((laws, self.given_noise, effort, [(part.start, part.stop) for part in parts])).encode())
+        found.update(
+            repr((laws, self.given_noise, effort, [(part.start, part.stop) for part in parts])).encode()
+        )
         return found.hexdigest()
 
 
@@ -128,8 +130,8 @@ class _Folder:
         identity = path / _IDENTITY
         if identity.exists() and identity.read_text(encoding="utf-8").strip() != digest:
             raise ValueError(
-                f"a store keeps the blocks of one set of data, networks and settings, got {os.fspath(path)}, which has "
-                "those of another: give another folder, or remove it"
+                f"a store keeps the blocks of one set of data, networks and settings, got {os.fspath(path)}, "
+                "which has those of another: give another folder, or remove it"
             )
         if not identity.exists():
             write_atomically(identity, lambda file: file.write_text(digest, encoding="utf-8"))
@@ -157,4 +159,4 @@ class _Folder:
 
 def _save(file: Path, values: dict[str, Array]) -> None:
     with file.open("wb") as handle:
-        np.savez(handle, **values)
+        np.savez(handle, **values)  # type: ignore[arg-type]

@@ -62,7 +62,9 @@ def fit_bands(
 def _settings(size: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
     """Options of `lbnn fit` as bands take them; others must be as they are by default."""
     if shared["kernel"] != "linear":
-        raise BadInputError(f"--band is for the linear kernel on the command line, got --kernel {shared['kernel']}")
+        raise BadInputError(
+            f"--band is for the linear kernel on the command line, got --kernel {shared['kernel']}"
+        )
     if size["depth"] != BY_EVIDENCE:
         raise BadInputError("--band takes hidden widths, as --width 3 or --width 3,3, got --depth")
     beta = size["beta"]

@@ -88,7 +88,7 @@ Band = Annotated[
     list[str],
     typer.Option(
         "--band",
-        help="A band of features with a scale of its own, as nir='nir_*' or lab=ph,salt; repeat for each band.",
+        help="Features with a scale of their own, as nir='nir_*' or lab=ph,salt; repeat for each band.",
         metavar="NAME=COLUMNS",
         show_default=False,
     ),
@@ -158,7 +158,9 @@ def fit(
     )
     columns = Columns(targets, features, drop, id_column, categorical)
     if band:
-        fit_bands(data, columns, Dialect.of(sep, decimal, encoding), missing.value, band, size, shared, out, report)
+        fit_bands(
+            data, columns, Dialect.of(sep, decimal, encoding), missing.value, band, size, shared, out, report
+        )
         return
     if is_large(data):
         fitted = _fit_parts(model, data, columns, missing.value)

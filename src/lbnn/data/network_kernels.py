@@ -91,7 +91,7 @@ def network_kernel(
     >>> rng = np.random.default_rng(0)
     >>> X, X_test = rng.normal(size=(30, 3)), rng.normal(size=(5, 3))
     >>> gram = lbnn.network_kernel(X, activation="relu", depth=3)
-    >>> bool(np.allclose(np.diag(gram), (X**2).mean(axis=1)))  # relu units of variance two keep the size
+    >>> bool(np.allclose(np.diag(gram), 2 * (X**2).mean(axis=1)))  # relu layers keep the size of the first
     True
     >>> post = lbnn.Network(widths=(50,)).condition_gram(gram, np.sin(X[:, 0]), beta=100.0)
     >>> cross = lbnn.network_kernel(X, X_test, activation="relu", depth=3)

@@ -1,4 +1,4 @@
-"""BandedRegressor: bands of columns, each with a scale of its own, for scikit-learn. Needs the extra `sklearn`."""
+"""BandedRegressor: bands of columns, each with a scale of its own. Needs the extra `sklearn`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from lbnn.bands.inference import BlockPosterior
 from lbnn.estimator.settings import as_seed
 from lbnn.network import Network
 
-#: Networks that `width="evidence"` compares, from one that switches bands on and off to one near a fixed scale.
+# : Networks that `width="evidence"` compares, from one that switches bands on and off to one near a fixed
+# scale.
 CANDIDATES: tuple[tuple[int, ...], ...] = ((1, 1), (1,), (3, 3), (3,), (10,))
 _LOOKED_AT = 32  # targets whose evidence is summed to choose among them
 _ROUGH = 0.3  # error of their log evidences; differences between candidates are summed over targets
@@ -35,20 +36,21 @@ KIND = "banded regressor"
 class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Regression on bands of columns, each with a random scale of its own, for every target by itself.
 
-    y = level + Σ_k f_k(x_k) + noise with a flat prior of the level. Scales and noise are integrated out; nothing is chosen by
-    cross-validation. Targets are divided by their deviations and kernels by their mean diagonals, so that units do not matter.
+    y = level + Σ_k f_k(x_k) + noise with a flat prior of the level. Scales and noise are integrated out;
+    nothing is chosen by cross-validation. Targets are divided by their deviations and kernels by their mean
+    diagonals, so that units do not matter.
 
     Parameters
     ----------
     bands : list of (name, columns) or (name, columns, kernel)
-        Columns are names, numbers, a slice or a mask; every column is in one band at most. The kernel is "linear" or what
-        `sklearn.metrics.pairwise.pairwise_kernels` takes (computed with its default parameters), or a callable of two arrays. With
-        kernel="precomputed" a list of names.
+        Columns are names, numbers, a slice or a mask; every column is in one band at most. The kernel is
+        "linear" or what `sklearn.metrics.pairwise.pairwise_kernels` takes (computed with its default
+        parameters), or a callable of two arrays. With kernel="precomputed" a list of names.
     kernel : "linear" or "precomputed"
         Kernel of bands that name none. "precomputed": X is (n_bands, n_samples, n_samples), as for himalaya.
     width : "evidence", int or tuple of int
-        Hidden widths of the network of every band. "evidence" takes the candidate with the highest log evidence, summed over targets
-        (at most 32 of them).
+        Hidden widths of the network of every band. "evidence" takes the candidate with the highest log
+        evidence, summed over targets (at most 32 of them).
     prior_scale : float
         Prior mean of the variance that a band explains, in units of the variance of the target.
     noise_variance : float, (n_targets,) or None
@@ -64,7 +66,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     band_shares_ : (n_targets, n_bands)
         Posterior mean of the share of variance that each band explains.
     log_evidence_, noise_variance_, ok_ : (n_targets,)
-        Log evidence, posterior mean of the noise variance, and whether the stated errors are as small as asked.
+        Log evidence, posterior mean of the noise variance, and whether the stated errors are as small as
+        asked.
     widths_ : tuple of int
         As chosen or given.
     evidence_table_ : list of dict
@@ -80,8 +83,10 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     >>> Y = X[:, :10] @ rng.normal(size=(10, 3)) + 2 * rng.normal(size=(60, 3))
     >>> model = lbnn.BandedRegressor(bands=[("a", slice(0, 10)), ("b", slice(10, 30))], width=3).fit(X, Y)
     >>> mean, deviation = model.predict(X[:5], return_std=True)
-    >>> mean.shape, model.band_shares_.shape, bool((model.band_shares_[:, 0] > model.band_shares_[:, 1]).all())
-    ((5, 3), (3, 2), True)
+    >>> mean.shape, model.band_shares_.shape
+    ((5, 3), (3, 2))
+    >>> bool((model.band_shares_[:, 0] > model.band_shares_[:, 1]).all())
+    True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -155,13 +160,16 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             data = np.asarray(X, dtype=np.float64)
             if data.ndim != 3 or data.shape[1] != data.shape[2] or len(data) != len(names):
                 raise ValueError(
-                    f"precomputed kernels must have shape ({len(names)}, n_samples, n_samples), one for each band, got {data.shape}"
+                    f"precomputed kernels must have shape ({len(names)}, n_samples, n_samples), one for each "
+                    f"band, got {data.shape}"
                 )
             if not np.isfinite(data).all():
                 raise ValueError("precomputed kernels must be finite, got NaN or infinite values")
             targets = np.asarray(y, dtype=np.float64)
         else:
-            data, targets = validate_data(self, X, _numbers(y), multi_output=True, y_numeric=True, dtype=np.float64)
+            data, targets = validate_data(
+                self, X, _numbers(y), multi_output=True, y_numeric=True, dtype=np.float64
+            )
         self._columns = None if self.kernel == "precomputed" else self._resolve()
         self.band_names_ = names
         return data, np.reshape(targets, (len(targets), -1)), np.ndim(targets) == 1
@@ -207,7 +215,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Blocks of inputs or kernels, less their level, and targets in units of their deviations."""
         if len(targets) < 2 + self.fit_intercept:
             raise ValueError(
-                f"scales and noise need {2 + self.fit_intercept} samples or more, got n_samples={len(targets)}"
+                f"scales and noise need {2 + self.fit_intercept} samples or more, "
+                f"got n_samples={len(targets)}"
             )
         self._single, self._X, self._targets = single, data, targets
         self._level = targets.mean(axis=0) if self.fit_intercept else np.zeros(targets.shape[1])
@@ -215,28 +224,36 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._unit = np.sqrt((contrasts**2).mean(axis=0))
         constant = np.flatnonzero(self._unit <= 1e-14 * np.abs(targets).max(axis=0))
         if len(constant):
-            raise ValueError(f"every target must vary, got constants in targets {constant[:10].tolist()}: leave them out")
+            raise ValueError(
+                f"every target must vary, got constants in targets {constant[:10].tolist()}: leave them out"
+            )
         self._inner_targets = contrasts / self._unit
         if self._linear:
             assert self._columns is not None
             blocks = [data[:, columns] for columns in self._columns]
-            self._means = [block.mean(axis=0) if self.fit_intercept else np.zeros(block.shape[1]) for block in blocks]
+            self._means = [
+                block.mean(axis=0) if self.fit_intercept else np.zeros(block.shape[1]) for block in blocks
+            ]
             inner = [self._contrasts(block) for block in blocks]
             sizes = [float((block**2).sum()) / block.shape[1] / len(block) for block in inner]
             whole = [float((block**2).mean()) for block in blocks]
         else:
             grams = [self._gram(number, None) for number in range(len(self.bands))]
-            self._gram_means = [gram.mean(axis=0) if self.fit_intercept else np.zeros(len(gram)) for gram in grams]
+            self._gram_means = [
+                gram.mean(axis=0) if self.fit_intercept else np.zeros(len(gram)) for gram in grams
+            ]
             inner = [_symmetric(self._contrasts(self._contrasts(gram).T)) for gram in grams]
             sizes = [float(np.trace(gram)) / len(gram) for gram in inner]
             whole = [float(np.abs(gram).max()) for gram in grams]
-        constant = [
+        without = [
             name
             for name, size, all_of_it in zip(self.band_names_, sizes, whole, strict=True)
             if size <= 1e-20 * all_of_it or size == 0
         ]
-        if constant:
-            raise ValueError(f"the columns of a band must vary, got constants in bands {constant}: leave them out")
+        if without:
+            raise ValueError(
+                f"the columns of a band must vary, got constants in bands {without}: leave them out"
+            )
         self._sizes = np.array(sizes)
         return inner
 
@@ -263,7 +280,14 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return Bands([Network(tuple(widths), (self.prior_scale / size, *layers)) for size in self._sizes])
 
     def _condition(
-        self, widths: Sequence[int], inner: list[Array], error: float, directions: int, store: Any, some: Any = slice(None), quiet: bool = False
+        self,
+        widths: Sequence[int],
+        inner: list[Array],
+        error: float,
+        directions: int,
+        store: Any,
+        some: Any = slice(None),
+        quiet: bool = False,
     ) -> BandsFit:
         noise = self.noise_variance
         if noise is not None:
@@ -290,7 +314,12 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             fit = self._condition(widths, inner, _ROUGH, 8, None, some, quiet=True)
             error = float(np.sqrt((fit.log_evidence_error**2).sum()))
             table.append(
-                {"widths": widths, "log_evidence": float(fit.log_evidence.sum()), "error": error, "targets": len(some)}
+                {
+                    "widths": widths,
+                    "log_evidence": float(fit.log_evidence.sum()),
+                    "error": error,
+                    "targets": len(some),
+                }
             )
         return sorted(table, key=lambda row: -row["log_evidence"])
 
@@ -324,7 +353,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return BandedPredictive(self._predictive(self._checked(X)), self._level, self._unit, level)
 
     def contributions(self, X: ArrayLike) -> Array:
-        """What every band adds to the mean, (n_bands, n_samples, n_targets); with the level they add up to `predict`."""
+        """What every band adds to the mean of the targets, (n_bands, n_samples, n_targets)."""
         return np.asarray(self._predictive(self._checked(X)).contributions) * self._unit
 
     def band_share_intervals(self, probability: float = 0.9) -> Array:
@@ -337,8 +366,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         intervals = self.band_share_intervals(0.9)
         lines = [
-            f"{len(self.band_names_)} bands, {len(self._targets)} samples, {len(self._unit)} targets, networks of widths "
-            f"{self.widths_}; {np.count_nonzero(self.ok_)} of {len(self.ok_)} targets ok "
+            f"{len(self.band_names_)} bands, {len(self._targets)} samples, {len(self._unit)} targets, "
+            f"networks of widths {self.widths_}; {np.count_nonzero(self.ok_)} of {len(self.ok_)} targets ok "
             f"({self.fit_.directions} directions)",
             f"{'band':20} {'mean share':>10}  90% interval, median over targets",
         ]
@@ -354,7 +383,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             data = np.asarray(X, dtype=np.float64)
             if data.ndim != 3 or len(data) != len(self.band_names_) or data.shape[2] != len(self._targets):
                 raise ValueError(
-                    f"precomputed kernels must have shape ({len(self.band_names_)}, n, {len(self._targets)}), got {data.shape}"
+                    f"precomputed kernels must have shape ({len(self.band_names_)}, n, "
+                    f"{len(self._targets)}), got {data.shape}"
                 )
             return data
         return validate_data(self, X, reset=False, dtype=np.float64)
@@ -386,13 +416,22 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise ValueError("a file holds no functions, got a band whose kernel is a callable")
         about = {
             "parameters": {
-                **{name: getattr(self, name) for name in ("kernel", "prior_scale", "fit_intercept", "target_error", "max_directions")},
+                **{
+                    name: getattr(self, name)
+                    for name in ("kernel", "prior_scale", "fit_intercept", "target_error", "max_directions")
+                },
                 "width": list(self.widths_),
                 "random_state": as_seed(self.random_state),
-                "noise_variance": None if self.noise_variance is None else np.asarray(self.noise_variance).tolist(),
+                "noise_variance": None
+                if self.noise_variance is None
+                else np.asarray(self.noise_variance).tolist(),
             },
             "bands": [
-                [name, None if self._columns is None else self._columns[number].tolist(), self._kernels()[number]]
+                [
+                    name,
+                    None if self._columns is None else self._columns[number].tolist(),
+                    self._kernels()[number],
+                ]
                 for number, name in enumerate(self.band_names_)
             ],
             "feature_names": list(getattr(self, "feature_names_in_", [])) or None,
@@ -403,7 +442,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         arrays = {"X": np.asarray(self._X), "y": self._targets}
         for number, posterior in enumerate(self.fit_._posteriors):
             arrays |= {
-                f"block{number}.{each.name}": np.asarray(getattr(posterior, each.name)) for each in fields(posterior)
+                f"block{number}.{each.name}": np.asarray(getattr(posterior, each.name))
+                for each in fields(posterior)
             }
         archive.write(path, KIND, about, arrays)
 
@@ -423,14 +463,22 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
         inner = model._prepare(arrays["X"], arrays["y"], about["single"])
         posteriors = tuple(
-            BlockPosterior(**{each.name: arrays[f"block{number}.{each.name}"] for each in fields(BlockPosterior)})
+            BlockPosterior(
+                **{each.name: arrays[f"block{number}.{each.name}"] for each in fields(BlockPosterior)}
+            )
             for number in range(len(about["parts"]))
         )
         model.widths_ = parameters["width"]
         model.evidence_table_ = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
         bands_of = model._networks(model.widths_)
         fit = bands_of._loaded(
-            inner, model._inner_targets, not model._linear, model._noise_units(), model.target_error, about["parts"], posteriors
+            inner,
+            model._inner_targets,
+            not model._linear,
+            model._noise_units(),
+            model.target_error,
+            about["parts"],
+            posteriors,
         )
         return model._describe(fit)
 
@@ -449,7 +497,8 @@ class BandedPredictive:
     inner : BandsPredictive
         In units of the targets' deviations.
     level, unit, level_variance : (n_targets,)
-        Mean of the training targets, their deviations, and the variance of the level, in squared units of these.
+        Mean of the training targets, their deviations, and the variance of the level, in squared units of
+        these.
     """
 
     inner: BandsPredictive
@@ -484,7 +533,10 @@ class BandedPredictive:
         """Central intervals, (n, n_targets) each: those without the level's error, widened by it."""
         wider = np.sqrt(1 + self.level_variance / self.inner.variance)
         low, high = self.inner.interval(probability)
-        ends = [self.level + self.unit * (self.inner.mean + wider * (end - self.inner.mean)) for end in (low, high)]
+        ends = [
+            self.level + self.unit * (self.inner.mean + wider * (end - self.inner.mean))
+            for end in (low, high)
+        ]
         return ends[0], ends[1]
 
     def pointwise_log_density(self, F: ArrayLike) -> Array:
@@ -503,7 +555,8 @@ def _numbers(y: Any) -> Any:
         if len(bad):
             names = list(getattr(y, "columns", range(array.shape[1])))
             raise ValueError(
-                f"every target must be finite, got NaN or infinite values in targets {[names[each] for each in bad[:10]]}"
+                "every target must be finite, got NaN or infinite values in targets "
+                f"{[names[each] for each in bad[:10]]}"
             )
     return y
 
@@ -521,7 +574,9 @@ def _indices(name: Any, columns: Any, count: int, known: dict[str, int]) -> Inde
     array = np.asarray(columns)
     if array.dtype == bool:
         if array.shape != (count,):
-            raise ValueError(f"a mask of columns must have length {count}, got {array.shape} in band {name!r}")
+            raise ValueError(
+                f"a mask of columns must have length {count}, got {array.shape} in band {name!r}"
+            )
         return np.flatnonzero(array)
     if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= count):
         raise ValueError(f"columns must be numbers from 0 to {count - 1}, got {columns!r} in band {name!r}")

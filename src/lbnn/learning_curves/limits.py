@@ -124,7 +124,8 @@ def _infinite_data(data: Asymptotics, widths: tuple[int, ...], variance: float) 
     """λ = yᵀG⁻¹y/p: zero temperature only."""
     if data.temperature > 0:
         return math.nan, math.nan
-    return data.square + data.noise_variance / (1 - data.examples / data.inputs), 0.0
+    scale = data.square + data.noise_variance / (1 - data.examples / data.inputs)
+    return (scale, 0.0) if scale > 0 else (math.nan, math.nan)
 
 
 def _first_order(data: Asymptotics, widths: tuple[int, ...], variance: float) -> tuple[float, float]:

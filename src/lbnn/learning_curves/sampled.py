@@ -239,7 +239,8 @@ def _answers_of(
     mean = np.einsum("mk,mkc->mc", averages, means)
     error = (mean**2).sum(axis=1)
     inverse = covariances(data, found.panels.nodes, temperature)
-    trace = inverse.inverse_trace() + scale / data.inputs * (data.inputs - data.columns)
+    # tr[(λ/n0)(1 − Xᵀ(τ + λG)⁻¹X λ/n0)] = (λ/n0) [n0 − r + τ tr(τ + λG)⁻¹], both terms positive
+    trace = scale / data.inputs * (data.inputs - rank + temperature * found.table.matrices.inverse_trace())
     gibbs = (averages * ((means**2).sum(axis=2) + trace)).sum(axis=1)
 
     # a test input ξ + cu, u along the error: (m_λ − w)ᵀ(ξ + cu) has the variance q_0 + 2cq_1 + c²q_2

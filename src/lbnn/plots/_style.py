@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,7 +33,8 @@ def heat_map(axes: Axes, matrix: Array, limit: float, digits: int | None = None)
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
     if digits is not None:
         for (row, column), value in np.ndenumerate(matrix):
-            colour = "white" if _luminance(image.to_rgba(value)) < _DARK else "black"
+            ground = image.to_rgba(np.array([value]))[0]
+            colour = "white" if _luminance(ground) < _DARK else "black"
             text = f"{value:.{digits}f}".replace("-", MINUS)
             axes.text(column, row, text, ha="center", va="center", color=colour, fontsize="small")
     for spine in axes.spines.values():
@@ -46,7 +47,7 @@ def heat_map(axes: Axes, matrix: Array, limit: float, digits: int | None = None)
 _DARK = 0.179
 
 
-def _luminance(colour: Sequence[float]) -> float:
+def _luminance(colour: Any) -> float:
     """Relative luminance of a colour with channels from 0 to 1 (sRGB)."""
     channels = np.asarray(colour[:3], float)
     linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -62,7 +62,12 @@ def band_shares(
 
 
 def band_share_map(
-    fit: BandsFit, band: int, index: ArrayLike | None = None, ax: Axes | None = None, *, name: str | None = None
+    fit: BandsFit,
+    band: int,
+    index: ArrayLike | None = None,
+    ax: Axes | None = None,
+    *,
+    name: str | None = None,
 ) -> Axes:
     """Draw the posterior mean of one band's share for all targets.
 
@@ -71,8 +76,8 @@ def band_share_map(
     fit : BandsFit
     band : int
     index : (rows, columns) of int, or (V, 2) of float, optional
-        An image of target numbers, −1 where there is none; or the places of the targets. None draws shares in their order, over
-        their posterior deviations.
+        An image of target numbers, −1 where there is none; or the places of the targets. None draws shares
+        in their order, over their posterior deviations.
     ax : matplotlib axes, optional
     name : str, optional
         Of the band.
@@ -81,18 +86,26 @@ def band_share_map(
     label = f"share of {name if name is not None else f'band {band + 1}'}"
     if index is None:
         axes.errorbar(
-            np.arange(len(share)), share, yerr=fit.share_deviation[:, band], fmt="o", ms=2, lw=0.5, color=COLOURS[0]
+            np.arange(len(share)),
+            share,
+            yerr=fit.share_deviation[:, band],
+            fmt="o",
+            ms=2,
+            lw=0.5,
+            color=COLOURS[0],
         )
         axes.set(xlabel="target", ylabel=label, ylim=(0, 1))
         return axes
     places = np.asarray(index)
+    image: Any
     if places.dtype.kind in "iu":
         image = axes.imshow(np.where(places < 0, np.nan, share[places]), vmin=0, vmax=1, cmap="viridis")
     elif places.shape == (len(share), 2):
-        image = axes.scatter(*places.T, c=share, s=8, vmin=0, vmax=1, cmap="viridis")
+        image = axes.scatter(places[:, 0], places[:, 1], c=share, s=8, vmin=0, vmax=1, cmap="viridis")
     else:
         raise ValueError(
-            f"index must be an image of target numbers or the places of {len(share)} targets, got shape {places.shape}"
+            f"index must be an image of target numbers or the places of {len(share)} targets, "
+            f"got shape {places.shape}"
         )
     axes.figure.colorbar(image, ax=axes, label=label)
     return axes

@@ -56,8 +56,8 @@ def learning_curves(
     >>> import lbnn, lbnn.plots
     >>> curve = lbnn.learning_curve(lbnn.Network((20,)), [5, 10, 15], inputs=20, teacher_norm=0.5)
     >>> ax = lbnn.plots.learning_curves(curve, "gibbs_error")
-    >>> ax.get_legend_handles_labels()[1]
-    ['widths (20,)', 'proportional']
+    >>> sorted(ax.get_legend_handles_labels()[1])
+    ['proportional', 'widths (20,)']
     >>> matplotlib.pyplot.close(ax.figure)
     """
     every = [curves] if isinstance(curves, LearningCurve) else list(curves)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -216,7 +217,7 @@ def _prior_quantiles(prior: ScalePrior) -> Array:
     return np.quantile(_above_rounding(draws), _LEVELS, axis=0).T
 
 
-def _above_rounding(values: Array) -> Array:
+def _above_rounding(values: Any) -> Array:
     """Eigenvalues (..., n_d), NaN where they are zero but for rounding, behind a narrow layer."""
     largest = values.max(axis=-1, keepdims=True)
     return np.where(values > 1e-13 * largest, values, np.nan)

@@ -96,6 +96,14 @@
     else if (answer.number >= outstanding && waiting === null) { clearTimeout(busyTimer); busyTimer = setTimeout(() => busy(true, "refining"), 250); }
     hideEmpty(section);
     fit();
+    clearTimeout(settle.timer);
+    settle.timer = setTimeout(settle, 80, section);
+  }
+
+  /** Lay the figures out again: one that was hidden, or whose labels have grown, would keep an old frame. */
+  function settle(section) {
+    for (const place of $$(".figure:not([hidden])", section))
+      Bokeh.index.find_one(doc.get_model_by_name(place.className.match(/figure-(\w+)/)[1]))?.invalidate_layout();
   }
 
   const row = value => {
@@ -374,6 +382,15 @@
       download(file.name, new Blob([file.text], { type: "text/csv" }));
       saved("saved");
     });
+    for (const place of $$(".figure")) {  // a place is there before its figure is painted
+      const model = doc.get_model_by_name(place.className.match(/figure-(\w+)/)[1]);
+      model.properties.visible.change.connect(() => {
+        place.hidden = !model.visible;
+        // marks of the first, empty painting go when the canvas gets another size
+        if (model.visible) setTimeout(() => { place.style.paddingRight = place.style.paddingRight ? "" : "1px"; }, 250);
+      });
+      place.hidden = !model.visible;
+    }
     points.change.connect(pointsMoved);
     points.properties.data.change.connect(pointsMoved);
     doc.get_model_by_name("phase").on_event("tap", event => { busy(true, "refining the map"); send("refine", [event.x, event.y]); });

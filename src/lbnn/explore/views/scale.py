@@ -22,6 +22,7 @@ class ScaleView:
         self._make_density()
         self._make_ellipse()
         self._make_eigenvalues()
+        self.ellipse.visible = self.eigenvalues.visible = False  # until there are several outputs
         self.figures = [self.density, self.ellipse, self.eigenvalues]
 
     def _make_density(self) -> None:

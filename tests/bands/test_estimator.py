@@ -1,0 +1,159 @@
+"""BandedRegressor: units, kernels, files, pandas, pipelines, bad input; the command line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from typer.testing import CliRunner
+
+import lbnn
+from lbnn.cli.app import app
+
+BANDS = [("a", slice(0, 4)), ("b", slice(4, 9))]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 9)) + 3
+    Y = 50 * X[:, :4] @ rng.normal(size=(4, 2)) + 30 * rng.normal(size=(30, 2)) + 1000
+    return X, Y
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return lbnn.BandedRegressor(BANDS, width=3).fit(*data)
+
+
+def test_shares_and_predictions(model, data):
+    X, Y = data
+    assert model.ok_.all()
+    assert (model.band_shares_[:, 0] > 5 * model.band_shares_[:, 1]).all()
+    assert model.score(X, Y) > 0.8
+    mean, deviation = model.predict(X[:3], return_std=True)
+    low, high = model.predictive(X[:3]).with_noise().interval(0.9)
+    assert mean.shape == deviation.shape == low.shape == (3, 2)
+    assert ((low < mean) & (mean < high)).all()
+    np.testing.assert_allclose((high - low) / deviation, 3.35, atol=0.25)  # Student's, nearly normal
+    np.testing.assert_allclose(model.contributions(X).sum(axis=0) + Y.mean(axis=0), model.predict(X))
+    assert "2 of 2 targets ok" in model.summary()
+
+
+def test_units_do_not_matter(model, data):
+    X, Y = data
+    other = lbnn.BandedRegressor(BANDS, width=3).fit(X * np.repeat([1e3, 1e-3], [4, 5]), 1e-4 * Y - 7)
+    np.testing.assert_allclose(other.band_shares_, model.band_shares_, rtol=1e-6)
+    np.testing.assert_allclose(other.log_evidence_, model.log_evidence_ + 29 * np.log(1e4), rtol=1e-8)
+
+
+def test_kernels_give_what_columns_give(model, data):
+    X, Y = data
+    linear = [(name, columns, lambda a, b: a @ b.T / a.shape[1]) for name, columns in BANDS]
+    by_kernel = lbnn.BandedRegressor(linear, width=3).fit(X, Y)
+    for ours, theirs in zip(
+        by_kernel.predict(X[:3], return_std=True), model.predict(X[:3], return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+    grams = np.stack([X[:, columns] @ X[:, columns].T for _, columns in BANDS])
+    precomputed = lbnn.BandedRegressor(["a", "b"], kernel="precomputed", width=3).fit(grams, Y)
+    np.testing.assert_allclose(precomputed.predict(grams[:, :3]), model.predict(X[:3]), rtol=1e-8)
+    with pytest.raises(ValueError, match="test_diagonals"):
+        precomputed.predict(grams[:, :3], return_std=True)
+
+
+def test_one_target_names_of_columns_and_files(data, tmp_path):
+    X, Y = data
+    frame = pd.DataFrame(X, columns=[f"{'ab'[i > 3]}{i}" for i in range(9)])
+    bands = [("a", ["a0", "a1", "a2", "a3"]), ("b", [f"b{i}" for i in range(4, 9)])]
+    model = lbnn.BandedRegressor(bands, width=3).fit(frame, Y[:, 0])
+    mean, deviation = model.predict(frame[:3], return_std=True)
+    assert mean.shape == deviation.shape == (3,)
+    model.save(tmp_path / "model.lbnn")
+    again = lbnn.BandedRegressor.load(tmp_path / "model.lbnn")
+    for ours, theirs in zip(again.predict(frame[:3], return_std=True), (mean, deviation), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(ValueError, match="archive"):
+        lbnn.BandedRegressor.load(__file__)
+
+
+def test_in_a_pipeline(model, data):
+    X, Y = data
+    piped = make_pipeline(StandardScaler(), lbnn.BandedRegressor(BANDS, width=3)).fit(X, Y)
+    assert piped.score(X, Y) == pytest.approx(model.score(X, Y), abs=0.02)
+
+
+@pytest.mark.slow
+def test_widths_by_evidence(data):
+    model = lbnn.BandedRegressor(BANDS).fit(*data)
+    scores = [row["log_evidence"] for row in model.evidence_table_]
+    assert scores == sorted(scores, reverse=True)
+    assert model.widths_ == model.evidence_table_[0]["widths"]
+
+
+@pytest.mark.parametrize(
+    ("bands", "message"),
+    [
+        ([], "got none"),
+        ([("a", [0, 1]), ("b", [1, 2])], "column 1 in bands 'a' and 'b'"),
+        ([("a", [0, 1]), ("b", [])], "got none in band 'b'"),
+        ([("a", [0]), ("a", [1])], "more than once"),
+        ([("a", [0, 99])], "numbers from 0 to 8"),
+        ([("a", ["x"])], "must be columns of X"),
+        ([("a",)], r"\(name, columns\)"),
+    ],
+)
+def test_bad_bands(data, bands, message):
+    with pytest.raises(ValueError, match=message):
+        lbnn.BandedRegressor(bands, width=3).fit(*data)
+
+
+def test_bad_data(data):
+    X, Y = data
+    with pytest.raises(ValueError, match=r"constants in bands \['b'\]"):
+        lbnn.BandedRegressor(BANDS, width=3).fit(np.where(np.arange(9) < 4, X, 5.0), Y)
+    with pytest.raises(ValueError, match=r"targets \['second'\]"):
+        lbnn.BandedRegressor(BANDS, width=3).fit(X, pd.DataFrame({"first": Y[:, 0], "second": np.nan}))
+    with pytest.raises(ValueError, match="constants in targets"):
+        lbnn.BandedRegressor(BANDS, width=3).fit(X, Y * [1, 0])
+    with pytest.raises(ValueError, match="n_samples=1"):
+        lbnn.BandedRegressor(BANDS, width=3).fit(X[:1], Y[:1])
+
+
+def test_command_line(data, tmp_path):
+    X, Y = data
+    frame = pd.DataFrame(X, columns=[f"{'ab'[i > 3]}{i}" for i in range(9)]).assign(y=Y[:, 0])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    files = {name: str(tmp_path / name) for name in ("t.csv", "m.lbnn", "r.html", "p.csv")}
+    bands = ["--band", "first=a*", "--band", "second=b4,b5,b6"]
+
+    def run(*arguments):
+        return CliRunner().invoke(app, list(arguments))
+
+    done = run(
+        "fit",
+        files["t.csv"],
+        "-t",
+        "y",
+        *bands,
+        "--width",
+        "3",
+        "-o",
+        files["m.lbnn"],
+        "--report",
+        files["r.html"],
+    )
+    assert done.exit_code == 0, done.output
+    assert "first" in done.output
+    assert "not used: b7, b8" in done.output
+    assert "svg" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    done = run("predict", files["m.lbnn"], files["t.csv"], "-o", files["p.csv"])
+    assert done.exit_code == 0, done.output
+    predicted = pd.read_csv(tmp_path / "p.csv")
+    assert ((predicted.y_low < predicted.y) & (predicted.y < predicted.y_high)).all()
+    assert (
+        run("fit", files["t.csv"], "-t", "y", "--band", "first=z*", "-o", str(tmp_path / "n.lbnn")).exit_code
+        == 2
+    )
