@@ -77,7 +77,7 @@ class Step:
         return f"{self.name} ({self.of}): {self.reason}{checked}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What is done for a problem, in order: printable, and what runs.
 
@@ -95,6 +95,11 @@ class Plan:
     engine: str
     reason: str
     steps: tuple[Step, ...]
+
+    def __repr__(self) -> str:
+        """One line: the engine and the names of the steps."""
+        names = ", ".join(step.name for step in self.steps)
+        return f"Plan(engine={self.engine!r}, steps=({names}))"
 
     def __str__(self) -> str:
         """The engine with its reason, then one line for every step."""
