@@ -15,7 +15,7 @@ import numpy as np
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.mixture import Mixture, MixtureSample, adapted, guidance, mixture_of_draws
-from lbnn.engines.policy import GROUPS
+from lbnn.engines.policy import GROUPS, POLICY
 from lbnn.engines.target import Target, log_diagonal, turned_points
 from lbnn.engines.total_target import FactorSpace
 from lbnn.engines.verdict import reaches
@@ -54,7 +54,7 @@ def mixture_estimate(mixture: Mixture, call: Call) -> tuple[Estimate, Mixture]:
         call.progress.say(f"importance sampling, {GROUPS * size} points in {dimension} dimensions")
         sample = _sample(mixture, size, rng, call)
         estimate = _estimate(sample, began)
-        tails = estimate.heavy_tailed or bool((estimate.mean_tails >= call.policy.largest_mean_k).any())
+        tails = estimate.heavy_tailed or bool((estimate.mean_tails >= estimate.largest_mean_k).any())
         if refits and tails:  # more of the same would not help: some tail has no proposal
             refits -= 1
             mixture, sample = _fitted_afresh(adapted(sample, True), rounds, rng, call)
@@ -157,10 +157,11 @@ def _next_size(estimate: Estimate, mixture: Mixture, call: Call) -> int:
 
 def _estimate(sample: MixtureSample, began: float) -> Estimate:
     space = sample.mixture.space
-    return Estimate.of_weights(
+    estimate = Estimate.of_weights(
         space.name,
         sample.log_weights,
         space.log_diagonal(sample.roots),
         lambda: sample.points,
         seconds=time.perf_counter() - began,
     )
+    return replace(estimate, largest_mean_k=POLICY.largest_mean_k)
