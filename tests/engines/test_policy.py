@@ -206,9 +206,10 @@ def _reach(made: Estimate, policy: Policy, target_error: float = 0.05) -> bool:
 
 #: threshold: factor in the harmful direction, and what must differ then
 DECISIONS = {
-    "largest_k": (3.0, lambda policy: _reach(tail(policy.largest_k), policy)),
+    "largest_k": (3.0, lambda policy: can_check(tail(policy.largest_k), policy)),
     "largest_row_k": (3.0, lambda policy: can_check(tail(policy.largest_row_k), policy)),
     "fewest_effective": (1 / 3, lambda policy: _reach(estimate(240, 0.01), policy, 0.1)),
+    "largest_mean_k": (3.0, lambda policy: _reach(tail_of_means(policy), policy)),
     "fewest_for_means": (1 / 3, lambda policy: _reach(few_for_means(), policy)),
     "false_alarm": (1 / 3, lambda policy: evidence_agrees(estimate(), near(), policy)),
     "fewest_to_check": (1 / 3, lambda policy: can_check(estimate(size=64, spread=0.1), policy)),
@@ -233,6 +234,10 @@ HARMLESS = {
     "rough_work": "time: an answer that runs out of work says so",
     "rough_effective": "one of many models whose average is taken; few draws are counted and said",
 }
+
+
+def tail_of_means(policy: Policy) -> Estimate:
+    return replace(heavy(16000, tail=0.6, of_means=True), largest_mean_k=policy.largest_mean_k)
 
 
 def few_for_means() -> Estimate:

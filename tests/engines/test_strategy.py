@@ -140,6 +140,7 @@ def test_rough_answers_need_no_check():
     assert steps(Problem((9,), 3, 20), rough=True) == [("mixture", "smc")]
     assert steps(Problem((9,), 12, 20), rough=True) == [("rough rows", *MANY)]
     assert steps(Problem((3,), 9, 20), rough=True) == [("rough rows", "mixture", "smc")]
+    assert steps(Problem((3,), 30, 8), rough=True)[0] == ("rough rows",)
 
 
 @pytest.mark.parametrize(("widths", "outputs", "rank", "_"), TABLE, ids=lambda value: str(value)[:40])

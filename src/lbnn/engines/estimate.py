@@ -87,8 +87,8 @@ class Estimate:
         The draws in the coordinates u of `target`; asked for by the answer only.
     log_evidence, log_evidence_error : float
         Log of the integral of prior times likelihood (less its constant), and its standard error.
-    largest_k : float
-        Tail index from which the weights are not trusted.
+    largest_k, largest_mean_k : float
+        Tail indices from which the weights, and those of E L, are not trusted.
     efficiency : float
         Independent draws per draw, where draws are correlated (moves of a Markov chain); one otherwise.
     weighted : bool
@@ -112,6 +112,7 @@ class Estimate:
     log_evidence: float
     log_evidence_error: float
     largest_k: float = POLICY.largest_k
+    largest_mean_k: float = POLICY.largest_k
     efficiency: float = 1.0
     weighted: bool = True
     complete: bool = True

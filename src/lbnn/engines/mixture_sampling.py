@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.mixture import Mixture, MixtureSample, adapted, guidance, mixture_of_draws
-from lbnn.engines.policy import GROUPS
-from lbnn.engines.target import Target, turned_points
+from lbnn.engines.policy import GROUPS, POLICY
+from lbnn.engines.target import Target, log_diagonal, turned_points
 from lbnn.engines.total_target import FactorSpace
 from lbnn.engines.verdict import reaches
 
@@ -41,7 +42,7 @@ def mixture_estimate(mixture: Mixture, call: Call) -> tuple[Estimate, Mixture]:
     began, rng, rough = time.perf_counter(), call.stream(mixture.space.name), call.options.rough
     rounds = _ROUNDS if mixture.space.dimension <= call.policy.most_fitted else 1
     refits = _REFITS if rounds > 1 else 0
-    mixture, sample = _fitted(mixture, rounds, rng, call)
+    mixture, sample = _fitted_afresh(mixture, rounds, rng, call)
     estimate = _estimate(sample, began)
     while not (reaches(estimate, call) or (rough and _is_rough(estimate, call))):
         size = _next_size(estimate, mixture, call)
@@ -53,14 +54,27 @@ def mixture_estimate(mixture: Mixture, call: Call) -> tuple[Estimate, Mixture]:
         call.progress.say(f"importance sampling, {GROUPS * size} points in {dimension} dimensions")
         sample = _sample(mixture, size, rng, call)
         estimate = _estimate(sample, began)
-        tails = estimate.heavy_tailed or bool((estimate.mean_tails >= call.policy.largest_k).any())
+        tails = estimate.heavy_tailed or bool((estimate.mean_tails >= estimate.largest_mean_k).any())
         if refits and tails:  # more of the same would not help: some tail has no proposal
             refits -= 1
-            mixture, sample = _fitted(adapted(sample, True), rounds, rng, call)
+            mixture, sample = _fitted_afresh(adapted(sample, True), rounds, rng, call)
             estimate = _estimate(sample, began)
         elif size == _LARGEST_TO_REFIT:
             refits = 0
     return estimate, mixture
+
+
+def _fitted_afresh(
+    mixture: Mixture, rounds: int, rng: np.random.Generator, call: Call
+) -> tuple[Mixture, MixtureSample]:
+    """A fitted mixture with a sample; a new one where that of the fit would be an answer.
+
+    The best of some rounds is good by chance too: it may not have seen a tail.
+    """
+    mixture, sample = _fitted(mixture, rounds, rng, call)
+    if reaches(_estimate(sample, 0.0), call):
+        sample = _sample(mixture, _PILOT, rng, call)
+    return mixture, sample
 
 
 def unfitted_estimate(mixture: Mixture, call: Call) -> Estimate:
@@ -87,12 +101,8 @@ def factors_estimate(
 
 
 def _along_other_axes(estimate: Estimate, target: Target, axes: Target) -> Estimate:
-    """The same draws in the coordinates of another frame of the outputs."""
-    points = turned_points(estimate.points, target, axes)
-    diagonal = FactorSpace(axes).log_diagonal(points)
-    return Estimate.of_weights(
-        estimate.method, estimate.log_weights, diagonal, lambda: points, seconds=estimate.seconds
-    )
+    """The same draws, E L along the axes of another frame of the outputs."""
+    return replace(estimate, log_diagonal=log_diagonal(target, estimate.points, axes.rotation), target=target)
 
 
 def _is_rough(estimate: Estimate, call: Call) -> bool:
@@ -147,10 +157,11 @@ def _next_size(estimate: Estimate, mixture: Mixture, call: Call) -> int:
 
 def _estimate(sample: MixtureSample, began: float) -> Estimate:
     space = sample.mixture.space
-    return Estimate.of_weights(
+    estimate = Estimate.of_weights(
         space.name,
         sample.log_weights,
         space.log_diagonal(sample.roots),
         lambda: sample.points,
         seconds=time.perf_counter() - began,
     )
+    return replace(estimate, largest_mean_k=POLICY.largest_mean_k)

@@ -129,19 +129,18 @@ class Run:
             if answer is None:
                 continue
             inference = self._inference(part[0].of, answer)
-            enough = number + 1 == len(parts) or inference.diagnostics.ok
-            if enough or (part[0].name == "rows" and self._serves(answer)):
+            rows_first = number == 0 < len(parts) - 1 and part[0].of == "scale"
+            rough = self.call.options.rough  # one of many models: the first answer will do
+            if inference.diagnostics.ok or rough or (rows_first and self._serves(answer)):
+                return inference
+            if not rows_first:
                 answers.append(inference)
-                if inference.diagnostics.ok or part[0].name == "rows":
-                    return inference
-            elif part[0].of == "kernel":
-                answers.append(inference)
-        return next((each for each in answers if each.diagnostics.ok), answers[0])
+        return answers[0]
 
     def _serves(self, answer: Answer) -> bool:
         """Whether rows before the kernel have as many draws as asked for, ok or not."""
         wanted = max(self.call.target_error**-2, self.call.policy.rows_before_kernel)
-        return answer.diagnostics.effective_sample_size >= (0.0 if self.call.options.rough else wanted)
+        return answer.diagnostics.effective_sample_size >= wanted
 
     def _sampling(self, of: str) -> Sampling:
         """The sampling of L or of the kernel, made once: what it has drawn is kept."""
@@ -342,6 +341,24 @@ class Sampling:
         return row_estimates(self.target, self.call)
 
     @cached_property
+    def answer_of_rows(self) -> Answer:
+        """The better order of the axes, checked by the other one, or by the Gaussian at the mode."""
+        assert self.rows is not None
+        estimate, check, seconds = self.rows
+        if check is not None and not can_check(check, self.policy):
+            check = None
+        if check is None and self.target.dimension <= self.policy.most_for_curvature:
+            best = estimate.points[np.argmax(estimate.log_weights)]
+            check = self._gaussian_check(self.target, best, "Gaussian at the mode near the best row draw")
+        more = [] if seconds is None else [f"by rows the target error would take about {in_words(seconds)}"]
+        return verdict("importance", estimate, check, self.call, more=more)
+
+    @cached_property
+    def few_rows(self) -> Estimate | None:
+        """A few dozen effective draws by rows; None where these cannot be had."""
+        return rough_rows(self.target, self.call)
+
+    @cached_property
     def laplace(self) -> Mixture:
         """One part for every mode of the posterior of T."""
         self.call.progress.say("modes of the posterior")
@@ -377,30 +394,21 @@ class Sampling:
 
     def _rough_rows(self, last: bool) -> Answer | None:
         """A few dozen effective draws by rows, without a check; None where these cannot be had."""
-        few = rough_rows(self.target, self.call)
+        few = self.few_rows
         return None if few is None else verdict("importance", few, None, self.call, needs_check=False)
 
     def _rows(self, last: bool) -> Answer | None:
         """Rows where they apply and serve; their answer as it is where nothing comes after."""
         if self.rows is None:
             return None
-        estimate, other, seconds = self.rows
+        estimate = self.rows[0]
         small = TotalTarget(self.target).dimension <= self.policy.most_for_mixture
         hopeless = self._narrow and estimate.effective_sample_size < self.policy.fewest_narrow_rows
         many = self.target.dimension > self.policy.most_for_curvature
         if not last and (hopeless or not (reaches(estimate, self.call) or many)):
             return None
-        answer = self._answer_of_rows(estimate, other, seconds)
+        answer = self.answer_of_rows
         return answer if answer.diagnostics.ok or last or not small else None
-
-    def _answer_of_rows(self, estimate: Estimate, other: Estimate | None, seconds: float | None) -> Answer:
-        """The better order of the axes, checked by the other one, or by the Gaussian at the mode."""
-        check = other if other is not None and can_check(other, self.policy) else None
-        if check is None and self.target.dimension <= self.policy.most_for_curvature:
-            best = estimate.points[np.argmax(estimate.log_weights)]
-            check = self._gaussian_check(self.target, best, "Gaussian at the mode near the best row draw")
-        more = [] if seconds is None else [f"by rows the target error would take about {in_words(seconds)}"]
-        return verdict("importance", estimate, check, self.call, more=more)
 
     def _gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the only mode, if it is nearly the posterior and another estimate agrees."""
@@ -466,7 +474,7 @@ class Sampling:
         if last or reaches(self.gaussian, self.call):
             rows = self.rows
             if rows is not None and last and self._fewer_draws_than(rows[0]):
-                return self._answer_of_rows(*rows)
+                return self.answer_of_rows
             alone = self.gaussian.effective_share >= self.policy.gaussian_alone
             return verdict(
                 "importance", self.gaussian, self._turned_check(), self.call, needs_check=not alone
@@ -517,7 +525,7 @@ class Sampling:
             rows = None
         start, roughness = self._start(rows and rows[0])
         if rows is not None and _interdecile(rows[0].log_weights) < roughness:
-            return self._answer_of_rows(*rows)  # what a path from a worse start would end in is worse still
+            return self.answer_of_rows  # what a path from a worse start would end in is worse still
         estimate = smc_estimate(self.target, start, self.call)
         check = rows[0] if rows is not None and can_check(rows[0], self.policy) else None
         if check is None and self.target.dimension <= self.policy.most_for_curvature:

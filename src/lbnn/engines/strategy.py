@@ -77,7 +77,7 @@ class Step:
         return f"{self.name} ({self.of}): {self.reason}{checked}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What is done for a problem, in order: printable, and what runs.
 
@@ -95,6 +95,11 @@ class Plan:
     engine: str
     reason: str
     steps: tuple[Step, ...]
+
+    def __repr__(self) -> str:
+        """One line: the engine and the names of the steps."""
+        names = ", ".join(step.name for step in self.steps)
+        return f"Plan(engine={self.engine!r}, steps=({names}))"
 
     def __str__(self) -> str:
         """The engine with its reason, then one line for every step."""
@@ -180,7 +185,7 @@ def _more_outputs_than_data(problem: Problem, rough: bool, policy: Policy) -> tu
     scale = _sampling(problem, "scale", "auto", rough, policy)
     if min(problem.widths) < problem.rank and problem.entries("scale") > policy.most_for_mixture:
         reason = "a layer passes on fewer directions than the data have, and rows see them one by one"
-        first = Step("rows", "scale", _OTHER_ORDER, reason)
+        first = Step("rough rows" if rough else "rows", "scale", "" if rough else _OTHER_ORDER, reason)
         return (first, *kernel, *scale)
     return (*kernel, *scale)
 
@@ -197,11 +202,10 @@ def _sampling(problem: Problem, of: str, engine: str, rough: bool, policy: Polic
     small = problem.entries(of) <= policy.most_for_mixture
     if rough:
         few = Step("rough rows", of, "", "a few dozen draws are enough: rows, if they serve")
-        narrow = of == "scale" and _few_rows_serve(problem, of, policy)
         if small:
             mixture = Step("mixture", of, "", "a few dozen draws are enough")
             rest = (mixture, Step("smc", of, "the mixture", _SMC)) if engine == "auto" else (mixture,)
-            return (few, *rest) if narrow or _few_rows_serve(problem, of, policy) else rest
+            return (few, *rest) if _few_rows_serve(problem, of, policy) else rest
         return (few, *_sampling(problem, of, engine, False, policy))
     return _few_entries(problem, of, engine, policy) if small else _many_entries(problem, of, engine, policy)
 

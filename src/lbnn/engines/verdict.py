@@ -103,7 +103,7 @@ def reaches(estimate: Estimate, call: Call) -> bool:
 def serves_means(estimate: Estimate, policy: Policy) -> bool:
     """Whether enough draws count for E L along every axis of the data."""
     sizes, tails = estimate.mean_sizes, estimate.mean_tails
-    return bool((sizes >= policy.fewest_for_means).all() and (tails < policy.largest_k).all())
+    return bool((sizes >= policy.fewest_for_means).all() and (tails < estimate.largest_mean_k).all())
 
 
 def means_message(estimate: Estimate, log_diagonal: Array, policy: Policy) -> str:
@@ -175,7 +175,8 @@ def _shortfall(estimate: Estimate, call: Call, advice: str) -> str:
     if not serves_means(estimate, call.policy):
         means = (
             f"; along some axis the mean of the scale rests on {estimate.mean_sizes.min():.0f} effective "
-            f"draws, with k {estimate.mean_tails.max():.2f}, which should be below {call.policy.largest_k}"
+            f"draws, with k {estimate.mean_tails.max():.2f}, which should be below "
+            f"{estimate.largest_mean_k}"
         )
     return (
         f"{reached} (Pareto k {estimate.pareto_k:.2f}, should be below {estimate.largest_k}; error of log "

@@ -186,7 +186,8 @@ class SampledCanonical:
 
     @cached_property
     def _measure(self) -> ScaleMeasure:
-        scales = self.target.scales(self._draws.points)
+        target = self._draws.estimate.target or self.target
+        scales = target.scales(self._draws.points)
         return ScaleMeasure(scales, self._draws.weights, False, groups=self._draws.estimate.groups)
 
     @cached_property
