@@ -204,9 +204,9 @@ def test_contributions_add_up_and_leaving_out_a_band_is_a_fit_without_it():
 @every_library
 def test_every_library_gives_the_same_numbers(library):
     rng = np.random.default_rng(9)
-    blocks = inputs(rng, 20, [6, 9, 12])
-    Y = noisy(rng, blocks, [1.0, 0.5, 0.0], 2)
-    bands = lbnn.Bands([lbnn.Network((4,))] * 3)
+    blocks = inputs(rng, 20, [6, 9])
+    Y = noisy(rng, blocks, [1.0, 0.5], 1)
+    bands = lbnn.Bands([lbnn.Network((4,))] * 2)
     fit = bands.condition(blocks, Y, target_error=0.9)
     there = bands.condition([put(block, library) for block in blocks], put(Y, library), target_error=0.9)
     for name in ("log_evidence", "share_mean", "scale_mean", "noise_mean"):
@@ -227,9 +227,9 @@ def test_a_killed_run_goes_on(tmp_path, monkeypatch):
     from lbnn.bands import work
 
     rng = np.random.default_rng(2)
-    blocks = inputs(rng, 15, [5, 8])
-    Y = noisy(rng, blocks, [1.0, 1.0], 6)
-    bands = lbnn.Bands([lbnn.Network((4,))] * 2)
+    blocks = inputs(rng, 25, [5])
+    Y = noisy(rng, blocks, [1.0], 6)
+    bands = lbnn.Bands([lbnn.Network((4,))])
     whole = bands.condition(blocks, Y, block_size=2)
     done, plain = [], work.Work.block
 
@@ -259,9 +259,9 @@ def test_a_killed_run_goes_on(tmp_path, monkeypatch):
 def test_a_cluster_gives_the_same_numbers():
     distributed = pytest.importorskip("distributed")
     rng = np.random.default_rng(2)
-    blocks = inputs(rng, 15, [5, 8])
-    Y = noisy(rng, blocks, [1.0, 1.0], 6)
-    bands = lbnn.Bands([lbnn.Network((4,))] * 2)
+    blocks = inputs(rng, 25, [5])
+    Y = noisy(rng, blocks, [1.0], 6)
+    bands = lbnn.Bands([lbnn.Network((4,))])
     whole = bands.condition(blocks, Y, block_size=2)
     with (
         distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,

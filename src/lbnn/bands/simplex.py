@@ -126,9 +126,12 @@ def rules_for(
         found.append((sum(points for _, _, points in regions), regions))
     total, regions = min(found, key=lambda each: each[0])
     factor = float(np.clip(total, fewest, most)) / total
+    counts = [max(8 * SETS, SETS * math.floor(factor * points / SETS)) for _, _, points in regions]
+    largest = int(np.argmax(counts))
+    counts[largest] = max(8 * SETS, counts[largest] - max(0, sum(counts) - most))
     return [
-        Rule.around(centre, scale, max(8 * SETS, math.floor(factor * points)), rng)
-        for centre, scale, points in regions
+        Rule.around(centre, scale, count, rng)
+        for (centre, scale, _), count in zip(regions, counts, strict=True)
     ]
 
 
