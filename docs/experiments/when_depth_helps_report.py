@@ -135,6 +135,7 @@ def pictures(document: dict[str, Any]) -> None:
             ax.plot(ratios, gains, marker=marker, color=colour, label=f"$n_0$ = {inputs}")
         ax.set(title=f"|w| = {norm:g}, noise 0.5", xlabel="$p/n_0$", xscale="log")
         ax.set_xticks(ratios, [f"{each:g}" for each in ratios])
+        ax.minorticks_off()
     axes[0].set_ylabel("Gibbs error saved by depth, %")
     axes[0].legend(frameon=False)
     figure.savefig(DOCS / "images" / "when-depth-helps-gain.svg")

@@ -209,7 +209,7 @@ def _one_output(scores: LeaveOneOut, y: ArrayLike, output: int) -> tuple[Array, 
 def _apart(widths: list[int]) -> list[int]:
     """Those of increasing widths whose labels do not cover each other on a logarithmic axis."""
     kept: list[int] = []
-    least = (widths[-1] / widths[0]) ** 0.06
+    least = (widths[-1] / widths[0]) ** 0.1  # labels of three digits take a tenth of the axis
     for width in widths:
         if not kept or width >= least * kept[-1]:
             kept.append(width)
