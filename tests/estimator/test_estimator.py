@@ -212,7 +212,9 @@ def test_units_of_inputs_and_targets_do_not_matter(input_size, target_size, shif
     model = LBNNRegressor(width=(3,)).fit(X, target_size * (problem.Y - shift))
     mean, deviation = model.predict(X_test, return_std=True)
     expected, spread = base.predict(problem.X_test, return_std=True)
-    tolerance = 1e-4 * spread.max()  # of the search, which stops within 0.01 nats of a maximum
+    # Where rounding decides a step of the search for modes, a model of the average is drawn from another
+    # mixture: its log evidence then moves within its stated error of 0.01, and its share by as much.
+    tolerance = 1e-3 * spread.max()
     np.testing.assert_allclose(mean / target_size + shift, expected, atol=tolerance)
     np.testing.assert_allclose(deviation / target_size, spread, atol=tolerance)
     jacobian = 24 * 2 * math.log(target_size)
