@@ -15,6 +15,7 @@ the posterior at noise variance τ invariant:
 - `move_values`: log l_j given everything else has a one-dimensional density; a table of it proposes, the density accepts.
   The column can take the same direction of S_k, …, S_K with it, which keeps the traces between them: a direction of the
   outputs changes between fitted and collapsed in all layers at once.
+- `move_column`: the same together with the angle between a column and an axis of the data.
 - `rotate_columns`: a rotation in the plane of two columns has a von Mises law.
 - `move_root`: with the hidden activities h drawn, ỹ_i = √g_i F h_i + noise is a regression, and F given h is Gaussian.
 - `move_inner`: S_k given its neighbours is matrix generalised inverse Gaussian; a row given the rest is Gaussian, its
@@ -31,11 +32,12 @@ import numpy as np
 
 from lbnn._base.types import Array, IndexArray
 
-_TABLE_STEP = 0.22  # largest distance of nodes in log l: more than 95% of proposals are accepted up to 40 rows of data
-_STEP_IN_DEVIATIONS = 0.75  # the same for many rows, where log l has the deviation √(2/r)
+_TABLE_STEP = 0.3  # largest distance of nodes in log l: more than 90% of proposals are accepted
+_STEP_IN_DEVIATIONS = 0.9  # the same for many rows, where log l has the deviation √(2/r)
 _BELOW, _BELOW_PER_LAYER = 12.0, 6.0  # e-folds of the table below τ/g: the prior of log l falls at least like e^{x/2} there
 _ABOVE = 3.0  # e-folds above the largest value that prior or data suggest
 _DEEPEST = -60.0  # floor of the table relative to its maximum; proposals below it have a chance of 1e-26
+_COARSER, _ANGLES, _WIDEST = 3, 27, 5.2  # tables over size and angle: every third node, ζ in steps of 0.4 up to φ = 0.011
 _TINY = 1e-300  # keeps the logarithm of a distance of two equal values finite
 
 
@@ -231,10 +233,14 @@ def log_vandermonde(values: Array) -> Array:
 
 
 def sweep(posterior: NarrowPosterior, particles: Particles, noise: float, rng: np.random.Generator) -> Particles:
-    """Every move once, at a noise variance; particles are changed in place where that is possible."""
-    for layer in range(posterior.layers + 1):
-        move_values(posterior, particles, noise, layer, rng)
+    """Every move once (of the inner layers from which a value is moved, a random one); particles are changed in place where that is possible."""
+    if posterior.layers:
+        move_values(posterior, particles, noise, int(rng.integers(posterior.layers)), rng)
+    move_values(posterior, particles, noise, posterior.layers, rng)
     rotate_columns(posterior, particles, noise, rng)
+    if posterior.layers:  # with one hidden layer a direction is fitted gradually, without it
+        column, axis = int(rng.integers(posterior.columns)), int(rng.integers(min(posterior.columns + 1, posterior.outputs)))
+        move_column(posterior, particles, noise, int(rng.integers(posterior.layers + 1)), column, axis, rng)
     move_inner(posterior, particles, rng)
     return move_root(posterior, particles, noise, rng)
 
@@ -255,13 +261,7 @@ def move_values(
     for j in range(posterior.columns):
         own, others = particles.values[:, j].copy(), np.delete(particles.values, j, axis=1)
         squares = particles.projections[:, :, j] ** 2
-        if layer == posterior.layers:
-            linear, quadratic = np.zeros(len(own)), precision[:, j, j]
-        else:
-            below = particles.inner[layer]
-            product = precision[:, j, j] * below[:, j, j]
-            linear = ((precision[:, j] * below[:, j]).sum(axis=1) - product) / np.sqrt(own)
-            quadratic = product / own
+        linear, quadratic = _trace_terms(posterior, particles, precision, layer, j)
         table = 0.5 * squares @ fit.T + (power * posterior.nodes - 0.5 * logs)
         table -= 0.5 * quadratic[:, None] * grid + linear[:, None] * np.sqrt(grid)
         if posterior.columns > 1:
@@ -292,35 +292,142 @@ def move_values(
         proposed = np.exp(proposed)
         log_acceptance = log_density(proposed) - log_density(own) - log_ratio
         accepted = inside & (np.log(rng.random(len(own))) < log_acceptance)
-        factor = np.where(accepted, proposed / own, 1.0)
-        particles.values[:, j] *= factor
-        for below in particles.inner[layer:]:
-            below[:, j, :] *= np.sqrt(factor)[:, None]
-            below[:, :, j] *= np.sqrt(factor)[:, None]
+        _scale_column(particles, layer, j, np.where(accepted, proposed / own, 1.0))
+
+
+def _trace_terms(
+    posterior: NarrowPosterior, particles: Particles, precision: Array, layer: int, j: int
+) -> tuple[Array, Array]:
+    """½ tr(P D S D) as a function of the new l_j: linear · √l_j + ½ quadratic · l_j, up to a constant."""
+    if layer == posterior.layers:
+        return np.zeros(len(particles)), precision[:, j, j]
+    own, below = particles.values[:, j], particles.inner[layer]
+    product = precision[:, j, j] * below[:, j, j]
+    return ((precision[:, j] * below[:, j]).sum(axis=1) - product) / np.sqrt(own), product / own
+
+
+def _scale_column(particles: Particles, layer: int, j: int, factor: Array) -> None:
+    """Multiply l_j, and with it the same direction of S_{layer+1}, …, S_K."""
+    particles.values[:, j] *= factor
+    for below in particles.inner[layer:]:
+        below[:, j, :] *= np.sqrt(factor)[:, None]
+        below[:, :, j] *= np.sqrt(factor)[:, None]
+
+
+def move_column(
+    posterior: NarrowPosterior, particles: Particles, noise: float, layer: int, j: int, axis: int, rng: np.random.Generator
+) -> None:
+    """Draw l_j together with the angle φ between u_j and an axis of the data.
+
+    Between a collapsed column, with any direction, and one that is fitted to the axis, size and direction have to change at once.
+    With e the part of the axis orthogonal to the other columns, u_j = cos φ e + sin φ b; φ has the prior density
+    sin^{D−2} φ on the sphere of D = n_d − m + 1 dimensions that the other columns leave. A table over log l_j and
+    ζ = log tan(φ/2) proposes a cell, a uniform draw in it a point, and the density accepts.
+    """
+    dimension = posterior.outputs - posterior.columns + 1
+    if dimension < 2:
+        return
+    rest = np.delete(np.arange(posterior.columns), j)
+    others = particles.directions[:, :, rest]
+    along = others[:, axis, :]  # of the axis on the other columns
+    centre = -(others @ along[:, :, None])[:, :, 0]
+    centre[:, axis] += 1.0
+    length = np.sqrt((centre**2).sum(axis=1))
+    usable = length > 1e-6  # the axis is not in the span of the other columns
+    length = np.where(usable, length, 1.0)[:, None]
+    centre /= length
+    seen = (posterior.targets[:, axis] - (particles.projections[:, :, rest] @ along[:, :, None])[:, :, 0]) / length
+    own_direction = particles.directions[:, :, j]
+    cosine = np.clip((own_direction * centre).sum(axis=1), -1.0, 1.0)
+    tangent = own_direction - cosine[:, None] * centre
+    sine = np.sqrt((tangent**2).sum(axis=1))
+    usable &= sine > 1e-9
+    sine = np.where(usable, sine, 1.0)
+    tangent /= sine[:, None]
+    seen_tangent = (particles.projections[:, :, j] - cosine[:, None] * seen) / sine[:, None]
+    place = np.log(sine) - np.log1p(np.where(usable, cosine, 0.0))
+
+    nodes = posterior.nodes[:: _COARSER]
+    angles = np.linspace(-_WIDEST, _WIDEST, _ANGLES)
+    widths = nodes[1] - nodes[0], angles[1] - angles[0]
+    precision = precision_above(posterior, particles, layer)
+    linear, quadratic = _trace_terms(posterior, particles, precision, layer, j)
+    power = 0.5 * (posterior.degrees[layer] - posterior.columns + 1)
+    rest_values = particles.values[:, rest]
+
+    def log_base(x: Array) -> Array:
+        """Terms of log l alone, for x (N, any) or (any,)."""
+        value = np.exp(x)
+        ratio = 1 + value[..., None] * (posterior.eigenvalues / noise)
+        total = power * x - 0.5 * np.log(ratio).sum(axis=-1) - 0.5 * quadratic[:, None] * value
+        total = total - linear[:, None] * np.sqrt(value)
+        for other in rest_values.T:
+            total += np.log(np.abs(value - other[:, None]) + _TINY)
+        return total
+
+    def fit(x: Array) -> Array:
+        ratio = 1 + np.exp(x)[..., None] * (posterior.eigenvalues / noise)
+        result: Array = 0.5 * (1 - 1 / ratio) / noise
+        return result
+
+    weights = fit(nodes).T  # (r, nodes)
+    terms = [product @ weights for product in (seen**2, 2 * seen * seen_tangent, seen_tangent**2)]
+    cos, sin = -np.tanh(angles), 1 / np.cosh(angles)
+    table = sum(
+        term[:, :, None] * shape for term, shape in zip(terms, (cos**2, cos * sin, sin**2), strict=True)
+    )
+    table = table + (dimension - 1) * np.log(sin) + log_base(nodes[None])[:, :, None]
+    table = np.maximum(table - table.max(axis=(1, 2), keepdims=True), _DEEPEST).reshape(len(table), -1)
+    cumulative = np.cumsum(np.exp(table), axis=1)
+    draws = rng.random(len(table)) * cumulative[:, -1]
+    cell = np.minimum((cumulative < draws[:, None]).sum(axis=1), table.shape[1] - 1)
+    new_x = nodes[cell // _ANGLES] + widths[0] * (rng.random(len(table)) - 0.5)
+    new_place = angles[cell % _ANGLES] + widths[1] * (rng.random(len(table)) - 0.5)
+    old_x = np.log(particles.values[:, j])
+    old_cell = np.rint((old_x - nodes[0]) / widths[0]), np.rint((place - angles[0]) / widths[1])
+    inside = (old_cell[0] >= 0) & (old_cell[0] < len(nodes)) & (old_cell[1] >= 0) & (old_cell[1] < _ANGLES)
+    flat_cell = np.where(inside, old_cell[0] * _ANGLES + old_cell[1], 0).astype(int)
+    rows = np.arange(len(table))
+
+    def log_density(x: Array, zeta: Array) -> Array:
+        projection = seen_tangent / np.cosh(zeta)[:, None] - seen * np.tanh(zeta)[:, None]
+        total = (fit(x) * projection**2).sum(axis=1) + log_base(x[:, None])[:, 0]
+        result: Array = total - (dimension - 1) * np.log(np.cosh(zeta))
+        return result
+
+    log_acceptance = log_density(new_x, new_place) - log_density(old_x, place) + table[rows, flat_cell] - table[rows, cell]
+    accepted = inside & usable & (np.log(rng.random(len(table))) < log_acceptance)
+    _scale_column(particles, layer, j, np.where(accepted, np.exp(new_x - old_x), 1.0))
+    cos, sin = -np.tanh(new_place)[:, None], 1 / np.cosh(new_place)[:, None]
+    chosen = accepted[:, None]
+    particles.directions[:, :, j] = np.where(chosen, cos * centre + sin * tangent, own_direction)
+    particles.projections[:, :, j] = np.where(
+        chosen, cos * seen + sin * seen_tangent, particles.projections[:, :, j]
+    )
 
 
 def _draw_from_table(
     nodes: Array, table: Array, current: Array, rng: np.random.Generator
 ) -> tuple[Array, Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Draw from densities that are exponential between nodes.
+    """Draw from densities that are linear between nodes.
 
     Returns the draws, log q(draw) − log q(current), and whether the current point is within the table.
     """
     step, last, rows = nodes[1] - nodes[0], len(nodes) - 2, np.arange(len(table))
-    logs = np.maximum(table - table.max(axis=1, keepdims=True), _DEEPEST)
-    heights, slopes = np.exp(logs), np.diff(logs, axis=1)
-    level = np.abs(slopes) < 1e-6
-    masses = np.where(level, heights[:, :-1], np.diff(heights, axis=1) / np.where(level, 1.0, slopes))
-    cumulative = np.cumsum(masses, axis=1)
-    cell = np.minimum((cumulative < (rng.random(len(table)) * cumulative[:, -1])[:, None]).sum(axis=1), last)
-    slope, uniform = slopes[rows, cell], rng.random(len(table))
-    flat = np.abs(slope) < 1e-6
-    within = np.where(flat, uniform, np.log1p(uniform * np.expm1(slope)) / np.where(flat, 1.0, slope))
+    heights = np.exp(np.maximum(table - table.max(axis=1, keepdims=True), _DEEPEST))
+    cumulative = np.cumsum(heights[:, :-1] + heights[:, 1:], axis=1)
+    places = rng.random(len(table)) * cumulative[:, -1]
+    cell = np.minimum((cumulative < places[:, None]).sum(axis=1), last)
+    left, right = heights[rows, cell], heights[rows, cell + 1]
+    uniform = rng.random(len(table))
+    density = np.sqrt(left**2 + uniform * (right**2 - left**2))  # at the draw
+    within = uniform * (left + right) / (left + density)
     place = (current - nodes[0]) / step
     inside = (place >= 0) & (place < last + 1)
     own = np.clip(place.astype(int), 0, last)
-    log_own = logs[rows, own] + slopes[rows, own] * (place - own)
-    return nodes[cell] + step * within, logs[rows, cell] + slope * within - log_own, inside
+    share = np.where(inside, place - own, 0.0)
+    density_own = heights[rows, own] * (1 - share) + heights[rows, own + 1] * share
+    return nodes[cell] + step * within, np.log(density / density_own), inside
 
 
 def rotate_columns(
@@ -410,7 +517,7 @@ def draw_log_gig(power: float, rate: Array, inverse_rate: Array, rng: np.random.
         low, high = np.zeros_like(concentration), np.full_like(concentration, 2.0)
         while (short := log_density(sign * high, concentration) > -1).any():
             high = np.where(short, 2 * high, high)
-        for _ in range(10):
+        for _ in range(5):
             middle = 0.5 * (low + high)
             short = log_density(sign * middle, concentration) > -1
             low, high = np.where(short, middle, low), np.where(short, high, middle)
