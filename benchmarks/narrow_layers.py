@@ -70,7 +70,13 @@ def solve(problem: Problem, seed: int) -> dict[str, object]:
     shared = {"residual": residual, "examples": problem.examples}
     start = time.process_time()
     sample = sample_narrow(
-        g, targets, 1 / problem.beta, problem.widths, np.random.default_rng([seed, 0]), target_error=TARGET_ERROR, **shared
+        g,
+        targets,
+        1 / problem.beta,
+        problem.widths,
+        np.random.default_rng([seed, 0]),
+        target_error=TARGET_ERROR,
+        **shared,
     )
     middle = time.process_time()
     reverse, error = reverse_evidence(

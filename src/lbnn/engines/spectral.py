@@ -24,6 +24,7 @@ import numpy as np
 
 from lbnn._base.log_sums import log_sum_exp, normalised
 from lbnn._base.types import Array, IndexArray
+from lbnn.engines.known_columns import factors_of_known
 from lbnn.engines.spectral_moves import (
     NarrowPosterior,
     Particles,
@@ -280,10 +281,9 @@ def _fitted(posterior: NarrowPosterior, size: int, rng: np.random.Generator) -> 
     roots = np.zeros((size, outputs, columns))
     roots[:, np.arange(columns), np.arange(columns)] = np.sqrt(sizes)
     expected = posterior.base * np.cumprod(posterior.degrees)  # E S_k and E FᵀF are multiples of the identity
-    shares = (np.arange(posterior.layers) + 1) / (posterior.layers + 1)
     inner = [
         np.broadcast_to(np.diag(mean * (sizes / expected[-1]) ** share), (size, columns, columns)).copy()
-        for mean, share in zip(expected[:-1], shares, strict=True)
+        for mean, share in zip(expected[:-1], posterior.shares, strict=True)
     ]
     return particles_of(posterior, roots, inner, rng)
 
@@ -326,7 +326,9 @@ class _Path:
         for group in np.flatnonzero(shares < _RESAMPLE_BELOW):
             ends = np.cumsum(np.exp(self.log_weights[group]))
             places = (self.rng.random() + np.arange(self.per_group)) / self.per_group * ends[-1]
-            index[group] = group * self.per_group + np.minimum(np.searchsorted(ends, places), self.per_group - 1)
+            index[group] = group * self.per_group + np.minimum(
+                np.searchsorted(ends, places), self.per_group - 1
+            )
             self.log_weights[group] = -math.log(self.per_group)
         self.particles = self.particles.take(index.ravel())
 
@@ -352,12 +354,18 @@ class _Path:
 
     def _step(self, end: float) -> None:
         """Change log τ as far towards `end` as the weights allow, and transport the particles."""
-        posterior, particles, weights = self.posterior, self.particles, np.exp(self.log_weights).ravel() / GROUPS
+        posterior, particles, weights = (
+            self.posterior,
+            self.particles,
+            np.exp(self.log_weights).ravel() / GROUPS,
+        )
         here = self.log_likelihood() + log_prior(posterior, particles)
         slope, scores = _noise_score(posterior, particles, self.noise), self._scores(here)
         coefficients = self._coefficients(slope, scores, weights)
         deviation = math.sqrt(_variance(slope + (scores * coefficients).sum(axis=1), weights))
-        length = min(math.sqrt(_STEP_VARIANCE) / max(deviation, 1e-9), _LONGEST_STEP, abs(end - self.log_noise))
+        length = min(
+            math.sqrt(_STEP_VARIANCE) / max(deviation, 1e-9), _LONGEST_STEP, abs(end - self.log_noise)
+        )
         while True:
             step = math.copysign(length, end - self.log_noise)
             there = end if length == abs(end - self.log_noise) else self.log_noise + step
@@ -382,7 +390,9 @@ class _Path:
             unit = np.zeros((1, _spectral_maps(posterior)))
             unit[0, k] = _DIFFERENCE
             moved, log_jacobian = _spectral_map(posterior, particles, self.noise, unit)
-            there = log_likelihood(posterior, moved.values, moved.projections, self.noise) + log_prior(posterior, moved)
+            there = log_likelihood(posterior, moved.values, moved.projections, self.noise) + log_prior(
+                posterior, moved
+            )
             columns.append(((there + log_jacobian - here) / _DIFFERENCE)[:, None])
         return np.concatenate(columns, axis=1)
 
@@ -462,7 +472,7 @@ def _spectral_map(
     """log l_j → log l_j + 2 δ_j, δ_j = Σ_k change_k φ_k(l_j), with its log Jacobian; change (N or 1, maps).
 
     φ = τ/(τ + ḡ l) and φ (1 − φ): eigenvalues that are not fitted move with the noise, fitted ones do not. The second pair of
-    coefficients moves S_1, …, S_K along, S → D S D with D = diag(e^δ).
+    coefficients moves S_k along, S_k → D S_k D with D = diag(e^{δ k/(K+1)}).
     """
     typical = math.exp(float(np.log(posterior.eigenvalues).mean()))
     unfitted = 1 / (1 + typical / noise * particles.values)
@@ -473,12 +483,64 @@ def _spectral_map(
     values = particles.values * np.exp(2 * own)
     log_jacobian = (posterior.outputs - posterior.columns + 1) * own.sum(axis=1)
     log_jacobian += log_vandermonde(values) - log_vandermonde(particles.values)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a map that folds has no Jacobian: NaN, and a shorter step
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # a map that folds has no Jacobian: NaN, and a shorter step
         log_jacobian += np.log(stretch).sum(axis=1)
     inner = particles.inner
     if posterior.layers:
         through = change[:, 2, None] * shapes[0] + change[:, 3, None] * shapes[1]
-        scale = np.exp(through)
-        inner = [scale[:, :, None] * each * scale[:, None, :] for each in inner]
-        log_jacobian += posterior.layers * (posterior.columns + 1) * through.sum(axis=1)
+        scales = [np.exp(through * share) for share in posterior.shares]
+        inner = [scale[:, :, None] * each * scale[:, None, :] for scale, each in zip(scales, inner, strict=True)]
+        log_jacobian += float(posterior.shares.sum()) * (posterior.columns + 1) * through.sum(axis=1)
     return Particles(particles.directions, values, particles.projections, inner), log_jacobian
+
+
+def factors_of(
+    roots: Array,
+    inner: Sequence[Array],
+    widths: Sequence[int],
+    rng: np.random.Generator,
+    layer_variances: Sequence[float] = (),
+) -> list[Array]:
+    """Bartlett factors T_d, …, T_2 of given draws, L = T Tᵀ with T = T_d ⋯ T_2.
+
+    Parameters
+    ----------
+    roots, inner
+        F (N, n_d, m) and S_1, …, S_K (N, m, m), as `NarrowSample` has them.
+    widths : sequence of int
+        n_1, …, n_{d−1}.
+    rng : numpy.random.Generator
+        For the weights outside the activities that F and S_k determine; L does not depend on them.
+    layer_variances : sequence of float
+        σ_2², …, σ_d²; ones by default.
+    """
+    variances = np.asarray(tuple(layer_variances) or (1.0,) * len(widths))
+    deviations = np.sqrt(variances / np.asarray(widths))  # of W_2, …, W_d
+    narrowest = int(np.argmin(widths))
+    base = float((deviations**2).prod())
+    identity = np.broadcast_to(np.eye(roots.shape[2]), (len(roots), roots.shape[2], roots.shape[2]))
+    chain = [identity, *(each / base for each in inner)]  # Gram matrices of weights of variance one
+    below, above = chain[: narrowest + 1], chain[narrowest:]
+    values, vectors = np.linalg.eigh(below[-1])
+    symmetric = (vectors * np.sqrt(values)[:, None, :]) @ vectors.swapaxes(1, 2)
+    # activities of the layers above the narrowest one, in bases that start with their span
+    activities = [symmetric, *(np.linalg.cholesky(each).swapaxes(1, 2) for each in above[1:])]
+    output = _times_inverse(roots / math.sqrt(base), activities[-1])
+    steps = [
+        _times_inverse(after, before) for before, after in zip(activities[:-1], activities[1:], strict=True)
+    ]
+    factors, turn = factors_of_known(output, steps[::-1], list(widths[narrowest:])[::-1], rng)
+    previous = identity
+    for gram in below[1:]:
+        lower = np.linalg.cholesky(turn @ gram @ turn.swapaxes(1, 2))
+        factors.append(np.linalg.solve(previous, lower))
+        previous = lower
+    return [factor * unit for factor, unit in zip(factors, deviations[::-1], strict=True)]
+
+
+def _times_inverse(left: Array, right: Array) -> Array:
+    """Left times the inverse of right, both (N, …)."""
+    result: Array = np.linalg.solve(right.swapaxes(1, 2), left.swapaxes(1, 2)).swapaxes(1, 2)
+    return result

@@ -34,10 +34,18 @@ from lbnn._base.types import Array, IndexArray
 
 _TABLE_STEP = 0.3  # largest distance of nodes in log l: more than 90% of proposals are accepted
 _STEP_IN_DEVIATIONS = 0.9  # the same for many rows, where log l has the deviation √(2/r)
-_BELOW, _BELOW_PER_LAYER = 12.0, 6.0  # e-folds of the table below τ/g: the prior of log l falls at least like e^{x/2} there
+_BELOW, _BELOW_PER_LAYER = (
+    12.0,
+    6.0,
+)  # e-folds of the table below τ/g: the prior of log l falls at least like e^{x/2} there
 _ABOVE = 3.0  # e-folds above the largest value that prior or data suggest
 _DEEPEST = -60.0  # floor of the table relative to its maximum; proposals below it have a chance of 1e-26
-_COARSER, _ANGLES, _WIDEST = 3, 27, 5.2  # tables over size and angle: every third node, ζ in steps of 0.4 up to φ = 0.011
+_COARSER, _ANGLES, _WIDEST = (
+    3,
+    27,
+    5.2,
+)  # tables over size and angle: every third node, ζ in steps of 0.4 up to φ = 0.011
+_SMALLEST_SINE = 1e-6  # of angles below which a direction is lost to rounding
 _TINY = 1e-300  # keeps the logarithm of a distance of two equal values finite
 
 
@@ -66,6 +74,11 @@ class NarrowPosterior:
         """K, the number of inner matrices S_k."""
         return len(self.degrees) - 1
 
+    @property
+    def shares(self) -> Array:
+        """k/(K + 1), (K,): how far S_k goes along with L where every layer takes the same part."""
+        return np.arange(1, self.layers + 1) / (self.layers + 1)
+
 
 def narrow_posterior(
     eigenvalues: Array,
@@ -86,7 +99,9 @@ def narrow_posterior(
             f"{outputs} outputs: sample the Bartlett factors of the scale instead"
         )
     if not (0 < noise < math.inf and rows):
-        raise ValueError(f"needs data and a noise variance that is positive and finite, got {rows} rows and {noise}")
+        raise ValueError(
+            f"needs data and a noise variance that is positive and finite, got {rows} rows and {noise}"
+        )
     seen = np.sqrt(eigenvalues / (noise + eigenvalues))[:, None] * targets
     axes = np.linalg.svd(seen, full_matrices=True)[2].T
     rotated = targets @ axes
@@ -203,7 +218,9 @@ def log_likelihood(posterior: NarrowPosterior, values: Array, projections: Array
     ratio = 1 + (posterior.eigenvalues / noise)[:, None] * values[:, None, :]
     seen = (projections**2 * (1 - 1 / ratio)).sum(axis=(1, 2))
     total = float((posterior.targets**2).sum()) + posterior.residual
-    constant = -0.5 * posterior.examples * posterior.outputs * math.log(2 * math.pi * noise) - 0.5 * total / noise
+    constant = (
+        -0.5 * posterior.examples * posterior.outputs * math.log(2 * math.pi * noise) - 0.5 * total / noise
+    )
     result: Array = constant - 0.5 * np.log(ratio).sum(axis=(1, 2)) + 0.5 / noise * seen
     return result
 
@@ -232,178 +249,167 @@ def log_vandermonde(values: Array) -> Array:
     return result
 
 
-def sweep(posterior: NarrowPosterior, particles: Particles, noise: float, rng: np.random.Generator) -> Particles:
-    """Every move once (of the inner layers from which a value is moved, a random one); particles are changed in place where that is possible."""
+def sweep(
+    posterior: NarrowPosterior, particles: Particles, noise: float, rng: np.random.Generator
+) -> Particles:
+    """Every move once; particles are changed in place where that is possible.
+
+    Of the ways in which a column can take the layers with it, a random one: through all layers evenly, or
+    from one of them on.
+    """
+    alone = np.eye(posterior.layers + 1)
+    move_values(posterior, particles, noise, alone[-1], rng)
     if posterior.layers:
-        move_values(posterior, particles, noise, int(rng.integers(posterior.layers)), rng)
-    move_values(posterior, particles, noise, posterior.layers, rng)
+        even = np.full(posterior.layers + 1, 1 / (posterior.layers + 1))
+        for move in (move_values, move_column):
+            shares = even if rng.random() < 0.5 else alone[rng.integers(posterior.layers)]
+            move(posterior, particles, noise, shares, rng)
     rotate_columns(posterior, particles, noise, rng)
-    if posterior.layers:  # with one hidden layer a direction is fitted gradually, without it
-        column, axis = int(rng.integers(posterior.columns)), int(rng.integers(min(posterior.columns + 1, posterior.outputs)))
-        move_column(posterior, particles, noise, int(rng.integers(posterior.layers + 1)), column, axis, rng)
     move_inner(posterior, particles, rng)
     return move_root(posterior, particles, noise, rng)
 
 
-def move_values(
-    posterior: NarrowPosterior, particles: Particles, noise: float, layer: int, rng: np.random.Generator
-) -> None:
-    """Draw every l_j, and with it the same direction of S_{layer+1}, …, S_K; layer = K moves l_j alone.
+class _ColumnLaw:
+    """Prior of log l_j where S_1, …, S_K go along in the direction j, given everything else.
 
-    With D = I + (e^δ − 1) e_j e_jᵀ: l_j → e^{2δ} l_j and S → D S D from S_{layer+1} on. Of the prior changes
-    (ν − m + 1) δ + Σ_i log|e^{2δ} l_j − l_i| − ½ tr(P D S D), ν the degrees of freedom of S_{layer+1} and P = S_layer⁻¹.
+    With D = I + (e^δ − 1) e_j e_jᵀ, l_j → e^{2δ} l_j and S_k → D^{a_k} S_k D^{a_k}, a_k = b_1 + … + b_k for
+    shares b of the K + 1 layers, sum one. Of the prior changes (Σ_k b_k ν_k − m + 1) δ
+    + Σ_i log|e^{2δ} l_j − l_i| − ½ Σ_k tr(P_k S_k), P_k = S_{k−1}⁻¹, each trace by the power b_k alone.
     """
-    grid = np.exp(posterior.nodes)
-    ratio = 1 + (posterior.eigenvalues / noise) * grid[:, None]  # (nodes, r)
-    fit, logs = (1 - 1 / ratio) / noise, np.log(ratio).sum(axis=1)
-    power = 0.5 * (posterior.degrees[layer] - posterior.columns + 1)
-    precision = precision_above(posterior, particles, layer)
+
+    def __init__(self, posterior: NarrowPosterior, particles: Particles, shares: Array, j: int) -> None:
+        self.particles, self.shares, self.j = particles, shares, j
+        self.power = 0.5 * (float(shares @ np.asarray(posterior.degrees)) - posterior.columns + 1)
+        self.others = np.delete(particles.values, j, axis=1)
+        own = particles.values[:, j]
+        self.traces = []  # (b, linear, quadratic): linear · l^{b/2} + ½ quadratic · l^b
+        for layer in np.flatnonzero(shares):
+            share = float(shares[layer])
+            row = precision_above(posterior, particles, int(layer))[:, j]
+            if layer == posterior.layers:
+                diagonal, off = row[:, j] * own, np.zeros(len(own))
+            else:
+                below = particles.inner[layer][:, j]
+                diagonal = row[:, j] * below[:, j]
+                off = (row * below).sum(axis=1) - diagonal
+            self.traces.append((share, off * own ** (-0.5 * share), diagonal * own**-share))
+
+    def log_prior(self, x: Array) -> Array:
+        """Up to a constant, at x = log l_j, (1 or N, any) → (N, any)."""
+        value = np.exp(x)
+        total = np.broadcast_to(self.power * x, (len(self.others), x.shape[1])).copy()
+        for share, linear, quadratic in self.traces:
+            root = np.exp(0.5 * share * x)
+            total -= linear[:, None] * root + 0.5 * quadratic[:, None] * root**2
+        if self.others.shape[1]:
+            distance = np.abs(value - self.others[:, :1])
+            for other in self.others.T[1:]:
+                distance = distance * np.abs(value - other[:, None])
+            total += np.log(distance + _TINY)
+        return total
+
+    def scale(self, factor: Array) -> None:
+        """Multiply l_j, and take the inner matrices along."""
+        j = self.j
+        self.particles.values[:, j] *= factor
+        for below, power in zip(self.particles.inner, np.cumsum(self.shares), strict=False):
+            if power > 0:
+                root = factor ** (0.5 * power)
+                below[:, j, :] *= root[:, None]
+                below[:, :, j] *= root[:, None]
+
+
+def _signal_terms(posterior: NarrowPosterior, x: Array, noise: float) -> tuple[Array, Array]:
+    """−½ Σ_i log(1 + g_i l/τ), and the weights ½ g_i l/(τ (τ + g_i l)) of z_i² in log p(Y | L); l = e^x."""
+    ratio = 1 + np.exp(x)[..., None] * (posterior.eigenvalues / noise)
+    return -0.5 * np.log(ratio).sum(axis=-1), 0.5 * (1 - 1 / ratio) / noise
+
+
+def move_values(
+    posterior: NarrowPosterior, particles: Particles, noise: float, shares: Array, rng: np.random.Generator
+) -> None:
+    """Draw every log l_j: a table of its law proposes, the law itself accepts."""
+    nodes = posterior.nodes
+    logs, weights = _signal_terms(posterior, nodes, noise)
     for j in range(posterior.columns):
-        own, others = particles.values[:, j].copy(), np.delete(particles.values, j, axis=1)
-        squares = particles.projections[:, :, j] ** 2
-        linear, quadratic = _trace_terms(posterior, particles, precision, layer, j)
-        table = 0.5 * squares @ fit.T + (power * posterior.nodes - 0.5 * logs)
-        table -= 0.5 * quadratic[:, None] * grid + linear[:, None] * np.sqrt(grid)
-        if posterior.columns > 1:
-            distance = np.abs(grid - others[:, :1])
-            for other in others.T[1:]:
-                distance *= np.abs(grid - other[:, None])
-            table += np.log(distance + _TINY)
-
-        def log_density(
-            value: Array,
-            squares: Array = squares,
-            others: Array = others,
-            linear: Array = linear,
-            quadratic: Array = quadratic,
-        ) -> Array:
-            seen = 1 + (posterior.eigenvalues / noise) * value[:, None]
-            result: Array = (
-                0.5 / noise * (squares * (1 - 1 / seen)).sum(axis=1)
-                - 0.5 * np.log(seen).sum(axis=1)
-                + power * np.log(value)
-                - 0.5 * quadratic * value
-                - linear * np.sqrt(value)
-                + np.log(np.abs(value[:, None] - others) + _TINY).sum(axis=1)
-            )
-            return result
-
-        proposed, log_ratio, inside = _draw_from_table(posterior.nodes, table, np.log(own), rng)
-        proposed = np.exp(proposed)
-        log_acceptance = log_density(proposed) - log_density(own) - log_ratio
-        accepted = inside & (np.log(rng.random(len(own))) < log_acceptance)
-        _scale_column(particles, layer, j, np.where(accepted, proposed / own, 1.0))
-
-
-def _trace_terms(
-    posterior: NarrowPosterior, particles: Particles, precision: Array, layer: int, j: int
-) -> tuple[Array, Array]:
-    """½ tr(P D S D) as a function of the new l_j: linear · √l_j + ½ quadratic · l_j, up to a constant."""
-    if layer == posterior.layers:
-        return np.zeros(len(particles)), precision[:, j, j]
-    own, below = particles.values[:, j], particles.inner[layer]
-    product = precision[:, j, j] * below[:, j, j]
-    return ((precision[:, j] * below[:, j]).sum(axis=1) - product) / np.sqrt(own), product / own
-
-
-def _scale_column(particles: Particles, layer: int, j: int, factor: Array) -> None:
-    """Multiply l_j, and with it the same direction of S_{layer+1}, …, S_K."""
-    particles.values[:, j] *= factor
-    for below in particles.inner[layer:]:
-        below[:, j, :] *= np.sqrt(factor)[:, None]
-        below[:, :, j] *= np.sqrt(factor)[:, None]
+        law = _ColumnLaw(posterior, particles, shares, j)
+        squares, current = particles.projections[:, :, j] ** 2, np.log(particles.values[:, j])
+        table = squares @ weights.T + logs + law.log_prior(nodes[None])
+        proposed, log_ratio, inside = _draw_from_table(nodes, table, current, rng)
+        both = np.stack([proposed, current], axis=1)
+        exact, fits = _signal_terms(posterior, both, noise)
+        exact += law.log_prior(both) + (fits @ squares[:, :, None])[:, :, 0]
+        accepted = inside & (np.log(rng.random(len(table))) < exact[:, 0] - exact[:, 1] - log_ratio)
+        law.scale(np.where(accepted, np.exp(proposed - current), 1.0))
 
 
 def move_column(
-    posterior: NarrowPosterior, particles: Particles, noise: float, layer: int, j: int, axis: int, rng: np.random.Generator
+    posterior: NarrowPosterior, particles: Particles, noise: float, shares: Array, rng: np.random.Generator
 ) -> None:
-    """Draw l_j together with the angle φ between u_j and an axis of the data.
+    """Draw log l_j of a random column and the angle φ between u_j and one of the first axes of the data.
 
-    Between a collapsed column, with any direction, and one that is fitted to the axis, size and direction have to change at once.
-    With e the part of the axis orthogonal to the other columns, u_j = cos φ e + sin φ b; φ has the prior density
-    sin^{D−2} φ on the sphere of D = n_d − m + 1 dimensions that the other columns leave. A table over log l_j and
-    ζ = log tan(φ/2) proposes a cell, a uniform draw in it a point, and the density accepts.
+    Between a collapsed column, with any direction, and one that is fitted to the axis, size and direction
+    have to change at once. With e the part of the axis orthogonal to the other columns, u_j = cos φ e +
+    sin φ b; φ has the prior density sin^{D−2} φ on the sphere of D = n_d − m + 1 dimensions that the other
+    columns leave. A table over log l_j and ζ = log tan(φ/2) proposes a cell, a uniform draw in it a point,
+    and the density accepts.
     """
     dimension = posterior.outputs - posterior.columns + 1
     if dimension < 2:
         return
-    rest = np.delete(np.arange(posterior.columns), j)
+    j = int(rng.integers(posterior.columns))
+    axis = int(rng.integers(min(posterior.columns + 1, posterior.outputs)))
+    law, rest = _ColumnLaw(posterior, particles, shares, j), np.delete(np.arange(posterior.columns), j)
     others = particles.directions[:, :, rest]
-    along = others[:, axis, :]  # of the axis on the other columns
-    centre = -(others @ along[:, :, None])[:, :, 0]
+    along = others[:, axis, :, None]  # of the axis on the other columns
+    centre = -(others @ along)[:, :, 0]
     centre[:, axis] += 1.0
     length = np.sqrt((centre**2).sum(axis=1))
-    usable = length > 1e-6  # the axis is not in the span of the other columns
+    usable = length > _SMALLEST_SINE  # the axis is not in the span of the other columns
     length = np.where(usable, length, 1.0)[:, None]
     centre /= length
-    seen = (posterior.targets[:, axis] - (particles.projections[:, :, rest] @ along[:, :, None])[:, :, 0]) / length
-    own_direction = particles.directions[:, :, j]
-    cosine = np.clip((own_direction * centre).sum(axis=1), -1.0, 1.0)
-    tangent = own_direction - cosine[:, None] * centre
+    seen = (posterior.targets[:, axis] - (particles.projections[:, :, rest] @ along)[:, :, 0]) / length
+    direction, projection = particles.directions[:, :, j], particles.projections[:, :, j]
+    cosine = (direction * centre).sum(axis=1)
+    tangent = direction - cosine[:, None] * centre
     sine = np.sqrt((tangent**2).sum(axis=1))
-    usable &= sine > 1e-9
-    sine = np.where(usable, sine, 1.0)
+    usable &= sine > _SMALLEST_SINE
+    sine, cosine = np.where(usable, sine, 1.0), np.where(usable, cosine, 0.0)
     tangent /= sine[:, None]
-    seen_tangent = (particles.projections[:, :, j] - cosine[:, None] * seen) / sine[:, None]
-    place = np.log(sine) - np.log1p(np.where(usable, cosine, 0.0))
+    seen_tangent = (projection - cosine[:, None] * seen) / sine[:, None]
 
-    nodes = posterior.nodes[:: _COARSER]
-    angles = np.linspace(-_WIDEST, _WIDEST, _ANGLES)
-    widths = nodes[1] - nodes[0], angles[1] - angles[0]
-    precision = precision_above(posterior, particles, layer)
-    linear, quadratic = _trace_terms(posterior, particles, precision, layer, j)
-    power = 0.5 * (posterior.degrees[layer] - posterior.columns + 1)
-    rest_values = particles.values[:, rest]
-
-    def log_base(x: Array) -> Array:
-        """Terms of log l alone, for x (N, any) or (any,)."""
-        value = np.exp(x)
-        ratio = 1 + value[..., None] * (posterior.eigenvalues / noise)
-        total = power * x - 0.5 * np.log(ratio).sum(axis=-1) - 0.5 * quadratic[:, None] * value
-        total = total - linear[:, None] * np.sqrt(value)
-        for other in rest_values.T:
-            total += np.log(np.abs(value - other[:, None]) + _TINY)
-        return total
-
-    def fit(x: Array) -> Array:
-        ratio = 1 + np.exp(x)[..., None] * (posterior.eigenvalues / noise)
-        result: Array = 0.5 * (1 - 1 / ratio) / noise
-        return result
-
-    weights = fit(nodes).T  # (r, nodes)
-    terms = [product @ weights for product in (seen**2, 2 * seen * seen_tangent, seen_tangent**2)]
+    nodes, angles = posterior.nodes[::_COARSER], np.linspace(-_WIDEST, _WIDEST, _ANGLES)
+    steps = nodes[1] - nodes[0], angles[1] - angles[0]
+    logs, weights = _signal_terms(posterior, nodes, noise)
     cos, sin = -np.tanh(angles), 1 / np.cosh(angles)
-    table = sum(
-        term[:, :, None] * shape for term, shape in zip(terms, (cos**2, cos * sin, sin**2), strict=True)
-    )
-    table = table + (dimension - 1) * np.log(sin) + log_base(nodes[None])[:, :, None]
+    table = (seen**2 @ weights.T)[:, :, None] * cos**2
+    table += (2 * seen * seen_tangent @ weights.T)[:, :, None] * (cos * sin)
+    table += (seen_tangent**2 @ weights.T)[:, :, None] * sin**2
+    table += (dimension - 1) * np.log(sin) + (logs + law.log_prior(nodes[None]))[:, :, None]
     table = np.maximum(table - table.max(axis=(1, 2), keepdims=True), _DEEPEST).reshape(len(table), -1)
-    cumulative = np.cumsum(np.exp(table), axis=1)
-    draws = rng.random(len(table)) * cumulative[:, -1]
-    cell = np.minimum((cumulative < draws[:, None]).sum(axis=1), table.shape[1] - 1)
-    new_x = nodes[cell // _ANGLES] + widths[0] * (rng.random(len(table)) - 0.5)
-    new_place = angles[cell % _ANGLES] + widths[1] * (rng.random(len(table)) - 0.5)
-    old_x = np.log(particles.values[:, j])
-    old_cell = np.rint((old_x - nodes[0]) / widths[0]), np.rint((place - angles[0]) / widths[1])
-    inside = (old_cell[0] >= 0) & (old_cell[0] < len(nodes)) & (old_cell[1] >= 0) & (old_cell[1] < _ANGLES)
-    flat_cell = np.where(inside, old_cell[0] * _ANGLES + old_cell[1], 0).astype(int)
-    rows = np.arange(len(table))
+    cumulative, rows = np.cumsum(np.exp(table), axis=1), np.arange(len(table))
+    places = rng.random(len(table)) * cumulative[:, -1]
+    cell = np.minimum((cumulative < places[:, None]).sum(axis=1), table.shape[1] - 1)
+    proposed = nodes[cell // _ANGLES] + steps[0] * (rng.random(len(table)) - 0.5)
+    proposed_angle = angles[cell % _ANGLES] + steps[1] * (rng.random(len(table)) - 0.5)
+    current = np.log(particles.values[:, j])
+    current_angle = np.log(sine) - np.log1p(cosine)
+    first = np.rint((current - nodes[0]) / steps[0])
+    second = np.rint((current_angle - angles[0]) / steps[1])
+    inside = usable & (first >= 0) & (first < len(nodes)) & (second >= 0) & (second < _ANGLES)
+    own_cell = np.where(inside, first * _ANGLES + second, 0).astype(int)
 
-    def log_density(x: Array, zeta: Array) -> Array:
-        projection = seen_tangent / np.cosh(zeta)[:, None] - seen * np.tanh(zeta)[:, None]
-        total = (fit(x) * projection**2).sum(axis=1) + log_base(x[:, None])[:, 0]
-        result: Array = total - (dimension - 1) * np.log(np.cosh(zeta))
-        return result
-
-    log_acceptance = log_density(new_x, new_place) - log_density(old_x, place) + table[rows, flat_cell] - table[rows, cell]
-    accepted = inside & usable & (np.log(rng.random(len(table))) < log_acceptance)
-    _scale_column(particles, layer, j, np.where(accepted, np.exp(new_x - old_x), 1.0))
-    cos, sin = -np.tanh(new_place)[:, None], 1 / np.cosh(new_place)[:, None]
-    chosen = accepted[:, None]
-    particles.directions[:, :, j] = np.where(chosen, cos * centre + sin * tangent, own_direction)
-    particles.projections[:, :, j] = np.where(
-        chosen, cos * seen + sin * seen_tangent, particles.projections[:, :, j]
-    )
+    both, zeta = np.stack([proposed, current], axis=1), np.stack([proposed_angle, current_angle], axis=1)
+    exact, fits = _signal_terms(posterior, both, noise)
+    projected = seen_tangent[:, None, :] / np.cosh(zeta)[..., None] - seen[:, None, :] * np.tanh(zeta)[..., None]
+    exact += law.log_prior(both) + (fits * projected**2).sum(axis=2)
+    exact -= (dimension - 1) * np.log(np.cosh(zeta))
+    log_acceptance = exact[:, 0] - exact[:, 1] + table[rows, own_cell] - table[rows, cell]
+    accepted = inside & (np.log(rng.random(len(table))) < log_acceptance)
+    law.scale(np.where(accepted, np.exp(proposed - current), 1.0))
+    turned = centre * -np.tanh(proposed_angle)[:, None] + tangent / np.cosh(proposed_angle)[:, None]
+    particles.directions[:, :, j] = np.where(accepted[:, None], turned, direction)
+    particles.projections[:, :, j] = np.where(accepted[:, None], projected[:, 0], projection)
 
 
 def _draw_from_table(
@@ -459,7 +465,9 @@ def move_root(
     hidden = root * np.sqrt(values) * particles.projections / variance
     hidden += np.sqrt(noise / variance) * rng.standard_normal(variance.shape)
     design = (root * hidden).swapaxes(1, 2)  # (N, m, r)
-    precision = precision_above(posterior, particles, posterior.layers) + design @ design.swapaxes(1, 2) / noise
+    precision = (
+        precision_above(posterior, particles, posterior.layers) + design @ design.swapaxes(1, 2) / noise
+    )
     factor = np.linalg.cholesky(precision)
     mean = np.linalg.solve(factor, design @ posterior.targets / noise)
     normal = rng.standard_normal(mean.shape)
