@@ -1,8 +1,10 @@
-"""targets of low rank behind a layer narrower than the outputs: log evidence, reverse estimate, CPU seconds on one thread.
+"""targets of low rank behind a layer narrower than the outputs: log evidence, reverse estimate, CPU
+seconds on one thread.
 
-Three named problems and 60 random ones (p 10–60, n_d 6–30, widths 2–6, signal of rank one to the width, β 10–1000, depth 2–4), each
-with `repeats` seeds. An answer is ok where the stated error reaches the target and the reverse estimate agrees within
-`ALLOWED` joint errors. Rows are written to narrow_layers.json as they are made, in the folder of the reference answers.
+Three named problems and 60 random ones (p 10–60, n_d 6–30, widths 2–6, signal of rank one to the width, β
+10–1000, depth 2–4), each with `repeats` seeds. An answer is ok where the stated error reaches the target
+and the reverse estimate agrees within `ALLOWED` joint errors. Rows are written to narrow_layers.json as
+they are made, in the folder of the reference answers.
 """
 
 from __future__ import annotations

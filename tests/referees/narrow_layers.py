@@ -1,10 +1,13 @@
-"""Exact evidence behind narrow layers, by deterministic integrals in two and three dimensions; numpy and scipy.
+"""Exact evidence behind narrow layers, by deterministic integrals in two and three dimensions; numpy and
+scipy.
 
-`width_one`: with a hidden layer of one unit L = l u uᵀ, u uniform on the sphere and l a product of χ² variables, so that p(Y) is an
-integral over log l of the normaliser of a Bingham law, itself an integral along a line in the complex plane.
+`width_one`: with a hidden layer of one unit L = l u uᵀ, u uniform on the sphere and l a product of χ²
+variables, so that p(Y) is an integral over log l of the normaliser of a Bingham law, itself an integral
+along a line in the complex plane.
 
-`two_examples`: with two examples and one hidden layer of n_1 ≥ 2 units the hidden kernel Λ is a 2 × 2 Wishart matrix, and the
-outputs given it are independent, N(0, τ I + D Λ D), D = diag(√g): an integral over the three entries of its Cholesky factor.
+`two_examples`: with two examples and one hidden layer of n_1 ≥ 2 units the hidden kernel Λ is a 2 × 2
+Wishart matrix, and the outputs given it are independent, N(0, τ I + D Λ D), D = diag(√g): an integral over
+the three entries of its Cholesky factor.
 """
 
 from __future__ import annotations
@@ -51,12 +54,20 @@ def width_one(g: Array, targets: Array, noise: float, widths: Sequence[int], var
     degrees.remove(1)
     shapes = np.array([*degrees, outputs], float) / 2
     centre = float(special.digamma(shapes).sum())
-    low, high = centre - 45 / float(shapes.min()) - 5, centre + len(shapes) * math.log(2 + 40 / len(shapes)) + 3
+    low, high = (
+        centre - 45 / float(shapes.min()) - 5,
+        centre + len(shapes) * math.log(2 + 40 / len(shapes)) + 3,
+    )
     log_unit = math.log(variance) - sum(math.log(width / 2) for width in degrees) + math.log(2)
     for _ in range(2):  # a scan, and the range in which the integrand counts
         x = np.linspace(low, high, _LEVELS)
         prior = log_density_of_sum(x, shapes) - special.gammaln(shapes).sum()
-        logs = np.array([a + _given_size(g, targets, noise, math.exp(b + log_unit)) for a, b in zip(prior, x, strict=True)])
+        logs = np.array(
+            [
+                a + _given_size(g, targets, noise, math.exp(b + log_unit))
+                for a, b in zip(prior, x, strict=True)
+            ]
+        )
         counted = np.flatnonzero(logs > logs.max() - 35)
         low, high = float(x[max(counted[0] - 1, 0)]), float(x[min(counted[-1] + 1, len(x) - 1)])
     constant = -0.5 * rows * outputs * math.log(2 * math.pi * noise) - 0.5 * float((targets**2).sum()) / noise
@@ -85,7 +96,11 @@ def two_examples(g: Array, targets: Array, noise: float, width: int, nodes: int 
         return prior - 0.5 * outputs * np.log(determinant) - 0.5 * fit
 
     middle = 0.5 * math.log(width)
-    ranges = [(middle - 9, middle + 3), (-4 - 3 * math.sqrt(width), 4 + 3 * math.sqrt(width)), (middle - 14, middle + 3)]
+    ranges = [
+        (middle - 9, middle + 3),
+        (-4 - 3 * math.sqrt(width), 4 + 3 * math.sqrt(width)),
+        (middle - 14, middle + 3),
+    ]
     for attempt in range(3):
         axes = [np.linspace(*ends, nodes) for ends in ranges]
         logs = log_integrand(axes[0][:, None, None], axes[1][None, :, None], axes[2][None, None, :])

@@ -1,7 +1,8 @@
 """Bartlett factors of a chain of Gaussian weights of which some columns are known.
 
-A sampler that works with hidden activities knows W_ℓ on their span and nothing about it elsewhere. In a basis of the units that starts
-with this span W_ℓ = [B, G], B known and G Gaussian, and the factor T of T Q = W_ℓ follows without any matrix of the layer's width:
+A sampler that works with hidden activities knows W_ℓ on their span and nothing about it elsewhere. In a
+basis of the units that starts with this span W_ℓ = [B, G], B known and G Gaussian, and the factor T of T Q
+= W_ℓ follows without any matrix of the layer's width:
 G Gᵀ is replaced by its own Bartlett factor. What the factors below need is Q on the span.
 """
 
@@ -33,14 +34,16 @@ def lower_factor(matrices: Array) -> tuple[Array, Array]:
 def factors_of_known(
     output: Array, steps: Sequence[Array], widths: Sequence[int], rng: np.random.Generator
 ) -> tuple[list[Array], Array]:
-    """Factors of weights that are known on k columns each, outermost first, and Q of the last one on these columns.
+    """Factors of weights that are known on k columns each, outermost first, and Q of the last one on these
+    columns.
 
     Parameters
     ----------
     output : (N, n_d, k)
         The outermost weights on the first k units of the layer below.
     steps : sequence of (N, k, k)
-        The weights below, in order, on the first k units of the layer below them; they map into the first k units.
+        The weights below, in order, on the first k units of the layer below them; they map into the first
+        k units.
     widths : sequence of int
         Width of the layer below each of the weights, len(steps) + 1 numbers, none below k.
     rng : numpy.random.Generator

@@ -1,17 +1,21 @@
 """Sequential Monte Carlo over noise variances, for targets behind a layer no wider than the outputs.
 
-Particles go from the prior (infinite noise variance) to the posterior by lowering the noise variance τ, with the Gibbs moves of
-`spectral_moves` at every stage: each stage is the posterior of the same network at more noise, so that strong directions of the
-targets are fitted first and weaker ones follow. Between two stages the particles are also transported: rows of F along noisy
-axes of the data shrink like √τ, and so do eigenvalues l of L that are not fitted. The maps have Jacobians in closed form, which
-enter the weights; their coefficients are those that make the logs of the weights vary least, from a regression on the
-particles (each half of the groups uses the coefficients of the other half, which keeps the estimate of the evidence unbiased).
+Particles go from the prior (infinite noise variance) to the posterior by lowering the noise variance τ,
+with the Gibbs moves of `spectral_moves` at every stage: each stage is the posterior of the same network at
+more noise, so that strong directions of the targets are fitted first and weaker ones follow. Between two
+stages the particles are also transported: rows of F along noisy axes of the data shrink like √τ, and so do
+eigenvalues l of L that are not fitted. The maps have Jacobians in closed form, which enter the weights;
+their coefficients are those that make the logs of the weights vary least, from a regression on the
+particles (each half of the groups uses the coefficients of the other half, which keeps the estimate of the
+evidence unbiased).
 
-Particles form independent groups: resampling never mixes them, and the spread of their evidences is the stated error.
+Particles form independent groups: resampling never mixes them, and the spread of their evidences is the
+stated error.
 
-`reverse_evidence` goes the opposite way with particles that start from a fully fitted state: annealing from the posterior to the
-prior estimates 1/p(Y). Sequential Monte Carlo that misses a part of the posterior is low; the reverse estimate is high where
-its start is not the posterior. Where both agree, neither can be far off (Grosse, Ghahramani and Adams 2015, arXiv:1511.02543).
+`reverse_evidence` goes the opposite way with particles that start from a fully fitted state: annealing
+from the posterior to the prior estimates 1/p(Y). Sequential Monte Carlo that misses a part of the
+posterior is low; the reverse estimate is high where its start is not the posterior. Where both agree,
+neither can be far off (Grosse, Ghahramani and Adams 2015, arXiv:1511.02543).
 """
 
 from __future__ import annotations
@@ -40,7 +44,9 @@ from lbnn.engines.spectral_moves import (
 )
 
 GROUPS = 16  # independent groups of a round: the error of the stated error is a fifth
-_STEP_VARIANCE = 0.08  # variance of the log weights of one stage: effective share 0.93; at 0.15 the reverse way lags
+_STEP_VARIANCE = (
+    0.08  # variance of the log weights of one stage: effective share 0.93; at 0.15 the reverse way lags
+)
 _TOO_MUCH = 2.5  # times that variance from which a stage is tried again with a shorter step
 _LONGEST_STEP = 1.5  # in log τ, over which derivatives are not to be trusted
 _RESAMPLE_BELOW = 0.7  # effective share of a group
@@ -72,7 +78,8 @@ class NarrowSample:
     group_log_evidence : (groups,) array
         log p(Y) by every group.
     effective_sample_size : float
-        Independent draws that would give the log-eigenvalues' and diagonal's means with the same spread between groups.
+        Independent draws that would give the log-eigenvalues' and diagonal's means with the same spread
+        between groups.
     stages : int
         Noise variances visited, in all rounds together.
     """
@@ -131,7 +138,8 @@ def sample_narrow(
     examples : int, optional
         p; r by default.
     target_error : float
-        Standard error of the log evidence after which no further round is made; averages need target_error⁻² effective draws.
+        Standard error of the log evidence after which no further round is made; averages need
+        target_error⁻² effective draws.
     particles : int
         Particles of a round.
     most_rounds : int
@@ -167,9 +175,11 @@ def reverse_evidence(
     examples: int | None = None,
     particles: int = 1024,
 ) -> tuple[float, float]:
-    """Log evidence with its standard error by annealing from the posterior to the prior; arguments as of `sample_narrow`.
+    """Log evidence with its standard error by annealing from the posterior to the prior; arguments as of
+    `sample_narrow`.
 
-    Particles start where every column of F is fitted to an axis of the data, and do not know the particles of `sample_narrow`.
+    Particles start where every column of F is fitted to an axis of the data, and do not know the particles
+    of `sample_narrow`.
     """
     posterior = narrow_posterior(eigenvalues, targets, noise, widths, variance, residual, examples)
     size = max(1, round(_REVERSE_SHARE * particles / GROUPS)) * GROUPS
@@ -239,9 +249,11 @@ def _mean_and_error(log_evidence: Array) -> tuple[float, float]:
 
 
 def _effective(sample: NarrowSample) -> float:
-    """Variance of a draw over variance of the mean, of log tr L and of its diagonal; the least of them, from the groups' spread.
+    """Variance of a draw over variance of the mean, of log tr L and of its diagonal; the least of them,
+    from the groups' spread.
 
-    Means over single entries are averaged first: with G groups one ratio alone has a relative error of √(2/G).
+    Means over single entries are averaged first: with G groups one ratio alone has a relative error of
+    √(2/G).
     """
     weights = np.exp(sample.log_weights)
     diagonal = np.log((sample.roots**2).sum(axis=2) + np.finfo(float).tiny)
@@ -471,8 +483,8 @@ def _spectral_map(
 ) -> tuple[Particles, Array]:
     """log l_j → log l_j + 2 δ_j, δ_j = Σ_k change_k φ_k(l_j), with its log Jacobian; change (N or 1, maps).
 
-    φ = τ/(τ + ḡ l) and φ (1 − φ): eigenvalues that are not fitted move with the noise, fitted ones do not. The second pair of
-    coefficients moves S_k along, S_k → D S_k D with D = diag(e^{δ k/(K+1)}).
+    φ = τ/(τ + ḡ l) and φ (1 − φ): eigenvalues that are not fitted move with the noise, fitted ones do not.
+    The second pair of coefficients moves S_k along, S_k → D S_k D with D = diag(e^{δ k/(K+1)}).
     """
     typical = math.exp(float(np.log(posterior.eigenvalues).mean()))
     unfitted = 1 / (1 + typical / noise * particles.values)
@@ -491,7 +503,9 @@ def _spectral_map(
     if posterior.layers:
         through = change[:, 2, None] * shapes[0] + change[:, 3, None] * shapes[1]
         scales = [np.exp(through * share) for share in posterior.shares]
-        inner = [scale[:, :, None] * each * scale[:, None, :] for scale, each in zip(scales, inner, strict=True)]
+        inner = [
+            scale[:, :, None] * each * scale[:, None, :] for scale, each in zip(scales, inner, strict=True)
+        ]
         log_jacobian += float(posterior.shares.sum()) * (posterior.columns + 1) * through.sum(axis=1)
     return Particles(particles.directions, values, particles.projections, inner), log_jacobian
 

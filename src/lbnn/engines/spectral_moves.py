@@ -1,25 +1,29 @@
 """Gibbs moves for the posterior of a scale matrix of low rank, in spectral coordinates.
 
-A hidden layer of m units, no wider than the outputs (m ≤ n_d), makes L = F Fᵀ with F of shape (n_d, m). Its prior is a chain of
-Wishart matrices of size m: with the narrowest layer as number j and c = ∏_ℓ σ_ℓ² / ∏_ℓ n_ℓ,
+A hidden layer of m units, no wider than the outputs (m ≤ n_d), makes L = F Fᵀ with F of shape (n_d, m).
+Its prior is a chain of Wishart matrices of size m: with the narrowest layer as number j and c = ∏_ℓ σ_ℓ² /
+∏_ℓ n_ℓ,
 
     S_0 = c I,   S_k | S_{k−1} ~ Wishart_m(ν_k, S_{k−1}),   rows of F | S_K ~ N(0, S_K),   K = d − 2,
 
-with the degrees of freedom ν = (n_{j−1}, …, n_1, n_{j+1}, …, n_{d−1}): layers below the narrowest one enter through their
-Gram matrices on its side, layers above through theirs. (`factors_of` reads the Bartlett factors off such a chain.)
+with the degrees of freedom ν = (n_{j−1}, …, n_1, n_{j+1}, …, n_{d−1}): layers below the narrowest one
+enter through their Gram matrices on its side, layers above through theirs. (`factors_of` reads the
+Bartlett factors off such a chain.)
 
-A particle keeps F = U diag(√l) with orthonormal columns U; an orthogonal matrix from the right changes the law of nothing if the
-S_k are conjugated by it. The likelihood separates over the columns, z_ij = ỹ_i · u_j ~ N(0, τ + g_i l_j), and every move below leaves
-the posterior at noise variance τ invariant:
+A particle keeps F = U diag(√l) with orthonormal columns U; an orthogonal matrix from the right changes the
+law of nothing if the S_k are conjugated by it. The likelihood separates over the columns, z_ij = ỹ_i · u_j
+~ N(0, τ + g_i l_j), and every move below leaves the posterior at noise variance τ invariant:
 
-- `move_values`: log l_j given everything else has a one-dimensional density; a table of it proposes, the density accepts.
-  The column can take the same direction of S_k, …, S_K with it, which keeps the traces between them: a direction of the
-  outputs changes between fitted and collapsed in all layers at once.
+- `move_values`: log l_j given everything else has a one-dimensional density; a table of it proposes, the
+  density accepts.
+  The column can take the same direction of S_k, …, S_K with it, which keeps the traces between them: a
+  direction of the outputs changes between fitted and collapsed in all layers at once.
 - `move_column`: the same together with the angle between a column and an axis of the data.
 - `rotate_columns`: a rotation in the plane of two columns has a von Mises law.
-- `move_root`: with the hidden activities h drawn, ỹ_i = √g_i F h_i + noise is a regression, and F given h is Gaussian.
-- `move_inner`: S_k given its neighbours is matrix generalised inverse Gaussian; a row given the rest is Gaussian, its
-  Schur complement generalised inverse Gaussian.
+- `move_root`: with the hidden activities h drawn, ỹ_i = √g_i F h_i + noise is a regression, and F given h
+  is Gaussian.
+- `move_inner`: S_k given its neighbours is matrix generalised inverse Gaussian; a row given the rest is
+  Gaussian, its Schur complement generalised inverse Gaussian.
 """
 
 from __future__ import annotations
@@ -165,7 +169,8 @@ def particles_of(
 ) -> Particles:
     """Particles of F (N, n_d, m) and S_k; the columns come in random order.
 
-    An order by size would make "column one" a choice that depends on the state, and moving it no Gibbs move.
+    An order by size would make "column one" a choice that depends on the state, and moving it no Gibbs
+    move.
     """
     left, sizes, right = np.linalg.svd(roots, full_matrices=False)
     order = np.argsort(rng.random(sizes.shape), axis=1)
@@ -402,7 +407,9 @@ def move_column(
 
     both, zeta = np.stack([proposed, current], axis=1), np.stack([proposed_angle, current_angle], axis=1)
     exact, fits = _signal_terms(posterior, both, noise)
-    projected = seen_tangent[:, None, :] / np.cosh(zeta)[..., None] - seen[:, None, :] * np.tanh(zeta)[..., None]
+    projected = (
+        seen_tangent[:, None, :] / np.cosh(zeta)[..., None] - seen[:, None, :] * np.tanh(zeta)[..., None]
+    )
     exact += law.log_prior(both) + (fits * projected**2).sum(axis=2)
     exact -= (dimension - 1) * np.log(np.cosh(zeta))
     log_acceptance = exact[:, 0] - exact[:, 1] + table[rows, own_cell] - table[rows, cell]
@@ -479,9 +486,10 @@ def move_root(
 def move_inner(posterior: NarrowPosterior, particles: Particles, rng: np.random.Generator) -> None:
     """Draw every S_k given its neighbours, row by row.
 
-    The density is |S|^{(ν_k − ν_{k+1} − m − 1)/2} exp(−½ tr(P S) − ½ tr(S⁻¹ M)), P = S_{k−1}⁻¹ and M = S_{k+1} (FᵀF for the last).
-    With b = S_11⁻¹ S_1j and s = S_jj − bᵀ S_11 b for one index j and the others "1", b given s is Gaussian with precision
-    P_jj S_11 + M_11/s, and s given b is generalised inverse Gaussian.
+    The density is |S|^{(ν_k − ν_{k+1} − m − 1)/2} exp(−½ tr(P S) − ½ tr(S⁻¹ M)), P = S_{k−1}⁻¹ and M =
+    S_{k+1} (FᵀF for the last).
+    With b = S_11⁻¹ S_1j and s = S_jj − bᵀ S_11 b for one index j and the others "1", b given s is Gaussian
+    with precision P_jj S_11 + M_11/s, and s given b is generalised inverse Gaussian.
     """
     columns = posterior.columns
     for k, matrices in enumerate(particles.inner):
@@ -508,10 +516,12 @@ def move_inner(posterior: NarrowPosterior, particles: Particles, rng: np.random.
 
 
 def draw_log_gig(power: float, rate: Array, inverse_rate: Array, rng: np.random.Generator) -> Array:
-    """Draw x with log density power · x − ½ (rate e^x + inverse_rate e^{−x}): logs of generalised inverse Gaussians.
+    """Draw x with log density power · x − ½ (rate e^x + inverse_rate e^{−x}): logs of generalised inverse
+    Gaussians.
 
-    Rejection with a hat that is flat around the mode and exponential beyond the points where the log density has fallen by about
-    one (Devroye 2014, Statistics and Computing 24, 239): log-concave, so that few proposals are rejected.
+    Rejection with a hat that is flat around the mode and exponential beyond the points where the log
+    density has fallen by about one (Devroye 2014, Statistics and Computing 24, 239): log-concave, so that
+    few proposals are rejected.
     """
     concentration = np.sqrt(power**2 + rate * inverse_rate)
     if power > 0:
