@@ -36,7 +36,7 @@ class Problem:
     seed: int
 
     def data(self) -> tuple[np.ndarray, np.ndarray, float]:
-        """Eigenvalues of the Gram matrix, targets in its eigenbasis, squared norm of the targets outside it."""
+        """Eigenvalues of the Gram matrix, targets in its eigenbasis, their squared norm outside."""
         rng = np.random.default_rng([self.seed, 7])
         inputs = 2 * self.examples
         X = rng.standard_normal((self.examples, inputs))
@@ -110,10 +110,12 @@ def run(repeats: int) -> None:
             row = solve(problem, seed)
             rows.append(row)
             print(
-                f"p {problem.examples:2d} n_d {problem.outputs:2d} widths {problem.widths!s:12s} rank {problem.rank} "
+                f"p {problem.examples:2d} n_d {problem.outputs:2d} "
+                f"widths {problem.widths!s:12s} rank {problem.rank} "
                 f"β {problem.beta:6.1f}  {row['log_evidence']:9.3f} ± {row['error']:.3f}  "
                 f"reverse {row['reverse']:9.3f} ± {row['reverse_error']:.3f}  {row['seconds']:5.1f} + "
-                f"{row['reverse_seconds']:4.1f} s  ess {row['effective']:.0f} {'ok' if row['ok'] else 'agrees' if row['agrees'] else 'DIFFERS'}",
+                f"{row['reverse_seconds']:4.1f} s  ess {row['effective']:.0f} "
+                f"{'ok' if row['ok'] else 'agrees' if row['agrees'] else 'differs'}",
                 flush=True,
             )
             STORED.write_text(json.dumps(rows, indent=1))

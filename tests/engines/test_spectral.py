@@ -1,4 +1,4 @@
-"""Sequential Monte Carlo behind narrow layers: its moves against densities, its evidence against deterministic integrals."""
+"""Narrow layers: Gibbs moves against densities, evidence against deterministic integrals."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def log_bingham_average(exponents: Array) -> float:
     bend = float(np.sum((shift + gaps) ** -3)) / (6 * curvature)
     y = np.linspace(0.0, 12.0, _LINE) / math.sqrt(curvature)
     s = shift + 1j * y - bend * y**2
-    # each factor's argument goes continuously from 0 towards π along the line, so that the logs need no unwinding
+    # the argument of each factor goes continuously from 0 towards π: the logs need no unwinding
     exponent = s - 0.5 * np.sum(np.log(s[:, None] + gaps), axis=1)
     values = (np.exp(exponent - exponent[0].real) * (1 + 2j * bend * y)).real
     values[0] *= 0.5

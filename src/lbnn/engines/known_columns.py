@@ -16,7 +16,7 @@ from lbnn._base.types import Array
 
 
 def bartlett_draws(size: int, rows: int, width: int, rng: np.random.Generator) -> Array:
-    """Lower trapezoidal T with T Tᵀ = G Gᵀ in law, G Gaussian of shape (rows, width); (size, rows, min(rows, width))."""
+    """Lower trapezoidal T, (size, rows, columns), with T Tᵀ = G Gᵀ in law, G Gaussian (rows, width)."""
     columns = min(rows, width)
     factors = np.tril(rng.standard_normal((size, rows, columns)), -1)
     diagonal = np.arange(columns)
@@ -25,7 +25,7 @@ def bartlett_draws(size: int, rows: int, width: int, rng: np.random.Generator) -
 
 
 def lower_factor(matrices: Array) -> tuple[Array, Array]:
-    """T, lower trapezoidal with a positive diagonal, and Q with orthonormal rows, T Q = A; A (N, rows, columns)."""
+    """T, lower trapezoidal with a positive diagonal, and Q with orthonormal rows, T Q = A."""
     orthogonal, upper = np.linalg.qr(matrices.swapaxes(1, 2))
     signs = np.where(np.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
     return (upper * signs[:, :, None]).swapaxes(1, 2), (orthogonal * signs[:, None, :]).swapaxes(1, 2)
@@ -34,8 +34,7 @@ def lower_factor(matrices: Array) -> tuple[Array, Array]:
 def factors_of_known(
     output: Array, steps: Sequence[Array], widths: Sequence[int], rng: np.random.Generator
 ) -> tuple[list[Array], Array]:
-    """Factors of weights that are known on k columns each, outermost first, and Q of the last one on these
-    columns.
+    """Factors of weights that are known on k columns each, outermost first, and Q of the last on these.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
-"""Data of rank one and any number of outputs: quadrature over the one number that the hidden layers make
-of them.
+"""Data of rank one and any number of outputs: quadrature over the length of the hidden activities.
 
 With one positive eigenvalue g of the Gram matrix, the activities of the last hidden layer have squared
 length λ = ∏_ℓ σ_ℓ² χ²(n_ℓ)/n_ℓ in units of the prior, and the targets given λ are N(0, (τ + g λ) I): log
@@ -159,7 +158,7 @@ def _draw_factors(
     outputs = share[:, None] * target + deviation[:, None] * rng.standard_normal((len(x), len(target)))
     lengths = np.exp(0.5 * law.split(x, rng)) * np.sqrt(np.asarray(widths[::-1]))  # χ(n_{d−1}), …, χ(n_1)
     deviations = np.sqrt(np.asarray(variances) / np.asarray(widths))[::-1]  # of W_d, …, W_2
-    # f = √g · ∏ deviations · W_d h, h of length ∏ χ in units in which the first layer's activities are standard normal
+    # f = √g · ∏ deviations · W_d h, h of length ∏ χ where the first layer's activities are standard normal
     activity = math.sqrt(eigenvalue) * float(deviations.prod()) * lengths.prod(axis=1)
     known = (outputs / activity[:, None])[:, :, None]
     steps = [length[:, None, None] for length in lengths.T[:-1]]  # |h_ℓ|/|h_{ℓ−1}| = χ(n_ℓ)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -175,11 +176,10 @@ def reverse_evidence(
     examples: int | None = None,
     particles: int = 1024,
 ) -> tuple[float, float]:
-    """Log evidence with its standard error by annealing from the posterior to the prior; arguments as of
-    `sample_narrow`.
+    """Log evidence with its standard error by annealing from the posterior to the prior.
 
-    Particles start where every column of F is fitted to an axis of the data, and do not know the particles
-    of `sample_narrow`.
+    Arguments as of `sample_narrow`. Particles start where every column of F is fitted to an axis of the
+    data, and do not know those of `sample_narrow`.
     """
     posterior = narrow_posterior(eigenvalues, targets, noise, widths, variance, residual, examples)
     size = max(1, round(_REVERSE_SHARE * particles / GROUPS)) * GROUPS
@@ -249,11 +249,10 @@ def _mean_and_error(log_evidence: Array) -> tuple[float, float]:
 
 
 def _effective(sample: NarrowSample) -> float:
-    """Variance of a draw over variance of the mean, of log tr L and of its diagonal; the least of them,
-    from the groups' spread.
+    """Variance of a draw over variance of the mean by the groups' spread.
 
-    Means over single entries are averaged first: with G groups one ratio alone has a relative error of
-    √(2/G).
+    The mean of two ratios: of log tr L, and the median over the logs of L's diagonal. With G groups one ratio
+    alone has a relative error of √(2/G).
     """
     weights = np.exp(sample.log_weights)
     diagonal = np.log((sample.roots**2).sum(axis=2) + np.finfo(float).tiny)
@@ -395,7 +394,7 @@ class _Path:
         self.weigh(log_ratios)
 
     def _scores(self, here: Array) -> Array:
-        """Derivatives of log density and Jacobian along every map of `_transport`, each with mean zero; (N, maps)."""
+        """Derivatives of log density and Jacobian along the maps of `_transport`, (N, maps); means zero."""
         posterior, particles = self.posterior, self.particles
         columns = [_row_scores(posterior, particles, self.noise) @ self.shrinking]
         for k in range(_spectral_maps(posterior)):
@@ -409,7 +408,7 @@ class _Path:
         return np.concatenate(columns, axis=1)
 
     def _coefficients(self, slope: Array, scores: Array, weights: Array) -> Array:
-        """Coefficients of the maps for every particle, from the particles of the other half of the groups; (N, maps)."""
+        """Coefficients of the maps for every particle, from the other half of the groups; (N, maps)."""
         result = np.empty_like(scores)
         upper = np.arange(len(slope)) >= len(slope) // 2
         for half in (upper, ~upper):
@@ -423,7 +422,7 @@ class _Path:
         return result
 
     def _transport(self, change: Array) -> tuple[Particles, Array]:
-        """Spectral maps, then rows of F scaled along the axes of the data; with the log Jacobian in (F, S_1, …, S_K)."""
+        """Spectral maps, then rows of F scaled along the axes of the data; with the log Jacobian."""
         posterior, rows = self.posterior, self.shrinking.shape[1]
         moved, log_jacobian = _spectral_map(posterior, self.particles, self.noise, change[:, rows:])
         log_scale = change[:, :rows] @ self.shrinking.T  # (N, n_d)
@@ -439,7 +438,7 @@ def _variance(values: Array, weights: Array) -> float:
 
 
 def _axis_sets(posterior: NarrowPosterior) -> Array:
-    """Axes of the data whose rows of F are scaled together, (n_d, sets): the first m + 1 alone, all others as one set."""
+    """Axes whose rows of F are scaled together, (n_d, sets): the first m + 1 alone, all others as one."""
     alone = min(posterior.columns + 1, posterior.outputs)
     sets = np.zeros((posterior.outputs, alone + (posterior.outputs > alone)))
     sets[:alone, :alone] = np.eye(alone)
@@ -459,7 +458,10 @@ def _noise_score(posterior: NarrowPosterior, particles: Particles, noise: float)
 
 
 def _row_scores(posterior: NarrowPosterior, particles: Particles, noise: float) -> Array:
-    """Derivative of log density and Jacobian in the log scale of every row of F, (N, n_d): 2 (∂/∂L log p · L)_aa + m − F_a S⁻¹ F_a."""
+    """Derivative of log density and Jacobian in the log scale of every row a of F, (N, n_d).
+
+    2 (∂ log p/∂L · L)_aa + m − F_a S_K⁻¹ F_aᵀ.
+    """
     g, values, directions = posterior.eigenvalues[:, None], particles.values[:, None, :], particles.directions
     variance = noise + g * values
     weighted = g * particles.projections / variance  # g_i z_ij/(τ + g_i l_j)
@@ -474,7 +476,7 @@ def _row_scores(posterior: NarrowPosterior, particles: Particles, noise: float) 
 
 
 def _spectral_maps(posterior: NarrowPosterior) -> int:
-    """Number of maps: two shapes in log l, for L alone and, where there are inner matrices, through all layers."""
+    """Number of maps: two shapes in log l, for L alone and, with inner matrices, through all layers."""
     return 4 if posterior.layers else 2
 
 
@@ -490,8 +492,10 @@ def _spectral_map(
     unfitted = 1 / (1 + typical / noise * particles.values)
     slope = -unfitted * (1 - unfitted)  # dφ/d log l
     shapes, slopes = (unfitted, -slope), (slope, slope * (1 - 2 * unfitted))
-    own = sum(change[:, k, None] * shapes[k % 2] for k in range(change.shape[1]))
-    stretch = 1 + 2 * sum(change[:, k, None] * slopes[k % 2] for k in range(change.shape[1]))
+    own, stretch = np.zeros_like(unfitted), np.ones_like(unfitted)
+    for k in range(change.shape[1]):
+        own += change[:, k, None] * shapes[k % 2]
+        stretch += 2 * change[:, k, None] * slopes[k % 2]
     values = particles.values * np.exp(2 * own)
     log_jacobian = (posterior.outputs - posterior.columns + 1) * own.sum(axis=1)
     log_jacobian += log_vandermonde(values) - log_vandermonde(particles.values)
@@ -534,7 +538,7 @@ def factors_of(
     deviations = np.sqrt(variances / np.asarray(widths))  # of W_2, …, W_d
     narrowest = int(np.argmin(widths))
     base = float((deviations**2).prod())
-    identity = np.broadcast_to(np.eye(roots.shape[2]), (len(roots), roots.shape[2], roots.shape[2]))
+    identity: Array = np.broadcast_to(np.eye(roots.shape[2]), (len(roots), roots.shape[2], roots.shape[2]))
     chain = [identity, *(each / base for each in inner)]  # Gram matrices of weights of variance one
     below, above = chain[: narrowest + 1], chain[narrowest:]
     values, vectors = np.linalg.eigh(below[-1])
@@ -542,19 +546,16 @@ def factors_of(
     # activities of the layers above the narrowest one, in bases that start with their span
     activities = [symmetric, *(np.linalg.cholesky(each).swapaxes(1, 2) for each in above[1:])]
     output = _times_inverse(roots / math.sqrt(base), activities[-1])
-    steps = [
-        _times_inverse(after, before) for before, after in zip(activities[:-1], activities[1:], strict=True)
-    ]
+    steps = [_times_inverse(after, before) for before, after in pairwise(activities)]
     factors, turn = factors_of_known(output, steps[::-1], list(widths[narrowest:])[::-1], rng)
-    previous = identity
+    previous: Array = identity
     for gram in below[1:]:
-        lower = np.linalg.cholesky(turn @ gram @ turn.swapaxes(1, 2))
-        factors.append(np.linalg.solve(previous, lower))
+        lower = np.asarray(np.linalg.cholesky(turn @ gram @ turn.swapaxes(1, 2)), float)
+        factors.append(np.asarray(np.linalg.solve(previous, lower), float))
         previous = lower
     return [factor * unit for factor, unit in zip(factors, deviations[::-1], strict=True)]
 
 
 def _times_inverse(left: Array, right: Array) -> Array:
     """Left times the inverse of right, both (N, …)."""
-    result: Array = np.linalg.solve(right.swapaxes(1, 2), left.swapaxes(1, 2)).swapaxes(1, 2)
-    return result
+    return np.asarray(np.linalg.solve(right.swapaxes(1, 2), left.swapaxes(1, 2)).swapaxes(1, 2), float)

@@ -100,8 +100,8 @@ def narrow_posterior(
     columns = widths[narrowest]
     if columns > outputs:
         raise ValueError(
-            f"the narrowest hidden layer must have at most as many units as there are outputs, got {columns} units and "
-            f"{outputs} outputs: sample the Bartlett factors of the scale instead"
+            "the narrowest hidden layer must have at most as many units as there are outputs, got "
+            f"{columns} units and {outputs} outputs: sample the Bartlett factors of the scale instead"
         )
     if not (0 < noise < math.inf and rows):
         raise ValueError(
@@ -283,15 +283,17 @@ class _ColumnLaw:
     + Σ_i log|e^{2δ} l_j − l_i| − ½ Σ_k tr(P_k S_k), P_k = S_{k−1}⁻¹, each trace by the power b_k alone.
     """
 
-    def __init__(self, posterior: NarrowPosterior, particles: Particles, shares: Array, j: int) -> None:
-        self.particles, self.shares, self.j = particles, shares, j
+    def __init__(
+        self, posterior: NarrowPosterior, particles: Particles, precisions: list[Array], shares: Array, j: int
+    ) -> None:
+        self.particles, self.precisions, self.shares, self.j = particles, precisions, shares, j
         self.power = 0.5 * (float(shares @ np.asarray(posterior.degrees)) - posterior.columns + 1)
         self.others = np.delete(particles.values, j, axis=1)
         own = particles.values[:, j]
         self.traces = []  # (b, linear, quadratic): linear · l^{b/2} + ½ quadratic · l^b
         for layer in np.flatnonzero(shares):
             share = float(shares[layer])
-            row = precision_above(posterior, particles, int(layer))[:, j]
+            row = precisions[layer][:, j]
             if layer == posterior.layers:
                 diagonal, off = row[:, j] * own, np.zeros(len(own))
             else:
@@ -315,14 +317,18 @@ class _ColumnLaw:
         return total
 
     def scale(self, factor: Array) -> None:
-        """Multiply l_j, and take the inner matrices along."""
+        """Multiply l_j, and take the inner matrices along, with their inverses."""
         j = self.j
         self.particles.values[:, j] *= factor
-        for below, power in zip(self.particles.inner, np.cumsum(self.shares), strict=False):
+        powers = np.cumsum(self.shares)[:-1]
+        for matrices, precisions, power in zip(
+            self.particles.inner, self.precisions[1:], powers, strict=True
+        ):
             if power > 0:
-                root = factor ** (0.5 * power)
-                below[:, j, :] *= root[:, None]
-                below[:, :, j] *= root[:, None]
+                root = factor[:, None] ** (0.5 * power)
+                for array, scale in ((matrices, root), (precisions, 1 / root)):
+                    array[:, j, :] *= scale
+                    array[:, :, j] *= scale
 
 
 def _signal_terms(posterior: NarrowPosterior, x: Array, noise: float) -> tuple[Array, Array]:
@@ -337,8 +343,9 @@ def move_values(
     """Draw every log l_j: a table of its law proposes, the law itself accepts."""
     nodes = posterior.nodes
     logs, weights = _signal_terms(posterior, nodes, noise)
+    precisions = [precision_above(posterior, particles, layer) for layer in range(posterior.layers + 1)]
     for j in range(posterior.columns):
-        law = _ColumnLaw(posterior, particles, shares, j)
+        law = _ColumnLaw(posterior, particles, precisions, shares, j)
         squares, current = particles.projections[:, :, j] ** 2, np.log(particles.values[:, j])
         table = squares @ weights.T + logs + law.log_prior(nodes[None])
         proposed, log_ratio, inside = _draw_from_table(nodes, table, current, rng)
@@ -365,7 +372,9 @@ def move_column(
         return
     j = int(rng.integers(posterior.columns))
     axis = int(rng.integers(min(posterior.columns + 1, posterior.outputs)))
-    law, rest = _ColumnLaw(posterior, particles, shares, j), np.delete(np.arange(posterior.columns), j)
+    precisions = [precision_above(posterior, particles, layer) for layer in range(posterior.layers + 1)]
+    law = _ColumnLaw(posterior, particles, precisions, shares, j)
+    rest = np.delete(np.arange(posterior.columns), j)
     others = particles.directions[:, :, rest]
     along = others[:, axis, :, None]  # of the axis on the other columns
     centre = -(others @ along)[:, :, 0]
@@ -447,7 +456,7 @@ def _draw_from_table(
 def rotate_columns(
     posterior: NarrowPosterior, particles: Particles, noise: float, rng: np.random.Generator
 ) -> None:
-    """Rotate every pair of columns of U: the exponent is ½ κ cos(2θ − 2θ_0) up to a constant, von Mises in 2θ."""
+    """Rotate every pair of columns of U: the exponent is κ cos(2θ − 2θ_0), von Mises in 2θ."""
     ratio = 1 + (posterior.eigenvalues / noise)[:, None] * particles.values[:, None, :]
     fit = (1 - 1 / ratio) / noise
     projections, directions = particles.projections, particles.directions
@@ -467,7 +476,7 @@ def rotate_columns(
 def move_root(
     posterior: NarrowPosterior, particles: Particles, noise: float, rng: np.random.Generator
 ) -> Particles:
-    """Draw the hidden activities given F, then F given them: rows with precision S_K⁻¹ + Σ_i g_i h_i h_iᵀ/τ."""
+    """Draw the hidden activities h given F, then F: rows with precision S_K⁻¹ + Σ_i g_i h_i h_iᵀ/τ."""
     values, root = particles.values[:, None, :], np.sqrt(posterior.eigenvalues)[:, None]
     variance = noise + posterior.eigenvalues[:, None] * values
     hidden = root * np.sqrt(values) * particles.projections / variance
@@ -516,12 +525,11 @@ def move_inner(posterior: NarrowPosterior, particles: Particles, rng: np.random.
 
 
 def draw_log_gig(power: float, rate: Array, inverse_rate: Array, rng: np.random.Generator) -> Array:
-    """Draw x with log density power · x − ½ (rate e^x + inverse_rate e^{−x}): logs of generalised inverse
-    Gaussians.
+    """Draw logs of generalised inverse Gaussians.
 
-    Rejection with a hat that is flat around the mode and exponential beyond the points where the log
-    density has fallen by about one (Devroye 2014, Statistics and Computing 24, 239): log-concave, so that
-    few proposals are rejected.
+    x has the log density power · x − ½ (rate e^x + inverse_rate e^{−x}). Rejection with a hat that is flat
+    around the mode and exponential beyond the points where the log density has fallen by about one (Devroye
+    2014, Statistics and Computing 24, 239): it is log-concave, so that few proposals are rejected.
     """
     concentration = np.sqrt(power**2 + rate * inverse_rate)
     if power > 0:
