@@ -283,3 +283,12 @@ def test_particles_keep_the_root_and_the_inner_matrices() -> None:
     )
     ours = made.roots @ np.linalg.inv(made.inner[0]) @ made.roots.swapaxes(1, 2)
     np.testing.assert_allclose(ours, roots @ np.linalg.inv(inner) @ roots.swapaxes(1, 2), rtol=1e-8)
+
+
+def test_columns_come_in_random_order() -> None:
+    """Sorted columns would bias every move of "column j": 0.5 nats in the evidence when it was tried."""
+    posterior = narrow_posterior(np.ones(3), np.ones((3, 5)), 0.1, (3,))
+    rng = np.random.default_rng(16)
+    made = particles_of(posterior, rng.standard_normal((3000, 5, 3)), [], rng)
+    largest = np.bincount(np.argmax(made.values, axis=1), minlength=3)
+    assert stats.chisquare(largest).pvalue > 1e-3
