@@ -15,7 +15,7 @@ stated error.
 `reverse_evidence` goes the opposite way with particles that start from a fully fitted state: annealing
 from the posterior to the prior estimates 1/p(Y). Sequential Monte Carlo that misses a part of the
 posterior is low; the reverse estimate is high where its start is not the posterior. On problems
-with exact answers it is a little high at depth three and four, by more than its error says: a difference
+with exact answers it is a little high at every depth, by more than its error says: a difference
 is a reason to doubt, agreement is strong evidence (Grosse, Ghahramani and Adams 2015, arXiv:1511.02543).
 """
 
