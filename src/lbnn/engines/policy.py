@@ -62,6 +62,9 @@ class Policy:
     most_fitted: int = 21
     #: Dimensions above which a dense Hessian costs more than it brings (a minute on one core at 1500).
     most_for_curvature: int = 1500
+    #: Outputs, or rank of the data, times the narrowest width up to which spectral moves are made: 1024
+    #: particles hold so many numbers each, and a round takes seconds at 300 and half a minute at 1000.
+    most_for_spectral: int = 1000
     #: Effective draws by rows of L, or as many as asked for, from which the hidden kernel is not tried.
     rows_before_kernel: float = 50.0
     #: Effective draws behind a narrow layer under which other estimates are preferred to rows.

@@ -10,6 +10,7 @@ the weights, which are known on the activities and Gaussian elsewhere.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,11 +18,18 @@ import numpy as np
 
 from lbnn._base.log_sums import log_sum_exp, normalised
 from lbnn._base.types import Array
+from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.known_columns import factors_of_known
+from lbnn.engines.policy import GROUPS
+from lbnn.engines.target import ScaleTarget
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.scale.bartlett import product
 from lbnn.scale.gamma_product import GammaProduct
 
 _SCAN, _NODES = 400, 600  # nodes of the first and of the final grid
 _DROP = 45.0  # nats below the top at which the integrand is cut off: e^−45 is 3e-20
+_DRAWS = 8192  # that are made at least: a few milliseconds
+_LARGEST_SAMPLE = 1 << 25  # floats that scales or coordinates of all draws may fill
 _FALL = 80.0  # nats by which the prior falls to the ends of the first grid
 
 
@@ -116,6 +124,38 @@ def sample_rank_one(
     log_weights = np.log(normalised(log_integrand(x) - log_proposed))
     factors = _draw_factors(law, x, eigenvalue, target, noise, variances, rng)
     return RankOneSample(factors, log_weights, integral + constant, abs(half - integral))
+
+
+def rank_one_estimate(target: ScaleTarget, call: Call) -> Estimate:
+    """The estimate of a scale for data of rank one: exact evidence, independent draws."""
+    began, likelihood, shapes = time.perf_counter(), target.likelihood, target.coordinates.shapes
+    assert isinstance(likelihood, GaussianLikelihood)
+    (eigenvalue,), (row,) = likelihood.eigenvalues, likelihood.targets
+    most = _LARGEST_SAMPLE // max(target.dimension, target.rows**2)
+    size = max(min(max(_DRAWS, math.ceil(call.effective)), most) // GROUPS, 1) * GROUPS
+    sample = sample_rank_one(
+        float(eigenvalue),
+        row @ target.rotation,
+        likelihood.noise,
+        [shape.width for shape in reversed(shapes)],
+        size,
+        call.stream("rank one"),
+        layer_variances=[shape.variance for shape in reversed(shapes)],
+    )
+    total = product(sample.factors)
+    assert total is not None
+    with np.errstate(divide="ignore"):
+        diagonal = np.log((total**2).sum(axis=2))
+    return Estimate(
+        "quadrature over the length of the hidden activities",
+        sample.log_weights,
+        np.repeat(np.arange(GROUPS), size // GROUPS),
+        diagonal,
+        lambda: target.coordinates.locate(sample.factors),
+        sample.log_evidence + 0.5 * len(row) * math.log(2 * math.pi),  # less the likelihood's constant
+        sample.log_evidence_error,
+        seconds=time.perf_counter() - began,
+    )
 
 
 def _grid(law: GammaProduct, log_integrand: object) -> Array:

@@ -22,6 +22,7 @@ is a reason to doubt, agreement is strong evidence (Grosse, Ghahramani and Adams
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -30,6 +31,8 @@ import numpy as np
 
 from lbnn._base.log_sums import log_sum_exp, normalised
 from lbnn._base.types import Array, IndexArray
+from lbnn.engines.estimate import Call, Estimate
+from lbnn.engines.inference import EvidenceEstimate
 from lbnn.engines.known_columns import factors_of_known
 from lbnn.engines.spectral_moves import (
     NarrowPosterior,
@@ -44,6 +47,9 @@ from lbnn.engines.spectral_moves import (
     precision_above,
     sweep,
 )
+from lbnn.engines.target import ScaleTarget
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.scale.measure import effective_atoms
 
 GROUPS = 16  # independent groups of a round: the error of the stated error is a fifth
 _STEP_VARIANCE = (
@@ -59,6 +65,9 @@ _FLOATS_PER_BLOCK = 1 << 15  # of a particle block's largest array: what stays i
 _SNAPSHOTS = 4  # sweeps at the end of a round after each of which the particles are kept as draws
 _START_SWEEPS = 100  # from the fitted state; 22 exact problems: high by 0.08 on average, with 20 by 0.17
 _COPIES, _COPY_SWEEPS = 4, 5  # of every such particle, and sweeps after which copies go their own ways
+_ROUNDS, _USUAL_ERROR, _MOST_ROUNDS = 4, 0.05, 16  # rounds allowed for that target error; most for any
+SPECTRAL = "sequential Monte Carlo over noise variances"
+_REVERSE_PARTICLES = 1024, 4096  # the second where the error of the first is too large for a check
 _REVERSE_SHARE = 0.5  # particles of the reverse way per particle of a round
 
 
@@ -195,6 +204,72 @@ def reverse_evidence(
     path.weigh(-path.log_likelihood())
     log_inverse, error = _mean_and_error(path.log_evidence)
     return -log_inverse, error
+
+
+def spectral_estimate(target: ScaleTarget, call: Call) -> Estimate:
+    """The estimate of a scale behind a narrow layer."""
+    began, likelihood, shapes = time.perf_counter(), target.likelihood, target.coordinates.shapes
+    assert isinstance(likelihood, GaussianLikelihood)
+    widths = [shape.width for shape in reversed(shapes)]
+    variances = [shape.variance for shape in reversed(shapes)]
+    rng, for_factors = call.stream("spectral smc"), call.stream("factors of spectral draws")
+    rounds = _ROUNDS * (_USUAL_ERROR / min(call.target_error, _USUAL_ERROR)) ** 2
+    call.progress.say("sequential Monte Carlo over noise variances")
+    sample = sample_narrow(
+        likelihood.eigenvalues,
+        likelihood.targets @ target.rotation,
+        likelihood.noise,
+        widths,
+        rng,
+        variance=math.prod(variances),
+        target_error=call.target_error,
+        most_rounds=min(math.ceil(rounds), _MOST_ROUNDS),
+    )
+    with np.errstate(divide="ignore"):
+        diagonal = np.log((sample.roots**2).sum(axis=2))
+    return Estimate(
+        SPECTRAL,
+        sample.log_weights,
+        sample.groups,
+        diagonal,
+        lambda: target.coordinates.locate(
+            factors_of(sample.roots, sample.inner, widths, for_factors, variances)
+        ),
+        sample.log_evidence - _constant(likelihood),
+        sample.log_evidence_error,
+        efficiency=sample.effective_sample_size / float(effective_atoms(sample.log_weights)),
+        weighted=False,
+        stages=sample.stages,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def reverse_estimate(target: ScaleTarget, call: Call) -> EvidenceEstimate:
+    """The log evidence by `reverse_evidence`, which checks `spectral_estimate`."""
+    likelihood, shapes = target.likelihood, target.coordinates.shapes
+    assert isinstance(likelihood, GaussianLikelihood)
+    call.progress.say("cross-check: annealing from the posterior to the prior")
+    rng = call.stream("reverse annealing")
+    log_evidence, error = 0.0, math.inf
+    for particles in _REVERSE_PARTICLES:
+        if error > call.policy.largest_check_error * call.target_error:  # it would say nothing
+            log_evidence, error = reverse_evidence(
+                likelihood.eigenvalues,
+                likelihood.targets,
+                likelihood.noise,
+                [shape.width for shape in reversed(shapes)],
+                rng,
+                variance=math.prod(shape.variance for shape in shapes),
+                particles=particles,
+            )
+    return EvidenceEstimate(
+        "annealing from the posterior to the prior", log_evidence - _constant(likelihood), error
+    )
+
+
+def _constant(likelihood: GaussianLikelihood) -> float:
+    """What log p(Y | L) has beyond `GaussianLikelihood.log_value` in the range of the Gram matrix."""
+    return -0.5 * likelihood.targets.size * math.log(2 * math.pi)
 
 
 def _round(posterior: NarrowPosterior, particles: int, rng: np.random.Generator) -> NarrowSample:
