@@ -232,7 +232,7 @@ def _sampling(problem: Problem, of: str, engine: str, rough: bool, policy: Polic
         narrow = of == "scale" and _few_rows_serve(problem, of, policy)
         if small:
             mixture = Step("mixture", of, "", "a few dozen draws are enough")
-            rest = (mixture, Step("smc", of, "the mixture", _SMC)) if engine == "auto" else (mixture,)
+            rest = (mixture, _smc(problem, of, policy)) if engine == "auto" else (mixture,)
             return (few, *rest) if narrow or _few_rows_serve(problem, of, policy) else rest
         return (few, *_sampling(problem, of, engine, False, policy))
     return _few_entries(problem, of, engine, policy) if small else _many_entries(problem, of, engine, policy)
@@ -250,11 +250,8 @@ def _rows_and_spectral(problem: Problem, of: str, policy: Policy) -> bool:
 
 
 def _few_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tuple[Step, ...]:
-    smc = Step("smc", of, "the mixture", _SMC)
     if engine == "smc":
-        return (smc,)
-    if of == "scale" and problem.spectral(policy):
-        smc = Step("spectral smc", of, _REVERSE, _SPECTRAL)
+        return (Step("smc", of, "the mixture", _SMC),)
     rows = Step(
         "rows", of, _OTHER_ORDER, "one narrow layer: no phases to be looked for, and too many entries"
     )
@@ -262,7 +259,14 @@ def _few_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tupl
     steps.append(Step("gaussian", of, "draws of the prior, else of a mixture", _GAUSSIAN))
     check = "the Gaussian at the mode of all factors, else a mixture fitted to all factors, else rows"
     steps.append(Step("mixture", of, check, _MIXTURE))
-    return tuple(steps) if engine == "importance" else (*steps, smc)
+    return tuple(steps) if engine == "importance" else (*steps, _smc(problem, of, policy))
+
+
+def _smc(problem: Problem, of: str, policy: Policy) -> Step:
+    """Sequential Monte Carlo after a mixture: with spectral moves where they apply, else Hamiltonian ones."""
+    if of == "scale" and problem.spectral(policy):
+        return Step("spectral smc", of, _REVERSE, _SPECTRAL)
+    return Step("smc", of, "the mixture", _SMC)
 
 
 def _many_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tuple[Step, ...]:
