@@ -77,8 +77,9 @@ class Policy:
     #: ... of draws by rows, ...
     row_work: float = 2e11
     #: ... behind a narrow layer for a target error of 0.1 (times 0.01 over its square): where weights have a
-    #: tail, more draws do not help.
-    narrow_row_work: float = 3e9
+    #: tail, more draws do not help (9 outputs, 3 units, a signal of rank one: 10 s at 3e9 and not enough,
+    #: where spectral moves take 1 s).
+    narrow_row_work: float = 1e9
     #: ... of the last round of a mixture (ten seconds), ...
     mixture_work: float = 1e10
     #: ... and of sequential Monte Carlo: no further round is started beyond it (20 s) ...

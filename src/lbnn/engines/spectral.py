@@ -67,7 +67,7 @@ _START_SWEEPS = 100  # from the fitted state; 22 exact problems: high by 0.08 on
 _COPIES, _COPY_SWEEPS = 4, 5  # of every such particle, and sweeps after which copies go their own ways
 _ROUNDS, _USUAL_ERROR, _MOST_ROUNDS = 4, 0.05, 16  # rounds allowed for that target error; most for any
 SPECTRAL = "sequential Monte Carlo over noise variances"
-_REVERSE_PARTICLES = 1024, 4096  # the second where the error of the first is too large for a check
+_PARTICLES = 1024  # of a round, unless told
 _REVERSE_SHARE = 0.5  # particles of the reverse way per particle of a round
 
 
@@ -127,7 +127,7 @@ def sample_narrow(
     residual: float = 0.0,
     examples: int | None = None,
     target_error: float = 0.05,
-    particles: int = 1024,
+    particles: int = _PARTICLES,
     most_rounds: int = 4,
 ) -> NarrowSample:
     """Draw from the posterior of L behind a layer no wider than the outputs.
@@ -185,7 +185,7 @@ def reverse_evidence(
     variance: float = 1.0,
     residual: float = 0.0,
     examples: int | None = None,
-    particles: int = 1024,
+    particles: int = _PARTICLES,
 ) -> tuple[float, float]:
     """Log evidence with its standard error by annealing from the posterior to the prior.
 
@@ -249,19 +249,22 @@ def reverse_estimate(target: ScaleTarget, call: Call) -> EvidenceEstimate:
     likelihood, shapes = target.likelihood, target.coordinates.shapes
     assert isinstance(likelihood, GaussianLikelihood)
     call.progress.say("cross-check: annealing from the posterior to the prior")
-    rng = call.stream("reverse annealing")
-    log_evidence, error = 0.0, math.inf
-    for particles in _REVERSE_PARTICLES:
-        if error > call.policy.largest_check_error * call.target_error:  # it would say nothing
-            log_evidence, error = reverse_evidence(
-                likelihood.eigenvalues,
-                likelihood.targets,
-                likelihood.noise,
-                [shape.width for shape in reversed(shapes)],
-                rng,
-                variance=math.prod(shape.variance for shape in shapes),
-                particles=particles,
-            )
+    rng, largest = call.stream("reverse annealing"), call.policy.largest_check_error * call.target_error
+
+    def estimate(particles: int) -> tuple[float, float]:
+        return reverse_evidence(
+            likelihood.eigenvalues,
+            likelihood.targets,
+            likelihood.noise,
+            [shape.width for shape in reversed(shapes)],
+            rng,
+            variance=math.prod(shape.variance for shape in shapes),
+            particles=particles,
+        )
+
+    log_evidence, error = estimate(_PARTICLES)
+    if largest < error <= 2 * largest:  # four times as many particles halve it
+        log_evidence, error = estimate(4 * _PARTICLES)
     return EvidenceEstimate(
         "annealing from the posterior to the prior", log_evidence - _constant(likelihood), error
     )
