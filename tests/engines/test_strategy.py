@@ -61,8 +61,8 @@ TABLE = [
     ((50, 50), 10, 2000, [MANY]),
     ((3,), 14, 20, [NARROW]),
     ((1, 1), 37, 40, [NARROW]),
-    ((3,), 14, 334, [MANY]),  # too many rows for particles that carry all of them
-    ((3,), 8, 334, [SMALL]),
+    ((3,), 14, 167, [MANY]),  # too many rows for particles that carry all of them
+    ((3,), 8, 167, [SMALL]),
     ((10,) * 5, 9, 9, [MANY]),
     # so many that no Hessian is made
     ((500,), 55, 100, [MANY]),
