@@ -120,6 +120,7 @@ class Network:
                 rank,
                 kernel=noise != "per_output",
                 scale=not noiseless or all(width >= number for width in self.widths),
+                deficient=noiseless and rank < number,
             )
         )
 

@@ -216,6 +216,7 @@ DECISIONS = {
     "largest_check_error": (3.0, lambda policy: cannot_confirm(policy)),
     "most_for_mixture": (3.0, lambda policy: names(Problem((50,), 12, 99), policy)),
     "most_fitted": (3.0, lambda policy: names(Problem((3,), 9, 20), policy)),
+    "most_for_spectral": (1 / 3, lambda policy: names(Problem((6,), 30, 60), policy)),
     "most_for_curvature": (3.0, lambda policy: checks(Problem((500,), 60, 99), policy)),
 }
 

@@ -14,6 +14,8 @@ from lbnn.noise.make import make_noise
 
 SMALL = ("gaussian", "mixture", "smc")
 MANY = ("rows", "wide gaussian", "smc")
+FEW_NARROW = ("gaussian", "mixture", "spectral smc")
+NARROW = ("rows", "spectral smc")
 
 
 def steps(problem: Problem, **options) -> list[tuple[str, ...]]:
@@ -41,23 +43,26 @@ TABLE = [
     ((3,) * 6, 3, 100, [SMALL]),
     ((10,) * 7, 8, 20, [SMALL]),
     # few outputs behind a narrow layer
-    ((1,), 2, 10, [SMALL]),
-    ((2,), 5, 10, [SMALL]),
-    ((1,), 21, 30, [SMALL]),
-    ((1,), 22, 30, [("rows", *SMALL)]),
-    ((3,), 8, 20, [SMALL]),
-    ((3,), 9, 20, [("rows", *SMALL)]),
-    ((3,), 13, 20, [("rows", *SMALL)]),
-    ((4,), 7, 20, [("rows", *SMALL)]),
-    ((3, 20), 9, 20, [SMALL]),
-    ((20, 3), 9, 20, [SMALL]),
-    ((1, 1), 36, 40, [SMALL]),
+    ((1,), 2, 10, [FEW_NARROW]),
+    ((2,), 5, 10, [FEW_NARROW]),
+    ((1,), 21, 30, [FEW_NARROW]),
+    ((1,), 22, 30, [NARROW]),
+    ((3,), 8, 20, [FEW_NARROW]),
+    ((3,), 9, 20, [NARROW]),
+    ((3,), 13, 20, [NARROW]),
+    ((4,), 7, 20, [NARROW]),
+    ((3, 20), 9, 20, [NARROW]),
+    ((20, 3), 9, 20, [NARROW]),
+    ((2, 4, 4), 19, 47, [NARROW]),
+    ((1, 1), 36, 40, [NARROW]),
     # many outputs: rows
     ((50,), 9, 100, [MANY]),
     ((50,), 30, 100, [MANY]),
     ((50, 50), 10, 2000, [MANY]),
-    ((3,), 14, 20, [MANY]),
-    ((1, 1), 37, 40, [MANY]),
+    ((3,), 14, 20, [NARROW]),
+    ((1, 1), 37, 40, [NARROW]),
+    ((3,), 14, 167, [MANY]),  # too many rows for particles that carry all of them
+    ((3,), 8, 167, [SMALL]),
     ((10,) * 5, 9, 9, [MANY]),
     # so many that no Hessian is made
     ((500,), 55, 100, [MANY]),
@@ -67,13 +72,21 @@ TABLE = [
     ((9, 9), 8, 7, [SMALL, SMALL]),
     ((20,), 9, 8, [SMALL, MANY]),
     ((20,), 100, 4, [SMALL, MANY]),
+    ((2,), 6, 5, [SMALL, FEW_NARROW]),
+    ((5,), 9, 5, [SMALL, NARROW]),
     ((20,), 100, 12, [MANY, MANY]),
-    ((1,), 5, 1, [SMALL, SMALL]),
-    ((2,), 6, 5, [SMALL, SMALL]),
-    # ... behind a layer narrower than the data: rows of the scale first
-    ((3,), 30, 20, [("rows",), MANY, MANY]),
-    ((3,), 30, 8, [("rows",), SMALL, MANY]),
-    ((2, 9), 24, 12, [("rows",), SMALL, MANY]),
+    # ... behind a layer narrower than the data: the scale alone
+    ((3,), 30, 20, [NARROW]),
+    ((3,), 30, 8, [NARROW]),
+    ((3,), 9, 8, [NARROW]),
+    ((2, 9), 24, 12, [NARROW]),
+    # ... too large for spectral moves: rows of the scale first
+    ((11,), 100, 12, [("rows",), MANY, MANY]),
+    # data of rank one
+    ((1,), 5, 1, [("rank one",)]),
+    ((50, 3), 2, 1, [("rank one",)]),
+    ((2, 3, 11), 9, 1, [("rank one",)]),
+    ((9,), 1000, 1, [("rank one",)]),
 ]
 
 
@@ -91,6 +104,10 @@ def test_the_table_is_large_enough():
     [
         (Problem((20,), 9, 4, kernel=False), [MANY]),  # noise per output has no kernel form
         (Problem((3,), 30, 8, kernel=False), [MANY]),
+        (Problem((3,), 9, 20, kernel=False), [("rows", *SMALL)]),
+        (Problem((1,), 5, 1, kernel=False), [SMALL]),
+        (Problem((1,), 5, 1, scale=False), [SMALL]),
+        (Problem((9,), 5, 1, deficient=True), [SMALL, SMALL]),
         (Problem((9,), 20, 5, scale=False), [SMALL]),  # zero temperature behind a narrow layer
         (Problem((4,), 5, 4, scale=False), [SMALL]),
         (Problem((20,), 3, 10, deficient=True), [SMALL]),
@@ -113,6 +130,12 @@ def test_forms_of_the_likelihood_that_do_not_exist(problem, expected):
         ("importance", Problem((9,), 1, 4), [SMALL[:2]]),
         ("importance", Problem((9,), 3, 0), [("prior",)]),
         ("quadrature", Problem((9,), 1, 4), [("quadrature",)]),
+        ("quadrature", Problem((9,), 3, 1), [("rank one",)]),
+        ("dual quadrature", Problem((9,), 3, 1), [("rank one",)]),
+        ("dual", Problem((9,), 3, 1), [SMALL]),
+        ("importance", Problem((9,), 3, 1), [SMALL[:2]]),
+        ("smc", Problem((3,), 9, 20), [("smc",)]),
+        ("importance", Problem((3,), 9, 20), [("rows", *SMALL[:2])]),
     ],
 )
 def test_engines_by_name(engine, problem, expected):
@@ -138,9 +161,11 @@ def test_engines_that_do_not_apply(engine, problem):
 
 def test_rough_answers_need_no_check():
     assert steps(Problem((9,), 3, 20), rough=True) == [("mixture", "smc")]
-    assert steps(Problem((9,), 12, 20), rough=True) == [("rough rows", *MANY)]
-    assert steps(Problem((3,), 9, 20), rough=True) == [("rough rows", "mixture", "smc")]
-    assert steps(Problem((3,), 30, 8), rough=True)[0] == ("rough rows",)
+    assert steps(Problem((20,), 12, 20), rough=True) == [("rough rows", *MANY)]
+    assert steps(Problem((9,), 12, 20), rough=True) == [("rough rows", *NARROW)]
+    assert steps(Problem((3,), 9, 20), rough=True) == [("rough rows", "mixture", "spectral smc")]
+    assert steps(Problem((9,), 3, 1), rough=True) == [("rank one",)]
+    assert steps(Problem((3,), 30, 8), rough=True) == [("rough rows", *NARROW)]
 
 
 @pytest.mark.parametrize(("widths", "outputs", "rank", "_"), TABLE, ids=lambda value: str(value)[:40])
@@ -165,6 +190,10 @@ def test_every_step_has_words_and_a_method(widths, outputs, rank, _):
         ((20,), 4, 3, 9, "independent", math.inf),
         ((20,), 3, 6, 9, "independent", math.inf),
         ((20,), 4, 3, 9, "per_output", 2.0),
+        ((20,), 4, 1, 9, "independent", 2.0),
+        ((2, 20), 4, 9, 1, "independent", 2.0),
+        ((20,), 4, 1, 9, "independent", math.inf),
+        ((20,), 4, 1, 9, "per_output", 2.0),
         ((20,), 3, 9, 5, "coupled", 2.0),
         ((20,), 4, 3, 9, "coupled", 2.0),
     ],

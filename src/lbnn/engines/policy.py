@@ -66,6 +66,10 @@ class Policy:
     most_fitted: int = 21
     #: Dimensions above which a dense Hessian costs more than it brings (a minute on one core at 1500).
     most_for_curvature: int = 1500
+    #: Outputs, or rank of the data, times the narrowest width up to which spectral moves are made: 1024
+    #: particles hold so many numbers each, and one of up to four rounds takes 4 s at 200 to 300, 16 to
+    #: 35 s at 1000.
+    most_for_spectral: int = 500
     #: Effective draws by rows of L, or as many as asked for, from which the hidden kernel is not tried.
     rows_before_kernel: float = 50.0
     #: Effective draws behind a narrow layer under which other estimates are preferred to rows.
@@ -78,8 +82,9 @@ class Policy:
     #: ... of draws by rows, ...
     row_work: float = 2e11
     #: ... behind a narrow layer for a target error of 0.1 (times 0.01 over its square): where weights have a
-    #: tail, more draws do not help.
-    narrow_row_work: float = 3e9
+    #: tail, more draws do not help (9 outputs, 3 units, a signal of rank one: 10 s at 3e9 and not enough,
+    #: where spectral moves take 1 s).
+    narrow_row_work: float = 1e9
     #: ... of the last round of a mixture (ten seconds), ...
     mixture_work: float = 1e10
     #: ... and of sequential Monte Carlo: no further round is started beyond it (20 s) ...

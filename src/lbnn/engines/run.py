@@ -29,15 +29,17 @@ from lbnn.engines.importance import (
     prior_points,
     weighted_draws,
 )
-from lbnn.engines.inference import Diagnostics, InferenceOptions, ScaleInference
+from lbnn.engines.inference import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference
 from lbnn.engines.integrand import IntegrandCheck
 from lbnn.engines.laws import FactorLaw, SampledLaw
 from lbnn.engines.mixture import Mixture, laplace_mixture
 from lbnn.engines.mixture_sampling import factors_estimate, mixture_estimate, unfitted_estimate
 from lbnn.engines.policy import GROUPS
 from lbnn.engines.quadrature import infer_quadrature
+from lbnn.engines.rank_one import rank_one_estimate
 from lbnn.engines.rowwise import rough_rows, row_estimates
 from lbnn.engines.smc import smc_estimate
+from lbnn.engines.spectral import reverse_estimate, spectral_estimate
 from lbnn.engines.strategy import Plan, Problem, Step, plan
 from lbnn.engines.target import ScaleTarget, Target, log_diagonal, turned_points
 from lbnn.engines.total_target import CentredSpace, FactorSpace, TotalTarget
@@ -392,6 +394,11 @@ class Sampling:
         )
         return Answer(estimate, 0.0, Diagnostics("prior", float(len(points))))
 
+    def _rank_one(self, last: bool) -> Answer:
+        """Deterministic evidence and independent draws: there is nothing to check."""
+        estimate = rank_one_estimate(self._scale_target, self.call)
+        return verdict("dual quadrature", estimate, None, self.call, needs_check=False, advice=TAKE_OR_RAISE)
+
     def _rough_rows(self, last: bool) -> Answer | None:
         """A few dozen effective draws by rows, without a check; None where these cannot be had."""
         few = self.few_rows
@@ -408,7 +415,7 @@ class Sampling:
         if not last and (hopeless or not (reaches(estimate, self.call) or many)):
             return None
         answer = self.answer_of_rows
-        return answer if answer.diagnostics.ok or last or not small else None
+        return answer if answer.diagnostics.ok or last or not (small or self._narrow) else None
 
     def _gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the only mode, if it is nearly the posterior and another estimate agrees."""
@@ -499,6 +506,23 @@ class Sampling:
         check = gaussian_round(target, laplace_proposal(target, start), self.call, method, self.target)
         return check if can_check(check, self.policy) else None
 
+    def _spectral_smc(self, last: bool) -> Answer:
+        """Sequential Monte Carlo in spectral coordinates, with the check of another sampler."""
+        estimate = spectral_estimate(self._scale_target, self.call)
+        check = None if self.call.options.rough else self._spectral_check()
+        needs_check = not self.call.options.rough
+        answer = verdict("smc", estimate, check, self.call, needs_check=needs_check, advice=TAKE_OR_RAISE)
+        return self._thinned(answer)
+
+    def _spectral_check(self) -> Estimate | EvidenceEstimate:
+        """Rows, if they can be trusted and their two orders of the axes agree; else the reverse way."""
+        if self.rows is not None and can_check(self.rows[0], self.policy):
+            first, other, _ = self.rows
+            doubted = other is not None and can_check(other, self.policy)
+            if other is None or not doubted or agree(first, other, self.policy):
+                return first
+        return reverse_estimate(self._scale_target, self.call)
+
     def _smc(self, last: bool) -> Answer:
         """Sequential Monte Carlo; its check is the mixture, or rows and the Gaussian in many dimensions."""
         small = TotalTarget(self.target).dimension <= self.policy.most_for_mixture
@@ -551,6 +575,12 @@ class Sampling:
         stride = math.ceil(count / min(_MOST_ATOMS, max(_LARGEST_SAMPLE // each, 1)))
         keep = slice(None, None, stride + 1 - stride % 2)
         return replace(answer, estimate=_taken(answer.estimate, keep))
+
+    @property
+    def _scale_target(self) -> ScaleTarget:
+        """The target, where a step needs the data and not only a density."""
+        assert isinstance(self.target, ScaleTarget)
+        return self.target
 
     @property
     def _narrow(self) -> bool:

@@ -61,6 +61,20 @@ class Problem:
         """Whether a layer passes on fewer directions than the matrix has rows."""
         return min(self.widths) < (self.outputs if of == "scale" else self.rank)
 
+    @property
+    def rank_one(self) -> bool:
+        """Whether the hidden kernel is a number and the noise variance positive: quadrature applies."""
+        return self.rank == 1 and self.kernel and self.scale and not self.deficient
+
+    def spectral(self, policy: Policy) -> bool:
+        """Whether `spectral.sample_narrow` applies: a narrow layer, positive noise variance, moderate sizes.
+
+        `kernel` says that all outputs have one noise variance, and `scale` that it is not zero (L behind a
+        narrow layer has no density otherwise).
+        """
+        size = max(self.outputs, self.rank) * min(self.widths)
+        return self.kernel and self.scale and self.narrow("scale") and size <= policy.most_for_spectral
+
 
 @dataclass(frozen=True)
 class Step:
@@ -118,14 +132,15 @@ class Plan:
 
 def plan(problem: Problem, engine: str = "auto", rough: bool = False, policy: Policy = POLICY) -> Plan:
     """What is done for a problem; a ValueError where the engine asked for does not apply."""
-    engine = "dual" if engine == "dual importance" else engine  # as plans and diagnostics call it
+    named = {"dual importance": "dual", "dual quadrature": "quadrature"}  # as plans and diagnostics call them
+    engine = named.get(engine, engine)
     if engine not in ("auto", *ENGINES):
         raise ValueError(f"engine must be one of {('auto', *ENGINES)}, got {engine!r}")
     best = _choice(problem, rough, policy)
     if engine == "auto":
         return best
     if engine not in _applicable(problem):
-        own = "dual" if best.steps[0].of == "kernel" else best.engine
+        own = "dual" if best.steps[0].of == "kernel" else named.get(best.engine, best.engine)
         raise ValueError(f"engine {engine!r} does not apply ({best.reason}): use {own!r} or 'auto'")
     if engine in ("atom", "quadrature"):
         return best
@@ -147,7 +162,7 @@ def _applicable(problem: Problem) -> tuple[str, ...]:
     if not problem.widths:
         return ("atom",)
     several = ("importance", "smc", *(("dual",) if problem.kernel and problem.rank else ()))
-    return ("quadrature", *several) if problem.outputs == 1 else several
+    return ("quadrature", *several) if problem.outputs == 1 or problem.rank_one else several
 
 
 def _choice(problem: Problem, rough: bool, policy: Policy) -> Plan:
@@ -161,11 +176,15 @@ def _choice(problem: Problem, rough: bool, policy: Policy) -> Plan:
     if not problem.rank:
         reason = "the data say nothing of the scale: its posterior is its prior"
         return Plan("prior", reason, (Step("prior", "scale", "", reason),))
+    if problem.rank_one:
+        reason = "data of rank one: the hidden kernel is a number, integrated deterministically"
+        return Plan("dual quadrature", reason, (Step("rank one", "scale", "", reason),))
     if problem.kernel and problem.outputs > problem.rank:
         steps = _more_outputs_than_data(problem, rough, policy)
         reason = "more outputs than data: the kernel of the last hidden layer is smaller than the scale"
         if steps[0].of == "scale":
-            reason = "more outputs than data behind a narrow layer: rows of the scale's root, then the kernel"
+            then = "smc" if all(step.of == "scale" for step in steps) else "the kernel"
+            reason = f"more outputs than data behind a narrow layer: rows of the scale's root, then {then}"
         return Plan(_name(steps[0]), reason, steps)
     steps = _sampling(problem, "scale", "auto", rough, policy)
     return Plan(_name(steps[0]), "several outputs: importance sampling, smc where it falls short", steps)
@@ -173,16 +192,22 @@ def _choice(problem: Problem, rough: bool, policy: Policy) -> Plan:
 
 def _name(step: Step) -> str:
     """What `diagnostics.engine` says of a step."""
-    own = "smc" if step.name == "smc" else "importance"
+    own = "smc" if step.name in ("smc", "spectral smc") else "importance"
     return f"dual {own}" if step.of == "kernel" else own
 
 
 def _more_outputs_than_data(problem: Problem, rough: bool, policy: Policy) -> tuple[Step, ...]:
-    """Steps for the hidden kernel; before them rows behind a narrow layer, after them those of the scale."""
+    """Steps for the hidden kernel; before them rows behind a narrow layer, after them those of the scale.
+
+    Those of the scale alone where a layer passes on fewer directions than the data have and spectral moves
+    apply: the kernel is then a narrow matrix too, with the same difficulties.
+    """
     kernel = _sampling(problem, "kernel", "auto", rough, policy)
     if not problem.scale:
         return kernel
     scale = _sampling(problem, "scale", "auto", rough, policy)
+    if problem.narrow("kernel") and _rows_and_spectral(problem, "scale", policy):
+        return scale
     if min(problem.widths) < problem.rank and problem.entries("scale") > policy.most_for_mixture:
         reason = "a layer passes on fewer directions than the data have, and rows see them one by one"
         first = Step("rough rows" if rough else "rows", "scale", "" if rough else _OTHER_ORDER, reason)
@@ -195,16 +220,23 @@ _ROWS = "many entries of T: rows are regressions on those above, and their cost 
 _GAUSSIAN = "if one mode is found, the Gaussian there is nearly the posterior where layers are wide"
 _MIXTURE = "several modes, or one that is far from Gaussian: a mixture over all phases"
 _SMC = "where importance sampling does not reach the target error"
+_SPECTRAL = "a narrow layer, perhaps with more units than the targets need: exact moves of directions of L"
+_REVERSE = "rows, else annealing from the posterior to the prior (log evidence only)"
 
 
 def _sampling(problem: Problem, of: str, engine: str, rough: bool, policy: Policy) -> tuple[Step, ...]:
     """Steps for one matrix: up to `Policy.most_for_mixture` entries of T, and beyond."""
     small = problem.entries(of) <= policy.most_for_mixture
+    if engine == "auto" and not rough and _rows_and_spectral(problem, of, policy):
+        rows = Step(
+            "rows", of, _OTHER_ORDER, "rows are regressions on those above, where all units are needed"
+        )
+        return rows, Step("spectral smc", of, _REVERSE, _SPECTRAL)
     if rough:
         few = Step("rough rows", of, "", "a few dozen draws are enough: rows, if they serve")
         if small:
             mixture = Step("mixture", of, "", "a few dozen draws are enough")
-            rest = (mixture, Step("smc", of, "the mixture", _SMC)) if engine == "auto" else (mixture,)
+            rest = (mixture, _smc(problem, of, policy)) if engine == "auto" else (mixture,)
             return (few, *rest) if _few_rows_serve(problem, of, policy) else rest
         return (few, *_sampling(problem, of, engine, False, policy))
     return _few_entries(problem, of, engine, policy) if small else _many_entries(problem, of, engine, policy)
@@ -216,10 +248,14 @@ def _few_rows_serve(problem: Problem, of: str, policy: Policy) -> bool:
     return one and problem.narrow(of) and problem.entries(of) > policy.most_fitted
 
 
+def _rows_and_spectral(problem: Problem, of: str, policy: Policy) -> bool:
+    """Whether rows and spectral moves are all that is tried: mixtures of so many entries are not fitted."""
+    return of == "scale" and problem.spectral(policy) and problem.entries(of) > policy.most_fitted
+
+
 def _few_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tuple[Step, ...]:
-    smc = Step("smc", of, "the mixture", _SMC)
     if engine == "smc":
-        return (smc,)
+        return (Step("smc", of, "the mixture", _SMC),)
     rows = Step(
         "rows", of, _OTHER_ORDER, "one narrow layer: no phases to be looked for, and too many entries"
     )
@@ -227,7 +263,14 @@ def _few_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tupl
     steps.append(Step("gaussian", of, "draws of the prior, else of a mixture", _GAUSSIAN))
     check = "the Gaussian at the mode of all factors, else a mixture fitted to all factors, else rows"
     steps.append(Step("mixture", of, check, _MIXTURE))
-    return tuple(steps) if engine == "importance" else (*steps, smc)
+    return tuple(steps) if engine == "importance" else (*steps, _smc(problem, of, policy))
+
+
+def _smc(problem: Problem, of: str, policy: Policy) -> Step:
+    """Sequential Monte Carlo after a mixture: with spectral moves where they apply, else Hamiltonian ones."""
+    if of == "scale" and problem.spectral(policy):
+        return Step("spectral smc", of, _REVERSE, _SPECTRAL)
+    return Step("smc", of, "the mixture", _SMC)
 
 
 def _many_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tuple[Step, ...]:

@@ -5,7 +5,8 @@ An answer is ok where three things hold:
 1. its estimate *reaches* the target error (`reaches`): enough effective draws, for the evidence and for E L
    along every axis of the data, weights without a heavy tail, moves that were not cut short;
 2. a second estimate that shares no proposal with it could be had and can be trusted (`can_check`);
-3. the two *agree* (`agree`) on the log evidence and on E L along every axis that both can tell.
+3. the two *agree* (`agree`) on the log evidence and on E L along every axis that both can tell. A check
+   without draws (`EvidenceEstimate`) tells the log evidence only.
 
 Two estimates agree where no difference exceeds a quantile of Student's law with as many degrees of freedom
 as there are independent groups of draws, less one. `Policy.false_alarm` is the probability that two right
@@ -24,7 +25,7 @@ import numpy as np
 
 from lbnn._base.types import Array, Mask
 from lbnn.engines.estimate import Answer, Call, Estimate
-from lbnn.engines.inference import Diagnostics
+from lbnn.engines.inference import Diagnostics, EvidenceEstimate
 from lbnn.engines.pareto import pareto_k
 from lbnn.engines.policy import Policy, joint_errors
 from lbnn.scale.measure import effective_atoms
@@ -50,7 +51,7 @@ _CUT_SHORT = "the work allotted ran out and moves were cut short, so that even t
 def verdict(
     engine: str,
     estimate: Estimate,
-    check: Estimate | None,
+    check: Estimate | EvidenceEstimate | None,
     call: Call,
     *,
     needs_check: bool = True,
@@ -66,17 +67,17 @@ def verdict(
     error = estimate.log_evidence_error
     if check is None:
         messages += [_ALONE if estimate.weighted else _UNCONFIRMED] if needs_check else []
-    elif not estimate.weighted and check.independent_error > _largest_error(call):
+    elif not estimate.weighted and _as_check(check).error > _largest_error(call):
         messages.append(
-            f"the second estimate ({check.method}, error {check.independent_error:.2g}) cannot confirm it"
+            f"the second estimate ({check.method}, error {_as_check(check).error:.2g}) cannot confirm it"
         )
     else:
         if not evidence_agrees(estimate, check, call.policy):
             messages.append(_contradiction(estimate, check))
             error = max(error, 0.5 * abs(estimate.log_evidence - check.log_evidence))
-        if not means_agree(estimate, check, call.policy):
+        if isinstance(check, Estimate) and not means_agree(estimate, check, call.policy):
             messages.append(_MEANS_DIFFER)
-    estimates = (estimate.evidence,) if check is None else (estimate.evidence, check.cautious_evidence)
+    estimates = (estimate.evidence,) if check is None else (estimate.evidence, _as_check(check))
     diagnostics = Diagnostics(
         engine,
         estimate.effective_sample_size,
@@ -132,9 +133,14 @@ def agree(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
     return evidence_agrees(estimate, check, policy) and means_agree(estimate, check, policy)
 
 
-def evidence_agrees(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
+def _as_check(check: Estimate | EvidenceEstimate) -> EvidenceEstimate:
+    """What a check says of the log evidence."""
+    return check.cautious_evidence if isinstance(check, Estimate) else check
+
+
+def evidence_agrees(estimate: Estimate, check: Estimate | EvidenceEstimate, policy: Policy) -> bool:
     """Whether two log evidences differ by no more than chance allows."""
-    joint = math.hypot(estimate.log_evidence_error, check.independent_error)
+    joint = math.hypot(estimate.log_evidence_error, _as_check(check).error)
     allowed = joint * joint_errors(0.5 * policy.false_alarm)
     return abs(estimate.log_evidence - check.log_evidence) <= allowed
 
@@ -199,10 +205,10 @@ def in_words(seconds: float) -> str:
     return f"{seconds:.0f} seconds"
 
 
-def _contradiction(first: Estimate, second: Estimate) -> str:
+def _contradiction(first: Estimate, second: Estimate | EvidenceEstimate) -> str:
     return (
         "two estimates of the log evidence that share no proposal differ by "
         f"{second.log_evidence - first.log_evidence:.3g}, with errors {first.log_evidence_error:.2g} "
-        f"({first.method}) and {second.independent_error:.2g} ({second.method}): one of them may miss part "
+        f"({first.method}) and {_as_check(second).error:.2g} ({second.method}): one of them may miss part "
         "of the posterior; try a smaller target_error, or take the stated error, which holds both"
     )

@@ -1,0 +1,645 @@
+"""Sequential Monte Carlo over noise variances, for targets behind a layer no wider than the outputs.
+
+Particles go from the prior (infinite noise variance) to the posterior by lowering the noise variance τ,
+with the Gibbs moves of `spectral_moves` at every stage: each stage is the posterior of the same network at
+more noise, so that strong directions of the targets are fitted first and weaker ones follow. Between two
+stages the particles are also transported: rows of F along noisy axes of the data shrink like √τ, and so do
+eigenvalues l of L that are not fitted. The maps have Jacobians in closed form, which enter the weights;
+their coefficients are those that make the logs of the weights vary least, from a regression on the
+particles (each half of the groups uses the coefficients of the other half, which keeps the estimate of the
+evidence nearly unbiased).
+
+Particles form independent groups: resampling never mixes them, and the spread of their evidences is the
+stated error.
+
+`reverse_evidence` goes the opposite way with particles that start from a fully fitted state: annealing
+from the posterior to the prior estimates 1/p(Y). Sequential Monte Carlo that misses a part of the
+posterior is low; the reverse estimate is high where its start is not the posterior. On problems
+with exact answers it is a little high at every depth, by more than its error says: a difference
+is a reason to doubt, agreement is strong evidence (Grosse, Ghahramani and Adams 2015, arXiv:1511.02543).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from lbnn._base.log_sums import log_sum_exp, normalised
+from lbnn._base.types import Array, IndexArray
+from lbnn.engines.estimate import Call, Estimate
+from lbnn.engines.inference import EvidenceEstimate
+from lbnn.engines.known_columns import factors_of_known
+from lbnn.engines.spectral_moves import (
+    NarrowPosterior,
+    Particles,
+    draw_prior,
+    join,
+    log_likelihood,
+    log_prior,
+    log_vandermonde,
+    narrow_posterior,
+    particles_of,
+    precision_above,
+    sweep,
+)
+from lbnn.engines.target import ScaleTarget
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.scale.measure import effective_atoms
+
+GROUPS = 16  # independent groups of a round: the error of the stated error is a fifth
+_STEP_VARIANCE = (
+    0.08  # variance of the log weights of one stage: effective share 0.93; at 0.15 the reverse way lags
+)
+_TOO_MUCH = 2.5  # times that variance from which a stage is tried again with a shorter step
+_LONGEST_STEP = 1.5  # in log τ, over which derivatives are not to be trusted
+_RESAMPLE_BELOW = 0.7  # effective share of a group
+_RIDGE = 0.01  # of the regression, in variances of its variables
+_LARGEST_COEFFICIENT = 1.0  # rows shrink like τ^{1/2} where they shrink; more is noise of the regression
+_DIFFERENCE = 1e-4  # step of the derivatives along the spectral maps
+_FLOATS_PER_BLOCK = 1 << 15  # of a particle block's largest array: what stays in the cache of one core
+_SNAPSHOTS = 4  # sweeps at the end of a round after each of which the particles are kept as draws
+_START_SWEEPS = 100  # from the fitted state; 22 exact problems: high by 0.08 on average, with 20 by 0.17
+_COPIES, _COPY_SWEEPS = 4, 5  # of every such particle, and sweeps after which copies go their own ways
+_ROUNDS, _USUAL_ERROR, _MOST_ROUNDS = 4, 0.05, 16  # rounds allowed for that target error; most for any
+SPECTRAL = "sequential Monte Carlo over noise variances"
+_PARTICLES = 1024  # of a round, unless told
+_REVERSE_SHARE = 0.5  # particles of the reverse way per particle of a round
+
+
+@dataclass(frozen=True)
+class NarrowSample:
+    """Weighted posterior draws of L = F Fᵀ with the log evidence.
+
+    Attributes
+    ----------
+    roots : (m, n_d, k) array
+        F of every draw, k the width of the narrowest layer.
+    inner : list of (m, k, k) arrays
+        S_1, …, S_K of every draw (see `spectral_moves`), from which `factors_of` gets the Bartlett factors.
+    log_weights : (m,) array
+        Logs of the weights, normalised.
+    groups : (m,) array of int
+        Independent group of every draw.
+    log_evidence, log_evidence_error : float
+        log p(Y) with its constants, and its standard error from the spread between groups.
+    group_log_evidence : (groups,) array
+        log p(Y) by every group.
+    effective_sample_size : float
+        Independent draws that would give the log-eigenvalues' and diagonal's means with the same spread
+        between groups.
+    stages : int
+        Noise variances visited, in all rounds together.
+    """
+
+    roots: Array
+    inner: list[Array]
+    log_weights: Array
+    groups: IndexArray
+    log_evidence: float
+    log_evidence_error: float
+    group_log_evidence: Array
+    effective_sample_size: float
+    stages: int
+
+    @property
+    def scales(self) -> Array:
+        """L of every draw, (m, n_d, n_d)."""
+        return self.roots @ self.roots.swapaxes(1, 2)
+
+    def reaches(self, target_error: float) -> bool:
+        """Whether log evidence and averages are as accurate as asked."""
+        return self.log_evidence_error <= target_error and self.effective_sample_size >= target_error**-2
+
+
+def sample_narrow(
+    eigenvalues: Array,
+    targets: Array,
+    noise: float,
+    widths: Sequence[int],
+    rng: np.random.Generator,
+    *,
+    variance: float = 1.0,
+    residual: float = 0.0,
+    examples: int | None = None,
+    target_error: float = 0.05,
+    particles: int = _PARTICLES,
+    most_rounds: int = 4,
+) -> NarrowSample:
+    """Draw from the posterior of L behind a layer no wider than the outputs.
+
+    Parameters
+    ----------
+    eigenvalues : (r,) array
+        g, the positive eigenvalues of the Gram matrix.
+    targets : (r, n_d) array
+        ỹ, targets in its eigenbasis.
+    noise : float
+        τ, positive.
+    widths : sequence of int
+        n_1, …, n_{d−1}; the smallest is at most n_d.
+    rng : numpy.random.Generator
+    variance : float
+        ∏ σ_ℓ² of the layers in L.
+    residual : float
+        Squared norm of the targets outside the range of the Gram matrix.
+    examples : int, optional
+        p; r by default.
+    target_error : float
+        Standard error of the log evidence after which no further round is made; averages need
+        target_error⁻² effective draws.
+    particles : int
+        Particles of a round.
+    most_rounds : int
+        Rounds after which the sample is returned whatever its error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> g, targets = np.ones(8), rng.normal(size=(8, 1)) @ rng.normal(size=(1, 5))
+    >>> sample = sample_narrow(g, targets, 0.1, (2,), rng, particles=128, most_rounds=1)
+    >>> sample.roots.shape[1:]
+    (5, 2)
+    """
+    posterior = narrow_posterior(eigenvalues, targets, noise, widths, variance, residual, examples)
+    sample = _round(posterior, particles, rng)
+    for _ in range(most_rounds - 1):
+        if sample.reaches(target_error):
+            break
+        sample = _merge(sample, _round(posterior, particles, rng))
+    return sample
+
+
+def reverse_evidence(
+    eigenvalues: Array,
+    targets: Array,
+    noise: float,
+    widths: Sequence[int],
+    rng: np.random.Generator,
+    *,
+    variance: float = 1.0,
+    residual: float = 0.0,
+    examples: int | None = None,
+    particles: int = _PARTICLES,
+) -> tuple[float, float]:
+    """Log evidence with its standard error by annealing from the posterior to the prior.
+
+    Arguments as of `sample_narrow`. Particles start where every column of F is fitted to an axis of the
+    data, and do not know those of `sample_narrow`.
+    """
+    posterior = narrow_posterior(eigenvalues, targets, noise, widths, variance, residual, examples)
+    few = max(1, round(_REVERSE_SHARE * particles / GROUPS / _COPIES)) * GROUPS
+    start = _Path(posterior, _fitted(posterior, few, rng), math.log(noise), rng)
+    start.sweep(_START_SWEEPS)
+    size = few * _COPIES
+    copies = start.particles.take(np.repeat(np.arange(few), _COPIES))  # next to each other: groups stay apart
+    path = _Path(posterior, copies, math.log(noise), rng)
+    path.sweep(_COPY_SWEEPS)
+    path.anneal(_start(posterior, draw_prior(posterior, size, rng)))
+    path.weigh(-path.log_likelihood())
+    log_inverse, error = _mean_and_error(path.log_evidence)
+    return -log_inverse, error
+
+
+def spectral_estimate(target: ScaleTarget, call: Call) -> Estimate:
+    """The estimate of a scale behind a narrow layer."""
+    began, likelihood, shapes = time.perf_counter(), target.likelihood, target.coordinates.shapes
+    assert isinstance(likelihood, GaussianLikelihood)
+    widths = [shape.width for shape in reversed(shapes)]
+    variances = [shape.variance for shape in reversed(shapes)]
+    rng, for_factors = call.stream("spectral smc"), call.stream("factors of spectral draws")
+    rounds = _ROUNDS * (_USUAL_ERROR / min(call.target_error, _USUAL_ERROR)) ** 2
+    call.progress.say("sequential Monte Carlo over noise variances")
+    sample = sample_narrow(
+        likelihood.eigenvalues,
+        likelihood.targets @ target.rotation,
+        likelihood.noise,
+        widths,
+        rng,
+        variance=math.prod(variances),
+        target_error=call.target_error,
+        most_rounds=min(math.ceil(rounds), _MOST_ROUNDS),
+    )
+    with np.errstate(divide="ignore"):
+        diagonal = np.log((sample.roots**2).sum(axis=2))
+    return Estimate(
+        SPECTRAL,
+        sample.log_weights,
+        sample.groups,
+        diagonal,
+        lambda: target.coordinates.locate(
+            factors_of(sample.roots, sample.inner, widths, for_factors, variances)
+        ),
+        sample.log_evidence - _constant(likelihood),
+        sample.log_evidence_error,
+        efficiency=sample.effective_sample_size / float(effective_atoms(sample.log_weights)),
+        weighted=False,
+        stages=sample.stages,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def reverse_estimate(target: ScaleTarget, call: Call) -> EvidenceEstimate:
+    """The log evidence by `reverse_evidence`, which checks `spectral_estimate`."""
+    likelihood, shapes = target.likelihood, target.coordinates.shapes
+    assert isinstance(likelihood, GaussianLikelihood)
+    call.progress.say("cross-check: annealing from the posterior to the prior")
+    rng, largest = call.stream("reverse annealing"), call.policy.largest_check_error * call.target_error
+
+    def estimate(particles: int) -> tuple[float, float]:
+        return reverse_evidence(
+            likelihood.eigenvalues,
+            likelihood.targets,
+            likelihood.noise,
+            [shape.width for shape in reversed(shapes)],
+            rng,
+            variance=math.prod(shape.variance for shape in shapes),
+            particles=particles,
+        )
+
+    log_evidence, error = estimate(_PARTICLES)
+    if largest < error <= 2 * largest:  # four times as many particles halve it
+        log_evidence, error = estimate(4 * _PARTICLES)
+    return EvidenceEstimate(
+        "annealing from the posterior to the prior", log_evidence - _constant(likelihood), error
+    )
+
+
+def _constant(likelihood: GaussianLikelihood) -> float:
+    """What log p(Y | L) has beyond `GaussianLikelihood.log_value` in the range of the Gram matrix."""
+    return -0.5 * likelihood.targets.size * math.log(2 * math.pi)
+
+
+def _round(posterior: NarrowPosterior, particles: int, rng: np.random.Generator) -> NarrowSample:
+    """One set of groups, from the prior to the posterior, and a few sweeps there."""
+    size = max(1, round(particles / GROUPS)) * GROUPS
+    start = draw_prior(posterior, size, rng)
+    path = _Path(posterior, start, _start(posterior, start), rng)
+    path.weigh(path.log_likelihood())
+    path.anneal(math.log(posterior.noise))
+    snapshots = []
+    for _ in range(_SNAPSHOTS):
+        path.sweep(1)
+        snapshots.append(path.particles.take(slice(None)))
+    drawn = join(snapshots)
+    log_weights = (path.log_weights + path.log_evidence[:, None]).ravel()
+    groups = np.tile(np.repeat(np.arange(GROUPS), size // GROUPS), _SNAPSHOTS)
+    log_evidence, error = _mean_and_error(path.log_evidence)
+    sample = NarrowSample(
+        posterior.axes @ drawn.roots,
+        drawn.inner,
+        np.log(normalised(np.tile(log_weights, _SNAPSHOTS))),
+        groups,
+        log_evidence,
+        error,
+        path.log_evidence,
+        math.nan,
+        path.stages,
+    )
+    return replace(sample, effective_sample_size=_effective(sample))
+
+
+def _merge(first: NarrowSample, second: NarrowSample) -> NarrowSample:
+    """Both samples as one, every group with the weight of its evidence."""
+    evidence = np.concatenate([first.group_log_evidence, second.group_log_evidence])
+    log_evidence, error = _mean_and_error(evidence)
+    shares = [
+        each.log_weights + float(log_sum_exp(each.group_log_evidence)) for each in (first, second)
+    ]  # both with equally many groups' draws per group
+    sample = NarrowSample(
+        np.concatenate([first.roots, second.roots]),
+        [np.concatenate(pair) for pair in zip(first.inner, second.inner, strict=True)],
+        np.log(normalised(np.concatenate(shares))),
+        np.concatenate([first.groups, second.groups + len(first.group_log_evidence)]),
+        log_evidence,
+        error,
+        evidence,
+        math.nan,
+        first.stages + second.stages,
+    )
+    return replace(sample, effective_sample_size=_effective(sample))
+
+
+def _mean_and_error(log_evidence: Array) -> tuple[float, float]:
+    """Log of the mean of the groups' evidences, and its standard error."""
+    total = float(log_sum_exp(log_evidence)) - math.log(len(log_evidence))
+    ratios = np.exp(log_evidence - total)
+    return total, float(ratios.std(ddof=1) / math.sqrt(len(ratios)))
+
+
+def _effective(sample: NarrowSample) -> float:
+    """Variance of a draw over variance of the mean by the groups' spread.
+
+    The mean of two ratios: of log tr L, and the median over the logs of L's diagonal. With G groups one ratio
+    alone has a relative error of √(2/G).
+    """
+    weights = np.exp(sample.log_weights)
+    diagonal = np.log((sample.roots**2).sum(axis=2) + np.finfo(float).tiny)
+    values = np.column_stack([np.log((sample.roots**2).sum(axis=(1, 2))), diagonal])
+    values = values - weights @ values
+    count = len(sample.group_log_evidence)
+    totals = np.zeros((count, values.shape[1]))
+    np.add.at(totals, sample.groups, weights[:, None] * values)
+    of_mean = (totals**2).sum(axis=0) * count / (count - 1)
+    of_draw = weights @ values**2
+    ratios = of_draw / of_mean
+    largest = 1 / float((weights**2).sum())
+    return min(largest, float(ratios[0] * 0.5 + np.median(ratios[1:]) * 0.5))
+
+
+def _start(posterior: NarrowPosterior, prior: Particles) -> float:
+    """log τ from which annealing starts: the lowest at which weights of prior draws vary little."""
+    total = float((posterior.targets**2).sum()) / posterior.outputs
+
+    def varies(log_noise: float) -> bool:
+        logs = log_likelihood(posterior, prior.values, prior.projections, math.exp(log_noise))
+        return bool(logs.var() > _STEP_VARIANCE)
+
+    log_noise = math.log(max(total, posterior.noise))
+    while varies(log_noise):
+        log_noise += 0.5
+    while log_noise > math.log(posterior.noise) and not varies(log_noise - 0.1):
+        log_noise -= 0.1
+    return max(log_noise, math.log(posterior.noise))
+
+
+def _fitted(posterior: NarrowPosterior, size: int, rng: np.random.Generator) -> Particles:
+    """Every column of F along an axis of the data at its least-squares size, the layers sharing it evenly."""
+    columns, outputs = posterior.columns, posterior.outputs
+    strength = (posterior.targets[:, :columns] ** 2).sum(axis=0) / posterior.eigenvalues.sum()
+    sizes = np.maximum(strength, posterior.noise / posterior.eigenvalues.max())
+    roots = np.zeros((size, outputs, columns))
+    roots[:, np.arange(columns), np.arange(columns)] = np.sqrt(sizes)
+    expected = posterior.base * np.cumprod(posterior.degrees)  # E S_k and E FᵀF are multiples of the identity
+    inner = [
+        np.broadcast_to(np.diag(mean * (sizes / expected[-1]) ** share), (size, columns, columns)).copy()
+        for mean, share in zip(expected[:-1], posterior.shares, strict=True)
+    ]
+    return particles_of(posterior, roots, inner, rng)
+
+
+class _Path:
+    """Groups of weighted particles on their way through noise variances."""
+
+    def __init__(
+        self, posterior: NarrowPosterior, particles: Particles, log_noise: float, rng: np.random.Generator
+    ) -> None:
+        self.posterior, self.particles, self.log_noise, self.rng = posterior, particles, log_noise, rng
+        self.per_group = len(particles) // GROUPS
+        self.log_weights = np.full((GROUPS, self.per_group), -math.log(self.per_group))
+        self.log_evidence = np.zeros(GROUPS)
+        self.stages = 0
+        largest = max(posterior.targets.shape[0] * posterior.columns, len(posterior.nodes))
+        self.block = max(16, _FLOATS_PER_BLOCK // largest)
+        self.shrinking = _axis_sets(posterior)
+
+    @property
+    def noise(self) -> float:
+        """τ."""
+        return math.exp(self.log_noise)
+
+    def log_likelihood(self) -> Array:
+        """log p(Y | L) of every particle at the present noise variance."""
+        return log_likelihood(self.posterior, self.particles.values, self.particles.projections, self.noise)
+
+    def weigh(self, log_ratios: Array) -> None:
+        """Multiply the weights, and take their mean in every group into its evidence."""
+        joint = self.log_weights + log_ratios.reshape(GROUPS, -1)
+        totals = log_sum_exp(joint, axis=1)
+        self.log_evidence = self.log_evidence + totals
+        self.log_weights = joint - totals[:, None]
+
+    def resample(self) -> None:
+        """Systematic resampling in the groups whose weights have become uneven."""
+        index = np.arange(len(self.particles)).reshape(GROUPS, -1)
+        shares = 1 / (np.exp(2 * self.log_weights).sum(axis=1) * self.per_group)
+        for group in np.flatnonzero(shares < _RESAMPLE_BELOW):
+            ends = np.cumsum(np.exp(self.log_weights[group]))
+            places = (self.rng.random() + np.arange(self.per_group)) / self.per_group * ends[-1]
+            index[group] = group * self.per_group + np.minimum(
+                np.searchsorted(ends, places), self.per_group - 1
+            )
+            self.log_weights[group] = -math.log(self.per_group)
+        self.particles = self.particles.take(index.ravel())
+
+    def sweep(self, times: int) -> None:
+        """Gibbs moves at the present noise variance, in blocks that stay in the cache."""
+        moved = []
+        for first in range(0, len(self.particles), self.block):
+            block = self.particles.take(slice(first, first + self.block))
+            for _ in range(times):
+                block = sweep(self.posterior, block, self.noise, self.rng)
+            moved.append(block)
+        self.particles = join(moved)
+
+    def anneal(self, log_noise: float) -> None:
+        """Take the particles to another noise variance, lower or higher, in stages."""
+        while True:
+            self.resample()
+            self.sweep(1)
+            self.stages += 1
+            if self.log_noise == log_noise:
+                return
+            self._step(log_noise)
+
+    def _step(self, end: float) -> None:
+        """Change log τ as far towards `end` as the weights allow, and transport the particles."""
+        posterior, particles, weights = (
+            self.posterior,
+            self.particles,
+            np.exp(self.log_weights).ravel() / GROUPS,
+        )
+        here = self.log_likelihood() + log_prior(posterior, particles)
+        slope, scores = _noise_score(posterior, particles, self.noise), self._scores(here)
+        coefficients = self._coefficients(slope, scores, weights)
+        deviation = math.sqrt(_variance(slope + (scores * coefficients).sum(axis=1), weights))
+        length = min(
+            math.sqrt(_STEP_VARIANCE) / max(deviation, 1e-9), _LONGEST_STEP, abs(end - self.log_noise)
+        )
+        while True:
+            step = math.copysign(length, end - self.log_noise)
+            there = end if length == abs(end - self.log_noise) else self.log_noise + step
+            moved, log_jacobian = self._transport(coefficients * step)
+            log_ratios = (
+                log_likelihood(posterior, moved.values, moved.projections, math.exp(there))
+                + log_prior(posterior, moved)
+                + log_jacobian
+                - here
+            )
+            if _variance(log_ratios, weights) < _TOO_MUCH * _STEP_VARIANCE:
+                break
+            length *= 0.6
+        self.particles, self.log_noise = moved, there
+        self.weigh(log_ratios)
+
+    def _scores(self, here: Array) -> Array:
+        """Derivatives of log density and Jacobian along the maps of `_transport`, (N, maps); means zero."""
+        posterior, particles = self.posterior, self.particles
+        columns = [_row_scores(posterior, particles, self.noise) @ self.shrinking]
+        for k in range(_spectral_maps(posterior)):
+            unit = np.zeros((1, _spectral_maps(posterior)))
+            unit[0, k] = _DIFFERENCE
+            moved, log_jacobian = _spectral_map(posterior, particles, self.noise, unit)
+            there = log_likelihood(posterior, moved.values, moved.projections, self.noise) + log_prior(
+                posterior, moved
+            )
+            columns.append(((there + log_jacobian - here) / _DIFFERENCE)[:, None])
+        return np.concatenate(columns, axis=1)
+
+    def _coefficients(self, slope: Array, scores: Array, weights: Array) -> Array:
+        """Coefficients of the maps for every particle, from the other half of the groups; (N, maps)."""
+        result = np.empty_like(scores)
+        upper = np.arange(len(slope)) >= len(slope) // 2
+        for half in (upper, ~upper):
+            share = weights[half] / weights[half].sum()
+            centred = scores[half] - share @ scores[half]
+            units = np.sqrt(share @ centred**2) + np.finfo(float).tiny
+            centred = centred / units
+            normal = (centred * share[:, None]).T @ centred + _RIDGE * np.eye(len(units))
+            fitted = np.linalg.solve(normal, centred.T @ (share * (slope[half] - share @ slope[half])))
+            result[~half] = np.clip(-fitted / units, -_LARGEST_COEFFICIENT, _LARGEST_COEFFICIENT)
+        return result
+
+    def _transport(self, change: Array) -> tuple[Particles, Array]:
+        """Spectral maps, then rows of F scaled along the axes of the data; with the log Jacobian."""
+        posterior, rows = self.posterior, self.shrinking.shape[1]
+        moved, log_jacobian = _spectral_map(posterior, self.particles, self.noise, change[:, rows:])
+        log_scale = change[:, :rows] @ self.shrinking.T  # (N, n_d)
+        roots = np.exp(log_scale)[:, :, None] * moved.roots
+        return (
+            particles_of(posterior, roots, moved.inner, self.rng),
+            log_jacobian + posterior.columns * log_scale.sum(axis=1),
+        )
+
+
+def _variance(values: Array, weights: Array) -> float:
+    return float(weights @ (values - weights @ values) ** 2)
+
+
+def _axis_sets(posterior: NarrowPosterior) -> Array:
+    """Axes whose rows of F are scaled together, (n_d, sets): the first m + 1 alone, all others as one."""
+    alone = min(posterior.columns + 1, posterior.outputs)
+    sets = np.zeros((posterior.outputs, alone + (posterior.outputs > alone)))
+    sets[:alone, :alone] = np.eye(alone)
+    sets[alone:, alone:] = 1.0
+    return sets
+
+
+def _noise_score(posterior: NarrowPosterior, particles: Particles, noise: float) -> Array:
+    """Derivative of log p(Y | L) in log τ, (N,)."""
+    variance = noise + posterior.eigenvalues[:, None] * particles.values[:, None, :]
+    squares = particles.projections**2
+    inactive = posterior.examples * posterior.outputs - len(posterior.eigenvalues) * posterior.columns
+    rest = float((posterior.targets**2).sum()) + posterior.residual - squares.sum(axis=(1, 2))
+    terms = 0.5 * noise * (squares / variance**2 - 1 / variance)
+    result: Array = terms.sum(axis=(1, 2)) - 0.5 * inactive + 0.5 / noise * rest
+    return result
+
+
+def _row_scores(posterior: NarrowPosterior, particles: Particles, noise: float) -> Array:
+    """Derivative of log density and Jacobian in the log scale of every row a of F, (N, n_d).
+
+    2 (∂ log p/∂L · L)_aa + m − F_a S_K⁻¹ F_aᵀ.
+    """
+    g, values, directions = posterior.eigenvalues[:, None], particles.values[:, None, :], particles.directions
+    variance = noise + g * values
+    weighted = g * particles.projections / variance  # g_i z_ij/(τ + g_i l_j)
+    explained = (values * weighted).swapaxes(1, 2) @ weighted
+    gradient = 0.5 / noise * (posterior.targets.T @ weighted - directions @ explained)
+    gradient -= 0.5 * directions * (g / variance).sum(axis=1)[:, None, :]
+    roots = particles.roots
+    precision = precision_above(posterior, particles, posterior.layers)
+    quadratic = ((roots @ precision) * roots).sum(axis=2)
+    result: Array = 2 * (directions * values * gradient).sum(axis=2) + posterior.columns - quadratic
+    return result
+
+
+def _spectral_maps(posterior: NarrowPosterior) -> int:
+    """Number of maps: two shapes in log l, for L alone and, with inner matrices, through all layers."""
+    return 4 if posterior.layers else 2
+
+
+def _spectral_map(
+    posterior: NarrowPosterior, particles: Particles, noise: float, change: Array
+) -> tuple[Particles, Array]:
+    """log l_j → log l_j + 2 δ_j, δ_j = Σ_k change_k φ_k(l_j), with its log Jacobian; change (N or 1, maps).
+
+    φ = τ/(τ + ḡ l) and φ (1 − φ): eigenvalues that are not fitted move with the noise, fitted ones do not.
+    The second pair of coefficients moves S_k along, S_k → D S_k D with D = diag(e^{δ k/(K+1)}).
+    """
+    typical = math.exp(float(np.log(posterior.eigenvalues).mean()))
+    unfitted = 1 / (1 + typical / noise * particles.values)
+    slope = -unfitted * (1 - unfitted)  # dφ/d log l
+    shapes, slopes = (unfitted, -slope), (slope, slope * (1 - 2 * unfitted))
+    own, stretch = np.zeros_like(unfitted), np.ones_like(unfitted)
+    for k in range(change.shape[1]):
+        own += change[:, k, None] * shapes[k % 2]
+        stretch += 2 * change[:, k, None] * slopes[k % 2]
+    values = particles.values * np.exp(2 * own)
+    log_jacobian = (posterior.outputs - posterior.columns + 1) * own.sum(axis=1)
+    log_jacobian += log_vandermonde(values) - log_vandermonde(particles.values)
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # a map that folds has no Jacobian: NaN, and a shorter step
+        log_jacobian += np.log(stretch).sum(axis=1)
+    inner = particles.inner
+    if posterior.layers:
+        through = change[:, 2, None] * shapes[0] + change[:, 3, None] * shapes[1]
+        scales = [np.exp(through * share) for share in posterior.shares]
+        inner = [
+            scale[:, :, None] * each * scale[:, None, :] for scale, each in zip(scales, inner, strict=True)
+        ]
+        log_jacobian += float(posterior.shares.sum()) * (posterior.columns + 1) * through.sum(axis=1)
+    return Particles(particles.directions, values, particles.projections, inner), log_jacobian
+
+
+def factors_of(
+    roots: Array,
+    inner: Sequence[Array],
+    widths: Sequence[int],
+    rng: np.random.Generator,
+    layer_variances: Sequence[float] = (),
+) -> list[Array]:
+    """Bartlett factors T_d, …, T_2 of given draws, L = T Tᵀ with T = T_d ⋯ T_2.
+
+    Parameters
+    ----------
+    roots, inner
+        F (N, n_d, m) and S_1, …, S_K (N, m, m), as `NarrowSample` has them.
+    widths : sequence of int
+        n_1, …, n_{d−1}.
+    rng : numpy.random.Generator
+        For the weights outside the activities that F and S_k determine; L does not depend on them.
+    layer_variances : sequence of float
+        σ_2², …, σ_d²; ones by default.
+    """
+    variances = np.asarray(tuple(layer_variances) or (1.0,) * len(widths))
+    deviations = np.sqrt(variances / np.asarray(widths))  # of W_2, …, W_d
+    narrowest = int(np.argmin(widths))
+    base = float((deviations**2).prod())
+    identity: Array = np.broadcast_to(np.eye(roots.shape[2]), (len(roots), roots.shape[2], roots.shape[2]))
+    chain = [identity, *(each / base for each in inner)]  # Gram matrices of weights of variance one
+    below, above = chain[: narrowest + 1], chain[narrowest:]
+    values, vectors = np.linalg.eigh(below[-1])
+    symmetric = (vectors * np.sqrt(values)[:, None, :]) @ vectors.swapaxes(1, 2)
+    # activities of the layers above the narrowest one, in bases that start with their span
+    activities = [symmetric, *(np.linalg.cholesky(each).swapaxes(1, 2) for each in above[1:])]
+    output = _times_inverse(roots / math.sqrt(base), activities[-1])
+    steps = [_times_inverse(after, before) for before, after in pairwise(activities)]
+    factors, turn = factors_of_known(output, steps[::-1], list(widths[narrowest:])[::-1], rng)
+    previous: Array = identity
+    for gram in below[1:]:
+        lower = np.asarray(np.linalg.cholesky(turn @ gram @ turn.swapaxes(1, 2)), float)
+        factors.append(np.asarray(np.linalg.solve(previous, lower), float))
+        previous = lower
+    return [factor * unit for factor, unit in zip(factors, deviations[::-1], strict=True)]
+
+
+def _times_inverse(left: Array, right: Array) -> Array:
+    """Left times the inverse of right, both (N, …)."""
+    return np.asarray(np.linalg.solve(right.swapaxes(1, 2), left.swapaxes(1, 2)).swapaxes(1, 2), float)
