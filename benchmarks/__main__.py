@@ -21,6 +21,9 @@ MEASURED_HERE = (
 #: Longer runs, each with a command line of its own: python -m benchmarks.NAME --help
 OWN_COMMAND_LINE = (
     "against_truth",
+    "bands_calibration",
+    "bands_himalaya",
+    "bands_real",
     "coverage",
     "data_repairs",
     "explore_latency",
@@ -28,6 +31,7 @@ OWN_COMMAND_LINE = (
     "gpu.__main__",
     "ill_conditioned",
     "many_outputs_truth",
+    "narrow_layers",
     "narrow_per_output",
     "planted_faults",
     "practice",

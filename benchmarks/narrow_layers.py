@@ -123,5 +123,9 @@ def run(repeats: int) -> None:
     print(f"{len(rows)} answers, {share:.0%} ok")
 
 
-if __name__ == "__main__":
+def main() -> None:
     run(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -115,6 +115,39 @@ def phase_diagram() -> Any:  # noqa: D103
     return plots.phase_diagram(found)
 
 
+@lru_cache
+def bands() -> Any:
+    """Two bands and forty targets, of which the first band explains less and less."""
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(30, 40)), rng.normal(size=(30, 40))
+    share = np.linspace(1, 0, 40)
+    Y = first @ rng.normal(size=(40, 40)) * share + second @ rng.normal(size=(40, 40)) * (1 - share)
+    fitted = lbnn.Bands([lbnn.Network((5,)), lbnn.Network((5,))])
+    return fitted.condition([first, second], Y + 2 * rng.normal(size=Y.shape))
+
+
+@picture
+def band_shares() -> Any:  # noqa: D103
+    return plots.band_shares(bands(), 5, names=["first", "second"])
+
+
+@picture
+def band_share_map() -> Any:  # noqa: D103
+    return plots.band_share_map(bands(), 0, name="first")
+
+
+@picture
+def band_evidence() -> Any:  # noqa: D103
+    gain = bands().log_evidence - bands().log_evidence.min()
+    return plots.band_evidence(np.stack([gain, gain[::-1]], axis=1), names=["first", "second"])
+
+
+@picture
+def learning_curves() -> Any:  # noqa: D103
+    curve = lbnn.learning_curve(lbnn.Network((20,)), [2, 5, 10, 15, 19], inputs=20, teacher_norm=0.5)
+    return plots.learning_curves(curve, "gibbs_error")
+
+
 @picture
 def predictive_band() -> Any:  # noqa: D103
     t = np.linspace(-1, 1, 60)
@@ -157,8 +190,8 @@ def main(folder: str = "build/gallery") -> None:
     for name, draw in GALLERY.items():
         draw().figure.savefig(out / f"{name}.png", dpi=80)
         plt.close("all")
-    sheet, places = plt.subplots(5, 3, figsize=(21, 25), layout="constrained")
-    for place, name in zip(places.flat, GALLERY, strict=True):
+    sheet, places = plt.subplots(7, 3, figsize=(21, 35), layout="constrained")
+    for place, name in zip(places.flat, GALLERY, strict=False):
         place.imshow(plt.imread(out / f"{name}.png"))
         place.set_title(name)
         place.axis("off")

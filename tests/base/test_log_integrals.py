@@ -86,3 +86,16 @@ def test_an_integral_that_does_not_converge_is_marked(monkeypatch):
     found = integrate(log_gamma, log_gamma, np.log(SHAPES) - 1, np.log(SHAPES) + 1)
     assert not found.converged.any()
     assert not found.nodes[0].converged
+
+
+def test_a_plateau_with_sharp_ends():
+    """1/(1 + e^{x − 40}) · exp(−e^{−40 − x}) is flat over 80 units and falls within one at both ends."""
+
+    def plateau(x, which):
+        return -np.logaddexp(0, x - 40) - np.exp(-40 - x)
+
+    found = integrate(plateau, plateau, np.array([-45.0]), np.array([45.0]))
+    assert found.converged.all()
+    x = np.linspace(-50, 110, 2_000_001)
+    expected = np.trapezoid(np.exp(plateau(x, None)), x)
+    assert np.exp(found.log_total()[0]) == pytest.approx(expected, rel=1e-9)

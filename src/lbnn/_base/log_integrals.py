@@ -30,6 +30,7 @@ _FIRST_STEP = 0.5  # in v
 _HALVINGS = 8
 _TOLERANCE = 1e-9  # relative change of an integral at the last halving; geometric convergence squares it
 _ZOOM = np.linspace(0.0, 1.0, 33)
+_WIDEST = 4.0  # width of a peak: of a plateau, whose ends are as sharp as any, the steps would stay too long
 _RESOLVED = 0.5  # difference of f between neighbours of a peak from which its curvature is read
 
 #: f(x, which): (k, n), (k,) -> (k, n).
@@ -214,7 +215,7 @@ class _Search:
             place[ended], height[ended] = x[rows, best][flat], around.max(axis=0)[flat]
             fall, step = 2 * around[1] - around[0] - around[2], x[rows, best + 1] - x[rows, best]
             curved = np.where(fall > 0, step / np.sqrt(np.where(fall > 0, fall, 1.0)), (high - low)[still])
-            width[ended] = curved[flat]
+            width[ended] = np.minimum(curved, _WIDEST)[flat]
             spacing = x[rows, best + 1] - x[rows, best - 1]
             lost = ~flat & (spacing < 1e-15 * (1 + np.abs(x[rows, best])))
             self.problem[which[still[lost]]] = TOO_NARROW
