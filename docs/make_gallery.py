@@ -119,11 +119,11 @@ def phase_diagram() -> Any:  # noqa: D103
 def bands() -> Any:
     """Two bands and forty targets, of which the first band explains less and less."""
     rng = np.random.default_rng(0)
-    first, second = rng.normal(size=(30, 40)), rng.normal(size=(30, 40))
+    first, second = rng.normal(size=(60, 40)), rng.normal(size=(60, 40))
     share = np.linspace(1, 0, 40)
     Y = first @ rng.normal(size=(40, 40)) * share + second @ rng.normal(size=(40, 40)) * (1 - share)
     fitted = lbnn.Bands([lbnn.Network((5,)), lbnn.Network((5,))])
-    return fitted.condition([first, second], Y + 2 * rng.normal(size=Y.shape))
+    return fitted.condition([first, second], Y / np.sqrt(40) + 0.3 * rng.normal(size=Y.shape))
 
 
 @picture
