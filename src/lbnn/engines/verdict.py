@@ -12,8 +12,8 @@ Two estimates agree where no difference exceeds a quantile of Student's law with
 as there are independent groups of draws, less one. `Policy.false_alarm` is the probability that two right
 estimates are called different: one half of it is for the evidence (3.3 joint errors), one half for all axes
 together (3.8 for three of them, 5.2 for fifty). Estimates that differ are tried again with more draws, or
-with another check, so that fewer right answers than these warn. On the problems of
-`benchmarks/against_truth.py` no answer that was ok was off by more than five of its errors.
+with another check, so that fewer right answers than these warn. How often an answer that is ok is off by
+more than its errors allow is measured by `benchmarks/against_truth.py`.
 """
 
 from __future__ import annotations
