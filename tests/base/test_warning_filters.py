@@ -54,8 +54,9 @@ def test_an_error_within_leaves_nothing_behind():
         warn("as before")
 
 
-def test_fits_in_threads_leave_the_filters():
-    """Two hundred fits in eight threads; before, ('ignore', AccuracyWarning) stayed behind."""
+@pytest.mark.parametrize("fits", [24, pytest.param(200, marks=pytest.mark.slow)])
+def test_fits_in_threads_leave_the_filters(fits):
+    """Fits in eight threads; before, ('ignore', AccuracyWarning) stayed behind."""
     rng = np.random.default_rng(0)
     designs = [rng.normal(size=(20, 4)) for _ in range(10)]
     problems = [(X, X @ np.ones(4) + 0.3 * rng.normal(size=20)) for X in designs]
@@ -66,7 +67,7 @@ def test_fits_in_threads_leave_the_filters():
         return lbnn.LBNNRegressor(depth=2, width=3).fit(X, y).log_evidence_
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(fit, range(200)))
+        found = list(pool.map(fit, range(fits)))
     assert list(warnings.filters) == before
     assert found[:10] == found[10:20]  # and threads do not disturb each other's numbers
 
