@@ -61,9 +61,7 @@ def assert_right(post: lbnn.Posterior, record: dict[str, Any], comparisons: int)
         np.asarray(post.scale.mean)[upper], np.hypot(post.scale.mean_error, error)[upper], truth[upper],
         comparisons=comparisons, degrees_of_freedom=FREEDOM,
     )  # fmt: skip
-    if (
-        post.diagnostics.engine != "dual quadrature"
-    ):  # data of rank one have a deterministic evidence, which needs no check
+    if post.diagnostics.engine != "dual quadrature":  # data of rank one: the evidence is deterministic
         assert_two_estimates(post)
 
 
