@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -263,3 +264,15 @@ def test_one_coordinate_is_a_matrix_too():
         FactorSpace(target), np.random.default_rng(0).normal(size=(50, 1)), np.zeros(50, int)
     )
     assert mixture.parts[0].root.shape == (1, 1)
+
+
+@pytest.mark.slow
+def test_all_weight_on_one_draw_adds_no_part():
+    """Noise a billion times smaller than what one unit leaves: fitting the mixture ended in a LinAlgError."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 400))
+    Y = X @ rng.normal(size=(400, 4)) / 20
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lbnn.AccuracyWarning)
+        post = lbnn.Network((1,)).condition(X, Y, 1e9)
+    assert np.isfinite(post.log_evidence)

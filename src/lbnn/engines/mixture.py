@@ -264,8 +264,9 @@ def adapted(sample: MixtureSample, grow: bool) -> Mixture:
         for index, part in enumerate(mixture.parts)
     ]
     shares = 0.9 * weights @ responsibilities + 0.1 * mixture.shares
-    if grow and len(parts) < _MOST_PARTS:
-        parts.insert(0, _new_part(sample, weights))
+    new = _new_part(sample, weights) if grow and len(parts) < _MOST_PARTS else None
+    if new is not None:
+        parts.insert(0, new)
         shares = np.append(0.25, 0.75 * shares)
     return Mixture(mixture.space, tuple(parts), _floored(shares))
 
@@ -311,8 +312,11 @@ def _covariance(points: Array) -> Array:
     return np.atleast_2d(np.cov(points.T))
 
 
-def _new_part(sample: MixtureSample, weights: Array) -> StudentPart:
-    """A part around the draw of largest weight, shaped by its neighbours (incremental mixtures)."""
+def _new_part(sample: MixtureSample, weights: Array) -> StudentPart | None:
+    """A part around the draw of largest weight, shaped by its neighbours (incremental mixtures).
+
+    None where the draws have no spread along some coordinate, since all weight is on one of them.
+    """
     space = sample.mixture.space
     peak = int(np.argmax(weights))
     frame = space.own_frame(sample.roots[peak])
@@ -320,6 +324,8 @@ def _new_part(sample: MixtureSample, weights: Array) -> StudentPart:
     theta, weights = _finite(space.seen_from(sample.roots, frame), weights)
     centred = theta - centre
     spread = (centred * weights[:, None]).T @ centred
+    if not (np.diagonal(spread) > 0).all():
+        return None
     distance = (np.linalg.solve(_root(spread), centred.T) ** 2).sum(axis=0)
     near = np.argsort(distance)[: max(_NEAREST * theta.shape[1], len(theta) // 10)]
     local = 0.5 * weights[near] / weights[near].sum() + 0.5 / len(near)
