@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from lbnn.estimator import design, settings
 from lbnn.estimator.model import FittedModel, fit_model, table_row
 from lbnn.estimator.targets import TargetUnits
 from lbnn.estimator.views import View
-from lbnn.selection import Candidate, Choice, EvidenceData, Shapes, search
+from lbnn.selection import Candidate, Choice, EvidenceData, Shapes, no_signal, search
 
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
@@ -66,6 +67,17 @@ def fit_networks(
     return candidates, models, messages
 
 
+def lead_over_no_signal(best: Candidate, data: EvidenceData, choices: Sequence[Choice]) -> float:
+    """Nats by which the evidence prefers a candidate to the same targets without signal.
+
+    NaN where noise or prior scale are given: the share of the signal is then not the evidence's choice.
+    """
+    if any(choice.noise_variance is not None for choice in choices):
+        return math.nan
+    without = [each.supported for choice in choices if (each := no_signal(data, choice)) is not None]
+    return best.supported - max(without) if without else math.nan
+
+
 def counted(candidates: Sequence[Candidate]) -> int:
     """How many candidates, best first, count in an average."""
     supported = special.softmax(np.array([candidate.supported for candidate in candidates]))
@@ -106,8 +118,9 @@ def reporter(data: EvidenceData, units: TargetUnits, verbose: Any) -> Callable[[
     def report(candidate: Candidate) -> None:
         if verbose:
             row = table_row(candidate, data, units)
+            network = f"widths={row['widths'] or 'infinite'}" if candidate.signal else "no signal"
             print(
-                f"[LBNNRegressor] widths={row['widths'] or 'infinite'}, {row['noise']} noise: "
+                f"[LBNNRegressor] {network}, {row['noise']} noise: "
                 f"log evidence {row['log_evidence']:.2f} ± {row['error']:.2f}, beta {row['beta']:.3g}, "
                 f"prior scale {row['prior_scale']:.3g}"
             )

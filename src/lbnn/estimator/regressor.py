@@ -19,6 +19,7 @@ from lbnn._base.warn import warn_of
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
 from lbnn.estimator import fitting, saving, settings
 from lbnn.estimator.kernels import Kernel
+from lbnn.estimator.left_out import contradiction
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
 from lbnn.estimator.streamed import Summary, predict_blocks
@@ -105,7 +106,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
-        error and its penalty for fitted hyperparameters, at_edge; best first.
+        error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone);
+        best first.
     inputs_, kernel_params_ : str, dict
         As chosen or given.
     posterior_ : Posterior
@@ -237,8 +239,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ) -> LBNNRegressor:
         """Search and condition, after the eigendecomposition; `targets` are those that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
+        settled = fitting.settle(self._given(units), self.noise, view.data, shapes, units)
         candidates, models, messages = fitting.fit_networks(
-            fitting.settle(self._given(units), self.noise, view.data, shapes, units),
+            settled,
             view.data,
             units,
             self.fit_intercept,
@@ -251,9 +254,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if view.seeing.feature_map.size:
             messages.append(settings.approximate_kernel(len(targets), view.seeing, view.dropped))
         messages += [rows.message] * rows.dropped
+        state = FittedState(models, view.seeing, targets, rows)
+        lead = fitting.lead_over_no_signal(candidates[0], view.data, settled[0])
+        messages += [said for said in [contradiction(state, candidates[0], lead)] if said]
         warn_of(messages)
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
-        state = FittedState(models, view.seeing, targets, rows)
+        messages += [settings.NO_SIGNAL] * (not candidates[0].signal)
         return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
 
     def _rows(self, X: AnyArray, targets: Array) -> Rows:

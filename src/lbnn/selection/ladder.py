@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lbnn.selection.data import EvidenceData
+from lbnn.selection.no_signal import no_signal
 from lbnn.selection.parameters import Choice
 from lbnn.selection.walk import LADDER, Candidate, Report, Walk
 
@@ -56,6 +57,12 @@ def search(
     for walk in walks:
         walk.confirm(leader)
     tried = dict.fromkeys(each for walk in walks for each in walk.candidates)
+    if shapes.fixed is None:  # networks that are asked for by name are not replaced by none
+        kinds = dict.fromkeys(replace(choice, coupled=False) for choice in choices)
+        without = [each for kind in kinds if (each := no_signal(data, kind)) is not None]
+        for each in without:
+            report(each)
+        tried |= dict.fromkeys(without)
     return sorted(tried, key=lambda candidate: -candidate.supported)
 
 
