@@ -17,9 +17,9 @@ from lbnn.matrix_gig.distribution import MatrixGIG
 from lbnn.network import Network
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.average import MixturePredictive
 from lbnn.predict.given import ConditionedPredictive
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.model_average import MixturePredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.predict.predictive import Predictive
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.phases import Phase, Phases

@@ -21,7 +21,7 @@ from lbnn.noise.kind import Noise
 from lbnn.noise.make import KINDS, make_noise
 from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.prior import ScalePrior
 
 #: What `seed` may be.
@@ -260,7 +260,7 @@ def posterior_with(
     inference = infer(prior, noise.likelihood(data), data.single_output, options, plain)
     scales = noise.scale_in_units(inference.measure, network.depth)
     size = float(np.linalg.eigvalsh(scales.average(scales.scales))[-1])
-    lost = noise.in_units(data).rounding_message(
+    lost = noise.in_units(data)._rounding_message(
         noise.variance + noise.coupling * size, size, options.target_error
     )
     if not lost and isinstance(data.basis, GramBasis):

@@ -20,7 +20,7 @@ from lbnn.noise.kind import Noise
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.feature_kernel import average_layer_kernel, average_layer_kernels
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.predict.weights import sample_weights
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.prior import ScalePrior
@@ -127,7 +127,7 @@ class Posterior:
         -------
         NetworkPredictive, or AffinePredictive where each output has a noise of its own
         """
-        law = self.predictive_at(
+        law = self._predictive_at(
             self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         )
         units = self.noise.deviations
@@ -135,13 +135,13 @@ class Posterior:
             return law
         return AffinePredictive(law, np.diag(units), np.zeros(len(units)), 0.0, law.single_output)
 
-    def predictive_at(self, projection: Projection) -> NetworkPredictive:
+    def _predictive_at(self, projection: Projection) -> NetworkPredictive:
         """The predictive at projected test points, with the outputs in units of `noise.deviations`."""
         units = self.noise.deviations
         return NetworkPredictive(
-            self.noise.seen_by(projection, self.spectrum),
+            self.noise.transform_projection(projection, self.spectrum),
             self._process,
-            self.scale_in_units,
+            self._scale_in_units,
             coupling=self.noise.coupling,
             units=1.0 if units is None else 1 / units,
         )
@@ -180,9 +180,9 @@ class Posterior:
                 else "a feature kernel needs a hidden layer, got a network of depth one (widths=())"
             )
         return average_layer_kernel(
-            self.noise.seen_by(points, self.spectrum),
+            self.noise.transform_projection(points, self.spectrum),
             self._process,
-            self.scale_in_units,
+            self._scale_in_units,
             widths,
             self.prior.layer_variances,
             number,
@@ -191,9 +191,9 @@ class Posterior:
     def feature_kernels(self) -> Iterator[AnyArray]:
         """⟨K_1⟩, ..., ⟨K_{d−1}⟩ on the training points, (p, p) each, at the cost of the last one alone."""
         return average_layer_kernels(
-            self.noise.seen_by(self.spectrum.project(), self.spectrum),
+            self.noise.transform_projection(self.spectrum.project(), self.spectrum),
             self._process,
-            self.scale_in_units,
+            self._scale_in_units,
             self.prior.widths,
             self.prior.layer_variances,
         )
@@ -242,7 +242,7 @@ class Posterior:
                 "weights are drawn where noise is added to the outputs, got noise that passes through the "
                 "network (noise='coupled'): its weights also act on inputs private to each example"
             )
-        law, layers = self.scale_in_units.law, (self.prior.widths, self.prior.layer_variances)
+        law, layers = self._scale_in_units.law, (self.prior.widths, self.prior.layer_variances)
         factors = [] if law is None else law.sample_factors(count, generator)
         weights = sample_weights(count, factors, *layers, self._process, basis, generator)
         if self.noise.deviations is not None:
@@ -256,6 +256,6 @@ class Posterior:
         return ConditionalProcess(values, data.targets, self.noise.variance)
 
     @cached_property
-    def scale_in_units(self) -> ScaleMeasure:
+    def _scale_in_units(self) -> ScaleMeasure:
         """The law of the scale in units of `noise.deviations`."""
         return self.noise.scale_in_units(self.scale, len(self.prior.widths) + 1)

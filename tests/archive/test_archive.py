@@ -228,7 +228,7 @@ def test_unknown_laws_are_refused() -> None:
         posterior.spectrum,
         posterior.noise,
         type(posterior.inference)(
-            posterior.scale.with_law(object()),
+            posterior.scale._with_law(object()),
             0.0,
             0.0,
             posterior.diagnostics,  # type: ignore[arg-type]

@@ -298,6 +298,6 @@ def test_density_of_a_mixture_integrated_anew_is_that_of_its_models(monkeypatch)
     assert len(law.components) > 2
     values = Y[12:16].reshape(law.shape)
     drawn, expected = law.pointwise_log_density(values), law._by_models(values)
-    monkeypatch.setattr("lbnn.predict.average._FEWEST_DRAWS", 1e9)
+    monkeypatch.setattr("lbnn.predict.model_average._FEWEST_DRAWS", 1e9)
     np.testing.assert_allclose(law.pointwise_log_density(values), expected, atol=0.02)
     np.testing.assert_allclose(drawn, expected, atol=0.3)

@@ -13,7 +13,7 @@ from lbnn import LBNNRegressor
 from lbnn.estimator.model import decompose
 from lbnn.estimator.targets import TargetUnits
 from lbnn.noise.coupled import CoupledNoise
-from lbnn.selection import Choice, Shapes, condition, coupled, search
+from lbnn.selection import NoiseSpec, Shapes, condition, coupled, search
 from lbnn.selection import gaussian_process as gp
 from lbnn.selection.finite_width import network_evidence
 from tests.helpers.problems import make_problem, random_rotation, random_scale
@@ -61,7 +61,7 @@ KERNELS = {
 def searched(X, Y):
     """Data of the search, and the unit of the targets in it."""
     units, inner = TargetUnits.of(Y, True, contrasts=False)
-    return decompose(X, inner, linear=True, centre=True, noise=1.0)[1], math.exp(units.log_unit)
+    return decompose(X, inner, linear=True, centre=True, noise_variance=1.0)[1], math.exp(units.log_unit)
 
 
 def coupled_data(problem):
@@ -96,7 +96,7 @@ def test_private_inputs_of_any_variance_are_a_diagonal_of_the_gram_matrix(p, inp
     gram = 2.5 * (problem.gram + 0.3 * np.eye(p))
     dense = dense_log_density(problem.Y, np.zeros_like(problem.Y), gram, scale)
     assert factor.log_value(*eigen)[0] + factor.log_constant == pytest.approx(dense, rel=1e-10)
-    projection = noise.seen_by(private.project(problem.X_test), private)
+    projection = noise.transform_projection(private.project(problem.X_test), private)
     seen = 2.5 * problem.cross.T @ np.linalg.solve(gram, 2.5 * problem.cross)
     np.testing.assert_allclose(projection.explained @ projection.explained.T, seen, rtol=1e-9)
     np.testing.assert_allclose(projection.unexplained_gram, 2.5 * problem.test_gram - seen, atol=1e-12)
@@ -388,8 +388,8 @@ def test_dual_engine_refuses_rows_that_stand_for_several_examples():
 
 def test_penalty_leaves_equal_units_where_unequal_ones_gain_little():
     plain = searched(*_arrays(make_problem(40, 10, 3, seed=2)))[0]
-    choices = [Choice(coupled=True), Choice(coupled=True, per_output=True)]
-    best = search(plain, choices, Shapes(fixed=((6,),)))
+    specs = [NoiseSpec(coupled=True), NoiseSpec(coupled=True, per_output=True)]
+    best = search(plain, specs, Shapes(fixed=((6,),)))
     assert [candidate.noise for candidate in best] == ["coupled", "coupled_per_output"]
     assert best[1].log_evidence > best[0].log_evidence - 0.3
     assert best[1].penalty - best[0].penalty == pytest.approx(math.log(39))

@@ -101,7 +101,7 @@ def targets(value: Any, examples: int) -> tuple[AnyArray, bool]:
 
 
 def _real_in_place(value: Any, name: str, copy: bool = True) -> AnyArray:
-    host = arrays.place_of(value).host
+    host = arrays.device_of(value).host
     return real_array(value, name, copy) if host else arrays.real_numbers(value, name)
 
 

@@ -291,7 +291,7 @@ def _unpack_sampled(
     answer = Answer(estimate, error, _unpack_diagnostics(header["diagnostics"]))
     tails, options = Tails(**header["tails"]), InferenceOptions(**header["effort"])
     measure = ScaleMeasure(target.scales(points), answer.weights, single_output, tails, None, groups)
-    return measure.with_law(SampledLaw(target, answer, measure.scales, options, draw_posterior))
+    return measure._with_law(SampledLaw(target, answer, measure.scales, options, draw_posterior))
 
 
 def _pack_factors(law: FactorLaw, measure: ScaleMeasure) -> Packed:
@@ -312,7 +312,7 @@ def _unpack_factors(header: dict[str, Any], arrays: dict[str, AnyArray], single_
     _require(weights.shape == groups.shape == (len(scales),), "numbers of weights, groups and scales")
     _require(all(len(factor) == len(scales) for factor in factors), "numbers of factors and scales")
     measure = ScaleMeasure(scales, weights, single_output, Tails(**header["tails"]), None, groups)
-    return measure.with_law(FactorLaw(weights, measure.scales, factors))
+    return measure._with_law(FactorLaw(weights, measure.scales, factors))
 
 
 def _squared(factors: list[Array]) -> Array:

@@ -15,13 +15,13 @@ from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
 from lbnn.data.projection import TrainingProjection
+from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.rows import Rows
-from lbnn.estimator.seeing import Seeing
 from lbnn.estimator.targets import TargetUnits
 from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.average import MixturePredictive
+from lbnn.predict.model_average import MixturePredictive
 from lbnn.selection import Candidate, EvidenceData, condition, coupled
 
 
@@ -101,14 +101,17 @@ class FittedModel:
     def predictive(self, *test: Any) -> AffinePredictive:
         """The function at test points given as `Spectrum.project` wants them."""
         noise, share = self.posterior.noise, 1 / self.level_examples if self.level_examples else 0.0
-        inner = self.posterior.predictive_at(self.posterior.spectrum.project(*test))
+        inner = self.posterior._predictive_at(self.posterior.spectrum.project(*test))
         inner = replace(inner, projection=inner.projection.shifted(share * noise.coupling))
         return AffinePredictive(inner, self.matrix, self.mean, share * noise.variance, self.single_output)
 
     def coefficients(self) -> Array:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
         spectrum = self.posterior.spectrum
-        along, basis = self.posterior.predictive_at(TrainingProjection(np.eye(spectrum.rank))), spectrum.basis
+        along, basis = (
+            self.posterior._predictive_at(TrainingProjection(np.eye(spectrum.rank))),
+            spectrum.basis,
+        )
         inner = along.mean.reshape(spectrum.rank, self.matrix.shape[1])  # E M, (r, q)
         if isinstance(basis, InputBasis):
             combined = basis.directions.combine(like(inner.T, basis.example))
@@ -128,7 +131,7 @@ class FittedModel:
 
 
 def decompose(
-    points: AnyArray, targets: Array, *, linear: bool, centre: bool, noise: float
+    points: AnyArray, targets: Array, *, linear: bool, centre: bool, noise_variance: float
 ) -> tuple[CentredInputs | CentredKernel, EvidenceData]:
     """Data after their one eigendecomposition.
 
@@ -137,14 +140,14 @@ def decompose(
     points : (p, n0) inputs where `linear`, else a (p, p) kernel matrix
     targets : (p,) or (p, q), of the search
     linear, centre : bool
-    noise : float
+    noise_variance : float
         1, or 0 at zero temperature.
     """
     inputs = CentredInputs.of(points, centre) if linear else CentredKernel.of(points, centre)
     spectrum = inputs.spectrum(points, targets)
     if centre:
         spectrum = contrasts(spectrum)
-    return inputs, EvidenceData(spectrum, outside_range(spectrum, targets), noise)
+    return inputs, EvidenceData(spectrum, outside_range(spectrum, targets), noise_variance)
 
 
 def fit_model(
@@ -179,7 +182,7 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
         "depth": len(candidate.widths) + 1,
         "widths": candidate.widths,
         "noise": candidate.noise,
-        "beta": math.exp(-log_unit) if data.noise else math.inf,
+        "beta": math.exp(-log_unit) if data.noise_variance else math.inf,
         "prior_scale": math.exp(float(candidate.h[-1]) + log_unit),
         "log_evidence": candidate.log_evidence + log_unit_jacobian(data, units),
         "error": candidate.error,
@@ -196,15 +199,15 @@ class FittedState:
     ----------
     models : tuple of FittedModel
         Best first.
-    seeing : Seeing
-        What the network sees of inputs.
+    transform : InputTransform
+        From the user's inputs to those of the network.
     targets : (k, n_d)
         Of the rows that are counted; none where data came in blocks.
     rows : Rows
     """
 
     models: tuple[FittedModel, ...]
-    seeing: Seeing
+    transform: InputTransform
     targets: Array
     rows: Rows
 
@@ -227,13 +230,13 @@ class FittedState:
 
     def mean(self, X: AnyArray, weights: Array) -> AnyArray:
         """Of the targets at X, from the weights of the mean function."""
-        features = self.seeing.features(X)
+        features = self.transform.features(X)
         found = features @ like(weights.T, features) + like(self.best.mean, features)
         return found[:, 0] if self.best.single_output else found
 
     def predictive(self, X: AnyArray, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:
         """The function at test points; `test_gram` in the place of the kernel among them."""
-        test = self.seeing.test(X, test_gram)
+        test = self.transform.test(X, test_gram)
         components = tuple(model.predictive(*test) for model in self.models)
         return components[0] if len(components) == 1 else MixturePredictive(components, self.weights)
 

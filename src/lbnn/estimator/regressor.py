@@ -12,22 +12,22 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lbnn._base import check
-from lbnn._base.arrays import namespace, require_one_place, take, to_numpy
+from lbnn._base.arrays import namespace, require_one_device, take, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
 from lbnn._base.warn import warn_of
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
 from lbnn.estimator import fitting, saving, settings
+from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
 from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
-from lbnn.estimator.views import Setting, View, best_view
 from lbnn.leave_one_out import LeaveOneOut
 from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.average import MixturePredictive
-from lbnn.selection import Choice
+from lbnn.predict.model_average import MixturePredictive
+from lbnn.selection import NoiseSpec
 
 _POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
 
@@ -195,7 +195,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         settings.require_complete_rows(y)
         double = settings.double_of(X, self.kernel)
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=double)
-        require_one_place(X=inputs, y=y)
+        require_one_device(X=inputs, y=y)
         targets = np.asarray(to_numpy(y), dtype=np.float64)
         rows = self._rows(inputs, targets)
         if rows.dropped:
@@ -203,11 +203,11 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         units, inner = TargetUnits.of(
             targets, self.fit_intercept, contrasts=settings.may_be_contrasts(self.noise, self.beta)
         )
-        choice = settings.view_choice(self.noise, self._given(units), inner, len(inner))
+        spec = settings.comparison_spec(self.noise, self._given(units), inner, len(inner))
         noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
-        setting = Setting(inner, self.fit_intercept, noise, choice, seed)
-        views = best_view(inputs, self.inputs, self._kernel(), self.ard, setting)
-        return self._fit_views(*views, units, targets.reshape(len(targets), -1), rows)
+        setting = Setting(inner, self.fit_intercept, noise, spec, seed)
+        found = best_candidate(inputs, self.inputs, self._kernel(), self.ard, setting)
+        return self._fit_candidates(*found, units, targets.reshape(len(targets), -1), rows)
 
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
         """`fit` for data in parts, read twice, in memory that does not depend on the number of rows.
@@ -228,18 +228,25 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         summary = Summary.of(stream, self.fit_intercept)
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(self.noise, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
-        choice = settings.view_choice(self.noise, self._given(units), inner, examples)
-        views = summary.best_view(self.inputs, self._kernel(), units, settings.noise_unit(self.beta), choice)
-        return self._fit_views(*views, units, np.zeros((0, len(units.mean))), Rows.all(0))
+        spec = settings.comparison_spec(self.noise, self._given(units), inner, examples)
+        found = summary.best_candidate(
+            self.inputs, self._kernel(), units, settings.noise_unit(self.beta), spec
+        )
+        return self._fit_candidates(*found, units, np.zeros((0, len(units.mean))), Rows.all(0))
 
-    def _fit_views(
-        self, view: View, others: list[View], units: TargetUnits, targets: Array, rows: Rows
+    def _fit_candidates(
+        self,
+        chosen: InputCandidate,
+        others: list[InputCandidate],
+        units: TargetUnits,
+        targets: Array,
+        rows: Rows,
     ) -> LBNNRegressor:
         """Search and condition, after the eigendecomposition; `targets` are those that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
         candidates, models, messages = fitting.fit_networks(
-            fitting.settle(self._given(units), self.noise, view.data, shapes, units),
-            view.data,
+            fitting.settle(self._given(units), self.noise, chosen.data, shapes, units),
+            chosen.data,
             units,
             self.fit_intercept,
             average=self.average,
@@ -248,13 +255,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             target_error=self.target_error,
             seed=settings.as_seed(self.random_state),
         )
-        if view.seeing.feature_map.size:
-            messages.append(settings.approximate_kernel(len(targets), view.seeing, view.dropped))
+        if chosen.transform.feature_map.size:
+            messages.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
         messages += [rows.message] * rows.dropped
         warn_of(messages)
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
-        state = FittedState(models, view.seeing, targets, rows)
-        return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
+        state = FittedState(models, chosen.transform, targets, rows)
+        return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
 
     def _rows(self, X: AnyArray, targets: Array) -> Rows:
         """Rows to be counted; all of them where the noise is given or the kernel is."""
@@ -262,7 +269,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return Rows.all(len(targets))
         return distinct_rows(X, targets.reshape(len(targets), -1), linear=self.kernel == "linear")
 
-    def _given(self, units: TargetUnits) -> Choice:
+    def _given(self, units: TargetUnits) -> NoiseSpec:
         """The hyperparameters that are given, in the units of the search."""
         return settings.given(self.beta, self.prior_scale, math.exp(units.log_unit))
 
@@ -286,11 +293,14 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
-        self.inputs_, self.kernel_params_ = state.seeing.columns.name, state.seeing.kernel.parameters
-        if state.seeing.kernel.metric != "linear":
+        self.inputs_, self.kernel_params_ = (
+            state.transform.columns.name,
+            state.transform.kernel.parameters,
+        )
+        if state.transform.kernel.metric != "linear":
             self.dual_coef_ = shaped
             return self
-        coefficients, intercept = state.seeing.in_units_of_columns(self._weights, best.mean)
+        coefficients, intercept = state.transform.in_units_of_columns(self._weights, best.mean)
         self.coef_ = coefficients[0] if single else coefficients
         self.intercept_ = float(intercept[0]) if single else intercept
         return self
@@ -365,7 +375,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         check.unmasked(X, "X")
         inputs = validate_data(self, X, reset=False, dtype=settings.double_of(X, self.kernel))
-        require_one_place(**{"X of the fit": self.posterior_.spectrum.basis.example, "X": inputs})
+        require_one_device(**{"X of the fit": self.posterior_.spectrum.basis.example, "X": inputs})
         return inputs
 
     def _predictive(

@@ -11,10 +11,10 @@ from lbnn import archive
 from lbnn._base.types import Array
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator.columns import ColumnUnits
+from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.model import FittedModel, FittedState
 from lbnn.estimator.rows import Rows
-from lbnn.estimator.seeing import Seeing
 
 KIND = "LBNNRegressor"
 #: Of the header and the arrays below; it has been in the header since the second.
@@ -52,7 +52,7 @@ def _plain(value: Any, name: str) -> Any:
 
 def write(path: str | os.PathLike[str], about: dict[str, Any], state: FittedState) -> None:
     """Write what describes the estimator and what its predictions need."""
-    inputs_header, arrays = _pack_seeing(state.seeing)
+    inputs_header, arrays = _pack_transform(state.transform)
     arrays |= {
         "targets": state.targets,
         "rows/kept": state.rows.kept.astype(float),
@@ -94,22 +94,22 @@ def _unpack_state(header: dict[str, Any], arrays: dict[str, Array]) -> FittedSta
         own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         models.append(_unpack_model(each, own))
     rows = Rows(arrays["rows/kept"].astype(int), arrays["rows/stands_for"].astype(int))
-    return FittedState(tuple(models), _unpack_seeing(header["inputs"], arrays), arrays["targets"], rows)
+    return FittedState(tuple(models), _unpack_transform(header["inputs"], arrays), arrays["targets"], rows)
 
 
-def _pack_seeing(seeing: Seeing) -> tuple[dict[str, Any], dict[str, Array]]:
-    header, means = _pack_inputs(seeing.inputs)
+def _pack_transform(transform: InputTransform) -> tuple[dict[str, Any], dict[str, Array]]:
+    header, means = _pack_inputs(transform.inputs)
     header |= {
-        "columns": seeing.columns.name,
-        "kernel": _plain(seeing.kernel.metric, "kernel"),
-        "kernel_params": _plain(seeing.kernel.parameters, "kernel_params"),
+        "columns": transform.columns.name,
+        "kernel": _plain(transform.kernel.metric, "kernel"),
+        "kernel_params": _plain(transform.kernel.parameters, "kernel_params"),
     }
     arrays = {
         "input_means": means,
-        "columns/offset": seeing.columns.offset,
-        "columns/deviation": seeing.columns.deviation,
-        "training_inputs": seeing.training_inputs,
-        "feature_map": seeing.feature_map,
+        "columns/offset": transform.columns.offset,
+        "columns/deviation": transform.columns.deviation,
+        "training_inputs": transform.training_inputs,
+        "feature_map": transform.feature_map,
     }
     return header, arrays
 
@@ -120,8 +120,8 @@ def _pack_inputs(inputs: CentredInputs | CentredKernel) -> tuple[dict[str, Any],
     return {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre}, inputs.means
 
 
-def _unpack_seeing(header: dict[str, Any], arrays: dict[str, Array]) -> Seeing:
-    return Seeing(
+def _unpack_transform(header: dict[str, Any], arrays: dict[str, Array]) -> InputTransform:
+    return InputTransform(
         ColumnUnits(str(header["columns"]), arrays["columns/offset"], arrays["columns/deviation"]),
         Kernel(header["kernel"], dict(header["kernel_params"])),
         _unpack_inputs(header, arrays["input_means"]),

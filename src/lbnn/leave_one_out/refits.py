@@ -84,7 +84,7 @@ def replace_by_refits(
     """Replace, in place, the scores that the posterior cannot give; returns the messages of new integrals."""
     if not isinstance(examples, Examples) or len(refits.targets) < 2 + refits.centred:
         return ()
-    measure, messages = posterior.scale_in_units, list[str]()
+    measure, messages = posterior._scale_in_units, list[str]()
     quadrature = isinstance(measure.law, QuadratureLaw)
     doubtful = lost_digits(posterior, examples)
     if quadrature:
@@ -112,7 +112,7 @@ def _log_density(example: RefittedExample):  # type: ignore[no-untyped-def]
 
 def lost_digits(posterior: Posterior, examples: Examples) -> Mask:
     """Examples for which rounding may change the scores, (p,)."""
-    measure = posterior.scale_in_units
+    measure = posterior._scale_in_units
     values, vectors = measure.eigen
     order = np.argsort(values.max(axis=1))
     shares = np.cumsum(measure.weights[order])

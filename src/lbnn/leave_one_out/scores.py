@@ -120,7 +120,7 @@ def leave_one_out(
     True
     """
     columns, one_dimensional = checked_targets(posterior, Y, centred)
-    units, measure = posterior.noise.deviations, posterior.scale_in_units
+    units, measure = posterior.noise.deviations, posterior._scale_in_units
     outward = np.eye(columns.shape[1]) if matrix is None else matrix
     if units is not None:
         columns, outward = columns / units, outward * units

@@ -44,8 +44,8 @@ class IndependentNoise(Noise):
             spectrum.residual,
             spectrum.examples,
             self.tau,
-            condensed=spectrum.condensed,
-            place=spectrum.place,
+            gauss_rule=spectrum.gauss_rule,
+            device=spectrum.device,
         )
 
     def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:

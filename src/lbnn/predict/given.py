@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base import check
-from lbnn._base.arrays import Place
+from lbnn._base.arrays import Device
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn
 from lbnn.predict.predictive import Predictive
@@ -123,9 +123,9 @@ class ConditionedPredictive(Predictive):
         return self.predictive.shape
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """That of the test points."""
-        return self.predictive.place
+        return self.predictive.device
 
     @property
     def single_output(self) -> bool:
@@ -137,13 +137,13 @@ class ConditionedPredictive(Predictive):
         """Whether these are observations rather than the function."""
         return self.predictive.noisy
 
-    def scale_values(self) -> tuple[Array, Array]:
+    def _scale_values(self) -> tuple[Array, Array]:
         """Before anything was known."""
-        return self.predictive.scale_values()
+        return self.predictive._scale_values()
 
     # ------------------------------------------------------------------ one point after the other
 
-    def laws(self) -> Iterator[PointLaw]:
+    def point_laws(self) -> Iterator[PointLaw]:
         """The law of the unknown outputs at each point."""
         few = 0
         for row in range(self.shape[0]):
@@ -163,7 +163,7 @@ class ConditionedPredictive(Predictive):
         outputs = self.shape[1]
         mean = np.where(np.isnan(self.known), 0.0, self.known)
         covariance = np.zeros((len(mean), outputs, outputs))
-        for row, law in enumerate(self.laws()):
+        for row, law in enumerate(self.point_laws()):
             mean[row, law.unknown] = law.mean
             covariance[row][np.ix_(law.unknown, law.unknown)] = law.covariance
         return mean, covariance
@@ -183,11 +183,11 @@ class ConditionedPredictive(Predictive):
         """Offered for one point only."""
         if self.shape[0] > 1:
             self._refuse("covariance over points")
-        return self.place.put(self._moments[1][0][None, :, None, :])
+        return self.device.put(self._moments[1][0][None, :, None, :])
 
     def _quantiles(self, levels: Sequence[float]) -> Array:
         result = np.stack([np.where(np.isnan(self.known), 0.0, self.known)] * len(levels))
-        for row, law in enumerate(self.laws()):
+        for row, law in enumerate(self.point_laws()):
             if len(law.unknown):
                 deviations = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
                 for number, level in enumerate(levels):
@@ -207,7 +207,7 @@ class ConditionedPredictive(Predictive):
     def _draw(self, size: int, rng: np.random.Generator) -> Array:
         """Each point by itself."""
         draws = np.broadcast_to(np.where(np.isnan(self.known), 0.0, self.known), (size, *self.shape)).copy()
-        for row, law in enumerate(self.laws()):
+        for row, law in enumerate(self.point_laws()):
             if len(law.unknown):
                 atoms = rng.choice(len(law.weights), size=size, p=law.weights / law.weights.sum())
                 values, vectors = np.linalg.eigh(law.covariances[atoms])
@@ -218,7 +218,7 @@ class ConditionedPredictive(Predictive):
     def _pointwise_log_density(self, values: Array) -> Array:
         """Of the unknown outputs; those that are known are not looked at."""
         result = np.zeros(self.shape[0])
-        for row, law in enumerate(self.laws()):
+        for row, law in enumerate(self.point_laws()):
             if len(law.unknown):
                 terms = log_gaussian(values[row, law.unknown] - law.means, law.covariances)
                 result[row] = special.logsumexp(law.log_weights + terms)
@@ -247,7 +247,7 @@ class ConditionedPredictive(Predictive):
     def _only_law(self, what: str) -> PointLaw:
         if self.shape[0] > 1:
             self._refuse(what)
-        return next(iter(self.laws()))
+        return next(iter(self.point_laws()))
 
     def with_noise(self) -> ConditionedPredictive:
         """Itself, where what is known are observations."""

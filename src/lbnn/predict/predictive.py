@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base import check
-from lbnn._base.arrays import Place, namespace
+from lbnn._base.arrays import Device, namespace
 from lbnn._base.blocks import blocks
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
@@ -69,7 +69,7 @@ class Predictive(ABC):
 
     @property
     @abstractmethod
-    def place(self) -> Place:
+    def device(self) -> Device:
         """Library and device of the test points."""
 
     @property
@@ -96,10 +96,10 @@ class Predictive(ABC):
             ("means", f"{mean.min():.4g} to {mean.max():.4g}"),
             ("standard deviations", f"{deviation.min():.4g} to {deviation.max():.4g}"),
         ]
-        return card(type(self).__name__, rows, density_picture(*self.scale_values(), "scale"))
+        return card(type(self).__name__, rows, density_picture(*self._scale_values(), "scale"))
 
     @abstractmethod
-    def scale_values(self) -> tuple[Array, Array]:
+    def _scale_values(self) -> tuple[Array, Array]:
         """Eigenvalues of the scales behind the mixture and their weights, (k,) each: for a picture."""
 
     # ------------------------------------------------------------------ moments
@@ -112,7 +112,7 @@ class Predictive(ABC):
     @property
     def output_covariance(self) -> AnyArray:
         """Covariance across outputs at each point, (p̂, n_d, n_d)."""
-        return self.place.put(self._output_covariance.copy())
+        return self.device.put(self._output_covariance.copy())
 
     @property
     def covariance(self) -> AnyArray:
@@ -173,7 +173,7 @@ class Predictive(ABC):
         `log_density` at that point would be.
         """
         values = check.like_mean(F, self.shape, self.single_output, "F")
-        return self.place.put(self._pointwise_log_density(values))
+        return self.device.put(self._pointwise_log_density(values))
 
     @abstractmethod
     def _log_density(self, values: Array) -> float:
@@ -185,7 +185,7 @@ class Predictive(ABC):
 
     # ------------------------------------------------------------------ quantiles and draws
 
-    def point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
+    def _point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
         """Log of weight and density of atoms at some points, (atoms, rows); None where there are none."""
         return None
 
@@ -292,7 +292,7 @@ class Predictive(ABC):
 
     def _given_back(self, values: Array) -> AnyArray:
         """Values (..., p̂, n_d) without the output axis where Y had none, in the place of the test points."""
-        return self.place.put(values[..., 0] if self.single_output else values)
+        return self.device.put(values[..., 0] if self.single_output else values)
 
 
 def average(weights: Array, values: Sequence[Array]) -> Array:

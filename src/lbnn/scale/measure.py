@@ -123,7 +123,7 @@ class ScaleMeasure:
         """All mass on one scale matrix (n_d, n_d)."""
         return cls(scale[None], np.ones(1), single_output)
 
-    def with_law(self, law: Law) -> ScaleMeasure:
+    def _with_law(self, law: Law) -> ScaleMeasure:
         """The same atoms with the law that they stand for."""
         return replace(self, law=law)
 

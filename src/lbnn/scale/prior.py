@@ -88,9 +88,9 @@ class ScalePrior:
     @cached_property
     def coordinates(self) -> BartlettCoordinates:
         """Standard normal coordinates of T_d, ..., T_2: r_ℓ × r_{ℓ−1} with r_{ℓ−1} = min(r_ℓ, n_{ℓ−1})."""
-        return self.tilted_coordinates(0, 0)
+        return self._tilted_coordinates(0, 0)
 
-    def tilted_coordinates(self, first: int, fewer: int) -> BartlettCoordinates:
+    def _tilted_coordinates(self, first: int, fewer: int) -> BartlettCoordinates:
         """Coordinates for ϖ weighted by det(C)^{−fewer/2}, C the leading block of L of size `first`.
 
         The weight takes `fewer` degrees of freedom off the leading diagonal entries of every factor.
@@ -104,7 +104,7 @@ class ScalePrior:
             rows = columns
         return BartlettCoordinates(tuple(shapes))
 
-    def log_negative_moment(self, first: int, fewer: int) -> float:
+    def _log_negative_moment(self, first: int, fewer: int) -> float:
         """log E det(C)^{−fewer/2}, C the leading block of L of size `first`: a product of χ moments."""
         total = 0.0
         variances = self.layer_variances or (1.0,) * len(self.widths)

@@ -186,7 +186,9 @@ def _test_coverage(predictive: Any, Y_test: Array) -> float:
         low, high = predictive.interval(COVERED)
         return float(((low <= Y_test) & (Y_test <= high)).mean())
     values, below = np.reshape(Y_test, predictive.shape), np.empty(predictive.shape)
-    components = len(predictive.scale_values()[1])  # atoms times outputs; each block of rows asks all of them
+    components = len(
+        predictive._scale_values()[1]
+    )  # atoms times outputs; each block of rows asks all of them
     for rows in blocks(len(values), components, PRODUCT_FLOATS):
         weights, means, deviations = predictive.marginals(rows)
         below[rows] = np.tensordot(weights, special.ndtr((values[rows] - means) / deviations), axes=1)

@@ -1,7 +1,7 @@
-"""Ways to see the inputs: units of the columns, kernel and its parameters, compared by evidence.
+"""Transforms of the inputs: units of the columns, kernel and its parameters, compared by evidence.
 
-What the network sees of the inputs is their Gram matrix, whatever it was made of. Views are compared at
-infinite width, where the evidence has a closed form; the network is then sought in the best of them.
+The network depends on the inputs through their Gram matrix alone. Transforms are compared at infinite width,
+where the evidence has a closed form; the network is then sought with the best of them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.estimator import columns as column_units
 from lbnn.estimator.columns import ColumnUnits
+from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES, Kernel, chosen, with_own_length_scales
 from lbnn.estimator.model import decompose
-from lbnn.estimator.seeing import Seeing
-from lbnn.selection import Candidate, Choice, EvidenceData, infinite_width
+from lbnn.selection import Candidate, EvidenceData, NoiseSpec, infinite_width
 
 _MOST_EXACT_ROWS = 4000  # up to which a kernel is decomposed exactly
 _LANDMARKS = 1500  # beyond: rows whose kernel functions span the approximate one
@@ -27,61 +27,65 @@ _ROWS_TO_CHOOSE = 1000  # on which parameters of a kernel are chosen
 
 @dataclass(frozen=True)
 class Setting:
-    """What all views share: targets of the search, the level, noise, and what is given of hyperparameters."""
+    """What all candidates share: targets of the search, intercept, noise, given hyperparameters, seed."""
 
     targets: Array  # (p,) or (p, q)
     centre: bool
-    noise: float
-    choice: Choice
+    noise_variance: float
+    spec: NoiseSpec
     seed: int
 
     def of_rows(self, rows: IndexArray) -> Setting:
         """The same for some of the rows."""
-        return Setting(self.targets[rows], self.centre, self.noise, self.choice, self.seed)
+        return Setting(self.targets[rows], self.centre, self.noise_variance, self.spec, self.seed)
 
 
 @dataclass(frozen=True)
-class View:
-    """Data in one way of seeing the inputs.
+class InputCandidate:
+    """The data after one transform of the inputs.
 
     Attributes
     ----------
-    seeing : Seeing
+    transform : InputTransform
     data : EvidenceData
-    choice : Choice
-        Of the hyperparameters at which views are compared.
+    spec : NoiseSpec
+        Hyperparameters that are given in the comparison.
     dropped : float
         Share of the kernel's variance at the training points that the features lack.
     """
 
-    seeing: Seeing
+    transform: InputTransform
     data: EvidenceData
-    choice: Choice
+    spec: NoiseSpec
     dropped: float = 0.0
 
     @cached_property
     def process(self) -> Candidate:
         """The Gaussian process with the hyperparameters that its evidence prefers."""
-        return infinite_width(self.data, self.choice)
+        return infinite_width(self.data, self.spec)
 
 
-def make_view(columns: ColumnUnits, kernel: Kernel, X: AnyArray, setting: Setting) -> View:
-    """The data as one view sees them, after their one eigendecomposition."""
+def make_candidate(columns: ColumnUnits, kernel: Kernel, X: AnyArray, setting: Setting) -> InputCandidate:
+    """The data after one transform of the inputs and one eigendecomposition."""
     seen, linear, empty = columns.seen(X), kernel.metric == "linear", np.zeros((0, 0))
     if linear:
         inputs, data = decompose(
-            seen, setting.targets, linear=True, centre=setting.centre, noise=setting.noise
+            seen, setting.targets, linear=True, centre=setting.centre, noise_variance=setting.noise_variance
         )
         kept = np.zeros((0, X.shape[1]))
-        return View(Seeing(columns, kernel, inputs, kept, empty), data, setting.choice)
+        return InputCandidate(InputTransform(columns, kernel, inputs, kept, empty), data, setting.spec)
     if len(X) > _MOST_EXACT_ROWS and kernel.metric != "precomputed":
-        return _approximate_view(columns, kernel, seen, setting)
+        return _approximate_candidate(columns, kernel, seen, setting)
     gram = kernel.matrix(seen, seen)
-    inputs, data = decompose(gram, setting.targets, linear=False, centre=setting.centre, noise=setting.noise)
-    return View(Seeing(columns, kernel, inputs, seen, empty), data, setting.choice)
+    inputs, data = decompose(
+        gram, setting.targets, linear=False, centre=setting.centre, noise_variance=setting.noise_variance
+    )
+    return InputCandidate(InputTransform(columns, kernel, inputs, seen, empty), data, setting.spec)
 
 
-def _approximate_view(columns: ColumnUnits, kernel: Kernel, seen: Array, setting: Setting) -> View:
+def _approximate_candidate(
+    columns: ColumnUnits, kernel: Kernel, seen: Array, setting: Setting
+) -> InputCandidate:
     """The kernel projected on the functions k(·, x_a) of some rows a (Nyström's method)."""
     rng = np.random.default_rng([setting.seed, 14])
     landmarks = seen[np.sort(rng.choice(len(seen), _LANDMARKS, replace=False))]
@@ -94,16 +98,16 @@ def _approximate_view(columns: ColumnUnits, kernel: Kernel, seen: Array, setting
     total = sum(float(np.trace(kernel.matrix(block, block))) for block in blocks)
     dropped = 1 - float((features**2).sum()) / kept.sum() / total
     inputs, data = decompose(
-        features, setting.targets, linear=True, centre=setting.centre, noise=setting.noise
+        features, setting.targets, linear=True, centre=setting.centre, noise_variance=setting.noise_variance
     )
-    seeing = Seeing(columns, kernel, inputs, landmarks, feature_map)
-    return View(seeing, data, setting.choice, max(dropped, 0.0))
+    transform = InputTransform(columns, kernel, inputs, landmarks, feature_map)
+    return InputCandidate(transform, data, setting.spec, max(dropped, 0.0))
 
 
-def best_view(
+def best_candidate(
     X: AnyArray, wanted: str, kernel: Kernel, own_length_scales: bool, setting: Setting
-) -> tuple[View, list[View]]:
-    """The view of highest evidence at infinite width, and the others."""
+) -> tuple[InputCandidate, list[InputCandidate]]:
+    """The candidate of highest evidence at infinite width, and the others."""
     units = (
         [ColumnUnits.raw(X.shape[1])]
         if kernel.metric == "precomputed"
@@ -111,23 +115,27 @@ def best_view(
     )
     return preferred(
         [
-            make_view(each, _completed(kernel, each, X, own_length_scales, setting), X, setting)
+            make_candidate(each, _completed(kernel, each, X, own_length_scales, setting), X, setting)
             for each in units
         ]
     )
 
 
-def preferred(views: list[View]) -> tuple[View, list[View]]:
-    """The view of highest evidence, and the others."""
-    if len(views) == 1 or not _comparable(views):
-        return views[0], []
-    views.sort(key=lambda view: -view.process.supported)  # the first of equals stays first
-    return views[0], views[1:]
+def preferred(candidates: list[InputCandidate]) -> tuple[InputCandidate, list[InputCandidate]]:
+    """The candidate of highest evidence, and the others."""
+    if len(candidates) == 1 or not _comparable(candidates):
+        return candidates[0], []
+    candidates.sort(
+        key=lambda candidate: -candidate.process.penalised_evidence
+    )  # the first of equals stays first
+    return candidates[0], candidates[1:]
 
 
-def _comparable(views: list[View]) -> bool:
-    """Whether there are data and inputs that tell views apart."""
-    return all(view.data.spectrum.examples > 1 and view.data.spectrum.rank > 0 for view in views)
+def _comparable(candidates: list[InputCandidate]) -> bool:
+    """Whether every candidate has data and inputs by which it can be compared."""
+    return all(
+        candidate.data.spectrum.examples > 1 and candidate.data.spectrum.rank > 0 for candidate in candidates
+    )
 
 
 def _completed(
@@ -146,16 +154,16 @@ def _completed(
     best = chosen(kernel, seen, _evidence_of(columns, part, few))
     if not own_length_scales or not FAMILIES[kernel.metric].stationary or "length_scale" in kernel.parameters:
         return best
-    common = make_view(columns, best, part, few).process
+    common = make_candidate(columns, best, part, few).process
     targets = few.targets.reshape(len(part), -1)
     own, _ = with_own_length_scales(best, seen, targets, common.h)
     penalty = 0.5 * (X.shape[1] - 1) * np.log(len(part))
-    gain = make_view(columns, own, part, few).process.supported - common.supported
+    gain = make_candidate(columns, own, part, few).process.penalised_evidence - common.penalised_evidence
     return own if gain > penalty else best
 
 
 def _evidence_of(columns: ColumnUnits, X: Array, setting: Setting) -> Callable[[Kernel], float]:
     def evidence(kernel: Kernel) -> float:
-        return make_view(columns, kernel, X, setting).process.supported
+        return make_candidate(columns, kernel, X, setting).process.penalised_evidence
 
     return evidence

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import Place, like, namespace
+from lbnn._base.arrays import Device, like, namespace
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.predict.given import Conditionable
@@ -56,9 +56,9 @@ class MixturePredictive(Conditionable):
         return self.components[0].shape
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """That of the test points."""
-        return self.components[0].place
+        return self.components[0].device
 
     @property
     def noisy(self) -> bool:
@@ -70,9 +70,9 @@ class MixturePredictive(Conditionable):
         """Whether results drop the output axis."""
         return self.components[0].single_output
 
-    def scale_values(self) -> tuple[Array, Array]:
+    def _scale_values(self) -> tuple[Array, Array]:
         """Of all models, each in units of its own."""
-        parts = [component.scale_values() for component in self.components]
+        parts = [component._scale_values() for component in self.components]
         shares = [weight * part[1] for weight, part in zip(self.weights, parts, strict=True)]
         return np.concatenate([part[0] for part in parts]), np.concatenate(shares)
 
@@ -119,7 +119,7 @@ class MixturePredictive(Conditionable):
 
     def _pointwise_log_density(self, values: Array) -> Array:
         """From the draws of all models together where enough of them count; integrated anew elsewhere."""
-        if any(each.point_terms(values[:1], rows=slice(0, 1)) is None for each in self.components):
+        if any(each._point_terms(values[:1], rows=slice(0, 1)) is None for each in self.components):
             return self._by_models(values)
         with np.errstate(divide="ignore"):
             shares = np.log(self.weights)
@@ -136,7 +136,7 @@ class MixturePredictive(Conditionable):
         asked = np.zeros(by_model.shape, bool)
         atoms = len(self.marginals(slice(0, 1))[0])
         for rows in blocks(len(values), atoms * self.shape[1], 1 << 20):
-            terms = [each.point_terms(values[rows], rows=rows) for each in self.components]
+            terms = [each._point_terms(values[rows], rows=rows) for each in self.components]
             weighted = [share + each for share, each in zip(shares, terms, strict=True) if each is not None]
             here = np.stack([special.logsumexp(each, axis=0) for each in weighted])
             doubtful = effective_atoms(np.concatenate(weighted)) < _FEWEST_DRAWS
