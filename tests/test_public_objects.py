@@ -23,7 +23,7 @@ OBJECTS = [
     POSTERIOR.diagnostics,
     POSTERIOR.noise,
     POSTERIOR.predict(DATA.X_test),
-    lbnn.leave_one_out(POSTERIOR, DATA.Y),
+    POSTERIOR.leave_one_out(),
     lbnn.asymptotics.proportional(NETWORK, DATA.X, DATA.Y),
     COMPARISON,
     COMPARISON.rows[0],

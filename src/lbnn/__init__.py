@@ -5,8 +5,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from lbnn import asymptotics, convergence, sweeps
+from lbnn._base.deprecated import NAMES, announce
 from lbnn._base.errors import AccuracyWarning
-from lbnn._base.warn import warn
 from lbnn.bands import Bands, BandsFit, BandsPredictive
 from lbnn.data.network_kernels import network_kernel
 from lbnn.data.spectrum import Spectrum
@@ -80,7 +80,7 @@ def __getattr__(name: str) -> Any:
     if name == "benchmark":
         return import_module("lbnn.benchmark")
     if name == "EngineChoice":
-        warn("lbnn.EngineChoice is now lbnn.Plan", DeprecationWarning)
+        announce("lbnn.EngineChoice", f"lbnn.{NAMES[name]}")
         return Plan
     if name not in ("LBNNRegressor", "BandedRegressor"):
         raise AttributeError(f"module 'lbnn' has no attribute {name!r}")

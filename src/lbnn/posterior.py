@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lbnn import archive
 from lbnn._base import check
+from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import InputBasis
 from lbnn.data.projection import Projection, TrainingProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
+from lbnn.leave_one_out import LeaveOneOut, kept_targets, left_out_scores
 from lbnn.noise.kind import Noise
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.conditional import ConditionalProcess
@@ -25,7 +30,11 @@ from lbnn.predict.weights import sample_weights
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.prior import ScalePrior
 
+#: What a file of `Posterior.save` holds.
+KIND = "posterior"
 
+
+@former_attributes
 @dataclass(frozen=True)
 class Posterior:
     """The posterior of a deep linear network. Returned by `Network.condition`.
@@ -215,7 +224,8 @@ class Posterior:
         kernel = self._layer_kernel(TrainingProjection(np.diag(np.sqrt(values))), layer)
         return float(np.linalg.norm(kernel - np.diag(values)) / np.linalg.norm(values))
 
-    def sample_weights(self, size: int, rng: int | np.random.Generator) -> list[Array]:
+    @renamed_argument("rng")
+    def sample_weights(self, size: int, seed: int | np.random.Generator) -> list[Array]:
         """Draw all weights from their exact posterior.
 
         Independent given independent draws of the scale: so for one output and at depth one; with several
@@ -224,14 +234,14 @@ class Posterior:
         Parameters
         ----------
         size : int
-        rng : int or numpy.random.Generator
+        seed : int or numpy.random.Generator
 
         Returns
         -------
         list of arrays
             W_1 (size, n_1, n_0), ..., W_d (size, n_d, n_{d−1}).
         """
-        count, generator = check.positive_integer(size, "size"), check.generator(rng)
+        count, generator = check.positive_integer(size, "size"), check.generator(seed)
         basis = self.spectrum.basis
         if not isinstance(basis, InputBasis):
             raise ValueError(
@@ -249,6 +259,69 @@ class Posterior:
             weights[-1] = self.noise.deviations[:, None] * weights[-1]
         return weights
 
+    # ------------------------------------------------------------------ examples left out
+
+    def leave_one_out(self, Y: ArrayLike | None = None) -> LeaveOneOut:
+        """Score every example given all others, without conditioning anew.
+
+        Parameters
+        ----------
+        Y : (p,) or (p, n_d), optional
+            The targets that the posterior was conditioned on. Needed only where it does not keep them: data
+            from moments, a factor or chunks, and files of release 0.1.
+
+        Returns
+        -------
+        LeaveOneOut
+            Mean, variance and log density of each observation, noise included.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X, y, network = rng.normal(size=(12, 20)), rng.normal(size=12), lbnn.Network(widths=(5, 5))
+        >>> scores = network.condition(X, y, beta=2.0).leave_one_out()
+        >>> refit = network.condition(X[1:], y[1:], beta=2.0).predict(X[:1]).with_noise()
+        >>> bool(np.isclose(scores.mean[0], refit.mean[0]))
+        True
+        """
+        targets = kept_targets(self.spectrum) if Y is None else Y
+        centred = len(targets) > self.spectrum.examples
+        return left_out_scores(self, targets, centred=centred)
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior to a file that executes nothing when it is loaded (see docs/archive.md).
+
+        Examples
+        --------
+        >>> import numpy as np, pathlib, tempfile, lbnn
+        >>> post = lbnn.Network(widths=(5,)).condition(np.eye(6), np.ones(6), beta=2.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     post.save(pathlib.Path(folder) / "posterior.lbnn")
+        ...     again = lbnn.Posterior.load(pathlib.Path(folder) / "posterior.lbnn")
+        >>> bool(np.array_equal(again.predict().mean, post.predict().mean))
+        True
+        """
+        archive.write(path, KIND, *self._packed())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Posterior:
+        """Read a posterior; a file that does not hold one, or not whole, is a ValueError."""
+        return cls._unpacked(*archive.read(path, KIND))
+
+    def _packed(self) -> archive.Packed:
+        """A header for JSON and arrays, for `_unpacked`."""
+        return archive.pack(self.prior, self.spectrum, self.noise, self.inference)
+
+    @classmethod
+    def _unpacked(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Posterior:
+        """The posterior that was packed, with the same numbers."""
+        return cls(*archive.unpack(header, arrays))
+
+    # ------------------------------------------------------------------ inside
+
     @cached_property
     def _process(self) -> ConditionalProcess:
         """The Gaussian process given L, in units of `noise.deviations`."""
@@ -259,3 +332,13 @@ class Posterior:
     def _scale_in_units(self) -> ScaleMeasure:
         """The law of the scale in units of `noise.deviations`."""
         return self.noise.scale_in_units(self.scale, len(self.prior.widths) + 1)
+
+
+def pack_posterior(posterior: Posterior) -> archive.Packed:
+    """The former `lbnn.archive.pack_posterior`."""
+    return posterior._packed()
+
+
+def unpack_posterior(header: dict[str, Any], arrays: dict[str, Any]) -> Posterior:
+    """The former `lbnn.archive.unpack_posterior`."""
+    return Posterior._unpacked(header, arrays)

@@ -130,7 +130,7 @@ def test_draws_have_the_law_they_are_drawn_from(name: str, library: str) -> None
     deviation = to_numpy(law.standard_deviation).ravel()
     errors = (flat.mean(axis=0) - to_numpy(law.mean).ravel()) / (deviation / math.sqrt(size))
     assert np.abs(errors).max() < 4.5
-    weights = posterior(name, library).sample_weights(3, rng=0)
+    weights = posterior(name, library).sample_weights(3, seed=0)
     assert all(isinstance(each, np.ndarray) for each in weights)
 
 
@@ -138,7 +138,7 @@ def test_draws_have_the_law_they_are_drawn_from(name: str, library: str) -> None
 def test_weights_reproduce_the_mean(library: str) -> None:
     """W_d ⋯ W_1 x over posterior draws of the weights against the mean of the predictive."""
     post = posterior("one output", library)
-    first, second, third = post.sample_weights(4000, rng=1)
+    first, second, third = post.sample_weights(4000, seed=1)
     outputs = (third @ second @ first)[:, 0] @ ONE.X_test.T
     law = post.predict(put(ONE.X_test, library))
     errors = (outputs.mean(axis=0) - to_numpy(law.mean)) / (

@@ -206,6 +206,6 @@ def test_posteriors_do_not_notice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert IndependentNoise(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).gauss_rule is not None
     with_rule = answers()
-    monkeypatch.setattr("lbnn.data.spectrum.condense", lambda *_: None)
+    monkeypatch.setattr("lbnn.data.spectrum.make_gauss_rule", lambda *_: None)
     assert IndependentNoise(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).gauss_rule is None
     np.testing.assert_allclose(with_rule, answers(), rtol=1e-11)

@@ -51,7 +51,7 @@ def numerical_gradient(function, point, step=1e-6):
 def test_gradient_of_the_typical_posterior(widths):
     total = TotalTarget(target_of(widths, 3))
     rng = np.random.default_rng(1)
-    theta = total.law.draw_typical(4, rng)
+    theta = total.law.sample_typical(4, rng)
     frame = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     value, gradient = total.typical(theta, frame)
     np.testing.assert_allclose(total.typical_value(theta, frame), value)
@@ -71,7 +71,7 @@ def test_points_beyond_double_precision_have_no_density():
 def test_the_same_scale_seen_from_another_frame(widths):
     total = TotalTarget(target_of(widths, 4))
     rng = np.random.default_rng(2)
-    theta, frames = total.law.draw_typical(5, rng), np.linalg.qr(rng.normal(size=(2, 4, 4)))[0]
+    theta, frames = total.law.sample_typical(5, rng), np.linalg.qr(rng.normal(size=(2, 4, 4)))[0]
     roots = total.roots(theta, frames[0])
     seen = total.to_coordinates(roots, frames[1])
     again = total.roots(seen, frames[1])

@@ -222,7 +222,7 @@ def test_observations_are_the_mixture_of_dense_forecasts(p, inputs):
 def test_draws_have_the_moments_and_intervals_the_mass():
     problem = make_problem(12, 20, 2, seed=4, points=2)
     law = LBNNRegressor(**FIXED).fit(problem.X, problem.Y).predictive(problem.X_test).with_noise()
-    draws = law.sample(4000, rng=0)
+    draws = law.sample(4000, seed=0)
     assert_agrees(draws.mean(0), law.standard_deviation / math.sqrt(4000), law.mean)
     low, high = law.interval(0.8)
     assert_agrees(((low < draws) & (draws < high)).mean(0), np.full((2, 2), 0.4 / 63), np.full((2, 2), 0.8))

@@ -366,6 +366,6 @@ def test_coefficient_deviations_of_a_report():
     Y = X.to_numpy() @ rng.normal(size=(3, 2)) + 0.5 * rng.normal(size=(20, 2))
     model = lbnn.LBNNRegressor(depth=2, width=5, average=False).fit(X, Y)
     rows = pd.DataFrame(np.vstack([np.zeros(3), np.eye(3)]), columns=list("abc"))
-    draws = model.predictive(rows).sample(20_000, rng=1)  # (size, 4, 2)
+    draws = model.predictive(rows).sample(20_000, seed=1)  # (size, 4, 2)
     slopes = draws[:, 1:] - draws[:, :1]
     np.testing.assert_allclose(_coefficient_deviations(model), slopes.std(axis=0).T, rtol=0.03)

@@ -70,7 +70,7 @@ def test_the_base_has_the_whole_surface_and_every_kind_of_predictive_is_walked()
 def test_a_predictive_that_lacks_a_method_cannot_be_made():
     names = {
         "_log_density",
-        "_draw",
+        "_sample",
         "marginals",
         "_cgf",
         "_characteristic",

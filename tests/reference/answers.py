@@ -31,9 +31,8 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import lbnn
-from lbnn import archive
 from lbnn.cli.app import app
-from lbnn.leave_one_out import leave_one_out
+from lbnn.leave_one_out import left_out_scores
 
 TOLERANCE = 1e-13  # of the largest entry of a deterministic answer
 FIXED, DRAWN = "deterministic", "sampled"
@@ -125,10 +124,10 @@ def of_posterior(name: str, kind: str, post: lbnn.Posterior, Y: Any, X_test: Any
         yield f"{name}: draws{label}", DRAWN, pred.sample(3, 5)
     yield f"{name}: at training points", kind, [post.predict().mean, post.predict().variance]
     if 0 < noise < INF and post.diagnostics.engine in ("atom", "quadrature", "importance", "smc"):
-        scores = leave_one_out(post, Y)
+        scores = left_out_scores(post, Y)
         left_out = [scores.mean, scores.variance, scores.log_density, scores.pareto_k]
         yield f"{name}: leave one out", kind, left_out
-    again = archive.unpack_posterior(*archive.pack_posterior(post))
+    again = lbnn.Posterior._unpacked(*post._packed())
     yield (
         f"{name}: archive",
         kind,
@@ -161,7 +160,7 @@ def noises() -> Iterator[Answer]:
             how,
             [pred.log_density(pred.mean), pred.pointwise_log_density(pred.mean)],
         )
-        scores = leave_one_out(post, outputs)
+        scores = left_out_scores(post, outputs)
         yield f"noise, {name}: leave one out", how, [scores.mean, scores.log_density]
 
 

@@ -75,7 +75,7 @@ def widened(law: TotalFactorLaw, rng: np.random.Generator) -> tuple[Array, Array
 
     Rows of T behind small diagonals are much broader than their typical spread (see the test of coverage).
     """
-    logs = np.stack([own.draw(SIZE, rng) + law.shift for own in law.diagonal_marginals], axis=1)
+    logs = np.stack([own.sample(SIZE, rng) + law.shift for own in law.diagonal_marginals], axis=1)
     spread = np.exp(0.5 * law.log_typical_variance(logs)[0])
     rows = rng.standard_t(3.0, size=spread.shape) * np.where(rng.random(spread.shape) < 0.2, WIDE, 1.0)
     log_rows = np.logaddexp(
@@ -213,7 +213,7 @@ def test_typical_draws_cover_the_prior(
 ) -> None:
     """The defensive part of mixtures: weights of the prior by it average one and most draws count."""
     law, rng = law_of(widths, outputs, variances), np.random.default_rng(23)
-    theta = law.draw_typical(SIZE, rng)
+    theta = law.sample_typical(SIZE, rng)
     weights = np.exp(law.integrate(theta, 4, rng).log_density - law.log_drawn(theta))
     assert weights.sum() ** 2 / (weights**2).sum() > 0.2 * SIZE
     assert_agrees(
@@ -226,9 +226,9 @@ def test_typical_draws_cover_the_prior(
 def test_draws_have_the_density_they_state(
     widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]
 ) -> None:
-    """`log_drawn` of `draw_typical` by its own mass: E of a normal density over it is one."""
+    """`log_drawn` of `sample_typical` by its own mass: E of a normal density over it is one."""
     law, rng = law_of(widths, outputs, variances), np.random.default_rng(6)
-    theta = law.draw_typical(SIZE, rng)
+    theta = law.sample_typical(SIZE, rng)
     logs = theta[:, : law.columns]
     centre, spread = logs.mean(axis=0), 0.6 * logs.std(axis=0)
     half = 0.5 * law.log_typical_variance(logs)[0]
@@ -250,7 +250,7 @@ def test_drawn_factors_multiply_to_the_total(
 ) -> None:
     """Exactly, with shapes and zeros of Bartlett factors, also for T far from the prior."""
     law, rng = law_of(widths, outputs, variances), np.random.default_rng(7)
-    theta = law.draw_typical(500, rng)
+    theta = law.sample_typical(500, rng)
     theta[:250] *= 3
     total, factors = law.matrices(theta), law.integrate(theta, 3, rng).factors
     scale = np.abs(total).max(axis=(1, 2), keepdims=True)
@@ -305,7 +305,7 @@ def test_gradient_of_the_typical_density(
 ) -> None:
     """By central differences, at draws of the prior and three times further out in the logs."""
     law, rng = law_of(widths, outputs, variances), np.random.default_rng(10)
-    theta = law.draw_typical(40, rng)
+    theta = law.sample_typical(40, rng)
     theta[20:, : law.columns] = 3 * theta[20:, : law.columns] - 2
     value, gradient = law.log_typical(theta)
     found = differences(law.log_typical, theta)
@@ -334,7 +334,7 @@ def test_typical_factors_multiply_to_the_total(
 ) -> None:
     """Bartlett shapes, the inner ones diagonal, and coordinates that are not far from the prior."""
     law = law_of(widths, outputs, variances)
-    theta = law.draw_typical(100, np.random.default_rng(12))
+    theta = law.sample_typical(100, np.random.default_rng(12))
     factors = law.typical_factors(theta)
     np.testing.assert_allclose(product(factors), law.matrices(theta), rtol=1e-9, atol=1e-12)
     for factor, shape in zip(factors, law.shapes, strict=True):

@@ -140,7 +140,7 @@ def test_search_at_infinite_width_beats_a_dense_grid():
 
 
 @pytest.mark.parametrize(
-    "choice",
+    "spec",
     [
         NoiseSpec(per_output=True),
         NoiseSpec(noise_variance=0.1),

@@ -175,13 +175,13 @@ def probability(value: Any, name: str) -> Array:
     return array
 
 
-def generator(rng: Any) -> np.random.Generator:
+def generator(seed: Any) -> np.random.Generator:
     """Turn an int seed or a numpy Generator into a Generator."""
-    if isinstance(rng, np.random.Generator):
-        return rng
-    if isinstance(rng, bool) or not isinstance(rng, numbers.Integral) or rng < 0:
-        raise TypeError(f"rng must be a non-negative int or a numpy.random.Generator, got {rng!r}")
-    return np.random.default_rng(int(rng))
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
+        raise TypeError(f"seed must be a non-negative int or a numpy.random.Generator, got {seed!r}")
+    return np.random.default_rng(int(seed))
 
 
 def seed(value: Any) -> int:

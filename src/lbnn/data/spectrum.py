@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.arrays import Device, copied, device_of, largest, like, require_one_device, times, to_numpy
+from lbnn._base.deprecated import former_attributes
 from lbnn._base.gauss_rule import GaussRule, make_gauss_rule
 from lbnn._base.types import AnyArray, Array
 from lbnn.data import streams
@@ -37,6 +38,7 @@ from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, InputDirecti
 _SMALL_SHARE = 1e-10  # by which rounding of moments may change predictions, as a share, without a warning
 
 
+@former_attributes
 @dataclass(frozen=True)
 class Spectrum:
     """The eigenvalues of G_xx and the targets in its eigenbasis.
@@ -318,10 +320,12 @@ class Spectrum:
         >>> bool(np.isclose(spectrum.residual, lbnn.Spectrum.from_inputs(X, y).residual))
         True
         """
-        return cls.of_factor(*given_factor(factor, targets, residual_moment, examples))
+        return cls._from_factor(*given_factor(factor, targets, residual_moment, examples))
 
     @classmethod
-    def of_factor(cls, factor: Factor, examples: int, single: bool, inputs: Array | None = None) -> Spectrum:
+    def _from_factor(
+        cls, factor: Factor, examples: int, single: bool, inputs: Array | None = None
+    ) -> Spectrum:
         """`from_factor` without checks."""
         values, vectors, targets, rest = factor.decomposed(examples)
         dimension = len(vectors)
@@ -398,7 +402,7 @@ def _from_stream(blocks: streams.Stream, passes: int) -> Spectrum:
     """From blocks of rows."""
     moments = blocks.moments()
     if passes == 2:
-        return Spectrum.of_factor(blocks.factor(moments, centre=False), moments.count, blocks.single)
+        return Spectrum._from_factor(blocks.factor(moments, centre=False), moments.count, blocks.single)
     total, n0 = moments.about(centre=False), blocks.inputs
     parts = total[:n0, :n0] / n0, total[:n0, n0:], float(np.trace(total[n0:, n0:]))
     return _from_moments(*parts, moments.count, blocks.single)

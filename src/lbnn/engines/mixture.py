@@ -101,7 +101,7 @@ class PriorPart:
 
     def place(self, uniform: Array, rng: np.random.Generator) -> Array:
         """Plain draws: the law has no simple quantiles."""
-        return self.law.draw_typical(len(uniform), rng)
+        return self.law.sample_typical(len(uniform), rng)
 
     def log_density(self, theta: Array) -> Array:
         """Log density of θ, (m,)."""

@@ -204,7 +204,7 @@ def _random_starts(target: TotalTarget) -> tuple[Array, Array]:
     count = _RANDOM_STARTS[min(len(target.law.shapes), 2) - 1]
     rng = np.random.default_rng(0)
     frames = np.linalg.qr(rng.standard_normal((count, target.law.rows, target.law.rows))).Q
-    return target.law.draw_typical(count, rng), np.asarray(frames, float)
+    return target.law.sample_typical(count, rng), np.asarray(frames, float)
 
 
 def _leading(order: IndexArray, columns: int) -> list[IndexArray]:

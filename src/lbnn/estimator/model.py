@@ -18,7 +18,7 @@ from lbnn.data.projection import TrainingProjection
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.rows import Rows
 from lbnn.estimator.targets import TargetUnits
-from lbnn.leave_one_out import LeaveOneOut, leave_one_out
+from lbnn.leave_one_out import LeaveOneOut, left_out_scores
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.model_average import MixturePredictive
@@ -127,7 +127,9 @@ class FittedModel:
         if self.single_output:
             whitened = whitened[:, 0]
         centred = self.posterior.spectrum.examples < len(targets)
-        return leave_one_out(self.posterior, whitened, centred=centred, matrix=self.matrix, offset=self.mean)
+        return left_out_scores(
+            self.posterior, whitened, centred=centred, matrix=self.matrix, offset=self.mean
+        )
 
 
 def decompose(

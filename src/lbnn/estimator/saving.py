@@ -15,6 +15,7 @@ from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.model import FittedModel, FittedState
 from lbnn.estimator.rows import Rows
+from lbnn.posterior import Posterior
 
 KIND = "LBNNRegressor"
 #: Of the header and the arrays below; it has been in the header since the second.
@@ -137,7 +138,7 @@ def _unpack_inputs(header: dict[str, Any], means: Array) -> CentredInputs | Cent
 
 
 def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
-    posterior, arrays = archive.pack_posterior(model.posterior)
+    posterior, arrays = model.posterior._packed()
     header = {
         "posterior": posterior,
         "level_examples": model.level_examples,
@@ -155,7 +156,7 @@ def _unpack_model(header: dict[str, Any], arrays: dict[str, Array]) -> FittedMod
     prefix = "posterior/"
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     return FittedModel(
-        archive.unpack_posterior(header["posterior"], own),
+        Posterior._unpacked(header["posterior"], own),
         arrays["units/matrix"],
         arrays["units/mean"],
         None if header["level_examples"] is None else int(header["level_examples"]),

@@ -101,7 +101,7 @@ class Summary:
         self, columns: ColumnUnits, kernel: Kernel, factor: Factor, noise_variance: float, spec: NoiseSpec
     ) -> InputCandidate:
         seen = replace(factor, root=factor.root / columns.deviation)
-        spectrum = Spectrum.of_factor(seen, self.moments.count, self.single)
+        spectrum = Spectrum._from_factor(seen, self.moments.count, self.single)
         rest = np.zeros((0, spectrum.outputs)) if spectrum.outside is None else spectrum.outside
         outside = np.asarray(np.linalg.qr(rest, mode="r"), float)
         if self.centre:

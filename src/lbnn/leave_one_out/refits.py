@@ -21,7 +21,7 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.leave_one_out.averages import Scores, left_out_log_weights, moments, row_blocks, score
 from lbnn.leave_one_out.examples import Examples, LeftOut, RefittedExample
-from lbnn.posterior import Posterior
+from lbnn.leave_one_out.fitted import Fitted
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.measure import ScaleMeasure, unresolved
 
@@ -33,7 +33,7 @@ _PROBES = (1e-3, 0.5, 1 - 1e-3)  # quantiles of the scale at which the bound is 
 class Refits:
     """The data of a posterior without one example, for any of them."""
 
-    posterior: Posterior
+    posterior: Fitted
     targets: Array  # (p, n_d), in units of the noise
     centred: bool
 
@@ -79,7 +79,7 @@ class Refits:
 
 
 def replace_by_refits(
-    scores: Scores, posterior: Posterior, examples: LeftOut, matrix: Array, refits: Refits
+    scores: Scores, posterior: Fitted, examples: LeftOut, matrix: Array, refits: Refits
 ) -> tuple[str, ...]:
     """Replace, in place, the scores that the posterior cannot give; returns the messages of new integrals."""
     if not isinstance(examples, Examples) or len(refits.targets) < 2 + refits.centred:
@@ -110,7 +110,7 @@ def _log_density(example: RefittedExample):  # type: ignore[no-untyped-def]
     return lambda values, vectors: example.log_density(values, vectors)[0]
 
 
-def lost_digits(posterior: Posterior, examples: Examples) -> Mask:
+def lost_digits(posterior: Fitted, examples: Examples) -> Mask:
     """Examples for which rounding may change the scores, (p,)."""
     measure = posterior._scale_in_units
     values, vectors = measure.eigen

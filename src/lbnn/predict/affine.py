@@ -188,8 +188,8 @@ class AffinePredictive(Conditionable):
         log_weights, means, covariances = self.predictive._gaussians_of(row, self.matrix, self.level_variance)
         return log_weights, means + self.offset, covariances
 
-    def _draw(self, size: int, rng: np.random.Generator) -> Array:
-        inner = self.predictive._draw(size, rng)
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
+        inner = self.predictive._sample(size, rng)
         shift = math.sqrt(self.level_variance) * rng.standard_normal((size, 1, self.matrix.shape[1]))
         return (inner + shift) @ self.matrix.T + self.offset
 

@@ -204,7 +204,7 @@ class ConditionedPredictive(Predictive):
         deviations[:, 0, law.unknown] = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
         return law.weights, means[:, rows], deviations[:, rows]
 
-    def _draw(self, size: int, rng: np.random.Generator) -> Array:
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
         """Each point by itself."""
         draws = np.broadcast_to(np.where(np.isnan(self.known), 0.0, self.known), (size, *self.shape)).copy()
         for row, law in enumerate(self.point_laws()):

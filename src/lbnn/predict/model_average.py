@@ -176,14 +176,14 @@ class MixturePredictive(Conditionable):
         means, covariances = ([part[k] for part in parts] for k in (1, 2))
         return np.concatenate(log_weights), np.concatenate(means), np.concatenate(covariances)
 
-    def _draw(self, size: int, rng: np.random.Generator) -> Array:
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
         """Each draw from a model of its own."""
         chosen = rng.choice(len(self.weights), size=size, p=self.weights)
         draws = np.empty((size, *self.shape))
         for number, component in enumerate(self.components):
             here = chosen == number
             if here.any():
-                draws[here] = component._draw(int(here.sum()), rng)
+                draws[here] = component._sample(int(here.sum()), rng)
         return draws
 
     # ------------------------------------------------------------------ generating functions, observations

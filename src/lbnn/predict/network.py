@@ -363,8 +363,8 @@ class NetworkPredictive(Conditionable):
 
     # ------------------------------------------------------------------ samples
 
-    def _draw(self, size: int, rng: np.random.Generator) -> Array:
-        scales = self.measure.draw(size, rng)
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
+        scales = self.measure._sample(size, rng)
         draws = np.empty((size, *self.shape))
         for block in blocks(size, max(draws[0].size, self.process.targets.size)):
             draws[block] = self._sample_given(scales[block], rng)

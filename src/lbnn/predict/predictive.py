@@ -18,6 +18,7 @@ from scipy import special
 from lbnn._base import check
 from lbnn._base.arrays import Device, namespace
 from lbnn._base.blocks import blocks
+from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.predict.quantile import mixture_quantile, tail_quantile
@@ -41,6 +42,7 @@ class LogTails:
         return cls(np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, bool))
 
 
+@former_attributes
 class Predictive(ABC):
     """The law of outputs at p̂ test points: of the function, or after `with_noise()` of observations.
 
@@ -239,22 +241,23 @@ class Predictive(ABC):
         """
         return None
 
-    def sample(self, size: int, rng: int | np.random.Generator) -> AnyArray:
+    @renamed_argument("rng")
+    def sample(self, size: int, seed: int | np.random.Generator) -> AnyArray:
         """Draw jointly over points and outputs.
 
         Parameters
         ----------
         size : int
-        rng : int or numpy.random.Generator
+        seed : int or numpy.random.Generator
 
         Returns
         -------
         (size, p̂, n_d) array, or (size, p̂) when Y was one-dimensional
         """
-        return self._given_back(self._draw(check.positive_integer(size, "size"), check.generator(rng)))
+        return self._given_back(self._sample(check.positive_integer(size, "size"), check.generator(seed)))
 
     @abstractmethod
-    def _draw(self, size: int, rng: np.random.Generator) -> Array:
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
         """(size, p̂, n_d)."""
 
     # ------------------------------------------------------------------ generating functions

@@ -202,14 +202,14 @@ class TotalFactorLaw:
         top[:, beyond, beyond] = np.exp(self._typical_beyond[beyond - self.columns, 0] + half[0])
         return [top, *inner]
 
-    def draw_typical(self, size: int, rng: np.random.Generator) -> Array:
+    def sample_typical(self, size: int, rng: np.random.Generator) -> Array:
         """Draws close to the prior of T: exact diagonals, Student rows below, (size, dimension)."""
-        logs = np.stack([law.draw(size, rng) + self.shift for law in self.diagonal_marginals], axis=1)
+        logs = np.stack([law.sample(size, rng) + self.shift for law in self.diagonal_marginals], axis=1)
         spread = np.exp(0.5 * self.log_typical_variance(logs)[0])
         return np.concatenate([logs, spread * rng.standard_t(_TAIL, size=spread.shape)], axis=1)
 
     def log_drawn(self, theta: Array) -> Array:
-        """Log density of `draw_typical`, (m,)."""
+        """Log density of `sample_typical`, (m,)."""
         logs = theta[:, : self.columns]
         half = 0.5 * self.log_typical_variance(logs)[0]
         student = stats.t.logpdf(theta[:, self.columns :] * np.exp(-half), _TAIL) - half
