@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from lbnn import asymptotics, convergence, sweeps
+from lbnn import asymptotics, convergence
 from lbnn._base.deprecated import NAMES, announce
 from lbnn._base.errors import AccuracyWarning
 from lbnn.bands import Bands, BandsFit, BandsPredictive
@@ -12,20 +12,21 @@ from lbnn.data.network_kernels import network_kernel
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EvidenceEstimate, Plan
 from lbnn.learning_curves.curve import LearningCurve, learning_curve
-from lbnn.leave_one_out import LeaveOneOut, leave_one_out
+from lbnn.leave_one_out import LeaveOneOut
+from lbnn.leave_one_out import leave_one_out as leave_one_out
 from lbnn.matrix_gig.distribution import MatrixGIG
 from lbnn.network import Network
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.given import ConditionedPredictive
 from lbnn.predict.model_average import MixturePredictive
 from lbnn.predict.network import NetworkPredictive
-from lbnn.predict.predictive import Predictive
+from lbnn.predict.predictive import ConditionedPredictive, Predictive
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.phases import Phase, Phases
 from lbnn.scale.prior import ScalePrior
 from lbnn.selection.grid import EvidenceGrid, evidence_grid
-from lbnn.sweeps.run import sweep
+from lbnn.sweeps import Quantity as SweepQuantity
+from lbnn.sweeps import open_sweep, sweep
 from lbnn.theories.comparison import Comparison, compare
 from lbnn.theories.scale_mixing import ScaleMixture
 
@@ -62,16 +63,16 @@ __all__ = [
     "ScaleMixture",
     "ScalePrior",
     "Spectrum",
+    "SweepQuantity",
     "asymptotics",
     "benchmark",
     "compare",
     "convergence",
     "evidence_grid",
     "learning_curve",
-    "leave_one_out",
     "network_kernel",
+    "open_sweep",
     "sweep",
-    "sweeps",
 ]
 
 

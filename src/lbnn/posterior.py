@@ -286,7 +286,7 @@ class Posterior:
         True
         """
         targets = kept_targets(self.spectrum) if Y is None else Y
-        centred = len(targets) > self.spectrum.examples
+        centred = Y is None and np.shape(targets)[0] > self.spectrum.examples
         return left_out_scores(self, targets, centred=centred)
 
     # ------------------------------------------------------------------ files

@@ -308,9 +308,9 @@ def test_correlated_noise_is_found_and_pays():
     rng = np.random.default_rng(0)
     X, Y, covariance = correlated(rng, 80)
     X_test, Y_test, _ = correlated(rng, 400)
-    model, isotropic = (LBNNRegressor(noise=noise).fit(X, Y) for noise in ("evidence", "isotropic"))
+    model, isotropic = (LBNNRegressor(noise=noise).fit(X, Y) for noise in ("auto", "independent"))
     assert model.evidence_table_[0]["noise"].startswith("coupled")
-    assert {row["noise"] for row in model.evidence_table_} >= {"coupled", "isotropic"}
+    assert {row["noise"] for row in model.evidence_table_} >= {"coupled", "independent"}
     assert model.log_evidence_ > isotropic.log_evidence_ + 30
     deviation = np.sqrt((covariance**2 + np.outer(*[np.diag(covariance)] * 2)) / 70)  # of a Wishart matrix
     assert_agrees(model.noise_covariance_, deviation, covariance)
@@ -344,7 +344,7 @@ def test_data_from_the_model_are_covered():
 
 def test_one_output_has_one_kind_of_noise():
     problem = make_problem(40, 5, None, seed=0)
-    models = [LBNNRegressor(noise=noise).fit(problem.X, problem.Y) for noise in ("coupled", "isotropic")]
+    models = [LBNNRegressor(noise=noise).fit(problem.X, problem.Y) for noise in ("coupled", "independent")]
     assert models[0].log_evidence_ == models[1].log_evidence_
     assert models[0].noise_covariance_ == models[0].noise_variance_
 
@@ -376,7 +376,7 @@ def test_targets_without_noise_have_no_coupled_noise():
         LBNNRegressor(noise="coupled").fit(problem.X, Y)
     with pytest.warns(lbnn.AccuracyWarning, match="edge of the ranges"):
         model = LBNNRegressor().fit(problem.X, Y)
-    assert {row["noise"] for row in model.evidence_table_} <= {"isotropic", "per_output"}
+    assert {row["noise"] for row in model.evidence_table_} <= {"independent", "per_output"}
     np.testing.assert_allclose(model.predict(problem.X), Y, atol=1e-3)
 
 

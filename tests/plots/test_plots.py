@@ -285,7 +285,7 @@ def test_figures_in_a_heat_map_can_be_read():
 
 
 TABLE = [
-    {"depth": d, "widths": (w,), "noise": "isotropic", "inputs": i, "log_evidence": -w / 10 - d,
+    {"depth": d, "widths": (w,), "noise": "independent", "inputs": i, "log_evidence": -w / 10 - d,
      "penalty": 0.0}
     for d in (2, 3)
     for w in (3, 10, 30)
@@ -293,7 +293,7 @@ TABLE = [
 ] + [
     {"depth": 1, "widths": (), "noise": n, "inputs": i, "log_evidence": -200.0 if n == "coupled" else -4.0,
      "penalty": 0.0}
-    for n in ("isotropic", "coupled")
+    for n in ("independent", "coupled")
     for i in ("raw", "standardised")
 ]  # fmt: skip
 

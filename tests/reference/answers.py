@@ -245,13 +245,13 @@ def estimators() -> Iterator[Answer]:
         ("one output, averaged", FIXED, {"average": True}, Y[:, 0]),
         ("one output, rbf", FIXED, {"kernel": "rbf", "depth": 2, "width": 6}, Y[:, 0]),
         ("one output, no intercept", FIXED, {"fit_intercept": False, "depth": 3, "width": (4, 3)}, Y[:, 0]),
-        ("Gaussian process", FIXED, {"depth": 1, "noise": "isotropic"}, Y),
-        ("isotropic", DRAWN, {**given, "noise": "isotropic"}, Y),
-        ("isotropic, given", DRAWN, {**given, "noise": "isotropic", "beta": 5.0, "prior_scale": 2.0}, Y),
+        ("Gaussian process", FIXED, {"depth": 1, "noise": "independent"}, Y),
+        ("isotropic", DRAWN, {**given, "noise": "independent"}, Y),
+        ("isotropic, given", DRAWN, {**given, "noise": "independent", "beta": 5.0, "prior_scale": 2.0}, Y),
         ("per output", DRAWN, {**given, "noise": "per_output"}, Y),
         ("coupled", DRAWN, {**given, "noise": "coupled"}, Y),
         ("coupled, own units", DRAWN, {**given, "noise": "coupled_per_output"}, Y),
-        ("averaged", DRAWN, {**given, "depth": "evidence", "noise": "isotropic", "average": True}, Y),
+        ("averaged", DRAWN, {**given, "depth": "evidence", "noise": "independent", "average": True}, Y),
     ]
     for name, kind, parameters, targets in cases:
         model = lbnn.LBNNRegressor(**parameters).fit(X, targets)
@@ -305,7 +305,7 @@ def command_line() -> Iterator[Answer]:
             _command("fit", "data.csv", "-t", "y", "-x", "a,b,c", *quick, "-o", "one.lbnn")
             _command("predict", "one.lbnn", "data.csv", "-o", "one.csv")
             yield "command line: one output", FIXED, _numbers("one.csv")
-            _command("fit", "data.csv", "-t", "y,z", *quick, "--noise", "isotropic", "-o", "two.lbnn")
+            _command("fit", "data.csv", "-t", "y,z", *quick, "--noise", "independent", "-o", "two.lbnn")
             _command("predict", "two.lbnn", "data.csv", "-o", "two.csv")
             yield "command line: two outputs", DRAWN, _numbers("two.csv")
             table = ["--depths", "1,2", "--widths", "2,5", "--betas", "1,10", "--drop", "z"]

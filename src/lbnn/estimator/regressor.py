@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from lbnn._base import check
 from lbnn._base.arrays import namespace, require_one_device, take, to_numpy
 from lbnn._base.blocks import blocks
+from lbnn._base.deprecated import current_value
 from lbnn._base.types import AnyArray, Array
 from lbnn._base.warn import warn_of
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
@@ -43,18 +44,19 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     depth : "evidence" or int
         Number of weight matrices. "evidence" compares one (the Gaussian process), two and three.
     width : "evidence", int or tuple of int
-        Hidden widths: one for all hidden layers, or one each. "evidence" compares a ladder of widths and
-        infinite width, the Gaussian process, whatever the depth.
+        Hidden widths: one for all hidden layers, or one each. "evidence" compares widths from 128 down
+        to 1 and infinite width, the Gaussian process, whatever the depth.
     beta : "evidence" or float in (0, inf]
         1/(noise variance) in the units of the targets; with unequal noise, of its geometric mean; with
         coupled noise, of its prior mean.
     prior_scale : "evidence" or float
         Prior variance of an output at an input with mean square one (a kernel value of one), in squared
         units of the targets; with unequal noise, its geometric mean.
-    noise : "evidence", "isotropic", "per_output", "coupled" or "coupled_per_output"
-        One noise variance for all outputs; one each (outputs are whitened by their noise, and prior variances
-        are proportional to noise variances); noise that passes through the network, so that its covariance
-        across outputs is learned, with one unit for all outputs or one each; or the best of these.
+    noise : "auto", "independent", "per_output", "coupled" or "coupled_per_output"
+        As in `Network.condition`: one noise variance for all outputs; one each (outputs are whitened by their
+        noise, and prior variances are proportional to noise variances); noise that passes through the
+        network, so that its covariance across outputs is learned, with one unit for all outputs or one each.
+        "auto" takes the kind with the highest evidence.
     inputs : "evidence", "raw" or "standardised"
         Whether the network (or the kernel) sees columns as they are or divided by their standard deviations;
         "evidence" takes what has the higher evidence at infinite width.
@@ -138,7 +140,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         width: Any = "evidence",
         beta: Any = "evidence",
         prior_scale: Any = "evidence",
-        noise: str = "evidence",
+        noise: str = "auto",
         inputs: str = "evidence",
         kernel: Any = "linear",
         kernel_params: dict[str, Any] | None = None,
@@ -190,6 +192,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return self._fit_stream(DaskBlocks.of(X, y))
         self._validate_params()
         settings.network_shapes(self.depth, self.width)  # raises before the work begins
+        kind = current_value("noise", self.noise)
         check.unmasked(X, "X")
         check.unmasked(y, "y")
         settings.require_complete_rows(y)
@@ -201,13 +204,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
         units, inner = TargetUnits.of(
-            targets, self.fit_intercept, contrasts=settings.may_be_contrasts(self.noise, self.beta)
+            targets, self.fit_intercept, contrasts=settings.may_be_contrasts(kind, self.beta)
         )
-        spec = settings.comparison_spec(self.noise, self._given(units), inner, len(inner))
+        spec = settings.comparison_spec(kind, self._given(units), inner, len(inner))
         noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
         setting = Setting(inner, self.fit_intercept, noise, spec, seed)
         found = best_candidate(inputs, self.inputs, self._kernel(), self.ard, setting)
-        return self._fit_candidates(*found, units, targets.reshape(len(targets), -1), rows)
+        return self._fit_candidates(*found, kind, units, targets.reshape(len(targets), -1), rows)
 
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
         """`fit` for data in parts, read twice, in memory that does not depend on the number of rows.
@@ -222,30 +225,32 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _fit_stream(self, stream: Stream) -> LBNNRegressor:
         self._validate_params()
+        kind = current_value("noise", self.noise)
         settings.require_linear(self.kernel)
         settings.network_shapes(self.depth, self.width)
         self.n_features_in_ = stream.inputs
         summary = Summary.of(stream, self.fit_intercept)
-        units = summary.units(may_be_contrasts=settings.may_be_contrasts(self.noise, self.beta))
+        units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
-        spec = settings.comparison_spec(self.noise, self._given(units), inner, examples)
+        spec = settings.comparison_spec(kind, self._given(units), inner, examples)
         found = summary.best_candidate(
             self.inputs, self._kernel(), units, settings.noise_unit(self.beta), spec
         )
-        return self._fit_candidates(*found, units, np.zeros((0, len(units.mean))), Rows.all(0))
+        return self._fit_candidates(*found, kind, units, np.zeros((0, len(units.mean))), Rows.all(0))
 
     def _fit_candidates(
         self,
         chosen: InputCandidate,
         others: list[InputCandidate],
+        kind: str,
         units: TargetUnits,
         targets: Array,
         rows: Rows,
     ) -> LBNNRegressor:
-        """Search and condition, after the eigendecomposition; `targets` are those that are kept."""
+        """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
         candidates, models, messages = fitting.fit_networks(
-            fitting.settle(self._given(units), self.noise, chosen.data, shapes, units),
+            fitting.settle(self._given(units), kind, chosen.data, shapes, units),
             chosen.data,
             units,
             self.fit_intercept,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lbnn import archive
+from lbnn._base.deprecated import VALUES
 from lbnn._base.types import Array
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator.columns import ColumnUnits
@@ -78,9 +79,22 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], FittedState]:
             f"{'an earlier' if layout == 1 else 'another'} version of lbnn: fit it again, or load it there"
         )
     try:
-        return header, _unpack_state(header, arrays)
+        return _with_current_names(header), _unpack_state(header, arrays)
     except Exception as error:  # what a header of something else leads to cannot be listed
         raise refusal(path, error) from error
+
+
+def _with_current_names(header: dict[str, Any]) -> dict[str, Any]:
+    """A header whose parameters and table of candidates have the present names of kinds of noise."""
+    former = VALUES["noise"]
+
+    def renamed(entry: dict[str, Any]) -> dict[str, Any]:
+        return entry | {"noise": former.get(entry["noise"], entry["noise"])}
+
+    return header | {
+        "parameters": renamed(header["parameters"]),
+        "table": [renamed(row) for row in header["table"]],
+    }
 
 
 def refusal(path: str | os.PathLike[str], error: Exception) -> ValueError:

@@ -15,14 +15,18 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from lbnn._base import check
 from lbnn._base.arrays import device_of, to_numpy
+from lbnn._base.deprecated import VALUES
 from lbnn._base.types import Array
 from lbnn.engines import ENGINES
 from lbnn.estimator.columns import RAW, STANDARDISED
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES
+from lbnn.noise.make import KINDS
 from lbnn.selection import EvidenceData, NoiseSpec, Shapes, coupled, prefers_own_units
 
 _EVIDENCE = StrOptions({"evidence"})
+#: Kinds of noise: those of `Network.condition`, one of them in units for each output, and the best of all.
+NOISES = ("auto", *KINDS, "coupled_per_output")
 
 #: What scikit-learn checks of every parameter.
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -30,7 +34,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "width": [_EVIDENCE, Interval(Integral, 1, None, closed="left"), tuple, list],
     "beta": [_EVIDENCE, Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
     "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
-    "noise": [StrOptions({"evidence", "isotropic", "per_output", "coupled", "coupled_per_output"})],
+    "noise": [StrOptions({*NOISES, *VALUES["noise"]}, deprecated=set(VALUES["noise"]))],
     "inputs": [StrOptions({"evidence", RAW, STANDARDISED})],
     "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, *FAMILIES, "precomputed"}), callable],
     "kernel_params": [dict, None],
@@ -119,10 +123,10 @@ def noise_specs(
     """The kinds of noise to be compared; with one output there is one kind."""
     if data.outputs == 1:
         return [basic]
-    if dependent and noise == "evidence":  # contrasts have no units of their own
+    if dependent and noise == "auto":  # contrasts have no units of their own
         specs = [replace(basic, coupled=kind) for kind in (True, False)]
         return [spec for spec in specs if not spec.coupled or _can_couple(spec, data)]
-    if noise != "evidence":
+    if noise != "auto":
         spec = replace(basic, per_output=noise.endswith("per_output"), coupled=noise.startswith("coupled"))
         _require_noise(spec, data, shapes)
         return [spec]
@@ -138,18 +142,18 @@ def _can_couple(spec: NoiseSpec, data: EvidenceData) -> bool:
 def _require_noise(spec: NoiseSpec, data: EvidenceData, shapes: Shapes) -> None:
     """Raise where a kind of noise that is asked for has no posterior."""
     name = f"noise={spec.noise!r}"
-    if spec.noise != "isotropic" and spec.noise_variance == 0:
-        raise ValueError(f"{name} needs noise, got beta=inf: use noise='isotropic'")
+    if spec.noise != "independent" and spec.noise_variance == 0:
+        raise ValueError(f"{name} needs noise, got beta=inf: use noise='independent'")
     narrow = [widths for widths in shapes.fixed or () if widths and min(widths) < data.outputs]
     if spec.coupled and narrow:
         raise ValueError(
             f"{name} needs hidden widths of at least the number of outputs, got width={narrow[0]} with "
-            f"{data.outputs} outputs: use noise='isotropic' or 'per_output'"
+            f"{data.outputs} outputs: use noise='independent' or 'per_output'"
         )
     if spec.coupled and not _can_couple(spec, data):
         raise ValueError(
             f"{name} needs inputs that vary and targets of which every combination varies and has noise, got "
-            f"{data.spectrum.examples} contrasts of {data.outputs} outputs without: use noise='isotropic'"
+            f"{data.spectrum.examples} contrasts of {data.outputs} outputs without: use noise='independent'"
         )
 
 
@@ -225,7 +229,7 @@ def comparison_spec(noise: str, basic: NoiseSpec, targets: Array, examples: int)
     With a noise unit for each output, so that units of outputs do not matter, unless it is to be one for all.
     """
     several = targets.ndim == 2 and targets.shape[1] > 1
-    own = noise == "evidence" or noise.endswith("per_output")
+    own = noise == "auto" or noise.endswith("per_output")
     varying = bool((targets**2).sum(axis=0).all())
     return replace(
         basic, per_output=several and own and varying and basic.noise_variance != 0 and examples > 2

@@ -15,9 +15,9 @@ Weights of draws are smoothed, and their tail index says whether they can be tru
 nodes do not resolve ρ_{−a}, or a bound of rounding says that dividing by p(y_a | Y_{−a}, L) loses digits,
 the data without the example are decomposed anew.
 
-`scores` computes them, `boundary` checks its arguments, `fitted` says what they need of a posterior, `examples`
-are predictions of left-out examples given L, `averages` over the scale, `refits` the data without an example.
-Knows `predict`, `engines` and what stands before them.
+`scores` computes them, `boundary` checks its arguments, `fitted` says what they need of a posterior,
+`examples` are predictions of left-out examples given L, `averages` over the scale, `refits` the data without
+an example. Knows `predict`, `engines` and what stands before them.
 """
 
 from lbnn.leave_one_out.boundary import kept_targets

@@ -19,15 +19,14 @@ import numpy as np
 from lbnn._base.arrays import Device, like, namespace
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.data.projection import GramProjection
-from lbnn.predict.given import Conditionable
 from lbnn.predict.network import NetworkPredictive
-from lbnn.predict.predictive import LogTails
+from lbnn.predict.predictive import LogTails, Predictive
 
 _ROUNDING = 1e-6  # relative distance from the plane of dependent outputs that is not held against them
 
 
 @dataclass(frozen=True, repr=False)
-class AffinePredictive(Conditionable):
+class AffinePredictive(Predictive):
     """Outputs F̂ Aᵀ + offset + shift at p̂ points, F̂ of a network and the shift one Gaussian for all points.
 
     Attributes

@@ -11,8 +11,7 @@ from scipy import special
 from lbnn._base.arrays import Device, like, namespace
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
-from lbnn.predict.given import Conditionable
-from lbnn.predict.predictive import LogTails, average, log_average
+from lbnn.predict.predictive import LogTails, Predictive, average, log_average
 from lbnn.scale.measure import effective_atoms
 
 _FEWEST_DRAWS = 20.0  # effective ones of all models together: half and twice as many differ by 0.03 nats
@@ -20,12 +19,12 @@ _SMALLEST_SHARE = 0.01  # of the density at a point from which a model is integr
 
 
 @dataclass(frozen=True, repr=False)
-class MixturePredictive(Conditionable):
+class MixturePredictive(Predictive):
     """A mixture of predictives at the same points: a Bayesian average over models.
 
     Attributes
     ----------
-    components : tuple of Conditionable
+    components : tuple of Predictive
     weights : (models,)
         Posterior probabilities of the models; they sum to one.
 
@@ -40,7 +39,7 @@ class MixturePredictive(Conditionable):
     True
     """
 
-    components: tuple[Conditionable, ...]
+    components: tuple[Predictive, ...]
     weights: Array
 
     def __repr__(self) -> str:

@@ -22,10 +22,9 @@ from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.curves import AtomCurves, PointCurves, curves_of
 from lbnn.predict.density import conditional_log_density
 from lbnn.predict.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
-from lbnn.predict.given import Conditionable
 from lbnn.predict.one_output import Densities, PointsGivenScale, Tails, log_averages
 from lbnn.predict.pointwise import doubtful_points, integrated_anew, warn_without_law
-from lbnn.predict.predictive import LogTails, log_average
+from lbnn.predict.predictive import LogTails, Predictive, log_average
 from lbnn.scale.line_integrals import log_scale_density
 from lbnn.scale.measure import ScaleMeasure
 
@@ -34,7 +33,7 @@ _POINT_FLOATS = 1 << 19  # of a block of points given every atom: 4 MB for each 
 
 
 @dataclass(frozen=True, repr=False)
-class NetworkPredictive(Conditionable):
+class NetworkPredictive(Predictive):
     """Outputs of a network at p̂ test points, as a mixture of Gaussian processes over the scale.
 
     Returned by `Posterior.predict` and `Network.prior`.

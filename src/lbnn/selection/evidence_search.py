@@ -68,9 +68,9 @@ def _settled_by_units(spec: NoiseSpec, found: Sequence[Candidate]) -> bool:
     Narrow networks do not make up for it; coupled noise, which learns a covariance, can.
     """
     process = {each.noise: each.penalised_evidence for each in found if not each.widths}
-    if spec.coupled or spec.per_output or not {"isotropic", "per_output"} <= process.keys():
+    if spec.coupled or spec.per_output or not {"independent", "per_output"} <= process.keys():
         return False
-    return process["per_output"] > process["isotropic"] + _MOST_FROM_DEPTH
+    return process["per_output"] > process["independent"] + _MOST_FROM_DEPTH
 
 
 def _best(found: Sequence[Candidate]) -> float:

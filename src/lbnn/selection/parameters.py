@@ -40,7 +40,7 @@ class NoiseSpec:
     @property
     def units(self) -> str:
         """The kind of noise at infinite width, where coupled noise is independent noise."""
-        return "per_output" if self.per_output else "isotropic"
+        return "per_output" if self.per_output else "independent"
 
 
 @dataclass(frozen=True)

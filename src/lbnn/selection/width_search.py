@@ -45,7 +45,7 @@ class Candidate:
     on_edge : bool
         Whether the search ended at the edge of its ranges.
     noise : str
-        "isotropic", "per_output", "coupled" or "coupled_per_output".
+        "independent", "per_output", "coupled" or "coupled_per_output".
     penalty : float
         ½ log p for each hyperparameter that was fitted: what its maximum has over its average (BIC).
     curvature : (k, k)
@@ -59,7 +59,7 @@ class Candidate:
     log_evidence: float
     error: float
     on_edge: bool
-    noise: str = "isotropic"
+    noise: str = "independent"
     penalty: float = 0.0
     curvature: Array = field(default_factory=lambda: np.zeros((0, 0)))
     directions: Array = field(default_factory=lambda: np.zeros((0, 0)))
