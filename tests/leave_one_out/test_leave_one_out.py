@@ -567,3 +567,44 @@ def test_one_target_at_zero_temperature() -> None:
         scores = left_out_scores(lbnn.Network((width,)).condition(data.X, y, math.inf), y)
     precision = np.diagonal(np.linalg.inv(data.gram))[2]
     assert scores.variance[2] == pytest.approx((width - 5) / width / precision, rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["independent", "per_output", "coupled"])
+@pytest.mark.parametrize("shape", [(8, 20), (20, 4)], ids=["wide", "tall"])
+def test_a_posterior_keeps_the_targets_that_its_scores_need(kind, shape, tmp_path):
+    """Without Y as with it; so after saving, and from a Gram matrix; from moments a sentence."""
+    rng = np.random.default_rng(41)
+    X, Y = rng.normal(size=shape), rng.normal(size=(shape[0], 2))
+    beta = [2.0, 3.0] if kind == "per_output" else 2.0
+    post = lbnn.Network((5,)).condition(X, Y, beta, noise=kind, target_error=0.3)
+    expected = left_out_scores(post, Y)
+    post.save(tmp_path / "file")
+    gram = lbnn.Network((5,)).condition_gram(X @ X.T / shape[1], Y, beta, noise=kind, target_error=0.3)
+    for each, scores in (
+        (post, expected),
+        (lbnn.Posterior.load(tmp_path / "file"), expected),
+        (gram, left_out_scores(gram, Y)),
+    ):
+        found = each.leave_one_out()
+        for name in ("mean", "variance", "log_density"):
+            np.testing.assert_allclose(getattr(found, name), getattr(scores, name), rtol=1e-9)
+    one = lbnn.Network((5,)).condition(X, Y[:, 0], 2.0)
+    np.testing.assert_allclose(one.leave_one_out().mean, left_out_scores(one, Y[:, 0]).mean, rtol=1e-12)
+
+
+def test_a_posterior_from_moments_says_what_it_lacks():
+    rng = np.random.default_rng(41)
+    X, y = rng.normal(size=(20, 4)), rng.normal(size=20)
+    moments = lbnn.Spectrum.from_moments(X.T @ X / 4, X.T @ y, y @ y, 20)
+    with pytest.raises(ValueError, match="need the training inputs"):
+        lbnn.Network((5,)).condition_spectrum(moments, 2.0).leave_one_out()
+
+
+def test_centred_posteriors_score_themselves_as_centred():
+    data = make_problem(9, 5, 1, seed=5)
+    posterior = centred_posterior(data, (4,), 2.0)
+    np.testing.assert_allclose(
+        posterior.leave_one_out().log_density,
+        left_out_scores(posterior, data.Y, centred=True).log_density,
+        rtol=1e-10,
+    )
