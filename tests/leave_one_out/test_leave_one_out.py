@@ -595,7 +595,7 @@ def test_a_posterior_keeps_the_targets_that_its_scores_need(kind, shape, tmp_pat
 def test_a_posterior_from_moments_says_what_it_lacks():
     rng = np.random.default_rng(41)
     X, y = rng.normal(size=(20, 4)), rng.normal(size=20)
-    moments = lbnn.Spectrum.from_moments(X.T @ X / 4, X.T @ y, y @ y, 20)
+    moments = lbnn.Spectrum.from_moments(X.T @ X, X.T @ y, y @ y, 20)
     with pytest.raises(ValueError, match="need the training inputs"):
         lbnn.Network((5,)).condition_spectrum(moments, 2.0).leave_one_out()
 
