@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from lbnn import asymptotics, convergence, sweeps
-from lbnn._base.errors import AccuracyWarning
+from lbnn._base.errors import AccuracyWarning, DataWarning, ExtrapolationWarning
 from lbnn._base.warn import warn
 from lbnn.bands import Bands, BandsFit, BandsPredictive
 from lbnn.data.network_kernels import network_kernel
@@ -43,9 +43,11 @@ __all__ = [
     "BandsPredictive",
     "Comparison",
     "ConditionedPredictive",
+    "DataWarning",
     "Diagnostics",
     "EvidenceEstimate",
     "EvidenceGrid",
+    "ExtrapolationWarning",
     "LBNNRegressor",
     "LearningCurve",
     "LeaveOneOut",
