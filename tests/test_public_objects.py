@@ -67,7 +67,7 @@ def test_names_for_type_checkers_are_those_that_are_imported() -> None:
     assert {
         **listed,
         "benchmark": "benchmark",
-    } == lbnn._HOME  # imports `lbnn` itself, so it is not in the block
+    } == lbnn._HOME  # which comes after `lbnn`
     assert set(lbnn.__all__) == set(lbnn._HOME)
     assert set(lbnn.__all__) <= set(dir(lbnn))
     for name in lbnn.__all__:
