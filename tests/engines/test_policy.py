@@ -306,7 +306,7 @@ def test_groups_alike_by_chance_do_not_make_the_error_small():
 
 @pytest.mark.slow
 def test_errors_of_narrow_per_output_problems_hold():
-    """Widths (3, 2), noise per output, ten seeds: one was off by 4.8 stated errors, and nine of ten were low."""
+    """Widths (3, 2), noise per output, ten seeds: one was off by 4.8 stated errors, nine were low."""
     from benchmarks.narrow_per_output import problem
 
     case = problem(6)
