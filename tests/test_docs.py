@@ -1,9 +1,9 @@
 """Every example of the documentation runs and prints what the page says; the site needs no network.
 
 Python blocks run in the order of their page, in one namespace, in an empty folder. A `text` block right after
-one is what it prints; numbers may differ by a share that a comment between the two blocks allows, which readers
-do not see: `<!-- within 0.1 -->` is a tenth of a number, or of one for smaller numbers. In `sh` blocks the lines
-that begin with `lbnn ` run as well. A block after `<!-- not run: reason -->` does not run.
+one is what it prints; numbers may differ by a share that a comment between the two blocks allows, and which
+readers do not see: `<!-- within 0.1 -->` is a tenth of a number, or of one where it is smaller. In `sh`
+blocks the lines that begin with `lbnn ` run as well. A block after `<!-- not run: reason -->` does not run.
 """
 
 from __future__ import annotations
