@@ -21,10 +21,10 @@ import numpy as np
 from lbnn._base.arrays import namespace, times, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
+from lbnn.cross_validation.examples import example_vectors
 from lbnn.data.bases import InputBasis
 from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, Projection
 from lbnn.data.spectrum import Spectrum
-from lbnn.leave_one_out.examples import example_vectors
 from lbnn.posterior import Posterior
 
 #: Leverage that is reported: the function's deviation is twice that of the farthest training row. Leverage

@@ -21,6 +21,7 @@ from lbnn._base.blocks import blocks
 from lbnn._base.errors import ExtrapolationWarning
 from lbnn._base.types import AnyArray, Array
 from lbnn._base.warn import warn, warn_of
+from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
 from lbnn.estimator import fitting, saving, settings, summary
 from lbnn.estimator.extent import Extent, large_leverage
@@ -30,7 +31,6 @@ from lbnn.estimator.rows import Rows, distinct_rows
 from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
 from lbnn.estimator.views import Setting, View, best_view
-from lbnn.leave_one_out import LeaveOneOut
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.average import MixturePredictive
 from lbnn.selection import Choice

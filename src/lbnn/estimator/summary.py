@@ -14,9 +14,9 @@ from scipy import special
 
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
+from lbnn.cross_validation import LeaveOneOut
+from lbnn.cross_validation.examples import example_vectors
 from lbnn.data.spectrum import Spectrum
-from lbnn.leave_one_out import LeaveOneOut
-from lbnn.leave_one_out.examples import example_vectors
 
 COVERAGE = 0.9  # of the intervals whose coverage is counted
 #: Expected number of rows of Gaussian noise that would be called outliers.
