@@ -4,8 +4,8 @@
     python -m benchmarks.code_size /path/to/other  # another checkout
 
 Counted are files, lines, functions (methods and inner functions included), functions whose name occurs once
-outside of their definition in the package ("one use"), array functions of the core (an annotation that names an
-array) without a docstring, and those whose docstring, or comment of the class's fields, names no shape.
+outside of their definition in the package ("one use"), array functions of the core (an annotation that names
+an array) without a docstring, and those whose docstring names no shape.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Folders and modules of the numerical core, from arrays to estimator.
 CORE = (
     *("_base", "data", "scale", "likelihood", "noise", "engines", "predict", "posterior", "network"),
-    *("leave_one_out", "matrix_gig", "theories", "learning_curves", "selection", "archive", "bands"),
+    *("cross_validation", "matrix_gig", "theories", "learning_curves", "selection", "archive", "bands"),
 )
 _ARRAY = re.compile(r"\b(Array|AnyArray|ComplexArray|IndexArray|Mask|ArrayLike|NDArray)\b")
 #: (p, n_d), (m,), (..., n): letters, digits, hats and operators between parentheses, with a comma.
-_SHAPE = re.compile(r"\(\s*(?:\.\.\.|[^\s(),]+)(?: [+−·/-] [^\s(),]+)*\s*,[^()]*\)|shaped like|same shape|of shape")
+_SHAPE = re.compile(
+    r"\(\s*(?:\.\.\.|[^\s(),]+)(?: [+−·/-] [^\s(),]+)*\s*,[^()]*\)|shaped like|same shape|any shape|of shape"
+)
 
 
 @dataclass

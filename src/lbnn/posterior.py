@@ -16,11 +16,11 @@ from lbnn._base import check
 from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import AnyArray, Array
+from lbnn.cross_validation import LeaveOneOut, kept_targets, left_out_scores
 from lbnn.data.bases import InputBasis
 from lbnn.data.projection import Projection, TrainingProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
-from lbnn.leave_one_out import LeaveOneOut, kept_targets, left_out_scores
 from lbnn.noise.kind import Noise
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.conditional import ConditionalProcess

@@ -32,7 +32,7 @@ from typer.testing import CliRunner
 
 import lbnn
 from lbnn.cli.app import app
-from lbnn.leave_one_out import left_out_scores
+from lbnn.cross_validation import left_out_scores
 
 TOLERANCE = 1e-13  # of the largest entry of a deterministic answer
 FIXED, DRAWN = "deterministic", "sampled"

@@ -42,6 +42,10 @@ class AffinePredictive(Predictive):
         The shift is N(0, level_variance · A Aᵀ).
     single_output : bool
         Whether results drop the output axis.
+    leverage : (p̂,), optional
+        Variance of the function at each point, relative to the largest that a training row has given the
+        other rows: above one the point is farther out than every training row. None where training rows are
+        not known.
 
     Examples
     --------
@@ -59,6 +63,7 @@ class AffinePredictive(Predictive):
     offset: Array
     level_variance: float = 0.0
     single_output: bool = False
+    leverage: Array | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -27,6 +27,8 @@ class MixturePredictive(Predictive):
     components : tuple of Predictive
     weights : (models,)
         Posterior probabilities of the models; they sum to one.
+    leverage : (p̂,), optional
+        As in `AffinePredictive`, of the best model.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class MixturePredictive(Predictive):
 
     components: tuple[Predictive, ...]
     weights: Array
+    leverage: Array | None = None
 
     def __repr__(self) -> str:
         """One line: models, points and outputs."""

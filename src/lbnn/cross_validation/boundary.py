@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
+from lbnn.cross_validation.examples import example_vectors
+from lbnn.cross_validation.fitted import Fitted
 from lbnn.data.bases import InputBasis
 from lbnn.data.spectrum import Spectrum
-from lbnn.leave_one_out.examples import example_vectors
-from lbnn.leave_one_out.fitted import Fitted
 from lbnn.likelihood.existence import require_zero_temperature
 
 _SAME_TARGETS = 1e-6  # relative difference above which Y is not what the posterior has seen

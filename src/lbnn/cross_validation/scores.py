@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 from lbnn._base.deprecated import announce
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn_of
+from lbnn.cross_validation.averages import Scores, row_blocks, score
+from lbnn.cross_validation.boundary import checked_targets
+from lbnn.cross_validation.examples import Examples, LeftOut, PrivateExamples
+from lbnn.cross_validation.fitted import Fitted
+from lbnn.cross_validation.refits import Refits, replace_by_refits
 from lbnn.engines.policy import POLICY
-from lbnn.leave_one_out.averages import Scores, row_blocks, score
-from lbnn.leave_one_out.boundary import checked_targets
-from lbnn.leave_one_out.examples import Examples, LeftOut, PrivateExamples
-from lbnn.leave_one_out.fitted import Fitted
-from lbnn.leave_one_out.refits import Refits, replace_by_refits
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class LeaveOneOut:
     ----------
     mean, variance : (p, n_d), or (p,) where Y was one-dimensional
         Of each left-out observation.
+    residual : shaped like the mean
+        Observation less its mean.
     log_density : (p,)
         log p(y_a | Y_{−a}), joint over outputs.
     log_density_error : (p,)
@@ -40,6 +42,7 @@ class LeaveOneOut:
 
     mean: Array
     variance: Array
+    residual: Array
     log_density: Array
     log_density_error: Array
     pareto_k: Array
@@ -51,6 +54,23 @@ class LeaveOneOut:
             f"LeaveOneOut(examples={len(self.log_density)}, elpd={self.elpd:.6g} ± {self.elpd_error:.2g}, "
             f"ok={self.ok})"
         )
+
+    @property
+    def z(self) -> Array:
+        """Standardised left-out residuals, residual/√variance, shaped like the mean.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 3))
+        >>> y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=40)
+        >>> y[7] += 5.0
+        >>> z = lbnn.cross_validation(lbnn.Network(widths=(20,)).condition(X, y, beta=100.0), y).z
+        >>> int(np.abs(z).argmax())
+        7
+        """
+        return self.residual / np.sqrt(self.variance)
 
     @property
     def elpd(self) -> float:
@@ -74,6 +94,7 @@ class LeaveOneOut:
             self,
             mean=self.mean[rows],
             variance=self.variance[rows],
+            residual=self.residual[rows],
             log_density=self.log_density[rows],
             log_density_error=self.log_density_error[rows],
             pareto_k=self.pareto_k[rows],
@@ -119,6 +140,7 @@ def left_out_scores(
     return LeaveOneOut(
         mean[:, 0] if one_dimensional else mean,
         variance[:, 0] if one_dimensional else variance,
+        scores.residual[:, 0] if one_dimensional else scores.residual,
         scores.log_density - log_volume,
         scores.log_density_error,
         scores.pareto_k,
@@ -154,5 +176,5 @@ def leave_one_out(
     offset: Array | float = 0.0,
 ) -> LeaveOneOut:
     """The former function: use `Posterior.leave_one_out`."""
-    announce("lbnn.leave_one_out(posterior, Y)", "posterior.leave_one_out()")
+    announce("lbnn.cross_validation(posterior, Y)", "posterior.leave_one_out()")
     return left_out_scores(posterior, Y, centred=centred, matrix=matrix, offset=offset)

@@ -20,7 +20,7 @@ the data without the example are decomposed anew.
 an example. Knows `predict`, `engines` and what stands before them.
 """
 
-from lbnn.leave_one_out.boundary import kept_targets
-from lbnn.leave_one_out.scores import LeaveOneOut, leave_one_out, left_out_scores
+from lbnn.cross_validation.boundary import kept_targets
+from lbnn.cross_validation.scores import LeaveOneOut, leave_one_out, left_out_scores
 
 __all__ = ["LeaveOneOut", "kept_targets", "leave_one_out", "left_out_scores"]

@@ -14,14 +14,14 @@ import numpy as np
 
 from lbnn._base.arrays import like, take, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
+from lbnn.cross_validation.averages import Scores, left_out_log_weights, moments, row_blocks, score
+from lbnn.cross_validation.examples import Examples, LeftOut, RefittedExample
+from lbnn.cross_validation.fitted import Fitted
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredKernel, Columns, contrasts
 from lbnn.data.projection import FeatureDirections, Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
-from lbnn.leave_one_out.averages import Scores, left_out_log_weights, moments, row_blocks, score
-from lbnn.leave_one_out.examples import Examples, LeftOut, RefittedExample
-from lbnn.leave_one_out.fitted import Fitted
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.measure import ScaleMeasure, unresolved
 
