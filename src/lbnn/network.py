@@ -180,8 +180,8 @@ class Network:
         beta : float in [0, inf], or (n_d,) with noise="per_output"
             Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
         weights : (p,), optional
-            Positive weights of the rows: the noise variance of row i is 1/(beta weights[i]), for every kind of
-            noise. At zero temperature they have no effect.
+            Positive weights of the rows: the noise variance of row i is 1/(beta weights[i]), whatever the
+            kind of noise. At zero temperature they have no effect.
         noise : "independent", "per_output" or "coupled"
             "independent": variance 1/beta for every output. "per_output": variance 1/beta[j] for output j,
             under the same prior of the network; all beta equal is "independent". "coupled": the noise passes

@@ -180,7 +180,9 @@ def test_estimator_leaves_rows_of_weight_zero_out(tmp_path):
     assert len(one.leave_one_out().log_density) == 28
     one.save(tmp_path / "model.npz")
     again = lbnn.LBNNRegressor.load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(again.predict(X_TEST, return_std=True), one.predict(X_TEST, return_std=True))
+    np.testing.assert_array_equal(
+        again.predict(X_TEST, return_std=True), one.predict(X_TEST, return_std=True)
+    )
 
 
 def test_estimator_left_out_scores_with_weights_and_a_level():

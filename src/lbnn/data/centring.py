@@ -132,9 +132,7 @@ def _of_contrasts(centred: Array, targets: Array, weights: Array | None) -> Spec
     basis = spectrum.basis
     assert isinstance(basis, GramBasis)
     vectors = _as_contrasts(basis.vectors, level)
-    return replace(
-        spectrum, examples=len(centred), basis=replace(basis, vectors=vectors), weights=weights
-    )
+    return replace(spectrum, examples=len(centred), basis=replace(basis, vectors=vectors), weights=weights)
 
 
 def _level(rows: int, weights: Array | None) -> Array:
@@ -159,9 +157,7 @@ def _of_input_contrasts(centred: AnyArray, targets: Array, weights: Array | None
     """
     level = _level(centred.shape[0], weights)
     rows, own = _times_level(centred, weights), _times_level(targets, weights)
-    spectrum = Spectrum.from_inputs(
-        _reflected(rows, level)[1:, :], like(_reflected(own, level)[1:], centred)
-    )
+    spectrum = Spectrum.from_inputs(_reflected(rows, level)[1:, :], like(_reflected(own, level)[1:], centred))
     basis, kept = spectrum.basis, copied(rows)
     assert isinstance(basis, InputBasis)
     directions, coordinates = basis.directions, basis.training_coordinates

@@ -119,7 +119,7 @@ def best_view(
     units = (
         [ColumnUnits.raw(X.shape[1])]
         if kernel.metric == "precomputed"
-        else column_units.candidates(wanted, ColumnUnits.standardised(X, setting.centre))
+        else column_units.candidates(wanted, ColumnUnits.standardised(X, setting.centre, setting.weights))
     )
     return preferred(
         [
