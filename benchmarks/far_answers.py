@@ -24,7 +24,7 @@ import numpy as np
 from scipy import stats
 
 import lbnn
-from lbnn.leave_one_out import leave_one_out
+from lbnn.cross_validation import leave_one_out
 from tests.referees.dense_line import Line, log_prior
 
 ALLOWED = 1e-8

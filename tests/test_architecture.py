@@ -37,7 +37,7 @@ STRANGERS = {
     "predict.mixture": {"data.spectrum", "scale.prior"},
     "predict.feature_kernel": {"data.spectrum", "scale.prior"},
     "matrix_gig": {"data.spectrum", "likelihood", "noise", "predict"},
-    "selection": {"theories", "leave_one_out"},
+    "selection": {"theories", "cross_validation"},
     "archive": {"theories", "selection"},
 }
 

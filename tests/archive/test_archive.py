@@ -27,7 +27,7 @@ from hypothesis.extra import numpy as arrays_of
 import lbnn
 from lbnn import archive
 from lbnn.archive import container
-from lbnn.leave_one_out import leave_one_out
+from lbnn.cross_validation import leave_one_out
 from tests.helpers.problems import make_problem
 
 # ---------------------------------------------------------------- posteriors

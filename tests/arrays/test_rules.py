@@ -109,7 +109,7 @@ def test_jax_with_single_precision_is_told_how_to_change_that() -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(arrays._NAMESPACES, "array_api_strict", "no_such_package")
     arrays._namespace.cache_clear()
-    with pytest.raises(ImportError, match=r"array-api-compat: pip install 'lbnn\[arrays\]'"):
+    with pytest.raises(ImportError, match=r"needs array-api-compat: pip install .*\[arrays\]'"):
         arrays.namespace(put_plain())
     monkeypatch.undo()
     arrays._namespace.cache_clear()

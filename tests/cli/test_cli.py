@@ -104,7 +104,7 @@ def test_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "typer", None)
     for name in [name for name in sys.modules if name.startswith("lbnn.cli.")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(SystemExit, match=r"needs typer.*lbnn\[cli\]"):
+    with pytest.raises(SystemExit, match=r"needs typer: pip install .*\[cli\]'"):
         lbnn.cli.main()
 
 

@@ -15,7 +15,7 @@ import pytest
 from scipy import special
 
 import lbnn
-from lbnn.leave_one_out import leave_one_out
+from lbnn.cross_validation import leave_one_out
 
 P, OUTPUTS, DRAWS = 3, 3, 20_000
 NOISES = {"independent": 1.5, "per_output": np.array([0.5, 8.0, 2.0]), "coupled": 1.2}

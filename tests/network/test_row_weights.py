@@ -10,7 +10,7 @@ from scipy import integrate, special, stats
 
 import lbnn
 from lbnn.data.spectrum import Spectrum
-from lbnn.leave_one_out import leave_one_out
+from lbnn.cross_validation import leave_one_out
 from lbnn.noise.make import make_noise
 
 RNG = np.random.default_rng(28)

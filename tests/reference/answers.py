@@ -33,7 +33,7 @@ from typer.testing import CliRunner
 import lbnn
 from lbnn import archive
 from lbnn.cli.app import app
-from lbnn.leave_one_out import leave_one_out
+from lbnn.cross_validation import leave_one_out
 
 TOLERANCE = 1e-13  # of the largest entry of a deterministic answer
 FIXED, DRAWN = "deterministic", "sampled"

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from lbnn._base.extras import needed
 from lbnn._base.types import AnyArray, Array
 
 #: Name of a library (first part of the module of its arrays) and the module that follows the standard.
@@ -378,6 +379,4 @@ def _namespace(library: str) -> Any:
     try:
         return importlib.import_module(_NAMESPACES[library])
     except ImportError as error:
-        raise ImportError(
-            f"arrays of {library} need the package array-api-compat: pip install 'lbnn[arrays]'"
-        ) from error
+        raise ImportError(needed(f"an array of {library}", "array-api-compat", "arrays")) from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lbnn._base.extras import needed
 from lbnn.cli.options import Categorical, Debug, Drop, Features, IdColumn, Missing, MissingValues
 from lbnn.cli.preparing import Columns, Preparation, read_examples
 from lbnn.cli.problems import BadInputError
@@ -60,7 +61,7 @@ def explore(
     try:
         from lbnn.explore.server import make_server, serve
     except ModuleNotFoundError as absent:
-        raise BadInputError(f"the page needs {absent.name}: pip install 'lbnn[explore]'") from absent
+        raise BadInputError(needed("the page", str(absent.name), "explore")) from absent
     columns = Columns(targets, features, drop, id_column, categorical)
     table = None if data is None else read_for_page(data, str(data), columns, missing.value)
     server = make_server(host, port, table, read_picked)

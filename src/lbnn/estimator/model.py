@@ -12,13 +12,13 @@ from scipy import special
 
 from lbnn._base.arrays import like, to_numpy
 from lbnn._base.types import AnyArray, Array
+from lbnn.cross_validation import LeaveOneOut, leave_one_out
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
 from lbnn.data.projection import TrainingProjection
 from lbnn.estimator.rows import Rows
 from lbnn.estimator.seeing import Seeing
 from lbnn.estimator.targets import TargetUnits
-from lbnn.leave_one_out import LeaveOneOut, leave_one_out
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.average import MixturePredictive

@@ -16,6 +16,7 @@ from lbnn._base.arrays import namespace, require_one_place, take, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
 from lbnn._base.warn import warn_of
+from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
 from lbnn.estimator import fitting, saving, settings
 from lbnn.estimator.kernels import Kernel
@@ -24,7 +25,6 @@ from lbnn.estimator.rows import Rows, distinct_rows
 from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
 from lbnn.estimator.views import Setting, View, best_view
-from lbnn.leave_one_out import LeaveOneOut
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.average import MixturePredictive
 from lbnn.selection import Choice

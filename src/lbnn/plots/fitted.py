@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base.types import Array
-from lbnn.leave_one_out import LeaveOneOut
+from lbnn.cross_validation import LeaveOneOut
 from lbnn.plots._style import COLOURS, MARKERS, axes_or_new, plain
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ import numpy as np
 from lbnn._base import check
 from lbnn._base.arrays import like, take, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
+from lbnn.cross_validation.averages import Scores, left_out_log_weights, moments, row_blocks, score
+from lbnn.cross_validation.examples import Examples, LeftOut, RefittedExample
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredKernel, Columns, contrasts
 from lbnn.data.projection import FeatureDirections, Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
-from lbnn.leave_one_out.averages import Scores, left_out_log_weights, moments, row_blocks, score
-from lbnn.leave_one_out.examples import Examples, LeftOut, RefittedExample
 from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.measure import ScaleMeasure, unresolved

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn_of
+from lbnn.cross_validation.averages import Scores, row_blocks, score
+from lbnn.cross_validation.boundary import checked_targets
+from lbnn.cross_validation.examples import Examples, LeftOut, PrivateExamples
+from lbnn.cross_validation.refits import Refits, replace_by_refits
 from lbnn.engines.policy import POLICY
-from lbnn.leave_one_out.averages import Scores, row_blocks, score
-from lbnn.leave_one_out.boundary import checked_targets
-from lbnn.leave_one_out.examples import Examples, LeftOut, PrivateExamples
-from lbnn.leave_one_out.refits import Refits, replace_by_refits
 from lbnn.posterior import Posterior
 
 
@@ -108,7 +108,7 @@ def leave_one_out(
     Examples
     --------
     >>> import numpy as np, lbnn
-    >>> from lbnn.leave_one_out import leave_one_out
+    >>> from lbnn.cross_validation import leave_one_out
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.normal(size=(12, 20)), rng.normal(size=12)
     >>> network = lbnn.Network(widths=(5, 5))

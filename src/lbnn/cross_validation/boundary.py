@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
+from lbnn.cross_validation.examples import example_vectors, level_of
 from lbnn.data.bases import InputBasis
 from lbnn.data.spectrum import Spectrum
-from lbnn.leave_one_out.examples import example_vectors, level_of
 from lbnn.likelihood.existence import require_zero_temperature
 from lbnn.posterior import Posterior
 

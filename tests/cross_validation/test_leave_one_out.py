@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import lbnn
+from lbnn.cross_validation import LeaveOneOut, leave_one_out
+from lbnn.cross_validation import refits as refits_module
+from lbnn.cross_validation.examples import Examples
 from lbnn.engines.pareto import pareto_scale, pareto_smoothed
-from lbnn.leave_one_out import LeaveOneOut, leave_one_out
-from lbnn.leave_one_out import refits as refits_module
-from lbnn.leave_one_out.examples import Examples
 from tests.helpers.lattice import AtomMixture, TwoOutputLattice
 from tests.helpers.problems import Array, Problem, make_problem, random_rotation
 from tests.referees.dense_line import grid, log_prior
@@ -378,7 +378,7 @@ def test_rotated_outputs_have_the_same_densities() -> None:
 
 
 def test_memory_blocks_do_not_change_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lbnn.leave_one_out import averages
+    from lbnn.cross_validation import averages
 
     data = make_problem(9, 12, 2, seed=10)
     posterior = lbnn.Network((8,)).condition(data.X, data.Y, 5.0)

@@ -20,6 +20,6 @@ examples given L, `averages` over the scale, `refits` the data without an exampl
 stands before it.
 """
 
-from lbnn.leave_one_out.scores import LeaveOneOut, leave_one_out
+from lbnn.cross_validation.scores import LeaveOneOut, leave_one_out
 
 __all__ = ["LeaveOneOut", "leave_one_out"]

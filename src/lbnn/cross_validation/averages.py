@@ -10,8 +10,8 @@ from scipy import special
 
 from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.types import Array, IndexArray
+from lbnn.cross_validation.examples import LeftOut
 from lbnn.engines.pareto import pareto_smoothed
-from lbnn.leave_one_out.examples import LeftOut
 from lbnn.scale.measure import ScaleMeasure
 
 _WEIGHT_FLOATS = 1 << 18  # of one block of weights, (examples, atoms): 2 MB for each array of that size
