@@ -9,8 +9,8 @@ import pytest
 from scipy import integrate, special, stats
 
 import lbnn
-from lbnn.data.spectrum import Spectrum
 from lbnn.cross_validation import leave_one_out
+from lbnn.data.spectrum import Spectrum
 from lbnn.noise.make import make_noise
 
 RNG = np.random.default_rng(28)
