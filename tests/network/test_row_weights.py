@@ -17,7 +17,7 @@ RNG = np.random.default_rng(28)
 X = RNG.normal(size=(9, 5)) * np.array([3.0, 1.0, 0.2, 1.0, 5.0])
 Y = RNG.standard_t(3, size=(9, 2)) @ np.array([[1.0, 0.5], [0.0, 2.0]])
 W = RNG.gamma(1.0, size=9) + 0.05
-X_TEST = RNG.normal(size=(3, 5))
+X_TEST = 0.5 * RNG.normal(size=(3, 5)) * np.array([3.0, 1.0, 0.2, 1.0, 5.0])
 
 
 def dense_log_density(y, covariance):
