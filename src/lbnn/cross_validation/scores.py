@@ -26,6 +26,8 @@ class LeaveOneOut:
     ----------
     mean, variance : (p, n_d), or (p,) where Y was one-dimensional
         Of each left-out observation.
+    residual : shaped like the mean
+        Observation less its mean.
     log_density : (p,)
         log p(y_a | Y_{−a}), joint over outputs.
     log_density_error : (p,)
@@ -39,6 +41,7 @@ class LeaveOneOut:
 
     mean: Array
     variance: Array
+    residual: Array
     log_density: Array
     log_density_error: Array
     pareto_k: Array
@@ -50,6 +53,23 @@ class LeaveOneOut:
             f"LeaveOneOut(examples={len(self.log_density)}, elpd={self.elpd:.6g} ± {self.elpd_error:.2g}, "
             f"ok={self.ok})"
         )
+
+    @property
+    def z(self) -> Array:
+        """Standardised left-out residuals, residual/√variance, shaped like the mean.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 3))
+        >>> y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=40)
+        >>> y[7] += 5.0
+        >>> z = lbnn.leave_one_out(lbnn.Network(widths=(20,)).condition(X, y, beta=100.0), y).z
+        >>> int(np.abs(z).argmax())
+        7
+        """
+        return self.residual / np.sqrt(self.variance)
 
     @property
     def elpd(self) -> float:
@@ -73,6 +93,7 @@ class LeaveOneOut:
             self,
             mean=self.mean[rows],
             variance=self.variance[rows],
+            residual=self.residual[rows],
             log_density=self.log_density[rows],
             log_density_error=self.log_density_error[rows],
             pareto_k=self.pareto_k[rows],
@@ -136,6 +157,7 @@ def leave_one_out(
     return LeaveOneOut(
         mean[:, 0] if one_dimensional else mean,
         variance[:, 0] if one_dimensional else variance,
+        scores.residual[:, 0] if one_dimensional else scores.residual,
         scores.log_density - log_volume,
         scores.log_density_error,
         scores.pareto_k,

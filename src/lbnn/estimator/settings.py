@@ -204,6 +204,15 @@ def require_complete_rows(y: Any) -> None:
         )
 
 
+def names_of_targets(y: Any) -> list[str] | None:
+    """Names of the columns of a table, or of a series; None where there are none."""
+    columns = getattr(y, "columns", None)
+    if columns is not None:
+        return [str(name) for name in columns]
+    name = getattr(y, "name", None) if getattr(y, "ndim", None) == 1 else None
+    return None if name is None else [str(name)]
+
+
 def require_examples(data: EvidenceData, choice: Choice) -> None:
     """Raise where the noise is to be inferred from one example whose level takes it up."""
     if choice.noise_variance is None and not data.spectrum.examples:
