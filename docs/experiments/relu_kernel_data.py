@@ -2,8 +2,8 @@
 
     python -m docs.experiments.relu_kernel_data
 
-Run from the root of a checkout (it uses `benchmarks.real_data`); prints the table of docs/results/relu-reach.md and
-writes docs/results/relu-kernel.json. Splits are the first of that study's.
+Run from the root of a checkout (it uses `benchmarks.real_data`); prints the table of
+docs/results/relu-reach.md and writes docs/results/relu-kernel.json. Splits are the first of that study's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """When does depth help on average: exact learning curves of one-output networks over a grid.
 
     python docs/experiments/when_depth_helps.py run       # three minutes of one core
-    python docs/experiments/when_depth_helps.py report    # tables and pictures of docs/results/when-depth-helps.md
+    python docs/experiments/when_depth_helps.py report    # tables and pictures of the page
 
 Every network meets the same data sets, so that differences between networks have small errors of their own.
 """
