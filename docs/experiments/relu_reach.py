@@ -3,8 +3,8 @@
     python docs/experiments/relu_posteriors.py posteriors.npz       # JAX, an accelerator
     python docs/experiments/relu_reach.py posteriors.npz
 
-Reads the exact posteriors, computes the approximations, and writes docs/results/relu-reach.json and the tables
-of docs/results/relu-reach.md.
+Reads the exact posteriors, computes the approximations, and writes docs/results/relu-reach.json
+and the tables of docs/results/relu-reach.md.
 """
 
 from __future__ import annotations
