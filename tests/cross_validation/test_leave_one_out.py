@@ -588,7 +588,7 @@ def test_a_posterior_keeps_the_targets_that_its_scores_need(kind, shape, tmp_pat
         found = each.leave_one_out()
         for name in ("mean", "variance", "log_density"):
             np.testing.assert_allclose(getattr(found, name), getattr(scores, name), rtol=1e-9)
-    one = lbnn.Network((5,)).condition(X, Y[:, 0], 2.0)
+    one = lbnn.Network((5,)).condition(X, Y[:, 0], 2.0, weights=rng.uniform(0.5, 2.0, shape[0]))
     np.testing.assert_allclose(one.leave_one_out().mean, left_out_scores(one, Y[:, 0]).mean, rtol=1e-12)
 
 

@@ -129,6 +129,8 @@ def _pack_spectrum(spectrum: Spectrum) -> Packed:
     }
     if spectrum.outside is not None:
         arrays = arrays | {"outside": spectrum.outside}
+    if spectrum.weights is not None:
+        arrays = arrays | {"weights": spectrum.weights}
     return header, arrays | {"eigenvalues": spectrum.eigenvalues, "targets": spectrum.targets}
 
 
@@ -159,7 +161,9 @@ def _unpack_spectrum(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Spe
     residual, examples = float(header["residual"]), int(header["examples"])
     outside = arrays.get("outside")  # not in files of release 0.1
     _require(outside is None or outside.shape[1:] == targets.shape[1:], "shape of the targets outside")
-    return Spectrum(values, targets, residual, examples, bool(header["single_output"]), basis, outside)
+    single, weights = bool(header["single_output"]), arrays.get("weights")
+    _require(weights is None or (weights.ndim == 1 and bool((weights > 0).all())), "weights of rows")
+    return Spectrum(values, targets, residual, examples, single, basis, outside, weights=weights)
 
 
 def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Basis:

@@ -186,19 +186,26 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ fit
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> LBNNRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> LBNNRegressor:
         """Choose hyperparameters by evidence and condition on the data.
 
         Parameters
         ----------
         X : (n_samples, n_features), or (n_samples, n_samples) for a precomputed kernel
         y : (n_samples,) or (n_samples, n_targets)
+        sample_weight : (n_samples,), optional
+            The noise variance of row i is that of a row of weight one divided by sample_weight[i]: known
+            differences of precision. Rows of weight zero are left out. (A weight of two is one measurement of
+            half the variance. Two copies of a row are two measurements that agree, which also says that the
+            noise is small, so that the noise and the evidence are others.)
 
         Notes
         -----
         Dask arrays are read by blocks of rows, twice, and `predict` of a dask array is one; see `fit_chunks`.
         """
         if is_dask(X):
+            if sample_weight is not None:
+                raise ValueError("sample_weight is for rows in memory, got dask arrays")
             return self._fit_stream(DaskBlocks.of(X, y))
         self._validate_params()
         settings.network_shapes(self.depth, self.width)  # raises before the work begins
@@ -212,15 +219,17 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         require_one_device(X=inputs, y=y)
         targets = np.asarray(to_numpy(y), dtype=np.float64)
         extent = self._extent(inputs)
-        rows = self._rows(inputs, targets)
+        weights = settings.row_weights(sample_weight, len(targets))
+        rows = self._rows(inputs, targets, weights)
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
+            weights = None if weights is None else weights[rows.kept]
         units, inner = TargetUnits.of(
-            targets, self.fit_intercept, contrasts=settings.may_be_contrasts(kind, self.beta)
+            targets, self.fit_intercept, weights, contrasts=settings.may_be_contrasts(kind, self.beta)
         )
         spec = settings.comparison_spec(kind, self._given(units), inner, len(inner))
         noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
-        setting = Setting(inner, self.fit_intercept, noise, spec, seed)
+        setting = Setting(inner, self.fit_intercept, noise, spec, seed, weights)
         found = best_candidate(inputs, self.inputs, self._kernel(), self.ard, setting)
         return self._fit_candidates(*found, kind, units, targets.reshape(len(targets), -1), rows, extent)
 
@@ -276,14 +285,21 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         )
         if chosen.transform.feature_map.size:
             messages.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
-        messages += [rows.message] * rows.dropped
+        messages += [rows.message] * (bool(rows.message) and rows.dropped)
         warn_of(messages)
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
 
-    def _rows(self, X: AnyArray, targets: Array) -> Rows:
-        """Rows to be counted; all of them where the noise is given or the kernel is."""
+    def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:
+        """Rows to be counted; all of them where the noise is given, or the kernel, or weights are."""
+        if weights is not None:
+            if self.kernel == "precomputed" and not weights.all():
+                raise ValueError(
+                    "with a precomputed kernel rows of weight zero cannot be left out by themselves, got "
+                    f"{np.count_nonzero(weights == 0)} of them: leave out their rows and columns"
+                )
+            return Rows.weighted(weights)
         if self.kernel == "precomputed" or not isinstance(self.beta, str):
             return Rows.all(len(targets))
         return distinct_rows(X, targets.reshape(len(targets), -1), linear=self.kernel == "linear")

@@ -189,6 +189,24 @@ def drawn_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
+def row_weights(sample_weight: Any, rows: int) -> Array | None:
+    """Weights of rows, some of them perhaps zero; None where all are one."""
+    if sample_weight is None:
+        return None
+    weights = check.real_array(sample_weight, "sample_weight")
+    if weights.shape != (rows,):
+        raise ValueError(
+            f"sample_weight must have one number for each of the {rows} rows, got "
+            f"sample_weight.shape={weights.shape}"
+        )
+    if (weights < 0).any() or not weights.any():
+        raise ValueError(
+            "sample_weight must be positive, or zero for rows that are left out, got "
+            f"{np.count_nonzero(weights < 0)} negative and {np.count_nonzero(weights > 0)} positive weights"
+        )
+    return None if (weights == 1).all() else weights
+
+
 def require_complete_rows(y: Any) -> None:
     """Raise where rows have some of their targets only."""
     try:

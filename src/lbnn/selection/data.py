@@ -73,6 +73,7 @@ class EvidenceData:
             data.examples,
             self.noise_variance,
             gauss_rule=data.gauss_rule and data.gauss_rule.scaled(math.exp(h[-1])),
+            log_jacobian=data.log_jacobian,
         )
 
     def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
