@@ -145,10 +145,13 @@ def leave_one_out(
     outward = np.eye(columns.shape[1]) if matrix is None else matrix
     if units is not None:
         columns, outward = columns / units, outward * units
-    examples = _left_out(posterior, columns, centred)
+    given = posterior.spectrum.weights
+    weights = np.ones(len(columns)) if given is None else given
+    examples = _left_out(posterior, np.sqrt(weights)[:, None] * columns, centred)
     parts = [score(measure, examples.take(rows), outward) for rows in row_blocks(len(columns), measure)]
     scores = Scores(*(np.concatenate(each) for each in zip(*(p.fields for p in parts), strict=True)))
-    refits = Refits(posterior, columns, centred)
+    scores = scores.of_rows(weights)
+    refits = Refits(posterior, columns, centred, weights)
     messages = replace_by_refits(scores, posterior, examples, outward, refits)
     messages = _messages(scores.pareto_k) + messages
     warn_of(messages)

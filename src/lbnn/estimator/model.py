@@ -44,8 +44,8 @@ class FittedModel:
         In the user's units.
     single_output : bool
         Whether the targets were one-dimensional.
-    level_examples : int or None
-        p where a level is fitted, else None.
+    level_examples : float or None
+        Where a level is fitted the number of rows p, or the sum of their weights; else None.
     penalty : float
         Of the log evidence, for the number of hyperparameters fitted.
     log_weight : float
@@ -55,7 +55,7 @@ class FittedModel:
     posterior: Posterior
     matrix: Array
     mean: Array
-    level_examples: int | None
+    level_examples: float | None
     prior_scale: float
     log_evidence: float
     single_output: bool
@@ -132,6 +132,8 @@ class FittedModel:
         else:
             assert isinstance(basis, GramBasis)
             weights = math.sqrt(basis.scale) * (inner.T / np.sqrt(basis.eigenvalues)) @ basis.vectors.T
+            if spectrum.weights is not None:  # the kernel with training points times √w is √w times it
+                weights = weights * np.sqrt(spectrum.weights)
         return self.matrix @ weights
 
     def leave_one_out(self, targets: Array) -> LeaveOneOut:
@@ -144,7 +146,13 @@ class FittedModel:
 
 
 def decompose(
-    points: AnyArray, targets: Array, *, linear: bool, centre: bool, noise: float
+    points: AnyArray,
+    targets: Array,
+    *,
+    linear: bool,
+    centre: bool,
+    noise: float,
+    weights: Array | None = None,
 ) -> tuple[CentredInputs | CentredKernel, EvidenceData]:
     """Data after their one eigendecomposition.
 
@@ -155,18 +163,22 @@ def decompose(
     linear, centre : bool
     noise : float
         1, or 0 at zero temperature.
+    weights : (p,), optional
+        Of rows: noise variances are divided by them.
     """
-    inputs = CentredInputs.of(points, centre) if linear else CentredKernel.of(points, centre)
-    spectrum = inputs.spectrum(points, targets)
+    inputs = (
+        CentredInputs.of(points, centre, weights) if linear else CentredKernel.of(points, centre, weights)
+    )
+    spectrum = inputs.spectrum(points, targets, weights)
     if centre:
         spectrum = contrasts(spectrum)
     return inputs, EvidenceData(spectrum, outside_range(spectrum, targets), noise)
 
 
 def fit_model(
-    data: EvidenceData, candidate: Candidate, units: TargetUnits, level_examples: int | None, **effort: Any
+    data: EvidenceData, candidate: Candidate, units: TargetUnits, level_examples: float | None, **effort: Any
 ) -> FittedModel:
-    """Condition one candidate; `level_examples` is p where a level is fitted."""
+    """Condition one candidate; `level_examples` as in `FittedModel`."""
     seen = coupled(data) if candidate.coupled else data
     posterior = condition(seen, candidate.widths, candidate.h, **effort)
     jacobian = data.log_jacobian(candidate.h) + log_unit_jacobian(data, units)
@@ -275,10 +287,13 @@ class FittedState:
         return MixturePredictive(components, self.weights, leverage)
 
     def leave_one_out(self) -> LeaveOneOut:
-        """Scores of all rows of the table, from the best model; copies have the score of what they copy."""
+        """Scores of all rows of the table, from the best model; copies have the score of what they copy.
+
+        Rows of weight zero have none.
+        """
         if not len(self.targets):
             raise ValueError("leave-one-out scores need the training data, got a fit of data in chunks")
-        return self.best.leave_one_out(self.targets).taken(self.rows.stands_for)
+        return self.best.leave_one_out(self.targets).taken(self.rows.stands_for[self.rows.stands_for >= 0])
 
 
 def _scaled(projection: Projection, factor: float) -> Projection:

@@ -195,19 +195,26 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ fit
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> LBNNRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> LBNNRegressor:
         """Choose hyperparameters by evidence and condition on the data.
 
         Parameters
         ----------
         X : (n_samples, n_features), or (n_samples, n_samples) for a precomputed kernel
         y : (n_samples,) or (n_samples, n_targets)
+        sample_weight : (n_samples,), optional
+            The noise variance of row i is that of a row of weight one divided by sample_weight[i]: known
+            differences of precision. Rows of weight zero are left out. (A weight of two is one measurement of
+            half the variance. Two copies of a row are two measurements that agree, which also says that the
+            noise is small, so that the noise and the evidence are others.)
 
         Notes
         -----
         Dask arrays are read by blocks of rows, twice, and `predict` of a dask array is one; see `fit_chunks`.
         """
         if is_dask(X):
+            if sample_weight is not None:
+                raise ValueError("sample_weight is for rows in memory, got dask arrays")
             return self._fit_stream(DaskBlocks.of(X, y))
         self._validate_params()
         settings.network_shapes(self.depth, self.width)  # raises before the work begins
@@ -220,15 +227,17 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         require_one_place(X=inputs, y=y)
         targets = np.asarray(to_numpy(y), dtype=np.float64)
         extent = self._extent(inputs)
-        rows = self._rows(inputs, targets)
+        weights = settings.row_weights(sample_weight, len(targets))
+        rows = self._rows(inputs, targets, weights)
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
+            weights = None if weights is None else weights[rows.kept]
         units, inner = TargetUnits.of(
-            targets, self.fit_intercept, contrasts=settings.may_be_contrasts(self.noise, self.beta)
+            targets, self.fit_intercept, weights, contrasts=settings.may_be_contrasts(self.noise, self.beta)
         )
         choice = settings.view_choice(self.noise, self._given(units), inner, len(inner))
         noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
-        setting = Setting(inner, self.fit_intercept, noise, choice, seed)
+        setting = Setting(inner, self.fit_intercept, noise, choice, seed, weights)
         views = best_view(inputs, self.inputs, self._kernel(), self._group_of(), setting)
         return self._fit_views(*views, units, targets.reshape(len(targets), -1), rows, extent)
 
@@ -275,14 +284,22 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         )
         if view.seeing.feature_map.size:
             messages.append(settings.approximate_kernel(len(targets), view.seeing, view.dropped))
-        messages += [rows.message] * rows.dropped
+        messages += [rows.message] * (bool(rows.message) and rows.dropped)
         warn_of(messages)
+        messages += self._said_of_scales(view)
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
         state = FittedState.of(models, view.seeing, targets, rows, extent)
         return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
 
-    def _rows(self, X: AnyArray, targets: Array) -> Rows:
-        """Rows to be counted; all of them where the noise is given or the kernel is."""
+    def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:
+        """Rows to be counted; all of them where the noise is given, or the kernel, or weights are."""
+        if weights is not None:
+            if self.kernel == "precomputed" and not weights.all():
+                raise ValueError(
+                    "with a precomputed kernel rows of weight zero cannot be left out by themselves, got "
+                    f"{np.count_nonzero(weights == 0)} of them: leave out their rows and columns"
+                )
+            return Rows.weighted(weights)
         if self.kernel == "precomputed" or not isinstance(self.beta, str):
             return Rows.all(len(targets))
         return distinct_rows(X, targets.reshape(len(targets), -1), linear=self.kernel == "linear")
@@ -297,6 +314,14 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self.n_features_in_,
             getattr(self, "feature_names_in_", None),
         )
+
+    def _said_of_scales(self, view: View) -> list[str]:
+        """Which columns or groups have a scale of their own, where that was asked for."""
+        if not (self.ard or self.groups) or self.kernel != "linear":
+            return []
+        kind = "column" if self.groups is None else "group"
+        names = getattr(self, "feature_names_in_", None) if self.groups is None else None
+        return [settings.own_scales(view.own, kind, names)]
 
     def _extent(self, X: AnyArray) -> Extent:
         """Ranges of the columns; a kernel matrix has none."""

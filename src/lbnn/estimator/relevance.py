@@ -10,8 +10,9 @@ and its gradient in log s_k is ½ s_k [Σ_j (x_kᵀ K⁻¹ z_j)²/u_j − q x_k�
 
 The maximum over hundreds of scales fits the noise: with more columns than rows it interpolates. So columns
 share one scale, and get one of their own one after the other, in the order of what the evidence gains, while
-that is more than a penalty: ½ log N for the scale and the log of the number of groups it could have been (the
-extended BIC of Chen and Chen, 2008). What stays together may still carry signal, as in a ridge regression.
+that is more than a penalty: ½ log N for the scale and half the log of the number of groups it could have been
+(the extended BIC of Chen and Chen, 2008). What stays together may still carry signal, as in a ridge
+regression.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def own_scales(rows: Rows, group_of: IndexArray, choice: Choice, start: float) -
     while len(own) < min(groups, rows.count // 2):
         part = _parts(group_of, own)
         group, gain, size = _best_split(rows, np.exp(logs[part]), group_of, own, choice)
-        price = 0.5 * math.log(rows.count) + 0.5 * math.log(groups - len(own))
+        price = 0.5 * (math.log(rows.count) + math.log(groups - len(own)))
         tried, value = _climb(rows, _parts(group_of, [*own, group]), np.append(logs, size), choice, start)
         before = log_evidence(rows, np.exp(logs[part]), choice)[0]
         if max(gain, value - before) <= price:

@@ -133,7 +133,9 @@ def _pack_seeing(seeing: Seeing) -> tuple[dict[str, Any], dict[str, Array]]:
 def _pack_inputs(inputs: CentredInputs | CentredKernel) -> tuple[dict[str, Any], Array]:
     if isinstance(inputs, CentredInputs):
         return {"kind": "inputs"}, inputs.columns.means
-    return {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre}, inputs.means
+    shares = None if inputs.shares is None else inputs.shares.tolist()
+    header = {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre, "shares": shares}
+    return header, inputs.means
 
 
 def _unpack_seeing(header: dict[str, Any], arrays: dict[str, Array]) -> Seeing:
@@ -149,7 +151,13 @@ def _unpack_seeing(header: dict[str, Any], arrays: dict[str, Array]) -> Seeing:
 def _unpack_inputs(header: dict[str, Any], means: Array) -> CentredInputs | CentredKernel:
     if header["kind"] == "inputs":
         return CentredInputs(Columns(means))
-    return CentredKernel(means, float(header["grand_mean"]), bool(header["centre"]))
+    shares = header.get("shares")
+    return CentredKernel(
+        means,
+        float(header["grand_mean"]),
+        bool(header["centre"]),
+        None if shares is None else np.asarray(shares, float),
+    )
 
 
 def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -174,7 +182,7 @@ def _unpack_model(header: dict[str, Any], arrays: dict[str, Array]) -> FittedMod
         archive.unpack_posterior(header["posterior"], own),
         arrays["units/matrix"],
         arrays["units/mean"],
-        None if header["level_examples"] is None else int(header["level_examples"]),
+        None if header["level_examples"] is None else float(header["level_examples"]),
         float(header["prior_scale"]),
         float(header["log_evidence"]),
         bool(header["single_output"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
@@ -67,6 +68,15 @@ def approximate_kernel(rows: int, seeing: Seeing, dropped: float) -> str:
         f"them: {dropped:.2g} of its variance at the training points is left out, and of the uncertainty "
         "elsewhere what these functions cannot show"
     )
+
+
+def own_scales(own: Sequence[int], kind: str, names: Any) -> str:
+    """What is said of columns or groups with a prior scale of their own."""
+    if not own:
+        return f"one prior scale for all columns: no {kind} gains enough evidence from a scale of its own"
+    listed = ", ".join(str(each) if names is None else repr(str(names[each])) for each in own[:10])
+    more = f" and {len(own) - 10} more" if len(own) > 10 else ""
+    return f"{kind}s with a prior scale of their own, in the order of their evidence: {listed}{more}"
 
 
 def may_be_contrasts(noise: str, beta: Any) -> bool:
@@ -185,6 +195,24 @@ def as_seed(random_state: Any) -> int:
 def drawn_seed(random_state: Any) -> int:
     """A seed that is drawn from whatever scikit-learn takes."""
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def row_weights(sample_weight: Any, rows: int) -> Array | None:
+    """Weights of rows, some of them perhaps zero; None where all are one."""
+    if sample_weight is None:
+        return None
+    weights = check.real_array(sample_weight, "sample_weight")
+    if weights.shape != (rows,):
+        raise ValueError(
+            f"sample_weight must have one number for each of the {rows} rows, got "
+            f"sample_weight.shape={weights.shape}"
+        )
+    if (weights < 0).any() or not weights.any():
+        raise ValueError(
+            "sample_weight must be positive, or zero for rows that are left out, got "
+            f"{np.count_nonzero(weights < 0)} negative and {np.count_nonzero(weights > 0)} positive weights"
+        )
+    return None if (weights == 1).all() else weights
 
 
 def require_complete_rows(y: Any) -> None:

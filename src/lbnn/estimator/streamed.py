@@ -104,12 +104,12 @@ class Summary:
             if group_of is not None and comparable(views[-1:]):
                 scales = own_scales_of(views[-1], self._rows(each, inner), group_of)
                 rescaled = each.rescaled(scales.variances, OWN_SCALES)
-                views.append(
-                    replace(
-                        self._view(rescaled, kernel, inner, noise, choice),
-                        penalty=scales.penalty,
-                    )
+                own = replace(
+                    self._view(rescaled, kernel, inner, noise, choice),
+                    penalty=scales.penalty,
+                    own=scales.own,
                 )
+                views += [own] if own.own else []
         return preferred(views)
 
     def _rows(self, columns: ColumnUnits, factor: Factor) -> relevance.Rows:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
-from lbnn.data.centring import Columns
+from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator import columns as column_units
 from lbnn.estimator import relevance
 from lbnn.estimator.columns import OWN_SCALES, ColumnUnits
@@ -37,10 +37,25 @@ class Setting:
     noise: float
     choice: Choice
     seed: int
+    weights: Array | None = None  # of rows, (p,)
 
     def of_rows(self, rows: IndexArray) -> Setting:
         """The same for some of the rows."""
-        return Setting(self.targets[rows], self.centre, self.noise, self.choice, self.seed)
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, targets=self.targets[rows], weights=weights)
+
+    def decomposed(
+        self, points: AnyArray, linear: bool
+    ) -> tuple[CentredInputs | CentredKernel, EvidenceData]:
+        """The data with these inputs, features or kernel matrix."""
+        return decompose(
+            points,
+            self.targets,
+            linear=linear,
+            centre=self.centre,
+            noise=self.noise,
+            weights=self.weights,
+        )
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,8 @@ class View:
         Share of the kernel's variance at the training points that the features lack.
     penalty : float
         Of the log evidence, for scales of columns that were fitted.
+    own : tuple of int
+        Groups of columns with a scale of their own.
     """
 
     seeing: Seeing
@@ -64,6 +81,7 @@ class View:
     choice: Choice
     dropped: float = 0.0
     penalty: float = 0.0
+    own: tuple[int, ...] = ()
 
     @property
     def supported(self) -> float:
@@ -80,15 +98,13 @@ def make_view(columns: ColumnUnits, kernel: Kernel, X: AnyArray, setting: Settin
     """The data as one view sees them, after their one eigendecomposition."""
     seen, linear, empty = columns.seen(X), kernel.metric == "linear", np.zeros((0, 0))
     if linear:
-        inputs, data = decompose(
-            seen, setting.targets, linear=True, centre=setting.centre, noise=setting.noise
-        )
+        inputs, data = setting.decomposed(seen, linear=True)
         kept = np.zeros((0, X.shape[1]))
         return View(Seeing(columns, kernel, inputs, kept, empty), data, setting.choice)
     if len(X) > _MOST_EXACT_ROWS and kernel.metric != "precomputed":
         return _approximate_view(columns, kernel, seen, setting)
     gram = kernel.matrix(seen, seen)
-    inputs, data = decompose(gram, setting.targets, linear=False, centre=setting.centre, noise=setting.noise)
+    inputs, data = setting.decomposed(gram, linear=False)
     return View(Seeing(columns, kernel, inputs, seen, empty), data, setting.choice)
 
 
@@ -104,9 +120,7 @@ def _approximate_view(columns: ColumnUnits, kernel: Kernel, seen: Array, setting
     blocks = [seen[start : start + 256] for start in range(0, len(seen), 256)]
     total = sum(float(np.trace(kernel.matrix(block, block))) for block in blocks)
     dropped = 1 - float((features**2).sum()) / kept.sum() / total
-    inputs, data = decompose(
-        features, setting.targets, linear=True, centre=setting.centre, noise=setting.noise
-    )
+    inputs, data = setting.decomposed(features, linear=True)
     seeing = Seeing(columns, kernel, inputs, landmarks, feature_map)
     return View(seeing, data, setting.choice, max(dropped, 0.0))
 
@@ -121,25 +135,30 @@ def best_view(
     units = (
         [ColumnUnits.raw(X.shape[1])]
         if kernel.metric == "precomputed"
-        else column_units.candidates(wanted, ColumnUnits.standardised(X, setting.centre))
+        else column_units.candidates(wanted, ColumnUnits.standardised(X, setting.centre, setting.weights))
     )
     views = []
     for each in units:
         views.append(make_view(each, _completed(kernel, each, X, group_of, setting), X, setting))
         if kernel.metric == "linear" and group_of is not None and comparable(views[-1:]):
             views.append(_with_own_scales(views[-1], X, group_of, setting))
-    return preferred(views)
+    return preferred([each for each in views if each.own or each.seeing.columns.name != OWN_SCALES])
 
 
 def _with_own_scales(view: View, X: AnyArray, group_of: IndexArray, setting: Setting) -> View:
     """The view with a prior scale for each group of columns, for the linear kernel."""
     columns = view.seeing.columns
     seen = to_numpy(columns.seen(X))
-    centred = Columns.of(seen, setting.centre).centred_training(seen)
-    rows = relevance.Rows.of(centred, setting.targets, setting.centre)
-    scales = own_scales_of(view, rows, group_of)
+    centred = Columns.of(seen, setting.centre, setting.weights).centred_training(seen)
+    targets = setting.targets.reshape(len(seen), -1)
+    if setting.weights is not None:  # rows times √w have the noise of rows of weight one
+        roots = np.sqrt(setting.weights)[:, None]
+        centred, targets = roots * centred, roots * targets
+    scales = own_scales_of(view, relevance.Rows.of(centred, targets, setting.centre), group_of)
     rescaled = columns.rescaled(scales.variances, OWN_SCALES)
-    return replace(make_view(rescaled, view.seeing.kernel, X, setting), penalty=scales.penalty)
+    return replace(
+        make_view(rescaled, view.seeing.kernel, X, setting), penalty=scales.penalty, own=scales.own
+    )
 
 
 def own_scales_of(view: View, rows: relevance.Rows, group_of: IndexArray) -> relevance.Scales:
