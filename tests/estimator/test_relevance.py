@@ -81,7 +81,7 @@ def test_sparse_signals_are_found(outputs):
 def test_weak_and_dense_signals_keep_one_scale():
     rng, X, Y = problem(3, 60, 150)
     for y in (0.1 * X @ rng.normal(size=150) + Y[:, 0], X @ rng.normal(size=150) + Y[:, 0]):
-        plain, model = (LBNNRegressor(depth=1, ard=ard).fit(X, y) for ard in (False, True))
+        plain, model = (LBNNRegressor(depth=1, beta=1.0, ard=ard).fit(X, y) for ard in (False, True))
         assert model.inputs_ != "own scales"
         np.testing.assert_array_equal(model.predict(X), plain.predict(X))
         assert "no column gains" in model.messages_[-1]
