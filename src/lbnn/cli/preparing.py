@@ -90,9 +90,7 @@ class Preparation:
         if not wrong:
             return
         median = ", or --missing median to fill them" if self.medians else ""
-        advice = (
-            f"--missing drop to leave such rows out{median}" if wrong.missing else "correct the cells"
-        )
+        advice = f"--missing drop to leave such rows out{median}" if wrong.missing else "correct the cells"
         if wrong.strays:
             advice = f"correct them, or take them as missing with {_na_option(wrong)} --missing drop"
         raise BadInputError(

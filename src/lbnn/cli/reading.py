@@ -148,12 +148,12 @@ def _parsed(
 ) -> tuple[Any, int]:
     """The frame, with a column for each field of the longest row, and how many columns the header names."""
     options: dict[str, Any] = {
-        "header": 0,
+        "header": None,  # `names` has it, and a place for fields beyond it
         "index_col": False,
         "sep": dialect.sep,
         "decimal": dialect.decimal,
         "encoding": _with_mark(dialect.encoding),
-        "skiprows": [1] if units else None,
+        "skiprows": 1 + units,
         "skip_blank_lines": False,  # they are counted, so that later lines have their numbers
         "low_memory": False,  # the type of a column from all of its rows
         **_EVERY_DIGIT,

@@ -80,7 +80,7 @@ class Table:
                     found.missing[name] = column.index[missing]
                 continue
             cells = read_cells(column.tolist(), self.decimal)
-            if cells.numbers > len(cells.strays):
+            if cells.numbers and cells.numbers >= len(cells.strays):
                 found.strays[name] = {column.index[place]: text for place, text in cells.strays.items()}
             else:
                 found.texts[name] = next(iter(cells.strays.items()), (0, column.iloc[0]))
