@@ -64,7 +64,9 @@ def _read_book(path: Path, book: Any, dialect: Dialect) -> Sheet:
             if len(names) > 1 and dialect.sheet is None:
                 others = ", ".join(other for other in names if other != name)
                 notes.append(f"{path.name}: sheet {name} is read; --sheet takes another of {others}")
-            return _sheet(path, rows, notes)
+            found = _sheet(path, rows, notes)
+            found.pandas |= {"sheet_name": name} if names[0] != name else {}
+            return found
     raise BadInputError(f"{path}: the first row must name the columns, got an empty sheet")
 
 
@@ -92,7 +94,10 @@ def _sheet(path: Path, rows: dict[int, tuple[Any, ...]], notes: list[str]) -> Sh
     names = column_labels(path, ["" if cell is None else str(cell) for cell in header], width)
     decimal = "."  # Excel keeps numbers as numbers; texts are read with a point
     sample = [row for _, row in body[:SAMPLE_ROWS]]
+    first = next(iter(rows))
+    pandas: dict[str, Any] = {"header": first - 1} if first > 1 else {}
     if is_units_row(sample, decimal):
+        pandas["skiprows"] = [body[0][0] - 1]
         notes.append(units_note(path, f"row {body[0][0]}", names, [str(c or "") for c in body[0][1]]))
         body = body[1:]
     cells = [[*row, *[None] * (width - len(row))] for _, row in body]
@@ -107,4 +112,4 @@ def _sheet(path: Path, rows: dict[int, tuple[Any, ...]], notes: list[str]) -> Sh
             frame[name] = frame[name].astype("float64")
         elif frame[name].map(lambda cell: isinstance(cell, bool)).all():
             frame[name] = frame[name].astype(bool)
-    return Sheet(frame, "row", decimal, notes, empty_rows)
+    return Sheet(frame, "row", decimal, notes, empty_rows, pandas)

@@ -109,7 +109,8 @@ def read_for_page(
     X, Y = examples.X, examples.Y
     names, goals = tuple(X.columns), tuple(Y.columns)
     steps = _steps(examples.preparation, list(goals), missing)
-    return Table.standardised(name, names, goals, X.to_numpy(), Y.to_numpy(), steps)
+    reading = f"table = {examples.table.python(name)}"
+    return Table.standardised(name, names, goals, X.to_numpy(), Y.to_numpy(), (reading, *steps))
 
 
 def _steps(preparation: Preparation, goals: list[str], missing: str) -> tuple[str, ...]:
@@ -119,7 +120,7 @@ def _steps(preparation: Preparation, goals: list[str], missing: str) -> tuple[st
         lines.append(f"table = table.dropna(subset={[*preparation.columns, *goals]!r})")
     if missing == MissingValues.median:
         numeric = [each for each in preparation.columns if each not in preparation.levels]
-        lines.append(f"table = table.fillna(table[{numeric!r}].median())")
+        lines.append(f'table = table.dropna(how="all").fillna(table[{numeric!r}].median())')
     if preparation.levels:
         levels = list(preparation.levels)
         lines.append(
@@ -139,4 +140,5 @@ def read_picked(name: str, text: str, targets: str) -> Table:
         try:
             return read_for_page(path, shown, Columns([targets], [], []))
         except BadInputError as problem:
-            raise ValueError(str(problem).replace(str(path), shown)) from problem
+            message = str(problem).replace(str(path), shown)
+            raise ValueError(message.replace("Try: ", "Try, with lbnn explore FILE: ")) from problem

@@ -167,6 +167,8 @@ class Examples:
         What each row is called: its id where there is a column of ids, else its line or row in the file.
     notes : list of str
         What was guessed about the file, and which rows were left out or filled.
+    table : Table
+        The file as it was read.
     """
 
     X: Any
@@ -174,6 +176,7 @@ class Examples:
     preparation: Preparation
     labels: list[str]
     notes: list[str]
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -208,7 +211,7 @@ def read_examples(
     if columns.id_column is not None:
         labels = [str(name) for name in outputs.frame[columns.id_column]]
     Y = outputs.numbers(goals).reset_index(drop=True)
-    return Examples(X, Y, preparation, labels, table.notes)
+    return Examples(X, Y, preparation, labels, table.notes, table)
 
 
 def _require_usable(table: Table, columns: Columns, preparation: Preparation, goals: Sequence[str]) -> None:

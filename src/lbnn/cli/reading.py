@@ -92,6 +92,8 @@ class Sheet:
         What was guessed or left out.
     empty_rows : int
         Rows without a value that the reader has left out already.
+    pandas : dict
+        Arguments with which pandas reads the same from the file, for code that is shown to users.
     """
 
     frame: Any
@@ -99,6 +101,7 @@ class Sheet:
     decimal: str
     notes: list[str] = field(default_factory=list)
     empty_rows: int = 0
+    pandas: dict[str, Any] = field(default_factory=dict)
 
 
 def read_text(path: Path, dialect: Dialect) -> Sheet:
@@ -123,7 +126,10 @@ def read_text(path: Path, dialect: Dialect) -> Sheet:
     _require_fields(path, frame, full, named)
     if units:
         notes.append(units_note(path, f"line {_line_of_units(text, full)}", list(frame.columns), body[0]))
-    return Sheet(frame, "line", full.decimal or ".", notes)
+    given = {"sep": full.sep, "decimal": full.decimal, "encoding": full.encoding}
+    usual = {"sep": ",", "decimal": ".", "encoding": "utf-8"}
+    pandas = {name: value for name, value in given.items() if value != usual[name]}
+    return Sheet(frame, "line", full.decimal or ".", notes, 0, pandas | ({"skiprows": [1]} if units else {}))
 
 
 def units_note(path: Path, place: str, names: Sequence[str], cells: Sequence[str]) -> str:

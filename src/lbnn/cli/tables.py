@@ -41,6 +41,8 @@ class Table:
         For columns of numbers: texts that stood for missing values, by line or row.
     notes : list of str
         What was guessed, left out or replaced, for reports; each was said when it happened.
+    pandas : dict
+        Arguments with which pandas reads the same from the file.
     """
 
     path: Path
@@ -49,11 +51,22 @@ class Table:
     decimal: str = "."
     marks: dict[str, dict[int, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    pandas: dict[str, Any] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
         """Names of all columns."""
         return list(self.frame.columns)
+
+    def python(self, name: str) -> str:
+        """The call of pandas that reads the file, here called `name`."""
+        reader = {".xlsx": "read_excel", ".parquet": "read_parquet"}.get(self.path.suffix.lower(), "read_csv")
+        texts = sorted({text for cells in self.marks.values() for text in cells.values()})
+        texts += [text for text in self.pandas.get("na_values", []) if text not in texts]
+        options = self.pandas | ({"na_values": texts} if texts else {})
+        return (
+            f"pd.{reader}({', '.join([repr(name), *(f'{key}={value!r}' for key, value in options.items())])})"
+        )
 
     def tell(self, note: str) -> None:
         """Say something about the table and keep it for the report."""
@@ -218,7 +231,8 @@ def _typed(path: Path, sheet: Sheet, dialect: Dialect) -> Table:
         if column is not frame[name]:
             changed[name] = column
     frame = frame.assign(**changed)
-    table = Table(path, frame, sheet.unit, sheet.decimal, marks, sheet.notes)
+    pandas = sheet.pandas | ({"na_values": list(dialect.na)} if dialect.na else {})
+    table = Table(path, frame, sheet.unit, sheet.decimal, marks, sheet.notes, pandas)
     booleans = [name for name in frame if pd.api.types.is_bool_dtype(frame[name].dtype)]
     if booleans:
         table.notes.append(f"{path.name}: true and false are read as 1 and 0 in {listed(booleans)}")
