@@ -317,9 +317,9 @@ def write(folder: Path, docs: Path) -> None:
         "kernels": changes,
         "repeats": repeats(small["repeats"], study),
     }
-    fill(docs / "what-depth-buys.md", tables)
+    fill(docs / "results" / "what-depth-buys.md", tables)
     stored = {"conditions": about, "tables": {name: text.splitlines() for name, text in tables.items()}}
-    (docs / "what-depth-buys.json").write_text(
+    (docs / "results" / "what-depth-buys.json").write_text(
         json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )
     images, kernel = docs / "images", small["kernels"]

@@ -14,6 +14,8 @@ if (
     from lbnn import convergence as convergence
     from lbnn import sweeps as sweeps
     from lbnn._base.errors import AccuracyWarning as AccuracyWarning
+    from lbnn._base.errors import DataWarning as DataWarning
+    from lbnn._base.errors import ExtrapolationWarning as ExtrapolationWarning
     from lbnn.bands import Bands as Bands
     from lbnn.bands import BandsFit as BandsFit
     from lbnn.bands import BandsPredictive as BandsPredictive
@@ -59,9 +61,11 @@ _HOME = {
     "BandsPredictive": "bands",
     "Comparison": "theories.comparison",
     "ConditionedPredictive": "predict.given",
+    "DataWarning": "_base.errors",
     "Diagnostics": "engines",
     "EvidenceEstimate": "engines",
     "EvidenceGrid": "selection.grid",
+    "ExtrapolationWarning": "_base.errors",
     "LBNNRegressor": "estimator",
     "LearningCurve": "learning_curves.curve",
     "LeaveOneOut": "cross_validation",

@@ -165,6 +165,7 @@ class Network:
         Y: ArrayLike,
         beta: float | ArrayLike,
         *,
+        weights: ArrayLike | None = None,
         noise: str = "independent",
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
@@ -178,6 +179,9 @@ class Network:
         Y : (p,) or (p, n_d)
         beta : float in [0, inf], or (n_d,) with noise="per_output"
             Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
+        weights : (p,), optional
+            Positive weights of the rows: the noise variance of row i is 1/(beta weights[i]), whatever the
+            kind of noise. At zero temperature they have no effect.
         noise : "independent", "per_output" or "coupled"
             "independent": variance 1/beta for every output. "per_output": variance 1/beta[j] for output j,
             under the same prior of the network; all beta equal is "independent". "coupled": the noise passes
@@ -205,8 +209,11 @@ class Network:
         (3, 2)
         >>> net.condition(X, Y, beta=4.0, noise="coupled").noise.kind
         'coupled'
+        >>> post = net.condition(X, Y, beta=4.0, weights=np.where(np.arange(20) < 10, 1.0, 0.1))
+        >>> post.predict(X[:3]).mean.shape
+        (3, 2)
         """
-        spectrum = Spectrum.from_inputs(X, Y)
+        spectrum = Spectrum.from_inputs(X, Y, weights=weights)
         options = _options(engine, target_error, seed)
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
@@ -216,13 +223,14 @@ class Network:
         Y: ArrayLike,
         beta: float | ArrayLike,
         *,
+        weights: ArrayLike | None = None,
         noise: str = "independent",
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
     ) -> Posterior:
         """Condition on any positive semi-definite kernel matrix (p, p) in the place of G_xx."""
-        spectrum = Spectrum.from_gram(gram, Y)
+        spectrum = Spectrum.from_gram(gram, Y, weights=weights)
         options = _options(engine, target_error, seed)
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 

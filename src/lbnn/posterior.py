@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
+from lbnn._base.arrays import to_numpy
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import InputBasis
@@ -201,7 +202,8 @@ class Posterior:
     def kernel_change(self, layer: int = 1) -> float:
         """‖⟨K_ℓ⟩ − G_xx‖ / ‖G_xx‖ in the Frobenius norm: zero where nothing is learned.
 
-        In the eigenbasis of G_xx, which both share: (r, r) matrices at most, and no inputs are needed.
+        In the eigenbasis of G_xx, which both share: (r, r) matrices at most, and no inputs are needed. With
+        row weights the training points are taken as they are, without weights.
 
         Examples
         --------
@@ -211,6 +213,12 @@ class Posterior:
         >>> lbnn.Network(widths=(10**6,)).condition(X, y, beta=4.0).kernel_change() < 1e-5
         True
         """
+        if self.spectrum.weights is not None:
+            points = self.spectrum.project()
+            explained = to_numpy(points.explained)
+            gram = explained @ explained.T
+            change = to_numpy(self._layer_kernel(points, layer)) - gram
+            return float(np.linalg.norm(change) / np.linalg.norm(gram))
         values = self.spectrum.eigenvalues
         kernel = self._layer_kernel(TrainingProjection(np.diag(np.sqrt(values))), layer)
         return float(np.linalg.norm(kernel - np.diag(values)) / np.linalg.norm(values))

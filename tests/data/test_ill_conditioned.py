@@ -345,7 +345,7 @@ SMALL = [seed for seed in range(30) if min(campaign.make_problem(seed).X.shape) 
 
 @pytest.mark.parametrize("seed", SMALL)
 def test_random_problems(seed):
-    """Small ones of the campaign of docs/ill-conditioned.json."""
+    """Small ones of the campaign of docs/results/ill-conditioned.json."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert campaign.judged(seed)["verdict"] != "WRONG"

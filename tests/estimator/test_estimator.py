@@ -280,7 +280,11 @@ def test_order_of_columns_rows_and_outputs_does_not_matter(kernel, parameters):
 def test_estimator_checks(estimator):
     coarse = "rounds the kernel to integers or single precision: no longer positive semi-definite"
     expected = {"check_estimators_dtypes": coarse, "check_regressors_train": coarse}
-    check_estimator(estimator, expected_failed_checks=expected if estimator.kernel == "precomputed" else {})
+    expected = expected if estimator.kernel == "precomputed" else {}
+    if estimator.beta == "evidence":
+        agree = "copies of a row agree, which says that the noise is small; a weight does not"
+        expected |= {"check_sample_weight_equivalence_on_dense_data": agree}
+    check_estimator(estimator, expected_failed_checks=expected)
 
 
 def test_pipeline_grid_search_cross_validation_and_clone():

@@ -100,6 +100,23 @@ def targets(value: Any, examples: int) -> tuple[AnyArray, bool]:
     return (array[:, None] if array.ndim == 1 else array), array.ndim == 1
 
 
+def row_weights(value: Any, rows: int, name: str = "weights") -> Array | None:
+    """Check weights of rows: positive finite numbers, one for each; None where all are one, or none given."""
+    if value is None:
+        return None
+    weights = real_array(value, name)
+    if weights.shape != (rows,):
+        raise ValueError(
+            f"{name} must have one number for each of the {rows} rows, got {name}.shape={weights.shape}"
+        )
+    if not (weights > 0).all():
+        raise ValueError(
+            f"{name} must be positive, since a row of weight w has the noise variance 1/(beta w), got "
+            f"{np.count_nonzero(~(weights > 0))} that are not: leave these rows out"
+        )
+    return None if (weights == 1).all() else weights
+
+
 def _real_in_place(value: Any, name: str, copy: bool = True) -> AnyArray:
     host = arrays.place_of(value).host
     return real_array(value, name, copy) if host else arrays.real_numbers(value, name)

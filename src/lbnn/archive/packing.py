@@ -158,6 +158,8 @@ def _pack_spectrum(spectrum: Spectrum) -> Packed:
         "single_output": spectrum.single_output,
         "basis": basis_header,
     }
+    if spectrum.weights is not None:
+        arrays = arrays | {"weights": spectrum.weights}
     return header, arrays | {"eigenvalues": spectrum.eigenvalues, "targets": spectrum.targets}
 
 
@@ -186,7 +188,9 @@ def _unpack_spectrum(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Spe
     _require(values.ndim == 1 and targets.ndim == 2, "dimensions of eigenvalues and targets")
     _require(len(values) == len(targets) == _rank(basis), "rank of eigenvalues, targets and basis")
     residual, examples = float(header["residual"]), int(header["examples"])
-    return Spectrum(values, targets, residual, examples, bool(header["single_output"]), basis)
+    single, weights = bool(header["single_output"]), arrays.get("weights")
+    _require(weights is None or (weights.ndim == 1 and bool((weights > 0).all())), "weights of rows")
+    return Spectrum(values, targets, residual, examples, single, basis, weights=weights)
 
 
 def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Basis:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
-from lbnn.cross_validation.examples import example_vectors
+from lbnn.cross_validation.examples import example_vectors, level_of
 from lbnn.data.bases import InputBasis
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
@@ -33,14 +33,15 @@ def checked_targets(posterior: Posterior, Y: ArrayLike, centred: bool) -> tuple[
         raise ValueError("with an intercept, leaving one out needs two examples, got one")
     targets, one_dimensional = check.targets(Y, spectrum.examples + centred)
     columns = to_numpy(targets)
-    _require_same_data(spectrum, columns, centred)
+    rows = columns if spectrum.weights is None else np.sqrt(spectrum.weights)[:, None] * columns
+    _require_same_data(spectrum, rows, centred)
     if noise == 0:
         _require_left_out_exist(posterior, columns, centred)
     return columns, one_dimensional
 
 
 def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
-    """Raise unless UᵀY = ỹ, and Uᵀ1 = 0 if centred: Y and the spectrum are of the same data."""
+    """Raise unless UᵀY = ỹ for rows of Y times √w, and Uᵀ√w = 0 if centred: both are of the same data."""
     vectors = example_vectors(spectrum)
     if len(vectors) != len(Y):
         raise ValueError(
@@ -51,7 +52,7 @@ def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
         np.linalg.norm(vectors.T @ Y - spectrum.targets) > _SAME_TARGETS * np.linalg.norm(Y)
     ):
         raise ValueError("Y must be the targets that the posterior was conditioned on, got others")
-    if centred and np.abs(vectors.sum(axis=0)).max(initial=0.0) > _SAME_TARGETS * math.sqrt(len(Y)):
+    if centred and np.abs(level_of(spectrum, len(Y)) @ vectors).max(initial=0.0) > _SAME_TARGETS:
         raise ValueError("centred=True needs inputs (or a Gram matrix) that were centred, got others")
 
 

@@ -79,7 +79,7 @@ class PrivateExamples(LeftOut):
 
     @classmethod
     def of(cls, spectrum: Spectrum, private: float, Y: Array, centred: bool) -> PrivateExamples:
-        """All examples of a data set."""
+        """All examples of a data set, rows and targets Y times √w."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
         eigenvalues = spectrum.eigenvalues + private
@@ -117,7 +117,7 @@ class Examples(LeftOut):
 
     @classmethod
     def of(cls, spectrum: Spectrum, noise: float, Y: Array, centred: bool) -> Examples:
-        """All examples of a data set."""
+        """All examples of a data set, rows and targets Y times √w."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
         if noise > 0:
@@ -201,11 +201,18 @@ def _unseen(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tupl
     """(I − UUᵀ)_aa (p,) and ((I − UUᵀ)Y)_a (p, n_d) on contrasts; zero where the directions span all."""
     unseen, rest = np.zeros(len(Y)), np.zeros_like(Y)
     if spectrum.rank < spectrum.examples:
-        unseen = 1 - centred / len(Y) - np.einsum("ai,ai->a", vectors, vectors)
-        rest = Y - centred * Y.mean(axis=0) - vectors @ spectrum.targets
+        level = level_of(spectrum, len(Y)) if centred else np.zeros(len(Y))
+        unseen = 1 - level**2 - np.einsum("ai,ai->a", vectors, vectors)
+        rest = Y - np.outer(level, level @ Y) - vectors @ spectrum.targets
         spanned = unseen <= RANK_TOLERANCE * len(Y)
         unseen[spanned], rest[spanned] = 0.0, 0.0
     return unseen, rest
+
+
+def level_of(spectrum: Spectrum, rows: int) -> Array:
+    """The level of rows times √w as a vector of length one, (p,): √w/|√w|."""
+    weights = np.ones(rows) if spectrum.weights is None else spectrum.weights
+    return np.sqrt(weights / weights.sum())
 
 
 def example_vectors(spectrum: Spectrum) -> Array:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lbnn._base import check
 from lbnn._base.arrays import like, take, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.cross_validation.averages import Scores, left_out_log_weights, moments, row_blocks, score
@@ -34,23 +35,25 @@ class Refits:
     """The data of a posterior without one example, for any of them."""
 
     posterior: Posterior
-    targets: Array  # (p, n_d), in units of the noise
+    targets: Array  # (p, n_d), in units of the noise, without the weights of rows
     centred: bool
+    weights: Array  # of rows, (p,)
 
     def example(self, a: int) -> tuple[Spectrum, RefittedExample]:
         """The data without example a, and the example as a test point of them."""
         noise, centred = self.posterior.noise, self.centred
         kept = np.flatnonzero(np.arange(len(self.targets)) != a)
-        columns = Columns.of(self.targets[kept], centred)
+        columns = Columns.of(self.targets[kept], centred, self.weights[kept])
         targets = columns.centred(self.targets[kept])
         spectrum, point = self._without(a, kept, targets)
         spectrum = contrasts(spectrum) if centred else spectrum
         process = ConditionalProcess(spectrum.eigenvalues, spectrum.targets, noise.variance)
-        level = noise.variance / len(kept) if centred else 0.0
+        level = noise.variance / self.weights[kept].sum() if centred else 0.0
+        own_noise = noise.variance / self.weights[a]
         explained = to_numpy(point.explained)[:, -spectrum.rank :] if spectrum.rank else np.zeros((1, 0))
         own = float(point.unexplained_diagonal[0])
         value = columns.centred(self.targets[a : a + 1])
-        return spectrum, RefittedExample(process, explained, own, noise.variance + level, value)
+        return spectrum, RefittedExample(process, explained, own, own_noise + level, value)
 
     def _without(self, a: int, kept: IndexArray, targets: Array) -> tuple[Spectrum, Projection]:
         basis = self.posterior.spectrum.basis
@@ -62,9 +65,13 @@ class Refits:
         self, basis: InputBasis, a: int, kept: IndexArray, targets: Array
     ) -> tuple[Spectrum, Projection]:
         inputs: AnyArray = basis.training_inputs
+        if self.posterior.spectrum.weights is not None:
+            inputs = inputs / like(np.sqrt(self.weights)[:, None], inputs)
         others = take(inputs, kept, axis=0)
-        columns = Columns.of(others, self.centred)
-        spectrum = Spectrum.from_inputs(columns.centred_training(others), like(targets, inputs))
+        columns = Columns.of(others, self.centred, self.weights[kept])
+        spectrum = Spectrum.from_inputs(
+            columns.centred_training(others), like(targets, inputs), weights=self.weights[kept]
+        )
         spectrum = spectrum.scaled(basis.scale * basis.dimension)
         return spectrum, spectrum.project(columns.centred(inputs[a : a + 1, :]))
 
@@ -73,8 +80,12 @@ class Refits:
     ) -> tuple[Spectrum, Projection]:
         vectors = to_numpy(basis.vectors)
         gram = basis.scale * (vectors * basis.eigenvalues) @ vectors.T
-        kernel = CentredKernel.of(gram[np.ix_(kept, kept)], self.centred)
-        spectrum = kernel.spectrum(gram[np.ix_(kept, kept)], targets)
+        if self.posterior.spectrum.weights is not None:
+            gram = gram / np.sqrt(np.outer(self.weights, self.weights))
+        kernel = CentredKernel.of(gram[np.ix_(kept, kept)], self.centred, self.weights[kept])
+        spectrum = kernel.spectrum(
+            gram[np.ix_(kept, kept)], targets, check.row_weights(self.weights[kept], len(kept))
+        )
         return spectrum, spectrum.project(*kernel.test(gram[[a]][:, kept], gram[[a]][:, [a]]))
 
 

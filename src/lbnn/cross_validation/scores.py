@@ -26,6 +26,8 @@ class LeaveOneOut:
     ----------
     mean, variance : (p, n_d), or (p,) where Y was one-dimensional
         Of each left-out observation.
+    residual : shaped like the mean
+        Observation less its mean.
     log_density : (p,)
         log p(y_a | Y_{−a}), joint over outputs.
     log_density_error : (p,)
@@ -39,6 +41,7 @@ class LeaveOneOut:
 
     mean: Array
     variance: Array
+    residual: Array
     log_density: Array
     log_density_error: Array
     pareto_k: Array
@@ -50,6 +53,23 @@ class LeaveOneOut:
             f"LeaveOneOut(examples={len(self.log_density)}, elpd={self.elpd:.6g} ± {self.elpd_error:.2g}, "
             f"ok={self.ok})"
         )
+
+    @property
+    def z(self) -> Array:
+        """Standardised left-out residuals, residual/√variance, shaped like the mean.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 3))
+        >>> y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=40)
+        >>> y[7] += 5.0
+        >>> z = lbnn.leave_one_out(lbnn.Network(widths=(20,)).condition(X, y, beta=100.0), y).z
+        >>> int(np.abs(z).argmax())
+        7
+        """
+        return self.residual / np.sqrt(self.variance)
 
     @property
     def elpd(self) -> float:
@@ -73,6 +93,7 @@ class LeaveOneOut:
             self,
             mean=self.mean[rows],
             variance=self.variance[rows],
+            residual=self.residual[rows],
             log_density=self.log_density[rows],
             log_density_error=self.log_density_error[rows],
             pareto_k=self.pareto_k[rows],
@@ -124,10 +145,13 @@ def leave_one_out(
     outward = np.eye(columns.shape[1]) if matrix is None else matrix
     if units is not None:
         columns, outward = columns / units, outward * units
-    examples = _left_out(posterior, columns, centred)
+    given = posterior.spectrum.weights
+    weights = np.ones(len(columns)) if given is None else given
+    examples = _left_out(posterior, np.sqrt(weights)[:, None] * columns, centred)
     parts = [score(measure, examples.take(rows), outward) for rows in row_blocks(len(columns), measure)]
     scores = Scores(*(np.concatenate(each) for each in zip(*(p.fields for p in parts), strict=True)))
-    refits = Refits(posterior, columns, centred)
+    scores = scores.of_rows(weights)
+    refits = Refits(posterior, columns, centred, weights)
     messages = replace_by_refits(scores, posterior, examples, outward, refits)
     messages = _messages(scores.pareto_k) + messages
     warn_of(messages)
@@ -136,6 +160,7 @@ def leave_one_out(
     return LeaveOneOut(
         mean[:, 0] if one_dimensional else mean,
         variance[:, 0] if one_dimensional else variance,
+        scores.residual[:, 0] if one_dimensional else scores.residual,
         scores.log_density - log_volume,
         scores.log_density_error,
         scores.pareto_k,

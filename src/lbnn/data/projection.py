@@ -228,6 +228,33 @@ class TrainingProjection(SharedInputs):
 
 
 @dataclass(frozen=True)
+class ScaledProjection(SharedInputs):
+    """Test points of a Gram matrix that is multiplied by a factor: √factor Φ and factor R.
+
+    Models that differ in the prior scale alone share the projection of their test points.
+    """
+
+    inner: Projection
+    factor: float
+
+    @cached_property
+    def explained(self) -> AnyArray:
+        return math.sqrt(self.factor) * self.inner.explained
+
+    @property
+    def unexplained_diagonal(self) -> Array:
+        return self.factor * self.inner.unexplained_diagonal
+
+    @property
+    def unexplained_gram(self) -> AnyArray:
+        return self.factor * self.inner.unexplained_gram
+
+    @property
+    def unexplained_root(self) -> AnyArray:
+        return math.sqrt(self.factor) * self.inner.unexplained_root
+
+
+@dataclass(frozen=True)
 class PrivateProjection:
     """Test points where every example has an input of its own besides the shared ones: Gram matrix G + ν I.
 

@@ -33,7 +33,13 @@ from lbnn.data.moments import (
     moment_residual,
     require_in_range,
 )
-from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, InputDirections, Projection
+from lbnn.data.projection import (
+    RANK_TOLERANCE,
+    FeatureDirections,
+    InputDirections,
+    Projection,
+    TrainingProjection,
+)
 
 _SMALL_SHARE = 1e-10  # by which rounding of moments may change predictions, as a share, without a warning
 
@@ -65,6 +71,9 @@ class Spectrum:
     eigenvalue_error : float
         Of data from moments or a Gram matrix: ε g_max, to which the eigenvalues are known. Zero of data from
         inputs or a factor, whose eigenvalues are as good as the data.
+    weights : (rows,) or None
+        Row weights w: the noise variance of row a is τ/w_a. Eigenvalues, targets and basis are those of rows
+        multiplied by √w_a, whose noise is τ; None where all weights are one.
 
     Examples
     --------
@@ -85,6 +94,7 @@ class Spectrum:
     outside: Array | None = None
     rounding: float = 0.0
     eigenvalue_error: float = 0.0
+    weights: Array | None = None
 
     def __repr__(self) -> str:
         """One line: the sizes."""
@@ -124,7 +134,29 @@ class Spectrum:
             the kernel among test points. The two may be given without their names, in this order.
         """
         test = given_points(X_test, more, cross_gram, test_gram)
-        return self.basis.project(*test) if test else self.basis.training()
+        if self.weights is None:
+            return self.basis.project(*test) if test else self.basis.training()
+        roots = np.sqrt(self.weights)
+        if not test:
+            rows = self.basis.training().explained
+            return TrainingProjection(rows / like(roots[:, None], rows))
+        if isinstance(self.basis, GramBasis):
+            cross = check.matrix_in_place(test[0], "cross_gram")
+            if cross.shape[1] == len(roots):  # of another shape: refused by the basis
+                test = (cross * like(roots, cross), *test[1:])
+        return self.basis.project(*test)
+
+    @property
+    def log_jacobian(self) -> float:
+        """From densities of the rows times √w to those of the rows: ½ n_d Σ_a log w_a.
+
+        Of p − 1 contrasts the level has the weight Σ_a w_a, which is taken out relative to p.
+        """
+        if self.weights is None:
+            return 0.0
+        levels = len(self.weights) - self.examples
+        logs = float(np.log(self.weights).sum()) - levels * math.log(float(self.weights.mean()))
+        return 0.5 * self.outputs * logs
 
     def rounding_message(self, noise: float, scale: float, target_error: float) -> str:
         """What to say where rounding of moments or of a Gram matrix matters; empty where it does not.
@@ -205,32 +237,60 @@ class Spectrum:
         return self
 
     @classmethod
-    def from_inputs(cls, X: ArrayLike, Y: ArrayLike, *, decompose: str | None = None) -> Spectrum:
+    def from_inputs(
+        cls,
+        X: ArrayLike,
+        Y: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        decompose: str | None = None,
+    ) -> Spectrum:
         """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0.
 
         X and Y are arrays of NumPy, PyTorch, JAX or CuPy on one device: all that is large stays there. Dask
         arrays are read by blocks of rows, twice, as `from_chunks` reads its chunks.
 
+        `weights` (p,) are positive: row a has the noise variance 1/(β w_a).
+
         `decompose` has no effect any more and goes away in the next release; "factor" is refused.
         """
         _refuse_factor(decompose)
         if streams.is_dask(X):
+            if weights is not None:
+                raise ValueError(
+                    "row weights are for rows in memory, got a dask array: multiply the rows of X and Y by "
+                    "the roots of their weights"
+                )
             return _from_stream(streams.DaskBlocks.of(X, Y), 2)
         inputs = check.matrix_in_place(X, "X", copy=False)
         targets, single = check.targets(Y, inputs.shape[0])
         require_one_place(X=inputs, Y=targets)
+        row_weights = check.row_weights(weights, inputs.shape[0])
+        if row_weights is not None:
+            inputs, targets = _weighted(inputs, row_weights), _weighted(targets, row_weights)
         check.size(largest(inputs), "X")
         check.size(largest(targets), "Y")
-        return _from_inputs(inputs, targets, single)
+        return replace(_from_inputs(inputs, targets, single), weights=row_weights)
 
     @classmethod
-    def from_gram(cls, gram: ArrayLike, Y: ArrayLike, *, decompose: str | None = None) -> Spectrum:
-        """Build from a positive semi-definite kernel matrix (p, p) and targets Y; `decompose` as before."""
+    def from_gram(
+        cls,
+        gram: ArrayLike,
+        Y: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        decompose: str | None = None,
+    ) -> Spectrum:
+        """Build from a positive semi-definite kernel matrix (p, p) and targets Y; the rest as before."""
         _refuse_factor(decompose)
         matrix = check.square_matrix(gram, "gram")
         size = matrix.shape[0]
         targets, single = check.targets(Y, size)
         require_one_place(gram=matrix, Y=targets)
+        row_weights = check.row_weights(weights, size)
+        if row_weights is not None:
+            targets = _weighted(targets, row_weights)
+            matrix = _weighted(_weighted(matrix, row_weights).T, row_weights)
         check.size(largest(matrix), "gram", power=2)
         check.size(largest(targets), "Y")
         values, vectors = positive_eigenvectors(matrix, size, "gram")
@@ -238,7 +298,15 @@ class Spectrum:
         inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
         error = RANK_TOLERANCE * float(values.max(initial=0.0))
         return cls(
-            values, inside, square, size, single, GramBasis(vectors, values), rest, eigenvalue_error=error
+            values,
+            inside,
+            square,
+            size,
+            single,
+            GramBasis(vectors, values),
+            rest,
+            eigenvalue_error=error,
+            weights=row_weights,
         )
 
     @classmethod
@@ -326,6 +394,11 @@ class Spectrum:
         only through its trace. Training inputs are not kept: ask for predictions at explicit inputs.
         """
         return _from_moments(*given_moments(input_moment, cross_moment, target_moment, examples))
+
+
+def _weighted(rows: AnyArray, weights: Array) -> AnyArray:
+    """Rows (p, any) times √w."""
+    return rows * like(np.sqrt(weights)[:, None], rows)
 
 
 def _refuse_factor(decompose: str | None) -> None:

@@ -35,14 +35,15 @@ class ColumnUnits:
         return cls(RAW, np.zeros(columns), np.ones(columns))
 
     @classmethod
-    def standardised(cls, X: AnyArray, centre: bool) -> ColumnUnits:
+    def standardised(cls, X: AnyArray, centre: bool, weights: Array | None = None) -> ColumnUnits:
         """Mean zero and variance one over the rows of X (mean square one without centring).
 
-        Columns that vary by rounding only are divided by one.
+        Columns that vary by rounding only are divided by one. Moments are weighted where rows have weights.
         """
         xp = namespace(X)
-        offset = to_numpy(xp.mean(X, axis=0)) if centre else np.zeros(X.shape[1])
-        variance = to_numpy(xp.mean((X - like(offset, X)) ** 2, axis=0))
+        shares = np.full(X.shape[0], 1 / X.shape[0]) if weights is None else weights / weights.sum()
+        offset = to_numpy(like(shares, X) @ X) if centre else np.zeros(X.shape[1])
+        variance = to_numpy(like(shares, X) @ (X - like(offset, X)) ** 2)
         return cls.of_moments(offset, np.sqrt(variance), to_numpy(xp.max(xp.abs(X), axis=0)))
 
     @classmethod

@@ -48,7 +48,7 @@ def integrated_models(
     candidates: Sequence[Candidate],
     best: FittedModel,
     units: TargetUnits,
-    level_examples: int | None,
+    level_examples: float | None,
     **effort: Any,
 ) -> tuple[tuple[FittedModel, ...], list[str]]:
     """Models at draws of the hyperparameters around the best candidates, the best one first; what to say."""

@@ -50,7 +50,9 @@ def fit_networks(
 ) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str]]:
     """Candidates, best first, the final posteriors, and what was noticed; `average` as in the estimator."""
     choices, shapes, messages = settled
-    level_examples = data.spectrum.examples + 1 if level else None
+    weights = data.spectrum.weights
+    total = data.spectrum.examples + 1 if weights is None else float(weights.sum())
+    level_examples = total if level else None
     report = reporter(data, units, verbose)
     with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
         candidates = search(data, choices, shapes, seed=effort["seed"], report=report)
@@ -76,7 +78,7 @@ def final_models(
     data: EvidenceData,
     candidates: Sequence[Candidate],
     units: TargetUnits,
-    level_examples: int | None,
+    level_examples: float | None,
     **effort: Any,
 ) -> tuple[FittedModel, ...]:
     """Final posteriors of the candidates, best first."""

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
+from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lbnn._base import check
 from lbnn._base.arrays import namespace, require_one_place, take, to_numpy
 from lbnn._base.blocks import blocks
+from lbnn._base.errors import ExtrapolationWarning
 from lbnn._base.types import AnyArray, Array
-from lbnn._base.warn import warn_of
+from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
-from lbnn.estimator import fitting, saving, settings
+from lbnn.estimator import fitting, saving, settings, summary
+from lbnn.estimator.extent import Extent, large_leverage
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
@@ -114,6 +120,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         What predictions come from: the best candidate, or those averaged.
     messages_ : tuple of str
         What was noticed during the fit.
+    noise_ : str
+        Kind of the noise of the best candidate, as in `noise`.
+    target_names_ : list of str or None
+        Columns of y where it was a table, or the name of a series.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -174,19 +184,26 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ fit
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> LBNNRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> LBNNRegressor:
         """Choose hyperparameters by evidence and condition on the data.
 
         Parameters
         ----------
         X : (n_samples, n_features), or (n_samples, n_samples) for a precomputed kernel
         y : (n_samples,) or (n_samples, n_targets)
+        sample_weight : (n_samples,), optional
+            The noise variance of row i is that of a row of weight one divided by sample_weight[i]: known
+            differences of precision. Rows of weight zero are left out. (A weight of two is one measurement of
+            half the variance. Two copies of a row are two measurements that agree, which also says that the
+            noise is small, so that the noise and the evidence are others.)
 
         Notes
         -----
         Dask arrays are read by blocks of rows, twice, and `predict` of a dask array is one; see `fit_chunks`.
         """
         if is_dask(X):
+            if sample_weight is not None:
+                raise ValueError("sample_weight is for rows in memory, got dask arrays")
             return self._fit_stream(DaskBlocks.of(X, y))
         self._validate_params()
         settings.network_shapes(self.depth, self.width)  # raises before the work begins
@@ -194,20 +211,24 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check.unmasked(y, "y")
         settings.require_complete_rows(y)
         double = settings.double_of(X, self.kernel)
+        self.target_names_ = settings.names_of_targets(y)
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=double)
         require_one_place(X=inputs, y=y)
         targets = np.asarray(to_numpy(y), dtype=np.float64)
-        rows = self._rows(inputs, targets)
+        extent = self._extent(inputs)
+        weights = settings.row_weights(sample_weight, len(targets))
+        rows = self._rows(inputs, targets, weights)
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
+            weights = None if weights is None else weights[rows.kept]
         units, inner = TargetUnits.of(
-            targets, self.fit_intercept, contrasts=settings.may_be_contrasts(self.noise, self.beta)
+            targets, self.fit_intercept, weights, contrasts=settings.may_be_contrasts(self.noise, self.beta)
         )
         choice = settings.view_choice(self.noise, self._given(units), inner, len(inner))
         noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
-        setting = Setting(inner, self.fit_intercept, noise, choice, seed)
+        setting = Setting(inner, self.fit_intercept, noise, choice, seed, weights)
         views = best_view(inputs, self.inputs, self._kernel(), self.ard, setting)
-        return self._fit_views(*views, units, targets.reshape(len(targets), -1), rows)
+        return self._fit_views(*views, units, targets.reshape(len(targets), -1), rows, extent)
 
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
         """`fit` for data in parts, read twice, in memory that does not depend on the number of rows.
@@ -224,16 +245,17 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._validate_params()
         settings.require_linear(self.kernel)
         settings.network_shapes(self.depth, self.width)
-        self.n_features_in_ = stream.inputs
+        self.n_features_in_, self.target_names_ = stream.inputs, None
         summary = Summary.of(stream, self.fit_intercept)
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(self.noise, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
         choice = settings.view_choice(self.noise, self._given(units), inner, examples)
         views = summary.best_view(self.inputs, self._kernel(), units, settings.noise_unit(self.beta), choice)
-        return self._fit_views(*views, units, np.zeros((0, len(units.mean))), Rows.all(0))
+        extent = Extent.unknown(self.n_features_in_)
+        return self._fit_views(*views, units, np.zeros((0, len(units.mean))), Rows.all(0), extent)
 
     def _fit_views(
-        self, view: View, others: list[View], units: TargetUnits, targets: Array, rows: Rows
+        self, view: View, others: list[View], units: TargetUnits, targets: Array, rows: Rows, extent: Extent
     ) -> LBNNRegressor:
         """Search and condition, after the eigendecomposition; `targets` are those that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
@@ -250,17 +272,28 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         )
         if view.seeing.feature_map.size:
             messages.append(settings.approximate_kernel(len(targets), view.seeing, view.dropped))
-        messages += [rows.message] * rows.dropped
+        messages += [rows.message] * (bool(rows.message) and rows.dropped)
         warn_of(messages)
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
-        state = FittedState(models, view.seeing, targets, rows)
+        state = FittedState.of(models, view.seeing, targets, rows, extent)
         return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
 
-    def _rows(self, X: AnyArray, targets: Array) -> Rows:
-        """Rows to be counted; all of them where the noise is given or the kernel is."""
+    def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:
+        """Rows to be counted; all of them where the noise is given, or the kernel, or weights are."""
+        if weights is not None:
+            if self.kernel == "precomputed" and not weights.all():
+                raise ValueError(
+                    "with a precomputed kernel rows of weight zero cannot be left out by themselves, got "
+                    f"{np.count_nonzero(weights == 0)} of them: leave out their rows and columns"
+                )
+            return Rows.weighted(weights)
         if self.kernel == "precomputed" or not isinstance(self.beta, str):
             return Rows.all(len(targets))
         return distinct_rows(X, targets.reshape(len(targets), -1), linear=self.kernel == "linear")
+
+    def _extent(self, X: AnyArray) -> Extent:
+        """Ranges of the columns; a kernel matrix has none."""
+        return Extent.unknown(self.n_features_in_) if self.kernel == "precomputed" else Extent.of(X)
 
     def _given(self, units: TargetUnits) -> Choice:
         """The hyperparameters that are given, in the units of the search."""
@@ -283,6 +316,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.noise_variance_ = float(covariance[0, 0]) if single else np.diagonal(covariance).copy()
         self.beta_ = math.exp(-float(np.log(prior_noise).mean())) if prior_noise.all() else math.inf
         self.prior_scale_ = best.mean_prior_scale
+        self.noise_ = next(row["noise"] for row in table if row["widths"] == best.widths)
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
@@ -311,7 +345,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Notes
         -----
-        For the function without its noise, quantiles, densities and draws see `predictive`.
+        For the function without its noise, quantiles, densities and draws see `predictive`. Rows that are
+        far outside the ranges of the training columns, and with `return_std` or `return_cov` rows of large
+        leverage, are announced by an `lbnn.ExtrapolationWarning`.
         """
         if return_std and return_cov:
             raise RuntimeError("at most one of return_std and return_cov can be asked for")
@@ -319,12 +355,26 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             check_is_fitted(self)
             return predict_blocks(self, X, return_std, return_cov)
         inputs = self._checked(X)
+        self._warn_of_ranges(inputs)
         mean = self._state.mean(inputs, self._weights)
         if return_cov:
-            return mean, self._predictive(inputs).with_noise().covariance
+            law = self._predictive(inputs)
+            self._warn_of_leverage([law.leverage])
+            return mean, law.with_noise().covariance
         if return_std:
             return mean, self._standard_deviations(inputs)
         return mean
+
+    def _warn_of_ranges(self, X: AnyArray) -> None:
+        message = self._state.extent.outside_ranges(X, getattr(self, "feature_names_in_", None))
+        if message:
+            warn(message, ExtrapolationWarning)
+
+    @staticmethod
+    def _warn_of_leverage(leverage: Sequence[Array | None]) -> None:
+        message = large_leverage(np.concatenate([part for part in leverage if part is not None]))
+        if message:
+            warn(message, ExtrapolationWarning)
 
     def predictive(
         self, X: ArrayLike, *, test_gram: ArrayLike | None = None
@@ -361,6 +411,38 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._state.leave_one_out()
 
+    def summary(self) -> str:
+        """What the fit found, as text: the model and its rivals, and each row predicted from all others.
+
+        Left-out R², root mean square errors and the coverage of 90% intervals stand beside the errors of a
+        ridge regression, whose penalty has the least left-out error, and of the mean of the other rows.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 5))
+        >>> y = X @ [1.0, 2.0, 0.0, 0.0, 0.0] + rng.normal(size=40)
+        >>> print(lbnn.LBNNRegressor(depth=1).fit(X, y).summary())
+        LBNNRegressor: 40 rows, 5 columns, 1 output
+          network       infinite width (the Gaussian process)
+        ...
+        Each row predicted from all others (root mean square errors)
+          output     R²  error  of ridge  of mean  in 90%   noise
+          y       ...
+        """
+        check_is_fitted(self)
+        return summary.text(self)
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram, and under it what was chosen."""
+        diagram = str(estimator_html_repr(self))
+        try:
+            check_is_fitted(self)
+        except NotFittedError:
+            return diagram
+        return f"{diagram}<pre>{escape(self.summary())}</pre>"
+
     def _checked(self, X: ArrayLike) -> AnyArray:
         check_is_fitted(self)
         check.unmasked(X, "X")
@@ -379,10 +461,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self._state.predictive(X, test_gram)
 
     def _standard_deviations(self, X: AnyArray) -> AnyArray:
-        parts = [
-            self._predictive(X[rows, :]).with_noise().standard_deviation
-            for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE)
-        ]
+        parts, leverage = [], []
+        for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE):
+            law = self._predictive(X[rows, :])
+            parts.append(law.with_noise().standard_deviation)
+            leverage.append(law.leverage)
+        self._warn_of_leverage(leverage)
         return namespace(X).concat(parts)
 
     # ------------------------------------------------------------------ files
@@ -408,5 +492,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimator.n_features_in_ = int(about["features"])
         if about["feature_names"] is not None:
             estimator.feature_names_in_ = np.array([str(name) for name in about["feature_names"]], object)
+        names = about.get("target_names")
+        estimator.target_names_ = None if names is None else [str(name) for name in names]
         table = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
         return estimator._describe(state, table, about["messages"])

@@ -11,6 +11,7 @@ from lbnn import archive
 from lbnn._base.types import Array
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator.columns import ColumnUnits
+from lbnn.estimator.extent import Extent
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.model import FittedModel, FittedState
 from lbnn.estimator.rows import Rows
@@ -33,6 +34,7 @@ def description(estimator: Any) -> dict[str, Any]:
         "parameters": plain_parameters(estimator.get_params(deep=False)),
         "features": estimator.n_features_in_,
         "feature_names": None if names is None else [str(name) for name in names],
+        "target_names": estimator.target_names_,
         "table": estimator.evidence_table_,
         "messages": list(estimator.messages_),
     }
@@ -57,6 +59,9 @@ def write(path: str | os.PathLike[str], about: dict[str, Any], state: FittedStat
         "targets": state.targets,
         "rows/kept": state.rows.kept.astype(float),
         "rows/stands_for": state.rows.stands_for.astype(float),
+        "extent/lowest": state.extent.lowest,
+        "extent/highest": state.extent.highest,
+        "extent/rows_variance": np.array([state.extent.rows, state.extent.variance]),
     }
     models = []
     for number, model in enumerate(state.models):
@@ -94,7 +99,18 @@ def _unpack_state(header: dict[str, Any], arrays: dict[str, Array]) -> FittedSta
         own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         models.append(_unpack_model(each, own))
     rows = Rows(arrays["rows/kept"].astype(int), arrays["rows/stands_for"].astype(int))
-    return FittedState(tuple(models), _unpack_seeing(header["inputs"], arrays), arrays["targets"], rows)
+    seeing = _unpack_seeing(header["inputs"], arrays)
+    return FittedState(
+        tuple(models), seeing, arrays["targets"], rows, _unpack_extent(arrays, int(header["features"]))
+    )
+
+
+def _unpack_extent(arrays: dict[str, Array], features: int) -> Extent:
+    """How far the training rows reach; not known of files that were written before it was kept."""
+    if "extent/lowest" not in arrays:
+        return Extent.unknown(features)
+    rows, variance = arrays["extent/rows_variance"]
+    return Extent(arrays["extent/lowest"], arrays["extent/highest"], int(rows), float(variance))
 
 
 def _pack_seeing(seeing: Seeing) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -117,7 +133,9 @@ def _pack_seeing(seeing: Seeing) -> tuple[dict[str, Any], dict[str, Array]]:
 def _pack_inputs(inputs: CentredInputs | CentredKernel) -> tuple[dict[str, Any], Array]:
     if isinstance(inputs, CentredInputs):
         return {"kind": "inputs"}, inputs.columns.means
-    return {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre}, inputs.means
+    shares = None if inputs.shares is None else inputs.shares.tolist()
+    header = {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre, "shares": shares}
+    return header, inputs.means
 
 
 def _unpack_seeing(header: dict[str, Any], arrays: dict[str, Array]) -> Seeing:
@@ -133,7 +151,13 @@ def _unpack_seeing(header: dict[str, Any], arrays: dict[str, Array]) -> Seeing:
 def _unpack_inputs(header: dict[str, Any], means: Array) -> CentredInputs | CentredKernel:
     if header["kind"] == "inputs":
         return CentredInputs(Columns(means))
-    return CentredKernel(means, float(header["grand_mean"]), bool(header["centre"]))
+    shares = header.get("shares")
+    return CentredKernel(
+        means,
+        float(header["grand_mean"]),
+        bool(header["centre"]),
+        None if shares is None else np.asarray(shares, float),
+    )
 
 
 def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -158,7 +182,7 @@ def _unpack_model(header: dict[str, Any], arrays: dict[str, Array]) -> FittedMod
         archive.unpack_posterior(header["posterior"], own),
         arrays["units/matrix"],
         arrays["units/mean"],
-        None if header["level_examples"] is None else int(header["level_examples"]),
+        None if header["level_examples"] is None else float(header["level_examples"]),
         float(header["prior_scale"]),
         float(header["log_evidence"]),
         bool(header["single_output"]),

@@ -185,6 +185,24 @@ def drawn_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
+def row_weights(sample_weight: Any, rows: int) -> Array | None:
+    """Weights of rows, some of them perhaps zero; None where all are one."""
+    if sample_weight is None:
+        return None
+    weights = check.real_array(sample_weight, "sample_weight")
+    if weights.shape != (rows,):
+        raise ValueError(
+            f"sample_weight must have one number for each of the {rows} rows, got "
+            f"sample_weight.shape={weights.shape}"
+        )
+    if (weights < 0).any() or not weights.any():
+        raise ValueError(
+            "sample_weight must be positive, or zero for rows that are left out, got "
+            f"{np.count_nonzero(weights < 0)} negative and {np.count_nonzero(weights > 0)} positive weights"
+        )
+    return None if (weights == 1).all() else weights
+
+
 def require_complete_rows(y: Any) -> None:
     """Raise where rows have some of their targets only."""
     try:
@@ -202,6 +220,15 @@ def require_complete_rows(y: Any) -> None:
             "targets. Leave these rows out, or fit targets that were measured at the same rows together; "
             "what is known of new rows can be used with predictive(X).with_noise().given(Y)"
         )
+
+
+def names_of_targets(y: Any) -> list[str] | None:
+    """Names of the columns of a table, or of a series; None where there are none."""
+    columns = getattr(y, "columns", None)
+    if columns is not None:
+        return [str(name) for name in columns]
+    name = getattr(y, "name", None) if getattr(y, "ndim", None) == 1 else None
+    return None if name is None else [str(name)]
 
 
 def require_examples(data: EvidenceData, choice: Choice) -> None:

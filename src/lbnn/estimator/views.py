@@ -7,12 +7,13 @@ infinite width, where the evidence has a closed form; the network is then sought
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn.data.centring import CentredInputs, CentredKernel
 from lbnn.estimator import columns as column_units
 from lbnn.estimator.columns import ColumnUnits
 from lbnn.estimator.kernels import FAMILIES, Kernel, chosen, with_own_length_scales
@@ -34,10 +35,25 @@ class Setting:
     noise: float
     choice: Choice
     seed: int
+    weights: Array | None = None  # of rows, (p,)
 
     def of_rows(self, rows: IndexArray) -> Setting:
         """The same for some of the rows."""
-        return Setting(self.targets[rows], self.centre, self.noise, self.choice, self.seed)
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, targets=self.targets[rows], weights=weights)
+
+    def decomposed(
+        self, points: AnyArray, linear: bool
+    ) -> tuple[CentredInputs | CentredKernel, EvidenceData]:
+        """The data with these inputs, features or kernel matrix."""
+        return decompose(
+            points,
+            self.targets,
+            linear=linear,
+            centre=self.centre,
+            noise=self.noise,
+            weights=self.weights,
+        )
 
 
 @dataclass(frozen=True)
@@ -69,15 +85,13 @@ def make_view(columns: ColumnUnits, kernel: Kernel, X: AnyArray, setting: Settin
     """The data as one view sees them, after their one eigendecomposition."""
     seen, linear, empty = columns.seen(X), kernel.metric == "linear", np.zeros((0, 0))
     if linear:
-        inputs, data = decompose(
-            seen, setting.targets, linear=True, centre=setting.centre, noise=setting.noise
-        )
+        inputs, data = setting.decomposed(seen, linear=True)
         kept = np.zeros((0, X.shape[1]))
         return View(Seeing(columns, kernel, inputs, kept, empty), data, setting.choice)
     if len(X) > _MOST_EXACT_ROWS and kernel.metric != "precomputed":
         return _approximate_view(columns, kernel, seen, setting)
     gram = kernel.matrix(seen, seen)
-    inputs, data = decompose(gram, setting.targets, linear=False, centre=setting.centre, noise=setting.noise)
+    inputs, data = setting.decomposed(gram, linear=False)
     return View(Seeing(columns, kernel, inputs, seen, empty), data, setting.choice)
 
 
@@ -93,9 +107,7 @@ def _approximate_view(columns: ColumnUnits, kernel: Kernel, seen: Array, setting
     blocks = [seen[start : start + 256] for start in range(0, len(seen), 256)]
     total = sum(float(np.trace(kernel.matrix(block, block))) for block in blocks)
     dropped = 1 - float((features**2).sum()) / kept.sum() / total
-    inputs, data = decompose(
-        features, setting.targets, linear=True, centre=setting.centre, noise=setting.noise
-    )
+    inputs, data = setting.decomposed(features, linear=True)
     seeing = Seeing(columns, kernel, inputs, landmarks, feature_map)
     return View(seeing, data, setting.choice, max(dropped, 0.0))
 
@@ -107,7 +119,7 @@ def best_view(
     units = (
         [ColumnUnits.raw(X.shape[1])]
         if kernel.metric == "precomputed"
-        else column_units.candidates(wanted, ColumnUnits.standardised(X, setting.centre))
+        else column_units.candidates(wanted, ColumnUnits.standardised(X, setting.centre, setting.weights))
     )
     return preferred(
         [

@@ -41,7 +41,7 @@ class GaussianLikelihood:
     units: Array | None = (
         None  # diagonal of D, (n_d,): targets and noise are those of Y D, whose scale is D L D
     )
-    log_jacobian: float = 0.0  # from densities of Y D to those of Y
+    log_jacobian: float = 0.0  # from densities of Y D, or of weighted rows, to those of Y
 
     @property
     def flat(self) -> bool:

@@ -72,7 +72,7 @@ class PerOutputNoise(Noise):
             condensed=data.condensed,
             place=data.place,
             units=np.sqrt(self.betas),
-            log_jacobian=0.5 * data.examples * float(np.log(self.betas).sum()),
+            log_jacobian=0.5 * data.examples * float(np.log(self.betas).sum()) + data.log_jacobian,
         )
 
     def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
@@ -85,6 +85,7 @@ class PerOutputNoise(Noise):
             0.0,
             np.diag(np.sqrt(self.residuals)),
             unseen,
+            spectrum.log_jacobian,
         )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -43,6 +43,10 @@ class AffinePredictive(Conditionable):
         The shift is N(0, level_variance · A Aᵀ).
     single_output : bool
         Whether results drop the output axis.
+    leverage : (p̂,), optional
+        Variance of the function at each point, relative to the largest that a training row has given the
+        other rows: above one the point is farther out than every training row. None where training rows are
+        not known.
 
     Examples
     --------
@@ -60,6 +64,7 @@ class AffinePredictive(Conditionable):
     offset: Array
     level_variance: float = 0.0
     single_output: bool = False
+    leverage: Array | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

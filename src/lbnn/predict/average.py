@@ -28,6 +28,8 @@ class MixturePredictive(Conditionable):
     components : tuple of Conditionable
     weights : (models,)
         Posterior probabilities of the models; they sum to one.
+    leverage : (p̂,), optional
+        As in `AffinePredictive`, of the best model.
 
     Examples
     --------
@@ -42,6 +44,7 @@ class MixturePredictive(Conditionable):
 
     components: tuple[Conditionable, ...]
     weights: Array
+    leverage: Array | None = None
 
     def __repr__(self) -> str:
         """One line: models, points and outputs."""

@@ -77,6 +77,7 @@ class EvidenceData:
             data.examples,
             self.noise,
             condensed=data.condensed and data.condensed.scaled(math.exp(h[-1])),
+            log_jacobian=data.log_jacobian,
         )
 
     def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:

@@ -22,7 +22,7 @@ def log_evidence(data: EvidenceData, h: Array) -> Array:
     units, examples = np.exp(h[:, :-1]), data.spectrum.examples
     variance = data.noise + np.exp(h[:, -1:]) * eigenvalues
     misfit = (1 / variance) @ squares + (data.residuals if data.noise else 0.0)
-    constant = -0.5 * examples * data.outputs * math.log(2 * math.pi)
+    constant = data.spectrum.log_jacobian - 0.5 * examples * data.outputs * math.log(2 * math.pi)
     return constant - 0.5 * (
         data.outputs * np.log(variance).sum(1) + (misfit / units + examples * h[:, :-1]).sum(1)
     )
