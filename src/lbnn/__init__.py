@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if (
     TYPE_CHECKING
 ):  # for type checkers and editors; `_HOME` says the same to the interpreter, and a test compares
+    from lbnn import archive as archive
     from lbnn import asymptotics as asymptotics
     from lbnn import convergence as convergence
     from lbnn._base.errors import AccuracyWarning as AccuracyWarning
@@ -82,6 +83,7 @@ _HOME = {
     "ScalePrior": "scale.prior",
     "Spectrum": "data.spectrum",
     "SweepQuantity": "sweeps.quantities",
+    "archive": "archive",
     "asymptotics": "asymptotics",
     "benchmark": "benchmark",
     "compare": "theories.comparison",
@@ -90,6 +92,7 @@ _HOME = {
     "learning_curve": "learning_curves.curve",
     "network_kernel": "data.network_kernels",
     "open_sweep": "sweeps.store",
+    "plots": "plots",
     "sweep": "sweeps.run",
 }
 

@@ -94,10 +94,11 @@ def evidence_table(
 ) -> list[dict[str, Any]]:
     """Every candidate, best first; of other ways to see the inputs the Gaussian process."""
     rows = [(each, chosen) for each in candidates] + [(each.process, each) for each in others]
-    rows.sort(key=lambda row: -row[0].penalised_evidence)
+    rows.sort(key=lambda row: row[1].penalty - row[0].penalised_evidence)
     return [
         {
             **table_row(each, of.data, units),
+            "penalty": each.penalty + of.penalty,
             "inputs": of.transform.columns.name,
             "kernel_params": of.transform.kernel.parameters,
         }

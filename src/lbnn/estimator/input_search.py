@@ -12,10 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
+from lbnn._base.arrays import to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
-from lbnn.data.centring import CentredInputs, CentredKernel
+from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator import columns as column_units
-from lbnn.estimator.columns import ColumnUnits
+from lbnn.estimator import relevance
+from lbnn.estimator.columns import OWN_SCALES, ColumnUnits
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES, Kernel, chosen, with_own_length_scales
 from lbnn.estimator.model import decompose
@@ -68,12 +70,23 @@ class InputCandidate:
         Hyperparameters that are given in the comparison.
     dropped : float
         Share of the kernel's variance at the training points that the features lack.
+    penalty : float
+        Of the log evidence, for scales of columns that were fitted.
+    own : tuple of int
+        Groups of columns with a scale of their own.
     """
 
     transform: InputTransform
     data: EvidenceData
     spec: NoiseSpec
     dropped: float = 0.0
+    penalty: float = 0.0
+    own: tuple[int, ...] = ()
+
+    @property
+    def penalised_evidence(self) -> float:
+        """What candidates are ranked by: the log evidence of the Gaussian process less penalties."""
+        return self.process.penalised_evidence - self.penalty
 
     @cached_property
     def process(self) -> Candidate:
@@ -115,44 +128,71 @@ def _approximate_candidate(
 
 
 def best_candidate(
-    X: AnyArray, wanted: str, kernel: Kernel, own_length_scales: bool, setting: Setting
+    X: AnyArray, wanted: str, kernel: Kernel, group_of: IndexArray | None, setting: Setting
 ) -> tuple[InputCandidate, list[InputCandidate]]:
-    """The candidate of highest evidence at infinite width, and the others."""
+    """The candidate of highest evidence at infinite width, and the others.
+
+    With `group_of` (n0,) groups of columns may have scales of their own.
+    """
     units = (
         [ColumnUnits.raw(X.shape[1])]
         if kernel.metric == "precomputed"
         else column_units.candidates(wanted, ColumnUnits.standardised(X, setting.centre, setting.weights))
     )
-    return preferred(
-        [
-            make_candidate(each, _completed(kernel, each, X, own_length_scales, setting), X, setting)
-            for each in units
-        ]
+    candidates = []
+    for each in units:
+        candidates.append(make_candidate(each, _completed(kernel, each, X, group_of, setting), X, setting))
+        if kernel.metric == "linear" and group_of is not None and comparable(candidates[-1:]):
+            candidates.append(_with_own_scales(candidates[-1], X, group_of, setting))
+    return preferred([each for each in candidates if each.own or each.transform.columns.name != OWN_SCALES])
+
+
+def _with_own_scales(
+    candidate: InputCandidate, X: AnyArray, group_of: IndexArray, setting: Setting
+) -> InputCandidate:
+    """The candidate with a prior scale for each group of columns, for the linear kernel."""
+    columns = candidate.transform.columns
+    seen = to_numpy(columns.seen(X))
+    centred = Columns.of(seen, setting.centre, setting.weights).centred_training(seen)
+    targets = setting.targets.reshape(len(seen), -1)
+    if setting.weights is not None:  # rows times √w have the noise of rows of weight one
+        roots = np.sqrt(setting.weights)[:, None]
+        centred, targets = roots * centred, roots * targets
+    scales = own_scales_of(candidate, relevance.Rows.of(centred, targets, setting.centre), group_of)
+    rescaled = columns.rescaled(scales.variances, OWN_SCALES)
+    return replace(
+        make_candidate(rescaled, candidate.transform.kernel, X, setting),
+        penalty=scales.penalty,
+        own=scales.own,
     )
+
+
+def own_scales_of(candidate: InputCandidate, rows: relevance.Rows, group_of: IndexArray) -> relevance.Scales:
+    """Scales of groups of columns, from the common one of a candidate of the same rows."""
+    start = float(candidate.process.h[-1]) - np.log(rows.inputs.shape[1])  # G = XXᵀ/n0
+    return relevance.own_scales(rows, group_of, candidate.spec, start)
 
 
 def preferred(candidates: list[InputCandidate]) -> tuple[InputCandidate, list[InputCandidate]]:
     """The candidate of highest evidence, and the others."""
-    if len(candidates) == 1 or not _comparable(candidates):
+    if len(candidates) == 1 or not comparable(candidates):
         return candidates[0], []
-    candidates.sort(
-        key=lambda candidate: -candidate.process.penalised_evidence
-    )  # the first of equals stays first
+    candidates.sort(key=lambda candidate: -candidate.penalised_evidence)  # the first of equals stays first
     return candidates[0], candidates[1:]
 
 
-def _comparable(candidates: list[InputCandidate]) -> bool:
-    """Whether every candidate has data and inputs by which it can be compared."""
+def comparable(candidates: list[InputCandidate]) -> bool:
+    """Whether there are data and inputs that tell candidates apart."""
     return all(
         candidate.data.spectrum.examples > 1 and candidate.data.spectrum.rank > 0 for candidate in candidates
     )
 
 
 def _completed(
-    kernel: Kernel, columns: ColumnUnits, X: AnyArray, own_length_scales: bool, setting: Setting
+    kernel: Kernel, columns: ColumnUnits, X: AnyArray, group_of: IndexArray | None, setting: Setting
 ) -> Kernel:
     """The kernel for columns in these units, with the parameters that are not given chosen by evidence."""
-    if kernel.complete and not (own_length_scales and kernel.ours):
+    if kernel.complete and not (group_of is not None and kernel.ours):
         return kernel
     rows = np.arange(len(X))
     if len(X) > _ROWS_TO_CHOOSE:
@@ -162,12 +202,12 @@ def _completed(
     if len(part) < 3 or not np.ptp(seen, axis=0).any():
         return chosen(kernel, seen, lambda _: 0.0)
     best = chosen(kernel, seen, _evidence_of(columns, part, few))
-    if not own_length_scales or not FAMILIES[kernel.metric].stationary or "length_scale" in kernel.parameters:
+    if group_of is None or not FAMILIES[kernel.metric].stationary or "length_scale" in kernel.parameters:
         return best
     common = make_candidate(columns, best, part, few).process
     targets = few.targets.reshape(len(part), -1)
-    own, _ = with_own_length_scales(best, seen, targets, common.h)
-    penalty = 0.5 * (X.shape[1] - 1) * np.log(len(part))
+    own, _ = with_own_length_scales(best, seen, targets, common.h, group_of)
+    penalty = 0.5 * group_of.max() * np.log(len(part))
     gain = make_candidate(columns, own, part, few).process.penalised_evidence - common.penalised_evidence
     return own if gain > penalty else best
 

@@ -20,7 +20,7 @@ from lbnn._base.arrays import namespace, require_one_device, take, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.deprecated import current_value
 from lbnn._base.errors import ExtrapolationWarning
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
@@ -76,8 +76,14 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "coef0", "share" of the rbf kernel in "linear+rbf", "depth", "bias_variance" and "weight_variance" of
         networks, or scikit-learn's.
     ard : bool
-        Whether each column may have a length scale of its own; taken if the evidence gains more than ½ log p
-        for each.
+        Whether each column may have a scale of its own (automatic relevance determination): the prior
+        variance of its coefficients with the linear kernel, a length scale with others. Chosen by evidence at
+        infinite width, and taken if the evidence gains more than a penalty for the number of relevant
+        columns.
+    groups : list of lists of columns, optional
+        The same with one scale for each group, columns by number or by name; columns that are not listed form
+        one more group. For blocks such as 400 genes and 10 covariates, whose sizes say nothing of their
+        weight.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
@@ -115,7 +121,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
         error and its penalty for fitted hyperparameters, at_edge; best first.
     inputs_, kernel_params_ : str, dict
-        As chosen or given.
+        As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
+    column_scales_ : (n_features,)
+        What the network or the kernel sees of a column is (x − constant) times this: relative prior standard
+        deviations of the coefficients, in the user's units.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
     models_, model_weights_ : tuple of FittedModel, (models,)
@@ -155,6 +164,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel: Any = "linear",
         kernel_params: dict[str, Any] | None = None,
         ard: bool = False,
+        groups: Any = None,
         fit_intercept: bool = True,
         average: Any = "auto",
         engine: str = "auto",
@@ -171,6 +181,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.kernel_params = kernel_params
         self.ard = ard
+        self.groups = groups
         self.fit_intercept = fit_intercept
         self.average = average
         self.engine = engine
@@ -230,7 +241,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         spec = settings.comparison_spec(kind, self._given(units), inner, len(inner))
         noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
         setting = Setting(inner, self.fit_intercept, noise, spec, seed, weights)
-        found = best_candidate(inputs, self.inputs, self._kernel(), self.ard, setting)
+        found = best_candidate(inputs, self.inputs, self._kernel(), self._group_of(), setting)
         return self._fit_candidates(*found, kind, units, targets.reshape(len(targets), -1), rows, extent)
 
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
@@ -254,9 +265,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
         spec = settings.comparison_spec(kind, self._given(units), inner, examples)
-        found = summary.best_candidate(
-            self.inputs, self._kernel(), units, settings.noise_unit(self.beta), spec
-        )
+        noise, group_of = settings.noise_unit(self.beta), self._group_of()
+        found = summary.best_candidate(self.inputs, self._kernel(), group_of, units, noise, spec)
         extent = Extent.unknown(self.n_features_in_)
         return self._fit_candidates(*found, kind, units, np.zeros((0, len(units.mean))), Rows.all(0), extent)
 
@@ -287,6 +297,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             messages.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
         messages += [rows.message] * (bool(rows.message) and rows.dropped)
         warn_of(messages)
+        messages += self._said_of_scales(chosen)
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
@@ -303,6 +314,25 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.kernel == "precomputed" or not isinstance(self.beta, str):
             return Rows.all(len(targets))
         return distinct_rows(X, targets.reshape(len(targets), -1), linear=self.kernel == "linear")
+
+    def _group_of(self) -> IndexArray | None:
+        """The group of each column that may have a scale of its own; None where all have one."""
+        return settings.groups_of_columns(
+            self.ard,
+            self.groups,
+            self.kernel,
+            self.beta,
+            self.n_features_in_,
+            getattr(self, "feature_names_in_", None),
+        )
+
+    def _said_of_scales(self, chosen: InputCandidate) -> list[str]:
+        """Which columns or groups have a scale of their own, where that was asked for."""
+        if not (self.ard or self.groups) or self.kernel != "linear":
+            return []
+        kind = "column" if self.groups is None else "group"
+        names = getattr(self, "feature_names_in_", None) if self.groups is None else None
+        return [settings.own_scales(chosen.own, kind, names)]
 
     def _extent(self, X: AnyArray) -> Extent:
         """Ranges of the columns; a kernel matrix has none."""
@@ -333,10 +363,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
-        self.inputs_, self.kernel_params_ = (
-            state.transform.columns.name,
-            state.transform.kernel.parameters,
-        )
+        self.column_scales_ = 1 / state.transform.columns.deviation
+        self.inputs_, self.kernel_params_ = state.transform.columns.name, state.transform.kernel.parameters
         if state.transform.kernel.metric != "linear":
             self.dual_coef_ = shaped
             return self

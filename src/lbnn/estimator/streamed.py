@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, IndexArray
 from lbnn.data.centring import CentredInputs, Columns, contrasts
 from lbnn.data.factor import Factor, Moments
 from lbnn.data.spectrum import Spectrum
 from lbnn.data.streams import Stream
 from lbnn.estimator import columns as column_units
-from lbnn.estimator.columns import ColumnUnits
-from lbnn.estimator.input_search import InputCandidate, preferred
+from lbnn.estimator import relevance
+from lbnn.estimator.columns import OWN_SCALES, ColumnUnits
+from lbnn.estimator.input_search import InputCandidate, comparable, own_scales_of, preferred
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.targets import TargetUnits
@@ -83,19 +84,42 @@ class Summary:
         )
 
     def best_candidate(
-        self, wanted: str, kernel: Kernel, units: TargetUnits, noise_variance: float, spec: NoiseSpec
+        self,
+        wanted: str,
+        kernel: Kernel,
+        group_of: IndexArray | None,
+        units: TargetUnits,
+        noise_variance: float,
+        spec: NoiseSpec,
     ) -> tuple[InputCandidate, list[InputCandidate]]:
-        """As `input_search.best_candidate`, for the linear kernel."""
+        """As `candidates.best_candidate`, for the linear kernel."""
         deviation, size = (each[: self.inputs] for each in self._deviations)
         standardised = ColumnUnits.of_moments(self.means[: self.inputs], deviation, size)
         inner = replace(
             self.factor, targets=units.inner(self.factor.targets), outside=units.inner(self.factor.outside)
         )
-        candidates = [
-            self._candidate(each, kernel, inner, noise_variance, spec)
-            for each in column_units.candidates(wanted, standardised)
-        ]
+        candidates = []
+        for each in column_units.candidates(wanted, standardised):
+            candidates.append(self._candidate(each, kernel, inner, noise_variance, spec))
+            if group_of is not None and comparable(candidates[-1:]):
+                scales = own_scales_of(candidates[-1], self._rows(each, inner), group_of)
+                rescaled = each.rescaled(scales.variances, OWN_SCALES)
+                own = replace(
+                    self._candidate(rescaled, kernel, inner, noise_variance, spec),
+                    penalty=scales.penalty,
+                    own=scales.own,
+                )
+                candidates += [own] if own.own else []
         return preferred(candidates)
+
+    def _rows(self, columns: ColumnUnits, factor: Factor) -> relevance.Rows:
+        """Rows with the moments of the data about their means."""
+        return relevance.Rows(
+            factor.root / columns.deviation,
+            factor.targets,
+            (factor.outside**2).sum(axis=0),
+            self.moments.count - self.centre,
+        )
 
     def _candidate(
         self, columns: ColumnUnits, kernel: Kernel, factor: Factor, noise_variance: float, spec: NoiseSpec
