@@ -21,7 +21,7 @@ def correlated_noise(seed: int, rows: int = 30, outputs: int = 12) -> tuple[np.n
 def test_correlated_noise_that_is_fitted_as_signal_is_said() -> None:
     X, Y = correlated_noise(5)
     with pytest.warns(lbnn.AccuracyWarning, match="left-out predictions do not bear it out"):
-        model = lbnn.LBNNRegressor(width=3, noise="isotropic", average=False).fit(X[:30], Y[:30])
+        model = lbnn.LBNNRegressor(width=3, noise="independent", average=False).fit(X[:30], Y[:30])
     assert sum("left-out" in message for message in model.messages_) == 1
     assert "R² is -0." in model.messages_[0]
     assert "nats" in model.messages_[0]
@@ -31,7 +31,7 @@ def test_a_signal_that_is_there_is_not_doubted() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 20))
     Y = X @ rng.normal(size=(20, 2)) / 20**0.5 + 0.3 * rng.normal(size=(40, 2))
-    model = lbnn.LBNNRegressor(depth=1, noise="isotropic").fit(X, Y)
+    model = lbnn.LBNNRegressor(depth=1, noise="independent").fit(X, Y)
     assert not any("left-out" in message for message in model.messages_)
 
 

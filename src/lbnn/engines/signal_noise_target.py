@@ -395,7 +395,7 @@ class SignalNoiseTarget:
             yield block, np.flatnonzero(fine[block])
 
     def log_diagonals(self, u: Array) -> Array:
-        """log L_jj, log Σ_jj, of which samplers compare averages, (m, 2 n_d); without signal log Σ_jj alone."""
+        """log L_jj and log Σ_jj, of which averages are compared, (m, 2 n_d); without signal the latter."""
         roots = self.roots(u)
         noise = np.log((roots.noise**2).sum(axis=2) + np.exp(roots.log_variances))
         if not roots.signal.shape[2]:

@@ -9,13 +9,13 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.selection import gaussian_process
 from lbnn.selection.data import EvidenceData
-from lbnn.selection.parameters import Choice, free_parameters, target_variances
-from lbnn.selection.walk import Candidate, penalty_of
+from lbnn.selection.parameters import NoiseSpec, free_parameters, target_variances
+from lbnn.selection.width_search import Candidate, penalty_of
 
 _TIE = 0.01  # nats: a maximum of the evidence this near is one without signal
 
 
-def no_signal(data: EvidenceData, choice: Choice) -> Candidate | None:
+def no_signal(data: EvidenceData, spec: NoiseSpec) -> Candidate | None:
     """The candidate whose inputs say nothing of the targets; None where the prior scale or no noise is given.
 
     It is the Gaussian process at the lower end of the range of κ, where the signal is 1e-8 of the noise, with
@@ -24,14 +24,14 @@ def no_signal(data: EvidenceData, choice: Choice) -> Candidate | None:
     Gaussian process, of which it is a limit, so that it is preferred only where no signal raises the
     evidence: data of few examples may have a signal that the evidence cannot tell from noise.
     """
-    if choice.prior_scale is not None or not data.noise or not data.spectrum.rank:
+    if spec.prior_scale is not None or not data.noise_variance or not data.spectrum.rank:
         return None
-    kind = replace(choice, coupled=False)
+    kind = replace(spec, coupled=False)
     free = free_parameters(data, kind)
     variances = target_variances(data)
     h = free.base.copy()
-    if choice.noise_variance is None:
-        h[:-1] = np.log(variances if choice.per_output else np.full(data.outputs, variances.mean()))
+    if spec.noise_variance is None:
+        h[:-1] = np.log(variances if spec.per_output else np.full(data.outputs, variances.mean()))
     h[-1] = free.lower[-1]
     units = free.directions[:, : free.count - 1]
     h = free.at(np.append(free.nearest(h)[:-1], free.lower[-1]))
