@@ -12,6 +12,7 @@ if (
     from lbnn import asymptotics as asymptotics
     from lbnn import convergence as convergence
     from lbnn import sweeps as sweeps
+    from lbnn import views as views
     from lbnn._base.errors import AccuracyWarning as AccuracyWarning
     from lbnn._base.errors import DataWarning as DataWarning
     from lbnn._base.errors import ExtrapolationWarning as ExtrapolationWarning
@@ -33,6 +34,7 @@ if (
     from lbnn.network import Network as Network
     from lbnn.posterior import Posterior as Posterior
     from lbnn.predict.affine import AffinePredictive as AffinePredictive
+    from lbnn.predict.atoms import AtomPredictive as AtomPredictive
     from lbnn.predict.average import MixturePredictive as MixturePredictive
     from lbnn.predict.given import ConditionedPredictive as ConditionedPredictive
     from lbnn.predict.mixture import NetworkPredictive as NetworkPredictive
@@ -47,6 +49,7 @@ if (
     from lbnn.theories.comparison import Comparison as Comparison
     from lbnn.theories.comparison import compare as compare
     from lbnn.theories.scale_mixing import ScaleMixture as ScaleMixture
+    from lbnn.views.posterior import ViewPosterior as ViewPosterior
 
     __version__: str
 
@@ -54,6 +57,7 @@ if (
 _HOME = {
     "AccuracyWarning": "_base.errors",
     "AffinePredictive": "predict.affine",
+    "AtomPredictive": "predict.atoms",
     "BandedRegressor": "estimator",
     "Bands": "bands",
     "BandsFit": "bands",
@@ -81,6 +85,7 @@ _HOME = {
     "ScaleMixture": "theories.scale_mixing",
     "ScalePrior": "scale.prior",
     "Spectrum": "data.spectrum",
+    "ViewPosterior": "views.posterior",
     "asymptotics": "asymptotics",
     "benchmark": "benchmark",
     "compare": "theories.comparison",
@@ -91,6 +96,7 @@ _HOME = {
     "network_kernel": "data.network_kernels",
     "sweep": "sweeps.run",
     "sweeps": "sweeps",
+    "views": "views",
 }
 
 __all__ = list(_HOME)
