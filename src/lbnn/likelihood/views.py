@@ -203,7 +203,7 @@ class ViewLikelihood:
         for block, covariances in self._in_blocks(eigenvalues, vectors):
             lower = _lower_roots(covariances)
             white = np.linalg.solve(lower, np.broadcast_to(self.observations, lower.shape[:2])[..., None])
-            result[block] = self._of_roots(lower, white[..., 0])
+            result[block] = self._of_roots(lower, np.asarray(white[..., 0], float))
         return result
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:

@@ -53,7 +53,7 @@ class AtomPredictive(Conditionable):
     joint: Callable[[int], Array]
     scales: Array
     noise: float
-    single_output: bool
+    single_output: bool = True
     noisy: bool = False
 
     @property

@@ -49,6 +49,7 @@ class TestViews:
         """Σ L_mm' K̂̂_mm', (p̂, p̂)."""
         if self.gram is not None:
             return np.einsum("ambn,mn->ab", self.gram, scale)
+        assert self.features is not None
         seen = np.einsum("ami,mk->aki", self.features, _root(scale)).reshape(self.points, -1)
         return np.asarray(seen @ seen.T)
 

@@ -264,6 +264,7 @@ class ViewPosterior:
         return LeaveOneOut(
             given - scores.residual[:, 0],
             scores.variance[:, 0],
+            scores.residual[:, 0],
             scores.log_density,
             scores.log_density_error,
             scores.pareto_k,
