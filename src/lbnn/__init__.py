@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if (
     TYPE_CHECKING
 ):  # for type checkers and editors; `_HOME` says the same to the interpreter, and a test compares
+    from lbnn import archive as archive
     from lbnn import asymptotics as asymptotics
     from lbnn import convergence as convergence
     from lbnn import sweeps as sweeps
@@ -86,6 +87,7 @@ _HOME = {
     "ScalePrior": "scale.prior",
     "Spectrum": "data.spectrum",
     "ViewPosterior": "views.posterior",
+    "archive": "archive",
     "asymptotics": "asymptotics",
     "benchmark": "benchmark",
     "compare": "theories.comparison",
@@ -94,6 +96,7 @@ _HOME = {
     "learning_curve": "learning_curves.curve",
     "leave_one_out": "cross_validation",
     "network_kernel": "data.network_kernels",
+    "plots": "plots",
     "sweep": "sweeps.run",
     "sweeps": "sweeps",
     "views": "views",

@@ -41,9 +41,7 @@ def log_likelihoods(views, y, scales, noise):
         lower = np.linalg.cholesky(part)
         white = np.linalg.solve(lower, np.broadcast_to(y, (len(part), count))[..., None])[..., 0]
         logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-        result[start : start + 2000] = (
-            -0.5 * (white**2).sum(axis=1) - logs - 0.5 * count * np.log(2 * np.pi)
-        )
+        result[start : start + 2000] = -0.5 * (white**2).sum(axis=1) - logs - 0.5 * count * np.log(2 * np.pi)
     return result
 
 

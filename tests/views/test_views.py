@@ -90,7 +90,9 @@ def test_one_view_is_the_network_without_views(beta):
         one.predict(views=X_test[:, None]).mean, other.predict(X_test).mean, rtol=1e-12
     )
     kernel = (X @ X.T / 5)[:, None, :, None]
-    assert network.condition_views(kernel, y, beta).log_evidence == pytest.approx(other.log_evidence, abs=1e-9)
+    assert network.condition_views(kernel, y, beta).log_evidence == pytest.approx(
+        other.log_evidence, abs=1e-9
+    )
 
 
 def test_tasks_with_all_cells_are_several_outputs():
@@ -161,7 +163,9 @@ def test_predictions_are_mixtures_of_dense_ones(count):
     weights, pred = post.scale.weights, post.predict(views=test)
     mean = weights @ means
     np.testing.assert_allclose(pred.mean, mean, rtol=1e-8)
-    total = np.tensordot(weights, covariances, axes=1) + (weights[:, None] * (means - mean)).T @ (means - mean)
+    total = np.tensordot(weights, covariances, axes=1) + (weights[:, None] * (means - mean)).T @ (
+        means - mean
+    )
     np.testing.assert_allclose(pred.variance, np.diagonal(total), rtol=1e-7)
     np.testing.assert_allclose(pred.covariance, total, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(pred.with_noise().variance, np.diagonal(total) + 0.2, rtol=1e-7)

@@ -41,9 +41,11 @@ from lbnn.cli.options import (
     Force,
     IdColumn,
     Missing,
+    MissingTexts,
     MissingValues,
     Seed,
     Separator,
+    SheetName,
     Targets,
 )
 from lbnn.cli.preparing import Columns, read_examples
@@ -94,6 +96,8 @@ def evidence(
     sep: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    sheet: SheetName = None,
+    na: MissingTexts = [],  # noqa: B006
     seed: Seed = 0,
     force: Force = False,
     debug: Debug = False,
@@ -107,7 +111,7 @@ def evidence(
     check_suffix(out, (".csv",), "--out")
     check_outputs([out], [data], force)
     columns = Columns(targets, features, drop, id_column, categorical)
-    examples = read_examples(data, columns, Dialect.of(sep, decimal, encoding), missing.value)
+    examples = read_examples(data, columns, Dialect.of(sep, decimal, encoding, sheet, na), missing.value)
     X, Y = examples.X, examples.Y
     shared = shared_settings(
         prior_scale, noise, kernel, kernel_param, inputs, no_intercept, target_error, seed

@@ -55,14 +55,12 @@ def _drawn(p: str, n0: str, nd: str, state: State) -> list[str]:
 
 
 def _file(state: State, table: Table) -> list[str]:
-    reader = "read_parquet" if table.name.endswith(".parquet") else "read_csv"
     targets = repr(table.targets[0]) if len(table.targets) == 1 else repr(list(table.targets))
     return [
         "import pandas as pd",
         "",
         f"features, targets = {list(table.features)!r}, {targets}",
-        f"table = pd.{reader}({table.name!r})",
-        *table.steps,
+        *(table.steps or [f"table = pd.read_csv({table.name!r})"]),
         f"table = table[{list(table.features + table.targets)!r}]",
         "table = (table - table.mean()) / table.std(ddof=0)",
         f"X, Y = (table[names].to_numpy()[:{state.examples}] for names in (features, targets))",
