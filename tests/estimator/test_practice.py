@@ -266,7 +266,8 @@ def test_gradient_of_the_length_scales_climbs_the_evidence():
     y = np.sin(2 * Z[:, 0]) + 0.1 * rng.normal(size=30)
     y = y - y.mean()
     start = Kernel("rbf", {"length_scale": 1.0})
-    own, gain = with_own_length_scales(start, Z, y[:, None], np.array([np.log(0.02), np.log(50.0)]))
+    h = np.array([np.log(0.02), np.log(50.0)])
+    own, gain = with_own_length_scales(start, Z, y[:, None], h, np.arange(Z.shape[1]))
     fixed = {"depth": 1, "kernel": "rbf", "inputs": "raw"}
     before = LBNNRegressor(beta=50.0, prior_scale=1.0, kernel_params={"length_scale": 1.0}, **fixed).fit(Z, y)
     after = LBNNRegressor(kernel_params=own.parameters, **fixed).fit(Z, y)

@@ -91,10 +91,11 @@ def evidence_table(
 ) -> list[dict[str, Any]]:
     """Every candidate, best first; of other ways to see the inputs the Gaussian process."""
     rows = [(each, view) for each in candidates] + [(each.process, each) for each in others]
-    rows.sort(key=lambda row: -row[0].supported)
+    rows.sort(key=lambda row: row[1].penalty - row[0].supported)
     return [
         {
             **table_row(each, of.data, units),
+            "penalty": each.penalty + of.penalty,
             "inputs": of.seeing.columns.name,
             "kernel_params": of.seeing.kernel.parameters,
         }

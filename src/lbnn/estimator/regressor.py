@@ -19,7 +19,7 @@ from lbnn._base import check
 from lbnn._base.arrays import namespace, require_one_place, take, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.errors import ExtrapolationWarning
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
@@ -74,8 +74,14 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "coef0", "share" of the rbf kernel in "linear+rbf", "depth", "bias_variance" and "weight_variance" of
         networks, or scikit-learn's.
     ard : bool
-        Whether each column may have a length scale of its own; taken if the evidence gains more than ½ log p
-        for each.
+        Whether each column may have a scale of its own (automatic relevance determination): the prior
+        variance of its coefficients with the linear kernel, a length scale with others. Chosen by evidence at
+        infinite width, and taken if the evidence gains more than a penalty for the number of relevant
+        columns.
+    groups : list of lists of columns, optional
+        The same with one scale for each group, columns by number or by name; columns that are not listed form
+        one more group. For blocks such as 400 genes and 10 covariates, whose sizes say nothing of their
+        weight.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
@@ -113,7 +119,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
         error and its penalty for fitted hyperparameters, at_edge; best first.
     inputs_, kernel_params_ : str, dict
-        As chosen or given.
+        As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
+    column_scales_ : (n_features,)
+        What the network or the kernel sees of a column is (x − constant) times this: relative prior standard
+        deviations of the coefficients, in the user's units.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
     models_, model_weights_ : tuple of FittedModel, (models,)
@@ -153,6 +162,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel: Any = "linear",
         kernel_params: dict[str, Any] | None = None,
         ard: bool = False,
+        groups: Any = None,
         fit_intercept: bool = True,
         average: Any = "auto",
         engine: str = "auto",
@@ -169,6 +179,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.kernel_params = kernel_params
         self.ard = ard
+        self.groups = groups
         self.fit_intercept = fit_intercept
         self.average = average
         self.engine = engine
@@ -227,7 +238,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         choice = settings.view_choice(self.noise, self._given(units), inner, len(inner))
         noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
         setting = Setting(inner, self.fit_intercept, noise, choice, seed, weights)
-        views = best_view(inputs, self.inputs, self._kernel(), self.ard, setting)
+        views = best_view(inputs, self.inputs, self._kernel(), self._group_of(), setting)
         return self._fit_views(*views, units, targets.reshape(len(targets), -1), rows, extent)
 
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
@@ -250,7 +261,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(self.noise, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
         choice = settings.view_choice(self.noise, self._given(units), inner, examples)
-        views = summary.best_view(self.inputs, self._kernel(), units, settings.noise_unit(self.beta), choice)
+        noise, group_of = settings.noise_unit(self.beta), self._group_of()
+        views = summary.best_view(self.inputs, self._kernel(), group_of, units, noise, choice)
         extent = Extent.unknown(self.n_features_in_)
         return self._fit_views(*views, units, np.zeros((0, len(units.mean))), Rows.all(0), extent)
 
@@ -274,6 +286,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             messages.append(settings.approximate_kernel(len(targets), view.seeing, view.dropped))
         messages += [rows.message] * (bool(rows.message) and rows.dropped)
         warn_of(messages)
+        messages += self._said_of_scales(view)
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
         state = FittedState.of(models, view.seeing, targets, rows, extent)
         return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
@@ -290,6 +303,25 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.kernel == "precomputed" or not isinstance(self.beta, str):
             return Rows.all(len(targets))
         return distinct_rows(X, targets.reshape(len(targets), -1), linear=self.kernel == "linear")
+
+    def _group_of(self) -> IndexArray | None:
+        """The group of each column that may have a scale of its own; None where all have one."""
+        return settings.groups_of_columns(
+            self.ard,
+            self.groups,
+            self.kernel,
+            self.beta,
+            self.n_features_in_,
+            getattr(self, "feature_names_in_", None),
+        )
+
+    def _said_of_scales(self, view: View) -> list[str]:
+        """Which columns or groups have a scale of their own, where that was asked for."""
+        if not (self.ard or self.groups) or self.kernel != "linear":
+            return []
+        kind = "column" if self.groups is None else "group"
+        names = getattr(self, "feature_names_in_", None) if self.groups is None else None
+        return [settings.own_scales(view.own, kind, names)]
 
     def _extent(self, X: AnyArray) -> Extent:
         """Ranges of the columns; a kernel matrix has none."""
@@ -320,6 +352,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
+        self.column_scales_ = 1 / state.seeing.columns.deviation
         self.inputs_, self.kernel_params_ = state.seeing.columns.name, state.seeing.kernel.parameters
         if state.seeing.kernel.metric != "linear":
             self.dual_coef_ = shaped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
@@ -15,8 +16,9 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from lbnn._base import check
 from lbnn._base.arrays import place_of, to_numpy
-from lbnn._base.types import Array
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines import ENGINES
+from lbnn.estimator import relevance
 from lbnn.estimator.columns import RAW, STANDARDISED
 from lbnn.estimator.kernels import FAMILIES
 from lbnn.estimator.seeing import Seeing
@@ -35,6 +37,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, *FAMILIES, "precomputed"}), callable],
     "kernel_params": [dict, None],
     "ard": ["boolean"],
+    "groups": [list, tuple, None],
     "fit_intercept": ["boolean"],
     "average": ["boolean", StrOptions({"auto"})],
     "engine": [StrOptions({"auto", *ENGINES})],
@@ -65,6 +68,15 @@ def approximate_kernel(rows: int, seeing: Seeing, dropped: float) -> str:
         f"them: {dropped:.2g} of its variance at the training points is left out, and of the uncertainty "
         "elsewhere what these functions cannot show"
     )
+
+
+def own_scales(own: Sequence[int], kind: str, names: Any) -> str:
+    """What is said of columns or groups with a prior scale of their own."""
+    if not own:
+        return f"one prior scale for all columns: no {kind} gains enough evidence from a scale of its own"
+    listed = ", ".join(str(each) if names is None else repr(str(names[each])) for each in own[:10])
+    more = f" and {len(own) - 10} more" if len(own) > 10 else ""
+    return f"{kind}s with a prior scale of their own, in the order of their evidence: {listed}{more}"
 
 
 def may_be_contrasts(noise: str, beta: Any) -> bool:
@@ -220,6 +232,27 @@ def require_complete_rows(y: Any) -> None:
             "targets. Leave these rows out, or fit targets that were measured at the same rows together; "
             "what is known of new rows can be used with predictive(X).with_noise().given(Y)"
         )
+
+
+def groups_of_columns(
+    ard: bool, groups: Any, kernel: Any, beta: Any, columns: int, names: Any
+) -> IndexArray | None:
+    """The group of each column that may have a scale of its own, (n0,); None where all have one."""
+    if not ard and groups is None:
+        return None
+    if ard and groups is not None:
+        raise ValueError("a scale is for each column or for each group, got ard=True and groups: give one")
+    ours = isinstance(kernel, str) and kernel in FAMILIES
+    if kernel != "linear" and not (ours and FAMILIES[kernel].stationary):
+        raise ValueError(
+            "scales of columns are for kernel='linear' and for kernels with a length scale, got "
+            f"kernel={kernel!r}: leave out ard and groups"
+        )
+    if beta == math.inf:
+        raise ValueError(
+            "scales of columns are chosen where there is noise, got beta=inf: leave out ard and groups"
+        )
+    return np.arange(columns) if groups is None else relevance.groups_of_columns(groups, columns, names)
 
 
 def names_of_targets(y: Any) -> list[str] | None:

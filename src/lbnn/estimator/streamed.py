@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, IndexArray
 from lbnn.data.centring import CentredInputs, Columns, contrasts
 from lbnn.data.factor import Factor, Moments
 from lbnn.data.spectrum import Spectrum
 from lbnn.data.streams import Stream
 from lbnn.estimator import columns as column_units
-from lbnn.estimator.columns import ColumnUnits
+from lbnn.estimator import relevance
+from lbnn.estimator.columns import OWN_SCALES, ColumnUnits
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.seeing import Seeing
 from lbnn.estimator.targets import TargetUnits
-from lbnn.estimator.views import View, preferred
+from lbnn.estimator.views import View, comparable, own_scales_of, preferred
 from lbnn.selection import Choice, EvidenceData
 
 
@@ -83,7 +84,13 @@ class Summary:
         )
 
     def best_view(
-        self, wanted: str, kernel: Kernel, units: TargetUnits, noise: float, choice: Choice
+        self,
+        wanted: str,
+        kernel: Kernel,
+        group_of: IndexArray | None,
+        units: TargetUnits,
+        noise: float,
+        choice: Choice,
     ) -> tuple[View, list[View]]:
         """As `views.best_view`, for the linear kernel."""
         deviation, size = (each[: self.inputs] for each in self._deviations)
@@ -91,11 +98,28 @@ class Summary:
         inner = replace(
             self.factor, targets=units.inner(self.factor.targets), outside=units.inner(self.factor.outside)
         )
-        views = [
-            self._view(each, kernel, inner, noise, choice)
-            for each in column_units.candidates(wanted, standardised)
-        ]
+        views = []
+        for each in column_units.candidates(wanted, standardised):
+            views.append(self._view(each, kernel, inner, noise, choice))
+            if group_of is not None and comparable(views[-1:]):
+                scales = own_scales_of(views[-1], self._rows(each, inner), group_of)
+                rescaled = each.rescaled(scales.variances, OWN_SCALES)
+                own = replace(
+                    self._view(rescaled, kernel, inner, noise, choice),
+                    penalty=scales.penalty,
+                    own=scales.own,
+                )
+                views += [own] if own.own else []
         return preferred(views)
+
+    def _rows(self, columns: ColumnUnits, factor: Factor) -> relevance.Rows:
+        """Rows with the moments of the data about their means."""
+        return relevance.Rows(
+            factor.root / columns.deviation,
+            factor.targets,
+            (factor.outside**2).sum(axis=0),
+            self.moments.count - self.centre,
+        )
 
     def _view(
         self, columns: ColumnUnits, kernel: Kernel, factor: Factor, noise: float, choice: Choice

@@ -12,10 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
+from lbnn._base.arrays import to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
-from lbnn.data.centring import CentredInputs, CentredKernel
+from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator import columns as column_units
-from lbnn.estimator.columns import ColumnUnits
+from lbnn.estimator import relevance
+from lbnn.estimator.columns import OWN_SCALES, ColumnUnits
 from lbnn.estimator.kernels import FAMILIES, Kernel, chosen, with_own_length_scales
 from lbnn.estimator.model import decompose
 from lbnn.estimator.seeing import Seeing
@@ -68,12 +70,23 @@ class View:
         Of the hyperparameters at which views are compared.
     dropped : float
         Share of the kernel's variance at the training points that the features lack.
+    penalty : float
+        Of the log evidence, for scales of columns that were fitted.
+    own : tuple of int
+        Groups of columns with a scale of their own.
     """
 
     seeing: Seeing
     data: EvidenceData
     choice: Choice
     dropped: float = 0.0
+    penalty: float = 0.0
+    own: tuple[int, ...] = ()
+
+    @property
+    def supported(self) -> float:
+        """What views are ranked by."""
+        return self.process.supported - self.penalty
 
     @cached_property
     def process(self) -> Candidate:
@@ -113,40 +126,65 @@ def _approximate_view(columns: ColumnUnits, kernel: Kernel, seen: Array, setting
 
 
 def best_view(
-    X: AnyArray, wanted: str, kernel: Kernel, own_length_scales: bool, setting: Setting
+    X: AnyArray, wanted: str, kernel: Kernel, group_of: IndexArray | None, setting: Setting
 ) -> tuple[View, list[View]]:
-    """The view of highest evidence at infinite width, and the others."""
+    """The view of highest evidence at infinite width, and the others.
+
+    With `group_of` (n0,) groups of columns may have scales of their own.
+    """
     units = (
         [ColumnUnits.raw(X.shape[1])]
         if kernel.metric == "precomputed"
         else column_units.candidates(wanted, ColumnUnits.standardised(X, setting.centre, setting.weights))
     )
-    return preferred(
-        [
-            make_view(each, _completed(kernel, each, X, own_length_scales, setting), X, setting)
-            for each in units
-        ]
+    views = []
+    for each in units:
+        views.append(make_view(each, _completed(kernel, each, X, group_of, setting), X, setting))
+        if kernel.metric == "linear" and group_of is not None and comparable(views[-1:]):
+            views.append(_with_own_scales(views[-1], X, group_of, setting))
+    return preferred([each for each in views if each.own or each.seeing.columns.name != OWN_SCALES])
+
+
+def _with_own_scales(view: View, X: AnyArray, group_of: IndexArray, setting: Setting) -> View:
+    """The view with a prior scale for each group of columns, for the linear kernel."""
+    columns = view.seeing.columns
+    seen = to_numpy(columns.seen(X))
+    centred = Columns.of(seen, setting.centre, setting.weights).centred_training(seen)
+    targets = setting.targets.reshape(len(seen), -1)
+    if setting.weights is not None:  # rows times √w have the noise of rows of weight one
+        roots = np.sqrt(setting.weights)[:, None]
+        centred, targets = roots * centred, roots * targets
+    scales = own_scales_of(view, relevance.Rows.of(centred, targets, setting.centre), group_of)
+    rescaled = columns.rescaled(scales.variances, OWN_SCALES)
+    return replace(
+        make_view(rescaled, view.seeing.kernel, X, setting), penalty=scales.penalty, own=scales.own
     )
+
+
+def own_scales_of(view: View, rows: relevance.Rows, group_of: IndexArray) -> relevance.Scales:
+    """Scales of groups of columns, from the common one of a view of the same rows."""
+    start = float(view.process.h[-1]) - np.log(rows.inputs.shape[1])  # G = XXᵀ/n0
+    return relevance.own_scales(rows, group_of, view.choice, start)
 
 
 def preferred(views: list[View]) -> tuple[View, list[View]]:
     """The view of highest evidence, and the others."""
-    if len(views) == 1 or not _comparable(views):
+    if len(views) == 1 or not comparable(views):
         return views[0], []
-    views.sort(key=lambda view: -view.process.supported)  # the first of equals stays first
+    views.sort(key=lambda view: -view.supported)  # the first of equals stays first
     return views[0], views[1:]
 
 
-def _comparable(views: list[View]) -> bool:
+def comparable(views: list[View]) -> bool:
     """Whether there are data and inputs that tell views apart."""
     return all(view.data.spectrum.examples > 1 and view.data.spectrum.rank > 0 for view in views)
 
 
 def _completed(
-    kernel: Kernel, columns: ColumnUnits, X: AnyArray, own_length_scales: bool, setting: Setting
+    kernel: Kernel, columns: ColumnUnits, X: AnyArray, group_of: IndexArray | None, setting: Setting
 ) -> Kernel:
     """The kernel for columns in these units, with the parameters that are not given chosen by evidence."""
-    if kernel.complete and not (own_length_scales and kernel.ours):
+    if kernel.complete and not (group_of is not None and kernel.ours):
         return kernel
     rows = np.arange(len(X))
     if len(X) > _ROWS_TO_CHOOSE:
@@ -156,12 +194,12 @@ def _completed(
     if len(part) < 3 or not np.ptp(seen, axis=0).any():
         return chosen(kernel, seen, lambda _: 0.0)
     best = chosen(kernel, seen, _evidence_of(columns, part, few))
-    if not own_length_scales or not FAMILIES[kernel.metric].stationary or "length_scale" in kernel.parameters:
+    if group_of is None or not FAMILIES[kernel.metric].stationary or "length_scale" in kernel.parameters:
         return best
     common = make_view(columns, best, part, few).process
     targets = few.targets.reshape(len(part), -1)
-    own, _ = with_own_length_scales(best, seen, targets, common.h)
-    penalty = 0.5 * (X.shape[1] - 1) * np.log(len(part))
+    own, _ = with_own_length_scales(best, seen, targets, common.h, group_of)
+    penalty = 0.5 * group_of.max() * np.log(len(part))
     gain = make_view(columns, own, part, few).process.supported - common.supported
     return own if gain > penalty else best
 
