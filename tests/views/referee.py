@@ -1,4 +1,4 @@
-"""A referee that shares no code with the library: plain prior draws of weights, and dense Gaussian algebra."""
+"""A referee that shares no code with the library: prior draws of weights, and dense Gaussian algebra."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log_gaussian(y, matrix):
 
 def log_likelihoods(views, y, scales, noise):
     """log p(y | L) of many scales, (count,)."""
-    count, channels, dimension = views.shape
+    count, dimension = len(views), views.shape[2]
     grams = np.einsum("ami,bni->mnab", views, views) / dimension
     result = np.empty(len(scales))
     for start in range(0, len(scales), 2000):

@@ -1,8 +1,9 @@
-"""Networks seen through views, against dense algebra, prior draws of weights, and the network without views."""
+"""Networks seen through views, against dense algebra, prior draws of weights, and networks without views."""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -206,7 +207,7 @@ def test_weights_have_the_moments_of_the_predictions(widths):
     post = lbnn.Network(widths).condition_views(views, y, 5.0)
     weights = post.sample_weights(20_000, 1)
     shapes = [3, *widths, 2]
-    assert [w.shape[1:] for w in weights] == [(b, a) for a, b in zip(shapes[:-1], shapes[1:], strict=True)]
+    assert [w.shape[1:] for w in weights] == [(b, a) for a, b in pairwise(shapes)]
     product = weights[0]
     for each in weights[1:]:
         product = each @ product
