@@ -12,6 +12,7 @@ if (
     from lbnn import archive as archive
     from lbnn import asymptotics as asymptotics
     from lbnn import convergence as convergence
+    from lbnn import plots as plots
     from lbnn import sweeps as sweeps
     from lbnn import views as views
     from lbnn._base.errors import AccuracyWarning as AccuracyWarning
