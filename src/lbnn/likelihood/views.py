@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import lapack
 
-from lbnn._base.arrays import HOST, Place
+from lbnn._base.arrays import HOST, Device
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array, IndexArray
 
@@ -142,7 +142,7 @@ class ViewLikelihood:
     observations: Array  # y in the span of the features, (q,)
     residual: float  # ‖y‖² outside of it
     examples: int  # all observations
-    noise: float  # τ, positive and finite
+    noise_variance: float  # τ, positive and finite
     log_jacobian: float = 0.0
 
     # -- what the engines ask of every likelihood
@@ -152,7 +152,7 @@ class ViewLikelihood:
     dual_deficient = True  # there is no form in the kernel of the hidden layer
     multiplicity = 1.0
     units = None
-    place: Place = HOST
+    device: Device = HOST
 
     @property
     def output_units(self) -> Array:
@@ -164,7 +164,7 @@ class ViewLikelihood:
         """The part of log p(y | L) that does not depend on L."""
         constant = -0.5 * self.examples * math.log(2 * math.pi) + self.log_jacobian
         unseen = self.examples - self.design.rows
-        return constant - 0.5 * (unseen * math.log(self.noise) + self.residual / self.noise)
+        return constant - 0.5 * (unseen * math.log(self.noise_variance) + self.residual / self.noise_variance)
 
     @property
     def operations(self) -> float:
@@ -228,7 +228,7 @@ class ViewLikelihood:
     def _covariances(self, scales: Array) -> Array:
         covariances = self.design.covariances(scales)
         index = np.arange(self.design.rows)
-        covariances[:, index, index] += self.noise
+        covariances[:, index, index] += self.noise_variance
         return covariances
 
     def _in_blocks(self, eigenvalues: Array, vectors: Array) -> Iterator[tuple[slice, Array]]:

@@ -14,18 +14,18 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import HOST, Place
+from lbnn._base.arrays import HOST, Device
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn
-from lbnn.predict.given import Conditionable, log_gaussian
-from lbnn.predict.predictive import LogTails, log_average
+from lbnn.predict.given import log_gaussian
+from lbnn.predict.predictive import LogTails, Predictive, log_average
 from lbnn.scale.measure import effective_atoms
 
 _FEWEST_ATOMS = 25.0  # effective draws that a density should rest on
 
 
 @dataclass(frozen=True, repr=False)
-class AtomPredictive(Conditionable):
+class AtomPredictive(Predictive):
     """Outputs at p̂ test points given weighted draws of the scale.
 
     Attributes
@@ -62,7 +62,7 @@ class AtomPredictive(Conditionable):
         return self.means.shape[1], self.means.shape[2]
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """NumPy."""
         return HOST
 
@@ -71,7 +71,7 @@ class AtomPredictive(Conditionable):
         """τ for observations, 0 for the function."""
         return self.noise if self.noisy else 0.0
 
-    def scale_values(self) -> tuple[Array, Array]:
+    def _scale_values(self) -> tuple[Array, Array]:
         """Eigenvalues of all draws."""
         values = np.asarray(np.linalg.eigvalsh(self.scales), float)
         return values.ravel(), np.repeat(self.weights, values.shape[1])
@@ -198,7 +198,7 @@ class AtomPredictive(Conditionable):
             log_weights = np.log(self.weights)
         return log_weights, self.means[:, row] @ matrix.T, matrix @ covariances @ matrix.T
 
-    def _draw(self, size: int, rng: np.random.Generator) -> Array:
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
         chosen, counts = np.unique(
             rng.choice(len(self.weights), size=size, p=self.weights), return_counts=True
         )

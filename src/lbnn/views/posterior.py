@@ -220,20 +220,20 @@ class ViewPosterior:
 
     # ------------------------------------------------------------------ weights
 
-    def sample_weights(self, size: int, rng: int | np.random.Generator) -> list[Array]:
+    def sample_weights(self, size: int, seed: int | np.random.Generator) -> list[Array]:
         """Draw all weights from their exact posterior.
 
         Parameters
         ----------
         size : int
-        rng : int or numpy.random.Generator
+        seed : int or numpy.random.Generator
 
         Returns
         -------
         list of arrays
             W_1 (size, n_1, n0), ..., W_d (size, M, n_{d−1}): y_μ = Σ_m [W_d ⋯ W_1 ψ_m(x_μ)]_m + noise.
         """
-        count, generator = check.positive_integer(size, "size"), check.generator(rng)
+        count, generator = check.positive_integer(size, "size"), check.generator(seed)
         if self.data.features is None:
             raise ValueError("weights act on views: condition on views (p, M, n0), got a kernel between them")
         law = self.scale.law
