@@ -27,6 +27,7 @@ if (
     from lbnn.engines import Plan as Plan
     from lbnn.estimator import BandedRegressor as BandedRegressor
     from lbnn.estimator import LBNNRegressor as LBNNRegressor
+    from lbnn.free_noise.posterior import FreeNoisePosterior as FreeNoisePosterior
     from lbnn.learning_curves.curve import LearningCurve as LearningCurve
     from lbnn.learning_curves.curve import learning_curve as learning_curve
     from lbnn.matrix_gig.distribution import MatrixGIG as MatrixGIG
@@ -80,6 +81,7 @@ _HOME = {
     "Phase": "scale.phases",
     "Phases": "scale.phases",
     "Plan": "engines",
+    "FreeNoisePosterior": "free_noise.posterior",
     "Posterior": "posterior",
     "Predictive": "predict.predictive",
     "ScaleMeasure": "scale.measure",

@@ -395,9 +395,11 @@ class SignalNoiseTarget:
             yield block, np.flatnonzero(fine[block])
 
     def log_diagonals(self, u: Array) -> Array:
-        """log L_jj and log Σ_jj, of which averages are compared, (m, 2 n_d); without signal the latter."""
-        roots = self.roots(u)
-        noise = np.log((roots.noise**2).sum(axis=2) + np.exp(roots.log_variances))
-        if not roots.signal.shape[2]:
-            return noise
-        return np.concatenate([np.log((roots.signal**2).sum(axis=2)), noise], axis=1)
+        """log L_jj and log Σ_jj, those that are not given, of which averages are compared, (m, any)."""
+        roots, columns = self.roots(u), []
+        free = self.unit_prior.dimension > 0
+        if roots.signal.shape[2] and (free or self.signal.dimension):
+            columns.append(np.log((roots.signal**2).sum(axis=2)))
+        if free or self.noise.dimension:
+            columns.append(np.log((roots.noise**2).sum(axis=2) + np.exp(roots.log_variances)))
+        return np.concatenate(columns, axis=1)
