@@ -28,7 +28,7 @@ from lbnn.selection import EvidenceData, NoiseSpec, Shapes, coupled, prefers_own
 
 _EVIDENCE = StrOptions({"evidence"})
 #: Kinds of noise: those of `Network.condition`, one of them in units for each output, and the best of all.
-NOISES = ("auto", *KINDS, "coupled_per_output")
+NOISES = ("auto", *KINDS, "coupled_per_output", "free")
 
 #: What scikit-learn checks of every parameter.
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -142,6 +142,9 @@ def noise_specs(
     if dependent and noise == "auto":  # contrasts have no units of their own
         specs = [replace(basic, coupled=kind) for kind in (True, False)]
         return [spec for spec in specs if not spec.coupled or _can_couple(spec, data)]
+    if noise == "free":
+        _require_free(basic, data)
+        return [basic]
     if noise != "auto":
         spec = replace(basic, per_output=noise.endswith("per_output"), coupled=noise.startswith("coupled"))
         _require_noise(spec, data, shapes)
@@ -149,6 +152,21 @@ def noise_specs(
     units = (False, True) if not constant_outputs(data) and prefers_own_units(data, basic) else (False,)
     specs = [replace(basic, per_output=own, coupled=kind) for kind in (True, False) for own in units]
     return [spec for spec in specs if not spec.coupled or _can_couple(spec, data)]
+
+
+def _require_free(basic: NoiseSpec, data: EvidenceData) -> None:
+    """Raise where noise with a covariance of its own cannot be fitted."""
+    if basic.noise_variance is not None or basic.prior_scale is not None:
+        raise ValueError(
+            "noise='free' integrates over noise and prior scale, got beta or prior_scale: leave them at "
+            "'evidence', or use Network.condition with noise_covariance"
+        )
+    if not data.spectrum.rank or constant_outputs(data):
+        raise ValueError(
+            "noise='free' needs inputs and outputs that vary, got "
+            f"{'constant outputs ' + str(constant_outputs(data)) if data.spectrum.rank else 'constant inputs'}"
+            ": leave them out, or use noise='independent'"
+        )
 
 
 def _can_couple(spec: NoiseSpec, data: EvidenceData) -> bool:
@@ -293,7 +311,7 @@ def comparison_spec(noise: str, basic: NoiseSpec, targets: Array, examples: int)
     With a noise unit for each output, so that units of outputs do not matter, unless it is to be one for all.
     """
     several = targets.ndim == 2 and targets.shape[1] > 1
-    own = noise == "auto" or noise.endswith("per_output")
+    own = noise in ("auto", "free") or noise.endswith("per_output")
     varying = bool((targets**2).sum(axis=0).all())
     return replace(
         basic, per_output=several and own and varying and basic.noise_variance != 0 and examples > 2
