@@ -61,11 +61,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     prior_scale : "evidence" or float
         Prior variance of an output at an input with mean square one (a kernel value of one), in squared
         units of the targets; with unequal noise, its geometric mean.
-    noise : "auto", "independent", "per_output", "coupled" or "coupled_per_output"
+    noise : "auto", "independent", "per_output", "coupled", "coupled_per_output" or "free"
         As in `Network.condition`: one noise variance for all outputs; one each (outputs are whitened by their
         noise, and prior variances are proportional to noise variances); noise that passes through the
-        network, so that its covariance across outputs is learned, with one unit for all outputs or one each.
-        "auto" takes the kind with the highest evidence.
+        network, so that its covariance across outputs is learned, with one unit for all outputs or one each;
+        or noise with a covariance of its own beside that of the signal ("free"), both integrated over, with
+        widths by evidence. "auto" takes the kind with the highest evidence.
     inputs : "evidence", "raw" or "standardised"
         Whether the network (or the kernel) sees columns as they are or divided by their standard deviations;
         "evidence" takes what has the higher evidence at infinite width.

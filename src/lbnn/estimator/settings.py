@@ -161,11 +161,12 @@ def _require_free(basic: NoiseSpec, data: EvidenceData) -> None:
             "noise='free' integrates over noise and prior scale, got beta or prior_scale: leave them at "
             "'evidence', or use Network.condition with noise_covariance"
         )
-    if not data.spectrum.rank or constant_outputs(data):
+    constant = constant_outputs(data)
+    if not data.spectrum.rank or constant:
         raise ValueError(
             "noise='free' needs inputs and outputs that vary, got "
-            f"{'constant outputs ' + str(constant_outputs(data)) if data.spectrum.rank else 'constant inputs'}"
-            ": leave them out, or use noise='independent'"
+            f"{f'constant outputs {constant}' if constant else 'constant inputs'}: leave them out, or use "
+            "noise='independent'"
         )
 
 

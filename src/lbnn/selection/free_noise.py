@@ -50,7 +50,7 @@ MOST_FULL = 20
 _FACTORS = 3  # width of the first narrow candidate, ...
 _MANY_FACTORS = 8  # ... and of the widest one for more outputs than `MOST_FULL`
 _CLOSE = 4.0  # nats below the best from which a pair of widths is computed again: screening is low by 1 to 4
-_MOST_FINAL = 3
+_MOST_FINAL = 2
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
 _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 
@@ -130,16 +130,20 @@ class FreeNoiseSearch:
         first = None if signals is None else signals[0]
         for width in dict.fromkeys([0, *narrow[-1:], full]):
             self.visit(first, width)
-        noise = self.best.noise
-        for width in _neighbours(noise, full):
+        for width in _neighbours(self.best.noise, full):
             self.visit(first, width)
+        noise = self.best.noise
         tried = [(width,) for width in (*narrow, full)] if signals is None else signals
-        for signal in tried:
-            self.visit(signal, self.best.noise)
-        leader = self.best
-        for key in sorted(self.found, key=lambda each: -self.found[each].log_evidence)[:_MOST_FINAL]:
-            if self.found[key].signal != leader.signal:  # other noise with the signal that led
-                self.visit(leader.signal, self.found[key].noise)
+        before = -math.inf
+        for signal in tried:  # wider, while that helps
+            value = self.visit(signal, noise).log_evidence
+            if signals is None and value < before:
+                break
+            before = value
+        others = [each for each in self.found.values() if each.signal == first and each.noise != noise]
+        if self.best.signal != first and others:  # the noise that came second, with the signal that led
+            second = max(others, key=lambda each: each.log_evidence)
+            self.visit(self.best.signal, second.noise)
         return sorted(self.found.values(), key=lambda each: -each.log_evidence)
 
     @property
@@ -147,15 +151,16 @@ class FreeNoiseSearch:
         """Of the highest evidence so far."""
         return max(self.found.values(), key=lambda each: each.log_evidence)
 
-    def visit(self, signal: tuple[int, ...] | None, noise: int) -> None:
+    def visit(self, signal: tuple[int, ...] | None, noise: int) -> FreeNoise:
         """One pair, with the effort of a comparison."""
         if (signal, noise) in self.found:
-            return
+            return self.found[signal, noise]
         target = free_noise_target(self.data, signal, noise)
         call = Call(InferenceOptions(0.3, self.seed, rough=True))
         estimate = tempered(target, prior_start(target), call, SCREENING, f"signal {signal}, noise {noise}")
         self.found[signal, noise] = FreeNoise(signal, noise, target, estimate)
         self.report(candidate_of(self.data, self.found[signal, noise]))
+        return self.found[signal, noise]
 
 
 def _neighbours(width: int, full: int) -> tuple[int, ...]:
