@@ -75,9 +75,7 @@ def dispatched(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_same_fit_and_predictions(name: str, library: str, dispatched: Any, tmp_path: Path) -> None:
     X, y, settings = PROBLEMS[name](np.random.default_rng(0))
     X_test = put(X[:5] + 0.1, library)
-    with (
-        pytest.warns(lbnn.AccuracyWarning) if name in ("copied_rows", "shares") else contextlib.nullcontext()
-    ):
+    with pytest.warns(lbnn.DataWarning) if name in ("copied_rows", "shares") else contextlib.nullcontext():
         plain = lbnn.LBNNRegressor(**settings).fit(X, y)
         model = lbnn.LBNNRegressor(**settings).fit(put(X, library), put(y, library))
     assert model.messages_ == plain.messages_

@@ -47,9 +47,13 @@ def fit_networks(
     average: Any,
     verbose: Any,
     **effort: Any,
-) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str]]:
-    """Candidates, best first, the final posteriors, and what was noticed; `average` as in the estimator."""
-    choices, shapes, messages = settled
+) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str], list[str]]:
+    """Candidates, best first, and the final posteriors; what the data show, and doubts of the accuracy.
+
+    `average` as in the estimator.
+    """
+    choices, shapes, notices = settled
+    doubts: list[str] = []
     weights = data.spectrum.weights
     total = data.spectrum.examples + 1 if weights is None else float(weights.sum())
     level_examples = total if level else None
@@ -62,10 +66,9 @@ def fit_networks(
             models, doubts = design.integrated_models(
                 data, candidates, models[0], units, level_examples, **effort
             )
-            messages = [*messages, *doubts]
-    if candidates[0].on_edge and settings.CONSTANT_TARGETS not in messages:
-        messages = [*messages, settings.ON_EDGE]
-    return candidates, models, messages
+    if candidates[0].on_edge and settings.CONSTANT_TARGETS not in notices:
+        notices = [*notices, settings.at_edge_message(candidates[0], data, len(models) > 1)]
+    return candidates, models, notices, doubts
 
 
 def counted(candidates: Sequence[Candidate]) -> int:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from lbnn._base import check
 from lbnn._base.arrays import namespace, require_one_place, take, to_numpy
 from lbnn._base.blocks import blocks
-from lbnn._base.errors import ExtrapolationWarning
+from lbnn._base.errors import DataWarning, ExtrapolationWarning
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
@@ -108,7 +108,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     beta_, prior_scale_ : float
         As chosen or given.
     noise_covariance_, noise_variance_ : (n_targets, n_targets) and (n_targets,), or floats
-        Posterior mean covariance of the noise, and its diagonal.
+        Posterior mean covariance of the noise, averaged over `models_`, and its diagonal.
     depth_, widths_ : int, tuple of int
         Of the best candidate; 1 and () for the Gaussian process.
     scale_mean_ : (n_targets, n_targets) or float
@@ -271,7 +271,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ) -> LBNNRegressor:
         """Search and condition, after the eigendecomposition; `targets` are those that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
-        candidates, models, messages = fitting.fit_networks(
+        candidates, models, notices, doubts = fitting.fit_networks(
             fitting.settle(self._given(units), self.noise, view.data, shapes, units),
             view.data,
             units,
@@ -283,10 +283,11 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             seed=settings.as_seed(self.random_state),
         )
         if view.seeing.feature_map.size:
-            messages.append(settings.approximate_kernel(len(targets), view.seeing, view.dropped))
-        messages += [rows.message] * (bool(rows.message) and rows.dropped)
-        warn_of(messages)
-        messages += self._said_of_scales(view)
+            doubts.append(settings.approximate_kernel(len(targets), view.seeing, view.dropped))
+        notices += [rows.message] * (bool(rows.message) and rows.dropped)
+        warn_of(doubts)
+        warn_of(notices, DataWarning)
+        messages = [*doubts, *notices, *self._said_of_scales(view)]
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
         state = FittedState.of(models, view.seeing, targets, rows, extent)
         return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
@@ -343,7 +344,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.models_, self.model_weights_, self.posterior_ = state.models, state.weights, best.posterior
         self.widths_, self.depth_ = best.widths, len(best.widths) + 1
         self.log_evidence_, self.log_evidence_error_ = best.log_evidence, best.posterior.log_evidence_error
-        covariance, prior_noise = best.noise_covariance, best.prior_noise
+        covariance, prior_noise = state.noise_covariance, best.prior_noise
         self.noise_covariance_ = float(covariance[0, 0]) if single else covariance
         self.noise_variance_ = float(covariance[0, 0]) if single else np.diagonal(covariance).copy()
         self.beta_ = math.exp(-float(np.log(prior_noise).mean())) if prior_noise.all() else math.inf

@@ -11,10 +11,10 @@ from __future__ import annotations
 from lbnn.selection.coupled import CoupledData, coupled
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.finite_width import condition
-from lbnn.selection.gaussian_process import prefers_own_units
+from lbnn.selection.gaussian_process import log_evidence, prefers_own_units
 from lbnn.selection.ladder import Shapes, search
 from lbnn.selection.parameters import NOISE_RANGE, RATIO_RANGE, Choice, free_parameters
-from lbnn.selection.walk import Candidate, infinite_width
+from lbnn.selection.walk import Candidate, infinite_width, without_noise, without_signal
 
 __all__ = [
     "NOISE_RANGE",
@@ -28,6 +28,9 @@ __all__ = [
     "coupled",
     "free_parameters",
     "infinite_width",
+    "log_evidence",
     "prefers_own_units",
     "search",
+    "without_noise",
+    "without_signal",
 ]
