@@ -237,7 +237,7 @@ def test_compositions_in_parts_keep_their_total(tmp_path):
 
 def test_constant_targets_in_parts_are_announced():
     X = np.random.default_rng(19).normal(size=(40, 3))
-    with pytest.warns(lbnn.AccuracyWarning, match="the targets are constant"):
+    with pytest.warns(lbnn.DataWarning, match="the targets are constant"):
         model = lbnn.LBNNRegressor(depth=1).fit_chunks(cut(X, np.full(40, 0.1)))
     np.testing.assert_allclose(model.predict(X), 0.1, rtol=1e-12)
 

@@ -602,6 +602,7 @@ def test_lazy_attribute_and_its_absence(monkeypatch):
     assert "LBNNRegressor" in dir(lbnn)
     with pytest.raises(AttributeError, match="Nonsense"):
         lbnn.Nonsense  # noqa: B018
+    monkeypatch.delitem(vars(lbnn), "LBNNRegressor", raising=False)  # where it was used before
     for name in [name for name in sys.modules if name.startswith("lbnn.estimator")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)

@@ -50,10 +50,10 @@ _LARGEST_UNSEEN_RATIO = 10.0  # of signal and noise up to which a signal may hid
 _COARSE = 0.3  # target error of the posteriors at the draws: the mixture averages them
 
 
-def matters(candidate: Candidate) -> bool:
+def matters(candidate: Candidate, data: EvidenceData) -> bool:
     """Whether the noise is uncertain enough at the maximum of the evidence for one value to mislead."""
     if candidate.on_edge:
-        return True
+        return along_edge(data, candidate) is not None
     if not candidate.curvature.size:
         return False
     spread = candidate.directions[:-1] @ np.linalg.inv(candidate.curvature) @ candidate.directions[:-1].T

@@ -62,7 +62,7 @@ def fit_networks(
         candidates = search(data, choices, shapes, seed=effort["seed"], report=report)
         number = counted(candidates) if average and average != "auto" else 1
         models = final_models(data, candidates[:number], units, level_examples, **effort)
-        if average == "auto" and design.matters(candidates[0]):
+        if average == "auto" and design.matters(candidates[0], data):
             models, doubts = design.integrated_models(
                 data, candidates, models[0], units, level_examples, **effort
             )

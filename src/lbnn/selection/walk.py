@@ -98,10 +98,11 @@ def infinite_width(data: EvidenceData, choice: Choice) -> Candidate:
 
 
 def without_noise(candidate: Candidate, data: EvidenceData) -> Mask:
-    """Which outputs a candidate at the end of a range fits without noise, (n_d,)."""
+    """Which outputs a candidate at the end of a range fits without noise, (n_d,); constant ones have none."""
     lowest = np.log(NOISE_RANGE[0] * target_variances(data)) + AT_EDGE
     exact = signal_to_noise(candidate, data) > math.log(RATIO_RANGE[1]) - AT_EDGE
-    return candidate.on_edge & ((candidate.h[:-1] < lowest) | exact)
+    varying = (data.spectrum.targets**2).sum(axis=0) + data.residuals > 0
+    return candidate.on_edge & ((candidate.h[:-1] < lowest) | exact) & varying
 
 
 def without_signal(candidate: Candidate, data: EvidenceData) -> bool:
