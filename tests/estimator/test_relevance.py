@@ -10,7 +10,7 @@ from sklearn.linear_model import ARDRegression
 
 from lbnn import LBNNRegressor
 from lbnn.estimator import relevance
-from lbnn.selection import Choice
+from lbnn.selection import NoiseSpec
 
 
 def problem(seed, rows, columns, outputs=1):
@@ -26,7 +26,7 @@ def test_log_evidence_is_the_gaussian_density_at_its_best_noise(rows, columns, p
     rng, X, Y = problem(0, rows, columns, outputs=2)
     Xc, Yc = X - X.mean(axis=0), Y - Y.mean(axis=0)
     found = relevance.Rows.of(Xc, Yc, True)
-    s, choice = rng.uniform(0.1, 2.0, size=columns), Choice(per_output=per_output)
+    s, choice = rng.uniform(0.1, 2.0, size=columns), NoiseSpec(per_output=per_output)
     contrasts = np.linalg.svd(np.ones((1, rows)))[2][1:]
     K = contrasts @ (np.eye(rows) + (Xc * s) @ Xc.T) @ contrasts.T
     Z = contrasts @ Y
@@ -49,9 +49,9 @@ def test_gain_of_a_split_is_the_change_of_the_evidence_at_the_present_noise():
     _, X, Y = problem(1, 20, 6)
     rows = relevance.Rows.of(X - X.mean(axis=0), Y - Y.mean(axis=0), True)
     group_of, s = np.array([0, 0, 1, 1, 2, 2]), np.full(6, 0.3)
-    units = relevance._units(rows, s, Choice())
-    group, gain, size = relevance._best_split(rows, s, group_of, [], Choice())
-    given = Choice(noise_variance=float(units[0]))
+    units = relevance._units(rows, s, NoiseSpec())
+    group, gain, size = relevance._best_split(rows, s, group_of, [], NoiseSpec())
+    given = NoiseSpec(noise_variance=float(units[0]))
     after = np.where(group_of == group, np.exp(size), s)
     change = relevance.log_evidence(rows, after, given)[0] - relevance.log_evidence(rows, s, given)[0]
     assert gain == pytest.approx(change, rel=1e-8)
@@ -65,7 +65,7 @@ def test_sparse_signals_are_found(outputs):
     W[:5] = rng.normal(size=(5, outputs))
     F = X @ W
     Y = F + 0.6 * F.std(axis=0) * rng.normal(size=F.shape)
-    fixed = {"width": (20,), "noise": "isotropic"}
+    fixed = {"width": (20,), "noise": "independent"}
     plain = LBNNRegressor(**fixed).fit(X[:60], Y[:60])
     model = LBNNRegressor(ard=True, **fixed).fit(X[:60], Y[:60])
     error, before = (((each.predict(X[60:]) - F[60:]) ** 2).sum() for each in (model, plain))
@@ -94,7 +94,7 @@ def test_a_block_of_genes_and_covariates_is_balanced_alone(outputs):
     F = 0.02 * X[:, :400] @ rng.normal(size=(400, outputs)) + X[:, 400:] @ rng.normal(size=(10, outputs))
     Y = F + rng.normal(size=F.shape)
     frame = pd.DataFrame(X, columns=[f"g{k}" for k in range(400)] + [f"c{k}" for k in range(10)])
-    fixed = {"depth": 1, "noise": "isotropic", "average": False}
+    fixed = {"depth": 1, "noise": "independent", "average": False}
     plain = LBNNRegressor(**fixed).fit(frame[:100], Y[:100])
     model = LBNNRegressor(groups=[[f"c{k}" for k in range(10)]], **fixed).fit(frame[:100], Y[:100])
     error, before = (
@@ -112,7 +112,7 @@ def test_a_block_of_genes_and_covariates_is_balanced_alone(outputs):
 def test_chunks_and_weights_agree_with_rows_in_memory():
     rng, X, _ = problem(5, 80, 30)
     Y = X[:, :1] @ np.array([[2.0, -1.0]]) + 0.5 * rng.normal(size=(80, 2))
-    fixed = {"depth": 1, "noise": "isotropic", "average": False, "ard": True}
+    fixed = {"depth": 1, "noise": "independent", "average": False, "ard": True}
     model = LBNNRegressor(**fixed).fit(X, Y)
     parts = LBNNRegressor(**fixed).fit_chunks([(X[:50], Y[:50]), (X[50:], Y[50:])])
     assert model.inputs_ == parts.inputs_ == "own scales"

@@ -25,7 +25,7 @@ import numpy as np
 from scipy import linalg, optimize
 
 from lbnn._base.types import Array, IndexArray
-from lbnn.selection import NOISE_RANGE, Choice
+from lbnn.selection import NOISE_RANGE, NoiseSpec
 
 _RANGE = math.log(1e8)  # of the variances s, on either side of the common one
 _LARGEST_RATIO = 1e12  # of signal and noise: beyond, K has lost the digits of the noise
@@ -83,7 +83,7 @@ class Scales:
     own: tuple[int, ...]
 
 
-def own_scales(rows: Rows, group_of: IndexArray, choice: Choice, start: float) -> Scales:
+def own_scales(rows: Rows, group_of: IndexArray, spec: NoiseSpec, start: float) -> Scales:
     """Scales of groups of columns by evidence at infinite width.
 
     Parameters
@@ -91,7 +91,7 @@ def own_scales(rows: Rows, group_of: IndexArray, choice: Choice, start: float) -
     rows : Rows
     group_of : (n0,)
         Number of the group of each column.
-    choice : Choice
+    spec : NoiseSpec
         Whether outputs have units of their own, and the noise where it is given.
     start : float
         Log of the common s that the evidence prefers.
@@ -101,10 +101,10 @@ def own_scales(rows: Rows, group_of: IndexArray, choice: Choice, start: float) -
     logs = np.full(1, start)  # of s: of the columns that share one, then of those in `own`
     while len(own) < min(groups, rows.count // 2):
         part = _parts(group_of, own)
-        group, gain, size = _best_split(rows, np.exp(logs[part]), group_of, own, choice)
+        group, gain, size = _best_split(rows, np.exp(logs[part]), group_of, own, spec)
         price = 0.5 * (math.log(rows.count) + math.log(groups - len(own)))
-        tried, value = _climb(rows, _parts(group_of, [*own, group]), np.append(logs, size), choice, start)
-        before = log_evidence(rows, np.exp(logs[part]), choice)[0]
+        tried, value = _climb(rows, _parts(group_of, [*own, group]), np.append(logs, size), spec, start)
+        before = log_evidence(rows, np.exp(logs[part]), spec)[0]
         if max(gain, value - before) <= price:
             break
         own, logs, penalty = [*own, group], tried, penalty + price
@@ -121,13 +121,13 @@ def _parts(group_of: IndexArray, own: Sequence[int]) -> IndexArray:
     return result
 
 
-def _climb(rows: Rows, part: IndexArray, logs: Array, choice: Choice, start: float) -> tuple[Array, float]:
+def _climb(rows: Rows, part: IndexArray, logs: Array, spec: NoiseSpec, start: float) -> tuple[Array, float]:
     """The best log variances of the parts near given ones, and the log evidence there."""
     largest = math.log(_LARGEST_RATIO / max(float((rows.inputs**2).sum()), np.finfo(float).tiny))
     bounds = [(start - _RANGE, max(min(start + _RANGE, largest), start))] * len(logs)
 
     def negative(theta: Array) -> tuple[float, Array]:
-        value, slope = log_evidence(rows, np.exp(theta[part]), choice)
+        value, slope = log_evidence(rows, np.exp(theta[part]), spec)
         return -value, -np.asarray(np.bincount(part, slope, len(logs)), float)
 
     found = optimize.minimize(
@@ -137,14 +137,14 @@ def _climb(rows: Rows, part: IndexArray, logs: Array, choice: Choice, start: flo
 
 
 def _best_split(
-    rows: Rows, variances: Array, group_of: IndexArray, own: Sequence[int], choice: Choice
+    rows: Rows, variances: Array, group_of: IndexArray, own: Sequence[int], spec: NoiseSpec
 ) -> tuple[int, float, float]:
     """The group that gains most from a scale of its own: its number, the gain and log s.
 
     With S = X_gᵀK⁻¹X_g = V diag(λ) Vᵀ and Q = VᵀX_gᵀK⁻¹Z diag(u)^{−½} a change a of the group's variance
     changes the log evidence at the present noise by ½ Σ_i [a |Q_i|²/(1 + a λ_i) − q log(1 + a λ_i)].
     """
-    factor, units = _factor(rows, variances), _units(rows, variances, choice)
+    factor, units = _factor(rows, variances), _units(rows, variances, spec)
     inverse = linalg.cho_solve(factor, rows.inputs, check_finite=False)
     pulls = inverse.T @ rows.targets / np.sqrt(units)  # x_kᵀK⁻¹z_j/√u_j, (n0, q)
     free = np.setdiff1d(group_of, own)
@@ -169,7 +169,7 @@ def _factor(rows: Rows, variances: Array) -> tuple[Array, bool]:
     return np.asarray(factor, float), bool(lower)
 
 
-def log_evidence(rows: Rows, variances: Array, choice: Choice) -> tuple[float, Array]:
+def log_evidence(rows: Rows, variances: Array, spec: NoiseSpec) -> tuple[float, Array]:
     """f(s) up to a constant, and its gradient in log s (n0,)."""
     X, Z, outputs = rows.inputs, rows.targets, rows.targets.shape[1]
     factor = _factor(rows, variances)
@@ -177,26 +177,26 @@ def log_evidence(rows: Rows, variances: Array, choice: Choice) -> tuple[float, A
     solved = linalg.cho_solve(factor, np.hstack([Z, X]), check_finite=False)
     fit, inverse = solved[:, :outputs], solved[:, outputs:]
     misfit = (Z * fit).sum(axis=0) + rows.residual
-    units = _best_units(rows, misfit, choice)
+    units = _best_units(rows, misfit, spec)
     value = -0.5 * (outputs * log_determinant + (misfit / units + rows.count * np.log(units)).sum())
     determined = (X * inverse).sum(axis=0)
     slope = 0.5 * variances * (((X.T @ fit) ** 2 / units).sum(axis=1) - outputs * determined)
     return value, slope
 
 
-def _units(rows: Rows, variances: Array, choice: Choice) -> Array:
+def _units(rows: Rows, variances: Array, spec: NoiseSpec) -> Array:
     """u at the given scales, (q,)."""
     fit = linalg.cho_solve(_factor(rows, variances), rows.targets, check_finite=False)
-    return _best_units(rows, (rows.targets * fit).sum(axis=0) + rows.residual, choice)
+    return _best_units(rows, (rows.targets * fit).sum(axis=0) + rows.residual, spec)
 
 
-def _best_units(rows: Rows, misfit: Array, choice: Choice) -> Array:
+def _best_units(rows: Rows, misfit: Array, spec: NoiseSpec) -> Array:
     """u, (q,): given, or at its best for each output or for all, within the range of the search."""
-    if choice.noise_variance is not None:
-        return np.full(len(misfit), choice.noise_variance)
+    if spec.noise_variance is not None:
+        return np.full(len(misfit), spec.noise_variance)
     lowest = NOISE_RANGE[0] * ((rows.targets**2).sum(axis=0) + rows.residual) / rows.count
     best = np.maximum(misfit / rows.count, np.maximum(lowest, np.finfo(float).tiny))
-    return best if choice.per_output else np.full(len(best), best.mean())
+    return best if spec.per_output else np.full(len(best), best.mean())
 
 
 def groups_of_columns(

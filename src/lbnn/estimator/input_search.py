@@ -1,7 +1,7 @@
-"""Ways to see the inputs: units of the columns, kernel and its parameters, compared by evidence.
+"""Transforms of the inputs: units of the columns, kernel and its parameters, compared by evidence.
 
-What the network sees of the inputs is their Gram matrix, whatever it was made of. Views are compared at
-infinite width, where the evidence has a closed form; the network is then sought in the best of them.
+The network depends on the inputs through their Gram matrix alone. Transforms are compared at infinite width,
+where the evidence has a closed form; the network is then sought with the best of them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator import columns as column_units
 from lbnn.estimator import relevance
 from lbnn.estimator.columns import OWN_SCALES, ColumnUnits
+from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES, Kernel, chosen, with_own_length_scales
 from lbnn.estimator.model import decompose
-from lbnn.estimator.seeing import Seeing
-from lbnn.selection import Candidate, Choice, EvidenceData, infinite_width
+from lbnn.selection import Candidate, EvidenceData, NoiseSpec, infinite_width
 
 _MOST_EXACT_ROWS = 4000  # up to which a kernel is decomposed exactly
 _LANDMARKS = 1500  # beyond: rows whose kernel functions span the approximate one
@@ -30,12 +30,12 @@ _ROWS_TO_CHOOSE = 1000  # on which parameters of a kernel are chosen
 
 @dataclass(frozen=True)
 class Setting:
-    """What all views share: targets of the search, the level, noise, and what is given of hyperparameters."""
+    """What all candidates share: targets of the search, intercept, noise, given hyperparameters, seed."""
 
     targets: Array  # (p,) or (p, q)
     centre: bool
-    noise: float
-    choice: Choice
+    noise_variance: float
+    spec: NoiseSpec
     seed: int
     weights: Array | None = None  # of rows, (p,)
 
@@ -53,21 +53,21 @@ class Setting:
             self.targets,
             linear=linear,
             centre=self.centre,
-            noise=self.noise,
+            noise_variance=self.noise_variance,
             weights=self.weights,
         )
 
 
 @dataclass(frozen=True)
-class View:
-    """Data in one way of seeing the inputs.
+class InputCandidate:
+    """The data after one transform of the inputs.
 
     Attributes
     ----------
-    seeing : Seeing
+    transform : InputTransform
     data : EvidenceData
-    choice : Choice
-        Of the hyperparameters at which views are compared.
+    spec : NoiseSpec
+        Hyperparameters that are given in the comparison.
     dropped : float
         Share of the kernel's variance at the training points that the features lack.
     penalty : float
@@ -76,39 +76,41 @@ class View:
         Groups of columns with a scale of their own.
     """
 
-    seeing: Seeing
+    transform: InputTransform
     data: EvidenceData
-    choice: Choice
+    spec: NoiseSpec
     dropped: float = 0.0
     penalty: float = 0.0
     own: tuple[int, ...] = ()
 
     @property
-    def supported(self) -> float:
-        """What views are ranked by."""
-        return self.process.supported - self.penalty
+    def penalised_evidence(self) -> float:
+        """What candidates are ranked by: the log evidence of the Gaussian process less penalties."""
+        return self.process.penalised_evidence - self.penalty
 
     @cached_property
     def process(self) -> Candidate:
         """The Gaussian process with the hyperparameters that its evidence prefers."""
-        return infinite_width(self.data, self.choice)
+        return infinite_width(self.data, self.spec)
 
 
-def make_view(columns: ColumnUnits, kernel: Kernel, X: AnyArray, setting: Setting) -> View:
-    """The data as one view sees them, after their one eigendecomposition."""
+def make_candidate(columns: ColumnUnits, kernel: Kernel, X: AnyArray, setting: Setting) -> InputCandidate:
+    """The data after one transform of the inputs and one eigendecomposition."""
     seen, linear, empty = columns.seen(X), kernel.metric == "linear", np.zeros((0, 0))
     if linear:
         inputs, data = setting.decomposed(seen, linear=True)
         kept = np.zeros((0, X.shape[1]))
-        return View(Seeing(columns, kernel, inputs, kept, empty), data, setting.choice)
+        return InputCandidate(InputTransform(columns, kernel, inputs, kept, empty), data, setting.spec)
     if len(X) > _MOST_EXACT_ROWS and kernel.metric != "precomputed":
-        return _approximate_view(columns, kernel, seen, setting)
+        return _approximate_candidate(columns, kernel, seen, setting)
     gram = kernel.matrix(seen, seen)
     inputs, data = setting.decomposed(gram, linear=False)
-    return View(Seeing(columns, kernel, inputs, seen, empty), data, setting.choice)
+    return InputCandidate(InputTransform(columns, kernel, inputs, seen, empty), data, setting.spec)
 
 
-def _approximate_view(columns: ColumnUnits, kernel: Kernel, seen: Array, setting: Setting) -> View:
+def _approximate_candidate(
+    columns: ColumnUnits, kernel: Kernel, seen: Array, setting: Setting
+) -> InputCandidate:
     """The kernel projected on the functions k(·, x_a) of some rows a (Nyström's method)."""
     rng = np.random.default_rng([setting.seed, 14])
     landmarks = seen[np.sort(rng.choice(len(seen), _LANDMARKS, replace=False))]
@@ -121,14 +123,14 @@ def _approximate_view(columns: ColumnUnits, kernel: Kernel, seen: Array, setting
     total = sum(float(np.trace(kernel.matrix(block, block))) for block in blocks)
     dropped = 1 - float((features**2).sum()) / kept.sum() / total
     inputs, data = setting.decomposed(features, linear=True)
-    seeing = Seeing(columns, kernel, inputs, landmarks, feature_map)
-    return View(seeing, data, setting.choice, max(dropped, 0.0))
+    transform = InputTransform(columns, kernel, inputs, landmarks, feature_map)
+    return InputCandidate(transform, data, setting.spec, max(dropped, 0.0))
 
 
-def best_view(
+def best_candidate(
     X: AnyArray, wanted: str, kernel: Kernel, group_of: IndexArray | None, setting: Setting
-) -> tuple[View, list[View]]:
-    """The view of highest evidence at infinite width, and the others.
+) -> tuple[InputCandidate, list[InputCandidate]]:
+    """The candidate of highest evidence at infinite width, and the others.
 
     With `group_of` (n0,) groups of columns may have scales of their own.
     """
@@ -137,47 +139,53 @@ def best_view(
         if kernel.metric == "precomputed"
         else column_units.candidates(wanted, ColumnUnits.standardised(X, setting.centre, setting.weights))
     )
-    views = []
+    candidates = []
     for each in units:
-        views.append(make_view(each, _completed(kernel, each, X, group_of, setting), X, setting))
-        if kernel.metric == "linear" and group_of is not None and comparable(views[-1:]):
-            views.append(_with_own_scales(views[-1], X, group_of, setting))
-    return preferred([each for each in views if each.own or each.seeing.columns.name != OWN_SCALES])
+        candidates.append(make_candidate(each, _completed(kernel, each, X, group_of, setting), X, setting))
+        if kernel.metric == "linear" and group_of is not None and comparable(candidates[-1:]):
+            candidates.append(_with_own_scales(candidates[-1], X, group_of, setting))
+    return preferred([each for each in candidates if each.own or each.transform.columns.name != OWN_SCALES])
 
 
-def _with_own_scales(view: View, X: AnyArray, group_of: IndexArray, setting: Setting) -> View:
-    """The view with a prior scale for each group of columns, for the linear kernel."""
-    columns = view.seeing.columns
+def _with_own_scales(
+    candidate: InputCandidate, X: AnyArray, group_of: IndexArray, setting: Setting
+) -> InputCandidate:
+    """The candidate with a prior scale for each group of columns, for the linear kernel."""
+    columns = candidate.transform.columns
     seen = to_numpy(columns.seen(X))
     centred = Columns.of(seen, setting.centre, setting.weights).centred_training(seen)
     targets = setting.targets.reshape(len(seen), -1)
     if setting.weights is not None:  # rows times √w have the noise of rows of weight one
         roots = np.sqrt(setting.weights)[:, None]
         centred, targets = roots * centred, roots * targets
-    scales = own_scales_of(view, relevance.Rows.of(centred, targets, setting.centre), group_of)
+    scales = own_scales_of(candidate, relevance.Rows.of(centred, targets, setting.centre), group_of)
     rescaled = columns.rescaled(scales.variances, OWN_SCALES)
     return replace(
-        make_view(rescaled, view.seeing.kernel, X, setting), penalty=scales.penalty, own=scales.own
+        make_candidate(rescaled, candidate.transform.kernel, X, setting),
+        penalty=scales.penalty,
+        own=scales.own,
     )
 
 
-def own_scales_of(view: View, rows: relevance.Rows, group_of: IndexArray) -> relevance.Scales:
-    """Scales of groups of columns, from the common one of a view of the same rows."""
-    start = float(view.process.h[-1]) - np.log(rows.inputs.shape[1])  # G = XXᵀ/n0
-    return relevance.own_scales(rows, group_of, view.choice, start)
+def own_scales_of(candidate: InputCandidate, rows: relevance.Rows, group_of: IndexArray) -> relevance.Scales:
+    """Scales of groups of columns, from the common one of a candidate of the same rows."""
+    start = float(candidate.process.h[-1]) - np.log(rows.inputs.shape[1])  # G = XXᵀ/n0
+    return relevance.own_scales(rows, group_of, candidate.spec, start)
 
 
-def preferred(views: list[View]) -> tuple[View, list[View]]:
-    """The view of highest evidence, and the others."""
-    if len(views) == 1 or not comparable(views):
-        return views[0], []
-    views.sort(key=lambda view: -view.supported)  # the first of equals stays first
-    return views[0], views[1:]
+def preferred(candidates: list[InputCandidate]) -> tuple[InputCandidate, list[InputCandidate]]:
+    """The candidate of highest evidence, and the others."""
+    if len(candidates) == 1 or not comparable(candidates):
+        return candidates[0], []
+    candidates.sort(key=lambda candidate: -candidate.penalised_evidence)  # the first of equals stays first
+    return candidates[0], candidates[1:]
 
 
-def comparable(views: list[View]) -> bool:
-    """Whether there are data and inputs that tell views apart."""
-    return all(view.data.spectrum.examples > 1 and view.data.spectrum.rank > 0 for view in views)
+def comparable(candidates: list[InputCandidate]) -> bool:
+    """Whether there are data and inputs that tell candidates apart."""
+    return all(
+        candidate.data.spectrum.examples > 1 and candidate.data.spectrum.rank > 0 for candidate in candidates
+    )
 
 
 def _completed(
@@ -196,16 +204,16 @@ def _completed(
     best = chosen(kernel, seen, _evidence_of(columns, part, few))
     if group_of is None or not FAMILIES[kernel.metric].stationary or "length_scale" in kernel.parameters:
         return best
-    common = make_view(columns, best, part, few).process
+    common = make_candidate(columns, best, part, few).process
     targets = few.targets.reshape(len(part), -1)
     own, _ = with_own_length_scales(best, seen, targets, common.h, group_of)
     penalty = 0.5 * group_of.max() * np.log(len(part))
-    gain = make_view(columns, own, part, few).process.supported - common.supported
+    gain = make_candidate(columns, own, part, few).process.penalised_evidence - common.penalised_evidence
     return own if gain > penalty else best
 
 
 def _evidence_of(columns: ColumnUnits, X: Array, setting: Setting) -> Callable[[Kernel], float]:
     def evidence(kernel: Kernel) -> float:
-        return make_view(columns, kernel, X, setting).process.supported
+        return make_candidate(columns, kernel, X, setting).process.penalised_evidence
 
     return evidence
