@@ -99,8 +99,9 @@ def may_be_contrasts(noise: str, beta: Any) -> bool:
 
 CONSTANT_INPUTS = "the inputs do not vary: all networks are the same, and prior_scale_ is a convention"
 NO_SIGNAL = (
-    "the targets show no signal that the inputs explain: predictions are near the mean of the targets. More "
-    "rows, other columns or a nonlinear kernel (kernel='linear+rbf') may show one"
+    "the evidence prefers targets without signal: these examples do not show that the inputs say anything of "
+    "them, and predictions are near their mean. More rows, other columns or a nonlinear kernel "
+    "(kernel='linear+rbf') may show a signal"
 )
 _AT_AN_END = (
     "the best hyperparameters are at the end of the ranges searched: give beta or prior_scale if you know "

@@ -13,6 +13,7 @@ from lbnn.selection.data import EvidenceData
 from lbnn.selection.evidence_search import Shapes, search
 from lbnn.selection.finite_width import condition
 from lbnn.selection.gaussian_process import log_evidence, prefers_own_units
+from lbnn.selection.no_signal import no_signal
 from lbnn.selection.parameters import NOISE_RANGE, RATIO_RANGE, NoiseSpec, free_parameters
 from lbnn.selection.width_search import Candidate, infinite_width, without_noise, without_signal
 
@@ -29,6 +30,7 @@ __all__ = [
     "free_parameters",
     "infinite_width",
     "log_evidence",
+    "no_signal",
     "prefers_own_units",
     "search",
     "without_noise",
