@@ -607,7 +607,7 @@ def test_lazy_attribute_and_its_absence(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    with pytest.raises(ImportError, match=r"lbnn\[sklearn\]"), warnings.catch_warnings():
+    with pytest.raises(ImportError, match=r"\[sklearn\]"), warnings.catch_warnings():
         lbnn.LBNNRegressor  # noqa: B018
 
 

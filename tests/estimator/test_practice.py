@@ -144,7 +144,7 @@ def test_the_ends_of_the_ranges_are_told_apart():
     Z = rng.normal(size=(20, 50))
     with pytest.warns(lbnn.DataWarning, match="fitted without noise"):
         LBNNRegressor().fit(Z, Z @ rng.normal(size=50))
-    with pytest.warns(lbnn.DataWarning, match="show no signal"):
+    with pytest.warns(lbnn.DataWarning, match="without signal"):
         LBNNRegressor(depth=1).fit(X, np.random.default_rng(5).normal(size=60))
     exact = np.column_stack([X @ np.arange(8), Y[:, 0]])
     with pytest.warns(lbnn.DataWarning, match=r"outputs \[0\] are fitted without noise"):
@@ -170,7 +170,7 @@ def test_the_design_at_an_end_follows_evidence_and_prior():
     """Weighted draws against a dense sum over the same density, for noise that vanishes."""
     rng = np.random.default_rng(4)
     Z = rng.normal(size=(20, 50))
-    _, data = decompose(Z, Z @ rng.normal(size=50), linear=True, centre=False, noise=1.0)
+    _, data = decompose(Z, Z @ rng.normal(size=50), linear=True, centre=False, noise_variance=1.0)
     best = infinite_width(data, NoiseSpec())
     assert best.on_edge
     line = design.along_edge(data, best)

@@ -63,11 +63,12 @@ def fit_networks(
         candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
         number = counted(candidates) if average and average != "auto" else 1
         models = final_models(data, candidates[:number], units, level_examples, **effort)
-        if average == "auto" and design.matters(candidates[0], data):
+        constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
+        if average == "auto" and not constant and design.matters(candidates[0], data):
             models, doubts = design.integrated_models(
                 data, candidates, models[0], units, level_examples, **effort
             )
-    if candidates[0].on_edge and settings.CONSTANT_TARGETS not in notices:
+    if candidates[0].on_edge and not constant:
         notices = [*notices, settings.at_edge_message(candidates[0], data, len(models) > 1)]
     return candidates, models, notices, doubts
 

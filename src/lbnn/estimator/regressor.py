@@ -299,7 +299,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if chosen.transform.feature_map.size:
             doubts.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
         notices += [rows.message] * (bool(rows.message) and rows.dropped)
-        notices += [settings.NO_SIGNAL] * (not candidates[0].signal)
+        constant = settings.CONSTANT_TARGETS in notices
+        notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         lead = fitting.lead_over_no_signal(candidates[0], chosen.data, settled[0])
         doubts += [said for said in [contradiction(state, candidates[0], lead)] if said]
