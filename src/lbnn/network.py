@@ -18,10 +18,10 @@ from lbnn.engines import InferenceOptions, Plan, Problem, ScaleInference, infer,
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.noise.kind import Noise
-from lbnn.noise.make import KINDS, make_noise
+from lbnn.noise.make import make_noise, noise_kind
 from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.prior import ScalePrior
 
 #: What `seed` may be.
@@ -55,7 +55,18 @@ class Network:
     widths: tuple[int, ...]
     prior_variances: tuple[float, ...]
 
-    def __init__(self, widths: Sequence[int], prior_variances: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        widths: Sequence[int] | None = None,
+        prior_variances: Sequence[float] | None = None,
+        *,
+        depth: None = None,
+    ) -> None:
+        if widths is None or depth is not None:
+            raise TypeError(
+                "a network is given by its hidden widths, one for each layer but the last, got "
+                f"widths={widths!r}, depth={depth!r}: Network(widths=(50, 50)) has depth 3"
+            )
         object.__setattr__(self, "widths", check.widths(widths))
         object.__setattr__(self, "prior_variances", check.prior_variances(prior_variances, self.depth))
 
@@ -108,9 +119,7 @@ class Network:
         count = check.positive_integer(examples, "examples")
         rank = count if inputs is None else min(count, check.positive_integer(inputs, "inputs"))
         number = check.positive_integer(outputs, "outputs")
-        if not isinstance(noise, str) or noise not in KINDS:
-            raise ValueError(f"noise must be one of {tuple(KINDS)}, got {noise!r}")
-        coupled = noise == "coupled"
+        coupled = noise_kind(noise) == "coupled"
         rank = (number if count >= number else count) if coupled else rank  # of function and noise together
         noiseless = coupled or zero_temperature
         return plan(
@@ -163,7 +172,7 @@ class Network:
         self,
         X: ArrayLike,
         Y: ArrayLike,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
         weights: ArrayLike | None = None,
         noise: str = "independent",
@@ -221,7 +230,7 @@ class Network:
         self,
         gram: ArrayLike,
         Y: ArrayLike,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
         weights: ArrayLike | None = None,
         noise: str = "independent",
@@ -237,7 +246,7 @@ class Network:
     def condition_spectrum(
         self,
         spectrum: Spectrum,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
         noise: str = "independent",
         engine: str = "auto",
@@ -268,7 +277,7 @@ def posterior_with(
     inference = infer(prior, noise.likelihood(data), data.single_output, options, plain)
     scales = noise.scale_in_units(inference.measure, network.depth)
     size = float(np.linalg.eigvalsh(scales.average(scales.scales))[-1])
-    lost = noise.in_units(data).rounding_message(
+    lost = noise.in_units(data)._rounding_message(
         noise.variance + noise.coupling * size, size, options.target_error
     )
     if not lost and isinstance(data.basis, GramBasis):

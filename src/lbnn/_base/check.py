@@ -118,7 +118,7 @@ def row_weights(value: Any, rows: int, name: str = "weights") -> Array | None:
 
 
 def _real_in_place(value: Any, name: str, copy: bool = True) -> AnyArray:
-    host = arrays.place_of(value).host
+    host = arrays.device_of(value).host
     return real_array(value, name, copy) if host else arrays.real_numbers(value, name)
 
 
@@ -192,13 +192,13 @@ def probability(value: Any, name: str) -> Array:
     return array
 
 
-def generator(rng: Any) -> np.random.Generator:
+def generator(seed: Any) -> np.random.Generator:
     """Turn an int seed or a numpy Generator into a Generator."""
-    if isinstance(rng, np.random.Generator):
-        return rng
-    if isinstance(rng, bool) or not isinstance(rng, numbers.Integral) or rng < 0:
-        raise TypeError(f"rng must be a non-negative int or a numpy.random.Generator, got {rng!r}")
-    return np.random.default_rng(int(rng))
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
+        raise TypeError(f"seed must be a non-negative int or a numpy.random.Generator, got {seed!r}")
+    return np.random.default_rng(int(seed))
 
 
 def seed(value: Any) -> int:

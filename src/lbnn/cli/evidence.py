@@ -21,7 +21,6 @@ from lbnn.cli.modelling import (
     KernelParam,
     NoIntercept,
     Noise,
-    NoiseModel,
     PriorScale,
     TargetError,
     counted,
@@ -85,7 +84,7 @@ def evidence(
     widths: Widths = "2,5,20,100",
     betas: Betas = BY_EVIDENCE,
     prior_scale: PriorScale = BY_EVIDENCE,
-    noise: Noise = NoiseModel.evidence,
+    noise: Noise = "auto",
     kernel: Kernel = "linear",
     kernel_param: KernelParam = [],  # noqa: B006
     inputs: InputUnits = Inputs.evidence,

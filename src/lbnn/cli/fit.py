@@ -24,7 +24,6 @@ from lbnn.cli.modelling import (
     KernelParam,
     NoIntercept,
     Noise,
-    NoiseModel,
     OwnLengthScales,
     PriorScale,
     TargetError,
@@ -116,7 +115,7 @@ def fit(
     width: Width = BY_EVIDENCE,
     beta: Beta = BY_EVIDENCE,
     prior_scale: PriorScale = BY_EVIDENCE,
-    noise: Noise = NoiseModel.evidence,
+    noise: Noise = "auto",
     kernel: Kernel = "linear",
     kernel_param: KernelParam = [],  # noqa: B006
     ard: OwnLengthScales = False,

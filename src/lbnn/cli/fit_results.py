@@ -26,9 +26,9 @@ _FEATURES_AT_ONCE = 100  # whose joint covariance is formed
 _MOST_FEATURES = 5000  # whose coefficients get intervals: some ten seconds
 #: Shares of the rows of the learning curve. Below _FEWEST_ROWS the smallest would be two or three rows.
 _SHARES = (0.125, 0.25, 0.5, 0.75)
-_FEWEST_ROWS = 24
-_SPLITS = 8
-_CURVE_SECONDS = 10.0  # from which no other split is begun
+_FEWEST_ROWS = 30
+_SPLITS = 5
+_CURVE_SECONDS = 5.0  # from which no other split is begun
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,34 @@ from lbnn._base import check
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
 from lbnn.cross_validation.examples import example_vectors, level_of
+from lbnn.cross_validation.fitted import Fitted
 from lbnn.data.bases import InputBasis
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
-from lbnn.posterior import Posterior
 
 _SAME_TARGETS = 1e-6  # relative difference above which Y is not what the posterior has seen
 
 
-def checked_targets(posterior: Posterior, Y: ArrayLike, centred: bool) -> tuple[Array, bool]:
+def kept_targets(spectrum: Spectrum) -> Array:
+    """Y (p, n_d) or (p,) as the data keep it: U ỹ and what is outside the range of G; else a ValueError.
+
+    For centred data, whose spectrum counts p − 1 examples, the centred targets.
+    """
+    basis, needed = spectrum.basis, "leave-one-out scores need the targets"
+    if isinstance(basis, InputBasis) and basis.training_inputs is None:
+        raise ValueError("leave-one-out scores need the training inputs, got a posterior from moments")
+    vectors = example_vectors(spectrum)
+    inside, outside = vectors @ spectrum.targets, spectrum.outside
+    if outside is not None and len(outside) == len(vectors):
+        inside = inside + outside
+    elif spectrum.rank < spectrum.examples:
+        raise ValueError(f"{needed}, got a posterior that does not keep them: use leave_one_out(Y)")
+    if spectrum.weights is not None:  # the spectrum is that of rows times √w
+        inside = inside / np.sqrt(spectrum.weights)[:, None]
+    return inside[:, 0] if spectrum.single_output else inside
+
+
+def checked_targets(posterior: Fitted, Y: ArrayLike, centred: bool) -> tuple[Array, bool]:
     """Y as (p, n_d), if posterior and Y belong together and leave-one-out scores exist."""
     spectrum = posterior.spectrum
     basis = spectrum.basis
@@ -56,7 +75,7 @@ def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
         raise ValueError("centred=True needs inputs (or a Gram matrix) that were centred, got others")
 
 
-def _require_left_out_exist(posterior: Posterior, Y: Array, centred: bool) -> None:
+def _require_left_out_exist(posterior: Fitted, Y: Array, centred: bool) -> None:
     """Raise unless every zero-temperature posterior without one example exists, with invertible scales."""
     prior, spectrum = posterior.prior, posterior.spectrum
     if not prior.full_rank:

@@ -17,12 +17,12 @@ from lbnn._base.arrays import like, take, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.cross_validation.averages import Scores, left_out_log_weights, moments, row_blocks, score
 from lbnn.cross_validation.examples import Examples, LeftOut, RefittedExample
+from lbnn.cross_validation.fitted import Fitted
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredKernel, Columns, contrasts
 from lbnn.data.projection import FeatureDirections, Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
-from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.measure import ScaleMeasure, unresolved
 
@@ -34,7 +34,7 @@ _PROBES = (1e-3, 0.5, 1 - 1e-3)  # quantiles of the scale at which the bound is 
 class Refits:
     """The data of a posterior without one example, for any of them."""
 
-    posterior: Posterior
+    posterior: Fitted
     targets: Array  # (p, n_d), in units of the noise, without the weights of rows
     centred: bool
     weights: Array  # of rows, (p,)
@@ -90,12 +90,12 @@ class Refits:
 
 
 def replace_by_refits(
-    scores: Scores, posterior: Posterior, examples: LeftOut, matrix: Array, refits: Refits
+    scores: Scores, posterior: Fitted, examples: LeftOut, matrix: Array, refits: Refits
 ) -> tuple[str, ...]:
     """Replace, in place, the scores that the posterior cannot give; returns the messages of new integrals."""
     if not isinstance(examples, Examples) or len(refits.targets) < 2 + refits.centred:
         return ()
-    measure, messages = posterior.scale_in_units, list[str]()
+    measure, messages = posterior._scale_in_units, list[str]()
     quadrature = isinstance(measure.law, QuadratureLaw)
     doubtful = lost_digits(posterior, examples)
     if quadrature:
@@ -121,9 +121,9 @@ def _log_density(example: RefittedExample):  # type: ignore[no-untyped-def]
     return lambda values, vectors: example.log_density(values, vectors)[0]
 
 
-def lost_digits(posterior: Posterior, examples: Examples) -> Mask:
+def lost_digits(posterior: Fitted, examples: Examples) -> Mask:
     """Examples for which rounding may change the scores, (p,)."""
-    measure = posterior.scale_in_units
+    measure = posterior._scale_in_units
     values, vectors = measure.eigen
     order = np.argsort(values.max(axis=1))
     shares = np.cumsum(measure.weights[order])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.arrays import copied, like, namespace, place_of, times, to_numpy
+from lbnn._base.arrays import copied, device_of, like, namespace, times, to_numpy
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, InputDirections
@@ -174,7 +174,7 @@ def _of_input_contrasts(centred: AnyArray, targets: Array, weights: Array | None
 
 def _as_contrasts(columns: AnyArray, level: Array) -> AnyArray:
     """Columns (p − 1, k) of reflected coordinates as contrasts of the examples, (p, k)."""
-    none = place_of(columns).zeros(1, columns.shape[1])
+    none = device_of(columns).zeros(1, columns.shape[1])
     return _reflected(namespace(columns).concat([none, columns]), level)
 
 

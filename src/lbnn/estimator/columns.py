@@ -11,6 +11,7 @@ from lbnn._base.types import AnyArray, Array, Mask
 from lbnn.data.projection import RANK_TOLERANCE
 
 RAW, STANDARDISED = "raw", "standardised"
+OWN_SCALES = "own scales"  # a prior scale for each column or group, by evidence
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class ColumnUnits:
     Attributes
     ----------
     name : str
-        "raw" or "standardised".
+        "raw", "standardised" or "own scales".
     offset, deviation : (n0,)
         Zero and one for raw columns.
     """
@@ -50,6 +51,10 @@ class ColumnUnits:
     def of_moments(cls, offset: Array, deviation: Array, size: Array) -> ColumnUnits:
         """`standardised` from moments of the columns; `size` is what rounding is relative to."""
         return cls(STANDARDISED, offset, np.where(varying(deviation, size), deviation, 1.0))
+
+    def rescaled(self, variances: Array, name: str) -> ColumnUnits:
+        """Columns with these prior variances of their coefficients (n0,), relative to the present ones."""
+        return ColumnUnits(name, self.offset, self.deviation / np.sqrt(variances))
 
     def seen(self, X: AnyArray) -> AnyArray:
         """(x − offset)/deviation, (rows, n0)."""

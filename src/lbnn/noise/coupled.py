@@ -89,7 +89,7 @@ class CoupledNoise(Noise):
         rows = np.concatenate([inside, self.outside / math.sqrt(self.nu)])
         return np.asarray(np.linalg.qr(rows, mode="r"), float)
 
-    def seen_by(self, projection: Projection, spectrum: Spectrum) -> Projection:
+    def transform_projection(self, projection: Projection, spectrum: Spectrum) -> Projection:
         """Private inputs of training examples do not reach test points: Φ shrinks by √(g/(g + ν))."""
         return PrivateProjection(projection, spectrum.eigenvalues / self.eigenvalues(spectrum))
 
@@ -99,9 +99,9 @@ class CoupledNoise(Noise):
         values = np.full(len(root), math.exp(log_mean))
         targets = np.sqrt(values)[:, None] * root
         each = examples / len(root)
-        place, jacobian = spectrum.place, spectrum.log_jacobian
+        device, jacobian = spectrum.device, spectrum.log_jacobian
         return GaussianLikelihood(
-            values, targets, 0.0, examples, 0.0, each, place=place, log_jacobian=jacobian
+            values, targets, 0.0, examples, 0.0, each, device=device, log_jacobian=jacobian
         )
 
     def _every_row(self, spectrum: Spectrum) -> GaussianLikelihood:
@@ -109,9 +109,9 @@ class CoupledNoise(Noise):
         rows = self._outside_rows(spectrum)
         values = np.concatenate([self.eigenvalues(spectrum), np.full(len(rows), self.nu)])
         targets = np.concatenate([spectrum.targets, rows])
-        place, jacobian = spectrum.place, spectrum.log_jacobian
+        device, jacobian = spectrum.device, spectrum.log_jacobian
         return GaussianLikelihood(
-            values, targets, 0.0, spectrum.examples, 0.0, place=place, log_jacobian=jacobian
+            values, targets, 0.0, spectrum.examples, 0.0, device=device, log_jacobian=jacobian
         )
 
     def _outside_rows(self, spectrum: Spectrum) -> Array:

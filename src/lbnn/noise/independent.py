@@ -44,8 +44,8 @@ class IndependentNoise(Noise):
             spectrum.residual,
             spectrum.examples,
             self.tau,
-            condensed=spectrum.condensed,
-            place=spectrum.place,
+            gauss_rule=spectrum.gauss_rule,
+            device=spectrum.device,
             log_jacobian=spectrum.log_jacobian,
         )
 
