@@ -317,10 +317,27 @@ def test_fit_reports_the_fit(frame, data):
     fat = next(line.split() for line in output.splitlines() if line.startswith("fat") and "%" in line)
     r_squared = 1 - (residual**2).sum() / ((frame["fat"] - frame["fat"].mean()) ** 2).sum()
     assert fat[1] == f"{r_squared:.3f}"
-    assert float(fat[4]) == pytest.approx((residual / np.sqrt(scores.variance[:, 0])).std(), abs=0.006)
+    ridge, of_mean = float(fat[3]), float(fat[4])
+    about = frame["fat"] - frame["fat"].mean()
+    assert of_mean == pytest.approx(np.sqrt((about**2).mean()) * 20 / 19, rel=1e-3)  # without its own row
+    best = min(_left_out_ridge(frame, penalty) for penalty in np.geomspace(1e-4, 1e4, 50))
+    assert ridge == pytest.approx(best, rel=0.01)  # the report's penalties are a coarser grid
+    assert float(fat[6]) == pytest.approx((residual / np.sqrt(scores.variance[:, 0])).std(), abs=0.006)
     written = Path("fit.txt").read_text(encoding="utf-8")
     for section in output.partition("\n\n")[2].partition("\n\nWritten")[0].split("\n\n"):
         assert " ".join(section.split()) in " ".join(written.split())  # lines are wrapped elsewhere
+
+
+def _left_out_ridge(frame, penalty):
+    """Left-out error of a ridge regression of fat, by twenty refits of the normal equations."""
+    X, y, errors = frame[FEATURES].to_numpy(), frame["fat"].to_numpy(), []
+    for row in range(len(y)):
+        rest = np.arange(len(y)) != row
+        level, about = X[rest].mean(axis=0), y[rest].mean()
+        Z = X[rest] - level
+        weights = np.linalg.solve(Z.T @ Z + penalty * np.eye(6), Z.T @ (y[rest] - about))
+        errors.append(y[row] - about - (X[row] - level) @ weights)
+    return np.sqrt(np.mean(np.square(errors)))
 
 
 def test_fit_chooses_by_evidence(data):
@@ -612,7 +629,7 @@ def test_large_files_are_fitted_and_predicted_in_parts(parquet, monkeypatch):
     ok("fit", "whole.parquet", "-t", "fat,water", "-o", "whole.lbnn", *QUICK)
     ok("predict", "whole.lbnn", "whole.parquet", "-o", "whole.csv")
     parts, whole = pd.read_csv("parts.csv"), pd.read_csv("whole.csv")
-    assert list(parts.columns) == list(whole.columns)
+    assert [*parts.columns, "leverage"] == list(whole.columns)  # which needs the training rows
     np.testing.assert_allclose(parts, pd.read_parquet("parts.parquet"))
     for name in TARGETS:
         np.testing.assert_allclose(parts[name], whole[name], atol=0.2 * whole[f"{name}_std"].min())

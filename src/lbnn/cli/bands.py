@@ -57,8 +57,8 @@ def fit_bands(
         document.show(console())
         typer.echo()
     if report:
-        with working("drawing"):
-            document.sections[-1].parts += _pictures(model, names)
+        caption = "Share of the variance that each band explains, with 90% intervals"
+        document.sections[-1].parts.append(Picture(caption, lambda: _picture(model, names)))
         document.sections += [table_section(examples.notes), origin_section(from_where)]
         written[report] = text_writer(document.rendered(report.suffix))
     write_together(written, quiet=as_json)
@@ -143,7 +143,7 @@ def bands_report(model: Any, names: list[str], unused: list[str], title: str) ->
     return Document(title, [Section("What was chosen", lines), Section("Bands", [shares])])
 
 
-def _pictures(model: Any, names: list[str]) -> list[Picture]:
+def _picture(model: Any, names: list[str]) -> str:
     from matplotlib.figure import Figure
 
     drawn = names[:_MOST_TARGETS]
@@ -154,5 +154,4 @@ def _pictures(model: Any, names: list[str]) -> list[Picture]:
     page = io.StringIO()
     figure.savefig(page, format="svg", metadata={"Date": None})
     svg = page.getvalue()
-    caption = "Share of the variance that each band explains, with 90% intervals"
-    return [Picture(caption, svg[svg.index("<svg") :])]
+    return svg[svg.index("<svg") :]

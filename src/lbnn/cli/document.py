@@ -6,7 +6,7 @@ import base64
 import html
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -43,10 +43,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture as SVG; text and terminals go without."""
+    """A picture, drawn as SVG where it is shown; text and terminals go without."""
 
     caption: str
-    svg: str
+    draw: Callable[[], str]
 
 
 @dataclass
@@ -139,7 +139,7 @@ def _embedded(svg: str) -> str:
 
 def _markdown_part(part: str | Grid | Picture) -> str:
     if isinstance(part, Picture):
-        return f"![{part.caption}]({_embedded(part.svg)})\n\n*{part.caption}*"
+        return f"![{part.caption}]({_embedded(part.draw())})\n\n*{part.caption}*"
     return part if isinstance(part, str) else _markdown_grid(part)
 
 
@@ -167,6 +167,6 @@ def _html_part(part: str | Grid | Picture) -> str:
         return f"<p>{html.escape(part)}</p>"
     caption = html.escape(part.caption)
     return (
-        f'<figure><img alt="{caption}" src="{_embedded(part.svg)}">'
+        f'<figure><img alt="{caption}" src="{_embedded(part.draw())}">'
         f"<figcaption>{caption}</figcaption></figure>"
     )

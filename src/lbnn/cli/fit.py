@@ -195,8 +195,8 @@ def _tell(
         typer.echo()
     if report:
         with working("drawing"):
-            document = full_report(results, from_where, title)
-        written[report] = text_writer(document.rendered(report.suffix))
+            text = full_report(results, from_where, title).rendered(report.suffix)
+        written[report] = text_writer(text)
     write_together(written, quiet=as_json)
     if as_json:
         files = [str(path) for path in written]

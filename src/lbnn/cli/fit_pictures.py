@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,12 @@ class FitPictures:
         if scores is None or data is None:
             return []
         truth, names = data.Y.to_numpy(), self.names[: self.most_targets]
-        measured, residuals = _panels(plots.measured_against_predicted), _panels(plots.standardised_residuals)
+        measured = _panels(plots.measured_against_predicted, scores, truth, names)
+        residuals = _panels(plots.standardised_residuals, scores, truth, names)
         calibration = _single(lambda ax: plots.calibration_curve(scores, truth, ax, targets=names))
         return [
-            Picture(
-                "Measured against left-out predictions, with 90% intervals", measured(scores, truth, names)
-            ),
-            Picture("Left-out residuals in predicted standard deviations", residuals(scores, truth, names)),
+            Picture("Measured against left-out predictions, with 90% intervals", measured),
+            Picture("Left-out residuals in predicted standard deviations", residuals),
             Picture("Calibration of left-out predictions", calibration),
         ]
 
@@ -118,10 +118,10 @@ def _draw_coupling(axes: Any, coupling: Any, names: list[str]) -> None:
         axes.set_yticks(range(len(names)), labels)
 
 
-def _panels(draw: Any) -> Any:
+def _panels(draw: Any, scores: Any, truth: Any, names: list[str]) -> Callable[[], str]:
     """One panel for each target."""
 
-    def picture(scores: Any, truth: Any, names: list[str]) -> str:
+    def picture() -> str:
         from matplotlib.figure import Figure
 
         columns = min(3, len(names))
@@ -139,17 +139,21 @@ def _panels(draw: Any) -> Any:
     return picture
 
 
-def _single(draw: Any) -> str:
+def _single(draw: Any) -> Callable[[], str]:
     return _stacked(lambda panels: draw(panels[0]), 1)
 
 
-def _stacked(draw: Any, count: int) -> str:
+def _stacked(draw: Any, count: int) -> Callable[[], str]:
     """Panels below each other, with one horizontal axis."""
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 3.8 if count == 1 else 2.4 * count), layout="constrained")
-    draw(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
-    return _svg(figure)
+    def picture() -> str:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7.0, 3.8 if count == 1 else 2.4 * count), layout="constrained")
+        draw(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
+        return _svg(figure)
+
+    return picture
 
 
 def _svg(figure: Any) -> str:
