@@ -22,6 +22,7 @@ from lbnn.estimator.rows import Rows
 from lbnn.estimator.targets import TargetUnits
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
+from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.model_average import MixturePredictive
 from lbnn.selection import Candidate, EvidenceData, condition, coupled
 
@@ -107,6 +108,8 @@ class FittedModel:
         """The function at test points as the training data of this model see them."""
         noise, share = self.posterior.noise, 1 / self.level_examples if self.level_examples else 0.0
         inner = self.posterior._predictive_at(projection)
+        if isinstance(inner, AtomPredictive):  # of a table with missing cells, levels included
+            return AffinePredictive(inner, self.matrix, self.mean, 0.0, self.single_output)
         inner = replace(inner, projection=inner.projection.shifted(share * noise.coupling))
         return AffinePredictive(inner, self.matrix, self.mean, share * noise.variance, self.single_output)
 
