@@ -44,7 +44,7 @@ from lbnn.engines.spectral_moves import (
     log_vandermonde,
     narrow_posterior,
     particles_of,
-    precision_above,
+    precisions,
     sweep,
 )
 from lbnn.engines.target import ScaleTarget
@@ -380,7 +380,7 @@ def _fitted(posterior: NarrowPosterior, size: int, rng: np.random.Generator) -> 
         np.broadcast_to(np.diag(mean * (sizes / expected[-1]) ** share), (size, columns, columns)).copy()
         for mean, share in zip(expected[:-1], posterior.shares, strict=True)
     ]
-    return particles_of(posterior, roots, inner, rng)
+    return particles_of(posterior, roots.swapaxes(1, 2), inner, rng)
 
 
 class _Path:
@@ -510,7 +510,7 @@ class _Path:
         posterior, rows = self.posterior, self.shrinking.shape[1]
         moved, log_jacobian = _spectral_map(posterior, self.particles, self.noise, change[:, rows:])
         log_scale = change[:, :rows] @ self.shrinking.T  # (N, n_d)
-        roots = np.exp(log_scale)[:, :, None] * moved.roots
+        roots = np.sqrt(moved.values)[:, :, None] * moved.directions * np.exp(log_scale)[:, None, :]
         return (
             particles_of(posterior, roots, moved.inner, self.rng),
             log_jacobian + posterior.columns * log_scale.sum(axis=1),
@@ -532,11 +532,11 @@ def _axis_sets(posterior: NarrowPosterior) -> Array:
 
 def _noise_score(posterior: NarrowPosterior, particles: Particles, noise: float) -> Array:
     """Derivative of log p(Y | L) in log τ, (N,)."""
-    variance = noise + posterior.eigenvalues[:, None] * particles.values[:, None, :]
+    variance = noise + posterior.eigenvalues * particles.values[:, :, None]
     squares = particles.projections**2
     inactive = posterior.examples * posterior.outputs - len(posterior.eigenvalues) * posterior.columns
     rest = float((posterior.targets**2).sum()) + posterior.residual - squares.sum(axis=(1, 2))
-    terms = 0.5 * noise * (squares / variance**2 - 1 / variance)
+    terms = 0.5 * noise * (squares / variance - 1) / variance
     result: Array = terms.sum(axis=(1, 2)) - 0.5 * inactive + 0.5 / noise * rest
     return result
 
@@ -546,16 +546,19 @@ def _row_scores(posterior: NarrowPosterior, particles: Particles, noise: float) 
 
     2 (∂ log p/∂L · L)_aa + m − F_a S_K⁻¹ F_aᵀ.
     """
-    g, values, directions = posterior.eigenvalues[:, None], particles.values[:, None, :], particles.directions
+    g, values, directions = posterior.eigenvalues, particles.values[:, :, None], particles.directions
     variance = noise + g * values
-    weighted = g * particles.projections / variance  # g_i z_ij/(τ + g_i l_j)
-    explained = (values * weighted).swapaxes(1, 2) @ weighted
-    gradient = 0.5 / noise * (posterior.targets.T @ weighted - directions @ explained)
-    gradient -= 0.5 * directions * (g / variance).sum(axis=1)[:, None, :]
-    roots = particles.roots
-    precision = precision_above(posterior, particles, posterior.layers)
-    quadratic = ((roots @ precision) * roots).sum(axis=2)
-    result: Array = 2 * (directions * values * gradient).sum(axis=2) + posterior.columns - quadratic
+    weighted = g * particles.projections / variance  # g_i z_ij/(τ + g_i l_j), (N, m, r)
+    explained = weighted @ (values * weighted).swapaxes(1, 2)
+    size, columns, rows = weighted.shape
+    gradient = (weighted.reshape(-1, rows) @ posterior.targets).reshape(size, columns, -1)
+    gradient -= explained @ directions
+    gradient *= 0.5 / noise
+    gradient -= 0.5 * directions * (g / variance).sum(axis=2)[:, :, None]
+    roots = np.sqrt(values) * directions
+    precision = precisions(posterior, particles)[-1]
+    quadratic = ((precision @ roots) * roots).sum(axis=1)
+    result: Array = 2 * (directions * values * gradient).sum(axis=1) + posterior.columns - quadratic
     return result
 
 
