@@ -110,7 +110,7 @@ def test_moves_leave_the_posterior_invariant(move: str, widths: tuple[int, ...])
         if move in ("values", "through"):
             move_values(posterior, particles, chain, signal, rng, through=move == "through")
         if move == "column":
-            move_column(posterior, particles, chain, signal, rng)
+            move_column(posterior, particles, chain, signal, rng, int(rng.integers(3)), int(rng.integers(2)))
         if move == "rotate":
             rotate_columns(posterior, particles, noise, rng)
         if move == "inner":
@@ -144,8 +144,7 @@ def test_scores_of_the_transport_are_derivatives(widths: tuple[int, ...]) -> Non
     posterior, rng = narrow_posterior(g, targets, noise, widths), np.random.default_rng(8)
     particles = draw_prior(posterior, 32, rng)
     path = spectral._Path(posterior, particles, math.log(noise), rng)
-    here = path.log_likelihood() + log_prior(posterior, particles)
-    scores, step = path._scores(here), 1e-5
+    scores, step = path._scores(), 1e-5
     for k in range(scores.shape[1]):
         ends = []
         for sign in (1, -1):
@@ -155,13 +154,13 @@ def test_scores_of_the_transport_are_derivatives(widths: tuple[int, ...]) -> Non
             there = log_likelihood(posterior, moved.values, moved.projections, noise)
             ends.append(there + log_prior(posterior, moved) + log_jacobian)
         numeric = (ends[0] - ends[1]) / (2 * step)
-        np.testing.assert_allclose(scores[:, k], numeric, rtol=2e-2, atol=2e-2 * np.abs(numeric).max())
+        np.testing.assert_allclose(scores[:, k], numeric, rtol=1e-4, atol=1e-6 * np.abs(numeric).max())
 
 
 def test_jacobian_of_the_spectral_map() -> None:
     """F → F V diag(e^δ) Vᵀ with FᵀF = V diag(l) Vᵀ: its Jacobian by differences in all six entries of F."""
     posterior = narrow_posterior(np.array([1.0, 0.5]), np.ones((2, 3)), 0.3, (2,))
-    root, change = np.random.default_rng(3).standard_normal((3, 2)), np.array([[0.3, -0.4]])
+    root, change = np.random.default_rng(3).standard_normal((3, 2)), np.array([[0.2, -0.3, 0.1, 0.1, -0.2]])
 
     def split(entries: Array) -> tuple[Array, Array, spectral_moves.Particles]:
         values, vectors = np.linalg.eigh(entries.reshape(3, 2).T @ entries.reshape(3, 2))

@@ -51,6 +51,8 @@ from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.measure import effective_atoms
 
+AXES = 2
+THR = 0.003
 GROUPS = 16  # independent groups of a round: the error of the stated error is a fifth
 _STEP_VARIANCE = (
     0.08  # variance of the log weights of one stage: effective share 0.93; at 0.15 the reverse way lags
@@ -60,8 +62,9 @@ _LONGEST_STEP = 1.5  # in log τ, over which derivatives are not to be trusted
 _RESAMPLE_BELOW = 0.7  # effective share of a group
 _RIDGE = 0.01  # of the regression, in variances of its variables
 _LARGEST_COEFFICIENT = 1.0  # rows shrink like τ^{1/2} where they shrink; more is noise of the regression
-_DIFFERENCE = 1e-4  # step of the derivatives along the spectral maps
-_FLOATS_PER_BLOCK = 1 << 15  # of a particle block's largest array: what stays in the cache of one core
+_CENTRES = (0.0, -2.0, 2.0, -4.0, 4.0)  # c of the spectral maps, in e-folds from τ/ḡ
+_THROUGH = 3  # of these also through all layers
+_FLOATS_PER_BLOCK = 1 << 18  # of a particle block's largest array: larger blocks save calls, smaller ones memory
 _SNAPSHOTS = 4  # sweeps at the end of a round after each of which the particles are kept as draws
 _START_SWEEPS = 100  # from the fitted state; 22 exact problems: high by 0.08 on average, with 20 by 0.17
 _COPIES, _COPY_SWEEPS = 4, 5  # of every such particle, and sweeps after which copies go their own ways
@@ -429,13 +432,23 @@ class _Path:
 
     def sweep(self, times: int) -> None:
         """Gibbs moves at the present noise variance, in blocks that stay in the cache."""
-        moved = []
+        moved, axes = [], self.axes()
         for first in range(0, len(self.particles), self.block):
             block = self.particles.take(slice(first, first + self.block))
             for _ in range(times):
-                block = sweep(self.posterior, block, self.noise, self.rng)
+                block = sweep(self.posterior, block, self.noise, self.rng, axes)
             moved.append(block)
         self.particles = join(moved)
+
+    def axes(self) -> list[int]:
+        """Axes."""
+        L = (self.particles.directions**2*self.particles.values[:,:,None]).sum(axis=1)
+        typical = math.exp(float(np.log(self.posterior.eigenvalues).mean()))
+        fit = L/(L+self.noise/typical)
+        v = fit.var(axis=0)
+        self.v = v
+        order = np.argsort(-v)[:AXES]
+        return [int(a) for a in order if v[a] > THR and v[a] > 0.3 * v[order[0]]]
 
     def anneal(self, log_noise: float) -> None:
         """Take the particles to another noise variance, lower or higher, in stages."""
@@ -455,7 +468,7 @@ class _Path:
             np.exp(self.log_weights).ravel() / GROUPS,
         )
         here = self.log_likelihood() + log_prior(posterior, particles)
-        slope, scores = _noise_score(posterior, particles, self.noise), self._scores(here)
+        slope, scores = _noise_score(posterior, particles, self.noise), self._scores()
         coefficients = self._coefficients(slope, scores, weights)
         deviation = math.sqrt(_variance(slope + (scores * coefficients).sum(axis=1), weights))
         length = min(
@@ -471,25 +484,24 @@ class _Path:
                 + log_jacobian
                 - here
             )
-            if _variance(log_ratios, weights) < _TOO_MUCH * _STEP_VARIANCE:
+            v = _relative_variance(log_ratios, weights)
+            if v < 1.5 * _STEP_VARIANCE:
                 break
-            length *= 0.6
+            length *= max(0.5, min(0.9, math.sqrt(_STEP_VARIANCE/v)))
         self.particles, self.log_noise = moved, there
         self.weigh(log_ratios)
 
-    def _scores(self, here: Array) -> Array:
+    def _scores(self) -> Array:
         """Derivatives of log density and Jacobian along the maps of `_transport`, (N, maps); means zero."""
-        posterior, particles = self.posterior, self.particles
-        columns = [_row_scores(posterior, particles, self.noise) @ self.shrinking]
-        for k in range(_spectral_maps(posterior)):
-            unit = np.zeros((1, _spectral_maps(posterior)))
-            unit[0, k] = _DIFFERENCE
-            moved, log_jacobian = _spectral_map(posterior, particles, self.noise, unit)
-            there = log_likelihood(posterior, moved.values, moved.projections, self.noise) + log_prior(
-                posterior, moved
-            )
-            columns.append(((there + log_jacobian - here) / _DIFFERENCE)[:, None])
-        return np.concatenate(columns, axis=1)
+        rows, columns = _scale_scores(self.posterior, self.particles, self.noise)
+        shapes, slopes = _shapes(self.posterior, self.particles.values, self.noise)
+        own = (shapes * columns).sum(axis=2) + self.posterior.outputs * shapes.sum(axis=2)
+        own += (slopes * self.particles.values).sum(axis=2)
+        parts = [rows @ self.shrinking, own.T]
+        if self.posterior.layers:
+            along = _inner_scores(self.posterior, self.particles)
+            parts.append((own[:_THROUGH] + (shapes[:_THROUGH] * along).sum(axis=2)).T)
+        return np.concatenate(parts, axis=1)
 
     def _coefficients(self, slope: Array, scores: Array, weights: Array) -> Array:
         """Coefficients of the maps for every particle, from the other half of the groups; (N, maps)."""
@@ -521,6 +533,13 @@ def _variance(values: Array, weights: Array) -> float:
     return float(weights @ (values - weights @ values) ** 2)
 
 
+def _relative_variance(values: Array, weights: Array) -> float:
+    v = np.exp(values-values.max())
+    if not np.isfinite(v).all(): return math.inf
+    m = weights @ v
+    return float(weights @ (v/m-1)**2)
+
+
 def _axis_sets(posterior: NarrowPosterior) -> Array:
     """Axes whose rows of F are scaled together, (n_d, sets): the first m + 1 alone, all others as one."""
     alone = min(posterior.columns + 1, posterior.outputs)
@@ -541,10 +560,13 @@ def _noise_score(posterior: NarrowPosterior, particles: Particles, noise: float)
     return result
 
 
-def _row_scores(posterior: NarrowPosterior, particles: Particles, noise: float) -> Array:
-    """Derivative of log density and Jacobian in the log scale of every row a of F, (N, n_d).
+def _scale_scores(
+    posterior: NarrowPosterior, particles: Particles, noise: float
+) -> tuple[Array, Array]:
+    """Derivative of log density and Jacobian in the log scale of every row of F, (N, n_d), and column, (N, m).
 
-    2 (∂ log p/∂L · L)_aa + m − F_a S_K⁻¹ F_aᵀ.
+    With ∇ = 2 (∂ log p/∂L) F − F S_K⁻¹, row a has Σ_j F_aj ∇_aj + m. Of a column Σ_a F_aj ∇_aj alone: its
+    Jacobian depends on how others move with it.
     """
     g, values, directions = posterior.eigenvalues, particles.values[:, :, None], particles.directions
     variance = noise + g * values
@@ -553,18 +575,42 @@ def _row_scores(posterior: NarrowPosterior, particles: Particles, noise: float) 
     size, columns, rows = weighted.shape
     gradient = (weighted.reshape(-1, rows) @ posterior.targets).reshape(size, columns, -1)
     gradient -= explained @ directions
-    gradient *= 0.5 / noise
-    gradient -= 0.5 * directions * (g / variance).sum(axis=2)[:, :, None]
+    gradient /= noise
+    gradient -= directions * (g / variance).sum(axis=2)[:, :, None]  # 2 (∂ log p/∂L) u_j
     roots = np.sqrt(values) * directions
-    precision = precisions(posterior, particles)[-1]
-    quadratic = ((precision @ roots) * roots).sum(axis=1)
-    result: Array = 2 * (directions * values * gradient).sum(axis=1) + posterior.columns - quadratic
+    terms = directions * values * gradient - (precisions(posterior, particles)[-1] @ roots) * roots
+    return terms.sum(axis=1) + columns, terms.sum(axis=2)
+
+
+def _inner_scores(posterior: NarrowPosterior, particles: Particles) -> Array:
+    """The same in the log scale of row and column j of all S_k, each with the power k/(K + 1), (N, m).
+
+    ν_k − ν_{k+1} − (S_{k−1}⁻¹ S_k)_jj + (S_k⁻¹ S_{k+1})_jj for one of them, with S_{K+1} = FᵀF.
+    """
+    chain = precisions(posterior, particles)
+    result = np.zeros_like(particles.values)
+    for k, degrees in enumerate(posterior.degrees):
+        if k < posterior.layers:
+            diagonal = (chain[k] * particles.inner[k]).sum(axis=2)
+            above = posterior.shares[k]
+        else:
+            diagonal = np.diagonal(chain[k], axis1=1, axis2=2) * particles.values
+            above = 0.0
+        below = posterior.shares[k - 1] if k else 0.0
+        result += (above - below) * (degrees - diagonal)
     return result
 
 
-def _spectral_maps(posterior: NarrowPosterior) -> int:
-    """Number of maps: two shapes in log l, for L alone and, with inner matrices, through all layers."""
-    return 4 if posterior.layers else 2
+def _shapes(posterior: NarrowPosterior, values: Array, noise: float) -> tuple[Array, Array]:
+    """Functions φ(l) of the spectral maps, (maps, N, m), and Σ_i φ[l_j, l_i] (1 + δ_ij) of each, with φ[·, ·] divided
+    differences: the Jacobian of F → F + ε F φ(FᵀF) is 1 + ε (n_d Σ_j φ_j + Σ_ij l_j φ[l_j, l_i] (1 + δ_ij)).
+
+    φ = 1/(1 + ḡ l/(τ e^c)): eigenvalues that are not fitted move with the noise, fitted ones do not.
+    """
+    typical = math.exp(float(np.log(posterior.eigenvalues).mean())) / noise
+    rates = typical * np.exp(-np.array(_CENTRES))[:, None, None]
+    shapes = 1 / (1 + rates * values)
+    return shapes, -rates * shapes * (shapes.sum(axis=2, keepdims=True) + shapes)
 
 
 def _spectral_map(
@@ -572,17 +618,14 @@ def _spectral_map(
 ) -> tuple[Particles, Array]:
     """log l_j → log l_j + 2 δ_j, δ_j = Σ_k change_k φ_k(l_j), with its log Jacobian; change (N or 1, maps).
 
-    φ = τ/(τ + ḡ l) and φ (1 − φ): eigenvalues that are not fitted move with the noise, fitted ones do not.
-    The second pair of coefficients moves S_k along, S_k → D S_k D with D = diag(e^{δ k/(K+1)}).
+    The last coefficients, for the first shapes again, move S_k along: S_k → D S_k D, D = diag(e^{δ k/(K+1)}).
     """
-    typical = math.exp(float(np.log(posterior.eigenvalues).mean()))
-    unfitted = 1 / (1 + typical / noise * particles.values)
-    slope = -unfitted * (1 - unfitted)  # dφ/d log l
-    shapes, slopes = (unfitted, -slope), (slope, slope * (1 - 2 * unfitted))
-    own, stretch = np.zeros_like(unfitted), np.ones_like(unfitted)
-    for k in range(change.shape[1]):
-        own += change[:, k, None] * shapes[k % 2]
-        stretch += 2 * change[:, k, None] * slopes[k % 2]
+    shapes, _ = _shapes(posterior, particles.values, noise)
+    alone, through = change[:, : len(shapes)].T[:, :, None], change[:, len(shapes) :].T[:, :, None]
+    moves = alone.copy()
+    moves[: len(through)] += through
+    own = (moves * shapes).sum(axis=0)
+    stretch = 1 - 2 * (moves * shapes * (1 - shapes)).sum(axis=0)  # d log l'/d log l
     values = particles.values * np.exp(2 * own)
     log_jacobian = (posterior.outputs - posterior.columns + 1) * own.sum(axis=1)
     log_jacobian += log_vandermonde(values) - log_vandermonde(particles.values)
@@ -592,12 +635,12 @@ def _spectral_map(
         log_jacobian += np.log(stretch).sum(axis=1)
     inner = particles.inner
     if posterior.layers:
-        through = change[:, 2, None] * shapes[0] + change[:, 3, None] * shapes[1]
-        scales = [np.exp(through * share) for share in posterior.shares]
+        along = (through * shapes[: len(through)]).sum(axis=0)
+        scales = [np.exp(along * share) for share in posterior.shares]
         inner = [
             scale[:, :, None] * each * scale[:, None, :] for scale, each in zip(scales, inner, strict=True)
         ]
-        log_jacobian += float(posterior.shares.sum()) * (posterior.columns + 1) * through.sum(axis=1)
+        log_jacobian += float(posterior.shares.sum()) * (posterior.columns + 1) * along.sum(axis=1)
     return Particles(particles.directions, values, particles.projections, inner), log_jacobian
 
 

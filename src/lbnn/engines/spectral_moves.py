@@ -45,7 +45,6 @@ _BELOW, _BELOW_PER_LAYER = (
 _ABOVE = 3.0  # e-folds above the largest value that prior or data suggest
 _DEEPEST = -60.0  # floor of the table relative to its maximum; proposals below it have a chance of 1e-26
 _COARSER, _ANGLES = 3, np.linspace(-5.2, 5.2, 27)  # tables over size and angle: ζ up to φ = 0.011
-_COLUMN_MOVES = 2  # in a sweep; with one (and longer stages) one exact problem came out low by 0.8 nats
 _SMALLEST_SINE = 1e-6  # of angles below which a direction is lost to rounding
 _TAIL = 8.0  # degrees of freedom of proposed ratios: heavier tails than their law
 _NEWTON_STEPS, _LONGEST_NEWTON = 6, 4.0  # what is left is spread over the layers; proposals need no more
@@ -264,16 +263,24 @@ def log_vandermonde(values: Array) -> Array:
 
 
 def sweep(
-    posterior: NarrowPosterior, particles: Particles, noise: float, rng: np.random.Generator
+    posterior: NarrowPosterior,
+    particles: Particles,
+    noise: float,
+    rng: np.random.Generator,
+    axes: Sequence[int] = (),
 ) -> Particles:
-    """Every move once; particles are changed in place where that is possible."""
+    """Every move once, with `move_column` for every column and each of these axes of the data.
+
+    Particles are changed in place where that is possible.
+    """
     chain = precisions(posterior, particles)
     signal = SignalTable(posterior, noise)
     move_values(posterior, particles, chain, signal, rng)
     if posterior.layers:
         move_values(posterior, particles, chain, signal, rng, through=True)
-        for _ in range(_COLUMN_MOVES):
-            move_column(posterior, particles, chain, signal, rng)
+    for axis in axes if posterior.layers else ():
+        for j in rng.permutation(posterior.columns):
+            move_column(posterior, particles, chain, signal, rng, int(j), axis)
     rotate_columns(posterior, particles, noise, rng)
     move_inner(posterior, particles, chain, rng)
     return move_root(posterior, particles, chain, noise, rng)
@@ -444,14 +451,9 @@ class RatioTable:
             own = self.logs[0]
             return np.asarray(own[first] + share * (own[first + 1] - own[first]))
         step = self.slopes[1] - self.slopes[0]
-        row = np.clip((crossed[-2] - self.slopes[0]) / step, 0.0, len(self.slopes) - 1.001)
-        index = row.astype(int)[:, None]
-        part = row[:, None] - index
-        value = np.zeros_like(totals)
-        for rows, weight in ((index, 1 - part), (index + 1, part)):
-            near = self.logs[rows, first]
-            value += weight * (near + share * (self.logs[rows, first + 1] - near))
-        return value
+        row = np.clip(np.rint((crossed[-2] - self.slopes[0]) / step), 0, len(self.slopes) - 1).astype(int)
+        near = self.logs[row[:, None], first]
+        return np.asarray(near + share * (self.logs[row[:, None], first + 1] - near))
 
 
 def move_values(
@@ -487,8 +489,10 @@ def move_column(
     chain: list[Array],
     signal: SignalTable,
     rng: np.random.Generator,
+    j: int,
+    axis: int,
 ) -> None:
-    """Draw log l_j of a random column with its ratios, and the angle φ between u_j and an axis of the data.
+    """Draw log l_j of a column with its ratios, and the angle φ between u_j and an axis of the data.
 
     Between a collapsed column, with any direction, and one that is fitted to the axis, size and direction
     have to change at once. With e the part of the axis orthogonal to the other columns, u_j = cos φ e +
@@ -499,8 +503,6 @@ def move_column(
     dimension = posterior.outputs - posterior.columns + 1
     if dimension < 2:
         return
-    j = int(rng.integers(posterior.columns))
-    axis = int(rng.integers(min(posterior.columns + 1, posterior.outputs)))
     law = _ColumnLaw(posterior, particles, chain, j, through=True)
     rest = np.delete(np.arange(posterior.columns), j)
     others = particles.directions[:, rest]  # (N, m − 1, n_d)
