@@ -51,20 +51,16 @@ from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.measure import effective_atoms
 
-AXES = 2
-THR = 0.003
 GROUPS = 16  # independent groups of a round: the error of the stated error is a fifth
-_STEP_VARIANCE = (
-    0.08  # variance of the log weights of one stage: effective share 0.93; at 0.15 the reverse way lags
-)
-_TOO_MUCH = 2.5  # times that variance from which a stage is tried again with a shorter step
+_STEP_VARIANCE = 0.08  # relative variance of the weights of one stage: effective share 0.93
+_TOO_MUCH = 1.5  # times that variance from which a stage is tried again with a shorter step
 _LONGEST_STEP = 1.5  # in log τ, over which derivatives are not to be trusted
 _RESAMPLE_BELOW = 0.7  # effective share of a group
 _RIDGE = 0.01  # of the regression, in variances of its variables
 _LARGEST_COEFFICIENT = 1.0  # rows shrink like τ^{1/2} where they shrink; more is noise of the regression
 _CENTRES = (0.0, -2.0, 2.0, -4.0, 4.0)  # c of the spectral maps, in e-folds from τ/ḡ
 _THROUGH = 3  # of these also through all layers
-_FLOATS_PER_BLOCK = 1 << 18  # of a particle block's largest array: larger blocks save calls, smaller ones memory
+_CHANGING = 0.003  # variance of the fitted share along an axis; where it is less, a sweep forgets the scores
 _SNAPSHOTS = 4  # sweeps at the end of a round after each of which the particles are kept as draws
 _START_SWEEPS = 100  # from the fitted state; 22 exact problems: high by 0.08 on average, with 20 by 0.17
 _COPIES, _COPY_SWEEPS = 4, 5  # of every such particle, and sweeps after which copies go their own ways
@@ -397,8 +393,6 @@ class _Path:
         self.log_weights = np.full((GROUPS, self.per_group), -math.log(self.per_group))
         self.log_evidence = np.zeros(GROUPS)
         self.stages = 0
-        largest = max(posterior.targets.shape[0] * posterior.columns, len(posterior.nodes))
-        self.block = max(16, _FLOATS_PER_BLOCK // largest)
         self.shrinking = _axis_sets(posterior)
 
     @property
@@ -431,24 +425,23 @@ class _Path:
         self.particles = self.particles.take(index.ravel())
 
     def sweep(self, times: int) -> None:
-        """Gibbs moves at the present noise variance, in blocks that stay in the cache."""
-        moved, axes = [], self.axes()
-        for first in range(0, len(self.particles), self.block):
-            block = self.particles.take(slice(first, first + self.block))
-            for _ in range(times):
-                block = sweep(self.posterior, block, self.noise, self.rng, axes)
-            moved.append(block)
-        self.particles = join(moved)
+        """Gibbs moves at the present noise variance."""
+        for _ in range(times):
+            axes = self._changing_axes() if self.posterior.layers else ()
+            self.particles = sweep(self.posterior, self.particles, self.noise, self.rng, axes)
 
-    def axes(self) -> list[int]:
-        """Axes."""
-        L = (self.particles.directions**2*self.particles.values[:,:,None]).sum(axis=1)
+    def _changing_axes(self) -> list[int]:
+        """Axes of the data along which particles differ most in how far they are fitted, at most two.
+
+        There columns go between phases, and `move_column` shortens the way.
+        """
+        along = (self.particles.directions**2 * self.particles.values[:, :, None]).sum(axis=1)
         typical = math.exp(float(np.log(self.posterior.eigenvalues).mean()))
-        fit = L/(L+self.noise/typical)
-        v = fit.var(axis=0)
-        self.v = v
-        order = np.argsort(-v)[:AXES]
-        return [int(a) for a in order if v[a] > THR and v[a] > 0.3 * v[order[0]]]
+        spread = (along / (along + self.noise / typical)).var(axis=0)
+        first, second = np.argsort(-spread, kind="stable")[:2]
+        if spread[first] < _CHANGING:
+            return []
+        return [int(first), int(second)] if spread[second] > 0.3 * spread[first] else [int(first)]
 
     def anneal(self, log_noise: float) -> None:
         """Take the particles to another noise variance, lower or higher, in stages."""
@@ -484,10 +477,9 @@ class _Path:
                 + log_jacobian
                 - here
             )
-            v = _relative_variance(log_ratios, weights)
-            if v < 1.5 * _STEP_VARIANCE:
+            if _relative_variance(log_ratios, weights) < _TOO_MUCH * _STEP_VARIANCE:
                 break
-            length *= max(0.5, min(0.9, math.sqrt(_STEP_VARIANCE/v)))
+            length *= 0.6
         self.particles, self.log_noise = moved, there
         self.weigh(log_ratios)
 
@@ -533,11 +525,11 @@ def _variance(values: Array, weights: Array) -> float:
     return float(weights @ (values - weights @ values) ** 2)
 
 
-def _relative_variance(values: Array, weights: Array) -> float:
-    v = np.exp(values-values.max())
-    if not np.isfinite(v).all(): return math.inf
-    m = weights @ v
-    return float(weights @ (v/m-1)**2)
+def _relative_variance(log_values: Array, weights: Array) -> float:
+    """Variance over squared mean: where few particles are far ahead, their logs vary little."""
+    ratios = np.exp(log_values - log_values.max())
+    mean = weights @ ratios
+    return float(weights @ (ratios / mean - 1) ** 2)  # NaN where a map folds
 
 
 def _axis_sets(posterior: NarrowPosterior) -> Array:

@@ -278,7 +278,7 @@ def sweep(
     move_values(posterior, particles, chain, signal, rng)
     if posterior.layers:
         move_values(posterior, particles, chain, signal, rng, through=True)
-    for axis in axes if posterior.layers else ():
+    for axis in axes:
         for j in rng.permutation(posterior.columns):
             move_column(posterior, particles, chain, signal, rng, int(j), axis)
     rotate_columns(posterior, particles, noise, rng)
