@@ -29,7 +29,7 @@ law of nothing if the S_k are conjugated by it. The likelihood separates over th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -275,9 +275,8 @@ def sweep(
     """
     chain = precisions(posterior, particles)
     signal = SignalTable(posterior, noise)
-    move_values(posterior, particles, chain, signal, rng)
-    if posterior.layers:
-        move_values(posterior, particles, chain, signal, rng, through=True)
+    columns = np.arange(posterior.columns) if posterior.layers else rng.integers(posterior.columns, size=1)
+    move_values(posterior, particles, chain, signal, rng, columns)
     for axis in axes:
         for j in rng.permutation(posterior.columns):
             move_column(posterior, particles, chain, signal, rng, int(j), axis)
@@ -303,7 +302,7 @@ class SignalTable:
 
 
 class _ColumnLaw:
-    """Prior of the size of column j of F given everything else, alone or with the inner matrices.
+    """Prior of the size of column j of F given everything else, where the inner matrices go with it.
 
     With D_k = I + (d_k − 1) e_j e_jᵀ let S_k → D_k S_k D_k and column j → d_{K+1} times it. The ratios
     e^{y_k} = d_k/d_{k−1} of neighbouring layers (d_0 = 1) are independent under the prior, but for the factor
@@ -316,23 +315,22 @@ class _ColumnLaw:
     """
 
     def __init__(
-        self, posterior: NarrowPosterior, particles: Particles, chain: list[Array], j: int, through: bool
+        self, posterior: NarrowPosterior, particles: Particles, chain: list[Array], j: int
     ) -> None:
-        self.particles, self.chain, self.j, self.through = particles, chain, j, through
+        self.particles, self.chain, self.j, self.table = particles, chain, j, posterior.ratios
         self.others = np.delete(particles.values, j, axis=1)
         self.extra = posterior.columns - 1
-        self.degrees = np.asarray(posterior.degrees[0 if through else -1 :], float)
-        self.table = posterior.ratios if through else None
+        self.degrees = np.asarray(posterior.degrees, float)
         self.size = np.log(particles.values[:, j])
-        products = [chain[k][:, j] * each[:, j] for k, each in enumerate(particles.inner) if through]
+        products = [chain[k][:, j] * each[:, j] for k, each in enumerate(particles.inner)]
         diagonal = [each[:, j] for each in products]
         crossed = [each.sum(axis=1) - own for each, own in zip(products, diagonal, strict=True)]
         diagonal.append(chain[-1][:, j, j] * particles.values[:, j])
         crossed.append(np.zeros(len(particles)))
-        if through and len(crossed) > 1:
+        if len(crossed) > 1:
             crossed[0] = np.zeros(len(particles))  # exactly; not by rounding
         root = np.sqrt(np.array(diagonal))
-        self.places = np.log(root)  # v_k, (K + 1 or 1, N)
+        self.places = np.log(root)  # v_k, (K + 1, N)
         self.crossed = np.array(crossed) / root  # ρ_k
         self.offset = self.places.sum(axis=0) - 0.5 * self.size
 
@@ -350,8 +348,6 @@ class _ColumnLaw:
     def log_marginal(self, x: Array) -> Array:
         """Log density of log l_j = x, up to a constant; (1 or N, any) → (N, any). For proposals."""
         total = self.offset[:, None] + 0.5 * x
-        if self.table is None:
-            return np.asarray(self.degrees[0] * total - 0.5 * np.exp(2 * total) + self._repulsion(x))
         return self.table.log_density(total, self.crossed) + self._repulsion(x)
 
     def log_joint(self, x: Array, places: Array) -> Array:
@@ -362,7 +358,7 @@ class _ColumnLaw:
 
     def draw_ratios(self, x: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         """Ratios v_k (K + 1, N) that belong to a size x (N,), and log q(new) − log q(current)."""
-        if self.table is None:
+        if len(self.places) == 1:
             return (self.offset + 0.5 * x)[None], np.zeros(len(x))
         totals = self.offset + 0.5 * np.stack([x, self.size])
         modes, curvatures = _constrained_modes(self.degrees, self.crossed, totals)  # (K + 1, 2, N)
@@ -381,8 +377,6 @@ class _ColumnLaw:
         steps = np.where(accepted, places - self.places, 0.0)
         totals = np.cumsum(steps, axis=0)
         self.particles.values[:, self.j] *= np.exp(2 * totals[-1])
-        if not self.through:
-            return
         for matrices, inverses, total in zip(self.particles.inner, self.chain[1:], totals, strict=False):
             root = np.exp(total)[:, None]
             for array, scale in ((matrices, root), (inverses, 1 / root)):
@@ -462,12 +456,12 @@ def move_values(
     chain: list[Array],
     signal: SignalTable,
     rng: np.random.Generator,
-    through: bool = False,
+    columns: Iterable[int],
 ) -> None:
-    """Draw every log l_j, alone or with its ratios through all layers: a table proposes, the law accepts."""
+    """Draw log l_j of some columns with its ratios through all layers: a table proposes, the law accepts."""
     nodes = posterior.nodes
-    for j in range(posterior.columns):
-        law = _ColumnLaw(posterior, particles, chain, j, through)
+    for j in columns:
+        law = _ColumnLaw(posterior, particles, chain, int(j))
         squares, current = particles.projections[:, j] ** 2, law.size
         table = squares @ signal.weights.T
         table += signal.logs
@@ -503,7 +497,7 @@ def move_column(
     dimension = posterior.outputs - posterior.columns + 1
     if dimension < 2:
         return
-    law = _ColumnLaw(posterior, particles, chain, j, through=True)
+    law = _ColumnLaw(posterior, particles, chain, j)
     rest = np.delete(np.arange(posterior.columns), j)
     others = particles.directions[:, rest]  # (N, m − 1, n_d)
     along = others[:, None, :, axis]  # of the axis on the other columns
