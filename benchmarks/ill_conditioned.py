@@ -6,7 +6,7 @@ and PyTorch; `from_inputs`, `from_gram`, `from_chunks` with one pass and two. Th
 and variances is compared with what one rounding of every entry of X (or of the Gram matrix) does to the exact
 answer: at most a thousand times that is allowed, or a warning, or a refusal.
 
-    python -m benchmarks.ill_conditioned --problems 500 --out docs/ill-conditioned.json
+    python -m benchmarks.ill_conditioned --problems 500 --out docs/results/ill-conditioned.json
 """
 
 from __future__ import annotations

@@ -34,11 +34,11 @@ STRANGERS = {
     "scale.measure": {"scale.prior"},
     "engines": {"data", "noise"},
     "predict": {"engines", "noise"},
-    "predict.mixture": {"data.spectrum", "scale.prior"},
+    "predict.network": {"data.spectrum", "scale.prior"},
     "predict.feature_kernel": {"data.spectrum", "scale.prior"},
     "matrix_gig": {"data.spectrum", "likelihood", "noise", "predict"},
-    "selection": {"theories", "leave_one_out"},
-    "archive": {"theories", "selection"},
+    "selection": {"theories", "cross_validation"},
+    "archive": {"predict"},
 }
 
 

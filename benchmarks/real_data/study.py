@@ -88,17 +88,17 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="splits at once, one thread each")
     parser.add_argument("--write", action="store_true", help="renew the documents")
     parser.add_argument(
-        "--redraw", action="store_true", help="renew tables and figure from docs/real-data.json"
+        "--redraw", action="store_true", help="renew tables and figure from docs/results/real-data.json"
     )
     parser.add_argument("--raw", action="store_true", help="inputs as they are, as a newcomer gives them")
     parser.add_argument("--ours", action="store_true", help="renew our rows alone; the peers' are kept")
     options = parser.parse_args()
-    stored = ROOT / "docs" / "real-data.json"
+    stored = ROOT / "docs" / "results" / "real-data.json"
     document = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
     if not options.redraw:
         _measure(document, stored if options.write or options.ours else None, options)
     if options.write or options.redraw or options.ours:
-        tables.insert(ROOT / "docs" / "real-data.md", document)
+        tables.insert(ROOT / "docs" / "results" / "real-data.md", document)
         tables.draw(ROOT / "docs" / "images" / "real-data.svg", document["sets"])
 
 

@@ -3,8 +3,8 @@
     python docs/experiments/relu_posteriors.py posteriors.npz       # JAX, an accelerator
     python docs/experiments/relu_reach.py posteriors.npz
 
-Reads the exact posteriors, computes the approximations, and writes docs/relu-reach.json and the tables of
-docs/relu-reach.md.
+Reads the exact posteriors, computes the approximations, and writes docs/results/relu-reach.json
+and the tables of docs/results/relu-reach.md.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ def main(path: str) -> None:
         "settings": {"examples": EXAMPLES, "tests": TESTS, "noise": NOISE, "runs": RUNS},
         "rows": rows,
     }
-    (DOCS / "relu-reach.json").write_text(json.dumps(document) + "\n")
-    page = DOCS / "relu-reach.md"
+    (DOCS / "results" / "relu-reach.json").write_text(json.dumps(document) + "\n")
+    page = DOCS / "results" / "relu-reach.md"
     print(summary(rows))
     print(table(rows))
     if page.exists():

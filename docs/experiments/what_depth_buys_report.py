@@ -18,8 +18,8 @@ from what_depth_buys import KERNEL_OUTPUTS
 from what_depth_buys_data import BASELINES, CHOSEN, Pair, Study, as_array, mean_and_error
 from what_depth_buys_pictures import draw_kernels, draw_phases, draw_vanishing, draw_winners, signed
 
+from lbnn import open_sweep
 from lbnn._base.types import Array
-from lbnn.sweeps import open_sweep
 
 DOCS = Path(__file__).resolve().parent.parent
 #: Sweeps that go with the study.
@@ -317,9 +317,9 @@ def write(folder: Path, docs: Path) -> None:
         "kernels": changes,
         "repeats": repeats(small["repeats"], study),
     }
-    fill(docs / "what-depth-buys.md", tables)
+    fill(docs / "results" / "what-depth-buys.md", tables)
     stored = {"conditions": about, "tables": {name: text.splitlines() for name, text in tables.items()}}
-    (docs / "what-depth-buys.json").write_text(
+    (docs / "results" / "what-depth-buys.json").write_text(
         json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )
     images, kernel = docs / "images", small["kernels"]

@@ -1,7 +1,7 @@
 """When does depth help on average: exact learning curves of one-output networks over a grid.
 
     python docs/experiments/when_depth_helps.py run       # three minutes of one core
-    python docs/experiments/when_depth_helps.py report    # tables and pictures of docs/when-depth-helps.md
+    python docs/experiments/when_depth_helps.py report    # tables and pictures of the page
 
 Every network meets the same data sets, so that differences between networks have small errors of their own.
 """
@@ -100,7 +100,7 @@ def approach(inputs: int, depth: int) -> dict:
 
 
 def run() -> None:
-    """Compute every point, and write docs/when-depth-helps.json."""
+    """Compute every point, and write docs/results/when-depth-helps.json."""
     begin, points = time.time(), []
     for inputs, draws in INPUTS.items():
         for ratio in RATIOS:
@@ -116,7 +116,7 @@ def run() -> None:
         "points": points,
         "approach": approaches,
     }
-    (DOCS / "when-depth-helps.json").write_text(json.dumps(document) + "\n")
+    (DOCS / "results" / "when-depth-helps.json").write_text(json.dumps(document) + "\n")
 
 
 if __name__ == "__main__":

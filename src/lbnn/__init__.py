@@ -1,97 +1,134 @@
-"""Exact Bayesian inference for finite-width deep linear networks."""
+"""Exact Bayesian inference for finite-width deep linear networks.
+
+Names are imported when they are first used, so that `import lbnn` and `lbnn --version` take no time.
+"""
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from lbnn import asymptotics, convergence, sweeps
-from lbnn._base.errors import AccuracyWarning
-from lbnn._base.warn import warn
-from lbnn.bands import Bands, BandsFit, BandsPredictive
-from lbnn.data.network_kernels import network_kernel
-from lbnn.data.spectrum import Spectrum
-from lbnn.engines import Diagnostics, EvidenceEstimate, Plan
-from lbnn.learning_curves.curve import LearningCurve, learning_curve
-from lbnn.leave_one_out import LeaveOneOut, leave_one_out
-from lbnn.matrix_gig.distribution import MatrixGIG
-from lbnn.network import Network
-from lbnn.posterior import Posterior
-from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.average import MixturePredictive
-from lbnn.predict.given import ConditionedPredictive
-from lbnn.predict.mixture import NetworkPredictive
-from lbnn.predict.predictive import Predictive
-from lbnn.scale.measure import ScaleMeasure
-from lbnn.scale.phases import Phase, Phases
-from lbnn.scale.prior import ScalePrior
-from lbnn.selection.grid import EvidenceGrid, evidence_grid
-from lbnn.sweeps.run import sweep
-from lbnn.theories.comparison import Comparison, compare
-from lbnn.theories.scale_mixing import ScaleMixture
+if (
+    TYPE_CHECKING
+):  # for type checkers and editors; `_HOME` says the same to the interpreter, and a test compares
+    from lbnn import archive as archive
+    from lbnn import asymptotics as asymptotics
+    from lbnn import convergence as convergence
+    from lbnn import views as views
+    from lbnn._base.errors import AccuracyWarning as AccuracyWarning
+    from lbnn._base.errors import DataWarning as DataWarning
+    from lbnn._base.errors import ExtrapolationWarning as ExtrapolationWarning
+    from lbnn.bands import Bands as Bands
+    from lbnn.bands import BandsFit as BandsFit
+    from lbnn.bands import BandsPredictive as BandsPredictive
+    from lbnn.cross_validation import LeaveOneOut as LeaveOneOut
+    from lbnn.data.network_kernels import network_kernel as network_kernel
+    from lbnn.data.spectrum import Spectrum as Spectrum
+    from lbnn.engines import Diagnostics as Diagnostics
+    from lbnn.engines import EvidenceEstimate as EvidenceEstimate
+    from lbnn.engines import Plan as Plan
+    from lbnn.estimator import BandedRegressor as BandedRegressor
+    from lbnn.estimator import LBNNRegressor as LBNNRegressor
+    from lbnn.learning_curves.curve import LearningCurve as LearningCurve
+    from lbnn.learning_curves.curve import learning_curve as learning_curve
+    from lbnn.matrix_gig.distribution import MatrixGIG as MatrixGIG
+    from lbnn.network import Network as Network
+    from lbnn.posterior import Posterior as Posterior
+    from lbnn.predict.affine import AffinePredictive as AffinePredictive
+    from lbnn.predict.atoms import AtomPredictive as AtomPredictive
+    from lbnn.predict.model_average import MixturePredictive as MixturePredictive
+    from lbnn.predict.network import NetworkPredictive as NetworkPredictive
+    from lbnn.predict.predictive import ConditionedPredictive as ConditionedPredictive
+    from lbnn.predict.predictive import Predictive as Predictive
+    from lbnn.scale.measure import ScaleMeasure as ScaleMeasure
+    from lbnn.scale.phases import Phase as Phase
+    from lbnn.scale.phases import Phases as Phases
+    from lbnn.scale.prior import ScalePrior as ScalePrior
+    from lbnn.selection.grid import EvidenceGrid as EvidenceGrid
+    from lbnn.selection.grid import evidence_grid as evidence_grid
+    from lbnn.sweeps.quantities import SweepQuantity as SweepQuantity
+    from lbnn.sweeps.run import sweep as sweep
+    from lbnn.sweeps.store import open_sweep as open_sweep
+    from lbnn.theories.comparison import Comparison as Comparison
+    from lbnn.theories.comparison import compare as compare
+    from lbnn.theories.scale_mixing import ScaleMixture as ScaleMixture
+    from lbnn.views.posterior import ViewPosterior as ViewPosterior
 
-if TYPE_CHECKING:
-    from lbnn.estimator import BandedRegressor, LBNNRegressor
+    __version__: str
 
-__version__ = version("lbnn")
+#: The module that each public name is imported from, below `lbnn`; a public module is its own.
+_HOME = {
+    "AccuracyWarning": "_base.errors",
+    "AffinePredictive": "predict.affine",
+    "AtomPredictive": "predict.atoms",
+    "BandedRegressor": "estimator",
+    "Bands": "bands",
+    "BandsFit": "bands",
+    "BandsPredictive": "bands",
+    "Comparison": "theories.comparison",
+    "ConditionedPredictive": "predict.predictive",
+    "DataWarning": "_base.errors",
+    "Diagnostics": "engines",
+    "EvidenceEstimate": "engines",
+    "EvidenceGrid": "selection.grid",
+    "ExtrapolationWarning": "_base.errors",
+    "LBNNRegressor": "estimator",
+    "LearningCurve": "learning_curves.curve",
+    "LeaveOneOut": "cross_validation",
+    "MatrixGIG": "matrix_gig.distribution",
+    "MixturePredictive": "predict.model_average",
+    "Network": "network",
+    "NetworkPredictive": "predict.network",
+    "Phase": "scale.phases",
+    "Phases": "scale.phases",
+    "Plan": "engines",
+    "Posterior": "posterior",
+    "Predictive": "predict.predictive",
+    "ScaleMeasure": "scale.measure",
+    "ScaleMixture": "theories.scale_mixing",
+    "ScalePrior": "scale.prior",
+    "Spectrum": "data.spectrum",
+    "SweepQuantity": "sweeps.quantities",
+    "ViewPosterior": "views.posterior",
+    "archive": "archive",
+    "asymptotics": "asymptotics",
+    "benchmark": "benchmark",
+    "compare": "theories.comparison",
+    "convergence": "convergence",
+    "evidence_grid": "selection.grid",
+    "learning_curve": "learning_curves.curve",
+    "network_kernel": "data.network_kernels",
+    "open_sweep": "sweeps.store",
+    "plots": "plots",
+    "sweep": "sweeps.run",
+    "views": "views",
+}
 
-__all__ = [
-    "AccuracyWarning",
-    "AffinePredictive",
-    "BandedRegressor",
-    "Bands",
-    "BandsFit",
-    "BandsPredictive",
-    "Comparison",
-    "ConditionedPredictive",
-    "Diagnostics",
-    "EvidenceEstimate",
-    "EvidenceGrid",
-    "LBNNRegressor",
-    "LearningCurve",
-    "LeaveOneOut",
-    "MatrixGIG",
-    "MixturePredictive",
-    "Network",
-    "NetworkPredictive",
-    "Phase",
-    "Phases",
-    "Plan",
-    "Posterior",
-    "Predictive",
-    "ScaleMeasure",
-    "ScaleMixture",
-    "ScalePrior",
-    "Spectrum",
-    "asymptotics",
-    "benchmark",
-    "compare",
-    "convergence",
-    "evidence_grid",
-    "learning_curve",
-    "leave_one_out",
-    "network_kernel",
-    "sweep",
-    "sweeps",
-]
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    """Import when asked for: the benchmark, which stands behind this module, and the estimator, an extra."""
-    if name == "benchmark":
-        return import_module("lbnn.benchmark")
+    """Import a public name when it is first used, and keep it."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("lbnn")
+    if name == "leave_one_out":  # the former function, which warns when it is called
+        return import_module("lbnn.cross_validation").leave_one_out
     if name == "EngineChoice":
-        warn("lbnn.EngineChoice is now lbnn.Plan", DeprecationWarning)
-        return Plan
-    if name not in ("LBNNRegressor", "BandedRegressor"):
+        from lbnn._base.deprecated import NAMES, announce
+
+        announce("lbnn.EngineChoice", f"lbnn.{NAMES[name]}")
+        name = NAMES[name]
+    if name not in _HOME:
         raise AttributeError(f"module 'lbnn' has no attribute {name!r}")
     try:
-        estimators = import_module("lbnn.estimator")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "sklearn":
+        module = import_module(f"lbnn.{_HOME[name]}")
+    except ModuleNotFoundError as absent:
+        if absent.name is None or absent.name.partition(".")[0] != "sklearn":
             raise
-        raise ImportError(f"lbnn.{name} needs scikit-learn: pip install 'lbnn[sklearn]'") from error
-    return getattr(estimators, name)
+        from lbnn._base.extras import needed
+
+        raise ImportError(needed(f"lbnn.{name}", "scikit-learn", "sklearn")) from absent
+    globals()[name] = module if name == _HOME[name] else getattr(module, name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

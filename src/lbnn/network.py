@@ -10,19 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
+from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
 from lbnn.data.bases import GramBasis
 from lbnn.data.projection import FeatureDirections, InputProjection
 from lbnn.data.spectrum import Spectrum
+from lbnn.data.view_data import ViewData, checked_views, require_kernel
 from lbnn.engines import InferenceOptions, Plan, Problem, ScaleInference, infer, plan
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.plain import PlainLikelihood
+from lbnn.likelihood.plain import PlainLikelihood, PlainViews
+from lbnn.likelihood.views import ViewDesign, ViewLikelihood
 from lbnn.noise.kind import Noise
-from lbnn.noise.make import KINDS, make_noise
+from lbnn.noise.make import make_noise, noise_kind
 from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.prior import ScalePrior
+from lbnn.views.posterior import ViewPosterior
 
 #: What `seed` may be.
 Seed = int | np.random.SeedSequence | np.random.Generator
@@ -55,7 +59,18 @@ class Network:
     widths: tuple[int, ...]
     prior_variances: tuple[float, ...]
 
-    def __init__(self, widths: Sequence[int], prior_variances: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        widths: Sequence[int] | None = None,
+        prior_variances: Sequence[float] | None = None,
+        *,
+        depth: None = None,
+    ) -> None:
+        if widths is None or depth is not None:
+            raise TypeError(
+                "a network is given by its hidden widths, one for each layer but the last, got "
+                f"widths={widths!r}, depth={depth!r}: Network(widths=(50, 50)) has depth 3"
+            )
         object.__setattr__(self, "widths", check.widths(widths))
         object.__setattr__(self, "prior_variances", check.prior_variances(prior_variances, self.depth))
 
@@ -108,9 +123,7 @@ class Network:
         count = check.positive_integer(examples, "examples")
         rank = count if inputs is None else min(count, check.positive_integer(inputs, "inputs"))
         number = check.positive_integer(outputs, "outputs")
-        if not isinstance(noise, str) or noise not in KINDS:
-            raise ValueError(f"noise must be one of {tuple(KINDS)}, got {noise!r}")
-        coupled = noise == "coupled"
+        coupled = noise_kind(noise) == "coupled"
         rank = (number if count >= number else count) if coupled else rank  # of function and noise together
         noiseless = coupled or zero_temperature
         return plan(
@@ -163,8 +176,9 @@ class Network:
         self,
         X: ArrayLike,
         Y: ArrayLike,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
+        weights: ArrayLike | None = None,
         noise: str = "independent",
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
@@ -178,6 +192,9 @@ class Network:
         Y : (p,) or (p, n_d)
         beta : float in [0, inf], or (n_d,) with noise="per_output"
             Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
+        weights : (p,), optional
+            Positive weights of the rows: the noise variance of row i is 1/(beta weights[i]), whatever the
+            kind of noise. At zero temperature they have no effect.
         noise : "independent", "per_output" or "coupled"
             "independent": variance 1/beta for every output. "per_output": variance 1/beta[j] for output j,
             under the same prior of the network; all beta equal is "independent". "coupled": the noise passes
@@ -205,8 +222,11 @@ class Network:
         (3, 2)
         >>> net.condition(X, Y, beta=4.0, noise="coupled").noise.kind
         'coupled'
+        >>> post = net.condition(X, Y, beta=4.0, weights=np.where(np.arange(20) < 10, 1.0, 0.1))
+        >>> post.predict(X[:3]).mean.shape
+        (3, 2)
         """
-        spectrum = Spectrum.from_inputs(X, Y)
+        spectrum = Spectrum.from_inputs(X, Y, weights=weights)
         options = _options(engine, target_error, seed)
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
@@ -214,22 +234,92 @@ class Network:
         self,
         gram: ArrayLike,
         Y: ArrayLike,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
+        weights: ArrayLike | None = None,
         noise: str = "independent",
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
     ) -> Posterior:
         """Condition on any positive semi-definite kernel matrix (p, p) in the place of G_xx."""
-        spectrum = Spectrum.from_gram(gram, Y)
+        spectrum = Spectrum.from_gram(gram, Y, weights=weights)
         options = _options(engine, target_error, seed)
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
+
+    def condition_views(
+        self,
+        views: ArrayLike,
+        y: ArrayLike,
+        beta: float,
+        *,
+        engine: str = "auto",
+        target_error: float = TARGET_ERROR,
+        seed: Seed = 0,
+    ) -> Posterior | ViewPosterior:
+        """Condition on observations y_μ = Σ_m [W_d ⋯ W_1 ψ_m(x_μ)]_m + noise, through M views ψ_m of x_μ.
+
+        The views are fixed functions of x, linear or not: gates (a network that is piecewise linear), patches
+        of an image (a convolutional layer), attention paths, tasks. `lbnn.views` makes them. The trunk may
+        have any widths; gates in every layer are another model.
+
+        Parameters
+        ----------
+        views : (p, M, n0)
+            ψ_m(x_μ); or the kernel between them, (p, M, p, M).
+        y : (p,)
+        beta : float in (0, inf)
+            The noise variance is 1/beta.
+        engine, target_error, seed
+            As in `condition`.
+
+        Returns
+        -------
+        ViewPosterior
+            A `Posterior` where there is one view (M = 1): that is `condition` on its inputs.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> images = rng.normal(size=(30, 4, 4))
+        >>> views = lbnn.views.patches(images, size=2, stride=2)
+        >>> views.shape
+        (30, 4, 4)
+        >>> y = views[:, 0].sum(axis=1) + 0.1 * rng.normal(size=30)
+        >>> post = lbnn.Network(widths=(20,)).condition_views(views, y, beta=100.0)
+        >>> int(np.argmax(np.diag(post.scale.mean)))  # the patch that matters
+        0
+        """
+        options = _options(engine, target_error, seed)
+        array = checked_views(views)
+        if array.ndim == 4:
+            require_kernel(array)
+        observations = check.real_array(y, "y")
+        if observations.shape != array.shape[:1]:
+            raise ValueError(
+                f"y must have one number for each of the {len(array)} observations, got "
+                f"y.shape={observations.shape}"
+            )
+        if not array.any():
+            raise ValueError("views must not all be zero, since y is then noise alone, got zeros only")
+        if array.shape[1] == 1:
+            if array.ndim == 4:
+                return self.condition_gram(
+                    array[:, 0, :, 0], y, beta, engine=engine, target_error=target_error, seed=seed
+                )
+            return self.condition(array[:, 0], y, beta, engine=engine, target_error=target_error, seed=seed)
+        number = check.inverse_temperature(beta)
+        if not 0 < number < math.inf:
+            raise ValueError(
+                f"observations through several views need noise, 0 < beta < inf, got beta={number:g}"
+            )
+        return _view_posterior(self, array, observations, 1 / number, options)
 
     def condition_spectrum(
         self,
         spectrum: Spectrum,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
         noise: str = "independent",
         engine: str = "auto",
@@ -260,7 +350,7 @@ def posterior_with(
     inference = infer(prior, noise.likelihood(data), data.single_output, options, plain)
     scales = noise.scale_in_units(inference.measure, network.depth)
     size = float(np.linalg.eigvalsh(scales.average(scales.scales))[-1])
-    lost = noise.in_units(data).rounding_message(
+    lost = noise.in_units(data)._rounding_message(
         noise.variance + noise.coupling * size, size, options.target_error
     )
     if not lost and isinstance(data.basis, GramBasis):
@@ -268,6 +358,26 @@ def posterior_with(
     if lost:
         inference = inference.doubted(lost)
     return Posterior(prior, data, noise, inference)
+
+
+def _view_posterior(
+    network: Network, views: Array, y: Array, noise: float, options: InferenceOptions
+) -> ViewPosterior:
+    """The posterior given views (p, M, n0) or their kernel (p, M, p, M); answers that are not ok warn."""
+    variance = network.prior_variances[0]
+    if views.ndim == 4:
+        data, design = ViewData.of_kernel(views, y, variance), ViewDesign.of_blocks(variance * views)
+        plain = PlainViews(variance * views, y, noise)
+    else:
+        data = ViewData.of_views(views, y, variance)
+        design = ViewDesign.of_blocks(data.kernel)
+        kernel = np.einsum("ami,bni->ambn", views, views, optimize=True) * (variance / views.shape[2])
+        plain = PlainViews(kernel, y, noise)
+    prior = network.scale_prior(views.shape[1])
+    likelihood = ViewLikelihood(design, data.observations, data.residual, len(y), noise)
+    inference = infer(prior, likelihood, False, options, plain)
+    warn_of(inference.diagnostics.messages)
+    return ViewPosterior(prior, data, noise, inference)
 
 
 def _gram_rounding(plain: PlainLikelihood, inference: ScaleInference, target_error: float) -> str:

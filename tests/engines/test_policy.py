@@ -291,3 +291,33 @@ def test_quantiles_of_agreement():
     assert joint_errors(half / 3) == pytest.approx(3.83, abs=0.02)
     assert joint_errors(half / 50) == pytest.approx(5.24, abs=0.02)
     assert GROUPS == 16
+
+
+def test_groups_alike_by_chance_do_not_make_the_error_small():
+    """Every group has the same weights: their spread is zero, that of independent draws is not."""
+    weights = np.random.default_rng(0).exponential(size=64)
+    log_weights = np.log(np.tile(weights, GROUPS))
+    rest = (log_weights[:, None], Located(log_weights[:, None]))
+    made = Estimate.of_weights("made", log_weights, *rest)
+    expected = weights.std() / weights.mean() / math.sqrt(log_weights.size)  # of the mean of so many weights
+    np.testing.assert_allclose(made.log_evidence_error, expected, rtol=1e-12)
+    assert Estimate.of_weights("made", log_weights, *rest, quasi_random=True).log_evidence_error < 1e-12
+
+
+@pytest.mark.slow
+def test_errors_of_narrow_per_output_problems_hold():
+    """Widths (3, 2), noise per output, ten seeds: one was off by 4.8 stated errors, nine were low."""
+    from benchmarks.narrow_per_output import problem
+
+    case = problem(6)
+    truth, truth_error = (
+        -11.485258745905707,
+        0.0024357058110401316,
+    )  # `referee(case, 200000)`, draws of the prior
+    net = lbnn.Network(case["widths"], case["variances"])
+    scores = []
+    for seed in range(10):
+        post = net.condition(case["X"], case["Y"], case["beta"], noise="per_output", seed=seed)
+        assert post.diagnostics.ok
+        scores.append((post.log_evidence - truth) / math.hypot(post.log_evidence_error, truth_error))
+    assert np.abs(scores).max() < 3.5

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
 
+from lbnn._base.extras import needed
+
 if TYPE_CHECKING:
     from markupsafe import Markup
 
@@ -28,7 +30,7 @@ def converter() -> Callable[..., str]:
     try:
         from latex2mathml.converter import convert
     except ImportError as error:
-        raise ImportError("equations need latex2mathml: pip install lbnn[report]") from error
+        raise ImportError(needed("an equation", "latex2mathml", "report")) from error
     return convert
 
 

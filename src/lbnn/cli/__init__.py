@@ -1,4 +1,4 @@
-"""The command `lbnn`: reproduce the paper, fit a table, predict, compare. Needs `pip install lbnn[cli]`.
+"""The command `lbnn`: reproduce the paper, fit a table, predict, compare. Needs the extra `cli`.
 
 One file for each command; `app` lists them, `entry` is where a shell comes in. Knows every room.
 """

@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from lbnn import plots
+from lbnn._base.extras import needed
 from lbnn._base.files import text_writer, write_atomically
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.options import Debug, Force
@@ -184,7 +185,7 @@ def _template() -> Any:
     try:
         from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     except ImportError as error:
-        raise ImportError("the page needs jinja2: pip install lbnn[report]") from error
+        raise ImportError(needed("the page", "jinja2", "report")) from error
     templates = Environment(
         loader=ChoiceLoader([PackageLoader("lbnn.cli"), PackageLoader("lbnn.paper.page")]),
         autoescape=True,

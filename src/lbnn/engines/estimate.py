@@ -130,9 +130,18 @@ class Estimate:
         largest_k: float = POLICY.largest_k,
         seconds: float = 0.0,
         target: Target | None = None,
+        *,
+        quasi_random: bool = False,
     ) -> Estimate:
-        """From log prior × likelihood / proposal (m,) of draws in `GROUPS` groups of equal size."""
+        """From log prior × likelihood / proposal (m,) of draws in `GROUPS` groups of equal size.
+
+        The error is the spread between the groups, and no smaller than that of independent draws unless they
+        are `quasi_random`: where large weights are rare, most groups have none of them, and their spread is
+        too small (widths (3, 2), noise per output: 0.008, where the log evidence was low by 0.040).
+        """
         log_evidence, error = group_spread(log_weights, GROUPS)
+        if not quasi_random:
+            error = max(error, independent_error(log_weights))
         groups = np.repeat(np.arange(GROUPS), len(log_weights) // GROUPS)
         return cls(
             method,
@@ -210,8 +219,7 @@ class Estimate:
         """Error of the log evidence, no smaller than that of as many independent draws."""
         if not self.weighted:
             return self.log_evidence_error
-        least = math.sqrt(max(1 / self.effective_sample_size - 1 / len(self.log_weights), 0.0))
-        return max(self.log_evidence_error, least)
+        return max(self.log_evidence_error, independent_error(self.log_weights))
 
     @property
     def evidence(self) -> EvidenceEstimate:
@@ -269,3 +277,9 @@ def group_spread(log_weights: Array, groups: int) -> tuple[float, float]:
     total = float(log_sum_exp(by_group))
     ratios = np.exp(by_group - total) * groups
     return total - math.log(len(log_weights)), float(ratios.std(ddof=1) / math.sqrt(groups))
+
+
+def independent_error(log_weights: Array) -> float:
+    """Standard error of the log of the mean of independent weights (m,): √(1/ESS − 1/m)."""
+    effective = float(effective_atoms(log_weights))
+    return math.sqrt(max(1 / effective - 1 / len(log_weights), 0.0))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from lbnn._base.checkout import commit
+from lbnn._base.extras import needed
 from lbnn._base.warn import warn
 from lbnn.network import TARGET_ERROR
 from lbnn.sweeps.chunk import FAILED, Work
@@ -146,7 +147,7 @@ def sweep(
 def _require_extra() -> None:
     absent = [name for name in _EXTRA if find_spec(name) is None]
     if absent:
-        raise ImportError(f"lbnn.sweep needs {', '.join(absent)}: pip install 'lbnn[scale]'")
+        raise ImportError(needed("lbnn.sweep", ", ".join(absent), "scale"))
 
 
 def _is_complete(place: Path, text: str, retry_failed: bool) -> bool:

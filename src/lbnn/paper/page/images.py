@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from lbnn._base.extras import needed
 from lbnn.paper.registry import Outcome, Picture
 
 INK = "#1b1f24"  # of axes and words; the grey of auxiliary lines reads on both grounds
@@ -61,7 +62,7 @@ def drawing() -> Iterator[None]:
     try:
         import matplotlib
     except ImportError as error:
-        raise ImportError("the report draws with matplotlib: pip install lbnn[report]") from error
+        raise ImportError(needed("the report", "matplotlib", "report")) from error
     import matplotlib.pyplot as plt
 
     before = set(plt.get_fignums())

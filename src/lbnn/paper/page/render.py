@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import lbnn
 from lbnn._base import mathml
+from lbnn._base.extras import needed
 from lbnn.paper.environment import Environment
 from lbnn.paper.gallery import Still
 from lbnn.paper.page import words
@@ -55,7 +56,7 @@ def templates_of(*packages: str) -> Templates:
     try:
         from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     except ImportError as error:
-        raise ImportError("the report page needs jinja2: pip install lbnn[report]") from error
+        raise ImportError(needed("the page", "jinja2", "report")) from error
     templates = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,

@@ -1,0 +1,26 @@
+"""Leave-one-out scores from one posterior, with refits only where digits would be lost.
+
+Given L = V diag(l) Vᵀ the targets along eigenvector j are Gaussian with the covariance l_j G + τ over the
+examples. Its inverse is diagonal in the eigenbasis of G = U diag(g) Uᵀ,
+
+    P_j = U diag_i(1/(τ + g_i l_j)) Uᵀ + (I − UUᵀ)/τ,
+
+and the example a given all others has the variance 1/(P_j)_aa and the residual (P_j Y V_j)_a/(P_j)_aa. An
+intercept of flat prior, by centring, leaves I − 11ᵀ/p − UUᵀ in the last term (universal kriging). The law of
+L without example a is that with it, weighted:
+
+    ρ_{−a}(L) ∝ ρ(L) / p(y_a | Y_{−a}, L),     p(y_a | Y_{−a}) = 1 / E_ρ[1 / p(y_a | Y_{−a}, L)].
+
+Weights of draws are smoothed, and their tail index says whether they can be trusted. Where the quadrature
+nodes do not resolve ρ_{−a}, or a bound of rounding says that dividing by p(y_a | Y_{−a}, L) loses digits,
+the data without the example are decomposed anew.
+
+`scores` computes them, `boundary` checks its arguments, `fitted` says what they need of a posterior,
+`examples` are predictions of left-out examples given L, `averages` over the scale, `refits` the data without
+an example. Knows `predict`, `engines` and what stands before them.
+"""
+
+from lbnn.cross_validation.boundary import kept_targets
+from lbnn.cross_validation.scores import LeaveOneOut, leave_one_out, left_out_scores
+
+__all__ = ["LeaveOneOut", "kept_targets", "leave_one_out", "left_out_scores"]

@@ -1,0 +1,115 @@
+"""Averages over the scale without one example: the atoms of the posterior, weighted anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special
+
+from lbnn._base.blocks import PRODUCT_FLOATS, blocks
+from lbnn._base.types import Array, IndexArray
+from lbnn.cross_validation.examples import LeftOut
+from lbnn.engines.pareto import pareto_smoothed
+from lbnn.scale.measure import ScaleMeasure
+
+_WEIGHT_FLOATS = 1 << 18  # of one block of weights, (examples, atoms): 2 MB for each array of that size
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Averages over ρ_{−a} for some examples a."""
+
+    residual: Array  # y_a less its mean, (rows, n_d)
+    variance: Array  # (rows, n_d)
+    log_density: Array  # (rows,)
+    log_density_error: Array  # (rows,)
+    pareto_k: Array  # (rows,)
+
+    def of_rows(self, weights: Array) -> Scores:
+        """Scores of the rows, from those of the rows times √w, (rows,)."""
+        outputs = self.residual.shape[1]
+        return replace(
+            self,
+            residual=self.residual / np.sqrt(weights)[:, None],
+            variance=self.variance / weights[:, None],
+            log_density=self.log_density + 0.5 * outputs * np.log(weights),
+        )
+
+    @property
+    def fields(self) -> tuple[Array, ...]:
+        """In the order of the constructor."""
+        return self.residual, self.variance, self.log_density, self.log_density_error, self.pareto_k
+
+
+def score(measure: ScaleMeasure, examples: LeftOut, matrix: Array) -> Scores:
+    """Weight the atoms by ρ_{−a}/ρ, in two passes over them: densities first, moments of Y Aᵀ after."""
+    log_density = np.concatenate([examples.log_density(*eigen) for eigen, _ in _atoms(measure, examples)], 1)
+    log_weights, shapes = left_out_log_weights(measure, log_density)
+    average = special.logsumexp(log_weights + log_density, axis=1)
+    weights = np.exp(log_weights)
+    shares = np.exp(log_weights + log_density - average[:, None])  # of each atom in the average
+    error = _standard_error(shares - weights, measure.groups)
+    return Scores(*moments(measure, examples, weights, matrix), average, error, shapes)
+
+
+def score_atoms(measure: ScaleMeasure, precision: Array, residual: Array) -> Scores:
+    """Scores of single numbers y_a from their precision and residual given each atom, (rows, m) each."""
+    log_density = 0.5 * (np.log(precision / (2 * np.pi)) - residual**2 * precision)
+    log_weights, shapes = left_out_log_weights(measure, log_density)
+    average = special.logsumexp(log_weights + log_density, axis=1)
+    weights, shares = np.exp(log_weights), np.exp(log_weights + log_density - average[:, None])
+    mean = (weights * residual).sum(axis=1)
+    variance = (weights * (1 / precision + (residual - mean[:, None]) ** 2)).sum(axis=1)
+    error = _standard_error(shares - weights, measure.groups)
+    return Scores(mean[:, None], variance[:, None], average, error, shapes)
+
+
+def left_out_log_weights(measure: ScaleMeasure, log_density: Array) -> tuple[Array, Array]:
+    """Normalised log weights of ρ_{−a} on the atoms (rows, m), smoothed for draws, and Pareto k (rows,)."""
+    with np.errstate(divide="ignore"):  # weights may have underflowed to zero
+        log_weights = np.log(measure.weights) - log_density
+    shapes = np.full(len(log_weights), -np.inf)
+    if not measure.deterministic:
+        for row, values in enumerate(log_weights):
+            log_weights[row], shapes[row] = pareto_smoothed(values)
+    return log_weights - special.logsumexp(log_weights, axis=1, keepdims=True), shapes
+
+
+def moments(measure: ScaleMeasure, examples: LeftOut, weights: Array, matrix: Array) -> tuple[Array, Array]:
+    """Mean residual and variance of Y Aᵀ (rows, outputs), by the law of total variance.
+
+    Residuals are taken relative to that of one atom, so that their spread is not lost to rounding.
+    """
+    heaviest = slice(int(measure.weights.argmax()), int(measure.weights.argmax()) + 1)
+    values, vectors = measure.eigen
+    reference = examples.moments(values[heaviest], vectors[heaviest], matrix)[0]  # (1, rows, n_d)
+    shift, second = np.zeros(reference.shape[1:]), np.zeros(reference.shape[1:])
+    for eigen, block in _atoms(measure, examples):
+        residual, variance = examples.moments(*eigen, matrix)
+        deviation = residual - reference
+        shift += np.einsum("am,mak->ak", weights[:, block], deviation)
+        second += np.einsum("am,mak->ak", weights[:, block], variance + deviation**2)
+    return reference[0] + shift, second - shift**2
+
+
+def _standard_error(terms: Array, groups: IndexArray | None) -> Array:
+    """Standard error of Σ_s terms (rows, m) of mean zero, from the spread of independent groups, (rows,)."""
+    if groups is None:
+        return np.zeros(len(terms))
+    labels, index = np.unique(groups, return_inverse=True)
+    parts = terms @ (index[:, None] == np.arange(len(labels)))
+    return np.sqrt((parts**2).sum(axis=1) * len(labels) / (len(labels) - 1))
+
+
+def _atoms(measure: ScaleMeasure, examples: LeftOut) -> Iterator[tuple[tuple[Array, Array], slice]]:
+    """Eigenvalues and eigenvectors of the scales in blocks that fit the matrix products."""
+    values, vectors = measure.eigen
+    each = values.shape[1] * max(examples.extent)
+    return (((values[block], vectors[block]), block) for block in blocks(len(values), each, PRODUCT_FLOATS))
+
+
+def row_blocks(count: int, measure: ScaleMeasure) -> Iterator[slice]:
+    """Blocks of examples whose weights fit into memory."""
+    return blocks(count, len(measure.weights), _WEIGHT_FLOATS)
