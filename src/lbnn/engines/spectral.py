@@ -442,7 +442,7 @@ class _Path:
         return [int(first), int(second)] if spread[second] > 0.3 * spread[first] else [int(first)]
 
     def anneal(self, log_noise: float) -> None:
-        """Take the particles down to a lower noise variance in stages, and measure the evidence on the way."""
+        """Take the particles down to a lower noise variance in stages; measure the evidence on the way."""
         while True:
             self.resample()
             self.sweep(1)
@@ -474,7 +474,7 @@ class _Path:
             self.weigh(self._step(maps, log_noise))
 
     def _maps(self) -> tuple[Array, Array, float]:
-        """Log density of the particles, coefficients of their transport, and deviation of the weights' slope."""
+        """Log densities, coefficients of the transport, and the deviation of the slope of log weights."""
         weights = np.exp(self.log_weights).ravel() / GROUPS
         here = self.log_likelihood() + log_prior(self.posterior, self.particles)
         slope, scores = _noise_score(self.posterior, self.particles, self.noise), self._scores()
@@ -568,10 +568,8 @@ def _noise_score(posterior: NarrowPosterior, particles: Particles, noise: float)
     return result
 
 
-def _scale_scores(
-    posterior: NarrowPosterior, particles: Particles, noise: float
-) -> tuple[Array, Array]:
-    """Derivative of log density and Jacobian in the log scale of every row of F, (N, n_d), and column, (N, m).
+def _scale_scores(posterior: NarrowPosterior, particles: Particles, noise: float) -> tuple[Array, Array]:
+    """Derivative of log density and Jacobian in log scales of rows of F, (N, n_d), and of columns, (N, m).
 
     With ∇ = 2 (∂ log p/∂L) F − F S_K⁻¹, row a has Σ_j F_aj ∇_aj + m. Of a column Σ_a F_aj ∇_aj alone: its
     Jacobian depends on how others move with it.
@@ -610,8 +608,10 @@ def _inner_scores(posterior: NarrowPosterior, particles: Particles) -> Array:
 
 
 def _shapes(posterior: NarrowPosterior, values: Array, noise: float) -> tuple[Array, Array]:
-    """Functions φ(l) of the spectral maps, (maps, N, m), and Σ_i φ[l_j, l_i] (1 + δ_ij) of each, with φ[·, ·] divided
-    differences: the Jacobian of F → F + ε F φ(FᵀF) is 1 + ε (n_d Σ_j φ_j + Σ_ij l_j φ[l_j, l_i] (1 + δ_ij)).
+    """Functions φ(l) of the spectral maps, (maps, N, m), and Σ_i φ[l_j, l_i] (1 + δ_ij) of each.
+
+    φ[·, ·] are divided differences: the Jacobian of F → F + ε F φ(FᵀF) is
+    1 + ε (n_d Σ_j φ_j + Σ_ij l_j φ[l_j, l_i] (1 + δ_ij)).
 
     φ = 1/(1 + ḡ l/(τ e^c)): eigenvalues that are not fitted move with the noise, fitted ones do not.
     """

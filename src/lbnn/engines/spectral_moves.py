@@ -14,10 +14,9 @@ A particle keeps F = U diag(√l) with orthonormal columns U; an orthogonal matr
 law of nothing if the S_k are conjugated by it. The likelihood separates over the columns, z_ij = ỹ_i · u_j
 ~ N(0, τ + g_i l_j), and every move below leaves the posterior at noise variance τ invariant:
 
-- `move_values`: log l_j given everything else has a one-dimensional density; a table of it proposes, the
-  density accepts.
-  The column can take the same direction of S_k, …, S_K with it, which keeps the traces between them: a
-  direction of the outputs changes between fitted and collapsed in all layers at once.
+- `move_values`: log l_j together with the same direction of S_1, …, S_K, so that a direction of the outputs
+  changes between fitted and collapsed in all layers at once. Its law is a convolution over the layers; a
+  table proposes, the density accepts.
 - `move_column`: the same together with the angle between a column and an axis of the data.
 - `rotate_columns`: a rotation in the plane of two columns has a von Mises law.
 - `move_root`: with the hidden activities h drawn, ỹ_i = √g_i F h_i + noise is a regression, and F given h
@@ -308,15 +307,13 @@ class _ColumnLaw:
     e^{y_k} = d_k/d_{k−1} of neighbouring layers (d_0 = 1) are independent under the prior, but for the factor
     that eigenvalues of L have, which depends on l_j only: y_k has the log density
     ν_k y − ½ q_k e^{2y} − c_k e^y with q_k = (P_k)_jj (S_k)_jj and c_k = Σ_{i≠j} (P_k)_ji (S_k)_ij,
-    P_k = S_{k−1}⁻¹. In v_k = y_k + ½ log q_k this is ν_k v − ½ e^{2v} − ρ_k e^v, ρ_k = c_k/√q_k, where neither
-    ν_k nor ρ_k change by the move, and log l_j is 2 Σ_k v_k and a constant. So the law of the size is a
-    convolution (`_RatioTable`), and the ratios given the size are log-concave and nearly Gaussian. ρ is zero for
-    the first layer (P_1 is a multiple of I) and the last (FᵀF is diagonal).
+    P_k = S_{k−1}⁻¹. In v_k = y_k + ½ log q_k this is ν_k v − ½ e^{2v} − ρ_k e^v, ρ_k = c_k/√q_k, where
+    neither ν_k nor ρ_k change by the move, and log l_j is 2 Σ_k v_k and a constant. So the law of the size
+    is a convolution (`RatioTable`), and the ratios given the size are log-concave and nearly Gaussian. ρ is
+    zero for the first layer (P_1 is a multiple of I) and the last (FᵀF is diagonal).
     """
 
-    def __init__(
-        self, posterior: NarrowPosterior, particles: Particles, chain: list[Array], j: int
-    ) -> None:
+    def __init__(self, posterior: NarrowPosterior, particles: Particles, chain: list[Array], j: int) -> None:
         self.particles, self.chain, self.j, self.table = particles, chain, j, posterior.ratios
         self.others = np.delete(particles.values, j, axis=1)
         self.extra = posterior.columns - 1
@@ -385,10 +382,10 @@ class _ColumnLaw:
 
 
 def _constrained_modes(degrees: Array, crossed: Array, totals: Array) -> tuple[Array, Array]:
-    """Where Σ_k (ν_k v_k − ½ e^{2v_k} − ρ_k e^{v_k}) is largest at Σ_k v_k = total, and its −second derivatives.
+    """Modes of Σ_k (ν_k v_k − ½ e^{2v_k} − ρ_k e^{v_k}) given Σ_k v_k = total, and its negative curvatures.
 
-    There ν_k − e^{2v} − ρ_k e^v = λ for all k, a quadratic equation for e^{v_k}; the sum of its solutions falls
-    with λ from +∞ to −∞ (at the smallest ν), and Newton's method in log(ν_min − λ) finds the total.
+    There ν_k − e^{2v} − ρ_k e^v = λ for all k, a quadratic equation for e^{v_k}; the sum of its solutions
+    falls with λ from +∞ to −∞ (at the smallest ν), and Newton's method in log(ν_min − λ) finds the total.
     Shapes (K + 1,), (K + 1, N), (any, N) → (K + 1, any, N) twice.
     """
     lowest = degrees.min()
@@ -417,8 +414,8 @@ def _positive_root(linear: Array, need: Array) -> Array:
 class RatioTable:
     """Log density of Σ_k v_k, v_k independent with log densities ν_k v − ½ e^{2v} − ρ_k e^v: a convolution.
 
-    Tabulated for values of ρ of the last inner matrix; other ρ_k are taken as zero, which only makes proposals
-    worse.
+    Tabulated for values of ρ of the last inner matrix; other ρ_k are taken as zero, which only makes
+    proposals worse.
     """
 
     def __init__(self, degrees: Sequence[int], layers: int) -> None:
