@@ -134,6 +134,6 @@ def unusual_rows(candidate: InputCandidate, targets: Array, numbers: IndexArray,
     return (
         f"{len(far)} row{'s are' if len(far) > 1 else ' is'} far from what the others predict: "
         f"{', '.join(named)}{more}. A noise variance of its own for row {numbers[top]} would raise the log "
-        f"evidence by {found.gain[top]:.1f}: check these rows, or use robust=True, which gives such rows larger "
-        "noise"
+        f"evidence by {found.gain[top]:.1f}: check these rows, or use robust=True, which gives such rows "
+        "larger noise"
     )
