@@ -61,6 +61,7 @@ def fit_networks(
     average: Any,
     verbose: Any,
     **effort: Any,
+<<<<<<< HEAD
 ) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str]]:
     """Candidates, best first, the final posteriors, and what was noticed.
 
@@ -68,6 +69,15 @@ def fit_networks(
     of the estimator.
     """
     specs, shapes, messages = settled
+=======
+) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str], list[str]]:
+    """Candidates, best first, and the final posteriors; what the data show, and doubts of the accuracy.
+
+    `average` as in the estimator.
+    """
+    specs, shapes, notices = settled
+    doubts: list[str] = []
+>>>>>>> main
     weights = data.spectrum.weights
     total = data.spectrum.examples + 1 if weights is None else float(weights.sum())
     level_examples = total if level else None
@@ -78,6 +88,7 @@ def fit_networks(
             model, rows = fit_free(data, pairs, units, level_examples, **effort)
             return rows, (model,), messages
         candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
+<<<<<<< HEAD
         given = any(spec.noise_variance is not None or spec.prior_scale is not None for spec in specs)
         pairs = []
         if may_be_free(kind, data, shapes, given) and len(targets):
@@ -99,6 +110,18 @@ def fit_networks(
     if candidates[0].on_edge and settings.CONSTANT_TARGETS not in messages:
         messages = [*messages, settings.ON_EDGE]
     return candidates, models, messages
+=======
+        number = counted(candidates) if average and average != "auto" else 1
+        models = final_models(data, candidates[:number], units, level_examples, **effort)
+        constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
+        if average == "auto" and not constant and design.matters(candidates[0], data):
+            models, doubts = design.integrated_models(
+                data, candidates, models[0], units, level_examples, **effort
+            )
+    if candidates[0].on_edge and not constant:
+        notices = [*notices, settings.at_edge_message(candidates[0], data, len(models) > 1)]
+    return candidates, models, notices, doubts
+>>>>>>> main
 
 
 def _averaged(
