@@ -24,12 +24,8 @@ from lbnn.engines.estimate import Answer, Estimate, Located
 from lbnn.engines.laws import FactorLaw, SampledLaw
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.engines.run import draw_posterior
-<<<<<<< HEAD
 from lbnn.engines.signal_noise import SignalNoiseInference
-from lbnn.engines.target import ScaleTarget
-=======
 from lbnn.engines.target import ScaleLikelihood, ScaleTarget
->>>>>>> main
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.noise.make import unpack_noise

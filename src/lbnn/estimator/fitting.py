@@ -25,7 +25,7 @@ from lbnn.estimator.input_search import InputCandidate
 from lbnn.estimator.model import FittedModel, fit_model, log_unit_jacobian, table_row
 from lbnn.estimator.targets import TargetUnits
 from lbnn.selection import Candidate, EvidenceData, NoiseSpec, Shapes, no_signal, search
-from lbnn.selection.free_noise import candidate_of
+from lbnn.selection.free_noise import FreeNoise, candidate_of
 
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
@@ -61,36 +61,27 @@ def fit_networks(
     average: Any,
     verbose: Any,
     **effort: Any,
-<<<<<<< HEAD
-) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str]]:
-    """Candidates, best first, the final posteriors, and what was noticed.
+) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str], list[str]]:
+    """Candidates, best first, and the final posteriors; what the data show, and doubts of the accuracy.
 
     `targets` (p, n_d) are the user's, none where data came in blocks; `kind` of noise and `average` are those
     of the estimator.
     """
-    specs, shapes, messages = settled
-=======
-) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str], list[str]]:
-    """Candidates, best first, and the final posteriors; what the data show, and doubts of the accuracy.
-
-    `average` as in the estimator.
-    """
     specs, shapes, notices = settled
     doubts: list[str] = []
->>>>>>> main
     weights = data.spectrum.weights
     total = data.spectrum.examples + 1 if weights is None else float(weights.sum())
     level_examples = total if level else None
     report = reporter(data, units, verbose)
     with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
         if kind == "free" and data.outputs > 1:
-            pairs = search_free(data, shapes, effort["seed"], report)
-            model, rows = fit_free(data, pairs, units, level_examples, **effort)
-            return rows, (model,), messages
+            found = search_free(data, shapes, effort["seed"], report)
+            model, rows = fit_free(data, found, units, level_examples, **effort)
+            return rows, (model,), notices, doubts
         candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
-<<<<<<< HEAD
         given = any(spec.noise_variance is not None or spec.prior_scale is not None for spec in specs)
-        pairs = []
+        constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
+        pairs: list[FreeNoise] = []
         if may_be_free(kind, data, shapes, given) and len(targets):
             rough = fit_model(data, candidates[0], units, level_examples, **(effort | {"rough": True}))
             if residuals_correlate(rough, targets):
@@ -98,8 +89,8 @@ def fit_networks(
         lead = candidates[0].penalised_evidence - pairs[0].log_evidence if pairs else math.inf
         models: tuple[FittedModel, ...] = ()
         if lead > -CLEAR_LEAD:
-            models, doubts = _averaged(data, candidates, units, level_examples, average, **effort)
-            messages = [*messages, *doubts]
+            wanted = average if average != "auto" or not constant else False
+            models, doubts = _averaged(data, candidates, units, level_examples, wanted, **effort)
         if lead < CLEAR_LEAD:
             free, rows = fit_free(data, pairs, units, level_examples, **effort)
             models = _with_free(models, candidates[0], free, data, units, bool(average))
@@ -107,21 +98,9 @@ def fit_networks(
         elif pairs:
             rows = [candidate_of(data, pair) for pair in pairs]
             candidates = sorted([*candidates, *rows], key=lambda each: -each.penalised_evidence)
-    if candidates[0].on_edge and settings.CONSTANT_TARGETS not in messages:
-        messages = [*messages, settings.ON_EDGE]
-    return candidates, models, messages
-=======
-        number = counted(candidates) if average and average != "auto" else 1
-        models = final_models(data, candidates[:number], units, level_examples, **effort)
-        constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
-        if average == "auto" and not constant and design.matters(candidates[0], data):
-            models, doubts = design.integrated_models(
-                data, candidates, models[0], units, level_examples, **effort
-            )
     if candidates[0].on_edge and not constant:
         notices = [*notices, settings.at_edge_message(candidates[0], data, len(models) > 1)]
     return candidates, models, notices, doubts
->>>>>>> main
 
 
 def _averaged(
@@ -135,7 +114,7 @@ def _averaged(
     """Final posteriors of networks whose noise follows from hyperparameters, and what to say of them."""
     number = counted(candidates) if average and average != "auto" else 1
     models = final_models(data, candidates[:number], units, level_examples, **effort)
-    if average == "auto" and design.matters(candidates[0]):
+    if average == "auto" and design.matters(candidates[0], data):
         return design.integrated_models(data, candidates, models[0], units, level_examples, **effort)
     return models, []
 

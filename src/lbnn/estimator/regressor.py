@@ -27,12 +27,8 @@ from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
 from lbnn.estimator import fitting, row_noise, saving, settings, summary
 from lbnn.estimator.extent import Extent, large_leverage
-<<<<<<< HEAD
 from lbnn.estimator.free_noise import FreeNoiseModel
-from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate
-=======
 from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate, make_candidate
->>>>>>> main
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.left_out import contradiction
 from lbnn.estimator.model import FittedState
@@ -364,18 +360,11 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         constant = settings.CONSTANT_TARGETS in notices
         notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
-<<<<<<< HEAD
         lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
-        messages += [said for said in [contradiction(state, candidates[0], lead)] if said]
-        warn_of(messages)
-        messages += self._said_of_scales(chosen)
-=======
-        lead = fitting.lead_over_no_signal(candidates[0], chosen.data, settled[0])
         doubts += [said for said in [contradiction(state, candidates[0], lead)] if said]
         warn_of(doubts)
         warn_of(notices, DataWarning)
         messages = [*doubts, *notices, *self._said_of_scales(chosen)]
->>>>>>> main
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
         return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
 
