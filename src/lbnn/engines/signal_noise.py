@@ -56,7 +56,7 @@ class Effort:
 #: To compare networks. With 12 outputs and 30 examples the log evidence is low by two to four nats with three
 #: moves, by about one with six, and by no more than its error with eight moves of twice the particles.
 SCREENING = Effort(16, 4)
-FINAL = Effort(32, 8)
+FINAL = Effort(24, 8)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def fit_networks(
         if kind == "free" and data.outputs > 1:
             found = search_free(data, shapes, effort["seed"], report)
             model, rows = fit_free(data, found, units, level_examples, **effort)
-            return rows, (model,), notices, doubts
+            return rows, (model,), notices, list(model.free.diagnostics.messages)
         candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
         given = any(spec.noise_variance is not None or spec.prior_scale is not None for spec in specs)
         constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
@@ -93,6 +93,7 @@ def fit_networks(
             models, doubts = _averaged(data, candidates, units, level_examples, wanted, **effort)
         if lead < CLEAR_LEAD:
             free, rows = fit_free(data, pairs, units, level_examples, **effort)
+            doubts = [*doubts, *free.free.diagnostics.messages]
             models = _with_free(models, candidates[0], free, data, units, bool(average))
             candidates = sorted([*candidates, *rows], key=lambda each: -each.penalised_evidence)
         elif pairs:

@@ -237,6 +237,7 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
         "penalty": candidate.penalty,
         "at_edge": candidate.on_edge,
         "signal": candidate.signal,
+        "noise_width": candidate.noise_width,
     }
 
 

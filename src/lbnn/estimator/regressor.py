@@ -134,8 +134,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
-        error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone);
-        best first.
+        error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone),
+        noise_width (number of noise factors with noise="free"); best first.
     inputs_, kernel_params_ : str, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
     row_variances_ : (n_samples,)

@@ -17,8 +17,8 @@ from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.cross_validation.averages import left_out_log_weights
-from lbnn.cross_validation.examples import example_vectors
 from lbnn.cross_validation.scores import pareto_messages
+from lbnn.data.examples import example_vectors
 from lbnn.data.spectrum import Spectrum
 from lbnn.scale.signal_noise import SignalNoiseDraws
 
@@ -41,7 +41,7 @@ def free_noise_scores(
         rest, unseen = rest - rest.mean(axis=0), unseen - 1 / len(targets)
     unseen = np.where(unseen > 1e-10, unseen, 0.0)
     log_density = np.empty((len(targets), len(draws.weights)))
-    residuals = np.empty((len(draws.weights), *targets.shape))
+    residuals = np.empty((len(draws.weights), len(targets), len(matrix)))
     variances = np.empty_like(residuals)
     for block in blocks(len(draws.weights), 4 * targets.size):
         inverse = 1 / (1 + spectrum.eigenvalues[:, None] * draws.ratios[block, None, :])  # (k, r, q)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lbnn._base import check
+from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines.signal_noise_target import (
@@ -69,7 +70,7 @@ def given_target(
 def target_axes(likelihood: SignalNoiseLikelihood, units: Array | float = 1.0) -> Array:
     """Principal axes of the targets in units (n_d,), strongest first, as columns."""
     rows = np.concatenate([likelihood.targets, likelihood.outside]) / units
-    return np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1]).Vh.T
+    return one_sign(np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1]).Vh.T)
 
 
 def _covariance(noise_covariance: Any, outputs: int) -> Array:

@@ -51,6 +51,7 @@ _FACTORS = 3  # width of the first narrow candidate, ...
 _MANY_FACTORS = 8  # ... and of the widest one for more outputs than `MOST_FULL`
 _CLOSE = 4.0  # nats below the best from which a pair of widths is computed again: screening is low by 1 to 4
 _MOST_FINAL = 2
+_TARGET_ERROR = 0.2  # of the log evidence of a pair, which is averaged with others
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
 _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 
@@ -184,6 +185,7 @@ def candidate_of(data: EvidenceData, pair: FreeNoise) -> Candidate:
         on_edge=False,
         noise="free",
         signal=pair.signal is not None,
+        noise_width=pair.noise,
     )
 
 
@@ -192,7 +194,7 @@ def final_posterior(
 ) -> tuple[FreeNoisePosterior, list[FreeNoise]]:
     """The average over pairs of widths, the best ones computed with more effort; and these, best first."""
     close = [each for each in pairs if each.log_evidence > pairs[0].log_evidence - _CLOSE][:_MOST_FINAL]
-    call = Call(InferenceOptions(target_error, seed))
+    call = Call(InferenceOptions(max(target_error, _TARGET_ERROR), seed))
     again = [replace(each, estimate=_again(each, call, FINAL)) for each in close]
     again.sort(key=lambda each: -each.log_evidence)
     best = again[0]
