@@ -13,7 +13,7 @@ from lbnn._base.errors import LikelihoodMismatch
 from lbnn.engines.estimate import Call
 from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.signal_noise import SCREENING, mode_start, prior_start, tempered
-from lbnn.engines.signal_noise_target import UnitPrior
+from lbnn.engines.signal_noise_target import SignalNoiseTarget, UnitPrior, root_coordinates
 from lbnn.free_noise.target import given_target
 from lbnn.likelihood.signal_and_noise import Roots, SignalNoiseLikelihood, check_integrand
 from lbnn.scale.prior import ScalePrior
@@ -59,8 +59,6 @@ def test_likelihood_is_that_of_dense_covariances(
 
 def free_target(outputs: int, width: int, factors: int, seed: int = 0):
     """A target with units that are drawn, and all of its parts."""
-    from lbnn.engines.signal_noise_target import SignalNoiseTarget, root_coordinates
-
     rng = np.random.default_rng(seed)
     axes = np.linalg.qr(rng.normal(size=(outputs, outputs)))[0]
     medians = rng.normal(size=outputs)
@@ -167,6 +165,7 @@ def test_depth_one_with_a_given_covariance_is_a_gaussian_process(problem) -> Non
     assert np.allclose(post.predict(X_test).covariance.reshape(6, 6), expected)
 
 
+@pytest.mark.slow
 def test_rotations_of_the_outputs_do_not_matter(problem) -> None:
     """The two networks have no preferred outputs: evidence and predictions rotate."""
     X, Y, X_test = problem
@@ -272,14 +271,17 @@ def test_the_estimator_tells_signal_from_noise(fitted) -> None:
     assert "signal share" in model.summary()
 
 
+@pytest.mark.slow
 def test_units_of_the_outputs_do_not_matter(fitted) -> None:
+    """Up to Monte Carlo errors: trajectories are chaotic, and rounding decides which are accepted."""
     X, Y, model = fitted
     units = np.array([1e3, 1e-2])
     other = lbnn.LBNNRegressor(noise="free").fit(X, units * Y + 5.0)
-    assert np.allclose(other.predict(X), units * model.predict(X) + 5.0, rtol=1e-5, atol=1e-6)
-    assert np.allclose(other.signal_share_, model.signal_share_, atol=1e-6)
+    mean, deviation = model.predict(X), model.predictive(X).standard_deviation
+    assert np.abs((other.predict(X) - 5.0) / units - mean).max() < 0.2 * deviation.min()
+    assert np.allclose(other.signal_share_, model.signal_share_, atol=0.03)
     jacobian = 29 * np.log(units).sum()
-    assert np.isclose(other.log_evidence_, model.log_evidence_ - jacobian, atol=1e-5)
+    assert abs(other.log_evidence_ - model.log_evidence_ + jacobian) < 6 * model.log_evidence_error_
 
 
 def test_a_saved_fit_predicts_the_same(fitted, tmp_path) -> None:
@@ -291,6 +293,7 @@ def test_a_saved_fit_predicts_the_same(fitted, tmp_path) -> None:
     assert np.array_equal(again.signal_share_interval_, model.signal_share_interval_)
 
 
+@pytest.mark.slow
 def test_an_output_that_is_a_copy_is_predicted_as_its_original(fitted) -> None:
     X, Y, _ = fitted
     with pytest.warns(UserWarning, match="does not vary"):
@@ -324,9 +327,7 @@ def test_correlated_noise_is_not_taken_for_signal() -> None:
     with pytest.warns(UserWarning, match="without signal"):
         model = lbnn.LBNNRegressor().fit(X[:30], Y[:30])
     assert model.noise_ == "free"
-    error = ((Y[30:] - model.predict(X[30:])) ** 2).sum(axis=0) / ((Y[30:] - Y[:30].mean(axis=0)) ** 2).sum(
-        axis=0
-    )
-    assert 1 - error.mean() > -0.02
+    left, alone = (Y[30:] - mean for mean in (model.predict(X[30:]), Y[:30].mean(axis=0)))
+    assert 1 - ((left**2).sum(axis=0) / (alone**2).sum(axis=0)).mean() > -0.02
     assert model.score(X[:30], Y[:30]) < 0.2
     assert (model.signal_share_ < 0.1).all()
