@@ -25,9 +25,11 @@ CORE = (
     *("cross_validation", "matrix_gig", "theories", "learning_curves", "selection", "archive", "bands"),
 )
 _ARRAY = re.compile(r"\b(Array|AnyArray|ComplexArray|IndexArray|Mask|ArrayLike|NDArray)\b")
+#: Arrays by name, as of a file, and functions of arrays.
+_NAMED = re.compile(r"dict\[str, \w+\]|Callable\[.*\]")
 #: (p, n_d), (m,), (..., n): letters, digits, hats and operators between parentheses, with a comma.
 _SHAPE = re.compile(
-    r"\(\s*(?:\.\.\.|[^\s(),]+)(?: [+−·/-] [^\s(),]+)*\s*,[^()]*\)|shaped like|same shape|any shape|of shape"
+    r"\(\s*(?:≤ )?(?:\.\.\.|[^\s(),]+)(?: [+−·/-] [^\s(),]+)*\s*,[^()]*\)|shaped like|same shape|any shape|of shape"
 )
 
 
@@ -53,7 +55,8 @@ def handles_arrays(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a function takes or returns arrays, by its annotations."""
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     hints = [each.annotation for each in arguments] + [node.returns]
-    return any(hint is not None and _ARRAY.search(ast.unparse(hint)) for hint in hints)
+    texts = [_NAMED.sub("", ast.unparse(hint)) for hint in hints if hint is not None]
+    return any(_ARRAY.search(text) for text in texts)
 
 
 def names_shapes(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
