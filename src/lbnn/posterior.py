@@ -181,7 +181,7 @@ class Posterior:
         return self._layer_kernel(points, layer)
 
     def _layer_kernel(self, points: Projection, layer: int) -> AnyArray:
-        """⟨K_ℓ⟩ at projected points."""
+        """⟨K_ℓ⟩ at projected points, (p̂, p̂)."""
         widths, number = self.prior.widths, check.positive_integer(layer, "layer")
         if number > len(widths):
             raise ValueError(

@@ -39,7 +39,7 @@ class Scores:
 
     @property
     def fields(self) -> tuple[Array, ...]:
-        """In the order of the constructor."""
+        """In the order of the constructor: (rows, n_d) twice, then (rows,)."""
         return self.residual, self.variance, self.log_density, self.log_density_error, self.pareto_k
 
 
@@ -92,7 +92,7 @@ def _standard_error(terms: Array, groups: IndexArray | None) -> Array:
 
 
 def _atoms(measure: ScaleMeasure, examples: LeftOut) -> Iterator[tuple[tuple[Array, Array], slice]]:
-    """Eigenvalues and eigenvectors of the scales in blocks that fit the matrix products."""
+    """Eigenvalues (m, n_d) and eigenvectors of the scales in blocks that fit the matrix products."""
     values, vectors = measure.eigen
     each = values.shape[1] * max(examples.extent)
     return (((values[block], vectors[block]), block) for block in blocks(len(values), each, PRODUCT_FLOATS))

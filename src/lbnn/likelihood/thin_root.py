@@ -28,9 +28,13 @@ _LARGEST_RATIO = 1e9  # of squared targets to noise: the log likelihood is then 
 class ThinLikelihood(Protocol):
     """A log likelihood as a function of a root F (m, n, k) of the scale."""
 
-    def log_value(self, root: Array) -> Array: ...
+    def log_value(self, root: Array) -> Array:
+        """log p(Y | F Fᵀ) for roots F (m, n_d, k), (m,)."""
+        ...
 
-    def value_and_gradient(self, root: Array) -> tuple[Array, Array]: ...
+    def value_and_gradient(self, root: Array) -> tuple[Array, Array]:
+        """The value (m,) and its gradient in F (m, n_d, k)."""
+        ...
 
 
 def thin_likelihood(likelihood: object) -> ThinLikelihood | None:

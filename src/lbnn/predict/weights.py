@@ -32,7 +32,9 @@ def sample_weights(
     basis: InputBasis,
     rng: np.random.Generator,
 ) -> list[Array]:
-    """W_1, ..., W_d given `size` draws of T_d, ..., T_2 (no factors at depth one, where T = I).
+    """W_1, ..., W_d, (size, n_ℓ, n_{ℓ−1}) each, given draws of T_d, ..., T_2 (no factors at depth one.
+
+    Where T = I).
 
     `widths` are n_1..n_{d−1}, `variances` σ_2²..σ_d²; the first layer's variance is in the basis.
     """
