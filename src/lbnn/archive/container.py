@@ -236,9 +236,9 @@ def _library_version() -> str:
 
 
 def _encode_array(name: str, array: AnyArray) -> bytes:
-    """An array of any shape as a .npy file, little-endian.
+    """An array of any shape as a .npy file, little-endian, in its own memory order.
 
-    In its own memory order (products depend on it).
+    Products of matrices depend on the memory order.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"array names are words joined by '.' or '/', got {name!r}")

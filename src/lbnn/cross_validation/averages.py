@@ -44,7 +44,7 @@ class Scores:
 
 
 def score(measure: ScaleMeasure, examples: LeftOut, matrix: Array) -> Scores:
-    """Weight the atoms by ρ_{−a}/ρ, in two passes over them: densities first, moments of Y Aᵀ after."""
+    """Weight the atoms by ρ_{−a}/ρ: densities first, then moments of Y Aᵀ, A (m, n_d)."""
     log_density = np.concatenate([examples.log_density(*eigen) for eigen, _ in _atoms(measure, examples)], 1)
     log_weights, shapes = left_out_log_weights(measure, log_density)
     average = special.logsumexp(log_weights + log_density, axis=1)

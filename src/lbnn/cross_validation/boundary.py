@@ -76,10 +76,7 @@ def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
 
 
 def _require_left_out_exist(posterior: Fitted, Y: Array, centred: bool) -> None:
-    """Raise unless every zero-temperature posterior without one row of Y (p, n_d) exists.
-
-    With invertible L.
-    """
+    """Raise unless the zero-temperature posterior exists without each row of Y (p, n_d), L invertible."""
     prior, spectrum = posterior.prior, posterior.spectrum
     if not prior.full_rank:
         raise ValueError(

@@ -194,10 +194,7 @@ class Examples(LeftOut):
         return precision.reshape(shape), (weighted / precision).reshape(shape)
 
     def _positive(self, scale_values: Array) -> Array:
-        """Eigenvalues of L (m, n_d); at zero temperature, where L is invertible.
-
-        Above zero against rounding.
-        """
+        """Eigenvalues of L (m, n_d), kept above zero at zero temperature, where L is invertible."""
         if self.noise_variance > 0:
             return scale_values
         return np.maximum(scale_values, np.finfo(float).eps ** 2 * scale_values.max(axis=1, keepdims=True))

@@ -56,10 +56,7 @@ class Refits:
         return spectrum, RefittedExample(process, explained, own, own_noise + level, value)
 
     def _without(self, a: int, kept: IndexArray, targets: Array) -> tuple[Spectrum, Projection]:
-        """Data with the examples kept (p − 1,) and their targets (p − 1, n_d).
-
-        And example a as a test point.
-        """
+        """Data of the examples kept (p − 1,) with targets (p − 1, n_d), and example a as a test point."""
         basis = self.posterior.spectrum.basis
         if isinstance(basis, InputBasis):
             return self._inputs_without(basis, a, kept, targets)
@@ -98,9 +95,9 @@ class Refits:
 def replace_by_refits(
     scores: Scores, posterior: Fitted, examples: LeftOut, matrix: Array, refits: Refits
 ) -> tuple[str, ...]:
-    """Replace, in place, scores that the posterior cannot give, of outputs Y Aᵀ, A (m, n_d).
+    """Replace, in place, scores of outputs Y Aᵀ, A (m, n_d), that the posterior cannot give.
 
-    Returns messages.
+    Returns the messages of new integrals.
     """
     if not isinstance(examples, Examples) or len(refits.targets) < 2 + refits.centred:
         return ()

@@ -26,9 +26,9 @@ from lbnn._base.types import Array
 
 
 def _relu(c: Array, a: Array, b: Array) -> Array:
-    """E[φ(u) φ(v)], φ = relu, for Gaussian u, v of covariance c and variances a, b.
+    """E[φ(u) φ(v)], φ = relu, for Gaussian u, v.
 
-    Arrays of the same shape.
+    Covariance c and variances a, b are arrays of the same shape.
     """
     size = np.sqrt(a * b)
     cosine = np.divide(c, size, out=np.zeros_like(c), where=size > 0)

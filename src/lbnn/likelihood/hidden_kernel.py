@@ -57,9 +57,9 @@ class HiddenKernelLikelihood:
         return self.value_and_gradient(eigenvalues, vectors)[0]
 
     def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The value (m,) and its gradient in Λ (m, r, r): diag(√g) [−½ n_d M + ½ M ỹỹᵀ M] diag(√g).
+        """The value (m,) and its gradient in Λ (m, r, r).
 
-        M = (K + τ)⁻¹.
+        The gradient is diag(√g) [−½ n_d M + ½ M ỹỹᵀ M] diag(√g) with M = (K + τ)⁻¹.
         """
         value, gradient = in_blocks(
             self._value_and_gradient, len(self.primal.eigenvalues) ** 2, eigenvalues, vectors
@@ -95,9 +95,9 @@ def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:
 def primal_factors(
     kernel_factors: list[Array], prior: ScalePrior, factor: GaussianLikelihood, rng: np.random.Generator
 ) -> list[Array]:
-    """T_d, ..., T_2 (m, rows, columns) of L given the data, for factors of Λ.
+    """T_d, ..., T_2 (m, rows, columns) of L given the data and the factors of Λ.
 
-    The one next to the data first.
+    Of the factors of Λ the one next to the data comes first.
     """
     total = product(kernel_factors)
     assert total is not None

@@ -141,9 +141,9 @@ def _log_determinant(lower: Array) -> Array:
 
 
 def _allowed(logs: Array | float, fit: Array | float, lower: Array, size: int) -> float:
-    """Bound of rounding of terms (m,), with Cholesky factors (m, n, n): relative.
+    """Bound of the rounding of terms (m,), with Cholesky factors (m, n, n).
 
-    And n ε κ of every quadratic form.
+    Relative to all terms, and n ε κ of every quadratic form.
     """
     diagonal = np.diagonal(lower, axis1=1, axis2=2)
     condition = (diagonal.max(axis=1) / diagonal.min(axis=1)) ** 2

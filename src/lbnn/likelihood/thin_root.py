@@ -91,9 +91,9 @@ class ThinScale:
         return self._differentiated(root, slopes=True)
 
     def _differentiated(self, root: Array, slopes: bool) -> tuple[Array, Array]:
-        """Value (m,) and ∂/∂F = [ỹᵀ w/τ − V (sᵀw/τ + diag_j Σ_i g_i/D_ij)] Vᵀ F, w_ij = g_i z_ij/D_ij.
+        """Value (m,) and gradient (m, n_d, k) at roots F (m, n_d, k).
 
-        (m, n_d, k).
+        ∂/∂F = 2 (∂/∂L) F = [ỹᵀ w/τ − V (sᵀw/τ + diag_j Σ_i g_i/D_ij)] Vᵀ F with w_ij = g_i z_ij/D_ij.
 
         Targets in units D see the root D F, and the gradient in F is D times that in D F.
         """

@@ -147,9 +147,7 @@ class AtomCurves:
         return blocks(len(self.measure.weights), max(own, floats_each), PRODUCT_FLOATS)
 
     def second_moments(self, matrix: Array) -> Array:
-        """Second moments over atoms of what deviations of means are linear in, (outputs of A, K n_d.
-
-        K n_d).
+        """Second moments over atoms of the coefficients of means, (k, K n_d, K n_d) for A (k, n_d).
 
         A mean's deviation in output k of F̂ Aᵀ is Σ over basis and outputs of a point's coefficients times
         (V diag(n) Vᵀ − E) A_k: so its variance over the atoms is a quadratic form of these coefficients.

@@ -111,9 +111,9 @@ def _prior_likelihood(projection: Points, values: Array) -> GaussianLikelihood:
 
 
 def _data_given_outputs(projection: Points, process: ConditionalProcess, values: Array) -> GaussianLikelihood:
-    """Targets given F̂ (p̂, n_d): ỹ ~ N(B F̂, S ⊗ L + τ).
+    """Likelihood of the targets given F̂ (p̂, n_d): ỹ ~ N(B F̂, S ⊗ L + τ).
 
-    S the Schur complement of G_x̂x̂ in the joint Gram matrix.
+    S is the Schur complement of G_x̂x̂ in the joint Gram matrix.
     """
     if isinstance(projection, RootedPoints):
         slope, root = projection.given_outputs(process)
@@ -186,7 +186,7 @@ def _noisy_likelihood(
 ) -> GaussianLikelihood:
     """Likelihood of noisy values (k, n_d) with gram (k, k).
 
-    A difference of matrices of the size `largest`.
+    `largest` is the size of the matrices that `gram` is a difference of.
     """
     eigenvalues, rotated = _rotated(gram, values)
     keep = positive_part(eigenvalues, len(eigenvalues), largest)

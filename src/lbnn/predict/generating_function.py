@@ -41,9 +41,9 @@ def characteristic_exponent(projection: Projection, process: ConditionalProcess,
 
 
 def source_in_domain(projection: Projection, source: Array, exponential_rate: float, informed: bool) -> bool:
-    """Whether E exp(½ tr(L JᵀRJ)), J (p̂, n_d), is finite.
+    """Whether E exp(½ tr(L JᵀRJ)) is finite for a source J (p̂, n_d).
 
-    For E exp(½ c l_max(L)) finite for c < exponential_rate.
+    E exp(½ c l_max(L)) is finite for c < exponential_rate.
 
     R is what the training inputs leave unexplained, and all of G_x̂x̂ where targets do not inform (β = 0).
     On the boundary itself, at depth two, the answer is no.

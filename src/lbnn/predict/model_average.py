@@ -134,10 +134,7 @@ class MixturePredictive(Predictive):
         return np.asarray(special.logsumexp(by_model, axis=0), float)
 
     def _from_draws(self, values: Array, shares: Array) -> tuple[Array, Mask]:
-        """Log of share and density of every model at each point, and where to integrate anew, (models.
-
-        P̂) each.
-        """
+        """Log of share times density of models at points, and where to integrate anew, (models, p̂) each."""
         by_model = np.empty((len(shares), len(values)))
         asked = np.zeros(by_model.shape, bool)
         atoms = len(self.marginals(slice(0, 1))[0])

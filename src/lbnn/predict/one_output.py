@@ -139,9 +139,9 @@ class Densities:
         return _log_normal(self.values[rows, None] - mean, variance)
 
     def poles(self, narrowest: float) -> Mask:
-        """Mask (k,) of infinite noise-free densities: at the value that λ → 0 leaves.
+        """Mask (k,) of infinite densities of the function, behind one hidden unit.
 
-        Behind one hidden unit.
+        They are infinite at the value that λ → 0 leaves.
         """
         if self.points.noise_variance > 0 or narrowest >= 2:
             return np.zeros(len(self.values), bool)
@@ -153,9 +153,9 @@ class Densities:
         return _log_normal(0.0, self.points.at(x)[1])
 
     def bound_below(self, x: float) -> Array:
-        """Bound (k,) below x, with a deviation of at least D: −½ log v − D²/2v.
+        """Bound (k,) for scales below x.
 
-        Which grows with v while v < D².
+        With a deviation of at least D it is −½ log v − D²/2v, which grows with v while v < D².
 
         Elsewhere 1/√(2πv): as v/λ does not grow with λ, ρ/√v falls towards small λ where ρ falls as √λ does,
         and a prior of any widths does.

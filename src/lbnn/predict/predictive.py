@@ -208,10 +208,7 @@ class Predictive(ABC):
         return self._given_back(result.reshape(levels.shape + self.shape))
 
     def interval(self, probability: float = 0.95) -> tuple[AnyArray, AnyArray]:
-        """Equal-tailed interval of every output at every point: lower and upper ends.
-
-        Shaped like the mean.
-        """
+        """Equal-tailed interval of every output at every point: two ends, each shaped like the mean."""
         level = float(check.probability(probability, "probability"))
         low, high = self._quantiles([(1 - level) / 2, (1 + level) / 2])
         return self._given_back(low), self._given_back(high)
@@ -282,10 +279,7 @@ class Predictive(ABC):
         return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
 
     def cgf(self, J: ArrayLike) -> float:
-        """Log Z(J), the cumulant generating function, for J shaped like the mean.
-
-        Inf where the integral diverges.
-        """
+        """Log Z(J), the cumulant generating function, J shaped like the mean; inf where Z diverges."""
         return self._cgf(check.like_mean(J, self.shape, self.single_output, "J"))
 
     def characteristic(self, J: ArrayLike) -> complex:

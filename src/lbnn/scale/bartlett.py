@@ -127,10 +127,7 @@ class _FactorBlock:
         return self.rows, self.columns
 
     def factor_and_slope(self, piece: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Factors (m, rows, columns) at coordinates (m, size), and the slopes of log diagonals (m.
-
-        Columns).
-        """
+        """Factors (m, rows, columns) at coordinates (m, size), and ∂ log diagonal/∂u (m, columns)."""
         log_chi, slope = _ChiTable.of(self.degrees).log_chi(piece[:, : self.columns])
         if isinstance(piece, np.ndarray):
             factor = np.zeros((len(piece), self.rows, self.columns))

@@ -124,10 +124,7 @@ class GammaProduct:
         return np.exp(log_gap)
 
     def _near_saddle(self, centred: Array) -> Array:
-        """`saddle_gap` (m,) from a table, within hundredths of the integrand's width.
-
-        Enough for densities.
-        """
+        """`saddle_gap` (m,) from a table, within hundredths of the integrand's width."""
         grid, values = self._saddle_table
         return np.exp(np.interp(centred, values, grid))
 
@@ -180,9 +177,9 @@ def _log_gamma_density(shape: float, x: Array) -> Array:
 
 
 def split_given(widths: Sequence[float], centred: Array, gap: Array, rng: np.random.Generator) -> Array:
-    """`GammaProduct.split` (m, factors) at a given tilt: every gap (m,) is exact.
+    """`GammaProduct.split` (m, factors) at a given tilt.
 
-    The saddle accepts most often.
+    Every gap (m,) is exact; one near the saddle point accepts most often.
     """
     shapes = np.asarray(widths[::-1], float) / 2
     tilted = shapes - shapes.min() + gap[:, None]  # (m, factors)
@@ -198,9 +195,9 @@ def split_given(widths: Sequence[float], centred: Array, gap: Array, rng: np.ran
 def _split_once(
     centred: Array, shapes: Array, tilted: Array, rng: np.random.Generator
 ) -> tuple[Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Propose factors (m, factors) that sum to `centred` (m,).
+    """Propose factors (m, factors) that sum to `centred` (m,), and accept or reject them.
 
-    Accept by the density of the broadest over its peak.
+    Accepted by the density of the broadest factor over its peak.
     """
     draws = np.log(rng.standard_gamma(tilted)) - np.log(shapes)
     broadest = int(np.argmin(shapes))

@@ -183,10 +183,7 @@ class ScaleMeasure:
         return self._shaped(self.standard_error(self.scales))
 
     def standard_error(self, values: Array) -> Array:
-        """Standard error of `average(values)`, values (m, ...).
-
-        From the spread of independent groups of atoms.
-        """
+        """Standard error of `average(values)`, values (m, ...), from independent groups of atoms."""
         return standard_error(values, self.weights, self.groups)
 
     @property

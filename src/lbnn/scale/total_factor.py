@@ -153,7 +153,7 @@ class TotalFactorLaw:
     def _typical_beyond(self) -> Array:
         """Typical log χ (rows − columns, factors) of rows behind the bottleneck.
 
-        0 without a diagonal there.
+        Zero where a factor has no diagonal entry there.
         """
         rows = range(self.columns, self.rows)
         table = [
@@ -184,7 +184,7 @@ class TotalFactorLaw:
     def typical_factors(self, theta: Array) -> list[Array]:
         """Factors (m, rows, columns) with product T.
 
-        The inner ones diagonal and typical given T's diagonal.
+        The inner ones are diagonal and typical given the diagonal of T.
         """
         half = 0.5 * np.log(self.scales)
         parts = np.stack(
