@@ -58,7 +58,7 @@ def orthonormal_rows(size: int, rows: int, columns: int, rng: np.random.Generato
 
 
 def _replace_rows(fresh: Array, deviation: float, rows: Array, content: Array) -> Array:
-    """deviation · fresh (m, a, b) with its part along orthonormal rows (m, k, b) replaced by content.
+    """deviation · fresh (m, a, b) with its part along orthonormal rows (m, k, a) replaced by content.
 
     PᵀC + (I − PᵀP) fresh, with P the rows and C the content (m, k, b).
 
