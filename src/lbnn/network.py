@@ -10,19 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
+from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
 from lbnn.data.bases import GramBasis
 from lbnn.data.projection import FeatureDirections, InputProjection
 from lbnn.data.spectrum import Spectrum
+from lbnn.data.view_data import ViewData, checked_views, require_kernel
 from lbnn.engines import InferenceOptions, Plan, Problem, ScaleInference, infer, plan
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.plain import PlainLikelihood
+from lbnn.likelihood.plain import PlainLikelihood, PlainViews
+from lbnn.likelihood.views import ViewDesign, ViewLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.noise.make import make_noise, noise_kind
 from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.prior import ScalePrior
+from lbnn.views.posterior import ViewPosterior
 
 #: What `seed` may be.
 Seed = int | np.random.SeedSequence | np.random.Generator
@@ -243,6 +247,75 @@ class Network:
         options = _options(engine, target_error, seed)
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
+    def condition_views(
+        self,
+        views: ArrayLike,
+        y: ArrayLike,
+        beta: float,
+        *,
+        engine: str = "auto",
+        target_error: float = TARGET_ERROR,
+        seed: Seed = 0,
+    ) -> Posterior | ViewPosterior:
+        """Condition on observations y_μ = Σ_m [W_d ⋯ W_1 ψ_m(x_μ)]_m + noise, through M views ψ_m of x_μ.
+
+        The views are fixed functions of x, linear or not: gates (a network that is piecewise linear), patches
+        of an image (a convolutional layer), attention paths, tasks. `lbnn.views` makes them. The trunk may
+        have any widths; gates in every layer are another model.
+
+        Parameters
+        ----------
+        views : (p, M, n0)
+            ψ_m(x_μ); or the kernel between them, (p, M, p, M).
+        y : (p,)
+        beta : float in (0, inf)
+            The noise variance is 1/beta.
+        engine, target_error, seed
+            As in `condition`.
+
+        Returns
+        -------
+        ViewPosterior
+            A `Posterior` where there is one view (M = 1): that is `condition` on its inputs.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> images = rng.normal(size=(30, 4, 4))
+        >>> views = lbnn.views.patches(images, size=2, stride=2)
+        >>> views.shape
+        (30, 4, 4)
+        >>> y = views[:, 0].sum(axis=1) + 0.1 * rng.normal(size=30)
+        >>> post = lbnn.Network(widths=(20,)).condition_views(views, y, beta=100.0)
+        >>> int(np.argmax(np.diag(post.scale.mean)))  # the patch that matters
+        0
+        """
+        options = _options(engine, target_error, seed)
+        array = checked_views(views)
+        if array.ndim == 4:
+            require_kernel(array)
+        observations = check.real_array(y, "y")
+        if observations.shape != array.shape[:1]:
+            raise ValueError(
+                f"y must have one number for each of the {len(array)} observations, got "
+                f"y.shape={observations.shape}"
+            )
+        if not array.any():
+            raise ValueError("views must not all be zero, since y is then noise alone, got zeros only")
+        if array.shape[1] == 1:
+            if array.ndim == 4:
+                return self.condition_gram(
+                    array[:, 0, :, 0], y, beta, engine=engine, target_error=target_error, seed=seed
+                )
+            return self.condition(array[:, 0], y, beta, engine=engine, target_error=target_error, seed=seed)
+        number = check.inverse_temperature(beta)
+        if not 0 < number < math.inf:
+            raise ValueError(
+                f"observations through several views need noise, 0 < beta < inf, got beta={number:g}"
+            )
+        return _view_posterior(self, array, observations, 1 / number, options)
+
     def condition_spectrum(
         self,
         spectrum: Spectrum,
@@ -285,6 +358,26 @@ def posterior_with(
     if lost:
         inference = inference.doubted(lost)
     return Posterior(prior, data, noise, inference)
+
+
+def _view_posterior(
+    network: Network, views: Array, y: Array, noise: float, options: InferenceOptions
+) -> ViewPosterior:
+    """The posterior given views (p, M, n0) or their kernel (p, M, p, M); answers that are not ok warn."""
+    variance = network.prior_variances[0]
+    if views.ndim == 4:
+        data, design = ViewData.of_kernel(views, y, variance), ViewDesign.of_blocks(variance * views)
+        plain = PlainViews(variance * views, y, noise)
+    else:
+        data = ViewData.of_views(views, y, variance)
+        design = ViewDesign.of_blocks(data.kernel)
+        kernel = np.einsum("ami,bni->ambn", views, views, optimize=True) * (variance / views.shape[2])
+        plain = PlainViews(kernel, y, noise)
+    prior = network.scale_prior(views.shape[1])
+    likelihood = ViewLikelihood(design, data.observations, data.residual, len(y), noise)
+    inference = infer(prior, likelihood, False, options, plain)
+    warn_of(inference.diagnostics.messages)
+    return ViewPosterior(prior, data, noise, inference)
 
 
 def _gram_rounding(plain: PlainLikelihood, inference: ScaleInference, target_error: float) -> str:

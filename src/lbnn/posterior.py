@@ -122,6 +122,7 @@ class Posterior:
         *more: ArrayLike,
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
+        views: ArrayLike | None = None,
     ) -> NetworkPredictive | AffinePredictive:
         """The posterior predictive of the network's outputs.
 
@@ -132,11 +133,21 @@ class Posterior:
         cross_gram, test_gram : (p̂, p) and (p̂, p̂), optional
             After `condition_gram`, in the place of X_test: the kernel between test and training points and
             among test points. The two may also be given without their names, in this order.
+        views : (p̂, 1, n0), optional
+            After `condition_views` with one view, in the place of X_test.
 
         Returns
         -------
         NetworkPredictive, or AffinePredictive where each output has a noise of its own
         """
+        if views is not None:
+            single = check.real_array(views, "views")
+            if X_test is not None or single.ndim != 3 or single.shape[1] != 1:
+                raise ValueError(
+                    "this posterior has one view of each point: views must have shape (p̂, 1, n0), in the "
+                    f"place of X_test, got views.shape={single.shape}"
+                )
+            X_test = single[:, 0]
         law = self._predictive_at(
             self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from lbnn.estimator import design, settings
 from lbnn.estimator.input_search import InputCandidate
 from lbnn.estimator.model import FittedModel, fit_model, table_row
 from lbnn.estimator.targets import TargetUnits
-from lbnn.selection import Candidate, EvidenceData, NoiseSpec, Shapes, search
+from lbnn.selection import Candidate, EvidenceData, NoiseSpec, Shapes, no_signal, search
 
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
@@ -68,6 +69,18 @@ def fit_networks(
     return candidates, models, messages
 
 
+def lead_over_no_signal(best: Candidate, data: EvidenceData, specs: Sequence[NoiseSpec]) -> float:
+    """Nats by which the evidence prefers a candidate to the same targets without signal.
+
+    NaN where noise or prior scale are given: the share of the signal is then not the evidence's choice; and
+    where rows have weights, so that their left-out errors are not alike.
+    """
+    if data.spectrum.weights is not None or any(spec.noise_variance is not None for spec in specs):
+        return math.nan
+    without = [each.penalised_evidence for spec in specs if (each := no_signal(data, spec)) is not None]
+    return best.penalised_evidence - max(without) if without else math.nan
+
+
 def counted(candidates: Sequence[Candidate]) -> int:
     """How many candidates, best first, count in an average."""
     penalised_evidence = special.softmax(np.array([candidate.penalised_evidence for candidate in candidates]))
@@ -112,8 +125,9 @@ def reporter(data: EvidenceData, units: TargetUnits, verbose: Any) -> Callable[[
     def report(candidate: Candidate) -> None:
         if verbose:
             row = table_row(candidate, data, units)
+            network = f"widths={row['widths'] or 'infinite'}" if candidate.signal else "no signal"
             print(
-                f"[LBNNRegressor] widths={row['widths'] or 'infinite'}, {row['noise']} noise: "
+                f"[LBNNRegressor] {network}, {row['noise']} noise: "
                 f"log evidence {row['log_evidence']:.2f} ± {row['error']:.2f}, beta {row['beta']:.3g}, "
                 f"prior scale {row['prior_scale']:.3g}"
             )

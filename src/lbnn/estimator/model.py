@@ -218,6 +218,7 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
         "error": candidate.error,
         "penalty": candidate.penalty,
         "at_edge": candidate.on_edge,
+        "signal": candidate.signal,
     }
 
 

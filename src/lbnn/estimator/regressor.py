@@ -28,6 +28,7 @@ from lbnn.estimator import fitting, saving, settings, summary
 from lbnn.estimator.extent import Extent, large_leverage
 from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate
 from lbnn.estimator.kernels import Kernel
+from lbnn.estimator.left_out import contradiction
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
 from lbnn.estimator.streamed import Summary, predict_blocks
@@ -119,7 +120,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
-        error and its penalty for fitted hyperparameters, at_edge; best first.
+        error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone);
+        best first.
     inputs_, kernel_params_ : str, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
     column_scales_ : (n_features,)
@@ -282,8 +284,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ) -> LBNNRegressor:
         """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
+        settled = fitting.settle(self._given(units), kind, chosen.data, shapes, units)
         candidates, models, messages = fitting.fit_networks(
-            fitting.settle(self._given(units), kind, chosen.data, shapes, units),
+            settled,
             chosen.data,
             units,
             self.fit_intercept,
@@ -296,10 +299,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if chosen.transform.feature_map.size:
             messages.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
         messages += [rows.message] * (bool(rows.message) and rows.dropped)
+        state = FittedState.of(models, chosen.transform, targets, rows, extent)
+        lead = fitting.lead_over_no_signal(candidates[0], chosen.data, settled[0])
+        messages += [said for said in [contradiction(state, candidates[0], lead)] if said]
         warn_of(messages)
         messages += self._said_of_scales(chosen)
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
-        state = FittedState.of(models, chosen.transform, targets, rows, extent)
+        messages += [settings.NO_SIGNAL] * (not candidates[0].signal)
         return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
 
     def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:

@@ -89,6 +89,10 @@ def may_be_contrasts(noise: str, beta: Any) -> bool:
 
 
 CONSTANT_INPUTS = "the inputs do not vary: all networks are the same, and prior_scale_ is a convention"
+NO_SIGNAL = (
+    "the evidence prefers targets without signal: the inputs say nothing of them that these examples could "
+    "show, and predictions are their mean"
+)
 ON_EDGE = (
     "the best hyperparameters are at the edge of the ranges searched: the data are fitted without noise, or "
     "they show no signal. Give beta if you know the noise"

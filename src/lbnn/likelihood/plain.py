@@ -125,6 +125,36 @@ class PlainLikelihood:
         return value, bound
 
 
+@dataclass(frozen=True)
+class PlainViews:
+    """log p(y | L) of observations through views as they were given, with the dense covariance."""
+
+    kernel: Array  # K(a, m; b, n), (p, M, p, M)
+    observations: Array  # (p,)
+    noise: float
+
+    @property
+    def targets(self) -> Array:
+        """(p, 1): the size of the problem."""
+        return self.observations[:, None]
+
+    def log_value(self, scale: Array) -> tuple[float, float]:
+        """log p(y | L) at one L (M, M), constant included, and a bound on what rounding may do to it."""
+        covariance = np.einsum("ambn,mn->ab", self.kernel, scale) + self.noise * np.eye(len(self.kernel))
+        lower = _cholesky(covariance[None])
+        if lower is None:
+            return math.nan, math.nan
+        fit = float(self.observations @ np.linalg.solve(covariance, self.observations))
+        logs = _log_determinant(lower)[0] + len(covariance) * math.log(2 * math.pi)
+        spread = np.linalg.cond(covariance)
+        bound = _FLOOR * (1 + abs(logs) + fit) + _ROUNDING * len(covariance) * _EPS * spread * (fit + 1)
+        return -0.5 * float(logs + fit), float(bound)
+
+    def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
+        """There is no form in the hidden kernel."""
+        raise NotImplementedError
+
+
 def _cholesky(covariances: Array) -> Array | None:
     """Lower roots (m, n, n), or (m, 1, 1) roots of numbers; None where one is singular to rounding."""
     if covariances.shape[1] == 1:

@@ -13,6 +13,7 @@ from lbnn.selection.data import EvidenceData
 from lbnn.selection.evidence_search import Shapes, search
 from lbnn.selection.finite_width import condition
 from lbnn.selection.gaussian_process import prefers_own_units
+from lbnn.selection.no_signal import no_signal
 from lbnn.selection.parameters import NOISE_RANGE, RATIO_RANGE, NoiseSpec, free_parameters
 from lbnn.selection.width_search import Candidate, infinite_width
 
@@ -28,6 +29,7 @@ __all__ = [
     "coupled",
     "free_parameters",
     "infinite_width",
+    "no_signal",
     "prefers_own_units",
     "search",
 ]

@@ -52,6 +52,8 @@ class Candidate:
         Of the negative log evidence in the free parameters φ at the maximum; empty where there are none.
     directions : (n_d + 1, k)
         How h moves with φ.
+    signal : bool
+        False for a level and noise alone.
     """
 
     widths: tuple[int, ...]
@@ -63,6 +65,7 @@ class Candidate:
     penalty: float = 0.0
     curvature: Array = field(default_factory=lambda: np.zeros((0, 0)))
     directions: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    signal: bool = True
 
     @property
     def coupled(self) -> bool:
