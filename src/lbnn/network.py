@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.types import Array
+from lbnn._base.types import Array, Mask
 from lbnn._base.warn import warn_of
 from lbnn.data.bases import GramBasis
+from lbnn.data.missing import MissingCells, checked_table
 from lbnn.data.projection import FeatureDirections, InputProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.data.view_data import ViewData, checked_views, require_kernel
@@ -20,14 +21,17 @@ from lbnn.engines import InferenceOptions, Plan, Problem, ScaleInference, infer,
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.plain import PlainLikelihood, PlainViews
 from lbnn.likelihood.views import ViewDesign, ViewLikelihood
+from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise
 from lbnn.noise.make import make_noise, noise_kind
+from lbnn.noise.missing import observed_likelihood, plain_cells, refilled
 from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.prior import ScalePrior
 from lbnn.views.posterior import ViewPosterior
 
+_MOST_CHECKED = 3000  # observed cells up to which the integrand is compared with their dense covariance
 #: What `seed` may be.
 Seed = int | np.random.SeedSequence | np.random.Generator
 
@@ -178,6 +182,7 @@ class Network:
         Y: ArrayLike,
         beta: float | ArrayLike | None = None,
         *,
+        observed: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         noise: str = "independent",
         engine: str = "auto",
@@ -192,6 +197,9 @@ class Network:
         Y : (p,) or (p, n_d)
         beta : float in [0, inf], or (n_d,) with noise="per_output"
             Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
+        observed : (p, n_d) of bool, optional
+            Which targets were observed; the others may be NaN. Every row and every output needs one. For
+            noise="independent" and 0 < beta < inf.
         weights : (p,), optional
             Positive weights of the rows: the noise variance of row i is 1/(beta weights[i]), whatever the
             kind of noise. At zero temperature they have no effect.
@@ -225,9 +233,22 @@ class Network:
         >>> post = net.condition(X, Y, beta=4.0, weights=np.where(np.arange(20) < 10, 1.0, 0.1))
         >>> post.predict(X[:3]).mean.shape
         (3, 2)
+        >>> observed = rng.random((20, 2)) < 0.8  # both outputs tell of the other's missing cells
+        >>> observed[:, 0] |= ~observed[:, 1]
+        >>> net.condition(X, Y, beta=4.0, observed=observed).predict(X[:3]).mean.shape
+        (3, 2)
         """
-        spectrum = Spectrum.from_inputs(X, Y, weights=weights)
         options = _options(engine, target_error, seed)
+        if observed is not None:
+            if noise != "independent":
+                raise ValueError(
+                    f"missing targets are for noise='independent', got noise={noise!r}: LBNNRegressor also "
+                    "has a noise variance for each output"
+                )
+            table, mask = checked_table(Y, observed)
+            if mask is not None:
+                return _partial_posterior(self, X, table, mask, beta, weights, options)
+        spectrum = Spectrum.from_inputs(X, Y, weights=weights)
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
     def condition_gram(
@@ -358,6 +379,45 @@ def posterior_with(
     if lost:
         inference = inference.doubted(lost)
     return Posterior(prior, data, noise, inference)
+
+
+def _partial_posterior(
+    network: Network,
+    X: ArrayLike,
+    table: Array,
+    observed: Mask,
+    beta: float | ArrayLike | None,
+    weights: ArrayLike | None,
+    options: InferenceOptions,
+) -> Posterior:
+    """The posterior given the observed cells of a table; answers that are not ok warn."""
+    number = check.inverse_temperature(beta)
+    if not 0 < number < math.inf:
+        raise ValueError(f"missing targets need noise, 0 < beta < inf, got beta={number:g}")
+    filled = np.where(observed, table, 0.0)
+    filled = np.where(observed, table, filled.sum(axis=0) / observed.sum(axis=0))
+    spectrum = Spectrum.from_inputs(X, filled, weights=weights)
+    own = np.ones(len(table)) if spectrum.weights is None else spectrum.weights
+    cells = MissingCells(observed, np.sqrt(own)[:, None] * filled, own, centred=False)
+    noise, prior = IndependentNoise(1 / number), network.scale_prior(spectrum.outputs)
+    data, cells = refilled(spectrum.scaled(network.prior_variances[0]), cells, noise.variance)
+    posterior = table_posterior(prior, data, noise, cells, options)
+    warn_of(posterior.diagnostics.messages)
+    return posterior
+
+
+def table_posterior(
+    prior: ScalePrior,
+    data: Spectrum,
+    noise: IndependentNoise,
+    cells: MissingCells,
+    options: InferenceOptions,
+) -> Posterior:
+    """The posterior given the observed cells of a filled table, without warnings."""
+    likelihood = observed_likelihood(data, cells, noise.variance)
+    plain = plain_cells(data, cells, noise.variance) if cells.examples <= _MOST_CHECKED else None
+    inference = infer(prior, likelihood, False, options, plain)
+    return Posterior(prior, data, noise, inference, cells)
 
 
 def _view_posterior(

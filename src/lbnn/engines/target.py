@@ -24,6 +24,7 @@ from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.threads import on_every_core
 from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.thin_root import ThinLikelihood, thin_likelihood
 from lbnn.likelihood.views import ViewLikelihood
 from lbnn.likelihood.zero_temperature import ScatterLikelihood
@@ -58,7 +59,7 @@ class Likelihood(Protocol):
 
 
 #: Likelihoods of data as functions of the scale L; those of the hidden kernel and ratios are others.
-ScaleLikelihood = GaussianLikelihood | ViewLikelihood
+ScaleLikelihood = GaussianLikelihood | ViewLikelihood | PartialLikelihood
 
 
 class Target(Protocol):

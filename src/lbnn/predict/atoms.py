@@ -126,9 +126,9 @@ class AtomPredictive(Predictive):
         return float(log_average(self.weights, terms))
 
     def _pointwise_log_density(self, values: Array) -> Array:
-        return self.pointwise_with_level(values, 0.0)
+        return self._pointwise_with_level(values, 0.0)
 
-    def pointwise_with_level(self, values: Array, level_variance: float) -> Array:
+    def _pointwise_with_level(self, values: Array, level_variance: float) -> Array:
         """Log density of values (p̂, n) at each point with a level of this variance, (p̂,)."""
         terms = self.point_log_densities(values, level_variance)
         self._warn_of_few(terms)
@@ -146,7 +146,7 @@ class AtomPredictive(Predictive):
                 "of the scale, as at outliers: condition with a smaller target_error, or doubt the values"
             )
 
-    def point_terms(
+    def _point_terms(
         self, values: Array, level_variance: float = 0.0, rows: slice = slice(None)
     ) -> Array | None:
         """Log of weight and density of draws at some points, (m, rows)."""
@@ -189,9 +189,9 @@ class AtomPredictive(Predictive):
 
     def gaussians(self, row: int) -> tuple[Array, Array, Array]:
         """The Gaussians at one point given each draw."""
-        return self.gaussians_of(row, np.eye(self.shape[1]), 0.0)
+        return self._gaussians_of(row, np.eye(self.shape[1]), 0.0)
 
-    def gaussians_of(self, row: int, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
+    def _gaussians_of(self, row: int, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
         """The Gaussians of outputs F̂ Aᵀ at one point, with a level of this variance."""
         covariances = self._observed(slice(row, row + 1), level_variance)[:, 0]
         with np.errstate(divide="ignore"):  # weights may have underflowed to zero

@@ -209,14 +209,8 @@ class ViewPosterior:
     @cached_property
     def _kept(self) -> tuple[IndexArray, Array]:
         """Draws that predictions rest on, and their weights: all, or as many as the work allows."""
-        weights = self.scale.weights
         each = float(len(self.data.observations)) ** 3 + 1e4
-        most = max(int(_WORK / each), _FEWEST_ATOMS)
-        if len(weights) <= most:
-            return np.arange(len(weights)), weights
-        positions = (np.arange(most) + 0.5) / most  # systematic resampling
-        chosen = np.searchsorted(np.cumsum(weights), positions * weights.sum())
-        return np.minimum(chosen, len(weights) - 1), np.full(most, 1 / most)
+        return self.scale._thinned(max(int(_WORK / each), _FEWEST_ATOMS))
 
     # ------------------------------------------------------------------ weights
 
