@@ -40,6 +40,7 @@ from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.model_average import MixturePredictive
 from lbnn.selection import NoiseSpec
 
+_COEFFICIENT_FLOATS = 1 << 22  # of the rows of a block of coefficients
 _POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
 
 
@@ -528,6 +529,48 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return self._state.leave_one_out()
+
+    def coefficients(self, columns: Sequence[int | str]) -> AffinePredictive | MixturePredictive:
+        """The posterior of coefficients of the linear kernel, in the user's units: one point for each column.
+
+        Parameters
+        ----------
+        columns : sequence of columns, by number or by name
+
+        Returns
+        -------
+        AffinePredictive, or MixturePredictive where models were averaged
+            With `mean`, `standard_deviation`, `interval`, `covariance`, `sample`, ..., of shape
+            (len(columns), n_targets), or (len(columns),) for a one-dimensional target.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 3))
+        >>> y = X @ [1.0, 2.0, 0.0] + 0.5 * rng.normal(size=60)
+        >>> law = lbnn.LBNNRegressor(depth=1).fit(X, y).coefficients([0, 1])
+        >>> low, high = law.interval(0.95)
+        >>> bool((low < [1.0, 2.0]).all() and (high > [1.0, 2.0]).all())
+        True
+        """
+        check_is_fitted(self)
+        if self._state.transform.kernel.metric != "linear":
+            raise ValueError(f"coefficients are those of kernel='linear', got kernel={self.kernel!r}")
+        names = getattr(self, "feature_names_in_", None)
+        chosen = settings.column_numbers(columns, self.n_features_in_, names)
+        rows = np.zeros((len(chosen), self.n_features_in_))
+        rows[np.arange(len(chosen)), chosen] = self.column_scales_[chosen]
+        return self._state.coefficient_law(rows)
+
+    def coefficient_interval(self, probability: float = 0.95) -> tuple[Array, Array]:
+        """Equal-tailed intervals of all coefficients of the linear kernel: two arrays shaped like `coef_`."""
+        parts = [
+            self.coefficients(range(self.n_features_in_)[some]).interval(probability)
+            for some in blocks(self.n_features_in_, self.n_features_in_, _COEFFICIENT_FLOATS)
+        ]
+        low, high = (np.concatenate([to_numpy(part[k]) for part in parts]) for k in (0, 1))
+        return low.T, high.T
 
     def summary(self) -> str:
         """What the fit found, as text: the model and its rivals, and each row predicted from all others.

@@ -329,6 +329,19 @@ def groups_of_columns(
     return np.arange(columns) if groups is None else relevance.groups_of_columns(groups, columns, names)
 
 
+def column_numbers(columns: Sequence[Any], count: int, names: Any) -> IndexArray:
+    """Columns that are given by number or by name, as numbers."""
+    number = {str(name): k for k, name in enumerate(names)} if names is not None else {}
+    found = [number.get(each, -1) if isinstance(each, str) else int(each) for each in columns]
+    wrong = [each for each, k in zip(columns, found, strict=True) if not 0 <= k < count]
+    if wrong or not found:
+        raise ValueError(
+            f"columns are numbers from 0 to {count - 1}, or names where X is a table, got "
+            f"{wrong[0] if wrong else 'none'!r}"
+        )
+    return np.array(found, int)
+
+
 def names_of_targets(y: Any) -> list[str] | None:
     """Names of the columns of a table, or of a series; None where there are none."""
     columns = getattr(y, "columns", None)
