@@ -57,6 +57,9 @@ class Effort:
 #: moves, by about one with six, and by no more than its error with eight moves of twice the particles.
 SCREENING = Effort(16, 4)
 FINAL = Effort(24, 8)
+#: The same for data of many rows and outputs, whose gradients are expensive.
+LARGE_SCREENING = Effort(8, 4)
+LARGE_FINAL = Effort(16, 6)
 
 
 @dataclass(frozen=True)
