@@ -40,6 +40,7 @@ _TRAJECTORY = 1.5  # length of a trajectory in standard deviations: a quarter of
 _ACCEPTANCE = 0.8
 _SHARE = 0.5  # effective sample size of a step of temperature
 _MOST_ROUNDS = 6
+_NO_DENSITY, _SMALLEST_STEP = -1e9, 1e-7
 _KEPT = 3  # states of every particle that are kept at each temperature
 
 State = tuple[Array, ...]  # white coordinates ξ (m, D), log posterior density there (m,), its gradient (m, D)
@@ -175,6 +176,9 @@ class _Path:
             pool = self._pooled(states)
             ratio = _log_ratio(pool)
             step = temperature_step(ratio.ravel(), 1 - temperature, _SHARE)
+            step = max(
+                step, min(_SMALLEST_STEP, 1 - temperature)
+            )  # half of the particles may have no density
             temperature = min(1.0, temperature + step)
             before = step * ratio
             flat = tuple(each.reshape(-1, *each.shape[2:]) for each in pool)
@@ -212,6 +216,7 @@ class _Path:
 
     def _evaluate(self, white: Array) -> State:
         value, gradient = self.target.value_and_gradient(self.start.place(white))
+        value = np.maximum(value, _NO_DENSITY)  # minus infinity times a step of zero would be no number
         return white, value + self.start.log_determinant, self.start.pull_back(gradient)
 
     def _pooled(self, states: list[State]) -> State:

@@ -52,7 +52,9 @@ MOST_FULL = 20
 _FACTORS = 3  # width of the first narrow candidate, ...
 _MANY_FACTORS = 8  # ... and of the widest one for more outputs than `MOST_FULL`
 _CLOSE = 4.0  # nats below the best from which a pair of widths is computed again: screening is low by 1 to 4
-_LARGE = 1.2e5  # operations of one gradient, about 60 rows of 10 outputs, from which there are fewer particles
+_LARGE = (
+    1.2e5  # operations of one gradient, about 60 rows of 10 outputs, from which there are fewer particles
+)
 _MOST_FINAL = 2
 _TARGET_ERROR = 0.2  # of the log evidence of a pair, which is averaged with others
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
