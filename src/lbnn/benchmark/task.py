@@ -150,7 +150,7 @@ class Task:
 
     @property
     def grade(self) -> str:
-        """A: one output, no Monte Carlo error. B: several outputs, stated error, two witnesses agree."""
+        """A: one output, no Monte Carlo error. B: several outputs, stated error, two estimates agree."""
         return self.answers.grade
 
     @property
