@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import special
 
 from lbnn._base.types import Array, IndexArray
@@ -313,10 +312,12 @@ def _coefficient_deviations(model: Any) -> Array | None:
     outputs = len(np.atleast_2d(model.coef_))
     parts = []
     for start in range(0, count, _FEATURES_AT_ONCE):
-        chosen = np.eye(count)[start : start + _FEATURES_AT_ONCE]
-        points = pd.DataFrame(np.vstack([np.zeros(count), chosen]), columns=model.feature_names_in_)
-        size = len(points)
-        covariance = np.reshape(model.predictive(points).covariance, (size, outputs, size, outputs))
+        chosen = np.eye(min(_FEATURES_AT_ONCE, count - start), count, k=start)
+        points, size = np.vstack([np.zeros(count), chosen]), 1 + len(chosen)
+        law = model._predictive(
+            points
+        )  # `predictive` would look for the names of columns, which takes longer
+        covariance = np.reshape(law.covariance, (size, outputs, size, outputs))
         own = np.einsum("iaja->aij", covariance)
         parts.append(own[:, 1:, 1:].diagonal(axis1=1, axis2=2) + own[:, :1, 0] - 2 * own[:, 0, 1:])
     return np.sqrt(np.maximum(np.hstack(parts), 0.0))
