@@ -100,6 +100,21 @@ class FittedModel:
         """E L in the network's own units, (q, q)."""
         return np.reshape(self.posterior.scale.mean, (self.matrix.shape[1],) * 2)
 
+    def covariance_draws(self) -> tuple[Array, Array, Array]:
+        """Weights, signal at a typical row ḡκ A L Aᵀ and noise A (τ I + ν L) Aᵀ: (m,), (m, n_d, n_d) each.
+
+        ḡκ is the mean eigenvalue of the Gram matrix of the training rows, prior scale included.
+        """
+        measure, noise, spectrum = (
+            self.posterior._scale_in_units,
+            self.posterior.noise,
+            self.posterior.spectrum,
+        )
+        mean_gram = float(spectrum.eigenvalues.sum()) / max(spectrum.examples, 1)
+        scales = self.matrix @ measure.scales @ self.matrix.T
+        own = noise.variance * (self.matrix @ self.matrix.T) + noise.coupling * scales
+        return measure.weights, mean_gram * scales, own
+
     def predictive(self, *test: Any) -> AffinePredictive:
         """The function at test points given as `Spectrum.project` wants them."""
         return self.predictive_at(self.posterior.spectrum.project(*test))
@@ -222,6 +237,7 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
         "penalty": candidate.penalty,
         "at_edge": candidate.on_edge,
         "signal": candidate.signal,
+        "noise_width": candidate.noise_width,
     }
 
 
@@ -304,6 +320,24 @@ class FittedState:
         if len(components) == 1:
             return replace(components[0], leverage=leverage)
         return MixturePredictive(components, self.weights, leverage)
+
+    def coefficient_law(self, rows: Array) -> AffinePredictive | MixturePredictive:
+        """Changes of the function along rows (k, n0) of inputs as the network sees them, without a level."""
+        best = self.best.posterior.spectrum
+        seen = best.project(like(rows, best.basis.example))
+        components = tuple(
+            AffinePredictive(
+                model.posterior._predictive_at(
+                    _scaled(seen, model.posterior.spectrum.basis.scale / best.basis.scale)
+                ),
+                model.matrix,
+                np.zeros(len(model.matrix)),
+                0.0,
+                model.single_output,
+            )
+            for model in self.models
+        )
+        return components[0] if len(components) == 1 else MixturePredictive(components, self.weights)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Scores of all rows of the table, from the best model; copies have the score of what they copy.
