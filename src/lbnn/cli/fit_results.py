@@ -12,6 +12,7 @@ from scipy import special
 
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import collected
+from lbnn.cli.problems import in_terms_of_the_table
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.estimator import LBNNRegressor
 from lbnn.estimator.summary import Facts, facts
@@ -76,6 +77,13 @@ class FitResults:
             with collected():  # the scores have them as messages
                 scores = model.leave_one_out()
         return cls(model, list(names), rows, data, scores, facts(model), list(notes))
+
+    @property
+    def messages(self) -> list[str]:
+        """What the fit and the left-out predictions noticed."""
+        found = [*self.model.messages_, *(self.scores.messages if self.scores else ())]
+        labels = () if self.data is None else self.data.labels
+        return [in_terms_of_the_table(message, labels) for message in dict.fromkeys(found)]
 
     # ------------------------------------------------------------------ what was chosen
 
@@ -230,7 +238,7 @@ class FitResults:
             if coefficients is not None
             else None,
             "table": self.notes,
-            "messages": list(dict.fromkeys([*self.model.messages_, *(scores.messages if scores else ())])),
+            "messages": self.messages,
         }
 
 
