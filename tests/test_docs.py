@@ -29,8 +29,9 @@ BLOCK = re.compile(
     r"(?:\n(?:<!-- within (?P<within>[\d.e-]+) -->\n)?```text\n(?P<output>.*?)^```\n)?",
     re.DOTALL | re.MULTILINE,
 )
-PROVENANCE = ("commit", "conditions")  # keys of stored results
-OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+OPTIONS = doctest.NORMALIZE_WHITESPACE
+#: Seven hexadecimal digits or more, of which some are letters and some are not.
+COMMIT = re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{7,40}\b")
 NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -135,12 +136,36 @@ def test_mark_spares_a_block(tmp_path):
     assert [match["code"] for _, match in blocks(page)] == ["first\n"]
 
 
-@pytest.mark.parametrize("file", sorted((DOCS / "results").glob("*.json")), ids=lambda file: file.name)
-def test_stored_results_name_the_commit_they_are_from(file):
-    text = json.dumps(
-        {name: each for name, each in json.loads(file.read_text("utf-8")).items() if name in PROVENANCE}
-    )
-    assert re.search(r"\b[0-9a-f]{7,10}\b", text), f"{file.name} names no commit"
+@pytest.mark.parametrize("file", sorted(DOCS.rglob("*.json")), ids=lambda file: file.name)
+def test_stored_results_say_where_they_come_from(file):
+    """The build prints it under the table (docs/hooks.py); `lbnn._base.checkout.provenance` makes it."""
+    records = json.loads(file.read_text("utf-8"))["provenance"]
+    assert records
+    for record in records:
+        assert re.match(r"[0-9a-f]{7,10}\b", record["commit"]), f"{file.name} names no commit"
+        assert re.match(r"\d{4}-\d\d-\d\d", record["date"])
+        assert record["machine"]
+        assert record["command"]
+
+
+@pytest.mark.parametrize(
+    "page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix()
+)
+def test_page_is_written_for_its_readers(page):
+    """Outputs are printed in full, and no page names a commit: that stands in the stored result."""
+    text = page.read_text("utf-8")
+    shortened = [
+        output
+        for output in re.findall(r"^```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        if "..." in output
+    ]
+    assert not shortened, f"an output is cut short: {shortened[0]}"
+    assert not COMMIT.search(text), f"a page of the documentation names a commit: {COMMIT.search(text)[0]}"
+
+
+def test_page_prints_where_a_result_comes_from(site):
+    page = html_pages(site)["results/calibration.html"]
+    assert re.search(r'class="?measured"?>Measured on \d+ November 2026, commit [0-9a-f]+', page)
 
 
 # ---------------------------------------------------------------------- the site
