@@ -186,7 +186,7 @@ def laplace_in_kernel(setting: Setting) -> lbnn.asymptotics.Theory:
     likelihood = HiddenKernelLikelihood(setting.likelihood)
     saddle = KernelSaddle(setting, find_saddle(rate, likelihood, np.zeros((rank, rank)), rank))
     return lbnn.asymptotics.Theory(
-        "Laplace in K", setting.spectrum, None, None, 1, saddle.kernel_at, saddle.predictive_at
+        "Laplace in K", setting.spectrum, None, None, 1, saddle.kernel_at, saddle._predictive_at
     )
 
 

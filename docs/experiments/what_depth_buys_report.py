@@ -18,9 +18,10 @@ from what_depth_buys import KERNEL_OUTPUTS
 from what_depth_buys_data import BASELINES, CHOSEN, Pair, Study, as_array, mean_and_error
 from what_depth_buys_pictures import draw_kernels, draw_phases, draw_vanishing, draw_winners, signed
 
+from lbnn import open_sweep
 from lbnn._base.checkout import provenance
 from lbnn._base.types import Array
-from lbnn.sweeps import open_sweep
+from lbnn._base.types import Array
 
 DOCS = Path(__file__).resolve().parent.parent
 #: Sweeps that go with the study.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 if (
     TYPE_CHECKING
 ):  # for type checkers and editors; `_HOME` says the same to the interpreter, and a test compares
+    from lbnn import archive as archive
     from lbnn import asymptotics as asymptotics
     from lbnn import convergence as convergence
-    from lbnn import sweeps as sweeps
     from lbnn._base.errors import AccuracyWarning as AccuracyWarning
     from lbnn._base.errors import DataWarning as DataWarning
     from lbnn._base.errors import ExtrapolationWarning as ExtrapolationWarning
@@ -19,7 +19,6 @@ if (
     from lbnn.bands import BandsFit as BandsFit
     from lbnn.bands import BandsPredictive as BandsPredictive
     from lbnn.cross_validation import LeaveOneOut as LeaveOneOut
-    from lbnn.cross_validation import leave_one_out as leave_one_out
     from lbnn.data.network_kernels import network_kernel as network_kernel
     from lbnn.data.spectrum import Spectrum as Spectrum
     from lbnn.engines import Diagnostics as Diagnostics
@@ -33,9 +32,9 @@ if (
     from lbnn.network import Network as Network
     from lbnn.posterior import Posterior as Posterior
     from lbnn.predict.affine import AffinePredictive as AffinePredictive
-    from lbnn.predict.average import MixturePredictive as MixturePredictive
-    from lbnn.predict.given import ConditionedPredictive as ConditionedPredictive
-    from lbnn.predict.mixture import NetworkPredictive as NetworkPredictive
+    from lbnn.predict.model_average import MixturePredictive as MixturePredictive
+    from lbnn.predict.network import NetworkPredictive as NetworkPredictive
+    from lbnn.predict.predictive import ConditionedPredictive as ConditionedPredictive
     from lbnn.predict.predictive import Predictive as Predictive
     from lbnn.scale.measure import ScaleMeasure as ScaleMeasure
     from lbnn.scale.phases import Phase as Phase
@@ -43,7 +42,9 @@ if (
     from lbnn.scale.prior import ScalePrior as ScalePrior
     from lbnn.selection.grid import EvidenceGrid as EvidenceGrid
     from lbnn.selection.grid import evidence_grid as evidence_grid
+    from lbnn.sweeps.quantities import SweepQuantity as SweepQuantity
     from lbnn.sweeps.run import sweep as sweep
+    from lbnn.sweeps.store import open_sweep as open_sweep
     from lbnn.theories.comparison import Comparison as Comparison
     from lbnn.theories.comparison import compare as compare
     from lbnn.theories.scale_mixing import ScaleMixture as ScaleMixture
@@ -59,7 +60,7 @@ _HOME = {
     "BandsFit": "bands",
     "BandsPredictive": "bands",
     "Comparison": "theories.comparison",
-    "ConditionedPredictive": "predict.given",
+    "ConditionedPredictive": "predict.predictive",
     "DataWarning": "_base.errors",
     "Diagnostics": "engines",
     "EvidenceEstimate": "engines",
@@ -69,9 +70,9 @@ _HOME = {
     "LearningCurve": "learning_curves.curve",
     "LeaveOneOut": "cross_validation",
     "MatrixGIG": "matrix_gig.distribution",
-    "MixturePredictive": "predict.average",
+    "MixturePredictive": "predict.model_average",
     "Network": "network",
-    "NetworkPredictive": "predict.mixture",
+    "NetworkPredictive": "predict.network",
     "Phase": "scale.phases",
     "Phases": "scale.phases",
     "Plan": "engines",
@@ -81,16 +82,18 @@ _HOME = {
     "ScaleMixture": "theories.scale_mixing",
     "ScalePrior": "scale.prior",
     "Spectrum": "data.spectrum",
+    "SweepQuantity": "sweeps.quantities",
+    "archive": "archive",
     "asymptotics": "asymptotics",
     "benchmark": "benchmark",
     "compare": "theories.comparison",
     "convergence": "convergence",
     "evidence_grid": "selection.grid",
     "learning_curve": "learning_curves.curve",
-    "leave_one_out": "cross_validation",
     "network_kernel": "data.network_kernels",
+    "open_sweep": "sweeps.store",
+    "plots": "plots",
     "sweep": "sweeps.run",
-    "sweeps": "sweeps",
 }
 
 __all__ = list(_HOME)
@@ -100,11 +103,13 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, and keep it."""
     if name == "__version__":
         return import_module("importlib.metadata").version("lbnn")
+    if name == "leave_one_out":  # the former function, which warns when it is called
+        return import_module("lbnn.cross_validation").leave_one_out
     if name == "EngineChoice":
-        from lbnn._base.warn import warn
+        from lbnn._base.deprecated import NAMES, announce
 
-        warn("lbnn.EngineChoice is now lbnn.Plan", DeprecationWarning)
-        name = "Plan"
+        announce("lbnn.EngineChoice", f"lbnn.{NAMES[name]}")
+        name = NAMES[name]
     if name not in _HOME:
         raise AttributeError(f"module 'lbnn' has no attribute {name!r}")
     try:

@@ -18,10 +18,10 @@ from lbnn.engines import InferenceOptions, Plan, Problem, ScaleInference, infer,
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.noise.kind import Noise
-from lbnn.noise.make import KINDS, make_noise
+from lbnn.noise.make import make_noise, noise_kind
 from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.prior import ScalePrior
 
 #: What `seed` may be.
@@ -55,7 +55,18 @@ class Network:
     widths: tuple[int, ...]
     prior_variances: tuple[float, ...]
 
-    def __init__(self, widths: Sequence[int], prior_variances: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        widths: Sequence[int] | None = None,
+        prior_variances: Sequence[float] | None = None,
+        *,
+        depth: None = None,
+    ) -> None:
+        if widths is None or depth is not None:
+            raise TypeError(
+                "a network is given by its hidden widths, one for each layer but the last, got "
+                f"widths={widths!r}, depth={depth!r}: Network(widths=(50, 50)) has depth 3"
+            )
         object.__setattr__(self, "widths", check.widths(widths))
         object.__setattr__(self, "prior_variances", check.prior_variances(prior_variances, self.depth))
 
@@ -108,9 +119,7 @@ class Network:
         count = check.positive_integer(examples, "examples")
         rank = count if inputs is None else min(count, check.positive_integer(inputs, "inputs"))
         number = check.positive_integer(outputs, "outputs")
-        if not isinstance(noise, str) or noise not in KINDS:
-            raise ValueError(f"noise must be one of {tuple(KINDS)}, got {noise!r}")
-        coupled = noise == "coupled"
+        coupled = noise_kind(noise) == "coupled"
         rank = (number if count >= number else count) if coupled else rank  # of function and noise together
         noiseless = coupled or zero_temperature
         return plan(
@@ -163,8 +172,9 @@ class Network:
         self,
         X: ArrayLike,
         Y: ArrayLike,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
+        weights: ArrayLike | None = None,
         noise: str = "independent",
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
@@ -178,6 +188,9 @@ class Network:
         Y : (p,) or (p, n_d)
         beta : float in [0, inf], or (n_d,) with noise="per_output"
             Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
+        weights : (p,), optional
+            Positive weights of the rows: the noise variance of row i is 1/(beta weights[i]), whatever the
+            kind of noise. At zero temperature they have no effect.
         noise : "independent", "per_output" or "coupled"
             "independent": variance 1/beta for every output. "per_output": variance 1/beta[j] for output j,
             under the same prior of the network; all beta equal is "independent". "coupled": the noise passes
@@ -205,8 +218,11 @@ class Network:
         (3, 2)
         >>> net.condition(X, Y, beta=4.0, noise="coupled").noise.kind
         'coupled'
+        >>> post = net.condition(X, Y, beta=4.0, weights=np.where(np.arange(20) < 10, 1.0, 0.1))
+        >>> post.predict(X[:3]).mean.shape
+        (3, 2)
         """
-        spectrum = Spectrum.from_inputs(X, Y)
+        spectrum = Spectrum.from_inputs(X, Y, weights=weights)
         options = _options(engine, target_error, seed)
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
@@ -214,22 +230,23 @@ class Network:
         self,
         gram: ArrayLike,
         Y: ArrayLike,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
+        weights: ArrayLike | None = None,
         noise: str = "independent",
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
     ) -> Posterior:
         """Condition on any positive semi-definite kernel matrix (p, p) in the place of G_xx."""
-        spectrum = Spectrum.from_gram(gram, Y)
+        spectrum = Spectrum.from_gram(gram, Y, weights=weights)
         options = _options(engine, target_error, seed)
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
     def condition_spectrum(
         self,
         spectrum: Spectrum,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
         noise: str = "independent",
         engine: str = "auto",
@@ -260,7 +277,7 @@ def posterior_with(
     inference = infer(prior, noise.likelihood(data), data.single_output, options, plain)
     scales = noise.scale_in_units(inference.measure, network.depth)
     size = float(np.linalg.eigvalsh(scales.average(scales.scales))[-1])
-    lost = noise.in_units(data).rounding_message(
+    lost = noise.in_units(data)._rounding_message(
         noise.variance + noise.coupling * size, size, options.target_error
     )
     if not lost and isinstance(data.basis, GramBasis):

@@ -140,15 +140,21 @@ def test_warnings_are_lines(data, monkeypatch):
 
 
 BAD_TABLES = {
-    "missing.csv": ("a,b,y\n1,2,3\n4,,6\n7,8,\n", "2 missing or infinite in column b, y, row 2, 3"),
-    "infinite.csv": ("a,y\n1,2\ninf,3\n", "1 missing or infinite in column a, row 2"),
+    "missing.csv": (
+        "a,b,y\n1,2,3\n4,,6\n7,8,\n",
+        "2 missing or infinite values: b in line 3, y in line 4. Try",
+    ),
+    "infinite.csv": ("a,y\n1,2\ninf,3\n", "1 missing or infinite value: a in line 3. Try"),
     "words.csv": (
         "a,kind,y\n1,red,3\n2,blue,4\n",
-        "got kind (kind in row 1 is 'red'); leave columns out with --drop kind",
+        "got: kind ('red' in line 2) is text. Try: --id kind",
     ),
-    "stray.csv": ("a,y\n1,2\n3,x7\n", "got y (y in row 2 is 'x7')"),
+    "stray.csv": (
+        "a,y\n1,2\n3,x7\n",
+        "got: y is 'x7' in line 3. Try: correct the cells, or take them as missing with --na x7",
+    ),
     "twice.csv": ("a,a,y\n1,2,3\n", "column names must be distinct, got a more than once"),
-    "indexed.csv": (",a,y\n0,1,2\n1,3,4\n", "got none for (column 1)"),
+    "indexed.csv": (",a,y\n0,1,2\n1,3,4\n", "got: (column 1) has no name. Try: --drop '(column 1)'"),
     "long_row.csv": ("a,y\n1,2\n1,2,3\n", "every row must have one field for each column"),
     "long_rows.csv": ("a,y\n1,2,3\n4,5,6\n", "every row must have one field for each column"),
     "header.csv": ("a,y\n", "at least one column and one row"),
@@ -173,7 +179,10 @@ def test_unreadable_files_are_refused(data):
     assert "must be in the encoding utf-8" in message
     assert "--encoding" in message
     assert "cannot be read as Parquet" in refused("evidence", "torn.parquet", "-t", "a")
-    assert "must be a .csv or .parquet file, got data.xlsx" in refused("evidence", "data.xlsx", "-t", "a")
+    assert "must be a workbook of Excel" in refused("evidence", "data.xlsx", "-t", "a")
+    Path("data.xls").write_bytes(b"")
+    assert "got data.xls; save it as .xlsx" in refused("evidence", "data.xls", "-t", "a")
+    assert ".csv, .tsv, .txt, .xlsx, .parquet, got data" in refused("evidence", "data", "-t", "a")
     assert "must be a file that exists, got absent.csv" in refused("evidence", "absent.csv", "-t", "a")
 
 
@@ -208,6 +217,7 @@ def test_duplicate_columns_of_parquet_are_refused():
         ),
         (("-t", "fat", "--kernel", "magic"), "--kernel must be one of"),
         (("-t", "fat", "--out", "table.txt"), "--out must end in .csv, got table.txt"),
+        (("-t", "fat", "--sheet", "Data"), "--sheet is for .xlsx files, got data.csv"),
     ],
 )
 def test_bad_options_are_refused(data, options, message):
@@ -221,7 +231,9 @@ def test_column_name_with_a_comma(frame):
 
 def test_parquet_reads_as_csv_does(frame, data):
     frame.to_parquet("data.parquet")
-    assert read_table(Path("data.parquet")).numbers(FEATURES).equals(read_table(Path(data)).numbers(FEATURES))
+    parquet, text = read_table(Path("data.parquet")), read_table(Path(data))
+    np.testing.assert_array_equal(parquet.numbers(FEATURES), text.numbers(FEATURES))
+    assert (parquet.rows([1, 3]), text.rows([2])) == ("rows 1, 3", "line 2")
 
 
 def test_byte_order_mark_and_spaces_in_the_header(frame):
@@ -606,8 +618,7 @@ def test_bad_rows_of_large_files_are_named(parquet):
     parquet.loc[40, "x1"] = np.nan
     parquet.to_parquet("bad.parquet", index=False)
     complaint = refused("fit", "bad.parquet", "-t", "fat", "-o", "m.lbnn", *QUICK)
-    assert "1 missing or infinite in column x1, row 5; give --missing drop" in complaint
-    assert "counted from row 37 of the file" in complaint
+    assert "1 missing or infinite value: x1 in row 41. Try: --missing drop" in complaint
     assert "median" not in complaint
     assert "memory" in refused("fit", "bad.parquet", "-t", "fat", "-o", "m.lbnn", "--missing", "median")
     assert not Path("m.lbnn").exists()

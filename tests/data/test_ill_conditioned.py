@@ -142,11 +142,10 @@ def test_zero_temperature_interpolates_at_any_condition():
 
 
 def test_archives_keep_the_coordinates_of_the_training_inputs():
-    from lbnn import archive
 
     X, y, X_test = replicates(6, 9, 1e-10)
     post = lbnn.Network((3,)).condition(X, y, math.inf)
-    again = archive.unpack_posterior(*archive.pack_posterior(post))
+    again = lbnn.Posterior._unpacked(*post._packed())
     np.testing.assert_array_equal(again.predict().mean, post.predict().mean)
     np.testing.assert_array_equal(again.predict(X_test).variance, post.predict(X_test).variance)
 

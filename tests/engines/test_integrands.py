@@ -159,7 +159,7 @@ def test_zero_temperature_with_targets_of_deficient_rank(widths):
 def test_condensed_rows(noise, wide):
     X, Y = data(150, 400)
     prior, likelihood, plain = setting(noise, (WIDE if wide else NARROW)[3], X, Y)
-    assert likelihood.condensed is not None
+    assert likelihood.gauss_rule is not None
     target = primal_target(prior, likelihood)
     assert_integrand(target, likelihood.log_constant, noise, X, Y, count=2)
     scale = target.scales(np.zeros((1, target.dimension)))[0]
@@ -175,7 +175,7 @@ def test_arrays_of_other_libraries(noise, wide, library):
         pytest.skip("does not exist behind a layer narrower than the outputs")
     X, Y = data()
     prior, likelihood, _ = setting(noise, (WIDE if wide else NARROW)[3], X, Y)
-    moved = primal_target(prior, replace(likelihood, place=libraries.place(library)))
+    moved = primal_target(prior, replace(likelihood, device=libraries.device(library)))
     u = np.random.default_rng(1).normal(size=(4, moved.dimension))
     expected = [
         full_log_density(X, Y, noise, scale, NOISES[noise])

@@ -26,7 +26,7 @@ UNITS = 10.0 ** np.array([-4, 3, 0, 2, -1, 4, 1, -3])
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_units_of_columns_do_not_matter(kernel):
     """Before: R² of the same data in other units fell from 0.9 to 0."""
-    fixed = {"width": (4,), "noise": "isotropic", "kernel": kernel}
+    fixed = {"width": (4,), "noise": "independent", "kernel": kernel}
     plain, other = (
         LBNNRegressor(**fixed).fit(X[:40], Y[:40]),
         LBNNRegressor(**fixed).fit(X[:40] * UNITS, Y[:40]),
@@ -38,7 +38,7 @@ def test_units_of_columns_do_not_matter(kernel):
 
 
 def test_coefficients_are_in_the_units_of_the_user():
-    model = LBNNRegressor(width=(4,), noise="isotropic").fit(X * UNITS + 3.0, Y)
+    model = LBNNRegressor(width=(4,), noise="independent").fit(X * UNITS + 3.0, Y)
     np.testing.assert_allclose(
         (X * UNITS + 3.0) @ model.coef_.T + model.intercept_, model.predict(X * UNITS + 3.0), rtol=1e-8
     )
@@ -49,12 +49,12 @@ def test_the_table_shows_both_and_raw_can_win():
     """Columns of noise that are small: their size says that they do not matter."""
     rng = np.random.default_rng(1)
     wide = np.hstack([X[:40], 0.01 * rng.normal(size=(40, 60))])
-    model = LBNNRegressor(depth=1, noise="isotropic").fit(wide, Y[:40])
+    model = LBNNRegressor(depth=1, noise="independent").fit(wide, Y[:40])
     assert model.inputs_ == "raw"
     assert {row["inputs"] for row in model.evidence_table_} == {"raw", "standardised"}
     by_name = {row["inputs"]: row["log_evidence"] for row in model.evidence_table_ if not row["widths"]}
     assert by_name["raw"] > by_name["standardised"] + 3
-    forced = LBNNRegressor(depth=1, noise="isotropic", inputs="standardised").fit(wide, Y[:40])
+    forced = LBNNRegressor(depth=1, noise="independent", inputs="standardised").fit(wide, Y[:40])
     assert forced.log_evidence_ == pytest.approx(by_name["standardised"], abs=1e-6)
 
 
@@ -151,7 +151,7 @@ def test_densities_of_a_composition_are_those_of_its_contrasts(composition):
     """In the plane: the density of three of four shares, times the slope √4 of the plane over them."""
     _, model = composition
     law = model.predictive(X[:3]).with_noise()
-    gaussian = LBNNRegressor(depth=1, noise="isotropic")
+    gaussian = LBNNRegressor(depth=1, noise="independent")
     with pytest.warns(lbnn.AccuracyWarning, match="does not vary"):
         gaussian.fit(X, composition[0])
     law = gaussian.predictive(X[:3]).with_noise()
@@ -266,7 +266,8 @@ def test_gradient_of_the_length_scales_climbs_the_evidence():
     y = np.sin(2 * Z[:, 0]) + 0.1 * rng.normal(size=30)
     y = y - y.mean()
     start = Kernel("rbf", {"length_scale": 1.0})
-    own, gain = with_own_length_scales(start, Z, y[:, None], np.array([np.log(0.02), np.log(50.0)]))
+    h = np.array([np.log(0.02), np.log(50.0)])
+    own, gain = with_own_length_scales(start, Z, y[:, None], h, np.arange(Z.shape[1]))
     fixed = {"depth": 1, "kernel": "rbf", "inputs": "raw"}
     before = LBNNRegressor(beta=50.0, prior_scale=1.0, kernel_params={"length_scale": 1.0}, **fixed).fit(Z, y)
     after = LBNNRegressor(kernel_params=own.parameters, **fixed).fit(Z, y)
@@ -298,6 +299,6 @@ def test_density_of_a_mixture_integrated_anew_is_that_of_its_models(monkeypatch)
     assert len(law.components) > 2
     values = Y[12:16].reshape(law.shape)
     drawn, expected = law.pointwise_log_density(values), law._by_models(values)
-    monkeypatch.setattr("lbnn.predict.average._FEWEST_DRAWS", 1e9)
+    monkeypatch.setattr("lbnn.predict.model_average._FEWEST_DRAWS", 1e9)
     np.testing.assert_allclose(law.pointwise_log_density(values), expected, atol=0.02)
     np.testing.assert_allclose(drawn, expected, atol=0.3)

@@ -26,7 +26,7 @@ def dense_variance(model, new):
     if coupling:
         noise, scales = coupling, np.ones_like(scales)
     kappa = best.prior_scale / X.shape[1]
-    seen = model._state.seeing.columns.seen
+    seen = model._state.transform.columns.seen
     A, B = seen(X), seen(new)
 
     def variance(train, test, scale):
@@ -40,7 +40,7 @@ def dense_variance(model, new):
     return at_new, own
 
 
-@pytest.mark.parametrize("noise", ["isotropic", "coupled"])
+@pytest.mark.parametrize("noise", ["independent", "coupled"])
 def test_leverage_is_that_of_refitted_processes(noise):
     model = LBNNRegressor(width=(4,), noise=noise, average=False).fit(X, Y)
     new = RNG.normal(size=(5, 6)) * [[0.1], [1], [1], [3], [10]]
@@ -71,7 +71,7 @@ def test_averaged_models_share_one_projection_and_the_leverage():
     law = model.predictive(X[20:24])
     assert len(model.models_) > 3
     for component, fitted in zip(law.components, model.models_, strict=True):
-        again = fitted.predictive(*model._state.seeing.test(X[20:24]))
+        again = fitted.predictive(*model._state.transform.test(X[20:24]))
         np.testing.assert_allclose(component.mean, again.mean, rtol=1e-10)
         np.testing.assert_allclose(component.covariance, again.covariance, rtol=1e-10)
     assert law.with_noise().leverage.shape == (4,)
@@ -80,7 +80,7 @@ def test_averaged_models_share_one_projection_and_the_leverage():
 def test_rows_in_other_units_are_announced():
     """Before: silent, with the deviation of the noise."""
     frame = pd.DataFrame(X, columns=[f"c{k}" for k in range(6)])
-    model = LBNNRegressor(width=(4,), noise="isotropic").fit(frame, Y)
+    model = LBNNRegressor(width=(4,), noise="independent").fit(frame, Y)
     other = frame[:4].assign(c2=frame.c2[:4] * 1000)
     with pytest.warns(lbnn.ExtrapolationWarning, match="4 of 4 rows are far outside .* 'c2'"):
         model.predict(other)
@@ -95,7 +95,7 @@ def test_rows_in_other_units_are_announced():
 def test_left_out_residuals_name_a_planted_outlier():
     y = Y.copy()
     y[17, 1] += 6.0
-    model = LBNNRegressor(width=(4,), noise="isotropic").fit(X, pd.DataFrame(y, columns=["oil", "ash"]))
+    model = LBNNRegressor(width=(4,), noise="independent").fit(X, pd.DataFrame(y, columns=["oil", "ash"]))
     scores = model.leave_one_out()
     np.testing.assert_allclose(scores.mean + scores.residual, y, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(scores.z, scores.residual / np.sqrt(scores.variance))
@@ -106,7 +106,7 @@ def test_left_out_residuals_name_a_planted_outlier():
 
 def test_ridge_baseline_is_that_of_refits():
     inputs, targets = X[:15], Y[:15]
-    model = LBNNRegressor(depth=1, noise="isotropic", inputs="raw").fit(inputs, targets)
+    model = LBNNRegressor(depth=1, noise="independent", inputs="raw").fit(inputs, targets)
     spectrum = model.posterior_.spectrum
     found = ridge_residuals(spectrum, targets, True)
     mean = spectrum.eigenvalues.mean() / spectrum.basis.scale  # of XXᵀ
@@ -138,6 +138,6 @@ def test_summary_and_html_say_what_was_chosen(tmp_path):
 
 
 def test_summary_of_data_in_chunks_has_no_rows():
-    model = LBNNRegressor(depth=1, noise="isotropic").fit_chunks([(X[:25], Y[:25]), (X[25:], Y[25:])])
+    model = LBNNRegressor(depth=1, noise="independent").fit_chunks([(X[:25], Y[:25]), (X[25:], Y[25:])])
     assert "network" in model.summary()
     assert np.isnan(model.predictive(X[:2]).leverage).all()

@@ -285,7 +285,7 @@ def test_figures_in_a_heat_map_can_be_read():
 
 
 TABLE = [
-    {"depth": d, "widths": (w,), "noise": "isotropic", "inputs": i, "log_evidence": -w / 10 - d,
+    {"depth": d, "widths": (w,), "noise": "independent", "inputs": i, "log_evidence": -w / 10 - d,
      "penalty": 0.0}
     for d in (2, 3)
     for w in (3, 10, 30)
@@ -293,7 +293,7 @@ TABLE = [
 ] + [
     {"depth": 1, "widths": (), "noise": n, "inputs": i, "log_evidence": -200.0 if n == "coupled" else -4.0,
      "penalty": 0.0}
-    for n in ("isotropic", "coupled")
+    for n in ("independent", "coupled")
     for i in ("raw", "standardised")
 ]  # fmt: skip
 
@@ -366,6 +366,6 @@ def test_coefficient_deviations_of_a_report():
     Y = X.to_numpy() @ rng.normal(size=(3, 2)) + 0.5 * rng.normal(size=(20, 2))
     model = lbnn.LBNNRegressor(depth=2, width=5, average=False).fit(X, Y)
     rows = pd.DataFrame(np.vstack([np.zeros(3), np.eye(3)]), columns=list("abc"))
-    draws = model.predictive(rows).sample(20_000, rng=1)  # (size, 4, 2)
+    draws = model.predictive(rows).sample(20_000, seed=1)  # (size, 4, 2)
     slopes = draws[:, 1:] - draws[:, :1]
     np.testing.assert_allclose(_coefficient_deviations(model), slopes.std(axis=0).T, rtol=0.03)

@@ -29,26 +29,26 @@ _NAMESPACES = {
     "array_api_strict": "array_api_strict",
 }
 _HOST_BLOCK = 1 << 17  # floats of a batch on the host, where elementwise work stays in the cache
-_DEVICE_BLOCK = 1 << 26  # floats of a batch elsewhere, where few large calls are best
+_DEVICE_BLOCK = 1 << 26  # floats of a batch on other devices, where few large calls are best
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where arrays live: the library that made them and, besides NumPy, their device.
+class Device:
+    """Library and device of arrays.
 
     Examples
     --------
     >>> import numpy as np
-    >>> place_of(np.ones(3)) == HOST
+    >>> device_of(np.ones(3)) == HOST
     True
     >>> HOST.put(np.ones(3))
     array([1., 1., 1.])
     """
 
     library: str
-    device: Any = None
+    native: Any = None  # the library's own name of the device
 
     @property
     def xp(self) -> Any:
@@ -63,7 +63,7 @@ class Place:
     @property
     def compiling(self) -> bool:
         """Whether these are arrays without a device, inside a function that `jax.jit` compiles."""
-        return not self.host and self.device is None
+        return not self.host and self.native is None
 
     @property
     def block_floats(self) -> int:
@@ -73,54 +73,54 @@ class Place:
     def zeros(self, *shape: int) -> AnyArray:
         """Zeros of a shape."""
         return (
-            np.zeros(shape) if self.host else self.xp.zeros(shape, dtype=self.xp.float64, device=self.device)
+            np.zeros(shape) if self.host else self.xp.zeros(shape, dtype=self.xp.float64, device=self.native)
         )
 
     def put(self, values: NDArray[Any]) -> AnyArray:
-        """A NumPy array as an array of this place."""
+        """A NumPy array as an array of this library on this device."""
         if self.host:
             return values
         plain = np.ascontiguousarray(values)
         if not plain.flags.writeable:  # PyTorch warns of memory that it may not write
             plain = plain.copy()
-        return self.xp.asarray(plain, device=self.device)
+        return self.xp.asarray(plain, device=self.native)
 
     def __hash__(self) -> int:  # not every library's devices have one
-        return hash((self.library, str(self.device)))
+        return hash((self.library, str(self.native)))
 
     def __str__(self) -> str:
-        return "NumPy" if self.host else f"{self.library} on {self.device}"
+        return "NumPy" if self.host else f"{self.library} on {self.native}"
 
 
-HOST = Place("numpy")
+HOST = Device("numpy")
 
 
-class Moved:
-    """NumPy arrays that are needed at other places, moved to each of them once.
+class DeviceCache:
+    """NumPy arrays and their copies on other devices, each made once.
 
     Examples
     --------
     >>> import numpy as np
-    >>> Moved(np.ones(2), np.zeros(2)).at(HOST)
+    >>> DeviceCache(np.ones(2), np.zeros(2)).at(HOST)
     (array([1., 1.]), array([0., 0.]))
     """
 
     def __init__(self, *arrays: NDArray[Any]) -> None:
-        self._copies: dict[Place, tuple[AnyArray, ...]] = {HOST: arrays}
+        self._copies: dict[Device, tuple[AnyArray, ...]] = {HOST: arrays}
 
-    def at(self, place: Place) -> tuple[AnyArray, ...]:
-        """The arrays at a place."""
-        if place.compiling:  # a constant of one program
-            return tuple(place.put(each) for each in self._copies[HOST])
-        if place not in self._copies:
-            self._copies[place] = tuple(place.put(each) for each in self._copies[HOST])
-        return self._copies[place]
+    def at(self, device: Device) -> tuple[AnyArray, ...]:
+        """The arrays on a device."""
+        if device.compiling:  # a constant of one program
+            return tuple(device.put(each) for each in self._copies[HOST])
+        if device not in self._copies:
+            self._copies[device] = tuple(device.put(each) for each in self._copies[HOST])
+        return self._copies[device]
 
 
-def place_of(array: AnyArray) -> Place:
-    """The place of an array; lists, tables and all that NumPy converts count as NumPy."""
+def device_of(array: AnyArray) -> Device:
+    """The device of an array; lists, tables and all that NumPy converts count as NumPy."""
     library = _library(array)
-    return HOST if library == "numpy" else Place(library, getattr(array, "device", None))
+    return HOST if library == "numpy" else Device(library, getattr(array, "device", None))
 
 
 def namespace(array: AnyArray) -> Any:
@@ -129,7 +129,7 @@ def namespace(array: AnyArray) -> Any:
 
 
 def to_numpy(array: AnyArray) -> Array:
-    """An array of any place as NumPy; NumPy arrays as they are."""
+    """An array of any library as NumPy; NumPy arrays as they are."""
     library = _library(array)
     if library == "torch":
         return array.detach().cpu().numpy()
@@ -140,17 +140,17 @@ def to_numpy(array: AnyArray) -> Array:
 
 def like(values: NDArray[Any], reference: AnyArray) -> AnyArray:
     """A NumPy array in the namespace and on the device of another array."""
-    return values if isinstance(reference, np.ndarray) else place_of(reference).put(values)
+    return values if isinstance(reference, np.ndarray) else device_of(reference).put(values)
 
 
-def require_one_place(**arrays: AnyArray) -> None:
+def require_one_device(**arrays: AnyArray) -> None:
     """Raise unless all of these arrays are of one library and on one device."""
-    places = {name: place_of(array) for name, array in arrays.items()}
-    first, *others = places.values()
+    devices = {name: device_of(array) for name, array in arrays.items()}
+    first, *others = devices.values()
     if any(other != first for other in others):
-        given = ", ".join(f"{name} of {place}" for name, place in places.items())
+        given = ", ".join(f"{name} of {device}" for name, device in devices.items())
         raise ValueError(
-            f"{' and '.join(places)} must be arrays of one library on one device, since all work follows X, "
+            f"{' and '.join(devices)} must be arrays of one library on one device, since all work follows X, "
             f"got {given}: convert one of them"
         )
 
@@ -203,18 +203,18 @@ def add_to_diagonal(matrices: AnyArray, values: AnyArray | float) -> AnyArray:
 
 
 def times(features: AnyArray, coefficients: Array) -> Array:
-    """Features (p̂, r) of any place times NumPy coefficients (r, k), computed there, as NumPy (p̂, k)."""
+    """Features (p̂, r) of any library times NumPy coefficients (r, k), computed there, as NumPy (p̂, k)."""
     if isinstance(features, np.ndarray):
         return features @ coefficients
     return to_numpy(features @ like(coefficients, features))
 
 
-def take(array: AnyArray, places: AnyArray, axis: int) -> AnyArray:
-    """Some entries along an axis; places are an array of the same place, or NumPy's."""
+def take(array: AnyArray, indices: AnyArray, axis: int) -> AnyArray:
+    """Some entries along an axis; indices are an array on the same device, or NumPy's."""
     if isinstance(array, np.ndarray):
-        return array.take(places, axis=axis)
-    xp, there = namespace(array), like(places, array) if isinstance(places, np.ndarray) else places
-    if _library(array) == "torch":  # its `take` in the standard's form looks for negative places first
+        return array.take(indices, axis=axis)
+    xp, there = namespace(array), like(indices, array) if isinstance(indices, np.ndarray) else indices
+    if _library(array) == "torch":  # its `take` in the standard's form looks for negative indices first
         return xp.index_select(array, axis, there)
     return xp.take(array, there, axis=axis)
 
@@ -228,13 +228,13 @@ def with_columns(matrix: AnyArray, first: AnyArray, others: AnyArray) -> AnyArra
     return matrix
 
 
-def take_rows(array: AnyArray, places: AnyArray) -> AnyArray:
-    """array[places[i, j], j] for an array (m, k) and places (n, k): other rows for each column, (n, k)."""
+def take_rows(array: AnyArray, indices: AnyArray) -> AnyArray:
+    """array[indices[i, j], j] for an array (m, k) and indices (n, k): other rows for each column, (n, k)."""
     if isinstance(array, np.ndarray):
-        return np.take_along_axis(array, places, axis=0)
+        return np.take_along_axis(array, indices, axis=0)
     if _library(array) == "torch":
-        return namespace(array).gather(array, 0, places)
-    return namespace(array).take_along_axis(array, places, axis=0)
+        return namespace(array).gather(array, 0, indices)
+    return namespace(array).take_along_axis(array, indices, axis=0)
 
 
 def add_to_columns(array: AnyArray, columns: AnyArray, values: AnyArray) -> AnyArray:
@@ -255,21 +255,21 @@ def add_to_columns(array: AnyArray, columns: AnyArray, values: AnyArray) -> AnyA
 
 
 def on_batches(
-    function: Callable[[AnyArray], tuple[AnyArray, ...]], place: Place
+    function: Callable[[AnyArray], tuple[AnyArray, ...]], device: Device
 ) -> Callable[[Array], tuple[Array, ...]]:
-    """A function of a batch (m, k) at a place, each result of m rows, as one from NumPy to NumPy.
+    """A function of a batch (m, k) on a device, each result of m rows, as one from NumPy to NumPy.
 
     JAX compiles it, for each power of two of rows, to which batches are filled up: its operations one by one
     would be compiled each for every m.
     """
-    if place.library != "jax":
-        return lambda batch: tuple(to_numpy(each) for each in function(place.put(batch)))
+    if device.library != "jax":
+        return lambda batch: tuple(to_numpy(each) for each in function(device.put(batch)))
     program = importlib.import_module("jax").jit(function)
 
     def run(batch: Array) -> tuple[Array, ...]:
         missing = (1 << (len(batch) - 1).bit_length()) - len(batch)
         full = np.concatenate([batch, np.zeros((missing, batch.shape[1]))]) if missing else batch
-        return tuple(to_numpy(each[: len(batch)]) for each in program(place.put(full)))
+        return tuple(to_numpy(each[: len(batch)]) for each in program(device.put(full)))
 
     return run
 
@@ -333,7 +333,7 @@ def cholesky(matrix: AnyArray) -> AnyArray | None:
     return factor if bool(xp.all(xp.isfinite(factor))) else None  # JAX and CuPy leave NaN
 
 
-def within_memory(work: Callable[[], Result], place: Place, floats: float, purpose: str) -> Result:
+def within_memory(work: Callable[[], Result], device: Device, floats: float, purpose: str) -> Result:
     """The result of `work`; a device that runs out of memory is a `MemoryError` that says how much is needed.
 
     The error is raised after the failed work has gone, so that it keeps none of its arrays alive.
@@ -343,10 +343,10 @@ def within_memory(work: Callable[[], Result], place: Place, floats: float, purpo
     except Exception as error:
         if not _out_of_memory(error):
             raise
-    _release(place)
+    _release(device)
     raise MemoryError(
         f"{purpose} needs about {8e-9 * floats:.3g} GB of memory in float64, got too little free memory "
-        f"({place}): free some, take fewer examples, or accumulate moments (Spectrum.from_moments)"
+        f"({device}): free some, take fewer examples, or accumulate moments (Spectrum.from_moments)"
     )
 
 
@@ -355,11 +355,11 @@ def _out_of_memory(error: Exception) -> bool:
     return named or (type(error).__name__ == "JaxRuntimeError" and "RESOURCE_EXHAUSTED" in str(error))
 
 
-def _release(place: Place) -> None:
+def _release(device: Device) -> None:
     """Give cached device memory back."""
-    if place.library == "torch" and str(place.device).startswith("cuda"):
+    if device.library == "torch" and str(device.native).startswith("cuda"):
         importlib.import_module("torch").cuda.empty_cache()
-    if place.library == "cupy":
+    if device.library == "cupy":
         importlib.import_module("cupy").get_default_memory_pool().free_all_blocks()
 
 

@@ -100,8 +100,25 @@ def targets(value: Any, examples: int) -> tuple[AnyArray, bool]:
     return (array[:, None] if array.ndim == 1 else array), array.ndim == 1
 
 
+def row_weights(value: Any, rows: int, name: str = "weights") -> Array | None:
+    """Check weights of rows: positive finite numbers, one for each; None where all are one, or none given."""
+    if value is None:
+        return None
+    weights = real_array(value, name)
+    if weights.shape != (rows,):
+        raise ValueError(
+            f"{name} must have one number for each of the {rows} rows, got {name}.shape={weights.shape}"
+        )
+    if not (weights > 0).all():
+        raise ValueError(
+            f"{name} must be positive, since a row of weight w has the noise variance 1/(beta w), got "
+            f"{np.count_nonzero(~(weights > 0))} that are not: leave these rows out"
+        )
+    return None if (weights == 1).all() else weights
+
+
 def _real_in_place(value: Any, name: str, copy: bool = True) -> AnyArray:
-    host = arrays.place_of(value).host
+    host = arrays.device_of(value).host
     return real_array(value, name, copy) if host else arrays.real_numbers(value, name)
 
 
@@ -175,13 +192,13 @@ def probability(value: Any, name: str) -> Array:
     return array
 
 
-def generator(rng: Any) -> np.random.Generator:
+def generator(seed: Any) -> np.random.Generator:
     """Turn an int seed or a numpy Generator into a Generator."""
-    if isinstance(rng, np.random.Generator):
-        return rng
-    if isinstance(rng, bool) or not isinstance(rng, numbers.Integral) or rng < 0:
-        raise TypeError(f"rng must be a non-negative int or a numpy.random.Generator, got {rng!r}")
-    return np.random.default_rng(int(rng))
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
+        raise TypeError(f"seed must be a non-negative int or a numpy.random.Generator, got {seed!r}")
+    return np.random.default_rng(int(seed))
 
 
 def seed(value: Any) -> int:

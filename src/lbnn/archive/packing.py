@@ -25,8 +25,8 @@ from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.engines.run import draw_posterior
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.noise.kind import Noise
 from lbnn.noise.make import unpack_noise
-from lbnn.posterior import Posterior
 from lbnn.scale.bartlett import product
 from lbnn.scale.measure import ScaleMeasure, Tails
 from lbnn.scale.prior import ScalePrior
@@ -34,33 +34,13 @@ from lbnn.scale.prior import ScalePrior
 _SAME_EVIDENCE = 1e-6  # relative difference of a recomputed evidence: other machines round differently
 
 Packed = tuple[dict[str, Any], dict[str, AnyArray]]
+Parts = tuple[ScalePrior, Spectrum, Noise, ScaleInference]
 
 
-def pack_posterior(posterior: Posterior) -> Packed:
-    """Take a posterior apart, into a header for JSON and arrays.
-
-    Parameters
-    ----------
-    posterior : Posterior
-
-    Returns
-    -------
-    header, arrays
-        For `archive.write` and `unpack_posterior`.
-
-    Examples
-    --------
-    >>> import numpy as np, lbnn
-    >>> from lbnn import archive
-    >>> rng = np.random.default_rng(0)
-    >>> post = lbnn.Network(widths=(5,)).condition(rng.normal(size=(6, 8)), np.ones(6), beta=2.0)
-    >>> again = archive.unpack_posterior(*archive.pack_posterior(post))
-    >>> bool(np.array_equal(again.predict().mean, post.predict().mean))
-    True
-    """
-    prior, inference = posterior.prior, posterior.inference
-    spectrum_header, arrays = _pack_spectrum(posterior.spectrum)
-    noise_header, noise_arrays = posterior.noise.packed()
+def pack(prior: ScalePrior, spectrum: Spectrum, noise: Noise, inference: ScaleInference) -> Packed:
+    """Take the parts of a posterior apart, into a header for JSON and arrays: what `unpack` needs."""
+    spectrum_header, arrays = _pack_spectrum(spectrum)
+    noise_header, noise_arrays = noise.packed()
     scale_header, scale_arrays = _pack_measure(inference.measure)
     header = {
         "widths": list(prior.widths),
@@ -76,19 +56,8 @@ def pack_posterior(posterior: Posterior) -> Packed:
     return header, arrays | noise_arrays | scale_arrays
 
 
-def unpack_posterior(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
-    """Put a posterior together again.
-
-    Parameters
-    ----------
-    header, arrays
-        From `pack_posterior`, directly or by way of a file.
-
-    Returns
-    -------
-    Posterior
-        With the numbers of the one packed.
-    """
+def unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Parts:
+    """Prior, data, noise and inference of the posterior that was packed, with the same numbers."""
     try:
         return _unpack(header, arrays)
     except Exception as error:  # what a header of something else leads to cannot be listed
@@ -108,7 +77,7 @@ def _of_version_one(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Pack
     return header | {"spectrum": spectrum, "noise": noise}, arrays | data
 
 
-def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
+def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Parts:
     if isinstance(header["noise"], float | int):
         header, arrays = _of_version_one(header, arrays)
     for name, array in arrays.items():
@@ -124,7 +93,7 @@ def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
         again = data.log_constant + measure.law.nodes.log_total
         _require(bool(np.isclose(again, evidence, rtol=_SAME_EVIDENCE, atol=_SAME_EVIDENCE)), "evidence")
     diagnostics = _unpack_diagnostics(header["diagnostics"])
-    return Posterior(prior, spectrum, noise, ScaleInference(measure, evidence, error, diagnostics))
+    return prior, spectrum, noise, ScaleInference(measure, evidence, error, diagnostics)
 
 
 def _unpack_prior(header: dict[str, Any]) -> ScalePrior:
@@ -158,6 +127,10 @@ def _pack_spectrum(spectrum: Spectrum) -> Packed:
         "single_output": spectrum.single_output,
         "basis": basis_header,
     }
+    if spectrum.outside is not None:
+        arrays = arrays | {"outside": spectrum.outside}
+    if spectrum.weights is not None:
+        arrays = arrays | {"weights": spectrum.weights}
     return header, arrays | {"eigenvalues": spectrum.eigenvalues, "targets": spectrum.targets}
 
 
@@ -186,7 +159,11 @@ def _unpack_spectrum(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Spe
     _require(values.ndim == 1 and targets.ndim == 2, "dimensions of eigenvalues and targets")
     _require(len(values) == len(targets) == _rank(basis), "rank of eigenvalues, targets and basis")
     residual, examples = float(header["residual"]), int(header["examples"])
-    return Spectrum(values, targets, residual, examples, bool(header["single_output"]), basis)
+    outside = arrays.get("outside")  # not in files of release 0.1
+    _require(outside is None or outside.shape[1:] == targets.shape[1:], "shape of the targets outside")
+    single, weights = bool(header["single_output"]), arrays.get("weights")
+    _require(weights is None or (weights.ndim == 1 and bool((weights > 0).all())), "weights of rows")
+    return Spectrum(values, targets, residual, examples, single, basis, outside, weights=weights)
 
 
 def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Basis:
@@ -291,7 +268,7 @@ def _unpack_sampled(
     answer = Answer(estimate, error, _unpack_diagnostics(header["diagnostics"]))
     tails, options = Tails(**header["tails"]), InferenceOptions(**header["effort"])
     measure = ScaleMeasure(target.scales(points), answer.weights, single_output, tails, None, groups)
-    return measure.with_law(SampledLaw(target, answer, measure.scales, options, draw_posterior))
+    return measure._with_law(SampledLaw(target, answer, measure.scales, options, draw_posterior))
 
 
 def _pack_factors(law: FactorLaw, measure: ScaleMeasure) -> Packed:
@@ -312,7 +289,7 @@ def _unpack_factors(header: dict[str, Any], arrays: dict[str, AnyArray], single_
     _require(weights.shape == groups.shape == (len(scales),), "numbers of weights, groups and scales")
     _require(all(len(factor) == len(scales) for factor in factors), "numbers of factors and scales")
     measure = ScaleMeasure(scales, weights, single_output, Tails(**header["tails"]), None, groups)
-    return measure.with_law(FactorLaw(weights, measure.scales, factors))
+    return measure._with_law(FactorLaw(weights, measure.scales, factors))
 
 
 def _squared(factors: list[Array]) -> Array:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.arrays import add_to_columns, namespace, place_of, take, take_rows, to_numpy
+from lbnn._base.arrays import add_to_columns, device_of, namespace, take, take_rows, to_numpy
 from lbnn._base.threads import on_every_core
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.bands.data import BandKernels, BandTargets
@@ -65,9 +65,9 @@ class BlockPosterior:
     scale_mean : (V, K)
         For kernels of mean diagonal one.
     share_mean, share_deviation, share_error : (V, K)
-    share_places, share_distribution : (V, K, places)
+    share_places, share_distribution : (V, K, values)
         Distribution functions of the shares.
-    dual_coefficients : (K, r, V) at the place of the data
+    dual_coefficients : (K, r, V) on the device of the data
         Coefficients of the kernels in the posterior mean.
     """
 
@@ -132,7 +132,7 @@ def _first(priors: BandPriors, bands: int, rng: np.random.Generator) -> list[Rul
 
 @dataclass(frozen=True)
 class _Summary:
-    """Weighted sums over all directions so far, at the place of the data; (V,) or (K, V) each."""
+    """Weighted sums over all directions so far, on the device of the data; (V,) or (K, V) each."""
 
     weights: AnyArray  # (J, V)
     log_evidence: AnyArray
@@ -151,11 +151,11 @@ class _Rounds:
     """Directions that have been looked at, and what they say."""
 
     def __init__(self, directions: Directions) -> None:
-        self.directions, self.xp, self.place = directions, directions.xp, directions.place
+        self.directions, self.xp, self.device = directions, directions.xp, directions.device
         self.rules: list[Rule] = []
         self.kept = _Kept()
         self.systems: dict[int, Eigensystem] = {}  # eigenvectors that are still there in the second pass
-        self._room = _HOST_ROOM if self.place.host else _DEVICE_ROOM
+        self._room = _HOST_ROOM if self.device.host else _DEVICE_ROOM
 
     @property
     def count(self) -> int:
@@ -177,7 +177,7 @@ class _Rounds:
                 f"{done} of {before + len(logs)} directions for {self.directions.targets.count} targets"
             )
 
-        if self.place.host and len(logs) > 1:
+        if self.device.host and len(logs) > 1:
             work(0)  # sets the range of the lattice
             on_every_core(work, range(1, len(logs)))
         else:
@@ -203,7 +203,7 @@ class _Rounds:
 
     def summary(self) -> _Summary:
         """Answers and their errors from all directions so far."""
-        xp, put = self.xp, self.place.put
+        xp, put = self.xp, self.device.put
         log_terms = self._stacked("log_integral") + put(self._log_weights())[:, None]
         top = xp.max(log_terms, axis=0)
         terms = xp.exp(log_terms - top[None, :])
@@ -249,7 +249,7 @@ class _Rounds:
         has T times its covariance.
         """
         z = np.concatenate([rule.points for rule in self.rules])
-        logs = to_numpy(take(self._stacked("log_integral"), self.place.put(columns), axis=1))
+        logs = to_numpy(take(self._stacked("log_integral"), self.device.put(columns), axis=1))
         base, wanted = self._log_weights()[:, None], 3.0 * (z.shape[1] + 1)
         means, covariances = np.empty((len(columns), z.shape[1])), np.empty((len(columns), *[z.shape[1]] * 2))
         waiting = np.arange(len(columns))
@@ -271,13 +271,13 @@ class _Rounds:
 
     def finish(self, effort: Effort) -> BlockPosterior:
         """Answers, distribution functions of shares and coefficients of predictions."""
-        xp, put, summary = self.xp, self.place.put, self.summary()
+        xp, put, summary = self.xp, self.device.put, self.summary()
         weights, theta = to_numpy(summary.weights), put(np.exp(self.log_theta))
         scale = theta.T @ (summary.weights * self._stacked("scale"))
         noise = xp.sum(summary.weights * self._stacked("noise"), axis=0)
         mean, deviation = to_numpy(summary.share_mean).T, to_numpy(summary.share_deviation).T
-        places = np.clip(mean[..., None] + deviation[..., None] * _PLACES, 0.0, 1.0)
-        dual, distribution = self._second_pass(weights, places, effort)
+        values = np.clip(mean[..., None] + deviation[..., None] * _PLACES, 0.0, 1.0)
+        dual, distribution = self._second_pass(weights, values, effort)
         return BlockPosterior(
             self.log_theta,
             weights,
@@ -289,17 +289,17 @@ class _Rounds:
             mean,
             deviation,
             to_numpy(summary.share_error).T,
-            places,
+            values,
             distribution,
             dual,
         )
 
-    def _second_pass(self, weights: Array, places: Array, effort: Effort) -> tuple[AnyArray, Array]:
-        """Dual coefficients (K, r, V) and distribution functions (V, K, places) of the shares."""
+    def _second_pass(self, weights: Array, values: Array, effort: Effort) -> tuple[AnyArray, Array]:
+        """Dual coefficients (K, r, V) and distribution functions (V, K, values) of the shares."""
         xp, data, kernels = self.xp, self.directions.targets, self.directions.kernels
         bands, logs = len(kernels.used), self.log_theta
-        dual = self.place.zeros(bands, kernels.rank, data.count)
-        there = self.place.put(np.ascontiguousarray(np.moveaxis(places, 0, 2)))  # (K, places, V)
+        dual = self.device.zeros(bands, kernels.rank, data.count)
+        there = self.device.put(np.ascontiguousarray(np.moveaxis(values, 0, 2)))  # (K, places, V)
         distribution = xp.zeros_like(there)
         relevant = [j for j in range(len(logs)) if (weights[j] > _NEGLIGIBLE).any()]
         for number, j in enumerate(relevant):
@@ -307,10 +307,10 @@ class _Rounds:
             part, theta = data.some(columns), np.exp(logs[j])
             system = self.systems.get(j) or Eigensystem.of(kernels, theta)
             conditional = self.directions.given(system, logs[j], part)
-            own = self.place.put(weights[j, columns])
+            own = self.device.put(weights[j, columns])
             alpha = system.vectors @ (shrunk(system, conditional, part, xp) * own[None, :])
             dual = add_to_columns(dual, columns, xp.stack([float(each) * alpha for each in theta]))
-            below = _shares_below(conditional, theta, take(there, self.place.put(columns), axis=2), xp)
+            below = _shares_below(conditional, theta, take(there, self.device.put(columns), axis=2), xp)
             distribution = add_to_columns(distribution, columns, below * own[None, None, :])
             effort.say(f"intervals and coefficients: {number + 1} of {len(relevant)} directions")
         return dual, np.moveaxis(to_numpy(distribution), 2, 0)
@@ -318,14 +318,14 @@ class _Rounds:
 
 def shrunk(system: Eigensystem, conditional: Conditional, targets: BandTargets, xp: Any) -> AnyArray:
     """E[e^u/(1 + e^u g_i)] ỹ_i, (r, V): the posterior mean of one direction in its eigenbasis."""
-    place = place_of(targets.values)
+    device = device_of(targets.values)
     factors = 1 / (np.exp(-conditional.lattice)[None, :] + system.values[:, None])  # (r, M)
-    averages = place.put(factors) @ conditional.on_lattice(conditional.mass, xp)
+    averages = device.put(factors) @ conditional.on_lattice(conditional.mass, xp)
     return averages * (system.vectors.T @ targets.values)
 
 
-def _shares_below(conditional: Conditional, theta: Array, places: AnyArray, xp: Any) -> AnyArray:
-    """P(share of band k ≤ place) along one direction, (K, places, v): share_k = θ_k e^u/(1 + e^u).
+def _shares_below(conditional: Conditional, theta: Array, values: AnyArray, xp: Any) -> AnyArray:
+    """P(share of band k ≤ value) along one direction, (K, places, v): share_k = θ_k e^u/(1 + e^u).
 
     The probability of a node is spread evenly over its cell.
     """
@@ -334,9 +334,9 @@ def _shares_below(conditional: Conditional, theta: Array, places: AnyArray, xp: 
     total = xp.cumulative_sum(mass, axis=0, include_initial=True)
     found = []
     for k, largest in enumerate(theta):
-        share = places[k, ...]
+        share = values[k, ...]
         ratio = share / xp.maximum(float(largest) - share, xp.full_like(share, 1e-300))
-        edge = xp.log(xp.maximum(ratio, xp.full_like(ratio, 1e-300)))  # u at which the share is the place
+        edge = xp.log(xp.maximum(ratio, xp.full_like(ratio, 1e-300)))  # u at which the share is the value
         position = xp.clip((edge - conditional.u[0, :] + step / 2) / step, 0.0, float(count))
         cell = xp.clip(xp.astype(xp.floor(position), xp.int64), 0, count - 1)
         inside = position - xp.astype(cell, xp.float64)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import interpolate, special
 
-from lbnn._base.arrays import Place, take
+from lbnn._base.arrays import Device, take
 from lbnn._base.types import AnyArray, Array
 from lbnn.scale.gamma_product import GammaProduct
 
@@ -69,7 +69,7 @@ class BandPriors:
             [float((law.multiplicity * special.polygamma(1, law.shapes)).sum()) for law in self.laws]
         )
 
-    def along(self, log_direction: Array, place: Place) -> PriorTable:
+    def along(self, log_direction: Array, device: Device) -> PriorTable:
         """P_θ for log θ (K,)."""
         splines = [_spline(law.widths, law.shift, self.step) for law in self.laws]
         offsets = log_direction - self.log_sizes
@@ -81,12 +81,12 @@ class BandPriors:
         curve = interpolate.CubicSpline(x, total)
         coefficients = curve.c[::-1].T.copy()  # (cells, 4), constant first
         coefficients[[0, -1], 2:] = 0.0  # straight lines beyond the ends
-        return PriorTable(float(x[0]), self.step, place.put(coefficients))
+        return PriorTable(float(x[0]), self.step, device.put(coefficients))
 
 
 @dataclass(frozen=True)
 class PriorTable:
-    """A cubic spline with equal steps, at the place of the data."""
+    """A cubic spline with equal steps, on the device of the data."""
 
     low: float
     step: float

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import eigh, namespace, place_of, take, take_rows, to_numpy
+from lbnn._base.arrays import device_of, eigh, namespace, take, take_rows, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
 from lbnn.bands.data import BandKernels, BandTargets
@@ -117,8 +117,8 @@ class Conditional:
 
     def on_lattice(self, values: AnyArray, xp: Any) -> AnyArray:
         """Values (nodes, V) at their places on the lattice, (M, V), zero elsewhere."""
-        place, nodes = place_of(values), values.shape[0]
-        rows = place.put(np.arange(len(self.lattice)))[:, None] - self.first[None, :]
+        device, nodes = device_of(values), values.shape[0]
+        rows = device.put(np.arange(len(self.lattice)))[:, None] - self.first[None, :]
         node = rows // self.stride[None, :]
         here = (rows >= 0) & (node < nodes) & (rows == node * self.stride[None, :])
         found = take_rows(values, xp.clip(node, 0, nodes - 1))
@@ -130,7 +130,7 @@ class Directions:
 
     def __init__(self, kernels: BandKernels, targets: BandTargets, priors: BandPriors) -> None:
         self.kernels, self.targets, self.priors = kernels, targets, priors
-        self.xp, self.place = namespace(targets.values), place_of(targets.values)
+        self.xp, self.device = namespace(targets.values), device_of(targets.values)
         self.precision = FINE if len(kernels.used) <= 2 else QUICK
         # the curvature in u is at most p/4 (p/2 with known noise) plus that of the prior, about the sum of
         # its shapes
@@ -151,11 +151,11 @@ class Directions:
     ) -> Conditional:
         """What targets say along a direction whose eigensystem is known."""
         data, xp = self.targets if targets is None else targets, self.xp
-        table = self.priors.along(log_direction, self.place)
+        table = self.priors.along(log_direction, self.device)
         parts: list[tuple[AnyArray, ...]] = []
         lattice = self._first_lattice(system)
         size = max(
-            1, self.place.block_floats * (16 if self.place.host else 1) // max(len(lattice), 8 * _FEWEST)
+            1, self.device.block_floats * (16 if self.device.host else 1) // max(len(lattice), 8 * _FEWEST)
         )
         pieces = list(blocks(data.count, 1, size))
         while True:  # until the lattice holds the mass of all targets
@@ -200,7 +200,7 @@ class Directions:
         self, system: Eigensystem, table: PriorTable, data: BandTargets, piece: slice, lattice: Array
     ) -> tuple[AnyArray, ...] | _Narrow:
         """The integral for some of the targets."""
-        xp, put, p = self.xp, self.place.put, data.examples
+        xp, put, p = self.xp, self.device.put, data.examples
         projected = system.vectors.T @ data.values[:, piece]
         signal = np.exp(lattice)[:, None] * system.values  # e^u g_i, (M, r)
         quadratic = put(1 / (1 + signal)) @ (projected * projected) + data.residual[None, piece]  # Q, (M, V)
@@ -243,7 +243,7 @@ class Directions:
     ) -> tuple[AnyArray, ...]:
         """The integral on `count` points of the lattice for each of some targets."""
         xp, points = self.xp, u.shape[0]
-        rows = first[None, :] + stride[None, :] * self.place.put(np.arange(count))[:, None]
+        rows = first[None, :] + stride[None, :] * self.device.put(np.arange(count))[:, None]
         present = rows < points
         rows = xp.clip(rows, 0, points - 1)
         flat = xp.reshape(rows, (-1,))

@@ -21,7 +21,6 @@ from lbnn.cli.modelling import (
     KernelParam,
     NoIntercept,
     Noise,
-    NoiseModel,
     PriorScale,
     TargetError,
     counted,
@@ -41,9 +40,11 @@ from lbnn.cli.options import (
     Force,
     IdColumn,
     Missing,
+    MissingTexts,
     MissingValues,
     Seed,
     Separator,
+    SheetName,
     Targets,
 )
 from lbnn.cli.preparing import Columns, read_examples
@@ -81,7 +82,7 @@ def evidence(
     widths: Widths = "2,5,20,100",
     betas: Betas = BY_EVIDENCE,
     prior_scale: PriorScale = BY_EVIDENCE,
-    noise: Noise = NoiseModel.evidence,
+    noise: Noise = "auto",
     kernel: Kernel = "linear",
     kernel_param: KernelParam = [],  # noqa: B006
     inputs: InputUnits = Inputs.evidence,
@@ -94,6 +95,8 @@ def evidence(
     sep: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    sheet: SheetName = None,
+    na: MissingTexts = [],  # noqa: B006
     seed: Seed = 0,
     force: Force = False,
     debug: Debug = False,
@@ -107,7 +110,7 @@ def evidence(
     check_suffix(out, (".csv",), "--out")
     check_outputs([out], [data], force)
     columns = Columns(targets, features, drop, id_column, categorical)
-    examples = read_examples(data, columns, Dialect.of(sep, decimal, encoding), missing.value)
+    examples = read_examples(data, columns, Dialect.of(sep, decimal, encoding, sheet, na), missing.value)
     X, Y = examples.X, examples.Y
     shared = shared_settings(
         prior_scale, noise, kernel, kernel_param, inputs, no_intercept, target_error, seed

@@ -10,7 +10,7 @@ import pandas as pd
 import typer
 
 from lbnn._base.files import write_all_atomically
-from lbnn.cli.problems import BadInputError
+from lbnn.cli.problems import BadInputError, say
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path], force: bool) -> None:
@@ -54,7 +54,7 @@ def safe_for_spreadsheets(frame: Any) -> Any:
         if not pd.api.types.is_numeric_dtype(safe.dtypes.iloc[place]):
             safe[name] = safe[name].map(_quoted)
     if not (safe.columns.equals(frame.columns) and safe.equals(frame.set_axis(safe.columns, axis=1))):
-        typer.echo(
+        say(
             "Texts that a spreadsheet would take for formulas (they begin with =, +, - or @) have an "
             "apostrophe before them; .parquet keeps them as they are"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,6 @@ from lbnn.cli.modelling import (
     KernelParam,
     NoIntercept,
     Noise,
-    NoiseModel,
     OwnLengthScales,
     PriorScale,
     TargetError,
@@ -44,13 +44,15 @@ from lbnn.cli.options import (
     Force,
     IdColumn,
     Missing,
+    MissingTexts,
     MissingValues,
     Seed,
     Separator,
+    SheetName,
     Targets,
 )
 from lbnn.cli.preparing import DROP, Columns, Preparation, choose_examples, read_examples
-from lbnn.cli.problems import console, working
+from lbnn.cli.problems import console, say, working
 from lbnn.cli.reading import Dialect
 from lbnn.estimator import LBNNRegressor
 
@@ -111,7 +113,7 @@ def fit(
     width: Width = BY_EVIDENCE,
     beta: Beta = BY_EVIDENCE,
     prior_scale: PriorScale = BY_EVIDENCE,
-    noise: Noise = NoiseModel.evidence,
+    noise: Noise = "auto",
     kernel: Kernel = "linear",
     kernel_param: KernelParam = [],  # noqa: B006
     ard: OwnLengthScales = False,
@@ -127,6 +129,8 @@ def fit(
     sep: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    sheet: SheetName = None,
+    na: MissingTexts = [],  # noqa: B006
     report: Report = None,
     seed: Seed = 0,
     force: Force = False,
@@ -157,15 +161,14 @@ def fit(
         average=average or ("auto" if not no_integrate else False), ard=ard, **size, **shared
     )
     columns = Columns(targets, features, drop, id_column, categorical)
+    dialect = Dialect.of(sep, decimal, encoding, sheet, na)
     if band:
-        fit_bands(
-            data, columns, Dialect.of(sep, decimal, encoding), missing.value, band, size, shared, out, report
-        )
+        fit_bands(data, columns, dialect, missing.value, band, size, shared, out, report)
         return
     if is_large(data):
-        fitted = _fit_parts(model, data, columns, missing.value)
+        fitted = _fit_parts(model, data, columns, missing.value, na)
     else:
-        examples = read_examples(data, columns, Dialect.of(sep, decimal, encoding), missing.value)
+        examples = read_examples(data, columns, dialect, missing.value)
         with working("comparing networks"):
             model.fit(examples.X, examples.Y)
         fitted = list(examples.Y.columns), len(examples.Y), examples.preparation, examples.Y
@@ -196,18 +199,21 @@ def _tell(
 
 
 def _fit_parts(
-    model: Any, data: Path, columns: Columns, missing: str
+    model: Any, data: Path, columns: Columns, missing: str, na: Sequence[str]
 ) -> tuple[list[str], int, Preparation, None]:
     """Fit a file that is read twice, some rows at a time; its targets, its rows, and its features."""
     by_median = missing == MissingValues.median
-    require_plain(data, {"--categorical": bool(columns.categorical), "--missing median": by_median})
+    require_plain(
+        data,
+        {"--categorical": bool(columns.categorical), "--missing median": by_median, "--na": bool(na)},
+    )
     table = LargeTable.of(data)
     names, goals = choose_examples(table.header(), columns)
-    typer.echo(f"{data} has {table.rows:,} rows: reading it in parts, twice")
+    say(f"{data} has {table.rows:,} rows: reading it in parts, twice")
     with working("reading, and comparing networks"):
         model.fit_chunks(lambda: table.examples(names, goals, missing == DROP))
     rows = model.posterior_.spectrum.examples + model.fit_intercept
     if rows < table.rows:
-        typer.echo(f"{table.rows - rows:,} rows of {data.name} with missing values left out")
+        say(f"{table.rows - rows:,} rows of {data.name} with missing values left out")
     model.feature_names_in_ = np.array(names, dtype=object)
     return goals, rows, Preparation(names, missing=missing, id_column=columns.id_column), None

@@ -46,7 +46,7 @@ def _left_out(model: Any, names: list[str], truth: Any) -> list[tuple[str, str]]
 
 
 def _coefficients(model: Any, names: list[str]) -> str:
-    deviations = model._state.seeing.columns.deviation
+    deviations = model._state.transform.columns.deviation
     units = deviations if model.inputs_ == "standardised" else 1.0
     matrix = np.atleast_2d(model.coef_) * units
     features = [str(name) for name in model.feature_names_in_]

@@ -11,7 +11,8 @@ import typer
 Data = Annotated[
     Path,
     typer.Argument(
-        help="Table of examples, one per row: .csv with a header, or .parquet.", show_default=False
+        help="Table of examples, one per row below a header: .csv, .tsv, .xlsx or .parquet.",
+        show_default=False,
     ),
 ]
 Targets = Annotated[
@@ -46,6 +47,21 @@ Decimal = Annotated[
 Encoding = Annotated[
     str | None,
     typer.Option("--encoding", help="Of CSV text; UTF-8 or cp1252 by default.", show_default=False),
+]
+SheetName = Annotated[
+    str | None,
+    typer.Option(
+        "--sheet", help="Sheet of an .xlsx file; the first by default.", metavar="NAME", show_default=False
+    ),
+]
+MissingTexts = Annotated[
+    list[str],
+    typer.Option(
+        "--na",
+        help="A text or number that stands for a missing value, beside NA, n.a. and the like; repeatable.",
+        metavar="TEXT",
+        show_default=False,
+    ),
 ]
 IdColumn = Annotated[
     str | None,

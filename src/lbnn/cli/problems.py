@@ -56,6 +56,11 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     typer.echo(f"lbnn: warning: {message}", err=True)
 
 
+def say(text: str) -> None:
+    """Say what was done on the way, beside the results: on stderr, so that stdout can be read by programs."""
+    typer.echo(text, err=True)
+
+
 def console() -> Console:
     """Where commands print: as wide as the terminal, plain text when piped."""
     width = None if "COLUMNS" in os.environ or Console().is_terminal else 120

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -26,6 +26,16 @@ class Scores:
     log_density: Array  # (rows,)
     log_density_error: Array  # (rows,)
     pareto_k: Array  # (rows,)
+
+    def of_rows(self, weights: Array) -> Scores:
+        """Scores of the rows, from those of the rows times √w, (rows,)."""
+        outputs = self.residual.shape[1]
+        return replace(
+            self,
+            residual=self.residual / np.sqrt(weights)[:, None],
+            variance=self.variance / weights[:, None],
+            log_density=self.log_density + 0.5 * outputs * np.log(weights),
+        )
 
     @property
     def fields(self) -> tuple[Array, ...]:

@@ -53,7 +53,7 @@ class RefittedExample(LeftOut):
     process: ConditionalProcess  # of the other examples
     explained: Array  # Φ, (1, r)
     unexplained: float  # R
-    noise: float  # of the observation, and of the level
+    noise_variance: float  # of the observation, and of the level
     value: Array  # y_a, (1, n_d)
 
     @property
@@ -66,7 +66,7 @@ class RefittedExample(LeftOut):
     def precision_and_residual(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
         mean = (self.explained @ self.process.rotated_mean(scale_values, scale_vectors))[:, 0]
         seen = (self.explained**2 @ self.process.shrunken_scale(scale_values))[:, 0]
-        variance = self.unexplained * scale_values + seen + self.noise
+        variance = self.unexplained * scale_values + seen + self.noise_variance
         return 1 / variance[None], ((self.value @ scale_vectors)[:, 0] - mean)[None]
 
 
@@ -79,7 +79,7 @@ class PrivateExamples(LeftOut):
 
     @classmethod
     def of(cls, spectrum: Spectrum, private: float, Y: Array, centred: bool) -> PrivateExamples:
-        """All examples of a data set."""
+        """All examples of a data set, rows and targets Y times √w."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
         eigenvalues = spectrum.eigenvalues + private
@@ -108,7 +108,7 @@ class Examples(LeftOut):
     unseen_targets: Array  # ((I − UUᵀ)Y)_a / τ, (rows, n_d)
     eigenvalues: Array  # g, (r,)
     targets: Array  # ỹ, (r, n_d)
-    noise: float  # τ
+    noise_variance: float  # τ
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -116,13 +116,13 @@ class Examples(LeftOut):
         return rows, rank
 
     @classmethod
-    def of(cls, spectrum: Spectrum, noise: float, Y: Array, centred: bool) -> Examples:
-        """All examples of a data set."""
+    def of(cls, spectrum: Spectrum, noise_variance: float, Y: Array, centred: bool) -> Examples:
+        """All examples of a data set, rows and targets Y times √w."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
-        if noise > 0:
-            unseen, rest = unseen / noise, rest / noise
-        return cls(vectors, unseen, rest, spectrum.eigenvalues, spectrum.targets, noise)
+        if noise_variance > 0:
+            unseen, rest = unseen / noise_variance, rest / noise_variance
+        return cls(vectors, unseen, rest, spectrum.eigenvalues, spectrum.targets, noise_variance)
 
     def take(self, rows: slice) -> Examples:
         """Some of the examples."""
@@ -153,7 +153,7 @@ class Examples(LeftOut):
         largest, size = self.eigenvalues.max(initial=0.0), np.sqrt((self.targets**2).sum(axis=0))
         rest = self.unseen_targets
         for values, axes in zip(scale_values, scale_vectors, strict=True):
-            inverse = 1 / (self.noise + np.outer(self.eigenvalues, self._positive(values[None])[0]))
+            inverse = 1 / (self.noise_variance + np.outer(self.eigenvalues, self._positive(values[None])[0]))
             rotated, weights = self.targets @ axes, self.eigenvalues[:, None] * inverse**2
             precision, residual = (
                 each[:, 0] for each in self.precision_and_residual(values[None], axes[None])
@@ -168,7 +168,7 @@ class Examples(LeftOut):
             else:
                 change = pull * math.sqrt(largest) * own**2
                 shift = pull * math.sqrt(largest) * own * fitted
-            whole = np.sqrt(size @ size + (rest**2).sum() * self.noise**2)
+            whole = np.sqrt(size @ size + (rest**2).sum() * self.noise_variance**2)
             shift = shift + whole * own
             relative = change / precision + 1
             weight = residual**2 * precision * relative + 2 * np.abs(residual) * shift
@@ -179,12 +179,14 @@ class Examples(LeftOut):
     @property
     def _unseen_square(self) -> Array:
         """(I − UUᵀ)_aa / τ², (rows,)."""
-        return self.unseen_precision / self.noise if self.noise > 0 else self.unseen_precision
+        return (
+            self.unseen_precision / self.noise_variance if self.noise_variance > 0 else self.unseen_precision
+        )
 
     def precision_and_residual(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
         """(P_j)_aa and (P_j Y V_j)_a/(P_j)_aa for scales l (m, n_d), V (m, n_d, n_d): (rows, m, n_d) each."""
         axes = scale_vectors.transpose(1, 0, 2).reshape(scale_values.shape[1], -1)  # V side by side
-        inverse = 1 / (self.noise + np.outer(self.eigenvalues, self._positive(scale_values)))
+        inverse = 1 / (self.noise_variance + np.outer(self.eigenvalues, self._positive(scale_values)))
         precision = self._squares @ inverse + self.unseen_precision[:, None]
         weighted = self.vectors @ (inverse * (self.targets @ axes)) + self.unseen_targets @ axes
         shape = len(self.vectors), *scale_values.shape
@@ -192,7 +194,7 @@ class Examples(LeftOut):
 
     def _positive(self, scale_values: Array) -> Array:
         """Eigenvalues of L; at zero temperature, where L is invertible, above zero against rounding."""
-        if self.noise > 0:
+        if self.noise_variance > 0:
             return scale_values
         return np.maximum(scale_values, np.finfo(float).eps ** 2 * scale_values.max(axis=1, keepdims=True))
 
@@ -201,11 +203,18 @@ def _unseen(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tupl
     """(I − UUᵀ)_aa (p,) and ((I − UUᵀ)Y)_a (p, n_d) on contrasts; zero where the directions span all."""
     unseen, rest = np.zeros(len(Y)), np.zeros_like(Y)
     if spectrum.rank < spectrum.examples:
-        unseen = 1 - centred / len(Y) - np.einsum("ai,ai->a", vectors, vectors)
-        rest = Y - centred * Y.mean(axis=0) - vectors @ spectrum.targets
+        level = level_of(spectrum, len(Y)) if centred else np.zeros(len(Y))
+        unseen = 1 - level**2 - np.einsum("ai,ai->a", vectors, vectors)
+        rest = Y - np.outer(level, level @ Y) - vectors @ spectrum.targets
         spanned = unseen <= RANK_TOLERANCE * len(Y)
         unseen[spanned], rest[spanned] = 0.0, 0.0
     return unseen, rest
+
+
+def level_of(spectrum: Spectrum, rows: int) -> Array:
+    """The level of rows times √w as a vector of length one, (p,): √w/|√w|."""
+    weights = np.ones(rows) if spectrum.weights is None else spectrum.weights
+    return np.sqrt(weights / weights.sum())
 
 
 def example_vectors(spectrum: Spectrum) -> Array:

@@ -14,7 +14,7 @@ from lbnn._base.arrays import (
     cholesky,
     like,
     namespace,
-    require_one_place,
+    require_one_device,
     row_sizes,
     take,
     to_numpy,
@@ -52,7 +52,7 @@ class InputBasis:
         if len(test) != 1:
             raise TypeError(f"test points are one array X_test of shape (p̂, n0), got {_arrays(len(test))}")
         inputs = check.matrix_in_place(test[0], "X_test")
-        require_one_place(X=self.example, X_test=inputs)
+        require_one_device(X=self.example, X_test=inputs)
         if inputs.shape[1] != self.dimension:
             raise ValueError(
                 f"X_test must have n0 = {self.dimension} columns, got X_test.shape={tuple(inputs.shape)}"
@@ -91,7 +91,7 @@ class GramBasis:
                 f"after a Gram matrix, test points are cross_gram and test_gram, got {_arrays(len(test))}"
             )
         cross, gram = check.matrix_in_place(test[0], "cross_gram"), check.square_matrix(test[1], "test_gram")
-        require_one_place(gram=self.vectors, cross_gram=cross, test_gram=gram)
+        require_one_device(gram=self.vectors, cross_gram=cross, test_gram=gram)
         expected = gram.shape[0], self.vectors.shape[0]
         if tuple(cross.shape) != expected:
             raise ValueError(

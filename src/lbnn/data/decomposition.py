@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.arrays import (
+    device_of,
     eigh,
     like,
     namespace,
-    place_of,
     row_sizes,
     svd,
     take,
@@ -54,7 +54,7 @@ def _semidefinite_eigh(gram: AnyArray, name: str, overwrite: bool) -> tuple[Arra
     """All eigenvalues, ascending, and eigenvectors; none of them negative but for rounding."""
     count = gram.shape[0]
     purpose = f"the eigendecomposition of {name} ({count} × {count})"
-    values, vectors = within_memory(lambda: eigh(gram, overwrite), place_of(gram), 5.0 * count**2, purpose)
+    values, vectors = within_memory(lambda: eigh(gram, overwrite), device_of(gram), 5.0 * count**2, purpose)
     if values[0] < -GRAM_TOLERANCE * max(values[-1], 0.0):
         raise ValueError(
             f"{name} must be positive semi-definite, got eigenvalues from {values[0]:.3g} to {values[-1]:.3g}"
@@ -95,7 +95,7 @@ def singular_vectors(
     examples, dimension = X.shape
     floats = 4.0 * examples * dimension + 6.0 * min(examples, dimension) ** 2
     purpose = f"the singular value decomposition of X ({examples} × {dimension})"
-    left, values, right = within_memory(lambda: _svd(X, side), place_of(X), floats, purpose)
+    left, values, right = within_memory(lambda: _svd(X, side), device_of(X), floats, purpose)
     first = len(values) - int(positive_part(values, size).sum())
     return values[first:], left[:, first:], right[:, first:]
 

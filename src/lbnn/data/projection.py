@@ -22,10 +22,10 @@ import numpy as np
 
 from lbnn._base.arrays import (
     add_to_diagonal,
+    device_of,
     eigh,
     like,
     namespace,
-    place_of,
     row_squares,
     take,
     to_numpy,
@@ -84,7 +84,7 @@ class Directions(Protocol):
 
     @property
     def example(self) -> AnyArray:
-        """An array of the place in which they are held."""
+        """An array of the library and device in which they are held."""
         ...
 
     def coordinates(self, inputs: AnyArray) -> AnyArray:
@@ -220,11 +220,11 @@ class TrainingProjection(SharedInputs):
     @property
     def unexplained_gram(self) -> AnyArray:
         points = self.explained.shape[0]
-        return place_of(self.explained).zeros(points, points)
+        return device_of(self.explained).zeros(points, points)
 
     @property
     def unexplained_root(self) -> AnyArray:
-        return place_of(self.explained).zeros(self.explained.shape[0], 0)
+        return device_of(self.explained).zeros(self.explained.shape[0], 0)
 
 
 @dataclass(frozen=True)

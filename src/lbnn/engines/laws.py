@@ -107,7 +107,7 @@ class SampledLaw(AtomLaw):
             scales = [_scale_of(space, mode) for mode in modes] or [np.asarray(measure.mean)]
             units, largest = own.output_units, float(own.eigenvalues.max())
             sizes = [np.linalg.eigvalsh(units[:, None] * scale * units) for scale in scales]
-            fitted = [int((largest * each > own.noise).sum()) for each in sizes]
+            fitted = [int((largest * each > own.noise_variance).sum()) for each in sizes]
             if len(modes) > 1:
                 labels = laplace_mixture_of(space, modes).labels(space.roots_of(self.answer.points))
         return phases_of_labels(*measure.weighted, labels, fitted, False)

@@ -43,7 +43,7 @@ from lbnn.engines.policy import GROUPS, POLICY, Policy
 from lbnn.engines.target import ScaleTarget, Target
 from lbnn.engines.verdict import agree, can_check, reaches
 from lbnn.scale.measure import effective_atoms
-from lbnn.scale.total_factor import RowWalk, TotalFactorLaw, turned
+from lbnn.scale.total_factor import RowRecursion, TotalFactorLaw, rotate_factors
 
 _PILOT = 8  # draws per group of a pilot
 _WELL, _POORLY = 0.25, 0.05  # effective draws per draw of a pilot: it serves from, hardly below
@@ -132,7 +132,7 @@ class EntryProposal(RowProposal):
         return total, ratio
 
 
-class _FilteredWalk(RowWalk):
+class _FilteredWalk(RowRecursion):
     """One pass down the rows of a block of draws, with the filter of every group of examples."""
 
     def __init__(self, law: TotalFactorLaw, logs: Array, groups: Groups, rng: np.random.Generator) -> None:
@@ -344,7 +344,9 @@ class RowSample:
         """The coordinates u of the target, (m, D)."""
         target = self.candidate.target
         same = self.candidate.frame is target.rotation
-        factors = self.factors if same else turned(self.factors, target.rotation.T @ self.candidate.frame)
+        factors = (
+            self.factors if same else rotate_factors(self.factors, target.rotation.T @ self.candidate.frame)
+        )
         return target.coordinates.locate(factors)
 
     def joined(self, other: RowSample) -> RowSample:

@@ -102,8 +102,8 @@ def problem_of(prior: ScalePrior, likelihood: GaussianLikelihood) -> Problem:
         prior.outputs,
         0 if likelihood.flat else len(likelihood.eigenvalues),
         kernel=not likelihood.flat and not likelihood.dual_deficient and likelihood.multiplicity == 1,
-        scale=likelihood.noise > 0 or prior.full_rank,
-        deficient=likelihood.noise == 0 and not likelihood.flat and not likelihood.keeps_from_zero,
+        scale=likelihood.noise_variance > 0 or prior.full_rank,
+        deficient=likelihood.noise_variance == 0 and not likelihood.flat and not likelihood.keeps_from_zero,
     )
 
 
@@ -167,7 +167,7 @@ class Run:
     def _deficient(self) -> bool:
         """Zero temperature with targets of deficient rank: see `likelihood.rank_deficient`."""
         likelihood = self.likelihood
-        return likelihood.noise == 0 and not likelihood.flat and not likelihood.keeps_from_zero
+        return likelihood.noise_variance == 0 and not likelihood.flat and not likelihood.keeps_from_zero
 
     def _inference(self, of: str, answer: Answer) -> ScaleInference:
         if of == "kernel":
@@ -184,7 +184,7 @@ class Run:
             self.check.scales(measure.scales[few], likelihood.log_constant + values)
         kept = replace(answer, estimate=answer.estimate.stored())
         law = SampledLaw(target, kept, measure.scales, self.call.options, draw_posterior)
-        return _inference(measure.with_law(law), answer, likelihood.log_constant)
+        return _inference(measure._with_law(law), answer, likelihood.log_constant)
 
     def _of_deficient(self, answer: Answer) -> ScaleInference:
         """The same where the determinant of the outputs without targets was taken into the prior."""
@@ -201,8 +201,8 @@ class Run:
             values = values - 0.5 * likelihood.examples * np.linalg.slogdet(block)[1]
             self.check.scales(measure.scales[few], likelihood.log_constant + values)
         law = FactorLaw(answer.weights, measure.scales, target.factors(answer.points))
-        moment = prior.log_negative_moment(zeros, likelihood.examples)
-        return _inference(measure.with_law(law), answer, likelihood.log_constant + moment)
+        moment = prior._log_negative_moment(zeros, likelihood.examples)
+        return _inference(measure._with_law(law), answer, likelihood.log_constant + moment)
 
     def _of_kernel(self, answer: Answer) -> ScaleInference:
         """Draws of the factors of the last hidden kernel Λ, and of those of L given each of them."""
@@ -218,7 +218,7 @@ class Run:
         assert root is not None
         measure = self._measure(root @ root.swapaxes(1, 2), answer, self._inverse_mean_exists)
         law = FactorLaw(answer.weights, measure.scales, factors)
-        inference = _inference(measure.with_law(law), answer, likelihood.log_constant)
+        inference = _inference(measure._with_law(law), answer, likelihood.log_constant)
         told = replace(inference.diagnostics, engine=f"dual {answer.diagnostics.engine}")
         with np.errstate(divide="ignore"):
             few_draws = means_message(answer.estimate, np.log((root**2).sum(axis=2)), self.call.policy)
@@ -279,7 +279,7 @@ def deficient_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> tuple
     rotation = zeros_first(likelihood)
     zeros = prior.outputs - int(np.linalg.matrix_rank(likelihood.targets))
     null = rotation[:, :zeros]
-    coordinates = prior.tilted_coordinates(zeros, likelihood.examples)
+    coordinates = prior._tilted_coordinates(zeros, likelihood.examples)
     return ScaleTarget(coordinates, RegularLikelihood(likelihood, null), rotation, any_frame=False), null
 
 

@@ -218,7 +218,7 @@ def spectral_estimate(target: ScaleTarget, call: Call) -> Estimate:
     sample = sample_narrow(
         likelihood.eigenvalues,
         likelihood.targets @ target.rotation,
-        likelihood.noise,
+        likelihood.noise_variance,
         widths,
         rng,
         variance=math.prod(variances),
@@ -255,7 +255,7 @@ def reverse_estimate(target: ScaleTarget, call: Call) -> EvidenceEstimate:
         return reverse_evidence(
             likelihood.eigenvalues,
             likelihood.targets,
-            likelihood.noise,
+            likelihood.noise_variance,
             [shape.width for shape in reversed(shapes)],
             rng,
             variance=math.prod(shape.variance for shape in shapes),

@@ -48,23 +48,27 @@ def integrated_models(
     candidates: Sequence[Candidate],
     best: FittedModel,
     units: TargetUnits,
-    level_examples: int | None,
+    level_examples: float | None,
     **effort: Any,
 ) -> tuple[tuple[FittedModel, ...], list[str]]:
     """Models at draws of the hyperparameters around the best candidates, the best one first; what to say."""
-    leads = [each.supported - candidates[0].supported for each in candidates[:_MOST_NETWORKS]]
+    leads = [
+        each.penalised_evidence - candidates[0].penalised_evidence for each in candidates[:_MOST_NETWORKS]
+    ]
     chosen = [number for number, lead in enumerate(leads) if lead > math.log(_SMALLEST_SHARE)]
-    total = special.logsumexp([candidates[number].supported for number in chosen])
+    total = special.logsumexp([candidates[number].penalised_evidence for number in chosen])
     models: list[FittedModel] = []
     for number in chosen:
         candidate = candidates[number]
         points = _MANY if data.outputs == 1 or not candidate.widths else _FEW
-        pairs = max(1, round(points / 2 * math.exp(candidate.supported - total)))
+        pairs = max(1, round(points / 2 * math.exp(candidate.penalised_evidence - total)))
         white = directions(pairs, candidate.curvature.shape[0], [effort["seed"], 16, number])
         coarse = {**effort, "target_error": max(_COARSE, effort["target_error"]), "rough": True}
         around = [_quietly(data, _moved(candidate, each), units, level_examples, **coarse) for each in white]
         evidences = np.array([model.log_evidence for model in around])
-        log_weights = truncated(evidences + 0.5 * (white**2).sum(axis=1)) + candidate.supported - total
+        log_weights = (
+            truncated(evidences + 0.5 * (white**2).sum(axis=1)) + candidate.penalised_evidence - total
+        )
         models += [
             replace(model, log_weight=log_weight)
             for model, log_weight in zip(around, log_weights, strict=True)

@@ -58,8 +58,8 @@ class FunctionVariance:
     level: float
 
     @classmethod
-    def of(cls, posterior: Posterior, scale_mean: Array, rows: int | None) -> FunctionVariance:
-        """Of a posterior whose scale has this mean (q, q); `rows` is p where there is a level."""
+    def of(cls, posterior: Posterior, scale_mean: Array, rows: float | None) -> FunctionVariance:
+        """Of a posterior whose scale has this mean (q, q); `rows` is p, or Σw, where there is a level."""
         noise, coupling = posterior.noise.variance, posterior.noise.coupling
         scales = np.maximum(np.linalg.eigvalsh(scale_mean), 0.0)
         if coupling and not noise:
@@ -82,18 +82,20 @@ class FunctionVariance:
 
     def of_training_rows(self, spectrum: Spectrum, rows: int) -> Array:
         """v_a of the `rows` training rows, each given the others, (p,)."""
-        level = (rows - spectrum.examples) / rows  # share of the level in every row: 1/p, or none
+        weights = np.ones(rows) if spectrum.weights is None else spectrum.weights
+        level = (rows - spectrum.examples) * weights / weights.sum()  # share of the level: w/Σw, or none
         total = self.noise + np.outer(self.eigenvalues, self.scales)
         with np.errstate(divide="ignore", invalid="ignore"):
             precision, seen = 1 / total, 1 - self.noise / total
             result, vectors = np.empty(rows), _row_vectors(spectrum)
             for block in blocks(rows, spectrum.rank + 3 * len(self.scales)):
                 squares = vectors(block) ** 2
-                unseen = 1 - level - squares.sum(axis=1)
+                unseen = 1 - level[block] - squares.sum(axis=1)
                 unseen[unseen <= RANK_TOLERANCE * rows] = 0.0
                 own = squares @ precision
                 own[unseen > 0] += unseen[unseen > 0, None] / self.noise
-                result[block] = ((squares @ seen + level) / own).sum(axis=1)  # (1 − τP)/P = 1/P − τ
+                result[block] = ((squares @ seen + level[block, None]) / own).sum(axis=1)  # (1 − τP)/P
+        result /= weights  # rows were multiplied by √w
         return np.nan_to_num(result, nan=0.0, posinf=0.0)
 
 

@@ -10,36 +10,36 @@ from scipy import special
 from threadpoolctl import threadpool_limits
 
 from lbnn.estimator import design, settings
+from lbnn.estimator.input_search import InputCandidate
 from lbnn.estimator.model import FittedModel, fit_model, table_row
 from lbnn.estimator.targets import TargetUnits
-from lbnn.estimator.views import View
-from lbnn.selection import Candidate, Choice, EvidenceData, Shapes, search
+from lbnn.selection import Candidate, EvidenceData, NoiseSpec, Shapes, search
 
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
 
 def settle(
-    choice: Choice, noise: str, data: EvidenceData, shapes: Shapes, units: TargetUnits
-) -> tuple[list[Choice], Shapes, list[str]]:
+    spec: NoiseSpec, noise: str, data: EvidenceData, shapes: Shapes, units: TargetUnits
+) -> tuple[list[NoiseSpec], Shapes, list[str]]:
     """What is searched; what the data cannot tell is settled by convention, and said."""
-    settings.require_examples(data, choice)
+    settings.require_examples(data, spec)
     constant, messages = settings.constant_outputs(data), []
-    if choice.noise_variance is None and len(constant) == data.outputs:
+    if spec.noise_variance is None and len(constant) == data.outputs:
         messages.append(settings.CONSTANT_TARGETS)
-    elif choice.noise_variance is None and constant and noise == "per_output":
+    elif spec.noise_variance is None and constant and noise == "per_output":
         messages.append(f"outputs {constant} are constant: their noise is at the lower end of its range")
     if units.dependent:
         messages.append(settings.dependent_targets(units.dependent))
     if not data.spectrum.rank:
         messages.append(settings.CONSTANT_INPUTS)
-        choice = Choice(choice.noise_variance, choice.prior_scale or 1.0)
+        spec = NoiseSpec(spec.noise_variance, spec.prior_scale or 1.0)
         shapes = Shapes(fixed=((),)) if shapes.fixed is None else shapes
-    choices = settings.noise_choices(noise, choice, data, shapes, bool(units.dependent))
-    return choices, shapes, messages
+    specs = settings.noise_specs(noise, spec, data, shapes, bool(units.dependent))
+    return specs, shapes, messages
 
 
 def fit_networks(
-    settled: tuple[list[Choice], Shapes, list[str]],
+    settled: tuple[list[NoiseSpec], Shapes, list[str]],
     data: EvidenceData,
     units: TargetUnits,
     level: bool,
@@ -49,11 +49,13 @@ def fit_networks(
     **effort: Any,
 ) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str]]:
     """Candidates, best first, the final posteriors, and what was noticed; `average` as in the estimator."""
-    choices, shapes, messages = settled
-    level_examples = data.spectrum.examples + 1 if level else None
+    specs, shapes, messages = settled
+    weights = data.spectrum.weights
+    total = data.spectrum.examples + 1 if weights is None else float(weights.sum())
+    level_examples = total if level else None
     report = reporter(data, units, verbose)
     with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
-        candidates = search(data, choices, shapes, seed=effort["seed"], report=report)
+        candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
         number = counted(candidates) if average and average != "auto" else 1
         models = final_models(data, candidates[:number], units, level_examples, **effort)
         if average == "auto" and design.matters(candidates[0]):
@@ -68,15 +70,15 @@ def fit_networks(
 
 def counted(candidates: Sequence[Candidate]) -> int:
     """How many candidates, best first, count in an average."""
-    supported = special.softmax(np.array([candidate.supported for candidate in candidates]))
-    return int(np.count_nonzero(supported >= _SMALLEST_WEIGHT))
+    penalised_evidence = special.softmax(np.array([candidate.penalised_evidence for candidate in candidates]))
+    return int(np.count_nonzero(penalised_evidence >= _SMALLEST_WEIGHT))
 
 
 def final_models(
     data: EvidenceData,
     candidates: Sequence[Candidate],
     units: TargetUnits,
-    level_examples: int | None,
+    level_examples: float | None,
     **effort: Any,
 ) -> tuple[FittedModel, ...]:
     """Final posteriors of the candidates, best first."""
@@ -85,16 +87,20 @@ def final_models(
 
 
 def evidence_table(
-    candidates: Sequence[Candidate], view: View, others: Sequence[View], units: TargetUnits
+    candidates: Sequence[Candidate],
+    chosen: InputCandidate,
+    others: Sequence[InputCandidate],
+    units: TargetUnits,
 ) -> list[dict[str, Any]]:
     """Every candidate, best first; of other ways to see the inputs the Gaussian process."""
-    rows = [(each, view) for each in candidates] + [(each.process, each) for each in others]
-    rows.sort(key=lambda row: -row[0].supported)
+    rows = [(each, chosen) for each in candidates] + [(each.process, each) for each in others]
+    rows.sort(key=lambda row: row[1].penalty - row[0].penalised_evidence)
     return [
         {
             **table_row(each, of.data, units),
-            "inputs": of.seeing.columns.name,
-            "kernel_params": of.seeing.kernel.parameters,
+            "penalty": each.penalty + of.penalty,
+            "inputs": of.transform.columns.name,
+            "kernel_params": of.transform.kernel.parameters,
         }
         for each, of in rows
     ]

@@ -16,24 +16,25 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lbnn._base import check
-from lbnn._base.arrays import namespace, require_one_place, take, to_numpy
+from lbnn._base.arrays import namespace, require_one_device, take, to_numpy
 from lbnn._base.blocks import blocks
+from lbnn._base.deprecated import current_value
 from lbnn._base.errors import ExtrapolationWarning
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
 from lbnn.estimator import fitting, saving, settings, summary
 from lbnn.estimator.extent import Extent, large_leverage
+from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
 from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
-from lbnn.estimator.views import Setting, View, best_view
 from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.average import MixturePredictive
-from lbnn.selection import Choice
+from lbnn.predict.model_average import MixturePredictive
+from lbnn.selection import NoiseSpec
 
 _POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
 
@@ -49,18 +50,19 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     depth : "evidence" or int
         Number of weight matrices. "evidence" compares one (the Gaussian process), two and three.
     width : "evidence", int or tuple of int
-        Hidden widths: one for all hidden layers, or one each. "evidence" compares a ladder of widths and
-        infinite width, the Gaussian process, whatever the depth.
+        Hidden widths: one for all hidden layers, or one each. "evidence" compares widths from 128 down
+        to 1 and infinite width, the Gaussian process, whatever the depth.
     beta : "evidence" or float in (0, inf]
         1/(noise variance) in the units of the targets; with unequal noise, of its geometric mean; with
         coupled noise, of its prior mean.
     prior_scale : "evidence" or float
         Prior variance of an output at an input with mean square one (a kernel value of one), in squared
         units of the targets; with unequal noise, its geometric mean.
-    noise : "evidence", "isotropic", "per_output", "coupled" or "coupled_per_output"
-        One noise variance for all outputs; one each (outputs are whitened by their noise, and prior variances
-        are proportional to noise variances); noise that passes through the network, so that its covariance
-        across outputs is learned, with one unit for all outputs or one each; or the best of these.
+    noise : "auto", "independent", "per_output", "coupled" or "coupled_per_output"
+        As in `Network.condition`: one noise variance for all outputs; one each (outputs are whitened by their
+        noise, and prior variances are proportional to noise variances); noise that passes through the
+        network, so that its covariance across outputs is learned, with one unit for all outputs or one each.
+        "auto" takes the kind with the highest evidence.
     inputs : "evidence", "raw" or "standardised"
         Whether the network (or the kernel) sees columns as they are or divided by their standard deviations;
         "evidence" takes what has the higher evidence at infinite width.
@@ -74,8 +76,14 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "coef0", "share" of the rbf kernel in "linear+rbf", "depth", "bias_variance" and "weight_variance" of
         networks, or scikit-learn's.
     ard : bool
-        Whether each column may have a length scale of its own; taken if the evidence gains more than ½ log p
-        for each.
+        Whether each column may have a scale of its own (automatic relevance determination): the prior
+        variance of its coefficients with the linear kernel, a length scale with others. Chosen by evidence at
+        infinite width, and taken if the evidence gains more than a penalty for the number of relevant
+        columns.
+    groups : list of lists of columns, optional
+        The same with one scale for each group, columns by number or by name; columns that are not listed form
+        one more group. For blocks such as 400 genes and 10 covariates, whose sizes say nothing of their
+        weight.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
@@ -113,7 +121,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
         error and its penalty for fitted hyperparameters, at_edge; best first.
     inputs_, kernel_params_ : str, dict
-        As chosen or given.
+        As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
+    column_scales_ : (n_features,)
+        What the network or the kernel sees of a column is (x − constant) times this: relative prior standard
+        deviations of the coefficients, in the user's units.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
     models_, model_weights_ : tuple of FittedModel, (models,)
@@ -148,11 +159,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         width: Any = "evidence",
         beta: Any = "evidence",
         prior_scale: Any = "evidence",
-        noise: str = "evidence",
+        noise: str = "auto",
         inputs: str = "evidence",
         kernel: Any = "linear",
         kernel_params: dict[str, Any] | None = None,
         ard: bool = False,
+        groups: Any = None,
         fit_intercept: bool = True,
         average: Any = "auto",
         engine: str = "auto",
@@ -169,6 +181,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.kernel_params = kernel_params
         self.ard = ard
+        self.groups = groups
         self.fit_intercept = fit_intercept
         self.average = average
         self.engine = engine
@@ -184,42 +197,52 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ fit
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> LBNNRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> LBNNRegressor:
         """Choose hyperparameters by evidence and condition on the data.
 
         Parameters
         ----------
         X : (n_samples, n_features), or (n_samples, n_samples) for a precomputed kernel
         y : (n_samples,) or (n_samples, n_targets)
+        sample_weight : (n_samples,), optional
+            The noise variance of row i is that of a row of weight one divided by sample_weight[i]: known
+            differences of precision. Rows of weight zero are left out. (A weight of two is one measurement of
+            half the variance. Two copies of a row are two measurements that agree, which also says that the
+            noise is small, so that the noise and the evidence are others.)
 
         Notes
         -----
         Dask arrays are read by blocks of rows, twice, and `predict` of a dask array is one; see `fit_chunks`.
         """
         if is_dask(X):
+            if sample_weight is not None:
+                raise ValueError("sample_weight is for rows in memory, got dask arrays")
             return self._fit_stream(DaskBlocks.of(X, y))
         self._validate_params()
         settings.network_shapes(self.depth, self.width)  # raises before the work begins
+        kind = current_value("noise", self.noise)
         check.unmasked(X, "X")
         check.unmasked(y, "y")
         settings.require_complete_rows(y)
         double = settings.double_of(X, self.kernel)
         self.target_names_ = settings.names_of_targets(y)
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=double)
-        require_one_place(X=inputs, y=y)
+        require_one_device(X=inputs, y=y)
         targets = np.asarray(to_numpy(y), dtype=np.float64)
         extent = self._extent(inputs)
-        rows = self._rows(inputs, targets)
+        weights = settings.row_weights(sample_weight, len(targets))
+        rows = self._rows(inputs, targets, weights)
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
+            weights = None if weights is None else weights[rows.kept]
         units, inner = TargetUnits.of(
-            targets, self.fit_intercept, contrasts=settings.may_be_contrasts(self.noise, self.beta)
+            targets, self.fit_intercept, weights, contrasts=settings.may_be_contrasts(kind, self.beta)
         )
-        choice = settings.view_choice(self.noise, self._given(units), inner, len(inner))
+        spec = settings.comparison_spec(kind, self._given(units), inner, len(inner))
         noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
-        setting = Setting(inner, self.fit_intercept, noise, choice, seed)
-        views = best_view(inputs, self.inputs, self._kernel(), self.ard, setting)
-        return self._fit_views(*views, units, targets.reshape(len(targets), -1), rows, extent)
+        setting = Setting(inner, self.fit_intercept, noise, spec, seed, weights)
+        found = best_candidate(inputs, self.inputs, self._kernel(), self._group_of(), setting)
+        return self._fit_candidates(*found, kind, units, targets.reshape(len(targets), -1), rows, extent)
 
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
         """`fit` for data in parts, read twice, in memory that does not depend on the number of rows.
@@ -234,25 +257,34 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _fit_stream(self, stream: Stream) -> LBNNRegressor:
         self._validate_params()
+        kind = current_value("noise", self.noise)
         settings.require_linear(self.kernel)
         settings.network_shapes(self.depth, self.width)
         self.n_features_in_, self.target_names_ = stream.inputs, None
         summary = Summary.of(stream, self.fit_intercept)
-        units = summary.units(may_be_contrasts=settings.may_be_contrasts(self.noise, self.beta))
+        units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
-        choice = settings.view_choice(self.noise, self._given(units), inner, examples)
-        views = summary.best_view(self.inputs, self._kernel(), units, settings.noise_unit(self.beta), choice)
+        spec = settings.comparison_spec(kind, self._given(units), inner, examples)
+        noise, group_of = settings.noise_unit(self.beta), self._group_of()
+        found = summary.best_candidate(self.inputs, self._kernel(), group_of, units, noise, spec)
         extent = Extent.unknown(self.n_features_in_)
-        return self._fit_views(*views, units, np.zeros((0, len(units.mean))), Rows.all(0), extent)
+        return self._fit_candidates(*found, kind, units, np.zeros((0, len(units.mean))), Rows.all(0), extent)
 
-    def _fit_views(
-        self, view: View, others: list[View], units: TargetUnits, targets: Array, rows: Rows, extent: Extent
+    def _fit_candidates(
+        self,
+        chosen: InputCandidate,
+        others: list[InputCandidate],
+        kind: str,
+        units: TargetUnits,
+        targets: Array,
+        rows: Rows,
+        extent: Extent,
     ) -> LBNNRegressor:
-        """Search and condition, after the eigendecomposition; `targets` are those that are kept."""
+        """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
         candidates, models, messages = fitting.fit_networks(
-            fitting.settle(self._given(units), self.noise, view.data, shapes, units),
-            view.data,
+            fitting.settle(self._given(units), kind, chosen.data, shapes, units),
+            chosen.data,
             units,
             self.fit_intercept,
             average=self.average,
@@ -261,25 +293,52 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             target_error=self.target_error,
             seed=settings.as_seed(self.random_state),
         )
-        if view.seeing.feature_map.size:
-            messages.append(settings.approximate_kernel(len(targets), view.seeing, view.dropped))
-        messages += [rows.message] * rows.dropped
+        if chosen.transform.feature_map.size:
+            messages.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
+        messages += [rows.message] * (bool(rows.message) and rows.dropped)
         warn_of(messages)
+        messages += self._said_of_scales(chosen)
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
-        state = FittedState.of(models, view.seeing, targets, rows, extent)
-        return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
+        state = FittedState.of(models, chosen.transform, targets, rows, extent)
+        return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
 
-    def _rows(self, X: AnyArray, targets: Array) -> Rows:
-        """Rows to be counted; all of them where the noise is given or the kernel is."""
+    def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:
+        """Rows to be counted; all of them where the noise is given, or the kernel, or weights are."""
+        if weights is not None:
+            if self.kernel == "precomputed" and not weights.all():
+                raise ValueError(
+                    "with a precomputed kernel rows of weight zero cannot be left out by themselves, got "
+                    f"{np.count_nonzero(weights == 0)} of them: leave out their rows and columns"
+                )
+            return Rows.weighted(weights)
         if self.kernel == "precomputed" or not isinstance(self.beta, str):
             return Rows.all(len(targets))
         return distinct_rows(X, targets.reshape(len(targets), -1), linear=self.kernel == "linear")
+
+    def _group_of(self) -> IndexArray | None:
+        """The group of each column that may have a scale of its own; None where all have one."""
+        return settings.groups_of_columns(
+            self.ard,
+            self.groups,
+            self.kernel,
+            self.beta,
+            self.n_features_in_,
+            getattr(self, "feature_names_in_", None),
+        )
+
+    def _said_of_scales(self, chosen: InputCandidate) -> list[str]:
+        """Which columns or groups have a scale of their own, where that was asked for."""
+        if not (self.ard or self.groups) or self.kernel != "linear":
+            return []
+        kind = "column" if self.groups is None else "group"
+        names = getattr(self, "feature_names_in_", None) if self.groups is None else None
+        return [settings.own_scales(chosen.own, kind, names)]
 
     def _extent(self, X: AnyArray) -> Extent:
         """Ranges of the columns; a kernel matrix has none."""
         return Extent.unknown(self.n_features_in_) if self.kernel == "precomputed" else Extent.of(X)
 
-    def _given(self, units: TargetUnits) -> Choice:
+    def _given(self, units: TargetUnits) -> NoiseSpec:
         """The hyperparameters that are given, in the units of the search."""
         return settings.given(self.beta, self.prior_scale, math.exp(units.log_unit))
 
@@ -304,11 +363,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
-        self.inputs_, self.kernel_params_ = state.seeing.columns.name, state.seeing.kernel.parameters
-        if state.seeing.kernel.metric != "linear":
+        self.column_scales_ = 1 / state.transform.columns.deviation
+        self.inputs_, self.kernel_params_ = state.transform.columns.name, state.transform.kernel.parameters
+        if state.transform.kernel.metric != "linear":
             self.dual_coef_ = shaped
             return self
-        coefficients, intercept = state.seeing.in_units_of_columns(self._weights, best.mean)
+        coefficients, intercept = state.transform.in_units_of_columns(self._weights, best.mean)
         self.coef_ = coefficients[0] if single else coefficients
         self.intercept_ = float(intercept[0]) if single else intercept
         return self
@@ -431,7 +491,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         check.unmasked(X, "X")
         inputs = validate_data(self, X, reset=False, dtype=settings.double_of(X, self.kernel))
-        require_one_place(**{"X of the fit": self.posterior_.spectrum.basis.example, "X": inputs})
+        require_one_device(**{"X of the fit": self.posterior_.spectrum.basis.example, "X": inputs})
         return inputs
 
     def _predictive(

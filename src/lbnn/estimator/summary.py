@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import collected
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.cross_validation.examples import example_vectors
@@ -97,19 +97,19 @@ def facts(model: Any) -> Facts:
         return Facts(count, model.n_features_in_, (), (), float("nan"), float("nan"))
     with collected():  # the model has messages of its own
         scores = model.leave_one_out()
-    names, targets = output_names(model), state.targets[state.rows.stands_for]
+    kept = state.rows.stands_for[state.rows.stands_for >= 0]
+    names, targets = output_names(model), state.targets[kept]
     best = state.best
     centred = best.posterior.spectrum.examples < len(state.targets)
-    ridge = ridge_residuals(best.posterior.spectrum, state.targets, centred)[state.rows.stands_for]
+    ridge = ridge_residuals(best.posterior.spectrum, state.targets, centred)[kept]
     residual, z = (np.reshape(each, targets.shape) for each in (scores.residual, scores.z))
     noise = np.sqrt(np.atleast_1d(model.noise_variance_))
     outputs = tuple(
         _of_output(name, targets[:, j], noise[j], residual[:, j], ridge[:, j], z[:, j], centred)
         for j, name in enumerate(names)
     )
-    return Facts(
-        count, model.n_features_in_, outputs, outliers(scores, names), scores.elpd, scores.elpd_error
-    )
+    found = outliers(scores, names, np.flatnonzero(state.rows.stands_for >= 0))
+    return Facts(count, model.n_features_in_, outputs, found, scores.elpd, scores.elpd_error)
 
 
 def _of_output(
@@ -144,9 +144,11 @@ def ridge_residuals(spectrum: Spectrum, targets: Array, centred: bool) -> Array:
     the residuals are (PY)_a/P_aa.
     """
     vectors = example_vectors(spectrum)
-    about = targets - centred * targets.mean(axis=0)
+    weights = np.ones(len(targets)) if spectrum.weights is None else spectrum.weights
+    shares, roots = weights / weights.sum(), np.sqrt(weights)[:, None]
+    about = roots * (targets - centred * (shares @ targets))  # rows of weight w are multiplied by √w
     inside = vectors.T @ about
-    unseen = np.maximum(1 - centred / len(about) - (vectors**2).sum(axis=1), 0.0)
+    unseen = np.maximum(1 - centred * shares - (vectors**2).sum(axis=1), 0.0)
     rest, squares = about - vectors @ inside, vectors**2
     best, least = about.copy(), np.full(about.shape[1], np.inf)
     mean = float(spectrum.eigenvalues.mean()) if spectrum.rank else 1.0
@@ -158,14 +160,14 @@ def ridge_residuals(spectrum: Spectrum, targets: Array, centred: bool) -> Array:
         total = np.where(np.isfinite(residual).all(axis=0), (residual**2).sum(axis=0), np.inf)
         better = total < least
         best[:, better], least[better] = residual[:, better], total[better]
-    return best
+    return best / roots
 
 
-def outliers(scores: LeaveOneOut, names: Sequence[str]) -> tuple[Outlier, ...]:
-    """Rows whose left-out residuals are larger than Gaussian noise would make them."""
+def outliers(scores: LeaveOneOut, names: Sequence[str], numbers: IndexArray) -> tuple[Outlier, ...]:
+    """Rows whose left-out residuals are larger than Gaussian noise would make them, by their numbers."""
     z = scores.z.reshape(len(scores.z), -1)
     far = np.argwhere(np.abs(z) > largest_z(z.size))
-    found = [Outlier(int(row), names[j], float(z[row, j])) for row, j in far]
+    found = [Outlier(int(numbers[row]), names[j], float(z[row, j])) for row, j in far]
     return tuple(sorted(found, key=lambda each: -abs(each.z)))
 
 

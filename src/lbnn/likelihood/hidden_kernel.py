@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.arrays import Place, like, namespace, transposed
+from lbnn._base.arrays import Device, like, namespace, transposed
 from lbnn._base.blocks import in_blocks
 from lbnn._base.small_matrices import lower_root
 from lbnn._base.types import AnyArray, Array
@@ -48,9 +48,9 @@ class HiddenKernelLikelihood:
         return self.primal.targets @ self.primal.targets.T
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """That of the data."""
-        return self.primal.place
+        return self.primal.device
 
     def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
         """−½ n_d log det(K + τ) − ½ tr (K + τ)⁻¹ ỹỹᵀ, (m,)."""
@@ -75,11 +75,11 @@ class HiddenKernelLikelihood:
         """(K + τ)⁻¹ and log det(K + τ); at zero temperature from the eigenvalues of Λ, however small."""
         xp, root = namespace(vectors), np.sqrt(self.primal.eigenvalues)
         roots = like(np.outer(root, root), vectors)
-        if self.primal.noise == 0:
+        if self.primal.noise_variance == 0:
             inverse = (vectors / eigenvalues[:, None, :]) @ transposed(vectors) / roots
             return inverse, xp.sum(xp.log(eigenvalues), axis=1) + 2 * float(np.log(root).sum())
         values, axes = xp.linalg.eigh(roots * ((vectors * eigenvalues[:, None, :]) @ transposed(vectors)))
-        values = xp.maximum(values, xp.zeros_like(values)) + self.primal.noise
+        values = xp.maximum(values, xp.zeros_like(values)) + self.primal.noise_variance
         return (axes / values[:, None, :]) @ transposed(axes), xp.sum(xp.log(values), axis=1)
 
 
@@ -121,7 +121,7 @@ def _seen_last_layer(kernel_factor: Array, factor: GaussianLikelihood, rng: np.r
     """bᵀ given T and the data, (m, n_d, k): with diag(√g) T = A D Bᵀ one-dimensional regressions along B."""
     design = np.sqrt(factor.eigenvalues)[:, None] * kernel_factor
     left, values, right = np.linalg.svd(design, full_matrices=False)
-    variance = (factor.noise + values**2)[:, :, None]
+    variance = (factor.noise_variance + values**2)[:, :, None]
     mean = values[:, :, None] * (left.swapaxes(1, 2) @ factor.targets) / variance
-    noise = np.sqrt(factor.noise / variance) * rng.standard_normal(mean.shape)
+    noise = np.sqrt(factor.noise_variance / variance) * rng.standard_normal(mean.shape)
     return (mean + noise).swapaxes(1, 2) @ right

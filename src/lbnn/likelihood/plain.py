@@ -5,7 +5,7 @@ In the eigenbasis of G the rows of the targets are independent, and row i has th
     C_i = diag(v) + (g_i + ν) L,   v the noise variances of the outputs, ν the share of L in the noise,
 
 in the units of the data as they were given; rows outside the range of G have g = 0. No eigenvectors of L, no
-thin roots, no units of the noise, no condensed rows: nothing that the engines use to be fast. So it checks
+thin roots, no units of the noise, no Gauss rule: nothing that the engines use to be fast. So it checks
 the integrand of every answer at a few of its draws, at a cost of r n_d³ operations each. The hidden kernel Λ
 has the same formula with the outputs as rows, each of the covariance diag(√g) Λ diag(√g) + v_j.
 """
@@ -35,6 +35,7 @@ class PlainLikelihood:
     coupling: float  # ν
     outside: Array  # rows with the moments of the targets outside the range of G, (at most `unseen`, n_d) ...
     unseen: int  # ... and how many rows these stand for
+    log_jacobian: float = 0.0  # from densities of rows times √w to those of the rows
 
     def log_value(self, scale: Array) -> tuple[float, float]:
         """log p(Y | L) at one L (n_d, n_d), constant included, and a bound on what rounding may do to it.
@@ -43,6 +44,7 @@ class PlainLikelihood:
         """
         strength = self.eigenvalues + self.coupling
         value, bound = self._rows(strength, self.targets, scale)
+        value += self.log_jacobian
         if self.unseen:
             covariance = np.diag(self.variances) + self.coupling * scale
             root = _cholesky(covariance[None])
@@ -74,7 +76,7 @@ class PlainLikelihood:
         if unseen:
             logs += unseen * outputs * math.log(2 * math.pi * self.variances[0])
             fit += float((self.outside**2).sum()) / self.variances[0]
-        return -0.5 * (logs + fit), bound + _FLOOR * (abs(logs) + fit)
+        return self.log_jacobian - 0.5 * (logs + fit), bound + _FLOOR * (abs(logs) + fit)
 
     def gram_sensitivity(self, scale: Array) -> float:
         """Largest change of log p(Y | L) for a change of G of norm one, to first order.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.arrays import Place, like, namespace, transposed
+from lbnn._base.arrays import Device, like, namespace, transposed
 from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -37,9 +37,9 @@ class RegularLikelihood:
         return self.likelihood.target_moment
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """That of the likelihood."""
-        return self.likelihood.place
+        return self.likelihood.device
 
     def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
         """log p(Y | L) + ½ p log det C, less the constant, (m,)."""

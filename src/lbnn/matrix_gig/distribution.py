@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lbnn._base import check
+from lbnn._base.deprecated import renamed_argument
 from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
 from lbnn.data.projection import positive_part
@@ -45,7 +46,7 @@ class MatrixGIG:
     >>> np.round(law.mean, 6)
     array([[6.272316, 0.      ],
            [0.      , 6.913892]])
-    >>> law.sample(5, rng=0).shape
+    >>> law.sample(5, seed=0).shape
     (5, 2, 2)
     """
 
@@ -143,20 +144,22 @@ class MatrixGIG:
         shaped = result.reshape(array.shape[:-2])
         return float(shaped) if shaped.ndim == 0 else shaped
 
-    def weighted_sample(self, size: int, rng: Any) -> tuple[Array, Array]:
+    @renamed_argument("rng")
+    def weighted_sample(self, size: int, seed: Any) -> tuple[Array, Array]:
         """Independent draws (size, N, N) with log weights (size,).
 
         All weights are equal where the law is drawn directly (Wishart laws, N = 1) or by Markov moves
         (`diagnostics.engine` "smc", where draws are not independent).
         """
-        count, generator = check.positive_integer(size, "size"), check.generator(rng)
+        count, generator = check.positive_integer(size, "size"), check.generator(seed)
         canonical, log_weights = self._law.weighted_sample(count, generator)
         draws = self._frame @ canonical @ self._frame.T
         return (np.asarray(np.linalg.inv(draws), float) if self._inverted else draws), log_weights
 
-    def sample(self, size: int, rng: Any) -> Array:
+    @renamed_argument("rng")
+    def sample(self, size: int, seed: Any) -> Array:
         """Draws (size, N, N) of equal weight: direct where possible, else resampled from 20 times as many."""
-        count, generator = check.positive_integer(size, "size"), check.generator(rng)
+        count, generator = check.positive_integer(size, "size"), check.generator(seed)
         if self.diagnostics.engine in ("wishart", "bessel", "smc"):
             return self.weighted_sample(count, generator)[0]
         draws, log_weights = self.weighted_sample(max(_OVERSAMPLING * count, 1000), generator)

@@ -80,6 +80,7 @@ class CoupledNoise(Noise):
             self.nu,
             self._outside_rows(spectrum),
             spectrum.examples - spectrum.rank,
+            spectrum.log_jacobian,
         )
 
     def scatter_root(self, spectrum: Spectrum) -> Array:
@@ -88,7 +89,7 @@ class CoupledNoise(Noise):
         rows = np.concatenate([inside, self.outside / math.sqrt(self.nu)])
         return np.asarray(np.linalg.qr(rows, mode="r"), float)
 
-    def seen_by(self, projection: Projection, spectrum: Spectrum) -> Projection:
+    def transform_projection(self, projection: Projection, spectrum: Spectrum) -> Projection:
         """Private inputs of training examples do not reach test points: Φ shrinks by √(g/(g + ν))."""
         return PrivateProjection(projection, spectrum.eigenvalues / self.eigenvalues(spectrum))
 
@@ -98,14 +99,20 @@ class CoupledNoise(Noise):
         values = np.full(len(root), math.exp(log_mean))
         targets = np.sqrt(values)[:, None] * root
         each = examples / len(root)
-        return GaussianLikelihood(values, targets, 0.0, examples, 0.0, each, place=spectrum.place)
+        device, jacobian = spectrum.device, spectrum.log_jacobian
+        return GaussianLikelihood(
+            values, targets, 0.0, examples, 0.0, each, device=device, log_jacobian=jacobian
+        )
 
     def _every_row(self, spectrum: Spectrum) -> GaussianLikelihood:
         """The eigenvalues g + ν of the range of G and ν outside it, each with its targets."""
         rows = self._outside_rows(spectrum)
         values = np.concatenate([self.eigenvalues(spectrum), np.full(len(rows), self.nu)])
         targets = np.concatenate([spectrum.targets, rows])
-        return GaussianLikelihood(values, targets, 0.0, spectrum.examples, 0.0, place=spectrum.place)
+        device, jacobian = spectrum.device, spectrum.log_jacobian
+        return GaussianLikelihood(
+            values, targets, 0.0, spectrum.examples, 0.0, device=device, log_jacobian=jacobian
+        )
 
     def _outside_rows(self, spectrum: Spectrum) -> Array:
         """One row for every example outside the range of G, with the moments of the targets there."""

@@ -70,7 +70,7 @@ class Noise(ABC):
         """Of the Gram matrix that the noise leaves: g + ν, (r,)."""
         return spectrum.eigenvalues + self.coupling if self.coupling else spectrum.eigenvalues
 
-    def seen_by(self, projection: Projection, spectrum: Spectrum) -> Projection:
+    def transform_projection(self, projection: Projection, spectrum: Spectrum) -> Projection:
         """The function at test points, as the training observations see it."""
         return projection
 

@@ -49,10 +49,8 @@ class PerOutputNoise(Noise):
 
     def in_units(self, spectrum: Spectrum) -> Spectrum:
         """Y D; no new eigendecomposition."""
-        targets = spectrum.targets * np.sqrt(self.betas)
-        residual, known = float((self.residuals * self.betas).sum()), spectrum.condensed
-        result = replace(spectrum, targets=targets, residual=residual, outside=None)
-        return result.condensed_as(known and known.in_units(np.sqrt(self.betas)))
+        roots, residual = np.sqrt(self.betas), float((self.residuals * self.betas).sum())
+        return spectrum.with_scaled_targets(roots, spectrum.targets * roots, residual, None)
 
     def scale_in_units(self, measure: ScaleMeasure, depth: int) -> ScaleMeasure:
         """The law of D L D."""
@@ -69,10 +67,10 @@ class PerOutputNoise(Noise):
             data.residual,
             data.examples,
             1.0,
-            condensed=data.condensed,
-            place=data.place,
+            gauss_rule=data.gauss_rule,
+            device=data.device,
             units=np.sqrt(self.betas),
-            log_jacobian=0.5 * data.examples * float(np.log(self.betas).sum()),
+            log_jacobian=0.5 * data.examples * float(np.log(self.betas).sum()) + data.log_jacobian,
         )
 
     def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
@@ -85,6 +83,7 @@ class PerOutputNoise(Noise):
             0.0,
             np.diag(np.sqrt(self.residuals)),
             unseen,
+            spectrum.log_jacobian,
         )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NINETY = float(special.ndtri(0.95))  # deviations on either side of a 90% interval
 _SHOWN_NATS = 20.0  # below the best evidence: odds of one to half a billion
 _MOST_LABELS = 25  # features whose names fit below an axis
-_OF_NOISE = {"isotropic": "--", "per_output": ":", "coupled": "-."}  # lines of infinite width
+_OF_NOISE = {"independent": "--", "per_output": ":", "coupled": "-."}  # lines of infinite width
 
 
 def measured_against_predicted(

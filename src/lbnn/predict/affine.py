@@ -16,18 +16,17 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import Place, like, namespace
+from lbnn._base.arrays import Device, like, namespace
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.data.projection import GramProjection
-from lbnn.predict.given import Conditionable
-from lbnn.predict.mixture import NetworkPredictive
-from lbnn.predict.predictive import LogTails
+from lbnn.predict.network import NetworkPredictive
+from lbnn.predict.predictive import LogTails, Predictive
 
 _ROUNDING = 1e-6  # relative distance from the plane of dependent outputs that is not held against them
 
 
 @dataclass(frozen=True, repr=False)
-class AffinePredictive(Conditionable):
+class AffinePredictive(Predictive):
     """Outputs F̂ Aᵀ + offset + shift at p̂ points, F̂ of a network and the shift one Gaussian for all points.
 
     Attributes
@@ -72,18 +71,18 @@ class AffinePredictive(Conditionable):
         return self.predictive.shape[0], len(self.matrix)
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """That of the test points."""
-        return self.predictive.place
+        return self.predictive.device
 
     @property
     def noisy(self) -> bool:
         """Whether these are observations rather than the function."""
         return self.predictive.noisy
 
-    def scale_values(self) -> tuple[Array, Array]:
+    def _scale_values(self) -> tuple[Array, Array]:
         """Of the network, in units of its own."""
-        return self.predictive.scale_values()
+        return self.predictive._scale_values()
 
     # ------------------------------------------------------------------ moments
 
@@ -141,12 +140,12 @@ class AffinePredictive(Conditionable):
         return np.eye(points) + (growth**-0.5 - 1) / points, -0.5 * math.log(growth)
 
     def _pointwise_log_density(self, values: Array) -> Array:
-        inner = self.predictive.pointwise_with_level(self._inner(values), self.level_variance)
+        inner = self.predictive._pointwise_with_level(self._inner(values), self.level_variance)
         return inner - self._log_volume
 
-    def point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
+    def _point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
         """Log of weight and density of draws at some points, (atoms, rows); None for quadrature nodes."""
-        terms = self.predictive.point_terms(self._inner(values), self.level_variance, rows)
+        terms = self.predictive._point_terms(self._inner(values), self.level_variance, rows)
         return None if terms is None else terms - self._log_volume
 
     def point_log_densities(self, values: Array) -> Array:
@@ -190,11 +189,11 @@ class AffinePredictive(Conditionable):
 
     def gaussians(self, row: int) -> tuple[Array, Array, Array]:
         """The Gaussians at one point given each atom."""
-        log_weights, means, covariances = self.predictive.gaussians_of(row, self.matrix, self.level_variance)
+        log_weights, means, covariances = self.predictive._gaussians_of(row, self.matrix, self.level_variance)
         return log_weights, means + self.offset, covariances
 
-    def _draw(self, size: int, rng: np.random.Generator) -> Array:
-        inner = self.predictive._draw(size, rng)
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
+        inner = self.predictive._sample(size, rng)
         shift = math.sqrt(self.level_variance) * rng.standard_normal((size, 1, self.matrix.shape[1]))
         return (inner + shift) @ self.matrix.T + self.offset
 

@@ -44,7 +44,7 @@ class PointsGivenScale:
     process: ConditionalProcess
     explained: AnyArray  # Φ, (P, r)
     own: Array  # R, (P,)
-    noise: float  # of an observation, and of the level
+    noise_variance: float  # of an observation, and of the level
     curves: PointCurves | None  # None at the ends of the temperatures, where means do not depend on λ
 
     @classmethod
@@ -53,14 +53,14 @@ class PointsGivenScale:
         projection: Projection,
         process: ConditionalProcess,
         measure: ScaleMeasure,
-        noise: float,
+        noise_variance: float,
         rows: IndexArray,
     ) -> PointsGivenScale:
         """Some of the test points."""
         explained = take(projection.explained, rows, axis=0)
-        finite = 0 < process.noise < math.inf
+        finite = 0 < process.noise_variance < math.inf
         curves = curves_of(process, measure).points(explained) if finite else None
-        return cls(process, explained, projection.unexplained_diagonal[rows], noise, curves)
+        return cls(process, explained, projection.unexplained_diagonal[rows], noise_variance, curves)
 
     def take(self, rows: IndexArray) -> PointsGivenScale:
         """Some of the points."""
@@ -74,7 +74,7 @@ class PointsGivenScale:
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and variances at common x (n,), (P, n) each."""
         scale = np.exp(x)
-        own = self.own[:, None] * scale + self.noise
+        own = self.own[:, None] * scale + self.noise_variance
         if self.curves is None:
             mean, slope = self._without_curves
             return np.broadcast_to(mean[:, None], own.shape), own + slope[:, None] * scale
@@ -84,7 +84,7 @@ class PointsGivenScale:
     def at_own(self, rows: IndexArray, x: Array) -> tuple[Array, Array]:
         """Means and variances of some points, each at x of its own (k, n), (k, n) each."""
         scale = np.exp(x)
-        own = self.own[rows, None] * scale + self.noise
+        own = self.own[rows, None] * scale + self.noise_variance
         if self.curves is None:
             mean, slope = self._without_curves
             return np.broadcast_to(mean[rows, None], x.shape), own + slope[rows, None] * scale
@@ -95,15 +95,15 @@ class PointsGivenScale:
     def spread(self) -> Array:
         """A variance that is zero only where the data determine the output, (P,)."""
         left = np.zeros(len(self.own))
-        if self.process.noise > 0:
+        if self.process.noise_variance > 0:
             left = times(self.explained**2, np.ones((self.explained.shape[1], 1)))[:, 0]
-        return self.own + left + self.noise
+        return self.own + left + self.noise_variance
 
     @property
     def _without_curves(self) -> tuple[Array, Array]:
         """Means and Σ_i φ_i² s_i/λ at the ends of the temperatures, (P,) each."""
         values, targets = self.process.eigenvalues, self.process.targets
-        if self.process.noise == 0:
+        if self.process.noise_variance == 0:
             return times(self.explained, targets / np.sqrt(values)[:, None])[:, 0], np.zeros(len(self.own))
         square = times(self.explained**2, np.ones((len(values), 1)))[:, 0]
         return np.zeros(len(self.own)), square
@@ -113,7 +113,7 @@ class PointsGivenScale:
         if self.curves is None:
             return np.abs(self._without_curves[0])
         scale, process = math.exp(x), self.process
-        gain = np.sqrt(process.eigenvalues) * scale / (process.noise + process.eigenvalues * scale)
+        gain = np.sqrt(process.eigenvalues) * scale / (process.noise_variance + process.eigenvalues * scale)
         return times(abs(self.explained), np.abs(process.targets) * gain[:, None])[:, 0]
 
 
@@ -137,7 +137,7 @@ class Densities:
 
     def poles(self, narrowest: float) -> Mask:
         """Where noise-free densities are infinite: at the value that λ → 0 leaves, behind one hidden unit."""
-        if self.points.noise > 0 or narrowest >= 2:
+        if self.points.noise_variance > 0 or narrowest >= 2:
             return np.zeros(len(self.values), bool)
         limit = self.points._without_curves[0] if self.points.curves is None else 0.0
         return np.asarray(self.values == limit)

@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from lbnn._base.arrays import place_of, to_numpy
+from lbnn._base.arrays import device_of, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.bases import InputBasis
@@ -80,7 +80,7 @@ def _first_layer(
     seen = mean + spread * rng.standard_normal(mean.shape)
     fresh = rng.standard_normal((size, total.shape[2], dimension))
     flat = fresh.reshape(-1, dimension)
-    there = place_of(basis.example)
+    there = device_of(basis.example)
     drawn = to_numpy(basis.directions.coordinates(there.put(flat)))
     change = there.put(seen.swapaxes(1, 2).reshape(len(flat), -1) - drawn)
     posterior = (flat + to_numpy(basis.directions.combine(change))).reshape(fresh.shape)

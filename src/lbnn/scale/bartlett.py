@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import Moved, namespace, place_of, take, transposed
+from lbnn._base.arrays import DeviceCache, device_of, namespace, take, transposed
 from lbnn._base.types import AnyArray, Array, Mask
 
 _TABLE_END = 6.0  # Φ(−6) = 1e-9
@@ -120,7 +120,7 @@ class _FactorBlock:
         self.entries = np.concatenate([self.on_diagonal, np.ravel_multi_index(self.below, self.shape)])
         origin = np.full(shape.rows * shape.columns, self.size)  # coordinate of each entry; the last is zero
         origin[self.entries] = np.arange(self.size)
-        self.places = Moved(self.entries, self.on_diagonal, origin)
+        self.places = DeviceCache(self.entries, self.on_diagonal, origin)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -133,7 +133,7 @@ class _FactorBlock:
             factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
             factor[:, *self.below] = self.root * piece[:, self.columns :]
             return factor, slope
-        xp, count, there = namespace(piece), piece.shape[0], place_of(piece)
+        xp, count, there = namespace(piece), piece.shape[0], device_of(piece)
         entries = self.root * xp.concat([xp.exp(log_chi), piece[:, self.columns :]], axis=1)
         entries = xp.concat([entries, there.zeros(count, 1)], axis=1)
         return xp.reshape(take(entries, self.places.at(there)[2], axis=1), (count, *self.shape)), slope
@@ -158,7 +158,7 @@ class _FactorBlock:
 
     def pull_back(self, factor: AnyArray, slope: AnyArray, gradient: AnyArray) -> AnyArray:
         xp, flat = namespace(gradient), (gradient.shape[0], self.rows * self.columns)
-        places, on_diagonal, _ = self.places.at(place_of(gradient))
+        places, on_diagonal, _ = self.places.at(device_of(gradient))
         entries = take(xp.reshape(gradient, flat), places, axis=1)
         diagonal = take(xp.reshape(factor, flat), on_diagonal, axis=1)
         along = entries[:, : self.columns] * diagonal * slope
@@ -191,17 +191,17 @@ class _ChiTable:
         return _ChiTable(degrees)
 
     @cached_property
-    def moved(self) -> Moved:
+    def device_cache(self) -> DeviceCache:
         """Of each cell, row after row: left value, rise and bends at both ends; and where each row begins."""
         left, rise, step = self.values[:, :-1], np.diff(self.values), 1 / _TABLE_DENSITY
         bend_left, bend_right = self.slopes[:, :-1] * step - rise, rise - self.slopes[:, 1:] * step
         cells = (each.ravel() for each in (left, rise, bend_left, bend_right))
-        return Moved(*cells, np.arange(len(left)) * left.shape[1])
+        return DeviceCache(*cells, np.arange(len(left)) * left.shape[1])
 
     def log_chi(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Log χ and its derivative in u, both of the shape of u, (m, columns)."""
         xp = namespace(u)
-        *cells, starts = self.moved.at(place_of(u))
+        *cells, starts = self.device_cache.at(device_of(u))
         inside = xp.clip(u, -_TABLE_END, _TABLE_END)
         position = (inside + _TABLE_END) * _TABLE_DENSITY
         cell = xp.clip(xp.astype(position, xp.int64), 0, len(self.grid) - 2)

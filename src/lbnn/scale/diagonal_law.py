@@ -53,7 +53,7 @@ class DiagonalLaw:
         log_squares = split_given(self.product.widths, 2 * x - self.product.shift, self._gap(x), rng)
         return 0.5 * (log_squares[:, ::-1] + np.log(self.degrees))
 
-    def draw(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Independent draws of x, (size,)."""
         return 0.5 * np.log(rng.chisquare(self.degrees, size=(size, len(self.degrees)))).sum(axis=1)
 

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import special
 
 from lbnn._base import check
+from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
 from lbnn.scale.phases import Phases, single_phase, standard_error
 
@@ -89,6 +90,7 @@ class Atoms:
         return eigen(self.scales)
 
 
+@former_attributes
 @dataclass(frozen=True)
 class ScaleMeasure:
     """A law of the scale matrix L, held as weighted atoms.
@@ -123,7 +125,7 @@ class ScaleMeasure:
         """All mass on one scale matrix (n_d, n_d)."""
         return cls(scale[None], np.ones(1), single_output)
 
-    def with_law(self, law: Law) -> ScaleMeasure:
+    def _with_law(self, law: Law) -> ScaleMeasure:
         """The same atoms with the law that they stand for."""
         return replace(self, law=law)
 
@@ -274,22 +276,23 @@ class ScaleMeasure:
             return self.law.log_expect_exp(exponent)
         return complex(special.logsumexp(exponent(*self.eigen), b=self.weights.astype(complex)))
 
-    def sample(self, size: int, rng: Any) -> Array:
+    @renamed_argument("rng")
+    def sample(self, size: int, seed: Any) -> Array:
         """Draw scales: from the continuous law behind a quadrature, by resampling the atoms otherwise.
 
         Parameters
         ----------
         size : int
-        rng : int or numpy.random.Generator
+        seed : int or numpy.random.Generator
 
         Returns
         -------
         (size, n_d, n_d) array, or (size,) when Y was one-dimensional
         """
-        draws = self.draw(check.positive_integer(size, "size"), check.generator(rng))
+        draws = self._sample(check.positive_integer(size, "size"), check.generator(seed))
         return draws[:, 0, 0] if self.single_output else draws
 
-    def draw(self, size: int, rng: np.random.Generator) -> Array:
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
         """`sample` without the checks, always (size, n_d, n_d)."""
         if self.law is not None:
             return self.law.sample(size, rng)

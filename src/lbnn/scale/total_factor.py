@@ -52,7 +52,7 @@ class TotalFactorLaw:
         self.shift = 0.5 * float(np.log(self.scales).sum())
 
     @cached_property
-    def laws(self) -> list[DiagonalLaw]:
+    def diagonal_marginals(self) -> list[DiagonalLaw]:
         """Law of every diagonal entry, without the scales."""
         return [DiagonalLaw.of(tuple(shape.degrees[i] for shape in self.shapes)) for i in self.diagonal]
 
@@ -119,7 +119,7 @@ class TotalFactorLaw:
 
     def log_diagonal(self, logs: Array) -> tuple[Array, Array]:
         """Log density of the diagonal and its gradient."""
-        both = [law.log_density(logs[:, i] - self.shift) for i, law in enumerate(self.laws)]
+        both = [law.log_density(logs[:, i] - self.shift) for i, law in enumerate(self.diagonal_marginals)]
         value = np.sum([value for value, _ in both], axis=0)
         return value, np.stack([slope for _, slope in both], axis=1)
 
@@ -128,7 +128,7 @@ class TotalFactorLaw:
         half = 0.5 * np.log(self.scales)
         parts = np.zeros((len(logs), self.rows, len(self.shapes)))
         slopes = np.zeros_like(parts)
-        for i, law in enumerate(self.laws):
+        for i, law in enumerate(self.diagonal_marginals):
             parts[:, i], slopes[:, i] = law.typical_parts(logs[:, i] - self.shift)
         parts[:, self.columns :] = self._typical_beyond
         parts = parts + half
@@ -145,7 +145,7 @@ class TotalFactorLaw:
 
     def typical_loads_along(self, axis: int, logs: Array) -> tuple[Array, Array]:
         """`typical_loads` of one row at given logs of its diagonal entry, each (m, factors)."""
-        parts = self.laws[axis].typical_parts(logs - self.shift)[0] + 0.5 * np.log(self.scales)
+        parts = self.diagonal_marginals[axis].typical_parts(logs - self.shift)[0] + 0.5 * np.log(self.scales)
         under = _products_before(parts[:, ::-1])[:, ::-1]
         return self.scales * np.exp(2 * _products_before(parts)), np.exp(2 * under)
 
@@ -182,7 +182,11 @@ class TotalFactorLaw:
         """Factors with product T whose inner ones are diagonal and typical given the diagonal of T."""
         half = 0.5 * np.log(self.scales)
         parts = np.stack(
-            [law.typical_parts(theta[:, i] - self.shift)[0] + half for i, law in enumerate(self.laws)], axis=1
+            [
+                law.typical_parts(theta[:, i] - self.shift)[0] + half
+                for i, law in enumerate(self.diagonal_marginals)
+            ],
+            axis=1,
         )
         inner = []
         for k, shape in enumerate(self.shapes[1:], 1):
@@ -198,14 +202,14 @@ class TotalFactorLaw:
         top[:, beyond, beyond] = np.exp(self._typical_beyond[beyond - self.columns, 0] + half[0])
         return [top, *inner]
 
-    def draw_typical(self, size: int, rng: np.random.Generator) -> Array:
+    def sample_typical(self, size: int, rng: np.random.Generator) -> Array:
         """Draws close to the prior of T: exact diagonals, Student rows below, (size, dimension)."""
-        logs = np.stack([law.draw(size, rng) + self.shift for law in self.laws], axis=1)
+        logs = np.stack([law.sample(size, rng) + self.shift for law in self.diagonal_marginals], axis=1)
         spread = np.exp(0.5 * self.log_typical_variance(logs)[0])
         return np.concatenate([logs, spread * rng.standard_t(_TAIL, size=spread.shape)], axis=1)
 
     def log_drawn(self, theta: Array) -> Array:
-        """Log density of `draw_typical`, (m,)."""
+        """Log density of `sample_typical`, (m,)."""
         logs = theta[:, : self.columns]
         half = 0.5 * self.log_typical_variance(logs)[0]
         student = stats.t.logpdf(theta[:, self.columns :] * np.exp(-half), _TAIL) - half
@@ -219,15 +223,15 @@ class TotalFactorLaw:
             square = theta[:, self.columns :] ** 2 / self.scales[0]
             log_rows = -0.5 * (math.log(2 * math.pi * self.scales[0]) + square).sum(axis=1)
             return InnerDraws(log_diagonal + log_rows, [total])
-        walk = RowWalk(self, np.repeat(total, copies, axis=0), rng)
-        log_rows = walk.run().reshape(len(theta), copies)
+        recursion = RowRecursion(self, np.repeat(total, copies, axis=0), rng)
+        log_rows = recursion.run().reshape(len(theta), copies)
         chosen = np.argmax(log_rows + rng.gumbel(size=log_rows.shape), axis=1)
         index = np.arange(len(theta)) * copies + chosen
         log_mean = log_sum_exp(log_rows, axis=1) - math.log(copies)
-        return InnerDraws(log_diagonal + log_mean, [factor[index] for factor in walk.factors])
+        return InnerDraws(log_diagonal + log_mean, [factor[index] for factor in recursion.factors])
 
 
-class RowWalk:
+class RowRecursion:
     """Inner factors drawn row by row given T (m, n, r), with the density of every row of T on the way."""
 
     def __init__(self, law: TotalFactorLaw, total: Array, rng: np.random.Generator) -> None:
@@ -238,7 +242,7 @@ class RowWalk:
         self.under[-1][:] = np.eye(law.columns)
 
     def run(self) -> Array:
-        """Walk down all rows: Σ_i log N(row i; 0, V_i), (m,)."""
+        """Go through all rows: Σ_i log N(row i; 0, V_i), (m,)."""
         log_density = np.zeros(len(self.total))
         for row in range(self.law.rows):
             diagonal = self._diagonal(row)
@@ -259,7 +263,7 @@ class RowWalk:
         entries = np.ones((len(self.total), len(law.shapes)))
         if row < law.columns:
             logs = np.log(self.total[:, row, row]) - law.shift
-            entries = np.exp(law.laws[row].split(logs, self.rng) + 0.5 * np.log(law.scales))
+            entries = np.exp(law.diagonal_marginals[row].split(logs, self.rng) + 0.5 * np.log(law.scales))
         else:
             for k in range(law._last_factor[row]):
                 square = self.rng.chisquare(law.shapes[k].degrees[row], size=len(entries))
@@ -305,7 +309,7 @@ class RowWalk:
                 self.under[k][:, row] = product[:, 0]
 
 
-def turned(factors: list[Array], rotation: Array) -> list[Array]:
+def rotate_factors(factors: list[Array], rotation: Array) -> list[Array]:
     """Lower trapezoidal factors of rotation · T_d ⋯ T_2, up to a rotation on the right."""
     result, left = [], np.broadcast_to(rotation, (len(factors[0]), *rotation.shape))
     for factor in factors:

@@ -58,7 +58,7 @@ def network_evidence(
     """
     if data.outputs == 1:
         return QuadratureEvidence(data, widths)
-    more_outputs = data.noise > 0 and len(widths) > 0 and data.outputs > data.spectrum.rank > 0
+    more_outputs = data.noise_variance > 0 and len(widths) > 0 and data.outputs > data.spectrum.rank > 0
     kind = DualEvidence if more_outputs else SampledEvidence
     evidence = kind(data, widths, start, seed, points, directions)
     many = TotalFactorLaw(evidence.coordinates.shapes).dimension > POLICY.most_for_mixture
@@ -71,7 +71,7 @@ def evidence_by_rows(
     """The evidence of a network with many outputs and a narrow layer; None where rows do not apply."""
     evidence = SampledEvidence(data, widths, start, seed, 1)
     many = TotalFactorLaw(evidence.coordinates.shapes).dimension > POLICY.most_for_mixture
-    return RowEvidence(evidence, seed, points) if many and data.noise else None
+    return RowEvidence(evidence, seed, points) if many and data.noise_variance else None
 
 
 class QuadratureEvidence:

@@ -164,7 +164,7 @@ class MixedScaleLaw(QuadratureLaw):
                 f"got {decay:g}: use a prior with a lighter tail, or more data"
             )
         if (
-            self.likelihood.noise == 0
+            self.likelihood.noise_variance == 0
             and not self.likelihood.targets.any()
             and self._lost >= self.law.left_exponent
         ):
@@ -207,7 +207,7 @@ class IsotropicLaw:
 
     def _has_pole(self, ratio: LikelihoodRatio) -> bool:
         """Whether noise-free outputs of exactly zero have infinite density: s^{−rows·n_d/2} near s = 0."""
-        exact = [likelihood.targets for likelihood in ratio.numerators if likelihood.noise == 0]
+        exact = [likelihood.targets for likelihood in ratio.numerators if likelihood.noise_variance == 0]
         zeros = sum(targets.size for targets in exact if not targets.any())
         return zeros > 0 and zeros / 2 >= self.scalar.law.left_exponent
 
@@ -221,7 +221,7 @@ class IsotropicLaw:
         raise ValueError("an infinitely wide network has no finite hidden layers")
 
 
-def _stacked_likelihood(spectrum: Spectrum, noise: float) -> GaussianLikelihood:
+def _stacked_likelihood(spectrum: Spectrum, noise_variance: float) -> GaussianLikelihood:
     """p(Y | s I): that of one output with n_d times the examples, the outputs stacked."""
     outputs = spectrum.outputs
     return GaussianLikelihood(
@@ -229,5 +229,5 @@ def _stacked_likelihood(spectrum: Spectrum, noise: float) -> GaussianLikelihood:
         spectrum.targets.reshape(-1, 1),
         spectrum.residual,
         spectrum.examples * outputs,
-        noise,
+        noise_variance,
     )

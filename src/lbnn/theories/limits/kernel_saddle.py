@@ -15,7 +15,7 @@ from lbnn._base.types import Array
 from lbnn.data.projection import GramProjection, Projection
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.theories.limits.saddle import find_saddle
 from lbnn.theories.limits.single_scale import Setting
@@ -46,12 +46,12 @@ class KernelSaddle:
         rest = self._gain(layer) * projection.unexplained_gram
         return explained @ self.of_layer(layer) @ explained.T + rest
 
-    def predictive_at(self, projection: Projection) -> NetworkPredictive:
+    def _predictive_at(self, projection: Projection) -> NetworkPredictive:
         """The Gaussian process with the learned kernel, independent over outputs."""
         data = self.setting.spectrum
         root = np.sqrt(data.eigenvalues)
         values, axes = np.linalg.eigh(root[:, None] * self.hidden * root)
-        process = ConditionalProcess(values, axes.T @ data.targets, self.setting.noise)
+        process = ConditionalProcess(values, axes.T @ data.targets, self.setting.noise_variance)
         weights = (root[:, None] * axes) / np.sqrt(values)  # Φ' = Φ Λ diag(√g) axes / √values
         explained = projection.explained @ self.hidden @ weights
         # Φ Λ Φᵀ lies in the span of the training directions: only the prior's part stays unexplained.
@@ -74,13 +74,13 @@ def many_output_theory(name: str, setting: Setting) -> Theory:
         _log_evidence(setting, saddle.hidden),
         len(setting.widths),
         saddle.kernel_at,
-        saddle.predictive_at,
+        saddle._predictive_at,
     )
 
 
 def _hidden_kernel(setting: Setting) -> Array:
     prior, targets = setting.wide_prior, setting.spectrum.targets
-    if setting.noise == 0:
+    if setting.noise_variance == 0:
         root = targets / np.sqrt(setting.spectrum.eigenvalues)[:, None]
         squares, vectors = np.linalg.eigh(root @ root.T)
         return (vectors * prior.stationary(np.maximum(squares, 0.0), targets.shape[1])) @ vectors.T

@@ -15,7 +15,7 @@ from lbnn.network import Network
 from lbnn.noise.independent import IndependentNoise
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.feature_kernel import average_feature_kernel, average_layer_kernel
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.measure import Exponent, ScaleMeasure
 from lbnn.theories.limits.theory import PredictiveOf, Theory
 from lbnn.theories.limits.wide_prior import WidePrior
@@ -27,7 +27,7 @@ class Setting:
 
     network: Network
     spectrum: Spectrum
-    noise: float
+    noise_variance: float
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -47,12 +47,12 @@ class Setting:
     @property
     def process(self) -> ConditionalProcess:
         """The Gaussian process given a scale."""
-        return ConditionalProcess(self.spectrum.eigenvalues, self.spectrum.targets, self.noise)
+        return ConditionalProcess(self.spectrum.eigenvalues, self.spectrum.targets, self.noise_variance)
 
     @property
     def likelihood(self) -> GaussianLikelihood:
         """log p(Y | L)."""
-        return IndependentNoise(self.noise).likelihood(self.spectrum)
+        return IndependentNoise(self.noise_variance).likelihood(self.spectrum)
 
     @property
     def wide_prior(self) -> WidePrior:
@@ -69,7 +69,8 @@ class Setting:
     def standardised_targets(self) -> Array:
         """Targets over the root of their prior variance, ỹ_ij/√(g_i + τ/v), (r, n_d)."""
         return (
-            self.spectrum.targets / np.sqrt(self.spectrum.eigenvalues + self.noise / self.variance)[:, None]
+            self.spectrum.targets
+            / np.sqrt(self.spectrum.eigenvalues + self.noise_variance / self.variance)[:, None]
         )
 
     def log_likelihood(self, scale: Array) -> float:
@@ -92,7 +93,7 @@ def from_scale(
     """The theory with all mass on `scale`; `aligned` if every layer's C_ℓ follows from it by `WidePrior`."""
     measure = ScaleMeasure.atom(scale, setting.spectrum.single_output)
     if aligned:
-        measure = measure.with_law(_aligned_law(setting, measure))
+        measure = measure._with_law(_aligned_law(setting, measure))
 
     def kernel_at(projection: Projection, layer: int) -> Array:
         return average_layer_kernel(

@@ -6,25 +6,25 @@ cache (written as here, NumPy was 15 to 20% slower). Devices want few large call
 
 from __future__ import annotations
 
-from lbnn._base.arrays import namespace, place_of, transposed
-from lbnn._base.condensed import Condensed
+from lbnn._base.arrays import device_of, namespace, transposed
+from lbnn._base.gauss_rule import GaussRule
 from lbnn._base.types import AnyArray
 
 
-def log_value(rows: Condensed, noise: float, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
+def log_value(rows: GaussRule, noise_variance: float, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
     """−½ Σ_ij [log D_ij + z_ij²/D_ij] with D_ij = τ + g_i l_j, (m,): l (m, n_d), V (m, n_d, n_d)."""
-    nodes, counts, values, targets = rows.moved.at(place_of(vectors))
+    nodes, counts, values, targets = rows.device_cache.at(device_of(vectors))
     scale = eigenvalues[:, None, :]
-    return _value(counts, noise + nodes * scale, targets @ vectors, noise + values * scale)
+    return _value(counts, noise_variance + nodes * scale, targets @ vectors, noise_variance + values * scale)
 
 
 def value_and_gradient(
-    rows: Condensed, noise: float, eigenvalues: AnyArray, vectors: AnyArray
+    rows: GaussRule, noise_variance: float, eigenvalues: AnyArray, vectors: AnyArray
 ) -> tuple[AnyArray, AnyArray]:
     """`log_value` (m,) and its gradient in L (m, n_d, n_d): see `GaussianLikelihood.value_and_gradient`."""
-    nodes, counts, values, targets = rows.moved.at(place_of(vectors))
+    nodes, counts, values, targets = rows.device_cache.at(device_of(vectors))
     scale = eigenvalues[:, None, :]
-    spread, variance = noise + nodes * scale, noise + values * scale
+    spread, variance = noise_variance + nodes * scale, noise_variance + values * scale
     rotated = targets @ vectors
     weighted = namespace(vectors).sqrt(values) * rotated / variance
     slopes = ((0.5 * counts) * nodes[:, 0]) @ (1 / spread)  # ½ Σ_i g_i/D_ij, (m, n_d)

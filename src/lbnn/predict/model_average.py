@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import Place, like, namespace
+from lbnn._base.arrays import Device, like, namespace
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
-from lbnn.predict.given import Conditionable
-from lbnn.predict.predictive import LogTails, average, log_average
+from lbnn.predict.predictive import LogTails, Predictive, average, log_average
 from lbnn.scale.measure import effective_atoms
 
 _FEWEST_DRAWS = 20.0  # effective ones of all models together: half and twice as many differ by 0.03 nats
@@ -20,12 +19,12 @@ _SMALLEST_SHARE = 0.01  # of the density at a point from which a model is integr
 
 
 @dataclass(frozen=True, repr=False)
-class MixturePredictive(Conditionable):
+class MixturePredictive(Predictive):
     """A mixture of predictives at the same points: a Bayesian average over models.
 
     Attributes
     ----------
-    components : tuple of Conditionable
+    components : tuple of Predictive
     weights : (models,)
         Posterior probabilities of the models; they sum to one.
     leverage : (p̂,), optional
@@ -42,7 +41,7 @@ class MixturePredictive(Conditionable):
     True
     """
 
-    components: tuple[Conditionable, ...]
+    components: tuple[Predictive, ...]
     weights: Array
     leverage: Array | None = None
 
@@ -59,9 +58,9 @@ class MixturePredictive(Conditionable):
         return self.components[0].shape
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """That of the test points."""
-        return self.components[0].place
+        return self.components[0].device
 
     @property
     def noisy(self) -> bool:
@@ -73,9 +72,9 @@ class MixturePredictive(Conditionable):
         """Whether results drop the output axis."""
         return self.components[0].single_output
 
-    def scale_values(self) -> tuple[Array, Array]:
+    def _scale_values(self) -> tuple[Array, Array]:
         """Of all models, each in units of its own."""
-        parts = [component.scale_values() for component in self.components]
+        parts = [component._scale_values() for component in self.components]
         shares = [weight * part[1] for weight, part in zip(self.weights, parts, strict=True)]
         return np.concatenate([part[0] for part in parts]), np.concatenate(shares)
 
@@ -122,7 +121,7 @@ class MixturePredictive(Conditionable):
 
     def _pointwise_log_density(self, values: Array) -> Array:
         """From the draws of all models together where enough of them count; integrated anew elsewhere."""
-        if any(each.point_terms(values[:1], rows=slice(0, 1)) is None for each in self.components):
+        if any(each._point_terms(values[:1], rows=slice(0, 1)) is None for each in self.components):
             return self._by_models(values)
         with np.errstate(divide="ignore"):
             shares = np.log(self.weights)
@@ -139,7 +138,7 @@ class MixturePredictive(Conditionable):
         asked = np.zeros(by_model.shape, bool)
         atoms = len(self.marginals(slice(0, 1))[0])
         for rows in blocks(len(values), atoms * self.shape[1], 1 << 20):
-            terms = [each.point_terms(values[rows], rows=rows) for each in self.components]
+            terms = [each._point_terms(values[rows], rows=rows) for each in self.components]
             weighted = [share + each for share, each in zip(shares, terms, strict=True) if each is not None]
             here = np.stack([special.logsumexp(each, axis=0) for each in weighted])
             doubtful = effective_atoms(np.concatenate(weighted)) < _FEWEST_DRAWS
@@ -179,14 +178,14 @@ class MixturePredictive(Conditionable):
         means, covariances = ([part[k] for part in parts] for k in (1, 2))
         return np.concatenate(log_weights), np.concatenate(means), np.concatenate(covariances)
 
-    def _draw(self, size: int, rng: np.random.Generator) -> Array:
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
         """Each draw from a model of its own."""
         chosen = rng.choice(len(self.weights), size=size, p=self.weights)
         draws = np.empty((size, *self.shape))
         for number, component in enumerate(self.components):
             here = chosen == number
             if here.any():
-                draws[here] = component._draw(int(here.sum()), rng)
+                draws[here] = component._sample(int(here.sum()), rng)
         return draws
 
     # ------------------------------------------------------------------ generating functions, observations

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import Place, add_to_diagonal, like, namespace, place_of, times, to_numpy
+from lbnn._base.arrays import Device, add_to_diagonal, device_of, like, namespace, times, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.data.projection import Projection
@@ -22,10 +22,9 @@ from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.curves import AtomCurves, PointCurves, curves_of
 from lbnn.predict.density import conditional_log_density
 from lbnn.predict.generating_function import characteristic_exponent, cumulant_exponent, source_in_domain
-from lbnn.predict.given import Conditionable
 from lbnn.predict.one_output import Densities, PointsGivenScale, Tails, log_averages
 from lbnn.predict.pointwise import doubtful_points, integrated_anew, warn_without_law
-from lbnn.predict.predictive import LogTails, log_average
+from lbnn.predict.predictive import LogTails, Predictive, log_average
 from lbnn.scale.line_integrals import log_scale_density
 from lbnn.scale.measure import ScaleMeasure
 
@@ -34,7 +33,7 @@ _POINT_FLOATS = 1 << 19  # of a block of points given every atom: 4 MB for each 
 
 
 @dataclass(frozen=True, repr=False)
-class NetworkPredictive(Conditionable):
+class NetworkPredictive(Predictive):
     """Outputs of a network at p̂ test points, as a mixture of Gaussian processes over the scale.
 
     Returned by `Posterior.predict` and `Network.prior`.
@@ -79,9 +78,9 @@ class NetworkPredictive(Conditionable):
         return self.projection.explained.shape[0], self.process.outputs
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """That of the test points."""
-        return place_of(self.projection.explained)
+        return device_of(self.projection.explained)
 
     @property
     def single_output(self) -> bool:
@@ -91,9 +90,9 @@ class NetworkPredictive(Conditionable):
     @property
     def observation_noise(self) -> float:
         """τ for observations, 0 for the function."""
-        return self.process.noise if self.noisy else 0.0
+        return self.process.noise_variance if self.noisy else 0.0
 
-    def scale_values(self) -> tuple[Array, Array]:
+    def _scale_values(self) -> tuple[Array, Array]:
         """Eigenvalues of all atoms."""
         values = self.measure.eigen[0]
         return values.ravel(), np.repeat(self.measure.weights, values.shape[1])
@@ -151,7 +150,7 @@ class NetworkPredictive(Conditionable):
     @cached_property
     def _curves(self) -> AtomCurves | None:
         """Averages over atoms as curves in log g; None at the ends of the temperatures, which need none."""
-        return curves_of(self.process, self.measure) if 0 < self.process.noise < math.inf else None
+        return curves_of(self.process, self.measure) if 0 < self.process.noise_variance < math.inf else None
 
     @cached_property
     def _points(self) -> PointCurves | None:
@@ -162,7 +161,7 @@ class NetworkPredictive(Conditionable):
         """E M, (r, n_d); at the ends of the temperatures the same for every scale."""
         if self._curves is not None:
             return self._curves.mean_coefficients
-        if self.process.noise == 0:
+        if self.process.noise_variance == 0:
             return self.process.targets / np.sqrt(self.process.eigenvalues)[:, None]
         return np.zeros_like(self.process.targets)
 
@@ -171,7 +170,7 @@ class NetworkPredictive(Conditionable):
         """E V diag_j(s_ij) Vᵀ, (r, n_d, n_d): nothing at zero temperature, E L at β = 0."""
         if self._curves is not None:
             return self._curves.mean_shrunken
-        left = self.measure.average(self.measure.scales) * (0.0 if self.process.noise == 0 else 1.0)
+        left = self.measure.average(self.measure.scales) * (0.0 if self.process.noise_variance == 0 else 1.0)
         return np.broadcast_to(left, (len(self.process.targets), *left.shape))
 
     def _mean_deviations(self) -> Iterator[Array]:
@@ -187,7 +186,7 @@ class NetworkPredictive(Conditionable):
         self._require_full_rank()
         alone = self.shape == (1, 1) and log_scale_density(self.measure) is not None
         if alone and self.points_given_scale(np.arange(1)).spread[0] > 0:  # else the message below
-            return float(self.pointwise_with_level(values, 0.0)[0])
+            return float(self._pointwise_with_level(values, 0.0)[0])
         factor = conditional_log_density(
             self.projection, self.process, self.observation_noise, values, self.measure.typical
         )
@@ -204,9 +203,9 @@ class NetworkPredictive(Conditionable):
             )
 
     def _pointwise_log_density(self, values: Array) -> Array:
-        return self.pointwise_with_level(values, 0.0)
+        return self._pointwise_with_level(values, 0.0)
 
-    def pointwise_with_level(self, values: Array, level_variance: float) -> Array:
+    def _pointwise_with_level(self, values: Array, level_variance: float) -> Array:
         """Log density of values (p̂, n_d) at each point with a level of this variance, (p̂,)."""
         if not level_variance:
             self._require_full_rank()
@@ -257,7 +256,7 @@ class NetworkPredictive(Conditionable):
         rank = self.projection.explained.shape[1]
         return len(self.measure.weights) * self.shape[1] + rank * (1 + self.shape[1])
 
-    def point_terms(
+    def _point_terms(
         self, values: Array, level_variance: float = 0.0, rows: slice = slice(None)
     ) -> Array | None:
         """Log of weight and density of draws at some points, (atoms, rows); None for quadrature nodes."""
@@ -279,13 +278,13 @@ class NetworkPredictive(Conditionable):
             self._require_full_rank()
         vectors = self.measure.eigen[1]
         result = np.empty((len(vectors), len(values)))
-        for block, means, variances in self.rotated_moments(rows, level_variance):
+        for block, means, variances in self._rotated_moments(rows, level_variance):
             _require_positive(variances)
             deviations = values @ vectors[block] - means
             result[block] = -0.5 * (LOG_TWO_PI + np.log(variances) + deviations**2 / variances).sum(2)
         return result
 
-    def rotated_moments(
+    def _rotated_moments(
         self, rows: slice, level_variance: float = 0.0
     ) -> Iterator[tuple[slice, Array, Array]]:
         """Means and variances along the eigenvectors of blocks of atoms, (atoms, rows, n_d) each."""
@@ -294,7 +293,7 @@ class NetworkPredictive(Conditionable):
         noise = self.observation_noise + level_variance
         if self._curves is None:
             mean = times(explained, self._mean_coefficients)
-            if self.process.noise:
+            if self.process.noise_variance:
                 own = own + times(explained**2, np.ones((explained.shape[1], 1)))
             for block in blocks(len(scale_values), 4 * mean.size):
                 yield block, mean @ vectors[block], own * scale_values[block, None, :] + noise
@@ -313,7 +312,7 @@ class NetworkPredictive(Conditionable):
         """
         vectors, points = self.measure.eigen[1], len(range(self.shape[0])[rows])
         means, deviations = np.empty((2, len(vectors), points, len(matrix)))
-        for block, mean, variance in self.rotated_moments(rows, level_variance):
+        for block, mean, variance in self._rotated_moments(rows, level_variance):
             outward = (matrix @ vectors[block]).swapaxes(1, 2)
             means[block] = mean @ outward
             deviations[block] = np.sqrt(variance @ outward**2)
@@ -343,9 +342,9 @@ class NetworkPredictive(Conditionable):
 
     def gaussians(self, row: int) -> tuple[Array, Array, Array]:
         """The Gaussians at one point given each atom."""
-        return self.gaussians_of(row, np.eye(self.shape[1]), 0.0)
+        return self._gaussians_of(row, np.eye(self.shape[1]), 0.0)
 
-    def gaussians_of(self, row: int, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
+    def _gaussians_of(self, row: int, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
         """The Gaussians of outputs F̂ Aᵀ at one point, with a level of this variance."""
         scale_values, vectors = self.measure.eigen
         explained = to_numpy(self.projection.explained[row : row + 1, :])
@@ -363,8 +362,8 @@ class NetworkPredictive(Conditionable):
 
     # ------------------------------------------------------------------ samples
 
-    def _draw(self, size: int, rng: np.random.Generator) -> Array:
-        scales = self.measure.draw(size, rng)
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
+        scales = self.measure._sample(size, rng)
         draws = np.empty((size, *self.shape))
         for block in blocks(size, max(draws[0].size, self.process.targets.size)):
             draws[block] = self._sample_given(scales[block], rng)
@@ -385,7 +384,7 @@ class NetworkPredictive(Conditionable):
     # ------------------------------------------------------------------ generating functions
 
     def _cgf(self, source: Array) -> float:
-        informed = not math.isinf(self.process.noise)
+        informed = not math.isinf(self.process.noise_variance)
         if not source_in_domain(
             self.projection, source * self.units, self.measure.tails.exponential_rate, informed
         ):
@@ -404,7 +403,7 @@ class NetworkPredictive(Conditionable):
 
     def with_noise(self) -> NetworkPredictive:
         """The predictive of observations Ŷ = F̂ + noise of the covariance τ I + ν L given L."""
-        if math.isinf(self.process.noise):
+        if math.isinf(self.process.noise_variance):
             raise ValueError("observations have finite variance only for beta > 0, got beta=0")
         return replace(self, projection=self.projection.observed(self.coupling), noisy=True)
 

@@ -1,4 +1,4 @@
-"""The walk over widths and depths, with one kind of noise."""
+"""The search over widths and depths, with one kind of noise."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lbnn.selection.coupled import coupled
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.finite_width import POINTS, confirmed_evidence, evidence_by_rows, network_evidence
 from lbnn.selection.optimise import Optimum, maximise
-from lbnn.selection.parameters import Choice, FreeParameters, free_parameters
+from lbnn.selection.parameters import FreeParameters, NoiseSpec, free_parameters
 
 #: Widths tried, from wide to narrow; the integers between are tried next to the best of them.
-LADDER = (128, 64, 32, 20, 12, 8, 5, 3, 2, 1)
+WIDTHS = (128, 64, 32, 20, 12, 8, 5, 3, 2, 1)
 _CLEAR_DROP = 3.0  # nats below the best at which a width is clearly worse
 _TOO_UNCERTAIN = 0.5  # error from which an estimate rests on a few draws and says nothing of a width
 _UNCERTAIN = 0.15  # error above which the evidence of a contender is computed again, ...
@@ -45,7 +45,7 @@ class Candidate:
     on_edge : bool
         Whether the search ended at the edge of its ranges.
     noise : str
-        "isotropic", "per_output", "coupled" or "coupled_per_output".
+        "independent", "per_output", "coupled" or "coupled_per_output".
     penalty : float
         ½ log p for each hyperparameter that was fitted: what its maximum has over its average (BIC).
     curvature : (k, k)
@@ -59,7 +59,7 @@ class Candidate:
     log_evidence: float
     error: float
     on_edge: bool
-    noise: str = "isotropic"
+    noise: str = "independent"
     penalty: float = 0.0
     curvature: Array = field(default_factory=lambda: np.zeros((0, 0)))
     directions: Array = field(default_factory=lambda: np.zeros((0, 0)))
@@ -70,7 +70,7 @@ class Candidate:
         return self.noise.startswith("coupled")
 
     @property
-    def supported(self) -> float:
+    def penalised_evidence(self) -> float:
         """What candidates are ranked by: the log evidence less its penalty and two errors.
 
         The error of n weighted draws is √(Σw² − 1/n), near one where a single draw has all the weight. Such
@@ -81,12 +81,12 @@ class Candidate:
         return self.log_evidence - self.penalty - 2 * self.error / (1 - self.error**2)
 
 
-def infinite_width(data: EvidenceData, choice: Choice) -> Candidate:
+def infinite_width(data: EvidenceData, spec: NoiseSpec) -> Candidate:
     """The Gaussian process with the hyperparameters that its evidence prefers."""
-    free = free_parameters(data, choice)
-    best = gaussian_process.optima(data, choice)[0]
+    free = free_parameters(data, spec)
+    best = gaussian_process.optima(data, spec)[0]
     penalty = penalty_of(free.count, data)
-    return _candidate((), free, best, 0.0, choice.units, penalty)
+    return _candidate((), free, best, 0.0, spec.units, penalty)
 
 
 def _candidate(
@@ -111,33 +111,33 @@ def penalty_of(count: int, data: EvidenceData) -> float:
     return 0.5 * count * math.log(max(data.spectrum.examples, 1))
 
 
-class Walk:
+class WidthSearch:
     """The candidates visited so far, with one kind of noise."""
 
     def __init__(
-        self, data: EvidenceData, choice: Choice, seed: int, report: Report, rival: float = -np.inf
+        self, data: EvidenceData, spec: NoiseSpec, seed: int, report: Report, rival: float = -np.inf
     ) -> None:
-        self.data = coupled(data) if choice.coupled else data
-        self.choice, self.free = choice, free_parameters(data, choice)
+        self.data = coupled(data) if spec.coupled else data
+        self.spec, self.free = spec, free_parameters(data, spec)
         self.seed, self.report, self.rival = seed, report, rival
         self.penalty = penalty_of(self.free.count, data)
-        self.starts = gaussian_process.optima(data, choice)
+        self.starts = gaussian_process.optima(data, spec)
         self.candidates: list[Candidate] = []
         self.optima: dict[tuple[int, ...], Optimum] = {}
 
     def visit_infinite_width(self, known: Candidate | None) -> Candidate:
-        """The Gaussian process; one that is known from a walk in the same units of noise is taken over."""
+        """The Gaussian process; one that is known from a search in the same units of noise is taken over."""
         if known is None:
             self.record((), self.starts[0], 0.0)
         else:
             self.candidates.append(known)
         return self.candidates[-1]
 
-    def visit_ladder(self, layers: int, widest: int) -> None:
-        """Down the ladder until two steps in a row are clearly worse, then the integers next to the best."""
-        ladder = [width for width in LADDER if width <= widest]
-        start, drops = self.visit_from_all((ladder[0],) * layers), 0
-        for width in ladder[1:]:
+    def visit_widths(self, layers: int, widest: int) -> None:
+        """Widest first, until two steps in a row are clearly worse, then the integers next to the best."""
+        widths = [width for width in WIDTHS if width <= widest]
+        start, drops = self.visit_from_all((widths[0],) * layers), 0
+        for width in widths[1:]:
             start = self.visit((width,) * layers, start)
             drops = drops + 1 if self._clearly_worse(self.candidates[-1]) else 0
             if drops == 2:
@@ -155,7 +155,7 @@ class Walk:
         for width in dict.fromkeys((round(1.4 * outputs), outputs)):
             start = self.visit((width,) * layers, start)
         wide = 2 * outputs
-        while self._best_finite == (wide,) * layers and wide < LADDER[0]:
+        while self._best_finite == (wide,) * layers and wide < WIDTHS[0]:
             start = self.optima[self._best_finite]
             wide *= 2
             self.visit((wide,) * layers, start)
@@ -179,10 +179,10 @@ class Walk:
             start = self.visit((each, each), start)
 
     def _wider(self, width: int) -> int:
-        """The next width of the ladder."""
-        if self.choice.coupled:
+        """The next larger width of the list."""
+        if self.spec.coupled:
             return 2 * width
-        return min((wider for wider in LADDER if wider > width), default=2 * width)
+        return min((wider for wider in WIDTHS if wider > width), default=2 * width)
 
     def visit_from_all(self, widths: tuple[int, ...]) -> Optimum:
         """The network of these widths, its evidence maximised from every maximum at infinite width."""
@@ -197,7 +197,7 @@ class Walk:
     def record(self, widths: tuple[int, ...], optimum: Optimum, error: float) -> Optimum:
         """Keep the optimum of a network, as a candidate, and report it."""
         self.optima[widths] = optimum
-        noise = self.choice.noise if widths else self.choice.units
+        noise = self.spec.noise if widths else self.spec.units
         self.candidates.append(_candidate(widths, self.free, optimum, error, noise, self.penalty))
         self.report(self.candidates[-1])
         return optimum
@@ -211,7 +211,7 @@ class Walk:
         if self.data.outputs == 1:
             return
         close = [each for each in self.candidates if each.widths and self._may_lead(each, leader)]
-        close.sort(key=lambda each: -each.supported)
+        close.sort(key=lambda each: -each.penalised_evidence)
         for each in close[:_MOST_CONFIRMED]:
             value, error = confirmed_evidence(self.data, each.widths, each.h, _CONFIRMED_ERROR, self.seed)
             self.candidates[self.candidates.index(each)] = replace(each, log_evidence=value, error=error)
@@ -223,7 +223,7 @@ class Walk:
     @property
     def best(self) -> Candidate:
         """The best so far."""
-        return max(self.candidates, key=lambda candidate: candidate.supported)
+        return max(self.candidates, key=lambda candidate: candidate.penalised_evidence)
 
     def _climb(self, widths: tuple[int, ...], start: Optimum) -> tuple[Optimum, float]:
         if not widths:
@@ -260,7 +260,7 @@ def rank_limited_start(data: EvidenceData, h: Array, rank: int) -> Array:
     The noise is raised by the part of the signal at h that such a network cannot fit: of ỹᵀ diag(κg/(1 + κg))
     ỹ / p in whitened units, the eigenvalues beyond the `rank` largest ones.
     """
-    if rank >= data.outputs or not data.noise:
+    if rank >= data.outputs or not data.noise_variance:
         return h
     likelihood = data.likelihood(h)
     seen = likelihood.eigenvalues / (1 + likelihood.eigenvalues)
@@ -273,10 +273,10 @@ def rank_limited_start(data: EvidenceData, h: Array, rank: int) -> Array:
 
 
 def _between(widths: tuple[int, ...]) -> tuple[int, ...]:
-    """Integers next to a width of the ladder that are not on it, at most one on either side."""
-    if not widths or widths[0] > LADDER[0] // 4:
+    """Integers next to a width of the list that are not on it, at most one on either side."""
+    if not widths or widths[0] > WIDTHS[0] // 4:
         return ()
-    position = LADDER.index(widths[0])
-    wider, narrower = LADDER[position - 1], LADDER[min(position + 1, len(LADDER) - 1)]
+    position = WIDTHS.index(widths[0])
+    wider, narrower = WIDTHS[position - 1], WIDTHS[min(position + 1, len(WIDTHS) - 1)]
     middle = {round((widths[0] * other) ** 0.5) for other in (wider, narrower)}
-    return tuple(sorted(middle - set(LADDER)))
+    return tuple(sorted(middle - set(WIDTHS)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lbnn._base import row_curves as module
-from lbnn._base.row_curves import row_curves
+from lbnn._base import chebyshev_panels as module
+from lbnn._base.chebyshev_panels import chebyshev_panels
 
 VALUES = {
     "random": np.sort(np.random.default_rng(0).gamma(2.0, size=600)),
@@ -21,7 +21,7 @@ VALUES = {
 @pytest.mark.parametrize("place", [1e-12, 1e-3, 1.0, 1e6])
 def test_gains_at_every_row(values: np.ndarray, place: float) -> None:
     """1/(1 + g/place), relative to itself, times any power of g in between."""
-    curves = row_curves(values)
+    curves = chebyshev_panels(values)
     got = curves.at_rows(1 / (1 + curves.nodes / place))
     np.testing.assert_allclose(got, 1 / (1 + values / place), rtol=1e-12)
 
@@ -31,7 +31,7 @@ def test_gathered_is_the_product_with_what_is_at_the_rows() -> None:
     rng = np.random.default_rng(1)
     values = VALUES["random"]
     features, columns = rng.standard_normal((4, 600)), rng.standard_normal((600, 2))
-    curves = row_curves(values)
+    curves = chebyshev_panels(values)
     at_nodes = np.stack([1 / (1 + curves.nodes), curves.nodes / (0.1 + curves.nodes)])
     got = np.einsum("mkj,fk->fmj", curves.gathered(features, columns), at_nodes)
     at_rows = np.stack([1 / (1 + values), values / (0.1 + values)])
@@ -43,11 +43,11 @@ def test_gathered_is_the_product_with_what_is_at_the_rows() -> None:
 def test_nodes_that_are_too_few_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check turns to the rows themselves; without it, wrong numbers would come out."""
     values = VALUES["condition 1e16"]
-    assert len(row_curves(values).nodes) < 500
+    assert len(chebyshev_panels(values).nodes) < 500
     monkeypatch.setattr(module, "nodes_for", lambda half: 4)
-    assert len(row_curves(values).nodes) == len(values)
+    assert len(chebyshev_panels(values).nodes) == len(values)
     monkeypatch.setattr(module, "accurate", lambda *_: True)
-    curves = row_curves(values)
+    curves = chebyshev_panels(values)
     error = np.abs(curves.at_rows(1 / (1 + curves.nodes)) * (1 + values) - 1)
     assert error.max() > 1e-6
 
@@ -55,7 +55,7 @@ def test_nodes_that_are_too_few_are_not_used(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_gap_in_the_spectrum_has_no_nodes() -> None:
     """One value far below the others, as for square X: panels without rows are left out."""
     values = np.sort(np.concatenate([[1e-6], np.random.default_rng(0).uniform(0.1, 4.0, 400)]))
-    curves = row_curves(values)
+    curves = chebyshev_panels(values)
     assert len(curves.nodes) < len(values)
     assert all(len(rows) for rows, _, _ in curves.panels)
     exact = 1 / (1 + values)

@@ -1,4 +1,4 @@
-"""What a fitted network sees of inputs: units of columns, then a kernel if there is one, then centring."""
+"""From the user's inputs to those of the network: units of columns, a kernel if there is one, centring."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lbnn.estimator.kernels import Kernel
 
 
 @dataclass(frozen=True)
-class Seeing:
+class InputTransform:
     """From the user's inputs to what `Spectrum.project` wants.
 
     Attributes

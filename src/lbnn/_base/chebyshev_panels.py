@@ -23,7 +23,7 @@ _ALLOWED = 1e-12  # relative error in the checks at which nodes are not used
 
 
 @dataclass(frozen=True)
-class RowCurves:
+class ChebyshevPanels:
     """Nodes (k,) and, panel by panel, the rows in it, its nodes, and what each node weighs at each row."""
 
     nodes: Array
@@ -48,19 +48,19 @@ class RowCurves:
         return result
 
 
-def row_curves(values: Array) -> RowCurves:
+def chebyshev_panels(values: Array) -> ChebyshevPanels:
     """Nodes for functions of g at the given values (r,); the values themselves where nodes save nothing."""
     if len(values) < 2:
-        return every_row(values)
+        return identity_panels(values)
     logs = np.log(values)
     low, high = float(logs.min()), float(logs.max())
     panels = max(1, math.ceil((high - low) / _PANEL))
     half = max((high - low) / panels / 2, 1e-3)
     count = nodes_for(half)
     if panels * count > _WORTH_WHILE * len(values):
-        return every_row(values)
-    places = chebyshev.chebpts1(count)
-    transform = np.linalg.inv(chebyshev.chebvander(places, count - 1))
+        return identity_panels(values)
+    points = chebyshev.chebpts1(count)
+    transform = np.linalg.inv(chebyshev.chebvander(points, count - 1))
     panel = np.clip(((logs - low) / (2 * half)).astype(int), 0, panels - 1)
     nodes: list[Array] = []
     parts: list[tuple[IndexArray, slice, Array]] = []
@@ -69,23 +69,23 @@ def row_curves(values: Array) -> RowCurves:
         if not len(rows):  # a gap in the spectrum
             continue
         start = len(nodes) * count
-        nodes.append(np.exp(centre + half * places))
+        nodes.append(np.exp(centre + half * points))
         weights = chebyshev.chebvander((logs[rows] - centre) / half, count - 1) @ transform
         parts.append((rows, slice(start, start + count), weights))
-    result = RowCurves(np.concatenate(nodes), tuple(parts))
-    return result if accurate(result, values) else every_row(values)
+    result = ChebyshevPanels(np.concatenate(nodes), tuple(parts))
+    return result if accurate(result, values) else identity_panels(values)
 
 
 def _columns(features: AnyArray, index: IndexArray) -> AnyArray:
-    """Some columns of a matrix of any place: a view where they stand side by side, as for ascending g."""
+    """Some columns of a matrix of any library: a view where they stand side by side, as for ascending g."""
     if len(index) and index[-1] - index[0] + 1 == len(index):
         return features[:, int(index[0]) : int(index[-1]) + 1]
     return take(features, index, axis=1)
 
 
-def every_row(values: Array) -> RowCurves:
+def identity_panels(values: Array) -> ChebyshevPanels:
     """Every value a node of its own."""
-    return RowCurves(values, ((np.arange(len(values)), slice(0, len(values)), np.eye(len(values))),))
+    return ChebyshevPanels(values, ((np.arange(len(values)), slice(0, len(values)), np.eye(len(values))),))
 
 
 def nodes_for(half: float) -> int:
@@ -93,7 +93,7 @@ def nodes_for(half: float) -> int:
     return math.ceil(_DIGITS / math.asinh(math.pi / half))
 
 
-def accurate(curves: RowCurves, values: Array) -> bool:
+def accurate(curves: ChebyshevPanels, values: Array) -> bool:
     """Whether 1/(1 + g/bend) comes out right at every row, for bends below, among and above the values."""
     low, high = float(values.min()), float(values.max())
     bends = np.concatenate([[1e-3 * low], np.geomspace(low, high, _BENDS), [1e3 * high]])

@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import Moved
+from lbnn._base.arrays import DeviceCache
 from lbnn._base.types import Array
 
 _PANEL = 3.0  # widest range of log g that one rule covers: within it 1/(τ + g l) changes by e³ at most
@@ -35,7 +35,7 @@ _CHECKED_AT = np.linspace(-4.0, 4.0, 9)  # log of l/τ beside the ends of the sp
 
 
 @dataclass(frozen=True)
-class Condensed:
+class GaussRule:
     """Rows that stand for the data: Σ_k counts_k log(τ + nodes_k l) = A, Σ_k ỹ_k ỹ_kᵀ/(τ + g_k l) = B."""
 
     nodes: Array  # g of the log term, (a,)
@@ -44,20 +44,20 @@ class Condensed:
     targets: Array  # ỹ, (q, n_d)
 
     @cached_property
-    def moved(self) -> Moved:
-        """Nodes (a, 1), counts, eigenvalues (q, 1) and targets, as arrays of any place."""
-        return Moved(self.nodes[:, None], self.counts, self.eigenvalues[:, None], self.targets)
+    def device_cache(self) -> DeviceCache:
+        """Nodes (a, 1), counts, eigenvalues (q, 1) and targets, as arrays on any device."""
+        return DeviceCache(self.nodes[:, None], self.counts, self.eigenvalues[:, None], self.targets)
 
-    def scaled(self, variance: float) -> Condensed:
+    def scaled(self, variance: float) -> GaussRule:
         """The same for a Gram matrix that many times as large."""
-        return Condensed(variance * self.nodes, self.counts, variance * self.eigenvalues, self.targets)
+        return GaussRule(variance * self.nodes, self.counts, variance * self.eigenvalues, self.targets)
 
-    def in_units(self, units: Array) -> Condensed:
+    def in_units(self, units: Array) -> GaussRule:
         """The same for targets ỹ diag(units)."""
-        return Condensed(self.nodes, self.counts, self.eigenvalues, self.targets * units)
+        return GaussRule(self.nodes, self.counts, self.eigenvalues, self.targets * units)
 
 
-def condense(eigenvalues: Array, targets: Array) -> Condensed | None:
+def make_gauss_rule(eigenvalues: Array, targets: Array) -> GaussRule | None:
     """Few rows for many: g (r,), ỹ (r, n_d); None where they would not be few, or would not be right."""
     if len(eigenvalues) < 2:
         return None
@@ -68,13 +68,13 @@ def condense(eigenvalues: Array, targets: Array) -> Condensed | None:
     degree = nodes_for(half)
     if panels * degree * min(1 + targets.shape[1] / 4, 2) > _WORTH_WHILE * len(logs):
         return None
-    place = np.clip(((logs - low) / (2 * half)).astype(int), 0, panels - 1)
+    panel_of = np.clip(((logs - low) / (2 * half)).astype(int), 0, panels - 1)
     parts = []
     for panel in range(panels):
-        here = np.flatnonzero(place == panel)
+        here = np.flatnonzero(panel_of == panel)
         centre = low + (2 * panel + 1) * half
-        parts.append(_condense_panel(logs[here], targets[here], centre, half, degree))
-    result = Condensed(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        parts.append(_panel_rule(logs[here], targets[here], centre, half, degree))
+    result = GaussRule(*(np.concatenate(each) for each in zip(*parts, strict=True)))
     return result if accurate(result, eigenvalues, targets) else None
 
 
@@ -83,7 +83,7 @@ def nodes_for(half: float) -> int:
     return math.ceil(_DIGITS / (2 * math.asinh(math.pi / half)))
 
 
-def _condense_panel(
+def _panel_rule(
     logs: Array, targets: Array, centre: float, half: float, degree: int
 ) -> tuple[Array, Array, Array, Array]:
     """The two rules of one panel; rows as they are where those are no more."""
@@ -93,15 +93,15 @@ def _condense_panel(
         return nodes, counts, values, rows
     position = (logs - centre) / half
     polynomials = np.asarray(np.polynomial.chebyshev.chebvander(position, degree - 1), float)  # T_m(log g)
-    places, weights = _projected(position, polynomials, np.ones((len(logs), 1)))
-    nodes, counts = np.exp(centre + half * places), weights[:, 0] ** 2
+    positions, weights = _projected(position, polynomials, np.ones((len(logs), 1)))
+    nodes, counts = np.exp(centre + half * positions), weights[:, 0] ** 2
     if len(logs) > degree * outputs:
         sizes = np.sqrt((targets**2).sum(axis=0))
         unit = targets / np.where(sizes > 0, sizes, 1.0)
         start = np.linalg.svd(unit, full_matrices=False).U  # of the same span, without preference for any
         span = (polynomials[:, :, None] * start[:, None, :]).reshape(len(logs), -1)
-        places, weights = _projected(position, span, unit)
-        values, rows = np.exp(centre + half * places), weights * sizes
+        positions, weights = _projected(position, span, unit)
+        values, rows = np.exp(centre + half * positions), weights * sizes
     return nodes, counts, values, rows
 
 
@@ -116,7 +116,7 @@ def _projected(position: Array, span: Array, start: Array) -> tuple[Array, Array
     return np.clip(values, -1.0, 1.0), vectors.T @ (basis.T @ start)
 
 
-def accurate(rule: Condensed, eigenvalues: Array, targets: Array) -> bool:
+def accurate(rule: GaussRule, eigenvalues: Array, targets: Array) -> bool:
     """Whether A and B agree with the sums over all rows, along outputs and their principal directions."""
     ends = -np.log([eigenvalues.max(), eigenvalues.min()])
     signal = np.exp(np.unique((ends[:, None] + _CHECKED_AT).ravel()))  # l/τ

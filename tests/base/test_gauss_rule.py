@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import lbnn
-from lbnn._base import condensed as rule
-from lbnn._base.condensed import condense
+from lbnn._base import gauss_rule as rule
+from lbnn._base.gauss_rule import make_gauss_rule
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.independent import IndependentNoise
 from tests.helpers.problems import random_scale
@@ -85,7 +85,7 @@ def test_few_rows_have_the_sums_of_all(spectrum: str, targets: str) -> None:
     """Value and gradient at every temperature, to rounding of the sums of all rows."""
     g = spectrum_of(spectrum)
     y = targets_of(targets, g)
-    few = condense(g, y)
+    few = make_gauss_rule(g, y)
     assert few is not None
     assert len(few.nodes) < ROWS / 2
     assert (few.counts > 0).all()
@@ -94,7 +94,7 @@ def test_few_rows_have_the_sums_of_all(spectrum: str, targets: str) -> None:
     typical = float(np.median(g))
     for noise in (0.0, 1e-14 * typical, 1e-4 * typical, typical, 1e10 * typical):
         whole = plain(g, y, noise)
-        got = replace(whole, condensed=few)
+        got = replace(whole, gauss_rule=few)
         expected, slope = whole.value_and_gradient(values, vectors)
         variance = noise + g[:, None] * values[:, None, :]
         rotated = y @ vectors
@@ -120,7 +120,7 @@ def test_gradient_is_the_derivative_of_the_value() -> None:
     """By divided differences, at scales whose eigenvalues are equal, nearly equal and far apart."""
     g = spectrum_of("random inputs")
     y = targets_of("teacher", g)
-    likelihood = replace(plain(g, y, 0.1), condensed=condense(g, y))
+    likelihood = replace(plain(g, y, 0.1), gauss_rule=make_gauss_rule(g, y))
     rng = np.random.default_rng(8)
     for scale in scales_for(y)[2:]:
         direction = rng.standard_normal((3, 3))
@@ -141,14 +141,14 @@ def test_other_units_of_the_same_data() -> None:
     """A Gram matrix that is larger, outputs in other units: the rule follows without being made again."""
     g = spectrum_of("random inputs")
     y, units = targets_of("teacher", g), np.array([0.1, 1.0, 10.0])
-    few = condense(g, y)
+    few = make_gauss_rule(g, y)
     assert few is not None
-    direct = condense(1e3 * g, y * units)
+    direct = make_gauss_rule(1e3 * g, y * units)
     assert direct is not None
     moved = few.scaled(1e3).in_units(units)
     values, vectors = np.linalg.eigh(scales_for(y * units))
     one, other = (
-        replace(plain(1e3 * g, y * units, 0.3), condensed=each).log_value(values, vectors)
+        replace(plain(1e3 * g, y * units, 0.3), gauss_rule=each).log_value(values, vectors)
         for each in (moved, direct)
     )
     np.testing.assert_allclose(one, other, rtol=1e-11)
@@ -157,7 +157,7 @@ def test_other_units_of_the_same_data() -> None:
 @pytest.mark.parametrize("rows", [0, 1, 2, 5])
 def test_few_rows_stay_as_they_are(rows: int) -> None:
     """There is nothing to condense."""
-    assert condense(np.linspace(1.0, 2.0, rows), np.ones((rows, 2))) is None
+    assert make_gauss_rule(np.linspace(1.0, 2.0, rows), np.ones((rows, 2))) is None
 
 
 # ---------------------------------------------------------------- what watches over it
@@ -170,9 +170,9 @@ def test_a_rule_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> No
     values, vectors = np.linalg.eigh(scales_for(y))
     expected = plain(g, y, 1e-8).log_value(values, vectors)
     monkeypatch.setattr(rule, "nodes_for", lambda half: 3)
-    assert condense(g, y) is None
+    assert make_gauss_rule(g, y) is None
     monkeypatch.setattr(rule, "accurate", lambda *_: True)
-    wrong = replace(plain(g, y, 1e-8), condensed=condense(g, y)).log_value(values, vectors)
+    wrong = replace(plain(g, y, 1e-8), gauss_rule=make_gauss_rule(g, y)).log_value(values, vectors)
     assert np.abs(wrong - expected).max() > 1e-6
 
 
@@ -181,7 +181,7 @@ def test_the_check_sees_every_part(part: str) -> None:
     """A part in 1e9 off in one number of any part of the rule is found."""
     g = spectrum_of("random inputs")
     y = targets_of("teacher", g)
-    few = condense(g, y)
+    few = make_gauss_rule(g, y)
     assert few is not None
     assert rule.accurate(few, g, y)
     array = getattr(few, part).copy()
@@ -204,8 +204,8 @@ def test_posteriors_do_not_notice(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         return several + one
 
-    assert IndependentNoise(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).condensed is not None
+    assert IndependentNoise(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).gauss_rule is not None
     with_rule = answers()
-    monkeypatch.setattr("lbnn.data.spectrum.condense", lambda *_: None)
-    assert IndependentNoise(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).condensed is None
+    monkeypatch.setattr("lbnn.data.spectrum.make_gauss_rule", lambda *_: None)
+    assert IndependentNoise(0.1).likelihood(lbnn.Spectrum.from_inputs(X, Y)).gauss_rule is None
     np.testing.assert_allclose(with_rule, answers(), rtol=1e-11)
