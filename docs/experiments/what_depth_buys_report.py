@@ -21,7 +21,6 @@ from what_depth_buys_pictures import draw_kernels, draw_phases, draw_vanishing, 
 from lbnn import open_sweep
 from lbnn._base.checkout import provenance
 from lbnn._base.types import Array
-from lbnn._base.types import Array
 
 DOCS = Path(__file__).resolve().parent.parent
 #: Sweeps that go with the study.
