@@ -12,6 +12,7 @@ if (
     from lbnn import archive as archive
     from lbnn import asymptotics as asymptotics
     from lbnn import convergence as convergence
+    from lbnn import views as views
     from lbnn._base.errors import AccuracyWarning as AccuracyWarning
     from lbnn._base.errors import DataWarning as DataWarning
     from lbnn._base.errors import ExtrapolationWarning as ExtrapolationWarning
@@ -32,6 +33,7 @@ if (
     from lbnn.network import Network as Network
     from lbnn.posterior import Posterior as Posterior
     from lbnn.predict.affine import AffinePredictive as AffinePredictive
+    from lbnn.predict.atoms import AtomPredictive as AtomPredictive
     from lbnn.predict.model_average import MixturePredictive as MixturePredictive
     from lbnn.predict.network import NetworkPredictive as NetworkPredictive
     from lbnn.predict.predictive import ConditionedPredictive as ConditionedPredictive
@@ -48,6 +50,7 @@ if (
     from lbnn.theories.comparison import Comparison as Comparison
     from lbnn.theories.comparison import compare as compare
     from lbnn.theories.scale_mixing import ScaleMixture as ScaleMixture
+    from lbnn.views.posterior import ViewPosterior as ViewPosterior
 
     __version__: str
 
@@ -55,6 +58,7 @@ if (
 _HOME = {
     "AccuracyWarning": "_base.errors",
     "AffinePredictive": "predict.affine",
+    "AtomPredictive": "predict.atoms",
     "BandedRegressor": "estimator",
     "Bands": "bands",
     "BandsFit": "bands",
@@ -83,6 +87,7 @@ _HOME = {
     "ScalePrior": "scale.prior",
     "Spectrum": "data.spectrum",
     "SweepQuantity": "sweeps.quantities",
+    "ViewPosterior": "views.posterior",
     "archive": "archive",
     "asymptotics": "asymptotics",
     "benchmark": "benchmark",
@@ -94,6 +99,7 @@ _HOME = {
     "open_sweep": "sweeps.store",
     "plots": "plots",
     "sweep": "sweeps.run",
+    "views": "views",
 }
 
 __all__ = list(_HOME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,15 +20,26 @@ from lbnn._base.html import card, density_picture
 from lbnn._base.types import AnyArray, Array
 from lbnn.cross_validation import LeaveOneOut, kept_targets, left_out_scores
 from lbnn.data.bases import InputBasis
+from lbnn.data.missing import MissingCells, elimination_is_cheaper
 from lbnn.data.projection import Projection, TrainingProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.noise.kind import Noise
+from lbnn.noise.missing import level_shares, partial_likelihood
 from lbnn.predict.affine import AffinePredictive
+from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.feature_kernel import average_layer_kernel, average_layer_kernels
+from lbnn.predict.missing import (
+    CompletedProcess,
+    ObservedProcess,
+    TableProcess,
+    most_draws,
+    table_predictive,
+)
 from lbnn.predict.network import NetworkPredictive
 from lbnn.predict.weights import sample_weights
+from lbnn.scale.bartlett import product
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.prior import ScalePrior
 
@@ -50,6 +62,8 @@ class Posterior:
         Kind and size of the noise.
     inference : ScaleInference
         What the engine found.
+    missing : MissingCells, optional
+        Targets that were not observed; the spectrum has them filled in.
 
     Examples
     --------
@@ -67,6 +81,7 @@ class Posterior:
     spectrum: Spectrum
     noise: Noise
     inference: ScaleInference
+    missing: MissingCells | None = None
 
     def __repr__(self) -> str:
         """One line: network, data, evidence, engine."""
@@ -122,7 +137,8 @@ class Posterior:
         *more: ArrayLike,
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
-    ) -> NetworkPredictive | AffinePredictive:
+        views: ArrayLike | None = None,
+    ) -> NetworkPredictive | AffinePredictive | AtomPredictive:
         """The posterior predictive of the network's outputs.
 
         Parameters
@@ -132,11 +148,22 @@ class Posterior:
         cross_gram, test_gram : (p̂, p) and (p̂, p̂), optional
             After `condition_gram`, in the place of X_test: the kernel between test and training points and
             among test points. The two may also be given without their names, in this order.
+        views : (p̂, 1, n0), optional
+            After `condition_views` with one view, in the place of X_test.
 
         Returns
         -------
-        NetworkPredictive, or AffinePredictive where each output has a noise of its own
+        NetworkPredictive, or AffinePredictive where each output has a noise of its own, or AtomPredictive
+        where some targets were not observed
         """
+        if views is not None:
+            single = check.real_array(views, "views")
+            if X_test is not None or single.ndim != 3 or single.shape[1] != 1:
+                raise ValueError(
+                    "this posterior has one view of each point: views must have shape (p̂, 1, n0), in the "
+                    f"place of X_test, got views.shape={single.shape}"
+                )
+            X_test = single[:, 0]
         law = self._predictive_at(
             self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         )
@@ -145,8 +172,13 @@ class Posterior:
             return law
         return AffinePredictive(law, np.diag(units), np.zeros(len(units)), 0.0, law.single_output)
 
-    def _predictive_at(self, projection: Projection) -> NetworkPredictive:
+    def _predictive_at(self, projection: Projection) -> NetworkPredictive | AtomPredictive:
         """The predictive at projected test points, with the outputs in units of `noise.deviations`."""
+        if self.missing is not None:
+            process, weights = self._table_process
+            return table_predictive(
+                process, projection, weights, self.noise.variance, self.spectrum.single_output
+            )
         units = self.noise.deviations
         return NetworkPredictive(
             self.noise.transform_projection(projection, self.spectrum),
@@ -182,6 +214,7 @@ class Posterior:
 
     def _layer_kernel(self, points: Projection, layer: int) -> AnyArray:
         """⟨K_ℓ⟩ at projected points."""
+        self._require_complete("feature kernels")
         widths, number = self.prior.widths, check.positive_integer(layer, "layer")
         if number > len(widths):
             raise ValueError(
@@ -200,6 +233,7 @@ class Posterior:
 
     def feature_kernels(self) -> Iterator[AnyArray]:
         """⟨K_1⟩, ..., ⟨K_{d−1}⟩ on the training points, (p, p) each, at the cost of the last one alone."""
+        self._require_complete("feature kernels")
         return average_layer_kernels(
             self.noise.transform_projection(self.spectrum.project(), self.spectrum),
             self._process,
@@ -262,7 +296,8 @@ class Posterior:
             )
         law, layers = self._scale_in_units.law, (self.prior.widths, self.prior.layer_variances)
         factors = [] if law is None else law.sample_factors(count, generator)
-        weights = sample_weights(count, factors, *layers, self._process, basis, generator)
+        process = self._process if self.missing is None else self._completed(factors, count, generator)
+        weights = sample_weights(count, factors, *layers, process, basis, generator)
         if self.noise.deviations is not None:
             weights[-1] = self.noise.deviations[:, None] * weights[-1]
         return weights
@@ -293,6 +328,7 @@ class Posterior:
         >>> bool(np.isclose(scores.mean[0], refit.mean[0]))
         True
         """
+        self._require_complete("leave-one-out scores")
         targets = kept_targets(self.spectrum) if Y is None else Y
         centred = Y is None and np.shape(targets)[0] > self.spectrum.examples
         return left_out_scores(self, targets, centred=centred)
@@ -321,7 +357,7 @@ class Posterior:
 
     def _packed(self) -> archive.Packed:
         """A header for JSON and arrays, for `_unpacked`."""
-        return archive.pack(self.prior, self.spectrum, self.noise, self.inference)
+        return archive.pack(self.prior, self.spectrum, self.noise, self.inference, self.missing)
 
     @classmethod
     def _unpacked(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Posterior:
@@ -329,6 +365,45 @@ class Posterior:
         return cls(*archive.unpack(header, arrays))
 
     # ------------------------------------------------------------------ inside
+
+    def _require_complete(self, what: str) -> None:
+        if self.missing is not None:
+            raise ValueError(
+                f"{what} are offered where every target was observed, got a table with {self.missing.count} "
+                "missing cells: use rows without them"
+            )
+
+    @cached_property
+    def _table_process(self) -> tuple[TableProcess, Array]:
+        """The Gaussian process given draws of the scale, from observed cells, and weights of the draws."""
+        cells, noise, measure = self.missing, self.noise.variance, self.scale
+        assert cells is not None
+        completing = elimination_is_cheaper(cells, self.spectrum.rank)
+        rows = None if completing else cells.rows(self.spectrum)
+        chosen, weights = measure._thinned(most_draws(cells.count if rows is None else len(rows.targets)))
+        scales = measure.scales[chosen]
+        if rows is not None:
+            features = cells.features(self.spectrum)
+            return ObservedProcess.of(cells, rows, features, noise, scales), weights
+        level = noise / float(cells.weights.sum()) if cells.centred else 0.0
+        likelihood = partial_likelihood(self.spectrum, cells, noise)
+        shares = level_shares(cells)
+        return CompletedProcess(likelihood, shares, level, scales), weights
+
+    def _completed(self, factors: list[Array], count: int, rng: np.random.Generator) -> ConditionalProcess:
+        """The Gaussian processes given scales and draws of the missing cells, a table for each draw."""
+        assert self.missing is not None
+        likelihood = partial_likelihood(self.spectrum, self.missing, self.noise.variance)
+        root = product(factors)
+        single = math.sqrt(self.prior.variance) * np.eye(self.prior.outputs)
+        roots = np.broadcast_to(single, (count, *single.shape)) if root is None else root
+        values, vectors = np.linalg.eigh(roots @ roots.swapaxes(1, 2))
+        tables = np.empty((count, *self.spectrum.targets.shape))
+        for number in range(count):
+            gone = likelihood.eliminate(np.maximum(values[number], 0.0), vectors[number])
+            drawn = np.linalg.solve(gone.root.T, rng.standard_normal(len(gone.shift)))
+            tables[number] = likelihood.completed(gone.shift + drawn)
+        return ConditionalProcess(self.spectrum.eigenvalues, tables, self.noise.variance)
 
     @cached_property
     def _process(self) -> ConditionalProcess:

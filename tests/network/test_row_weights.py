@@ -9,7 +9,6 @@ import pytest
 from scipy import integrate, special, stats
 
 import lbnn
-from lbnn.cross_validation import leave_one_out
 from lbnn.data.spectrum import Spectrum
 from lbnn.noise.make import make_noise
 
@@ -99,7 +98,7 @@ def test_left_out_examples_are_those_of_refits(gram, beta):
     else:
         post = network.condition(X, y, beta, weights=W)
         test = network.condition(X[others], y[others], beta, weights=W[others]).predict(X[[a]])
-    scores = leave_one_out(post, y)
+    scores = post.leave_one_out()
     assert scores.mean[a] == pytest.approx(test.mean[0], rel=1e-6)
     assert scores.variance[a] == pytest.approx(test.variance[0] + 1 / (beta * W[a]), rel=1e-6)
     if beta == 2.0:
@@ -110,10 +109,9 @@ def test_left_out_examples_are_those_of_refits(gram, beta):
 
 
 def test_a_saved_posterior_keeps_its_weights(tmp_path):
-    from lbnn import archive
-
     post = lbnn.Network((5,)).condition(X, Y[:, 0], 2.0, weights=W)
-    again = archive.unpack_posterior(*archive.pack_posterior(post))
+    post.save(tmp_path / "posterior.lbnn")
+    again = lbnn.Posterior.load(tmp_path / "posterior.lbnn")
     np.testing.assert_array_equal(again.predict().mean, post.predict().mean)
     assert again.log_evidence == post.log_evidence
 

@@ -16,6 +16,7 @@ from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
 from lbnn.archive.container import AnyArray
 from lbnn.data.bases import Basis, GramBasis, InputBasis
+from lbnn.data.missing import MissingCells
 from lbnn.data.projection import FeatureDirections, InputDirections
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference
@@ -23,10 +24,11 @@ from lbnn.engines.estimate import Answer, Estimate, Located
 from lbnn.engines.laws import FactorLaw, SampledLaw
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.engines.run import draw_posterior
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import ScaleLikelihood, ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.noise.make import unpack_noise
+from lbnn.noise.missing import observed_likelihood
 from lbnn.scale.bartlett import product
 from lbnn.scale.measure import ScaleMeasure, Tails
 from lbnn.scale.prior import ScalePrior
@@ -34,10 +36,16 @@ from lbnn.scale.prior import ScalePrior
 _SAME_EVIDENCE = 1e-6  # relative difference of a recomputed evidence: other machines round differently
 
 Packed = tuple[dict[str, Any], dict[str, AnyArray]]
-Parts = tuple[ScalePrior, Spectrum, Noise, ScaleInference]
+Parts = tuple[ScalePrior, Spectrum, Noise, ScaleInference, MissingCells | None]
 
 
-def pack(prior: ScalePrior, spectrum: Spectrum, noise: Noise, inference: ScaleInference) -> Packed:
+def pack(
+    prior: ScalePrior,
+    spectrum: Spectrum,
+    noise: Noise,
+    inference: ScaleInference,
+    missing: MissingCells | None = None,
+) -> Packed:
     """Take the parts of a posterior apart, into a header for JSON and arrays: what `unpack` needs."""
     spectrum_header, arrays = _pack_spectrum(spectrum)
     noise_header, noise_arrays = noise.packed()
@@ -53,7 +61,22 @@ def pack(prior: ScalePrior, spectrum: Spectrum, noise: Noise, inference: ScaleIn
         "log_evidence_error": inference.log_evidence_error,
         "diagnostics": _pack_diagnostics(inference.diagnostics),
     }
+    if missing is not None:
+        header["missing"] = {"centred": missing.centred}
+        arrays = arrays | {
+            "missing.observed": missing.observed.astype(float),
+            "missing.targets": missing.targets,
+            "missing.weights": missing.weights,
+        }
     return header, arrays | noise_arrays | scale_arrays
+
+
+def _unpack_missing(header: dict[str, Any], arrays: dict[str, AnyArray]) -> MissingCells | None:
+    if "missing" not in header:
+        return None
+    observed, targets, weights = (arrays[f"missing.{name}"] for name in ("observed", "targets", "weights"))
+    _require(observed.shape == targets.shape and weights.shape == observed.shape[:1], "shape of the table")
+    return MissingCells(observed.astype(bool), targets, weights, bool(header["missing"]["centred"]))
 
 
 def unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Parts:
@@ -86,14 +109,17 @@ def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Parts:
     prior = _unpack_prior(header)
     spectrum, noise = _unpack_spectrum(header["spectrum"], arrays), unpack_noise(header["noise"], arrays)
     _require(spectrum.outputs == prior.outputs, "outputs of network and targets differ")
-    data = noise.likelihood(spectrum)
+    missing = _unpack_missing(header, arrays)
+    data: ScaleLikelihood = noise.likelihood(spectrum)
+    if missing is not None:
+        data = observed_likelihood(spectrum, missing, noise.variance)
     measure = _unpack_measure(header["scale"], arrays, prior, data, spectrum.single_output)
     evidence, error = float(header["log_evidence"]), float(header["log_evidence_error"])
     if isinstance(measure.law, QuadratureLaw):
         again = data.log_constant + measure.law.nodes.log_total
         _require(bool(np.isclose(again, evidence, rtol=_SAME_EVIDENCE, atol=_SAME_EVIDENCE)), "evidence")
     diagnostics = _unpack_diagnostics(header["diagnostics"])
-    return prior, spectrum, noise, ScaleInference(measure, evidence, error, diagnostics)
+    return prior, spectrum, noise, ScaleInference(measure, evidence, error, diagnostics), missing
 
 
 def _unpack_prior(header: dict[str, Any]) -> ScalePrior:
@@ -216,13 +242,14 @@ def _unpack_measure(
     header: dict[str, Any],
     arrays: dict[str, AnyArray],
     prior: ScalePrior,
-    data: GaussianLikelihood,
+    data: ScaleLikelihood,
     single_output: bool,
 ) -> ScaleMeasure:
     if header["law"] == "atom":
         _require(arrays["scale"].shape == prior.mean.shape, "shape of the scale")
         return ScaleMeasure.atom(arrays["scale"], single_output)
     if header["law"] == "quadrature":  # deterministic
+        assert isinstance(data, GaussianLikelihood)
         return infer_quadrature(prior, data, single_output).measure
     if header["law"] == "sampled":
         return _unpack_sampled(header, arrays, prior, data, single_output)
@@ -254,7 +281,7 @@ def _unpack_sampled(
     header: dict[str, Any],
     arrays: dict[str, AnyArray],
     prior: ScalePrior,
-    data: GaussianLikelihood,
+    data: ScaleLikelihood,
     single_output: bool,
 ) -> ScaleMeasure:
     points, log_weights, groups = (arrays[f"draws.{name}"] for name in ("points", "log_weights", "groups"))

@@ -54,6 +54,18 @@ def score(measure: ScaleMeasure, examples: LeftOut, matrix: Array) -> Scores:
     return Scores(*moments(measure, examples, weights, matrix), average, error, shapes)
 
 
+def score_atoms(measure: ScaleMeasure, precision: Array, residual: Array) -> Scores:
+    """Scores of single numbers y_a from their precision and residual given each atom, (rows, m) each."""
+    log_density = 0.5 * (np.log(precision / (2 * np.pi)) - residual**2 * precision)
+    log_weights, shapes = left_out_log_weights(measure, log_density)
+    average = special.logsumexp(log_weights + log_density, axis=1)
+    weights, shares = np.exp(log_weights), np.exp(log_weights + log_density - average[:, None])
+    mean = (weights * residual).sum(axis=1)
+    variance = (weights * (1 / precision + (residual - mean[:, None]) ** 2)).sum(axis=1)
+    error = _standard_error(shares - weights, measure.groups)
+    return Scores(mean[:, None], variance[:, None], average, error, shapes)
+
+
 def left_out_log_weights(measure: ScaleMeasure, log_density: Array) -> tuple[Array, Array]:
     """Normalised log weights of ρ_{−a} on the atoms (rows, m), smoothed for draws, and Pareto k (rows,)."""
     with np.errstate(divide="ignore"):  # weights may have underflowed to zero

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
-from lbnn.cross_validation.examples import example_vectors, level_of
 from lbnn.cross_validation.fitted import Fitted
 from lbnn.data.bases import InputBasis
+from lbnn.data.examples import example_vectors, level_of
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
 

@@ -9,10 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
-from lbnn.data.bases import GramBasis
-from lbnn.data.projection import RANK_TOLERANCE, InputDirections
+from lbnn.data.examples import example_vectors, level_of
+from lbnn.data.projection import RANK_TOLERANCE
 from lbnn.data.spectrum import Spectrum
 from lbnn.predict.conditional import ConditionalProcess
 
@@ -209,22 +208,3 @@ def _unseen(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tupl
         spanned = unseen <= RANK_TOLERANCE * len(Y)
         unseen[spanned], rest[spanned] = 0.0, 0.0
     return unseen, rest
-
-
-def level_of(spectrum: Spectrum, rows: int) -> Array:
-    """The level of rows times √w as a vector of length one, (p,): √w/|√w|."""
-    weights = np.ones(rows) if spectrum.weights is None else spectrum.weights
-    return np.sqrt(weights / weights.sum())
-
-
-def example_vectors(spectrum: Spectrum) -> Array:
-    """U, the eigenvectors of the Gram matrix over the examples, (p, r), as NumPy."""
-    basis = spectrum.basis
-    if isinstance(basis, GramBasis):
-        return to_numpy(basis.vectors)
-    if isinstance(basis.directions, InputDirections):  # XXᵀ u would lose directions of small g to rounding
-        combination = to_numpy(basis.directions.combination)
-        return combination / np.linalg.norm(combination, axis=0)
-    vectors = to_numpy(basis.training().explained)  # a new array
-    vectors /= np.sqrt(spectrum.eigenvalues)
-    return vectors

@@ -136,7 +136,7 @@ def left_out_scores(
     scores = scores.of_rows(weights)
     refits = Refits(posterior, columns, centred, weights)
     messages = replace_by_refits(scores, posterior, examples, outward, refits)
-    messages = _messages(scores.pareto_k) + messages
+    messages = pareto_messages(scores.pareto_k) + messages
     warn_of(messages)
     mean, variance = columns @ outward.T - scores.residual + offset, scores.variance
     log_volume = float(np.log(np.linalg.svd(outward, compute_uv=False)).sum())
@@ -158,7 +158,8 @@ def _left_out(posterior: Fitted, columns: Array, centred: bool) -> LeftOut:
     return Examples.of(spectrum, noise.variance, columns, centred)
 
 
-def _messages(shapes: Array) -> tuple[str, ...]:
+def pareto_messages(shapes: Array) -> tuple[str, ...]:
+    """What to say of tail indices of the weights of examples, (p,)."""
     bad = np.flatnonzero(shapes > POLICY.largest_k)
     if not len(bad):
         return ()

@@ -24,7 +24,9 @@ from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.threads import on_every_core
 from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.thin_root import ThinLikelihood, thin_likelihood
+from lbnn.likelihood.views import ViewLikelihood
 from lbnn.likelihood.zero_temperature import ScatterLikelihood
 from lbnn.scale.bartlett import BartlettCoordinates, product
 from lbnn.scale.total_factor import rotate_factors
@@ -54,6 +56,10 @@ class Likelihood(Protocol):
     def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray: ...
 
     def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]: ...
+
+
+#: Likelihoods of data as functions of the scale L; those of the hidden kernel and ratios are others.
+ScaleLikelihood = GaussianLikelihood | ViewLikelihood | PartialLikelihood
 
 
 class Target(Protocol):

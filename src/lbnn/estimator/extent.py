@@ -21,8 +21,8 @@ import numpy as np
 from lbnn._base.arrays import namespace, times, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
-from lbnn.cross_validation.examples import example_vectors
 from lbnn.data.bases import InputBasis
+from lbnn.data.examples import example_vectors
 from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.posterior import Posterior

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from lbnn.estimator import design, settings
 from lbnn.estimator.input_search import InputCandidate
 from lbnn.estimator.model import FittedModel, fit_model, table_row
 from lbnn.estimator.targets import TargetUnits
-from lbnn.selection import Candidate, EvidenceData, NoiseSpec, Shapes, search
+from lbnn.selection import Candidate, EvidenceData, NoiseSpec, Shapes, no_signal, search
 
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
@@ -47,9 +48,13 @@ def fit_networks(
     average: Any,
     verbose: Any,
     **effort: Any,
-) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str]]:
-    """Candidates, best first, the final posteriors, and what was noticed; `average` as in the estimator."""
-    specs, shapes, messages = settled
+) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str], list[str]]:
+    """Candidates, best first, and the final posteriors; what the data show, and doubts of the accuracy.
+
+    `average` as in the estimator.
+    """
+    specs, shapes, notices = settled
+    doubts: list[str] = []
     weights = data.spectrum.weights
     total = data.spectrum.examples + 1 if weights is None else float(weights.sum())
     level_examples = total if level else None
@@ -58,14 +63,26 @@ def fit_networks(
         candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
         number = counted(candidates) if average and average != "auto" else 1
         models = final_models(data, candidates[:number], units, level_examples, **effort)
-        if average == "auto" and design.matters(candidates[0]):
+        constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
+        if average == "auto" and not constant and design.matters(candidates[0], data):
             models, doubts = design.integrated_models(
                 data, candidates, models[0], units, level_examples, **effort
             )
-            messages = [*messages, *doubts]
-    if candidates[0].on_edge and settings.CONSTANT_TARGETS not in messages:
-        messages = [*messages, settings.ON_EDGE]
-    return candidates, models, messages
+    if candidates[0].on_edge and not constant:
+        notices = [*notices, settings.at_edge_message(candidates[0], data, len(models) > 1)]
+    return candidates, models, notices, doubts
+
+
+def lead_over_no_signal(best: Candidate, data: EvidenceData, specs: Sequence[NoiseSpec]) -> float:
+    """Nats by which the evidence prefers a candidate to the same targets without signal.
+
+    NaN where noise or prior scale are given: the share of the signal is then not the evidence's choice; and
+    where rows have weights, so that their left-out errors are not alike.
+    """
+    if data.spectrum.weights is not None or any(spec.noise_variance is not None for spec in specs):
+        return math.nan
+    without = [each.penalised_evidence for spec in specs if (each := no_signal(data, spec)) is not None]
+    return best.penalised_evidence - max(without) if without else math.nan
 
 
 def counted(candidates: Sequence[Candidate]) -> int:
@@ -112,8 +129,9 @@ def reporter(data: EvidenceData, units: TargetUnits, verbose: Any) -> Callable[[
     def report(candidate: Candidate) -> None:
         if verbose:
             row = table_row(candidate, data, units)
+            network = f"widths={row['widths'] or 'infinite'}" if candidate.signal else "no signal"
             print(
-                f"[LBNNRegressor] widths={row['widths'] or 'infinite'}, {row['noise']} noise: "
+                f"[LBNNRegressor] {network}, {row['noise']} noise: "
                 f"log evidence {row['log_evidence']:.2f} ± {row['error']:.2f}, beta {row['beta']:.3g}, "
                 f"prior scale {row['prior_scale']:.3g}"
             )

@@ -22,6 +22,7 @@ from lbnn.estimator.rows import Rows
 from lbnn.estimator.targets import TargetUnits
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
+from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.model_average import MixturePredictive
 from lbnn.selection import Candidate, EvidenceData, condition, coupled
 
@@ -107,6 +108,8 @@ class FittedModel:
         """The function at test points as the training data of this model see them."""
         noise, share = self.posterior.noise, 1 / self.level_examples if self.level_examples else 0.0
         inner = self.posterior._predictive_at(projection)
+        if isinstance(inner, AtomPredictive):  # of a table with missing cells, levels included
+            return AffinePredictive(inner, self.matrix, self.mean, 0.0, self.single_output)
         inner = replace(inner, projection=inner.projection.shifted(share * noise.coupling))
         return AffinePredictive(inner, self.matrix, self.mean, share * noise.variance, self.single_output)
 
@@ -218,6 +221,7 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
         "error": candidate.error,
         "penalty": candidate.penalty,
         "at_edge": candidate.on_edge,
+        "signal": candidate.signal,
     }
 
 
@@ -269,6 +273,11 @@ class FittedState:
     def weights(self) -> Array:
         """Posterior probabilities of the models, (models,)."""
         return special.softmax(np.array([model.log_weight for model in self.models]))
+
+    @property
+    def noise_covariance(self) -> Array:
+        """Averaged over the models, (n_d, n_d)."""
+        return np.tensordot(self.weights, np.stack([each.noise_covariance for each in self.models]), axes=1)
 
     def coefficients(self) -> Array:
         """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p).

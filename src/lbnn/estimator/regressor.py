@@ -19,7 +19,7 @@ from lbnn._base import check
 from lbnn._base.arrays import namespace, require_one_device, take, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.deprecated import current_value
-from lbnn._base.errors import ExtrapolationWarning
+from lbnn._base.errors import DataWarning, ExtrapolationWarning
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
@@ -28,6 +28,7 @@ from lbnn.estimator import fitting, saving, settings, summary
 from lbnn.estimator.extent import Extent, large_leverage
 from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate
 from lbnn.estimator.kernels import Kernel
+from lbnn.estimator.left_out import contradiction
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
 from lbnn.estimator.streamed import Summary, predict_blocks
@@ -110,7 +111,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     beta_, prior_scale_ : float
         As chosen or given.
     noise_covariance_, noise_variance_ : (n_targets, n_targets) and (n_targets,), or floats
-        Posterior mean covariance of the noise, and its diagonal.
+        Posterior mean covariance of the noise, averaged over `models_`, and its diagonal.
     depth_, widths_ : int, tuple of int
         Of the best candidate; 1 and () for the Gaussian process.
     scale_mean_ : (n_targets, n_targets) or float
@@ -119,7 +120,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
-        error and its penalty for fitted hyperparameters, at_edge; best first.
+        error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone);
+        best first.
     inputs_, kernel_params_ : str, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
     column_scales_ : (n_features,)
@@ -282,8 +284,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ) -> LBNNRegressor:
         """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
-        candidates, models, messages = fitting.fit_networks(
-            fitting.settle(self._given(units), kind, chosen.data, shapes, units),
+        settled = fitting.settle(self._given(units), kind, chosen.data, shapes, units)
+        candidates, models, notices, doubts = fitting.fit_networks(
+            settled,
             chosen.data,
             units,
             self.fit_intercept,
@@ -294,12 +297,17 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             seed=settings.as_seed(self.random_state),
         )
         if chosen.transform.feature_map.size:
-            messages.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
-        messages += [rows.message] * (bool(rows.message) and rows.dropped)
-        warn_of(messages)
-        messages += self._said_of_scales(chosen)
-        messages += [rows.message] * (bool(rows.message) and not rows.dropped)
+            doubts.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
+        notices += [rows.message] * (bool(rows.message) and rows.dropped)
+        constant = settings.CONSTANT_TARGETS in notices
+        notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
+        lead = fitting.lead_over_no_signal(candidates[0], chosen.data, settled[0])
+        doubts += [said for said in [contradiction(state, candidates[0], lead)] if said]
+        warn_of(doubts)
+        warn_of(notices, DataWarning)
+        messages = [*doubts, *notices, *self._said_of_scales(chosen)]
+        messages += [rows.message] * (bool(rows.message) and not rows.dropped)
         return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
 
     def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:
@@ -354,7 +362,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.models_, self.model_weights_, self.posterior_ = state.models, state.weights, best.posterior
         self.widths_, self.depth_ = best.widths, len(best.widths) + 1
         self.log_evidence_, self.log_evidence_error_ = best.log_evidence, best.posterior.log_evidence_error
-        covariance, prior_noise = best.noise_covariance, best.prior_noise
+        covariance, prior_noise = state.noise_covariance, best.prior_noise
         self.noise_covariance_ = float(covariance[0, 0]) if single else covariance
         self.noise_variance_ = float(covariance[0, 0]) if single else np.diagonal(covariance).copy()
         self.beta_ = math.exp(-float(np.log(prior_noise).mean())) if prior_noise.all() else math.inf

@@ -15,7 +15,7 @@ from scipy import special
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import collected
 from lbnn.cross_validation import LeaveOneOut
-from lbnn.cross_validation.examples import example_vectors
+from lbnn.data.examples import example_vectors
 from lbnn.data.spectrum import Spectrum
 
 COVERAGE = 0.9  # of the intervals whose coverage is counted

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.blocks import blocks
-from lbnn._base.types import Array
+from lbnn._base.types import Array, Mask
 
 _EPS = float(np.finfo(float).eps)
 _FLOOR = 1e-6  # nats, and relative to the sum of all terms: what fast formulas may lose (thin roots, curves)
@@ -122,6 +122,82 @@ class PlainLikelihood:
         if (self.variances > 0).all():  # fast formulas may subtract squares of targets in units of the noise
             bound += _ROUNDING * _EPS * float((targets**2 / self.variances).sum())
         return value, bound
+
+
+@dataclass(frozen=True)
+class PlainViews:
+    """log p(y | L) of observations through views as they were given, with the dense covariance."""
+
+    kernel: Array  # K(a, m; b, n), (p, M, p, M)
+    observations: Array  # (p,)
+    noise: float
+
+    @property
+    def targets(self) -> Array:
+        """(p, 1): the size of the problem."""
+        return self.observations[:, None]
+
+    def log_value(self, scale: Array) -> tuple[float, float]:
+        """log p(y | L) at one L (M, M), constant included, and a bound on what rounding may do to it."""
+        covariance = np.einsum("ambn,mn->ab", self.kernel, scale) + self.noise * np.eye(len(self.kernel))
+        lower = _cholesky(covariance[None])
+        if lower is None:
+            return math.nan, math.nan
+        fit = float(self.observations @ np.linalg.solve(covariance, self.observations))
+        logs = _log_determinant(lower)[0] + len(covariance) * math.log(2 * math.pi)
+        spread = np.linalg.cond(covariance)
+        bound = _FLOOR * (1 + abs(logs) + fit) + _ROUNDING * len(covariance) * _EPS * spread * (fit + 1)
+        return -0.5 * float(logs + fit), float(bound)
+
+    def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
+        """There is no form in the hidden kernel."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PlainCells:
+    """log p(Y_obs | L) of the observed cells of a table, with their dense covariance."""
+
+    gram: Array  # of the rows (times √w), (p, p)
+    table: Array  # (p, n_d), times √w; cells that were not observed have no effect
+    observed: Mask  # (p, n_d)
+    weights: Array  # w, (p,)
+    centred: bool  # whether every output has a level, of which contrasts are free
+    noise: float
+
+    @property
+    def targets(self) -> Array:
+        """(observed cells, 1): the size of the problem."""
+        return self.table[self.observed][:, None]
+
+    def log_value(self, scale: Array) -> tuple[float, float]:
+        """log p(Y_obs | L) at one L, constant included, and a bound on what rounding may do to it."""
+        outputs, rows = np.nonzero(self.observed.T)
+        covariance = self.gram[np.ix_(rows, rows)] * scale[outputs[:, None], outputs]
+        covariance += self.noise * np.eye(len(rows))
+        values, log_weights = self.table[rows, outputs], 0.5 * float(np.log(self.weights[rows]).sum())
+        if self.centred:  # combinations of the rows of each output that are orthogonal to √w
+            contrasts = np.zeros((len(rows), 0))
+            for output in range(self.table.shape[1]):
+                here = np.flatnonzero(outputs == output)
+                level = np.sqrt(self.weights[rows[here]])
+                own = np.zeros((len(rows), len(here) - 1))
+                own[here] = np.linalg.svd(level[None])[2][1:].T
+                contrasts = np.hstack([contrasts, own])
+                log_weights -= 0.5 * math.log(float((level**2).mean()))
+            covariance, values = contrasts.T @ covariance @ contrasts, contrasts.T @ values
+        lower = _cholesky(covariance[None])
+        if lower is None:
+            return math.nan, math.nan
+        fit = float(values @ np.linalg.solve(covariance, values))
+        logs = float(_log_determinant(lower)[0]) + len(values) * math.log(2 * math.pi)
+        bound = _allowed(np.array([logs]), np.array([fit]), lower, len(values))
+        bound += _FLOOR + _ROUNDING * _EPS * float(values @ values) / self.noise
+        return log_weights - 0.5 * (logs + fit), bound
+
+    def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
+        """There is no form in the hidden kernel."""
+        raise NotImplementedError
 
 
 def _cholesky(covariances: Array) -> Array | None:

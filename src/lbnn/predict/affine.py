@@ -19,6 +19,7 @@ import numpy as np
 from lbnn._base.arrays import Device, like, namespace
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.data.projection import GramProjection
+from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.network import NetworkPredictive
 from lbnn.predict.predictive import LogTails, Predictive
 
@@ -31,7 +32,7 @@ class AffinePredictive(Predictive):
 
     Attributes
     ----------
-    predictive : NetworkPredictive
+    predictive : NetworkPredictive or AtomPredictive
         F̂ in the network's own units.
     matrix : (n_d, q)
         A, of full column rank. With q < n_d outputs fulfil n_d − q linear relations, and densities are those
@@ -58,7 +59,7 @@ class AffinePredictive(Predictive):
     True
     """
 
-    predictive: NetworkPredictive
+    predictive: NetworkPredictive | AtomPredictive
     matrix: Array
     offset: Array
     level_variance: float = 0.0
@@ -126,6 +127,8 @@ class AffinePredictive(Predictive):
                 "the joint density of a function with an uncertain level is not offered, got a noise-free "
                 "predictive: use with_noise(), or pointwise_log_density"
             )
+        if isinstance(self.predictive, AtomPredictive):
+            return self.predictive.log_density_with_level(inner, self.level_variance) - log_volume
         root, log_determinant = self._level_root()
         balanced = replace(self.predictive, projection=_rotated(self.predictive, root))
         return balanced._log_density(root @ inner) + self.matrix.shape[1] * log_determinant - log_volume

@@ -36,7 +36,7 @@ class ConditionalProcess:
     @property
     def outputs(self) -> int:
         """n_d."""
-        return self.targets.shape[1]
+        return self.targets.shape[-1]
 
     def rotated_mean(self, scale_values: Array, scale_vectors: Array) -> Array:
         """M V: the mean's coefficients along the eigenvectors of each scale, (m, r, n_d)."""

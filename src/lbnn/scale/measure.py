@@ -298,6 +298,14 @@ class ScaleMeasure:
             return self.law.sample(size, rng)
         return self.scales[rng.choice(len(self.weights), size=size, p=self.weights)]
 
+    def _thinned(self, most: int) -> tuple[IndexArray, Array]:
+        """At most so many atoms and their weights: all, or equal ones by systematic resampling."""
+        if len(self.weights) <= most:
+            return np.arange(len(self.weights)), self.weights
+        positions = (np.arange(most) + 0.5) / most * self.weights.sum()
+        chosen = np.searchsorted(np.cumsum(self.weights), positions)
+        return np.minimum(chosen, len(self.weights) - 1), np.full(most, 1 / most)
+
     def _shaped(self, value: Array) -> Array | float:
         return float(value[0, 0]) if self.single_output else value
 

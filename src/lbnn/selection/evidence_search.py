@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lbnn.selection.data import EvidenceData
+from lbnn.selection.no_signal import no_signal
 from lbnn.selection.parameters import NoiseSpec
 from lbnn.selection.width_search import WIDTHS, Candidate, Report, WidthSearch
 
@@ -59,6 +60,12 @@ def search(
     for width_search in searches:
         width_search.confirm(leader)
     tried = dict.fromkeys(each for width_search in searches for each in width_search.candidates)
+    if shapes.fixed is None:  # networks that are asked for by name are not replaced by none
+        kinds = dict.fromkeys(replace(spec, coupled=False) for spec in specs)
+        without = [each for kind in kinds if (each := no_signal(data, kind)) is not None]
+        for each in without:
+            report(each)
+        tried |= dict.fromkeys(without)
     return sorted(tried, key=lambda candidate: -candidate.penalised_evidence)
 
 

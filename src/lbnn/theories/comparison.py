@@ -169,7 +169,7 @@ class Truth:
     ) -> None:
         self.exact, self.X_test, self.quantities = exact, X_test, quantities
         training, points = exact.spectrum.project(), exact.spectrum.project(X_test)
-        process = exact._predictive_at(training).process
+        process = exact._process
         statistics: dict[str, Callable[[ScaleMeasure], Array]] = {
             "kernel": lambda measure: average_feature_kernel(training, process, measure, width),
             "scale": lambda measure: measure.average(measure.scales),
