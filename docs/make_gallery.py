@@ -25,7 +25,9 @@ PAGE = DOCS / "gallery.md"
 def examples() -> dict[str, str]:
     """The code of the page by the name of its picture; "" is what all of them build on."""
     found, name = {}, ""
-    for heading, code in re.findall(r"^### (\w+)$|^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.S | re.M):
+    for heading, code in re.findall(
+        r"^### (\w+)$|^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.S | re.M
+    ):
         if heading:
             name = heading
         else:

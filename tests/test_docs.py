@@ -16,6 +16,7 @@ import os
 import re
 import shlex
 import subprocess
+import symtable
 import sys
 from pathlib import Path
 
@@ -161,6 +162,44 @@ def test_page_is_written_for_its_readers(page):
     ]
     assert not shortened, f"an output is cut short: {shortened[0]}"
     assert not COMMIT.search(text), f"a page of the documentation names a commit: {COMMIT.search(text)[0]}"
+
+
+def borrowed_names(page: Path) -> set[str]:
+    """Names that a Python block of the page uses and an earlier one defines."""
+    known: set[str] = set()
+    borrowed: set[str] = set()
+    for _, match in blocks(page):
+        if match["language"] == "python":
+            table = symtable.symtable(match["code"], page.name, "exec")
+            symbols = {symbol.get_name(): symbol for symbol in table.get_symbols()}
+            inner = {name for each in table.get_children() for name in global_names(each)}
+            own = {name for name, symbol in symbols.items() if symbol.is_assigned() or symbol.is_imported()}
+            used = {name for name, symbol in symbols.items() if symbol.is_referenced()} | inner
+            borrowed |= (used - own) & known
+            known |= own
+    return borrowed
+
+
+def global_names(table: symtable.SymbolTable) -> set[str]:
+    """Names of a function and of those inside it that it takes from the module."""
+    own = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+    return own.union(*(global_names(each) for each in table.get_children()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_examples_run_alone_or_say_what_they_build_on(page):
+    if borrowed_names(page):
+        text = " ".join(page.read_text("utf-8").split())
+        says = (
+            "The examples on this page build on one another" in text or "All examples use these data" in text
+        )
+        assert says, f"{sorted(borrowed_names(page))} come from an earlier example: say so on the page"
+
+
+def test_borrowed_names_are_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx, y = 1, 2\n```\n\n```python\ny = 3\ndef f(z):\n    return x + y + z\n```\n")
+    assert borrowed_names(page) == {"x"}
 
 
 def test_page_prints_where_a_result_comes_from(site):
