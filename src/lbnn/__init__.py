@@ -27,6 +27,8 @@ if (
     from lbnn.engines import Plan as Plan
     from lbnn.estimator import BandedRegressor as BandedRegressor
     from lbnn.estimator import LBNNRegressor as LBNNRegressor
+    from lbnn.estimator import density_score as density_score
+    from lbnn.estimator import predictive as predictive
     from lbnn.learning_curves.curve import LearningCurve as LearningCurve
     from lbnn.learning_curves.curve import learning_curve as learning_curve
     from lbnn.matrix_gig.distribution import MatrixGIG as MatrixGIG
@@ -93,11 +95,13 @@ _HOME = {
     "benchmark": "benchmark",
     "compare": "theories.comparison",
     "convergence": "convergence",
+    "density_score": "estimator",
     "evidence_grid": "selection.grid",
     "learning_curve": "learning_curves.curve",
     "network_kernel": "data.network_kernels",
     "open_sweep": "sweeps.store",
     "plots": "plots",
+    "predictive": "estimator",
     "sweep": "sweeps.run",
     "views": "views",
 }

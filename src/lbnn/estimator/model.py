@@ -305,6 +305,24 @@ class FittedState:
             return replace(components[0], leverage=leverage)
         return MixturePredictive(components, self.weights, leverage)
 
+    def coefficient_law(self, rows: Array) -> AffinePredictive | MixturePredictive:
+        """Changes of the function along rows (k, n0) of inputs as the network sees them, without a level."""
+        best = self.best.posterior.spectrum
+        seen = best.project(like(rows, best.basis.example))
+        components = tuple(
+            AffinePredictive(
+                model.posterior._predictive_at(
+                    _scaled(seen, model.posterior.spectrum.basis.scale / best.basis.scale)
+                ),
+                model.matrix,
+                np.zeros(len(model.matrix)),
+                0.0,
+                model.single_output,
+            )
+            for model in self.models
+        )
+        return components[0] if len(components) == 1 else MixturePredictive(components, self.weights)
+
     def leave_one_out(self) -> LeaveOneOut:
         """Scores of all rows of the table, from the best model; copies have the score of what they copy.
 

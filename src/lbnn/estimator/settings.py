@@ -51,6 +51,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "kernel_params": [dict, None],
     "ard": ["boolean"],
     "groups": [list, tuple, None],
+    "robust": ["boolean"],
     "fit_intercept": ["boolean"],
     "average": ["boolean", StrOptions({"auto"})],
     "engine": [StrOptions({"auto", *ENGINES})],
@@ -215,6 +216,19 @@ def require_linear(kernel: Any) -> None:
         )
 
 
+def require_rows(robust: bool) -> None:
+    """Raise where rows that are not kept should have noise of their own."""
+    if robust:
+        raise ValueError("robust=True is for rows in memory, got data in chunks")
+
+
+def divided(weights: Array | None, variances: Array) -> Array | None:
+    """Weights of rows whose noise variances are multiplied by these; None where all are one."""
+    if (variances == 1).all():
+        return weights
+    return 1 / variances if weights is None else weights / variances
+
+
 def double_of(X: Any, kernel: Any) -> Any:
     """float64 of NumPy, or of the library of X where scikit-learn dispatches to it."""
     device = device_of(X)
@@ -294,6 +308,19 @@ def groups_of_columns(
             "scales of columns are chosen where there is noise, got beta=inf: leave out ard and groups"
         )
     return np.arange(columns) if groups is None else relevance.groups_of_columns(groups, columns, names)
+
+
+def column_numbers(columns: Sequence[Any], count: int, names: Any) -> IndexArray:
+    """Columns that are given by number or by name, as numbers."""
+    number = {str(name): k for k, name in enumerate(names)} if names is not None else {}
+    found = [number.get(each, -1) if isinstance(each, str) else int(each) for each in columns]
+    wrong = [each for each, k in zip(columns, found, strict=True) if not 0 <= k < count]
+    if wrong or not found:
+        raise ValueError(
+            f"columns are numbers from 0 to {count - 1}, or names where X is a table, got "
+            f"{wrong[0] if wrong else 'none'!r}"
+        )
+    return np.array(found, int)
 
 
 def names_of_targets(y: Any) -> list[str] | None:
