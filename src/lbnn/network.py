@@ -12,14 +12,13 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.types import Array, Mask
 from lbnn._base.warn import warn_of
-from lbnn.data.bases import GramBasis
 from lbnn.data.missing import MissingCells, checked_table
 from lbnn.data.projection import FeatureDirections, InputProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.data.view_data import ViewData, checked_views, require_kernel
-from lbnn.engines import InferenceOptions, Plan, Problem, ScaleInference, infer, plan
+from lbnn.engines import InferenceOptions, Plan, Problem, infer, plan
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.plain import PlainLikelihood, PlainViews
+from lbnn.likelihood.plain import PlainViews
 from lbnn.likelihood.views import ViewDesign, ViewLikelihood
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise
@@ -370,12 +369,8 @@ def posterior_with(
     plain = noise.plain_likelihood(data)
     inference = infer(prior, noise.likelihood(data), data.single_output, options, plain)
     scales = noise.scale_in_units(inference.measure, network.depth)
-    size = float(np.linalg.eigvalsh(scales.average(scales.scales))[-1])
-    lost = noise.in_units(data)._rounding_message(
-        noise.variance + noise.coupling * size, size, options.target_error
-    )
-    if not lost and isinstance(data.basis, GramBasis):
-        lost = _gram_rounding(plain, inference, options.target_error)
+    mean = scales.average(scales.scales)
+    lost = noise.in_units(data)._rounding_message(noise.variance, mean, options.target_error, noise.coupling)
     if lost:
         inference = inference.doubted(lost)
     return Posterior(prior, data, noise, inference)
@@ -438,24 +433,6 @@ def _view_posterior(
     inference = infer(prior, likelihood, False, options, plain)
     warn_of(inference.diagnostics.messages)
     return ViewPosterior(prior, data, noise, inference)
-
-
-def _gram_rounding(plain: PlainLikelihood, inference: ScaleInference, target_error: float) -> str:
-    """What to say where the rounding of a Gram matrix matters to the log evidence; empty where it does not.
-
-    An eigendecomposition is exact for a matrix that differs by ε times the largest eigenvalue. Over eight to
-    fourteen decades of eigenvalues the bound was one to ten times what a permutation of the rows changed.
-    """
-    if not len(plain.eigenvalues) or not np.isfinite(plain.variances).all():
-        return ""
-    scale = inference.measure.scales[np.argmax(inference.measure.weights)]
-    bound = np.finfo(float).eps * float(plain.eigenvalues.max()) * plain.gram_sensitivity(scale)
-    if bound <= target_error:
-        return ""
-    return (
-        "the noise is so small beside the largest eigenvalue of the Gram matrix that its rounding matters: "
-        f"it may change the log evidence by up to {bound:.2g}; condition on inputs X, or use a smaller beta"
-    )
 
 
 def _options(engine: str, target_error: float, seed: Seed) -> InferenceOptions:
