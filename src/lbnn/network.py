@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +18,7 @@ from lbnn.data.projection import FeatureDirections, InputProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.data.view_data import ViewData, checked_views, require_kernel
 from lbnn.engines import InferenceOptions, Plan, Problem, infer, plan
+from lbnn.free_noise.posterior import condition_free
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.plain import PlainViews
 from lbnn.likelihood.views import ViewDesign, ViewLikelihood
@@ -184,6 +186,8 @@ class Network:
         observed: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         noise: str = "independent",
+        noise_covariance: ArrayLike | None = None,
+        noise_network: Network | None = None,
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
@@ -202,11 +206,17 @@ class Network:
         weights : (p,), optional
             Positive weights of the rows: the noise variance of row i is 1/(beta weights[i]), whatever the
             kind of noise. At zero temperature they have no effect.
-        noise : "independent", "per_output" or "coupled"
+        noise : "independent", "per_output", "coupled" or "free"
             "independent": variance 1/beta for every output. "per_output": variance 1/beta[j] for output j,
             under the same prior of the network; all beta equal is "independent". "coupled": the noise passes
             through the network, so that given the scale L its covariance across outputs is L/beta; this
-            needs 0 < beta < inf and hidden widths of at least min(p, n_d).
+            needs 0 < beta < inf and hidden widths of at least min(p, n_d). "free": the noise has a covariance
+            of its own, which is given (noise_covariance) or learned (noise_network).
+        noise_covariance : (n_d, n_d), optional
+            With noise="free": the covariance Σ of the noise, positive definite; beta is then None.
+        noise_network : Network, optional
+            With noise="free": Σ = I/beta + L₂ with L₂ the scale of this network, as of a network on inputs
+            that are private to each example. A narrow one makes noise of few factors.
         engine : str
             "auto" (see `choose_engine`), "importance", "smc", "dual", "quadrature" or "atom".
         target_error : float
@@ -217,7 +227,7 @@ class Network:
 
         Returns
         -------
-        Posterior
+        Posterior, or FreeNoisePosterior with noise="free"
 
         Examples
         --------
@@ -248,7 +258,7 @@ class Network:
             if mask is not None:
                 return _partial_posterior(self, X, table, mask, beta, weights, options)
         spectrum = Spectrum.from_inputs(X, Y, weights=weights)
-        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
+        return self._conditioned(spectrum, beta, noise, noise_covariance, noise_network, options)
 
     def condition_gram(
         self,
@@ -258,6 +268,8 @@ class Network:
         *,
         weights: ArrayLike | None = None,
         noise: str = "independent",
+        noise_covariance: ArrayLike | None = None,
+        noise_network: Network | None = None,
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
@@ -265,6 +277,33 @@ class Network:
         """Condition on any positive semi-definite kernel matrix (p, p) in the place of G_xx."""
         spectrum = Spectrum.from_gram(gram, Y, weights=weights)
         options = _options(engine, target_error, seed)
+        return self._conditioned(spectrum, beta, noise, noise_covariance, noise_network, options)
+
+    def _conditioned(
+        self,
+        spectrum: Spectrum,
+        beta: Any,
+        noise: str,
+        noise_covariance: ArrayLike | None,
+        noise_network: Network | None,
+        options: InferenceOptions,
+    ) -> Posterior:
+        """The posterior with any kind of noise."""
+        if noise == "free":
+            data, outputs = spectrum.scaled(self.prior_variances[0]), spectrum.outputs
+            own = None if noise_network is None else noise_network.scale_prior(outputs)
+            if noise_network is not None and noise_network.prior_variances[0] != 1:
+                raise ValueError(
+                    "the first layer of noise_network acts on inputs private to each example: its prior "
+                    f"variance must be one, got prior_variances={noise_network.prior_variances}"
+                )
+            prior = self.scale_prior(outputs)
+            free = condition_free(prior, data, beta, own, noise_covariance, options)
+            return cast(Posterior, free)  # callers that ask for noise="free" know what they get
+        if noise_covariance is not None or noise_network is not None:
+            raise ValueError(
+                f"noise_covariance and noise_network are for noise='free', got them with noise={noise!r}"
+            )
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
     def condition_views(

@@ -62,6 +62,8 @@ class Candidate:
         How h moves with φ.
     signal : bool
         False for a level and noise alone.
+    noise_width : int or None
+        Number of noise factors where the noise has a covariance of its own.
     """
 
     widths: tuple[int, ...]
@@ -74,6 +76,7 @@ class Candidate:
     curvature: Array = field(default_factory=lambda: np.zeros((0, 0)))
     directions: Array = field(default_factory=lambda: np.zeros((0, 0)))
     signal: bool = True
+    noise_width: int | None = None
 
     @property
     def coupled(self) -> bool:
