@@ -81,7 +81,7 @@ def _chosen(results: FitResults) -> Section:
     ]
     header = ("target", "noise", "share of the signal", "90% interval")
     lines.append(Grid(header, rows, "Standard deviation of the noise, and share of the signal"))
-    lines += [f"Note: {message}" for message in model.messages_]
+    lines += [f"Note: {message}" for message in results.messages]
     return Section("What was chosen", lines)
 
 
@@ -177,7 +177,6 @@ def _calibration(results: FitResults) -> Section:
         f"Log predictive density {scores.elpd:.2f} ± {scores.elpd_error:.2g} over "
         f"{counted_rows(results.rows)}",
     ]
-    lines += [f"Note: {message}" for message in scores.messages if message not in results.model.messages_]
     return Section(title, lines)
 
 
