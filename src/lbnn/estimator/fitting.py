@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,12 +11,16 @@ import numpy as np
 from scipy import special
 from threadpoolctl import threadpool_limits
 
+from lbnn._base.errors import DataWarning
+from lbnn._base.warn import warn
 from lbnn.estimator import design, settings
 from lbnn.estimator.input_search import InputCandidate
 from lbnn.estimator.model import FittedModel, fit_model, table_row
 from lbnn.estimator.targets import TargetUnits
 from lbnn.selection import Candidate, EvidenceData, NoiseSpec, Shapes, no_signal, search
 
+_LONG = 10.0  # seconds for the first network, from which a search is announced, ...
+_NETWORKS_TRIED = 8  # ... with so many networks and a final posterior as long as one to come
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
 
@@ -58,7 +63,7 @@ def fit_networks(
     weights = data.spectrum.weights
     total = data.spectrum.examples + 1 if weights is None else float(weights.sum())
     level_examples = total if level else None
-    report = reporter(data, units, verbose)
+    report = Forecast(data.outputs, reporter(data, units, verbose))
     with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
         candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
         number = counted(candidates) if average and average != "auto" else 1
@@ -121,6 +126,23 @@ def evidence_table(
         }
         for each, of in rows
     ]
+
+
+class Forecast:
+    """Announces a long search once, after its first network, with what it will take and what is faster."""
+
+    def __init__(self, outputs: int, report: Callable[[Candidate], None]) -> None:
+        self.outputs, self.report = outputs, report
+        self.started, self.announced = time.monotonic(), False
+
+    def __call__(self, candidate: Candidate) -> None:
+        """Report a candidate."""
+        self.report(candidate)
+        seconds = time.monotonic() - self.started
+        if candidate.widths and not self.announced:
+            self.announced = True
+            if seconds > _LONG:
+                warn(settings.long_search(self.outputs, seconds * _NETWORKS_TRIED), DataWarning)
 
 
 def reporter(data: EvidenceData, units: TargetUnits, verbose: Any) -> Callable[[Candidate], None]:

@@ -84,6 +84,15 @@ def approximate_kernel(rows: int, transform: InputTransform, dropped: float) -> 
     )
 
 
+def long_search(outputs: int, seconds: float) -> str:
+    """What is said where the search over networks takes long."""
+    return (
+        f"the search over networks with {outputs} outputs will take {seconds / 60:.0f} minutes or more: "
+        "verbose=1 shows its progress. Faster: depth=1, the Gaussian process, in closed form; or a given "
+        "width; or lbnn.BandedRegressor, which fits every target by itself"
+    )
+
+
 def own_scales(own: Sequence[int], kind: str, names: Any) -> str:
     """What is said of columns or groups with a prior scale of their own."""
     if not own:
