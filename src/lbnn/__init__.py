@@ -29,6 +29,7 @@ if (
     from lbnn.estimator import LBNNRegressor as LBNNRegressor
     from lbnn.estimator import density_score as density_score
     from lbnn.estimator import predictive as predictive
+    from lbnn.free_noise.posterior import FreeNoisePosterior as FreeNoisePosterior
     from lbnn.learning_curves.curve import LearningCurve as LearningCurve
     from lbnn.learning_curves.curve import learning_curve as learning_curve
     from lbnn.matrix_gig.distribution import MatrixGIG as MatrixGIG
@@ -82,6 +83,7 @@ _HOME = {
     "Phase": "scale.phases",
     "Phases": "scale.phases",
     "Plan": "engines",
+    "FreeNoisePosterior": "free_noise.posterior",
     "Posterior": "posterior",
     "Predictive": "predict.predictive",
     "ScaleMeasure": "scale.measure",

@@ -9,9 +9,9 @@ from typing import Any
 
 from lbnn._base.deprecated import ARCHIVE, announce
 from lbnn.archive.container import read, write
-from lbnn.archive.packing import Packed, pack, unpack
+from lbnn.archive.packing import Packed, pack, pack_signal_noise, unpack, unpack_signal_noise
 
-__all__ = ["Packed", "pack", "read", "unpack", "write"]
+__all__ = ["Packed", "pack", "pack_signal_noise", "read", "unpack", "unpack_signal_noise", "write"]
 
 
 def __getattr__(name: str) -> Any:

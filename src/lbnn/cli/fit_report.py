@@ -73,9 +73,14 @@ def _chosen(results: FitResults) -> Section:
             "this is the best of them."
         )
     noise = results.chosen()["noise_deviation"].items()
-    lines.append(
-        Grid(("target", "noise"), [(n, shown(d)) for n, d in noise], "Standard deviation of the noise")
-    )
+    shares = np.atleast_1d(model.signal_share_)
+    ends = np.reshape(model.signal_share_interval_, (-1, 2))
+    rows = [
+        (name, shown(deviation), f"{share:.2f}", f"{low:.2f} to {high:.2f}")
+        for (name, deviation), share, (low, high) in zip(noise, shares, ends, strict=True)
+    ]
+    header = ("target", "noise", "share of the signal", "90% interval")
+    lines.append(Grid(header, rows, "Standard deviation of the noise, and share of the signal"))
     lines += [f"Note: {message}" for message in model.messages_]
     return Section("What was chosen", lines)
 

@@ -471,7 +471,8 @@ def row_estimates(target: Target, call: Call) -> tuple[Estimate, Estimate | None
         return estimate.effective_sample_size >= _CHECK and can_check(estimate, policy)
 
     sample, other = _drawn(pilots[0], call.effective, enough, most, rng, call), None
-    if len(pilots) > 1:
+    hopeless = law.columns < law.rows and not enough(sample)  # behind a narrow layer others answer then
+    if len(pilots) > 1 and not hopeless:
         call.progress.say(f"cross-check: {pilots[1].candidate.name}")
         other = _drawn(pilots[1], _CHECK, enough_to_check, most / 2, rng, call)
         checks = can_check(other.estimate, policy)

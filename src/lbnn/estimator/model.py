@@ -100,6 +100,21 @@ class FittedModel:
         """E L in the network's own units, (q, q)."""
         return np.reshape(self.posterior.scale.mean, (self.matrix.shape[1],) * 2)
 
+    def covariance_draws(self) -> tuple[Array, Array, Array]:
+        """Weights, signal at a typical row ḡκ A L Aᵀ and noise A (τ I + ν L) Aᵀ: (m,), (m, n_d, n_d) each.
+
+        ḡκ is the mean eigenvalue of the Gram matrix of the training rows, prior scale included.
+        """
+        measure, noise, spectrum = (
+            self.posterior._scale_in_units,
+            self.posterior.noise,
+            self.posterior.spectrum,
+        )
+        mean_gram = float(spectrum.eigenvalues.sum()) / max(spectrum.examples, 1)
+        scales = self.matrix @ measure.scales @ self.matrix.T
+        own = noise.variance * (self.matrix @ self.matrix.T) + noise.coupling * scales
+        return measure.weights, mean_gram * scales, own
+
     def predictive(self, *test: Any) -> AffinePredictive:
         """The function at test points given as `Spectrum.project` wants them."""
         return self.predictive_at(self.posterior.spectrum.project(*test))
@@ -222,6 +237,7 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
         "penalty": candidate.penalty,
         "at_edge": candidate.on_edge,
         "signal": candidate.signal,
+        "noise_width": candidate.noise_width,
     }
 
 

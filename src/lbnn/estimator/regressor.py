@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any, ClassVar
@@ -25,17 +25,26 @@ from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
-from lbnn.estimator import fitting, row_noise, saving, settings, summary
+from lbnn.estimator import fitting, row_noise, saving, settings, summary, target_transform
 from lbnn.estimator.extent import Extent, large_leverage
-from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate, make_candidate
+from lbnn.estimator.free_noise import FreeNoiseModel
+from lbnn.estimator.input_search import (
+    InputCandidate,
+    Setting,
+    best_candidate,
+    comparable,
+    make_candidate,
+)
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.left_out import contradiction
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
+from lbnn.estimator.shares import shares
 from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.model_average import MixturePredictive
+from lbnn.predict.transformed import TRANSFORMS, TransformedPredictive
 from lbnn.selection import NoiseSpec
 
 _COEFFICIENT_FLOATS = 1 << 22  # of the rows of a block of coefficients
@@ -61,11 +70,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     prior_scale : "evidence" or float
         Prior variance of an output at an input with mean square one (a kernel value of one), in squared
         units of the targets; with unequal noise, its geometric mean.
-    noise : "auto", "independent", "per_output", "coupled" or "coupled_per_output"
+    noise : "auto", "independent", "per_output", "coupled", "coupled_per_output" or "free"
         As in `Network.condition`: one noise variance for all outputs; one each (outputs are whitened by their
         noise, and prior variances are proportional to noise variances); noise that passes through the
-        network, so that its covariance across outputs is learned, with one unit for all outputs or one each.
-        "auto" takes the kind with the highest evidence.
+        network, so that its covariance across outputs is learned, with one unit for all outputs or one each;
+        or noise with a covariance of its own beside that of the signal ("free"), both integrated over, with
+        widths by evidence. "auto" takes the kind with the highest evidence.
     inputs : "evidence", "raw" or "standardised"
         Whether the network (or the kernel) sees columns as they are or divided by their standard deviations;
         "evidence" takes what has the higher evidence at infinite width.
@@ -90,6 +100,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     robust : bool
         Whether single rows may have larger noise than the others, where the evidence finds that they do:
         these outliers then count less. (New rows have the ordinary noise.)
+    target_transform : None, "log", "log1p", "sqrt", "logit" or "auto"
+        A function of the targets that is modelled in their place; "auto" takes the one with the highest
+        evidence at infinite width, Jacobian included. Predictions, intervals and densities are those of the
+        targets themselves; coefficients, noise and left-out means are those of the transformed targets.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
@@ -115,6 +129,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Weights of the centred kernel; other kernels only.
     beta_, prior_scale_ : float
         As chosen or given.
+    signal_share_, signal_share_interval_ : (n_targets,) and (n_targets, 2), or float and (2,)
+        Posterior mean and 90% interval of the share of the signal in the variance of an output at a typical
+        training row (heritability), for the hyperparameters and networks that predictions average over.
+    signal_correlation_, noise_correlation_ : (n_targets, n_targets)
+        Posterior mean correlations of signal and noise across outputs, ...
+    signal_correlation_error_, noise_correlation_error_ : (n_targets, n_targets)
+        ... and their posterior standard deviations.
     noise_covariance_, noise_variance_ : (n_targets, n_targets) and (n_targets,), or floats
         Posterior mean covariance of the noise, averaged over `models_`, and its diagonal.
     depth_, widths_ : int, tuple of int
@@ -125,10 +146,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
-        error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone);
-        best first.
+        error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone),
+        noise_width (number of noise factors with noise="free"); best first.
     inputs_, kernel_params_ : str, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
+    target_transform_ : str or None
+        As chosen or given.
     row_variances_ : (n_samples,)
         Noise variances of the rows relative to the ordinary one; above one of outliers where `robust`.
     column_scales_ : (n_features,)
@@ -175,6 +198,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ard: bool = False,
         groups: Any = None,
         robust: bool = False,
+        target_transform: str | None = None,
         fit_intercept: bool = True,
         average: Any = "auto",
         engine: str = "auto",
@@ -193,6 +217,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.ard = ard
         self.groups = groups
         self.robust = robust
+        self.target_transform = target_transform
         self.fit_intercept = fit_intercept
         self.average = average
         self.engine = engine
@@ -246,10 +271,23 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
             weights = None if weights is None else weights[rows.kept]
-        units, setting = self._setting(targets, weights, kind)
         kernel, group_of = self._kernel(), self._group_of()
+
+        def evidence(of: Array) -> float:
+            """Of transformed targets, at infinite width."""
+            setting = self._setting(of, weights, kind)
+            found = best_candidate(inputs, self.inputs, kernel, group_of, setting[1])[0]
+            jacobian = -found.data.spectrum.examples * found.data.outputs * setting[0].log_unit
+            return found.penalised_evidence + jacobian
+
+        self.target_transform_ = self._transform_of_targets(targets, evidence)
+        plain = targets
+        targets, jacobian = target_transform.applied(self.target_transform_, targets)
+        units, setting = self._setting(targets, weights, kind)
         chosen, others = best_candidate(inputs, self.inputs, kernel, group_of, setting)
-        self.row_variances_, unusual = np.ones(len(rows.stands_for)), ""
+        self.row_variances_, unusual, advice = np.ones(len(rows.stands_for)), "", ""
+        if self.target_transform is None and comparable([chosen]) and chosen.data.noise_variance:
+            advice = target_transform.advice(plain, evidence)
         if self.robust:
             own = self._own_variances(chosen, inputs, targets, weights, kind)
             units, setting = self._setting(targets, settings.divided(weights, own), kind)
@@ -264,7 +302,17 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             names = self.target_names_ or []
             unusual = row_noise.unusual_rows(chosen, setting.targets, rows.kept, names)
         columns = targets.reshape(len(targets), -1)
-        return self._fit_candidates(chosen, others, kind, units, columns, rows, extent, unusual)
+        said = [each for each in (unusual, advice) if each]
+        return self._fit_candidates(chosen, others, kind, units, columns, rows, extent, said, jacobian)
+
+    def _transform_of_targets(self, targets: Array, evidence: Callable[[Array], float]) -> str | None:
+        """The transform of the targets that is given, or the one that the evidence prefers."""
+        if self.target_transform is None:
+            return None
+        if self.target_transform == "auto":
+            return target_transform.chosen(targets, evidence)
+        target_transform.require(self.target_transform, targets)
+        return str(self.target_transform)
 
     def _setting(self, targets: Array, weights: Array | None, kind: str) -> tuple[TargetUnits, Setting]:
         """Units of the targets, and what all transforms of the inputs share."""
@@ -307,7 +355,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         settings.require_linear(self.kernel)
         settings.require_rows(self.robust)
         settings.network_shapes(self.depth, self.width)
+        settings.require_plain_targets(self.target_transform)
         self.n_features_in_, self.target_names_, self.row_variances_ = stream.inputs, None, np.ones(0)
+        self.target_transform_ = None
         summary = Summary.of(stream, self.fit_intercept)
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
@@ -326,7 +376,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         targets: Array,
         rows: Rows,
         extent: Extent,
-        unusual: str = "",
+        said: Sequence[str] = (),
+        jacobian: float = 0.0,
     ) -> LBNNRegressor:
         """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
@@ -336,6 +387,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             chosen.data,
             units,
             self.fit_intercept,
+            targets,
+            kind,
             average=self.average,
             verbose=self.verbose,
             engine=self.engine,
@@ -345,17 +398,20 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if chosen.transform.feature_map.size:
             doubts.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
         notices += [rows.message] * (bool(rows.message) and rows.dropped)
-        notices += [unusual] * bool(unusual)
+        notices += said
         constant = settings.CONSTANT_TARGETS in notices
         notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
+        models = tuple(replace(each, log_evidence=each.log_evidence + jacobian) for each in models)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
-        lead = fitting.lead_over_no_signal(candidates[0], chosen.data, settled[0])
+        lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
         doubts += [said for said in [contradiction(state, candidates[0], lead)] if said]
         warn_of(doubts)
         warn_of(notices, DataWarning)
         messages = [*doubts, *notices, *self._said_of_scales(chosen)]
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
-        return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
+        table = fitting.evidence_table(candidates, chosen, others, units)
+        table = [{**row, "log_evidence": row["log_evidence"] + jacobian} for row in table]
+        return self._describe(state, table, messages)
 
     def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:
         """Rows to be counted; all of them where the noise is given, or the kernel, or weights are."""
@@ -414,7 +470,15 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.noise_variance_ = float(covariance[0, 0]) if single else np.diagonal(covariance).copy()
         self.beta_ = math.exp(-float(np.log(prior_noise).mean())) if prior_noise.all() else math.inf
         self.prior_scale_ = best.mean_prior_scale
-        self.noise_ = next(row["noise"] for row in table if row["widths"] == best.widths)
+        free = isinstance(best, FreeNoiseModel)
+        rows = (row["noise"] for row in table if row["widths"] == best.widths and row["noise"] != "free")
+        self.noise_ = "free" if free else next(rows)
+        found = shares(state.models, state.weights)
+        self.signal_share_ = float(found.share[0]) if single else found.share
+        self.signal_share_interval_ = found.interval[0] if single else found.interval
+        self.signal_correlation_, self.noise_correlation_ = found.signal_correlation, found.noise_correlation
+        self.signal_correlation_error_ = found.signal_correlation_error
+        self.noise_correlation_error_ = found.noise_correlation_error
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
@@ -455,6 +519,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return predict_blocks(self, X, return_std, return_cov)
         inputs = self._checked(X)
         self._warn_of_ranges(inputs)
+        if self.target_transform_ is not None:
+            return self._predict_transformed(inputs, return_std, return_cov)
         mean = self._state.mean(inputs, self._weights)
         if return_cov:
             law = self._predictive(inputs)
@@ -463,6 +529,18 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if return_std:
             return mean, self._standard_deviations(inputs)
         return mean
+
+    def _predict_transformed(self, X: AnyArray, return_std: bool, return_cov: bool) -> Any:
+        """Means of targets that were transformed, and their deviations."""
+        laws = [self._predictive(X[rows, :]) for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE)]
+        if return_cov:
+            return laws[0].with_noise().mean, laws[0].with_noise().covariance
+        noisy = [law.with_noise() for law in laws]
+        mean = np.concatenate([law.mean for law in noisy])
+        if not return_std:
+            return mean
+        self._warn_of_leverage([law.leverage for law in laws])
+        return mean, np.concatenate([law.standard_deviation for law in noisy])
 
     def _warn_of_ranges(self, X: AnyArray) -> None:
         message = self._state.extent.outside_ranges(X, getattr(self, "feature_names_in_", None))
@@ -477,7 +555,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def predictive(
         self, X: ArrayLike, *, test_gram: ArrayLike | None = None
-    ) -> AffinePredictive | MixturePredictive:
+    ) -> AffinePredictive | MixturePredictive | TransformedPredictive:
         """The predictive distribution of the function at X; `.with_noise()` for observations.
 
         Parameters
@@ -488,7 +566,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        AffinePredictive, or MixturePredictive where models were averaged
+        AffinePredictive, MixturePredictive where models were averaged, or TransformedPredictive
         """
         return self._predictive(self._checked(X), test_gram)
 
@@ -593,13 +671,16 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _predictive(
         self, X: AnyArray, test_gram: ArrayLike | None = None
-    ) -> AffinePredictive | MixturePredictive:
+    ) -> AffinePredictive | MixturePredictive | TransformedPredictive:
         if self.kernel == "precomputed" and test_gram is None:
             raise ValueError(
                 "the uncertainty at test points needs the kernel among them, got a precomputed cross kernel "
                 "only: use predictive(X, test_gram=...)"
             )
-        return self._state.predictive(X, test_gram)
+        law = self._state.predictive(X, test_gram)
+        if self.target_transform_ is None:
+            return law
+        return TransformedPredictive(law, TRANSFORMS[self.target_transform_])
 
     def _standard_deviations(self, X: AnyArray) -> AnyArray:
         parts, leverage = [], []
@@ -634,6 +715,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if about["feature_names"] is not None:
             estimator.feature_names_in_ = np.array([str(name) for name in about["feature_names"]], object)
         names = about.get("target_names")
+        estimator.target_transform_ = about.get("target_transform")
         estimator.row_variances_ = np.array(about.get("row_variances", []), float)
         estimator.target_names_ = None if names is None else [str(name) for name in names]
         table = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]

@@ -24,6 +24,7 @@ from lbnn.estimator.columns import RAW, STANDARDISED
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES
 from lbnn.noise.make import KINDS
+from lbnn.predict.transformed import TRANSFORMS
 from lbnn.selection import (
     Candidate,
     EvidenceData,
@@ -37,7 +38,7 @@ from lbnn.selection import (
 
 _EVIDENCE = StrOptions({"evidence"})
 #: Kinds of noise: those of `Network.condition`, one of them in units for each output, and the best of all.
-NOISES = ("auto", *KINDS, "coupled_per_output")
+NOISES = ("auto", *KINDS, "coupled_per_output", "free")
 
 #: What scikit-learn checks of every parameter.
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -52,6 +53,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "ard": ["boolean"],
     "groups": [list, tuple, None],
     "robust": ["boolean"],
+    "target_transform": [StrOptions({*TRANSFORMS, "auto"}), None],
     "fit_intercept": ["boolean"],
     "average": ["boolean", StrOptions({"auto"})],
     "engine": [StrOptions({"auto", *ENGINES})],
@@ -185,6 +187,9 @@ def noise_specs(
     if dependent and noise == "auto":  # contrasts have no units of their own
         specs = [replace(basic, coupled=kind) for kind in (True, False)]
         return [spec for spec in specs if not spec.coupled or _can_couple(spec, data)]
+    if noise == "free":
+        _require_free(basic, data)
+        return [basic]
     if noise != "auto":
         spec = replace(basic, per_output=noise.endswith("per_output"), coupled=noise.startswith("coupled"))
         _require_noise(spec, data, shapes)
@@ -192,6 +197,22 @@ def noise_specs(
     units = (False, True) if not constant_outputs(data) and prefers_own_units(data, basic) else (False,)
     specs = [replace(basic, per_output=own, coupled=kind) for kind in (True, False) for own in units]
     return [spec for spec in specs if not spec.coupled or _can_couple(spec, data)]
+
+
+def _require_free(basic: NoiseSpec, data: EvidenceData) -> None:
+    """Raise where noise with a covariance of its own cannot be fitted."""
+    if basic.noise_variance is not None or basic.prior_scale is not None:
+        raise ValueError(
+            "noise='free' integrates over noise and prior scale, got beta or prior_scale: leave them at "
+            "'evidence', or use Network.condition with noise_covariance"
+        )
+    constant = constant_outputs(data)
+    if not data.spectrum.rank or constant:
+        raise ValueError(
+            "noise='free' needs inputs and outputs that vary, got "
+            f"{f'constant outputs {constant}' if constant else 'constant inputs'}: leave them out, or use "
+            "noise='independent'"
+        )
 
 
 def _can_couple(spec: NoiseSpec, data: EvidenceData) -> bool:
@@ -229,6 +250,15 @@ def require_rows(robust: bool) -> None:
     """Raise where rows that are not kept should have noise of their own."""
     if robust:
         raise ValueError("robust=True is for rows in memory, got data in chunks")
+
+
+def require_plain_targets(transform: Any) -> None:
+    """Raise where targets that are read in chunks should be transformed."""
+    if transform is not None:
+        raise ValueError(
+            f"target_transform is for rows in memory, got {transform!r} and data in chunks: transform them "
+            "there"
+        )
 
 
 def divided(weights: Array | None, variances: Array) -> Array | None:
@@ -362,7 +392,7 @@ def comparison_spec(noise: str, basic: NoiseSpec, targets: Array, examples: int)
     With a noise unit for each output, so that units of outputs do not matter, unless it is to be one for all.
     """
     several = targets.ndim == 2 and targets.shape[1] > 1
-    own = noise == "auto" or noise.endswith("per_output")
+    own = noise in ("auto", "free") or noise.endswith("per_output")
     varying = bool((targets**2).sum(axis=0).all())
     return replace(
         basic, per_output=several and own and varying and basic.noise_variance != 0 and examples > 2

@@ -24,8 +24,8 @@ def require(name: str, targets: Array) -> None:
     if not transform.takes(targets):
         raise ValueError(
             f"target_transform={name!r} needs targets above {transform.lowest:g}"
-            f"{f' and below {transform.highest:g}' if np.isfinite(transform.highest) else ''}, got targets from "
-            f"{targets.min():.4g} to {targets.max():.4g}"
+            f"{f' and below {transform.highest:g}' if np.isfinite(transform.highest) else ''}, got targets "
+            f"from {targets.min():.4g} to {targets.max():.4g}"
         )
 
 
@@ -78,8 +78,8 @@ def advice(targets: Array, evidence: Callable[[Array], float]) -> str:
     if gains[best] <= _CLEAR_GAIN:
         return ""
     return (
-        f"target_transform={best!r} raises the log evidence by {gains[best]:.1f}, Jacobian included: the targets "
-        "are not Gaussian as they are"
+        f"target_transform={best!r} raises the log evidence by {gains[best]:.1f}, Jacobian included: the "
+        "targets are not Gaussian as they are"
     )
 
 

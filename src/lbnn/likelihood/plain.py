@@ -78,30 +78,6 @@ class PlainLikelihood:
             fit += float((self.outside**2).sum()) / self.variances[0]
         return self.log_jacobian - 0.5 * (logs + fit), bound + _FLOOR * (abs(logs) + fit)
 
-    def gram_sensitivity(self, scale: Array) -> float:
-        """Largest change of log p(Y | L), L (n_d, n_d), for a change of G of norm one, to first order.
-
-        ∂ log p/∂G = ½ (A L Aᵀ − M) with A = K⁻¹Y and M the traces of blocks of K⁻¹ with L, so at most
-        ½ Σ_i (y_iᵀ C_i⁻¹ L C_i⁻¹ y_i + tr C_i⁻¹ L). Infinite where some C_i is singular to rounding.
-        """
-        strength, total = self.eigenvalues + self.coupling, 0.0
-        for block in blocks(len(self.targets), 4 * len(scale) ** 2):
-            covariance = strength[block, None, None] * scale + np.diag(self.variances)
-            if _cholesky(covariance) is None:
-                return math.inf
-            solved = np.linalg.solve(covariance, self.targets[block, :, None])[..., 0]
-            traces = np.trace(np.linalg.solve(covariance, np.broadcast_to(scale, covariance.shape)), 0, 1, 2)
-            total += 0.5 * float((np.einsum("ij,jk,ik->i", solved, scale, solved) + traces).sum())
-        if self.unseen:
-            covariance = np.diag(self.variances) + self.coupling * scale
-            if _cholesky(covariance[None]) is None:
-                return math.inf
-            pulled = np.linalg.solve(covariance, scale)
-            solved = np.linalg.solve(covariance, self.outside.T).T
-            fit = np.einsum("ij,jk,ik->", solved, scale, solved)
-            total += 0.5 * float(fit + self.unseen * np.trace(pulled))
-        return total
-
     def _rows(self, strength: Array, targets: Array, scale: Array) -> tuple[float, float]:
         """Log density of rows of targets (k, n_d) with strengths (k,), and a bound of its rounding."""
         value = bound = 0.0

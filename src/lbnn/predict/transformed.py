@@ -7,7 +7,7 @@ variances are averages of t⁻¹ over the Gaussians that the predictive of z is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn
@@ -20,7 +20,7 @@ from lbnn._base import check
 from lbnn._base.arrays import Device
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
-from lbnn.predict.predictive import Predictive
+from lbnn.predict.predictive import ConditionedPredictive, Predictive
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 _FLOATS = 1 << 21  # of the Gaussians of one block of points at all nodes
@@ -134,24 +134,36 @@ class TransformedPredictive(Predictive):
     def _moments(self) -> tuple[Array, Array]:
         """Means and variances of y, (p̂, n_d) each, by quadrature over each Gaussian of z."""
         mean, square = np.empty(self.shape), np.empty(self.shape)
-        atoms = len(self.predictive.marginals(slice(0, 1))[0])
-        share = _WEIGHTS / _WEIGHTS.sum()
-        for rows in blocks(self.shape[0], atoms * self.shape[1] * len(_NODES), _FLOATS):
-            weights, means, deviations = self.predictive.marginals(rows)
-            first, second = np.zeros(means.shape[1:]), np.zeros(means.shape[1:])
-            if self.transform.name in ("log", "log1p"):  # moments of lognormal laws
-                shift = 1.0 if self.transform.name == "log1p" else 0.0
-                raw = np.exp(means + 0.5 * deviations**2)
-                first = np.tensordot(weights, raw, axes=1) - shift
-                second = np.tensordot(weights, raw**2 * np.exp(deviations**2), axes=1)
-                second = second - 2 * shift * first - shift**2
-            else:
-                for node, weight in zip(_NODES, share, strict=True):
-                    values = self.transform.inverse(means + node * deviations)
-                    first += weight * np.tensordot(weights, values, axes=1)
-                    second += weight * np.tensordot(weights, values**2, axes=1)
-            mean[rows], square[rows] = first, second
+        for rows, weights, means, deviations in self._gaussian_parts():
+            mean[rows], square[rows] = self._averages(weights, means, deviations)
         return mean, np.maximum(square - mean**2, 0.0)
+
+    def _gaussian_parts(self) -> Iterator[tuple[slice, Array, Array, Array]]:
+        """Blocks of points with weights (atoms,), means and deviations (atoms, rows, n_d) of their Gaussians."""
+        if isinstance(self.predictive, ConditionedPredictive):  # every point has weights of its own
+            for row in range(self.shape[0]):
+                log_weights, means, covariances = self.predictive.gaussians(row)
+                deviations = np.sqrt(np.maximum(np.diagonal(covariances, axis1=1, axis2=2), 0.0))
+                yield slice(row, row + 1), special.softmax(log_weights), means[:, None], deviations[:, None]
+            return
+        atoms = len(self.predictive.marginals(slice(0, 1))[0])
+        for rows in blocks(self.shape[0], atoms * self.shape[1] * len(_NODES), _FLOATS):
+            yield rows, *self.predictive.marginals(rows)
+
+    def _averages(self, weights: Array, means: Array, deviations: Array) -> tuple[Array, Array]:
+        """Averages of y and of y² over a mixture of Gaussians of z, (rows, n_d) each."""
+        if self.transform.name in ("log", "log1p"):  # moments of lognormal laws
+            shift = 1.0 if self.transform.name == "log1p" else 0.0
+            raw = np.exp(means + 0.5 * deviations**2)
+            first = np.tensordot(weights, raw, axes=1) - shift
+            second = np.tensordot(weights, raw**2 * np.exp(deviations**2), axes=1)
+            return first, second - 2 * shift * first - shift**2
+        first, second = np.zeros(means.shape[1:]), np.zeros(means.shape[1:])
+        for node, weight in zip(_NODES, _WEIGHTS / _WEIGHTS.sum(), strict=True):
+            values = self.transform.inverse(means + node * deviations)
+            first += weight * np.tensordot(weights, values, axes=1)
+            second += weight * np.tensordot(weights, values**2, axes=1)
+        return first, second
 
     @property
     def _mean(self) -> Array:
@@ -163,9 +175,9 @@ class TransformedPredictive(Predictive):
 
     @property
     def _output_covariance(self) -> Array:
-        if self.shape[1] == 1:
-            return self._moments[1][:, :, None]
-        self._refuse("covariances across outputs")
+        if self.shape[1] > 1:
+            self._refuse("covariances across outputs")
+        return self._moments[1][:, :, None]
 
     @property
     def _covariance(self) -> AnyArray:
@@ -212,8 +224,8 @@ class TransformedPredictive(Predictive):
 
     def _refuse(self, what: str) -> NoReturn:
         raise ValueError(
-            f"{what} of transformed targets are not offered, got target_transform={self.transform.name!r}: use "
-            "sample, or .predictive, which is the law of the transformed targets"
+            f"{what} of transformed targets are not offered, got target_transform={self.transform.name!r}: "
+            "use sample, or .predictive, which is the law of the transformed targets"
         )
 
     # ------------------------------------------------------------------ observations

@@ -67,6 +67,8 @@ class Candidate:
         How h moves with φ.
     signal : bool
         False for a level and noise alone.
+    noise_width : int or None
+        Number of noise factors where the noise has a covariance of its own.
     """
 
     widths: tuple[int, ...]
@@ -79,6 +81,7 @@ class Candidate:
     curvature: Array = field(default_factory=lambda: np.zeros((0, 0)))
     directions: Array = field(default_factory=lambda: np.zeros((0, 0)))
     signal: bool = True
+    noise_width: int | None = None
 
     @property
     def coupled(self) -> bool:
@@ -251,7 +254,9 @@ class WidthSearch:
             return
         close = [each for each in self.candidates if each.widths and self._may_lead(each, leader)]
         close.sort(key=lambda each: -each.penalised_evidence)
-        for each in close[: 1 if self._many else _MOST_CONFIRMED]:
+        if self._many and len(close) < 2:
+            return
+        for each in close[: 2 if self._many else _MOST_CONFIRMED]:
             value, error = confirmed_evidence(self.data, each.widths, each.h, _CONFIRMED_ERROR, self.seed)
             self.candidates[self.candidates.index(each)] = replace(each, log_evidence=value, error=error)
 
