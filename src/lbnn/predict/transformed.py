@@ -139,7 +139,7 @@ class TransformedPredictive(Predictive):
         return mean, np.maximum(square - mean**2, 0.0)
 
     def _gaussian_parts(self) -> Iterator[tuple[slice, Array, Array, Array]]:
-        """Blocks of points with weights (atoms,), means and deviations (atoms, rows, n_d) of their Gaussians."""
+        """Points with weights (atoms,), means and deviations (atoms, rows, n_d) of their Gaussians."""
         if isinstance(self.predictive, ConditionedPredictive):  # every point has weights of its own
             for row in range(self.shape[0]):
                 log_weights, means, covariances = self.predictive.gaussians(row)
