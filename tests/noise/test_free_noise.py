@@ -220,7 +220,7 @@ def test_two_starts_of_the_path_agree(problem) -> None:
 
 def test_a_start_beyond_the_support_finds_its_way_back() -> None:
     """Half of the particles begin where factors overflow, and are replaced by the others."""
-    target = free_target(2, 2, 1)
+    target = free_target(2, 1, 1)
     far = np.zeros(target.dimension)
     far[-1] = 26.6  # logit of the share of independent noise: forty is the end
     start = GaussianProposal(far, None, 0.0)

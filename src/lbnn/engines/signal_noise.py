@@ -177,9 +177,7 @@ class _Path:
             pool = self._pooled(states)
             ratio = _log_ratio(pool)
             step = temperature_step(ratio.ravel(), 1 - temperature, _SHARE)
-            step = max(
-                step, min(_SMALLEST_STEP, 1 - temperature)
-            )  # half of the particles may have no density
+            step = max(step, min(_SMALLEST_STEP, 1 - temperature))  # many particles may have no density
             temperature = min(1.0, temperature + step)
             before = step * ratio
             flat = tuple(each.reshape(-1, *each.shape[2:]) for each in pool)

@@ -15,6 +15,7 @@ from scipy import stats
 
 from lbnn._base.types import Array, Mask
 from lbnn._base.warn import collected
+from lbnn.estimator.free_noise import FreeNoiseModel
 from lbnn.estimator.model import FittedModel, FittedState
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.selection import Candidate
@@ -65,6 +66,8 @@ def _cheaper(state: FittedState) -> FittedModel:
     Left-out scores need a product of rows, directions, outputs and draws: 14 s for 300 rows of 50 outputs.
     """
     model = state.best
+    if isinstance(model, FreeNoiseModel):  # which has few draws
+        return model
     measure, (rows, outputs) = model.posterior.scale, state.targets.shape
     if len(measure.weights) * rows * model.posterior.spectrum.rank * outputs < _MOST_WORK:
         return model
