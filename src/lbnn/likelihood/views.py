@@ -24,6 +24,8 @@ from scipy.linalg import lapack
 from lbnn._base.arrays import HOST, Device
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array, IndexArray
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.missing import PartialLikelihood
 
 _LAPACK_FROM = 48  # rows from which one factorisation after the other beats NumPy's batches of inverses
 
@@ -144,6 +146,12 @@ class ViewLikelihood:
     examples: int  # all observations
     noise_variance: float  # τ, positive and finite
     log_jacobian: float = 0.0
+    completion: PartialLikelihood | None = None  # of a table with missing cells: the same in another form
+
+    @property
+    def surrogate(self) -> GaussianLikelihood | None:
+        """A likelihood of a complete table from which proposals are made, where there is one."""
+        return None if self.completion is None else self.completion.surrogate
 
     # -- what the engines ask of every likelihood
 
