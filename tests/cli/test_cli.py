@@ -317,15 +317,35 @@ def test_fit_reports_the_fit(frame, data):
     fat = next(line.split() for line in output.splitlines() if line.startswith("fat") and "%" in line)
     r_squared = 1 - (residual**2).sum() / ((frame["fat"] - frame["fat"].mean()) ** 2).sum()
     assert fat[1] == f"{r_squared:.3f}"
-    assert float(fat[4]) == pytest.approx((residual / np.sqrt(scores.variance[:, 0])).std(), abs=0.006)
-    assert Path("fit.txt").read_text(encoding="utf-8").strip() in output.replace(" \n", "\n")
+    ridge, of_mean = float(fat[3]), float(fat[4])
+    about = frame["fat"] - frame["fat"].mean()
+    assert of_mean == pytest.approx(np.sqrt((about**2).mean()) * 20 / 19, rel=1e-3)  # without its own row
+    best = min(_left_out_ridge(frame, penalty) for penalty in np.geomspace(1e-4, 1e4, 50))
+    assert ridge == pytest.approx(best, rel=0.01)  # the report's penalties are a coarser grid
+    assert float(fat[6]) == pytest.approx((residual / np.sqrt(scores.variance[:, 0])).std(), abs=0.006)
+    written = Path("fit.txt").read_text(encoding="utf-8")
+    for section in output.partition("\n\n")[2].partition("\n\nWritten")[0].split("\n\n"):
+        assert " ".join(section.split()) in " ".join(written.split())  # lines are wrapped elsewhere
+
+
+def _left_out_ridge(frame, penalty):
+    """Left-out error of a ridge regression of fat, by twenty refits of the normal equations."""
+    X, y, errors = frame[FEATURES].to_numpy(), frame["fat"].to_numpy(), []
+    for row in range(len(y)):
+        rest = np.arange(len(y)) != row
+        level, about = X[rest].mean(axis=0), y[rest].mean()
+        Z = X[rest] - level
+        weights = np.linalg.solve(Z.T @ Z + penalty * np.eye(6), Z.T @ (y[rest] - about))
+        errors.append(y[row] - about - (X[row] - level) @ weights)
+    return np.sqrt(np.mean(np.square(errors)))
 
 
 def test_fit_chooses_by_evidence(data):
     output = ok("fit", data, "-t", "fat", "--drop", "water", "-o", "m.lbnn", "--report", "fit.html")
     assert "a difference of 3 is a factor of 20 in odds" in output
     page = Path("fit.html").read_text(encoding="utf-8")
-    assert "<h2>Evidence</h2>" in page
+    assert '<h2 id="evidence">Evidence</h2>' in page
+    assert '<a href="#evidence">Evidence</a>' in page
     assert "Coupling" not in page  # one target
     assert "://" not in page  # nothing from elsewhere
 
@@ -384,8 +404,10 @@ def test_predictions_are_those_of_the_library(frame, model):
     law = lbnn.LBNNRegressor.load(model).predictive(new).with_noise()
     low, high = law.interval(0.8)
     assert list(table.columns) == [
-        f"{name}{end}" for name in TARGETS for end in ("", "_std", "_low", "_high")
+        *(f"{name}{end}" for name in TARGETS for end in ("", "_std", "_low", "_high")),
+        "leverage",
     ]
+    assert table["leverage"].to_numpy() == pytest.approx(law.leverage)
     for j, name in enumerate(TARGETS):
         assert table[name].to_numpy() == pytest.approx(law.mean[:, j])
         assert table[f"{name}_std"].to_numpy() ** 2 == pytest.approx(law.variance[:, j])
@@ -466,7 +488,7 @@ def test_one_target_and_one_row(frame):
     frame.head(1).to_csv("one.csv", index=False)
     output = ok("predict", "m.lbnn", "one.csv", "-o", "out.csv")
     assert "Not used: water" in output
-    assert pd.read_csv("out.csv").shape == (1, 4)
+    assert pd.read_csv("out.csv").shape == (1, 5)
 
 
 def test_model_of_python_has_plain_target_names(frame, data):
@@ -607,7 +629,7 @@ def test_large_files_are_fitted_and_predicted_in_parts(parquet, monkeypatch):
     ok("fit", "whole.parquet", "-t", "fat,water", "-o", "whole.lbnn", *QUICK)
     ok("predict", "whole.lbnn", "whole.parquet", "-o", "whole.csv")
     parts, whole = pd.read_csv("parts.csv"), pd.read_csv("whole.csv")
-    assert list(parts.columns) == list(whole.columns)
+    assert [*parts.columns, "leverage"] == list(whole.columns)  # which needs the training rows
     np.testing.assert_allclose(parts, pd.read_parquet("parts.parquet"))
     for name in TARGETS:
         np.testing.assert_allclose(parts[name], whole[name], atol=0.2 * whole[f"{name}_std"].min())
@@ -639,7 +661,8 @@ def test_large_files_with_ids_an_index_and_missing_values(parquet):
     assert "1 rows of ids.parquet" in ok("fit", "ids.parquet", *options, "-o", "m.lbnn", "--report", "r.html")
     page = Path("r.html").read_text(encoding="utf-8")
     assert "Coupling of the targets, as correlations" in page  # what can be drawn without the rows
-    assert "left-out" not in page
+    assert "Leave-one-out" not in page
+    assert "1 rows of ids.parquet with missing values left out" in page
     assert "--categorical is for tables" in refused(
         "fit", "ids.parquet", *options, "--categorical", "x0", "-o", "n.lbnn"
     )

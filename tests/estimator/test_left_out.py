@@ -38,7 +38,8 @@ def test_a_signal_that_is_there_is_not_doubted() -> None:
 def test_targets_without_signal_are_predicted_by_their_mean() -> None:
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(60, 10)), rng.normal(2.0, 3.0, size=60)
-    model = lbnn.LBNNRegressor().fit(X, y)
+    with pytest.warns(lbnn.DataWarning, match="without signal"):
+        model = lbnn.LBNNRegressor().fit(X, y)
     assert model.evidence_table_[0]["signal"] is False
     assert any("without signal" in message for message in model.messages_)
     assert np.allclose(model.predict(X), y.mean(), atol=1e-6)
@@ -49,7 +50,8 @@ def test_evidence_without_signal_is_that_of_plain_normal_targets() -> None:
     """Contrasts of p normal targets with the maximum likelihood variance SS/(p − 1)."""
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(60, 10)), rng.normal(2.0, 3.0, size=60)
-    model = lbnn.LBNNRegressor().fit(X, y)
+    with pytest.warns(lbnn.DataWarning, match="without signal"):
+        model = lbnn.LBNNRegressor().fit(X, y)
     row, squares = model.evidence_table_[0], ((y - y.mean()) ** 2).sum()
     assert np.isclose(row["log_evidence"], -0.5 * 59 * (np.log(2 * np.pi * squares / 59) + 1), atol=1e-6)
 

@@ -358,7 +358,7 @@ def test_bars_of_a_sweep_stand_side_by_side():
 
 def test_coefficient_deviations_of_a_report():
     """Of f(e_j) − f(0), against draws of the weights' posterior through the predictive."""
-    from lbnn.cli.fit_pictures import _coefficient_deviations
+    from lbnn.cli.fit_results import _coefficient_deviations
 
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)

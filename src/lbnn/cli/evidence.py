@@ -30,6 +30,7 @@ from lbnn.cli.modelling import (
     shown_widths,
 )
 from lbnn.cli.options import (
+    AsJson,
     Categorical,
     Data,
     Debug,
@@ -49,6 +50,7 @@ from lbnn.cli.options import (
 )
 from lbnn.cli.preparing import Columns, read_examples
 from lbnn.cli.problems import BadInputError, console
+from lbnn.cli.provenance import origin, print_json
 from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import numbers_of
 from lbnn.estimator import LBNNRegressor
@@ -97,6 +99,7 @@ def evidence(
     encoding: Encoding = None,
     sheet: SheetName = None,
     na: MissingTexts = [],  # noqa: B006
+    as_json: AsJson = False,
     seed: Seed = 0,
     force: Force = False,
     debug: Debug = False,
@@ -117,9 +120,14 @@ def evidence(
     )
     rows = [_row(X, Y, cell, shared) for cell in _cells(depths, widths, betas)]
     rows.sort(key=lambda row: -float(row["log_evidence"]))
-    show_grid(_grid(rows, counted(len(X), X.shape[1], Y.shape[1])), console())
     if out:
         write_atomically(out, lambda path: pd.DataFrame(rows).to_csv(path, index=False))
+    if as_json:
+        about = {"rows": len(X), "features": X.shape[1], "targets": list(Y.columns)}
+        print_json({**about, "networks": rows, "table": examples.notes, "origin": origin(data)})
+        return
+    show_grid(_grid(rows, counted(len(X), X.shape[1], Y.shape[1])), console())
+    if out:
         tell_written(out)
 
 

@@ -33,10 +33,11 @@ def _check_output(path: Path, force: bool) -> None:
         raise BadInputError(f"{path} exists already; give --force to replace it")
 
 
-def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
+def write_together(writers: Mapping[Path, Callable[[Path], object]], quiet: bool = False) -> None:
     """Write several files, or none of them: each is complete before the first is put in its place."""
     write_all_atomically(writers)
-    tell_written(*writers)
+    if not quiet:
+        tell_written(*writers)
 
 
 def tell_written(*paths: Path | None) -> None:

@@ -13,8 +13,8 @@ from lbnn._base.files import text_writer
 from lbnn.cli.bands import fit_bands
 from lbnn.cli.document import REPORT_FORMATS
 from lbnn.cli.files import check_outputs, check_suffix, write_together
-from lbnn.cli.fit_pictures import fit_pictures
-from lbnn.cli.fit_report import fit_report
+from lbnn.cli.fit_report import brief_report, full_report
+from lbnn.cli.fit_results import FitResults, Rows
 from lbnn.cli.large import LargeTable, is_large, require_plain
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
@@ -34,6 +34,7 @@ from lbnn.cli.modelling import (
 )
 from lbnn.cli.models import model_writer
 from lbnn.cli.options import (
+    AsJson,
     Categorical,
     Data,
     Debug,
@@ -53,6 +54,7 @@ from lbnn.cli.options import (
 )
 from lbnn.cli.preparing import DROP, Columns, Preparation, choose_examples, read_examples
 from lbnn.cli.problems import console, say, working
+from lbnn.cli.provenance import origin, print_json
 from lbnn.cli.reading import Dialect
 from lbnn.estimator import LBNNRegressor
 
@@ -132,6 +134,7 @@ def fit(
     sheet: SheetName = None,
     na: MissingTexts = [],  # noqa: B006
     report: Report = None,
+    as_json: AsJson = False,
     seed: Seed = 0,
     force: Force = False,
     debug: Debug = False,
@@ -145,6 +148,8 @@ def fit(
 
     With --band, every band of features has a scale of its own, for each target
     by itself, and the report says which share of its variance each explains.
+
+    --json prints the numbers for programs; everything else goes to stderr.
     """
     check_suffix(out, (MODEL_SUFFIX,), "--out")
     check_suffix(report, REPORT_FORMATS, "--report")
@@ -163,45 +168,45 @@ def fit(
     columns = Columns(targets, features, drop, id_column, categorical)
     dialect = Dialect.of(sep, decimal, encoding, sheet, na)
     if band:
-        fit_bands(data, columns, dialect, missing.value, band, size, shared, out, report)
+        fit_bands(data, columns, dialect, missing.value, band, size, shared, out, report, as_json)
         return
     if is_large(data):
-        fitted = _fit_parts(model, data, columns, missing.value, na)
+        results, preparation = _fit_parts(model, data, columns, missing.value, na)
     else:
         examples = read_examples(data, columns, dialect, missing.value)
         with working("comparing networks"):
             model.fit(examples.X, examples.Y)
-        fitted = list(examples.Y.columns), len(examples.Y), examples.preparation, examples.Y
-    _tell(model, data, *fitted, out, report)
+        rows = Rows(examples.X, examples.Y, examples.labels)
+        results = FitResults.of(model, list(examples.Y.columns), len(rows.Y), rows, examples.notes)
+        preparation = examples.preparation
+    _tell(results, preparation, data, out, report, as_json)
 
 
 def _tell(
-    model: Any,
-    data: Path,
-    goals: list[str],
-    rows: int,
-    preparation: Preparation,
-    Y: Any,
-    out: Path,
-    report: Path | None,
+    results: FitResults, preparation: Preparation, data: Path, out: Path, report: Path | None, as_json: bool
 ) -> None:
-    """Print the report, and write the model and what else was asked for."""
-    with working("looking at the fit"):
-        document = fit_report(model, goals, rows, Y, f"Fit of {', '.join(goals)} to {data.name}")
-    document.show(console())
-    written = {out: model_writer(model, goals, preparation)}
+    """Print the report or its numbers, and write the model and what else was asked for."""
+    goals = results.names
+    title = f"Fit of {', '.join(goals)} to {data.name}"
+    from_where = origin(data)
+    written = {out: model_writer(results.model, goals, preparation)}
+    if not as_json:
+        brief_report(results, title).show(console())
+        typer.echo()
     if report:
         with working("drawing"):
-            document.pictures = fit_pictures(model, goals, Y)
-        written[report] = text_writer(document.rendered(report.suffix))
-    typer.echo()
-    write_together(written)
+            text = full_report(results, from_where, title).rendered(report.suffix)
+        written[report] = text_writer(text)
+    write_together(written, quiet=as_json)
+    if as_json:
+        files = [str(path) for path in written]
+        print_json({**results.as_json(), "written": files, "origin": from_where})
 
 
 def _fit_parts(
     model: Any, data: Path, columns: Columns, missing: str, na: Sequence[str]
-) -> tuple[list[str], int, Preparation, None]:
-    """Fit a file that is read twice, some rows at a time; its targets, its rows, and its features."""
+) -> tuple[FitResults, Preparation]:
+    """Fit a file that is read twice, some rows at a time; what was found, and how features are made."""
     by_median = missing == MissingValues.median
     require_plain(
         data,
@@ -213,7 +218,10 @@ def _fit_parts(
     with working("reading, and comparing networks"):
         model.fit_chunks(lambda: table.examples(names, goals, missing == DROP))
     rows = model.posterior_.spectrum.examples + model.fit_intercept
+    notes = []
     if rows < table.rows:
-        say(f"{table.rows - rows:,} rows of {data.name} with missing values left out")
+        notes.append(f"{table.rows - rows:,} rows of {data.name} with missing values left out")
+        say(notes[0])
     model.feature_names_in_ = np.array(names, dtype=object)
-    return goals, rows, Preparation(names, missing=missing, id_column=columns.id_column), None
+    preparation = Preparation(names, missing=missing, id_column=columns.id_column)
+    return FitResults.of(model, goals, rows, None, notes), preparation

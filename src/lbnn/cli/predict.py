@@ -32,6 +32,8 @@ from lbnn.cli.preparing import Preparation, require_id
 from lbnn.cli.problems import BadInputError, console, say, working
 from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import Table, listed, read_table, require_distinct
+from lbnn.estimator import LBNNRegressor
+from lbnn.estimator.extent import large_leverage
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -40,9 +42,11 @@ lbnn predict model.lbnn new.csv -o predictions.parquet --interval 0.5
 lbnn predict model.lbnn new.csv -o out.csv --joint-covariance covariance.npz
 
 For every target t the output has t (the mean), t_std, t_low and t_high, of
-new measurements: noise included. Where the table has the targets as well,
-the scores of the predictions are printed.
+new measurements: noise included. The column leverage is above 1 where a row
+is farther out than every training row: the prediction is an extrapolation.
+Where the table has the targets as well, the predictions are scored.
 """
+LEVERAGE = "leverage"  # the column
 OUT_FORMATS = (".csv", ".parquet")
 COVARIANCE_FORMATS = (".npz", ".csv")
 _ROWS_AT_ONCE = 1000
@@ -137,10 +141,11 @@ def _predict_table(
     known = _known_targets(model, table)
     with working("predicting"):
         parts = [
-            _predictions(law, names, interval, part)
-            for law, part in zip(_in_parts(model, X, known), _row_parts(table), strict=True)
+            _predictions(law, names, interval, part, leverage)
+            for (law, leverage), part in zip(_in_parts(model, X, known), _row_parts(table), strict=True)
         ]
     frame = pd.concat(parts, ignore_index=True)
+    _say_extrapolations(model, X, frame, _labels(table, id_column))
     if known is None:
         _print_scores(model, X, frame, table, interval)
     if id_column is not None:
@@ -179,11 +184,12 @@ def _predict_parts(
     with working("predicting"):
         for X, part in table.parts(read, prepared):
             predicted = [
-                _predictions(law, model.targets, interval, rows)
-                for law, rows in zip(_in_parts(model, X), _row_parts(part), strict=True)
+                _predictions(law, model.targets, interval, rows, leverage)
+                for (law, leverage), rows in zip(_in_parts(model, X), _row_parts(part), strict=True)
             ]
             if predicted:
                 frame = pd.concat(predicted, ignore_index=True)
+                _say_extrapolations(model, X, frame, _labels(part, id_column))
                 if id_column is not None:
                     _insert_ids(frame, id_column, part)
                 writer.add(safe_for_spreadsheets(frame) if writer.csv else frame)
@@ -251,12 +257,35 @@ def _known_targets(model: NamedModel, table: Table) -> Array | None:
     return np.where(present & partly[:, None], values, np.nan)  # rows that have all are predicted without
 
 
-def _in_parts(model: NamedModel, X: Any, known: Array | None = None) -> Iterator[Any]:
-    """The law of new measurements, some rows at a time: a kernel among all rows may not fit into memory."""
+def _labels(table: Table, id_column: str | None) -> list[str]:
+    """What rows are called in messages: their ids, or lines of the file."""
+    if id_column is not None:
+        return [str(name) for name in table.frame[id_column]]
+    return [f"{table.unit} {number}" for number in table.frame.index]
+
+
+def _say_extrapolations(model: NamedModel, X: Any, frame: Any, labels: list[str]) -> None:
+    """Name rows far outside the range of the training rows, and rows of large leverage."""
+    if isinstance(model.estimator, LBNNRegressor):
+        said = model.estimator._state.extent.outside_ranges(X.to_numpy(), model.features, labels)
+        if said:
+            say(f"lbnn: warning: {said}")
+    if LEVERAGE in frame and LEVERAGE not in model.targets:
+        said = large_leverage(frame[LEVERAGE].to_numpy(), labels)
+        if said:
+            say(f"lbnn: warning: {said}")
+
+
+def _in_parts(model: NamedModel, X: Any, known: Array | None = None) -> Iterator[tuple[Any, Array | None]]:
+    """The law of new measurements and the leverage of rows, some rows at a time.
+
+    A kernel among all rows may not fit into memory.
+    """
     for start in range(0, len(X), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        law = model.estimator.predictive(X.iloc[rows]).with_noise()
-        yield law if known is None else law.given(known[rows])
+        law = model.estimator.predictive(X.iloc[rows])
+        leverage, law = getattr(law, "leverage", None), law.with_noise()
+        yield law if known is None else law.given(known[rows]), leverage
 
 
 def _row_parts(table: Table) -> Iterator[Table]:
@@ -265,16 +294,21 @@ def _row_parts(table: Table) -> Iterator[Table]:
         yield replace(table, frame=table.frame[start : start + _ROWS_AT_ONCE])
 
 
-def _predictions(predictive: Any, names: list[str], probability: float, rows: Table) -> Any:
-    """One row for each of `rows`, four columns for each target."""
+def _predictions(
+    predictive: Any, names: list[str], probability: float, rows: Table, leverage: Array | None
+) -> Any:
+    """One row for each of `rows`, four columns for each target, and the leverage where it is known."""
     low, high = predictive.interval(probability)
     parts = {"": predictive.mean, "_std": np.sqrt(predictive.variance), "_low": low, "_high": high}
     require_distinct([name + ending for name in names for ending in parts], "columns of the output")
     columns = {ending: np.reshape(values, (-1, len(names))) for ending, values in parts.items()}
     _require_finite(columns, names, rows)
-    return pd.DataFrame(
-        {name + ending: values[:, j] for j, name in enumerate(names) for ending, values in columns.items()}
-    )
+    found = {
+        name + ending: values[:, j] for j, name in enumerate(names) for ending, values in columns.items()
+    }
+    if leverage is not None and np.isfinite(leverage).all() and LEVERAGE not in found:
+        found[LEVERAGE] = leverage
+    return pd.DataFrame(found)
 
 
 def _require_finite(columns: dict[str, Array], names: list[str], rows: Table) -> None:
@@ -335,7 +369,7 @@ def _print_scores(model: NamedModel, X: Any, frame: Any, table: Table, probabili
 
 def _log_densities(model: NamedModel, X: Any, truth: Array) -> Array:
     """log p of the targets of every row, joint over targets, (rows,)."""
-    laws = _in_parts(model, X)
+    laws = (law for law, _ in _in_parts(model, X))
     pieces = np.split(truth, range(_ROWS_AT_ONCE, len(truth), _ROWS_AT_ONCE))
     shaped = [(law, piece.reshape(law.mean.shape)) for law, piece in zip(laws, pieces, strict=True)]
     return np.concatenate([law.pointwise_log_density(piece) for law, piece in shaped])

@@ -7,6 +7,7 @@ import os
 import traceback
 import warnings
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import typer
@@ -17,6 +18,9 @@ from typer.core import TyperCommand
 FAILURE = 1  # a claim fails, or the run did
 BAD_INPUT = 2  # usage, data or files that break a rule; also what typer gives for a wrong option
 
+#: What the running command was called with, its name first.
+ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("lbnn_arguments", default=())
+
 
 class BadInputError(Exception):
     """The user's data, files or options break a rule; the message states it and what was given."""
@@ -24,6 +28,11 @@ class BadInputError(Exception):
 
 class Command(TyperCommand):
     """A command that reports problems without a traceback, unless --debug is given."""
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
+        """Remember what the command was called with, for reports."""
+        ARGUMENTS.set((info_name or "", *args))
+        return super().make_context(info_name, args, *rest, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

@@ -152,8 +152,13 @@ class Extent:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(variance == 0, 0.0, variance / self.variance)
 
-    def outside_ranges(self, X: AnyArray, names: Sequence[str] | None) -> str:
-        """What to say of rows (m, n_features) that are far outside the range of a column; empty if none."""
+    def outside_ranges(
+        self, X: AnyArray, names: Sequence[str] | None, labels: Sequence[str] | None = None
+    ) -> str:
+        """What to say of rows (m, n_features) that are far outside the range of a column; empty if none.
+
+        `labels` are what rows are called, in the place of their numbers.
+        """
         if self.rows < 2:
             return ""
         xp = namespace(X)
@@ -173,9 +178,9 @@ class Extent:
         name = repr(str(names[column])) if names is not None else f"column {column}"
         return (
             f"{_rows(excess.sum(), len(values))} far outside the range of the training data, in {len(far)} "
-            f"column{'s' * (len(far) > 1)}: row {row} has {name} = {values[row]:.4g}, training rows have "
-            f"{self.lowest[column]:.4g} to {self.highest[column]:.4g}. Predictions there are extrapolations: "
-            "check the units, and see predictive(X).leverage"
+            f"column{'s' * (len(far) > 1)}: {_label(row, labels)} has {name} = {values[row]:.4g}, training "
+            f"rows have {self.lowest[column]:.4g} to {self.highest[column]:.4g}. Predictions there are "
+            "extrapolations: check the units, and see predictive(X).leverage"
         )
 
     @property
@@ -185,18 +190,22 @@ class Extent:
         return _CHANCE ** (-1 / (self.rows - 1)) * (self.highest - self.lowest) + 8 * RANK_TOLERANCE * size
 
 
-def large_leverage(leverage: Array) -> str:
+def large_leverage(leverage: Array, labels: Sequence[str] | None = None) -> str:
     """What to say of rows with large leverage (p̂,); empty if there are none."""
     far = np.flatnonzero(leverage > LARGE_LEVERAGE)
     if not len(far):
         return ""
     worst = far[np.argsort(-leverage[far], kind="stable")][:_MOST_NAMED]
-    named = ", ".join(f"row {row} ({leverage[row]:.3g})" for row in worst)
+    named = ", ".join(f"{_label(row, labels)} ({leverage[row]:.3g})" for row in worst)
     return (
         f"{_rows(len(far), len(leverage))} farther out than every training row, with a leverage above "
         f"{LARGE_LEVERAGE:g}: {named}. Predictions there are extrapolations, and their intervals hold only "
         "if the relation does"
     )
+
+
+def _label(row: int, labels: Sequence[str] | None) -> str:
+    return f"row {row}" if labels is None else labels[row]
 
 
 def _rows(count: int, total: int) -> str:

@@ -48,9 +48,13 @@ def fit_networks(
     average: Any,
     verbose: Any,
     **effort: Any,
-) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str]]:
-    """Candidates, best first, the final posteriors, and what was noticed; `average` as in the estimator."""
-    specs, shapes, messages = settled
+) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str], list[str]]:
+    """Candidates, best first, and the final posteriors; what the data show, and doubts of the accuracy.
+
+    `average` as in the estimator.
+    """
+    specs, shapes, notices = settled
+    doubts: list[str] = []
     weights = data.spectrum.weights
     total = data.spectrum.examples + 1 if weights is None else float(weights.sum())
     level_examples = total if level else None
@@ -59,14 +63,14 @@ def fit_networks(
         candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
         number = counted(candidates) if average and average != "auto" else 1
         models = final_models(data, candidates[:number], units, level_examples, **effort)
-        if average == "auto" and design.matters(candidates[0]):
+        constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
+        if average == "auto" and not constant and design.matters(candidates[0], data):
             models, doubts = design.integrated_models(
                 data, candidates, models[0], units, level_examples, **effort
             )
-            messages = [*messages, *doubts]
-    if candidates[0].on_edge and settings.CONSTANT_TARGETS not in messages:
-        messages = [*messages, settings.ON_EDGE]
-    return candidates, models, messages
+    if candidates[0].on_edge and not constant:
+        notices = [*notices, settings.at_edge_message(candidates[0], data, len(models) > 1)]
+    return candidates, models, notices, doubts
 
 
 def lead_over_no_signal(best: Candidate, data: EvidenceData, specs: Sequence[NoiseSpec]) -> float:

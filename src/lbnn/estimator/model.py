@@ -274,6 +274,11 @@ class FittedState:
         """Posterior probabilities of the models, (models,)."""
         return special.softmax(np.array([model.log_weight for model in self.models]))
 
+    @property
+    def noise_covariance(self) -> Array:
+        """Averaged over the models, (n_d, n_d)."""
+        return np.tensordot(self.weights, np.stack([each.noise_covariance for each in self.models]), axes=1)
+
     def coefficients(self) -> Array:
         """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p).
 

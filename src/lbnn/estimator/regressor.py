@@ -19,7 +19,7 @@ from lbnn._base import check
 from lbnn._base.arrays import namespace, require_one_device, take, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.deprecated import current_value
-from lbnn._base.errors import ExtrapolationWarning
+from lbnn._base.errors import DataWarning, ExtrapolationWarning
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
@@ -111,7 +111,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     beta_, prior_scale_ : float
         As chosen or given.
     noise_covariance_, noise_variance_ : (n_targets, n_targets) and (n_targets,), or floats
-        Posterior mean covariance of the noise, and its diagonal.
+        Posterior mean covariance of the noise, averaged over `models_`, and its diagonal.
     depth_, widths_ : int, tuple of int
         Of the best candidate; 1 and () for the Gaussian process.
     scale_mean_ : (n_targets, n_targets) or float
@@ -285,7 +285,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
         settled = fitting.settle(self._given(units), kind, chosen.data, shapes, units)
-        candidates, models, messages = fitting.fit_networks(
+        candidates, models, notices, doubts = fitting.fit_networks(
             settled,
             chosen.data,
             units,
@@ -297,15 +297,17 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             seed=settings.as_seed(self.random_state),
         )
         if chosen.transform.feature_map.size:
-            messages.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
-        messages += [rows.message] * (bool(rows.message) and rows.dropped)
+            doubts.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
+        notices += [rows.message] * (bool(rows.message) and rows.dropped)
+        constant = settings.CONSTANT_TARGETS in notices
+        notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         lead = fitting.lead_over_no_signal(candidates[0], chosen.data, settled[0])
-        messages += [said for said in [contradiction(state, candidates[0], lead)] if said]
-        warn_of(messages)
-        messages += self._said_of_scales(chosen)
+        doubts += [said for said in [contradiction(state, candidates[0], lead)] if said]
+        warn_of(doubts)
+        warn_of(notices, DataWarning)
+        messages = [*doubts, *notices, *self._said_of_scales(chosen)]
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
-        messages += [settings.NO_SIGNAL] * (not candidates[0].signal)
         return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
 
     def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:
@@ -360,7 +362,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.models_, self.model_weights_, self.posterior_ = state.models, state.weights, best.posterior
         self.widths_, self.depth_ = best.widths, len(best.widths) + 1
         self.log_evidence_, self.log_evidence_error_ = best.log_evidence, best.posterior.log_evidence_error
-        covariance, prior_noise = best.noise_covariance, best.prior_noise
+        covariance, prior_noise = state.noise_covariance, best.prior_noise
         self.noise_covariance_ = float(covariance[0, 0]) if single else covariance
         self.noise_variance_ = float(covariance[0, 0]) if single else np.diagonal(covariance).copy()
         self.beta_ = math.exp(-float(np.log(prior_noise).mean())) if prior_noise.all() else math.inf

@@ -24,7 +24,16 @@ from lbnn.estimator.columns import RAW, STANDARDISED
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES
 from lbnn.noise.make import KINDS
-from lbnn.selection import EvidenceData, NoiseSpec, Shapes, coupled, prefers_own_units
+from lbnn.selection import (
+    Candidate,
+    EvidenceData,
+    NoiseSpec,
+    Shapes,
+    coupled,
+    prefers_own_units,
+    without_noise,
+    without_signal,
+)
 
 _EVIDENCE = StrOptions({"evidence"})
 #: Kinds of noise: those of `Network.condition`, one of them in units for each output, and the best of all.
@@ -90,13 +99,37 @@ def may_be_contrasts(noise: str, beta: Any) -> bool:
 
 CONSTANT_INPUTS = "the inputs do not vary: all networks are the same, and prior_scale_ is a convention"
 NO_SIGNAL = (
-    "the evidence prefers targets without signal: the inputs say nothing of them that these examples could "
-    "show, and predictions are their mean"
+    "the evidence prefers targets without signal: these examples do not show that the inputs say anything of "
+    "them, and predictions are near their mean. More rows, other columns or a nonlinear kernel "
+    "(kernel='linear+rbf') may show a signal"
 )
-ON_EDGE = (
-    "the best hyperparameters are at the edge of the ranges searched: the data are fitted without noise, or "
-    "they show no signal. Give beta if you know the noise"
+_AT_AN_END = (
+    "the best hyperparameters are at the end of the ranges searched: give beta or prior_scale if you know "
+    "them"
 )
+
+
+def without_noise_message(outputs: Sequence[int], count: int, averaged: bool) -> str:
+    """What is said where some of the outputs are fitted without noise."""
+    which = "the targets are" if len(outputs) == count else f"outputs {list(outputs)} are"
+    known = (
+        "predictions average over smaller and larger noise"
+        if averaged
+        else "intervals are too narrow if the measurements have noise"
+    )
+    return (
+        f"{which} fitted without noise, and the evidence does not tell how small it is: {known}. Give beta "
+        "= 1/(noise variance) if you know it. Usual reasons: a column that is computed from the targets, or "
+        "as many columns as rows"
+    )
+
+
+def at_edge_message(candidate: Candidate, data: EvidenceData, averaged: bool) -> str:
+    """What is said of hyperparameters at the end of their ranges: which end, and what to do."""
+    noiseless = np.flatnonzero(without_noise(candidate, data)).tolist()
+    if noiseless:
+        return without_noise_message(noiseless, data.outputs, averaged)
+    return NO_SIGNAL if without_signal(candidate, data) else _AT_AN_END
 
 
 def network_shapes(depth: Any, width: Any) -> Shapes:

@@ -12,10 +12,10 @@ from lbnn.selection.coupled import CoupledData, coupled
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.evidence_search import Shapes, search
 from lbnn.selection.finite_width import condition
-from lbnn.selection.gaussian_process import prefers_own_units
+from lbnn.selection.gaussian_process import log_evidence, prefers_own_units
 from lbnn.selection.no_signal import no_signal
 from lbnn.selection.parameters import NOISE_RANGE, RATIO_RANGE, NoiseSpec, free_parameters
-from lbnn.selection.width_search import Candidate, infinite_width
+from lbnn.selection.width_search import Candidate, infinite_width, without_noise, without_signal
 
 __all__ = [
     "NOISE_RANGE",
@@ -29,7 +29,10 @@ __all__ = [
     "coupled",
     "free_parameters",
     "infinite_width",
+    "log_evidence",
     "no_signal",
     "prefers_own_units",
     "search",
+    "without_noise",
+    "without_signal",
 ]

@@ -15,7 +15,7 @@ NOISE_RANGE = (1e-10, 10.0)
 #: ... and the ratio of signal to noise, κ · mean eigenvalue of G, between these.
 RATIO_RANGE = (1e-8, 1e15)
 
-_AT_EDGE = 0.5  # distance of a logarithm from the end of its range
+AT_EDGE = 0.5  # distance of a logarithm from the end of its range
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class FreeParameters:
 
     def on_edge(self, phi: Array) -> bool:
         """Whether the search ended at the edge of the box, or so near that the evidence has become flat."""
-        return bool((np.minimum(phi - self.lower, self.upper - phi) < _AT_EDGE).any())
+        return bool((np.minimum(phi - self.lower, self.upper - phi) < AT_EDGE).any())
 
 
 def free_parameters(data: EvidenceData, spec: NoiseSpec) -> FreeParameters:

@@ -8,13 +8,21 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, Mask
 from lbnn.selection import gaussian_process
 from lbnn.selection.coupled import coupled
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.finite_width import POINTS, confirmed_evidence, evidence_by_rows, network_evidence
 from lbnn.selection.optimise import Optimum, maximise
-from lbnn.selection.parameters import FreeParameters, NoiseSpec, free_parameters
+from lbnn.selection.parameters import (
+    AT_EDGE,
+    NOISE_RANGE,
+    RATIO_RANGE,
+    FreeParameters,
+    NoiseSpec,
+    free_parameters,
+    target_variances,
+)
 
 #: Widths tried, from wide to narrow; the integers between are tried next to the best of them.
 WIDTHS = (128, 64, 32, 20, 12, 8, 5, 3, 2, 1)
@@ -90,6 +98,25 @@ def infinite_width(data: EvidenceData, spec: NoiseSpec) -> Candidate:
     best = gaussian_process.optima(data, spec)[0]
     penalty = penalty_of(free.count, data)
     return _candidate((), free, best, 0.0, spec.units, penalty)
+
+
+def without_noise(candidate: Candidate, data: EvidenceData) -> Mask:
+    """Which outputs a candidate at the end of a range fits without noise, (n_d,); constant ones have none."""
+    lowest = np.log(NOISE_RANGE[0] * target_variances(data)) + AT_EDGE
+    exact = signal_to_noise(candidate, data) > math.log(RATIO_RANGE[1]) - AT_EDGE
+    varying = (data.spectrum.targets**2).sum(axis=0) + data.residuals > 0
+    return candidate.on_edge & ((candidate.h[:-1] < lowest) | exact) & varying
+
+
+def without_signal(candidate: Candidate, data: EvidenceData) -> bool:
+    """Whether a candidate at the end of a range has no signal."""
+    return candidate.on_edge and signal_to_noise(candidate, data) < math.log(RATIO_RANGE[0]) + AT_EDGE
+
+
+def signal_to_noise(candidate: Candidate, data: EvidenceData) -> float:
+    """Log of κ times the mean eigenvalue of G, of which `RATIO_RANGE` is the range."""
+    mean = float(data.spectrum.eigenvalues.mean()) if data.spectrum.rank else 1.0
+    return float(candidate.h[-1]) + math.log(mean)
 
 
 def _candidate(
