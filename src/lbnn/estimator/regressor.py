@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any, ClassVar
 
@@ -24,9 +25,9 @@ from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
-from lbnn.estimator import fitting, saving, settings, summary
+from lbnn.estimator import fitting, row_noise, saving, settings, summary
 from lbnn.estimator.extent import Extent, large_leverage
-from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate
+from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate, make_candidate
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.left_out import contradiction
 from lbnn.estimator.model import FittedState
@@ -85,6 +86,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         The same with one scale for each group, columns by number or by name; columns that are not listed form
         one more group. For blocks such as 400 genes and 10 covariates, whose sizes say nothing of their
         weight.
+    robust : bool
+        Whether single rows may have larger noise than the others, where the evidence finds that they do:
+        these outliers then count less. (New rows have the ordinary noise.)
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
@@ -124,6 +128,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         best first.
     inputs_, kernel_params_ : str, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
+    row_variances_ : (n_samples,)
+        Noise variances of the rows relative to the ordinary one; above one of outliers where `robust`.
     column_scales_ : (n_features,)
         What the network or the kernel sees of a column is (x − constant) times this: relative prior standard
         deviations of the coefficients, in the user's units.
@@ -167,6 +173,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel_params: dict[str, Any] | None = None,
         ard: bool = False,
         groups: Any = None,
+        robust: bool = False,
         fit_intercept: bool = True,
         average: Any = "auto",
         engine: str = "auto",
@@ -184,6 +191,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.kernel_params = kernel_params
         self.ard = ard
         self.groups = groups
+        self.robust = robust
         self.fit_intercept = fit_intercept
         self.average = average
         self.engine = engine
@@ -237,14 +245,49 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
             weights = None if weights is None else weights[rows.kept]
+        units, setting = self._setting(targets, weights, kind)
+        kernel, group_of = self._kernel(), self._group_of()
+        chosen, others = best_candidate(inputs, self.inputs, kernel, group_of, setting)
+        self.row_variances_, unusual = np.ones(len(rows.stands_for)), ""
+        if self.robust:
+            own = self._own_variances(chosen, inputs, targets, weights, kind)
+            units, setting = self._setting(targets, settings.divided(weights, own), kind)
+            chosen, others = best_candidate(inputs, self.inputs, kernel, group_of, setting)
+            penalty = float((own > 1).sum() * row_noise.price(len(own)))
+            chosen, others = (
+                replace(chosen, penalty=chosen.penalty + penalty),
+                [replace(each, penalty=each.penalty + penalty) for each in others],
+            )
+            self.row_variances_[rows.stands_for >= 0] = own[rows.stands_for[rows.stands_for >= 0]]
+        elif chosen.data.noise_variance:
+            names = self.target_names_ or []
+            unusual = row_noise.unusual_rows(chosen, setting.targets, rows.kept, names)
+        columns = targets.reshape(len(targets), -1)
+        return self._fit_candidates(chosen, others, kind, units, columns, rows, extent, unusual)
+
+    def _setting(self, targets: Array, weights: Array | None, kind: str) -> tuple[TargetUnits, Setting]:
+        """Units of the targets, and what all transforms of the inputs share."""
         units, inner = TargetUnits.of(
             targets, self.fit_intercept, weights, contrasts=settings.may_be_contrasts(kind, self.beta)
         )
         spec = settings.comparison_spec(kind, self._given(units), inner, len(inner))
         noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
-        setting = Setting(inner, self.fit_intercept, noise, spec, seed, weights)
-        found = best_candidate(inputs, self.inputs, self._kernel(), self._group_of(), setting)
-        return self._fit_candidates(*found, kind, units, targets.reshape(len(targets), -1), rows, extent)
+        return units, Setting(inner, self.fit_intercept, noise, spec, seed, weights)
+
+    def _own_variances(
+        self, chosen: InputCandidate, X: AnyArray, targets: Array, weights: Array | None, kind: str
+    ) -> Array:
+        """Noise variances of the rows, relative to the ordinary one, (p,)."""
+        transform = chosen.transform
+
+        def densities(variances: Array) -> row_noise.RowDensities:
+            setting = self._setting(targets, settings.divided(weights, variances), kind)[1]
+            candidate = make_candidate(transform.columns, transform.kernel, X, setting)
+            return row_noise.RowDensities.of(candidate, setting.targets)
+
+        if not chosen.data.noise_variance or not chosen.data.spectrum.rank:
+            return np.ones(len(targets))
+        return row_noise.own_variances(len(targets), densities)
 
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
         """`fit` for data in parts, read twice, in memory that does not depend on the number of rows.
@@ -261,8 +304,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._validate_params()
         kind = current_value("noise", self.noise)
         settings.require_linear(self.kernel)
+        settings.require_rows(self.robust)
         settings.network_shapes(self.depth, self.width)
-        self.n_features_in_, self.target_names_ = stream.inputs, None
+        self.n_features_in_, self.target_names_, self.row_variances_ = stream.inputs, None, np.ones(0)
         summary = Summary.of(stream, self.fit_intercept)
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
@@ -281,6 +325,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         targets: Array,
         rows: Rows,
         extent: Extent,
+        unusual: str = "",
     ) -> LBNNRegressor:
         """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
@@ -299,6 +344,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if chosen.transform.feature_map.size:
             doubts.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
         notices += [rows.message] * (bool(rows.message) and rows.dropped)
+        notices += [unusual] * bool(unusual)
         constant = settings.CONSTANT_TARGETS in notices
         notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
@@ -545,6 +591,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if about["feature_names"] is not None:
             estimator.feature_names_in_ = np.array([str(name) for name in about["feature_names"]], object)
         names = about.get("target_names")
+        estimator.row_variances_ = np.array(about.get("row_variances", []), float)
         estimator.target_names_ = None if names is None else [str(name) for name in names]
         table = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
         return estimator._describe(state, table, about["messages"])

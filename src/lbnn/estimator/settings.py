@@ -51,6 +51,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "kernel_params": [dict, None],
     "ard": ["boolean"],
     "groups": [list, tuple, None],
+    "robust": ["boolean"],
     "fit_intercept": ["boolean"],
     "average": ["boolean", StrOptions({"auto"})],
     "engine": [StrOptions({"auto", *ENGINES})],
@@ -213,6 +214,19 @@ def require_linear(kernel: Any) -> None:
             f"data in chunks are for kernel='linear', got kernel={kernel!r}: a kernel matrix of all rows "
             "would not fit either"
         )
+
+
+def require_rows(robust: bool) -> None:
+    """Raise where rows that are not kept should have noise of their own."""
+    if robust:
+        raise ValueError("robust=True is for rows in memory, got data in chunks")
+
+
+def divided(weights: Array | None, variances: Array) -> Array | None:
+    """Weights of rows whose noise variances are multiplied by these; None where all are one."""
+    if (variances == 1).all():
+        return weights
+    return 1 / variances if weights is None else weights / variances
 
 
 def double_of(X: Any, kernel: Any) -> Any:
