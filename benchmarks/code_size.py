@@ -5,7 +5,8 @@
 
 Counted are files, lines, functions (methods and inner functions included), functions whose name occurs once
 outside of their definition in the package ("one use"), array functions of the core (an annotation that names
-an array) without a docstring, and those whose docstring names no shape.
+an array) without a docstring, and those whose docstring names no shape. A method that overrides another one
+has the docstring of that one, too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -25,9 +26,12 @@ CORE = (
     *("cross_validation", "matrix_gig", "theories", "learning_curves", "selection", "archive", "bands"),
 )
 _ARRAY = re.compile(r"\b(Array|AnyArray|ComplexArray|IndexArray|Mask|ArrayLike|NDArray)\b")
+#: Arrays by name, as of a file, and functions of arrays.
+_NAMED = re.compile(r"dict\[str, \w+\]|Callable\[.*\]")
 #: (p, n_d), (m,), (..., n): letters, digits, hats and operators between parentheses, with a comma.
 _SHAPE = re.compile(
-    r"\(\s*(?:\.\.\.|[^\s(),]+)(?: [+−·/-] [^\s(),]+)*\s*,[^()]*\)|shaped like|same shape|any shape|of shape"
+    r"\(\s*(?:≤ )?(?:\.\.\.|[^\s(),]+)(?: [+−·/-] [^\s(),]+)*\s*,[^()]*\)"
+    r"|shaped like|same shape|any shape|of shape"
 )
 
 
@@ -44,21 +48,61 @@ class Count:
     without_shape: int = 0
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """All functions and methods of a module."""
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def handles_arrays(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+@dataclass
+class Definition:
+    """A function with the name of its class, if it is a method."""
+
+    node: Function
+    owner: str = ""
+
+
+def definitions(tree: ast.AST, owner: str = "") -> Iterator[Definition]:
+    """All functions, methods and inner functions of a module."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, Function):
+            yield Definition(node, owner)
+        inside = node.name if isinstance(node, ast.ClassDef) else ""
+        yield from definitions(node, inside)
+
+
+class Docstrings:
+    """Docstrings of functions, and of the methods that they override, as `inspect.getdoc` finds them."""
+
+    def __init__(self, trees: Iterable[ast.AST]) -> None:
+        self.bases: dict[str, list[str]] = {}
+        self.methods: dict[tuple[str, str], str] = {}
+        for tree in trees:
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    self.bases[node.name] = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+            for each in definitions(tree):
+                if each.owner:
+                    self.methods[each.owner, each.node.name] = ast.get_docstring(each.node) or ""
+
+    def of(self, each: Definition) -> str:
+        """The docstring of a function followed by those that it inherits."""
+        parts, waiting = [ast.get_docstring(each.node) or ""], list(self.bases.get(each.owner, ()))
+        while waiting:
+            name = waiting.pop()
+            parts.append(self.methods.get((name, each.node.name), ""))
+            waiting += self.bases.get(name, ())
+        return "\n".join(filter(None, parts))
+
+
+def handles_arrays(node: Function) -> bool:
     """Whether a function takes or returns arrays, by its annotations."""
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     hints = [each.annotation for each in arguments] + [node.returns]
-    return any(hint is not None and _ARRAY.search(ast.unparse(hint)) for hint in hints)
+    texts = [_NAMED.sub("", ast.unparse(hint)) for hint in hints if hint is not None]
+    return any(_ARRAY.search(text) for text in texts)
 
 
-def names_shapes(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether the docstring of a function names a shape."""
-    return bool(_SHAPE.search(ast.get_docstring(node) or ""))
+def names_shapes(docstring: str) -> bool:
+    """Whether a docstring names a shape."""
+    return bool(_SHAPE.search(docstring))
 
 
 def folder(file: Path, package: Path) -> str:
@@ -72,18 +116,20 @@ def count(package: Path) -> dict[str, Count]:
     files = sorted(package.rglob("*.py"))
     texts = {file: file.read_text(encoding="utf-8") for file in files}
     words = Counter(word for text in texts.values() for word in re.findall(r"\w+", text))
+    trees = {file: ast.parse(text) for file, text in texts.items()}
+    docstrings = Docstrings(trees.values())
     result: dict[str, Count] = {}
     for file, text in texts.items():
         here = result.setdefault(folder(file, package), Count())
         here.files += 1
         here.lines += text.count("\n")
-        for node in functions(ast.parse(text)):
+        for each in definitions(trees[file]):
             here.functions += 1
-            here.one_use += words[node.name] == 2
-            if folder(file, package) in CORE and handles_arrays(node):
+            here.one_use += words[each.node.name] == 2
+            if folder(file, package) in CORE and handles_arrays(each.node):
                 here.array_functions += 1
-                here.without_docstring += not ast.get_docstring(node)
-                here.without_shape += bool(ast.get_docstring(node)) and not names_shapes(node)
+                here.without_docstring += not docstrings.of(each)
+                here.without_shape += bool(docstrings.of(each)) and not names_shapes(docstrings.of(each))
     return result
 
 

@@ -347,7 +347,7 @@ class Network:
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
     ) -> Posterior:
-        """Condition on data that are already decomposed: one `Spectrum` serves every network and beta."""
+        """Condition on data that are already decomposed, with beta a number or (n_d,), for every network."""
         options = _options(engine, target_error, seed)
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 

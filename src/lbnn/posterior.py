@@ -213,7 +213,7 @@ class Posterior:
         return self._layer_kernel(points, layer)
 
     def _layer_kernel(self, points: Projection, layer: int) -> AnyArray:
-        """⟨K_ℓ⟩ at projected points."""
+        """⟨K_ℓ⟩ at projected points, (p̂, p̂)."""
         self._require_complete("feature kernels")
         widths, number = self.prior.widths, check.positive_integer(layer, "layer")
         if number > len(widths):

@@ -71,13 +71,13 @@ class Device:
         return _HOST_BLOCK if self.host else _DEVICE_BLOCK
 
     def zeros(self, *shape: int) -> AnyArray:
-        """Zeros of a shape."""
+        """Zeros of any shape, in float64."""
         return (
             np.zeros(shape) if self.host else self.xp.zeros(shape, dtype=self.xp.float64, device=self.native)
         )
 
     def put(self, values: NDArray[Any]) -> AnyArray:
-        """A NumPy array as an array of this library on this device."""
+        """A NumPy array of any shape as an array of this library on this device."""
         if self.host:
             return values
         plain = np.ascontiguousarray(values)
@@ -109,7 +109,7 @@ class DeviceCache:
         self._copies: dict[Device, tuple[AnyArray, ...]] = {HOST: arrays}
 
     def at(self, device: Device) -> tuple[AnyArray, ...]:
-        """The arrays on a device."""
+        """The arrays on a device, each of the same shape as it was given."""
         if device.compiling:  # a constant of one program
             return tuple(device.put(each) for each in self._copies[HOST])
         if device not in self._copies:
@@ -118,18 +118,18 @@ class DeviceCache:
 
 
 def device_of(array: AnyArray) -> Device:
-    """The device of an array; lists, tables and all that NumPy converts count as NumPy."""
+    """The device of an array of any shape; lists, tables and all that NumPy converts count as NumPy."""
     library = _library(array)
     return HOST if library == "numpy" else Device(library, getattr(array, "device", None))
 
 
 def namespace(array: AnyArray) -> Any:
-    """The namespace of the array API standard that an array belongs to."""
+    """The namespace of the array API standard that an array of any shape belongs to."""
     return _namespace(_library(array))
 
 
 def to_numpy(array: AnyArray) -> Array:
-    """An array of any library as NumPy; NumPy arrays as they are."""
+    """An array of any library and any shape as NumPy; NumPy arrays as they are."""
     library = _library(array)
     if library == "torch":
         return array.detach().cpu().numpy()
@@ -139,7 +139,7 @@ def to_numpy(array: AnyArray) -> Array:
 
 
 def like(values: NDArray[Any], reference: AnyArray) -> AnyArray:
-    """A NumPy array in the namespace and on the device of another array."""
+    """A NumPy array of any shape in the namespace and on the device of another array."""
     return values if isinstance(reference, np.ndarray) else device_of(reference).put(values)
 
 
@@ -156,14 +156,14 @@ def require_one_device(**arrays: AnyArray) -> None:
 
 
 def largest(array: AnyArray) -> float:
-    """max |entry|; 0 of nothing."""
+    """max |entry| of an array of any shape; 0 of an empty one."""
     if 0 in array.shape:
         return 0.0
     return float(np.abs(array).max() if isinstance(array, np.ndarray) else namespace(array).max(abs(array)))
 
 
 def real_numbers(array: AnyArray, name: str) -> AnyArray:
-    """Check an array that is not NumPy's: finite, real, in float64; other precisions are converted."""
+    """Check an array of any shape that is not NumPy's: finite, real; converted to float64."""
     xp, library = namespace(array), _library(array)
     if library == "torch" and array.requires_grad:
         raise ValueError(
@@ -181,7 +181,7 @@ def real_numbers(array: AnyArray, name: str) -> AnyArray:
 
 
 def _as_double(array: AnyArray, name: str, xp: Any) -> AnyArray:
-    """The array in float64, where its library and device have that."""
+    """The array, of any shape, in float64, where its library and device have that."""
     rule = f"{name} must be an array that can hold float64, in which everything is computed"
     if _library(array) == "jax" and xp.asarray(0.0).dtype != xp.float64:
         raise ValueError(f"{rule}, got JAX with 32-bit numbers: jax.config.update('jax_enable_x64', True)")
@@ -210,7 +210,7 @@ def times(features: AnyArray, coefficients: Array) -> Array:
 
 
 def take(array: AnyArray, indices: AnyArray, axis: int) -> AnyArray:
-    """Some entries along an axis; indices are an array on the same device, or NumPy's."""
+    """Some entries of an array of any shape along an axis; indices (k,) on the same device, or NumPy's."""
     if isinstance(array, np.ndarray):
         return array.take(indices, axis=axis)
     xp, there = namespace(array), like(indices, array) if isinstance(indices, np.ndarray) else indices
@@ -220,7 +220,7 @@ def take(array: AnyArray, indices: AnyArray, axis: int) -> AnyArray:
 
 
 def with_columns(matrix: AnyArray, first: AnyArray, others: AnyArray) -> AnyArray:
-    """Columns side by side, as many as the matrix has; NumPy's are written into its memory."""
+    """Columns first (m, a) and others (m, k − a) side by side, (m, k); NumPy's are written into `matrix`."""
     if not isinstance(matrix, np.ndarray):
         return namespace(matrix).concat([first, others], axis=1)
     count = first.shape[1]
@@ -267,6 +267,7 @@ def on_batches(
     program = importlib.import_module("jax").jit(function)
 
     def run(batch: Array) -> tuple[Array, ...]:
+        """Batch (m, k) filled up to a power of two of rows, each result cut back to m rows."""
         missing = (1 << (len(batch) - 1).bit_length()) - len(batch)
         full = np.concatenate([batch, np.zeros((missing, batch.shape[1]))]) if missing else batch
         return tuple(to_numpy(each[: len(batch)]) for each in program(device.put(full)))
@@ -275,14 +276,14 @@ def on_batches(
 
 
 def transposed(matrices: AnyArray) -> AnyArray:
-    """The last two axes exchanged (not every library's arrays have .mT)."""
+    """Matrices (..., n, k) with the last two axes exchanged (not every library's arrays have .mT)."""
     if isinstance(matrices, np.ndarray):
         return matrices.swapaxes(-1, -2)
     return namespace(matrices).matrix_transpose(matrices)
 
 
 def copied(array: AnyArray) -> AnyArray:
-    """A copy, so that later changes of the caller's array change nothing here."""
+    """A copy of an array of any shape, so that later changes of the caller's array change nothing here."""
     return array.copy() if isinstance(array, np.ndarray) else namespace(array).asarray(array, copy=True)
 
 
@@ -300,7 +301,7 @@ def row_sizes(matrix: AnyArray) -> Array:
 
 
 def eigh(matrix: AnyArray, overwrite: bool = False) -> tuple[Array, AnyArray]:
-    """Eigenvalues, ascending, as NumPy and eigenvectors where the symmetric matrix lives.
+    """Eigenvalues (n,), ascending, as NumPy and eigenvectors (n, n) of a symmetric matrix (n, n).
 
     NumPy's may be computed in the memory of the matrix.
     """
@@ -313,7 +314,7 @@ def eigh(matrix: AnyArray, overwrite: bool = False) -> tuple[Array, AnyArray]:
 
 
 def svd(matrix: AnyArray) -> tuple[AnyArray, Array, AnyArray]:
-    """A, σ and B with matrix = A diag(σ) B, σ descending, as NumPy; for a square matrix."""
+    """A (n, n), σ (n,) and B (n, n) with matrix = A diag(σ) B, σ descending, as NumPy."""
     options = {}
     if _library(matrix) == "torch" and matrix.is_cuda:
         options = {"driver": "gesvd"}  # its own choice, Jacobi's method, stops at 1e-12 (PyTorch 2.11, 5000²)
@@ -322,7 +323,7 @@ def svd(matrix: AnyArray) -> tuple[AnyArray, Array, AnyArray]:
 
 
 def cholesky(matrix: AnyArray) -> AnyArray | None:
-    """Lower triangular F with F Fᵀ = matrix; None where the matrix is not positive definite."""
+    """Lower triangular F (n, n) with F Fᵀ = matrix (n, n); None where it is not positive definite."""
     xp = namespace(matrix)
     try:
         factor = xp.linalg.cholesky(matrix)
@@ -364,7 +365,7 @@ def _release(device: Device) -> None:
 
 
 def _library(array: AnyArray) -> str:
-    """Name of the library of an array; everything that is not of another one is left to NumPy."""
+    """Name of the library of an array of any shape; what is not of another one is left to NumPy."""
     if isinstance(array, np.ndarray):
         return "numpy"
     name = type(array).__module__.partition(".")[0]

@@ -77,14 +77,14 @@ def chebyshev_panels(values: Array) -> ChebyshevPanels:
 
 
 def _columns(features: AnyArray, index: IndexArray) -> AnyArray:
-    """Some columns of a matrix of any library: a view where they stand side by side, as for ascending g."""
+    """Columns (m, k) of features (m, r) with index (k,); a view where they are contiguous."""
     if len(index) and index[-1] - index[0] + 1 == len(index):
         return features[:, int(index[0]) : int(index[-1]) + 1]
     return take(features, index, axis=1)
 
 
 def identity_panels(values: Array) -> ChebyshevPanels:
-    """Every value a node of its own."""
+    """Every value of (r,) a node of its own."""
     return ChebyshevPanels(values, ((np.arange(len(values)), slice(0, len(values)), np.eye(len(values))),))
 
 
@@ -94,7 +94,7 @@ def nodes_for(half: float) -> int:
 
 
 def accurate(curves: ChebyshevPanels, values: Array) -> bool:
-    """Whether 1/(1 + g/bend) comes out right at every row, for bends below, among and above the values."""
+    """Whether 1/(1 + g/b) at the rows (r,) follows from the nodes, for b below, among and above them."""
     low, high = float(values.min()), float(values.max())
     bends = np.concatenate([[1e-3 * low], np.geomspace(low, high, _BENDS), [1e3 * high]])
     exact = 1 / (1 + values[:, None] / bends)

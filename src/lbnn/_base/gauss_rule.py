@@ -53,7 +53,7 @@ class GaussRule:
         return GaussRule(variance * self.nodes, self.counts, variance * self.eigenvalues, self.targets)
 
     def in_units(self, units: Array) -> GaussRule:
-        """The same for targets ỹ diag(units)."""
+        """The same for targets ỹ diag(units), units (n_d,)."""
         return GaussRule(self.nodes, self.counts, self.eigenvalues, self.targets * units)
 
 
@@ -86,7 +86,7 @@ def nodes_for(half: float) -> int:
 def _panel_rule(
     logs: Array, targets: Array, centre: float, half: float, degree: int
 ) -> tuple[Array, Array, Array, Array]:
-    """The two rules of one panel; rows as they are where those are no more."""
+    """Nodes and counts (a,), eigenvalues (q,), targets (q, n_d) of one panel; its rows if these are few."""
     outputs = targets.shape[1]
     nodes, counts, values, rows = np.exp(logs), np.ones(len(logs)), np.exp(logs), targets
     if len(logs) <= degree:
@@ -117,7 +117,7 @@ def _projected(position: Array, span: Array, start: Array) -> tuple[Array, Array
 
 
 def accurate(rule: GaussRule, eigenvalues: Array, targets: Array) -> bool:
-    """Whether A and B agree with the sums over all rows, along outputs and their principal directions."""
+    """Whether A and B agree with the sums over g (r,), ỹ (r, n_d), along outputs and principal directions."""
     ends = -np.log([eigenvalues.max(), eigenvalues.min()])
     signal = np.exp(np.unique((ends[:, None] + _CHECKED_AT).ravel()))  # l/τ
     with np.errstate(over="ignore"):

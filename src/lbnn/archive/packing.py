@@ -320,7 +320,7 @@ def _unpack_factors(header: dict[str, Any], arrays: dict[str, AnyArray], single_
 
 
 def _squared(factors: list[Array]) -> Array:
-    """T Tᵀ of every draw."""
+    """T Tᵀ (m, n_d, n_d) of every draw, from factors (m, rows, columns)."""
     total = product(factors)
     if total is None:
         raise ValueError("a network with a hidden layer has factors")

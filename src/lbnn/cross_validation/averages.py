@@ -39,12 +39,12 @@ class Scores:
 
     @property
     def fields(self) -> tuple[Array, ...]:
-        """In the order of the constructor."""
+        """In the order of the constructor: (rows, n_d) twice, then (rows,)."""
         return self.residual, self.variance, self.log_density, self.log_density_error, self.pareto_k
 
 
 def score(measure: ScaleMeasure, examples: LeftOut, matrix: Array) -> Scores:
-    """Weight the atoms by ρ_{−a}/ρ, in two passes over them: densities first, moments of Y Aᵀ after."""
+    """Weight the atoms by ρ_{−a}/ρ: densities first, then moments of Y Aᵀ, A (m, n_d)."""
     log_density = np.concatenate([examples.log_density(*eigen) for eigen, _ in _atoms(measure, examples)], 1)
     log_weights, shapes = left_out_log_weights(measure, log_density)
     average = special.logsumexp(log_weights + log_density, axis=1)
@@ -104,7 +104,7 @@ def _standard_error(terms: Array, groups: IndexArray | None) -> Array:
 
 
 def _atoms(measure: ScaleMeasure, examples: LeftOut) -> Iterator[tuple[tuple[Array, Array], slice]]:
-    """Eigenvalues and eigenvectors of the scales in blocks that fit the matrix products."""
+    """Eigenvalues (m, n_d) and eigenvectors of the scales in blocks that fit the matrix products."""
     values, vectors = measure.eigen
     each = values.shape[1] * max(examples.extent)
     return (((values[block], vectors[block]), block) for block in blocks(len(values), each, PRODUCT_FLOATS))

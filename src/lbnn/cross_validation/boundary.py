@@ -60,7 +60,7 @@ def checked_targets(posterior: Fitted, Y: ArrayLike, centred: bool) -> tuple[Arr
 
 
 def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
-    """Raise unless UᵀY = ỹ for rows of Y times √w, and Uᵀ√w = 0 if centred: both are of the same data."""
+    """Raise unless UᵀY = ỹ for rows of Y (p, n_d) times √w, and Uᵀ√w = 0 if centred."""
     vectors = example_vectors(spectrum)
     if len(vectors) != len(Y):
         raise ValueError(
@@ -76,7 +76,7 @@ def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
 
 
 def _require_left_out_exist(posterior: Fitted, Y: Array, centred: bool) -> None:
-    """Raise unless every zero-temperature posterior without one example exists, with invertible scales."""
+    """Raise unless the zero-temperature posterior exists without each row of Y (p, n_d), L invertible."""
     prior, spectrum = posterior.prior, posterior.spectrum
     if not prior.full_rank:
         raise ValueError(

@@ -78,7 +78,7 @@ class PrivateExamples(LeftOut):
 
     @classmethod
     def of(cls, spectrum: Spectrum, private: float, Y: Array, centred: bool) -> PrivateExamples:
-        """All examples of a data set, rows and targets Y times √w."""
+        """All examples of a data set, rows and targets Y (p, n_d) times √w."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
         eigenvalues = spectrum.eigenvalues + private
@@ -116,7 +116,7 @@ class Examples(LeftOut):
 
     @classmethod
     def of(cls, spectrum: Spectrum, noise_variance: float, Y: Array, centred: bool) -> Examples:
-        """All examples of a data set, rows and targets Y times √w."""
+        """All examples of a data set, rows and targets Y (p, n_d) times √w."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
         if noise_variance > 0:
@@ -134,6 +134,7 @@ class Examples(LeftOut):
 
     @cached_property
     def _squares(self) -> Array:
+        """Entrywise squares of U_a, (rows, r)."""
         return self.vectors**2
 
     def rounding(self, scale_values: Array, scale_vectors: Array, from_inputs: bool) -> Array:
@@ -192,7 +193,7 @@ class Examples(LeftOut):
         return precision.reshape(shape), (weighted / precision).reshape(shape)
 
     def _positive(self, scale_values: Array) -> Array:
-        """Eigenvalues of L; at zero temperature, where L is invertible, above zero against rounding."""
+        """Eigenvalues of L (m, n_d), kept above zero at zero temperature, where L is invertible."""
         if self.noise_variance > 0:
             return scale_values
         return np.maximum(scale_values, np.finfo(float).eps ** 2 * scale_values.max(axis=1, keepdims=True))

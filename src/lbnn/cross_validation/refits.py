@@ -56,6 +56,7 @@ class Refits:
         return spectrum, RefittedExample(process, explained, own, own_noise + level, value)
 
     def _without(self, a: int, kept: IndexArray, targets: Array) -> tuple[Spectrum, Projection]:
+        """Data of the examples kept (p − 1,) with targets (p − 1, n_d), and example a as a test point."""
         basis = self.posterior.spectrum.basis
         if isinstance(basis, InputBasis):
             return self._inputs_without(basis, a, kept, targets)
@@ -64,6 +65,7 @@ class Refits:
     def _inputs_without(
         self, basis: InputBasis, a: int, kept: IndexArray, targets: Array
     ) -> tuple[Spectrum, Projection]:
+        """`_without` from inputs: kept (p − 1,), targets (p − 1, n_d)."""
         inputs: AnyArray = basis.training_inputs
         if self.posterior.spectrum.weights is not None:
             inputs = inputs / like(np.sqrt(self.weights)[:, None], inputs)
@@ -78,6 +80,7 @@ class Refits:
     def _gram_without(
         self, basis: GramBasis, a: int, kept: IndexArray, targets: Array
     ) -> tuple[Spectrum, Projection]:
+        """`_without` from a Gram matrix: kept (p − 1,), targets (p − 1, n_d)."""
         vectors = to_numpy(basis.vectors)
         gram = basis.scale * (vectors * basis.eigenvalues) @ vectors.T
         if self.posterior.spectrum.weights is not None:
@@ -92,7 +95,10 @@ class Refits:
 def replace_by_refits(
     scores: Scores, posterior: Fitted, examples: LeftOut, matrix: Array, refits: Refits
 ) -> tuple[str, ...]:
-    """Replace, in place, the scores that the posterior cannot give; returns the messages of new integrals."""
+    """Replace, in place, scores of outputs Y Aᵀ, A (m, n_d), that the posterior cannot give.
+
+    Returns the messages of new integrals.
+    """
     if not isinstance(examples, Examples) or len(refits.targets) < 2 + refits.centred:
         return ()
     measure, messages = posterior._scale_in_units, list[str]()
@@ -140,7 +146,7 @@ def lost_digits(posterior: Fitted, examples: Examples) -> Mask:
 
 
 def unresolved_examples(measure: ScaleMeasure, examples: LeftOut) -> Mask:
-    """Examples for which the nodes resolve ρ_{−a} or λρ_{−a} not."""
+    """Mask (p,) of examples whose ρ_{−a} or λρ_{−a} the nodes do not resolve."""
     log_scales = np.log(measure.scales[:, 0, 0])
     result = np.empty(examples.extent[0], bool)
     for rows in row_blocks(len(result), measure):

@@ -89,7 +89,7 @@ class LeaveOneOut:
         return not self.messages
 
     def taken(self, rows: IndexArray) -> LeaveOneOut:
-        """The scores of some rows, which may repeat."""
+        """The scores of some rows (k,), which may repeat."""
         return replace(
             self,
             mean=self.mean[rows],
@@ -152,6 +152,7 @@ def left_out_scores(
 
 
 def _left_out(posterior: Fitted, columns: Array, centred: bool) -> LeftOut:
+    """Examples of a posterior with targets (p, n_d) in units of the noise."""
     noise, spectrum = posterior.noise, posterior.noise.in_units(posterior.spectrum)
     if noise.coupling:
         return PrivateExamples.of(spectrum, noise.coupling, columns, centred)
@@ -179,6 +180,6 @@ def leave_one_out(
     matrix: Array | None = None,
     offset: Array | float = 0.0,
 ) -> LeaveOneOut:
-    """The former function: use `Posterior.leave_one_out`."""
-    announce("lbnn.cross_validation(posterior, Y)", "posterior.leave_one_out()")
+    """The former function, for Y (p,) or (p, n_d): use `Posterior.leave_one_out`."""
+    announce("lbnn.leave_one_out(posterior, Y)", "posterior.leave_one_out()")
     return left_out_scores(posterior, Y, centred=centred, matrix=matrix, offset=offset)

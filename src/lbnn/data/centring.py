@@ -27,7 +27,7 @@ class Columns:
 
     @classmethod
     def of(cls, array: AnyArray, centre: bool, weights: Array | None = None) -> Columns:
-        """The means of the columns, weighted where there are weights of rows, or zeros."""
+        """Means (k,) of the columns of an array (p, k), weighted by weights (p,) if given, or zeros."""
         if not centre:
             return cls(np.zeros(array.shape[1]))
         if weights is None:
@@ -35,11 +35,11 @@ class Columns:
         return cls(to_numpy(like(weights / weights.sum(), array) @ array))
 
     def centred(self, array: AnyArray) -> AnyArray:
-        """The array less the means."""
+        """The array (m, k) less the means."""
         return array - like(self.means, array)
 
     def centred_training(self, array: AnyArray) -> AnyArray:
-        """`centred`, where a column that varies by rounding only counts as constant and becomes zero."""
+        """`centred` of (p, k), where a column that varies by rounding only becomes zero."""
         xp, centred = namespace(array), self.centred(array)
         size, spread = (to_numpy(xp.max(xp.abs(each), axis=0)) for each in (array, centred))
         varies = (spread > 4 * RANK_TOLERANCE * size) | (self.means == 0)
@@ -55,18 +55,18 @@ class CentredInputs:
 
     @classmethod
     def of(cls, X: AnyArray, centre: bool, weights: Array | None = None) -> CentredInputs:
-        """From the training inputs: their (weighted) means, or zeros without centring."""
+        """From the training inputs (p, n0): their (weighted) means, or zeros without centring."""
         return cls(Columns.of(X, centre, weights), centre)
 
     def spectrum(self, X: AnyArray, targets: Array, weights: Array | None = None) -> Spectrum:
-        """The training data, with the noise variance τ/w of the rows."""
+        """The training data X (p, n0), targets (p, n_d), with the noise variance τ/w of the rows."""
         centred = self.columns.centred_training(X)
         if not self.centre or X.shape[0] < 2:
             return Spectrum.from_inputs(centred, like(targets, X), weights=weights)
         return _of_input_contrasts(centred, targets, weights)
 
     def test(self, X: AnyArray) -> tuple[AnyArray, ...]:
-        """Test points as `Posterior.predict` wants them."""
+        """Test points (p̂, n0) as `Posterior.predict` wants them."""
         return (self.columns.centred(X),)
 
 
@@ -82,7 +82,7 @@ class CentredKernel:
 
     @classmethod
     def of(cls, gram: Array, centre: bool, weights: Array | None = None) -> CentredKernel:
-        """From the training Gram matrix: its (weighted) means, or zeros without centring."""
+        """From the training Gram matrix (p, p): its (weighted) means, or zeros without centring."""
         if not centre:
             return cls(np.zeros(len(gram)), 0.0, False)
         if weights is None:
@@ -91,7 +91,7 @@ class CentredKernel:
         return cls(shares @ gram, float(shares @ gram @ shares), True, shares)
 
     def spectrum(self, gram: Array, targets: Array, weights: Array | None = None) -> Spectrum:
-        """The training data; a Gram matrix that is constant up to rounding counts as zero."""
+        """The training data, gram (p, p) and targets (p, n_d); a gram constant to rounding counts as zero."""
         centred = gram - self.means[:, None] - self.means + self.grand_mean
         rounding = 4 * RANK_TOLERANCE * len(gram) * float(np.abs(gram).max())
         if self.centre and float(np.abs(centred).max()) <= rounding:
@@ -107,7 +107,7 @@ class CentredKernel:
         return self.cross(cross), gram - own[:, None] - own + self.grand_mean
 
     def cross(self, cross: Array) -> Array:
-        """The centred cross kernel alone."""
+        """The centred cross kernel (p̂, p) alone."""
         return cross - self._own_means(cross)[:, None] - self.means + self.grand_mean
 
     def _own_means(self, cross: Array) -> Array:
@@ -220,7 +220,7 @@ def _without_first(basis: InputBasis | GramBasis) -> InputBasis | GramBasis:
 
 
 def outside_range(spectrum: Spectrum, targets: Array) -> Array:
-    """Rows R with RᵀR = YᵀY of the targets outside the range of G: at most n_d of them, none at full rank.
+    """Rows R (≤ n_d, n_d) with RᵀR = YᵀY of the targets (p, n_d) outside the range of G; none at full rank.
 
     Targets are as they were given, without the weights of rows that the spectrum has.
     """

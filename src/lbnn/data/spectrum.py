@@ -394,7 +394,7 @@ class Spectrum:
     def _from_factor(
         cls, factor: Factor, examples: int, single: bool, inputs: Array | None = None
     ) -> Spectrum:
-        """`from_factor` without checks."""
+        """`from_factor` without checks; training inputs (p, n0) if they are kept."""
         values, vectors, targets, rest = factor.decomposed(examples)
         dimension = len(vectors)
         basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
@@ -427,7 +427,7 @@ def _refuse_factor(decompose: str | None) -> None:
 
 
 def _from_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
-    """By the Gram matrix of the smaller side where that is well-conditioned, else by singular vectors."""
+    """X (p, n0), Y (p, n_d): by the Gram matrix of the smaller side, or by singular vectors."""
     side = SmallerSide.of(inputs)
     if side.weak:
         return _of_singular_vectors(inputs, targets, single, side)
@@ -461,7 +461,7 @@ def _of_input_vectors(
 
 
 def _of_singular_vectors(inputs: AnyArray, targets: AnyArray, single: bool, side: SmallerSide) -> Spectrum:
-    """For X of any shape and condition: X = U diag(σ) Vᵀ."""
+    """For X (p, n0) of any condition: X = U diag(σ) Vᵀ."""
     examples, dimension = inputs.shape
     values, left, right = singular_vectors(inputs, max(examples, dimension), side)
     own, rest = to_numpy(left.T @ targets), rest_of_targets(targets, left)
@@ -482,7 +482,7 @@ def _from_stream(blocks: streams.Stream, passes: int) -> Spectrum:
 
 
 def _from_moments(moment: AnyArray, cross: AnyArray, total: float, examples: int, single: bool) -> Spectrum:
-    """From XᵀX/n0, XᵀY and ‖Y‖²."""
+    """From XᵀX/n0 (n0, n0), XᵀY (n0, n_d) and ‖Y‖²."""
     dimension = moment.shape[0]
     size = max(dimension, examples)
     values, vectors = positive_eigenvectors(moment, size, "XᵀX/n0", overwrite=True)

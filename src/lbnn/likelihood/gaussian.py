@@ -159,7 +159,7 @@ class GaussianLikelihood:
         return value, units[:, None] * gradient * units
 
     def _differentiated(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The value and its gradient in the scale of the targets, D L D."""
+        """The value (m,) and its gradient (m, n_d, n_d) in the scale of the targets, D L D."""
         if not isinstance(vectors, np.ndarray):
             value, gradient = self._on_device(gaussian_xp.value_and_gradient, eigenvalues, vectors)
             return value, gradient
@@ -182,7 +182,7 @@ class GaussianLikelihood:
         return value, gradient
 
     def _in_units(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Eigenvalues and eigenvectors of D L D for those of L; themselves where D is the identity."""
+        """Eigenvalues (m, n_d) and eigenvectors of D L D for those of L; the same where D is the identity."""
         return (
             (eigenvalues, vectors) if self.units is None else eigen_in_units(eigenvalues, vectors, self.units)
         )
@@ -218,7 +218,7 @@ class GaussianLikelihood:
 
 
 def eigen_in_units(eigenvalues: AnyArray, vectors: AnyArray, units: Array) -> tuple[AnyArray, AnyArray]:
-    """Eigenvalues and eigenvectors of D V diag(l) Vᵀ D, from the singular values of D V diag(√l)."""
+    """Eigenvalues (m, n_d) and eigenvectors of D V diag(l) Vᵀ D, from the singular values of D V diag(√l)."""
     xp = namespace(vectors)
     root = like(units, vectors)[:, None] * vectors * xp.sqrt(eigenvalues)[:, None, :]
     left, sizes, _ = xp.linalg.svd(root)
@@ -249,7 +249,7 @@ class LikelihoodRatio:
 
     @property
     def target_moment(self) -> Array:
-        """Sum of those of the numerators."""
+        """Sum of those of the numerators, (n_d, n_d)."""
         return np.sum([factor.target_moment for factor in self.numerators], axis=0)
 
     def bounded_average(self, narrowest: float) -> bool:
@@ -278,7 +278,7 @@ class LikelihoodRatio:
         return np.sum(terms, axis=0)
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
-        """`log_value` and its gradient in L."""
+        """`log_value` (m,) and its gradient in L (m, n_d, n_d)."""
         value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
         for sign, factor in self.signed:
             term, slope = factor.value_and_gradient(eigenvalues, vectors)

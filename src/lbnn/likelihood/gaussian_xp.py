@@ -33,6 +33,7 @@ def value_and_gradient(
 
 
 def _value(counts: AnyArray, spread: AnyArray, rotated: AnyArray, variance: AnyArray) -> AnyArray:
+    """−½ (Σ counts log spread + Σ z²/variance), (m,): spread (m, a, n_d), z and variance (m, q, n_d)."""
     xp = namespace(rotated)
     logs = xp.sum(counts @ xp.log(spread), axis=1)
     return -0.5 * (logs + xp.sum(rotated * rotated / variance, axis=(1, 2)))

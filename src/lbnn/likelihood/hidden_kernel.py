@@ -57,13 +57,17 @@ class HiddenKernelLikelihood:
         return self.value_and_gradient(eigenvalues, vectors)[0]
 
     def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The value and its gradient in Λ: diag(√g) [−½ n_d M + ½ M ỹỹᵀ M] diag(√g) with M = (K + τ)⁻¹."""
+        """The value (m,) and its gradient in Λ (m, r, r).
+
+        The gradient is diag(√g) [−½ n_d M + ½ M ỹỹᵀ M] diag(√g) with M = (K + τ)⁻¹.
+        """
         value, gradient = in_blocks(
             self._value_and_gradient, len(self.primal.eigenvalues) ** 2, eigenvalues, vectors
         )
         return value, gradient
 
     def _value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """The same for one block of kernels, (m,) and (m, r, r)."""
         root, square = like(np.sqrt(self.primal.eigenvalues), vectors), like(self.target_moment, vectors)
         outputs = self.primal.targets.shape[1]
         inverse, log_determinant = self._inverse(eigenvalues, vectors)
@@ -72,7 +76,7 @@ class HiddenKernelLikelihood:
         return value, 0.5 * root[:, None] * (fit @ inverse - outputs * inverse) * root
 
     def _inverse(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """(K + τ)⁻¹ and log det(K + τ); at zero temperature from the eigenvalues of Λ, however small."""
+        """(K + τ)⁻¹ (m, r, r) and log det(K + τ) (m,); without noise from the eigenvalues of Λ."""
         xp, root = namespace(vectors), np.sqrt(self.primal.eigenvalues)
         roots = like(np.outer(root, root), vectors)
         if self.primal.noise_variance == 0:
@@ -91,7 +95,10 @@ def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:
 def primal_factors(
     kernel_factors: list[Array], prior: ScalePrior, factor: GaussianLikelihood, rng: np.random.Generator
 ) -> list[Array]:
-    """T_d, ..., T_2 of L given the data, for draws of the factors of Λ, the one next to the data first."""
+    """T_d, ..., T_2 (m, rows, columns) of L given the data and the factors of Λ.
+
+    Of the factors of Λ the one next to the data comes first.
+    """
     total = product(kernel_factors)
     assert total is not None
     seen = _seen_last_layer(total, factor, rng)  # (m, n_d, k)
@@ -108,7 +115,7 @@ def primal_factors(
 
 
 def _with_unseen(seen: Array, width: int, rng: np.random.Generator) -> Array:
-    """A Gaussian matrix of so many columns up to a rotation of its rows: some are known, the rest fresh."""
+    """A Gaussian matrix (m, rows, width) up to a rotation of its rows: some columns known, the rest drawn."""
     count, rows, columns = seen.shape
     if width == columns:
         return seen

@@ -79,7 +79,7 @@ class PlainLikelihood:
         return self.log_jacobian - 0.5 * (logs + fit), bound + _FLOOR * (abs(logs) + fit)
 
     def gram_sensitivity(self, scale: Array) -> float:
-        """Largest change of log p(Y | L) for a change of G of norm one, to first order.
+        """Largest change of log p(Y | L), L (n_d, n_d), for a change of G of norm one, to first order.
 
         ∂ log p/∂G = ½ (A L Aᵀ − M) with A = K⁻¹Y and M the traces of blocks of K⁻¹ with L, so at most
         ½ Σ_i (y_iᵀ C_i⁻¹ L C_i⁻¹ y_i + tr C_i⁻¹ L). Infinite where some C_i is singular to rounding.
@@ -103,6 +103,7 @@ class PlainLikelihood:
         return total
 
     def _rows(self, strength: Array, targets: Array, scale: Array) -> tuple[float, float]:
+        """Log density of rows of targets (k, n_d) with strengths (k,), and a bound of its rounding."""
         value = bound = 0.0
         size = len(scale)
         for block in blocks(len(targets), 4 * size * size):
@@ -211,11 +212,15 @@ def _cholesky(covariances: Array) -> Array | None:
 
 
 def _log_determinant(lower: Array) -> Array:
+    """log det of matrices with Cholesky factors (m, n, n), (m,)."""
     return 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
 
 
 def _allowed(logs: Array | float, fit: Array | float, lower: Array, size: int) -> float:
-    """What rounding and fast formulas may do: relative to all terms, and n ε κ of every quadratic form."""
+    """Bound of the rounding of terms (m,), with Cholesky factors (m, n, n).
+
+    Relative to all terms, and n ε κ of every quadratic form.
+    """
     diagonal = np.diagonal(lower, axis1=1, axis2=2)
     condition = (diagonal.max(axis=1) / diagonal.min(axis=1)) ** 2
     lost = _ROUNDING * size * _EPS * condition * (np.asarray(fit) + size)

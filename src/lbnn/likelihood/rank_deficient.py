@@ -33,7 +33,7 @@ class RegularLikelihood:
 
     @property
     def target_moment(self) -> Array:
-        """ỹᵀỹ."""
+        """ỹᵀỹ, (n_d, n_d)."""
         return self.likelihood.target_moment
 
     @property
@@ -46,7 +46,7 @@ class RegularLikelihood:
         return self.value_and_gradient(eigenvalues, vectors)[0]
 
     def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The value and its gradient in L."""
+        """The value (m,) and its gradient in L (m, n_d, n_d)."""
         value, gradient = self.likelihood.value_and_gradient(eigenvalues, vectors)
         xp, null = namespace(vectors), like(self.null, vectors)
         rows = null.T @ vectors

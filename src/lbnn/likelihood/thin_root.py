@@ -28,9 +28,13 @@ _LARGEST_RATIO = 1e9  # of squared targets to noise: the log likelihood is then 
 class ThinLikelihood(Protocol):
     """A log likelihood as a function of a root F (m, n, k) of the scale."""
 
-    def log_value(self, root: Array) -> Array: ...
+    def log_value(self, root: Array) -> Array:
+        """log p(Y | F Fᵀ) for roots F (m, n_d, k), (m,)."""
+        ...
 
-    def value_and_gradient(self, root: Array) -> tuple[Array, Array]: ...
+    def value_and_gradient(self, root: Array) -> tuple[Array, Array]:
+        """The value (m,) and its gradient in F (m, n_d, k)."""
+        ...
 
 
 def thin_likelihood(likelihood: object) -> ThinLikelihood | None:
@@ -87,7 +91,9 @@ class ThinScale:
         return self._differentiated(root, slopes=True)
 
     def _differentiated(self, root: Array, slopes: bool) -> tuple[Array, Array]:
-        """∂/∂F = 2 (∂/∂L) F = [ỹᵀ w/τ − V (sᵀw/τ + diag_j Σ_i g_i/D_ij)] Vᵀ F with w_ij = g_i z_ij/D_ij.
+        """Value (m,) and gradient (m, n_d, k) at roots F (m, n_d, k).
+
+        ∂/∂F = 2 (∂/∂L) F = [ỹᵀ w/τ − V (sᵀw/τ + diag_j Σ_i g_i/D_ij)] Vᵀ F with w_ij = g_i z_ij/D_ij.
 
         Targets in units D see the root D F, and the gradient in F is D times that in D F.
         """

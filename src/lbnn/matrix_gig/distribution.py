@@ -80,7 +80,7 @@ class MatrixGIG:
 
     @property
     def mode(self) -> Array:
-        """Maximum of the density, which solves the algebraic Riccati equation X Φ X − (2ν − N − 1) X = Ψ.
+        """Maximum of the density, (N, N), which solves the Riccati equation X Φ X − (2ν − N − 1) X = Ψ.
 
         On the boundary where the density is unbounded or largest (Ψ singular), it is singular.
         """
@@ -91,22 +91,22 @@ class MatrixGIG:
 
     @property
     def mean(self) -> Array:
-        """E X, infinite where it diverges."""
+        """E X, (N, N), infinite where it diverges."""
         return self._transformed(0)[0]
 
     @property
     def mean_error(self) -> Array:
-        """Monte Carlo standard error of `mean`; zero where it is deterministic."""
+        """Monte Carlo standard error of `mean`, (N, N); zero where it is deterministic."""
         return self._transformed(0)[1]
 
     @property
     def inverse_mean(self) -> Array:
-        """E X⁻¹, infinite where it diverges."""
+        """E X⁻¹, (N, N), infinite where it diverges."""
         return self._transformed(1)[0]
 
     @property
     def inverse_mean_error(self) -> Array:
-        """Monte Carlo standard error of `inverse_mean`."""
+        """Monte Carlo standard error of `inverse_mean`, (N, N)."""
         return self._transformed(1)[1]
 
     @property
@@ -201,12 +201,12 @@ class MatrixGIG:
 
     @property
     def _definite(self) -> Array:
-        """Φ of the canonical form."""
+        """Φ of the canonical form, (N, N)."""
         return self.psi if self._inverted else self.phi
 
     @cached_property
     def _canonical_form(self) -> tuple[Array, Array]:
-        """δ ascending, and the frame A with A Y Aᵀ ~ MGIG for Y ~ MGIG(diag δ, I, ν)."""
+        """δ (N,) ascending, and the frame A (N, N) with A Y Aᵀ ~ MGIG for Y ~ MGIG(diag δ, I, ν)."""
         other = self.phi if self._inverted else self.psi
         values, vectors = np.linalg.eigh(self._definite)
         root, back = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
@@ -216,10 +216,12 @@ class MatrixGIG:
 
     @property
     def _delta(self) -> Array:
+        """δ, (N,)."""
         return self._canonical_form[0]
 
     @property
     def _frame(self) -> Array:
+        """A, (N, N)."""
         return self._canonical_form[1]
 
     @cached_property
@@ -229,7 +231,10 @@ class MatrixGIG:
         return law
 
     def _transformed(self, which: int) -> tuple[Array, Array]:
-        """E X (which = 0) or E X⁻¹ (1) and its error, from the diagonals in the canonical frame."""
+        """E X (which = 0) or E X⁻¹ (1) and its error, (N, N) each.
+
+        From the diagonals in the canonical frame.
+        """
         of_inverse = bool(which) != self._inverted
         value, error = self._law.inverse_mean if of_inverse else self._law.mean
         frame = np.linalg.inv(self._frame).T if of_inverse else self._frame
@@ -262,20 +267,23 @@ def _scale_matrix(value: Any, name: str) -> Array:
 
 
 def _root(matrix: Array) -> Array:
-    """Symmetric square root."""
+    """Symmetric square root of a matrix (N, N)."""
     values, vectors = np.linalg.eigh(matrix)
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
 def _rank(matrix: Array) -> int:
+    """Rank of a positive semi-definite matrix (N, N)."""
     return int(positive_part(np.asarray(np.linalg.eigvalsh(matrix), float), len(matrix)).sum())
 
 
 def _is_definite(matrix: Array) -> bool:
+    """Whether a positive semi-definite matrix (N, N) is definite."""
     return _rank(matrix) == len(matrix)
 
 
 def _require_existence(psi: Array, phi: Array, nu: float) -> None:
+    """Raise unless the law with Ψ, Φ (N, N) and ν exists."""
     size, psi_rank, phi_rank = len(psi), _rank(psi), _rank(phi)
     given = f"got nu={nu:g}, N={size}, rank(psi)={psi_rank}, rank(phi)={phi_rank}"
     if psi_rank < size and phi_rank < size:
@@ -287,7 +295,10 @@ def _require_existence(psi: Array, phi: Array, nu: float) -> None:
 
 
 def _riccati(psi: Array, phi: Array, excess: float) -> Array:
-    """Positive solution of X Φ X − 2·excess X = Ψ, Φ definite: closed form in the eigenbasis of Φ^½ Ψ Φ^½."""
+    """Positive solution (N, N) of X Φ X − 2·excess X = Ψ for definite Φ.
+
+    It has a closed form in the eigenbasis of Φ^½ Ψ Φ^½.
+    """
     values, vectors = np.linalg.eigh(phi)
     root, back = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
     delta, axes = np.linalg.eigh(root @ psi @ root)

@@ -94,6 +94,7 @@ class CoupledNoise(Noise):
         return PrivateProjection(projection, spectrum.eigenvalues / self.eigenvalues(spectrum))
 
     def _scatter_factor(self, spectrum: Spectrum, root: Array) -> GaussianLikelihood:
+        """The likelihood from a root R (k, n_d) of the scatter, whose rows stand for all examples."""
         examples, unseen = spectrum.examples, spectrum.examples - spectrum.rank
         log_mean = (np.log(self.eigenvalues(spectrum)).sum() + unseen * math.log(self.nu)) / examples
         values = np.full(len(root), math.exp(log_mean))
@@ -115,7 +116,7 @@ class CoupledNoise(Noise):
         )
 
     def _outside_rows(self, spectrum: Spectrum) -> Array:
-        """One row for every example outside the range of G, with the moments of the targets there."""
+        """Rows (p − r, n_d) with the moments of the targets outside the range of G."""
         unseen = spectrum.examples - spectrum.rank
         rows = np.zeros((unseen, spectrum.outputs))
         _, sizes, axes = np.linalg.svd(self.outside, full_matrices=False)

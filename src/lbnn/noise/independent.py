@@ -63,6 +63,7 @@ class IndependentNoise(Noise):
         )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """See `Noise.packed`."""
         return {"kind": self.kind, "variance": self.tau}, {}
 
     @classmethod

@@ -95,7 +95,7 @@ class Noise(ABC):
 
 
 def targets_outside(spectrum: Spectrum, kind: str) -> Array:
-    """Rows with the moments of the targets outside the range of G; they must be known."""
+    """Rows (any, n_d) with the moments of the targets outside the range of G; they must be known."""
     if spectrum.outside is None:
         raise ValueError(
             f"noise={kind!r} needs the targets outside the range of the Gram matrix output by output, got a "

@@ -41,7 +41,7 @@ class PerOutputNoise(Noise):
 
     @property
     def deviations(self) -> Array:
-        """Standard deviations of the noise, 1/√β_j."""
+        """Standard deviations of the noise, 1/√β_j, (n_d,)."""
         return 1 / np.sqrt(self.betas)
 
     def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
@@ -124,6 +124,7 @@ class LawInUnits:
             return self.law.log_expect_exp(self._ratio(log_factor))
 
         def of_scale(eigenvalues: Array, vectors: Array) -> Array | ComplexArray:
+            """The exponent at D L D for eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d) of L, (m,)."""
             return log_factor(*eigen_in_units(eigenvalues, vectors, self.units))
 
         return self.law.log_expect_exp(of_scale)
@@ -137,15 +138,15 @@ class LawInUnits:
         )
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws of D L D."""
+        """Draws of D L D, (size, n_d, n_d)."""
         return self.units[:, None] * self.law.sample(size, rng) * self.units
 
     def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
-        """D T_d, T_{d−1}, ..., T_2, whose product is a root of D L D."""
+        """D T_d, T_{d−1}, ..., T_2, (size, rows, columns) each, whose product is a root of D L D."""
         last, *others = self.law.sample_factors(size, rng)
         return [self.units[:, None] * last, *others]
 
     def partial_products(self, layer: int) -> Array:
-        """T_ℓ ⋯ T_2, with D before the product of all, whose rows are the outputs."""
+        """T_ℓ ⋯ T_2 (m, rows, columns), with D before the product of all, whose rows are the outputs."""
         products = self.law.partial_products(layer)
         return self.units[:, None] * products if layer == self.depth else products

@@ -113,6 +113,7 @@ class AffinePredictive(Predictive):
 
     @property
     def _level_covariance(self) -> Array:
+        """Covariance of the level across outputs, (n_d, n_d)."""
         return self.level_variance * self.matrix @ self.matrix.T
 
     # ------------------------------------------------------------------ densities
@@ -134,7 +135,7 @@ class AffinePredictive(Predictive):
         return balanced._log_density(root @ inner) + self.matrix.shape[1] * log_determinant - log_volume
 
     def _level_root(self) -> tuple[Array, float]:
-        """C = (I + ε 11ᵀ)^{−½} with ε = level/noise, and log det C: C whitens noise and shift over points.
+        """C = (I + ε 11ᵀ)^{−½} (p̂, p̂) with ε = level/noise, and log det C: C whitens noise and shift.
 
         Noise and shift have the covariance τ (I + ε 11ᵀ) over points and none across outputs.
         """
@@ -222,6 +223,6 @@ class AffinePredictive(Predictive):
 
 
 def _rotated(predictive: NetworkPredictive, root: Array) -> GramProjection:
-    """Test points combined by a matrix C: CΦ and CRCᵀ."""
+    """Test points combined by a matrix C (p̂, p̂): CΦ and CRCᵀ."""
     projection, there = predictive.projection, like(root, predictive.projection.explained)
     return GramProjection(there @ projection.explained, there @ projection.unexplained_gram @ there.T)

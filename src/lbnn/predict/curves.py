@@ -52,7 +52,7 @@ class AtomCurves:
 
     @cached_property
     def _known(self) -> tuple[Array, Array]:
-        """τ + g λ̄ at the nodes and at the rows."""
+        """τ + g λ̄ at the nodes (k,) and at the rows (r,)."""
         noise_variance = self.process.noise_variance
         return (
             noise_variance + self.rows.nodes * self.typical,
@@ -147,7 +147,7 @@ class AtomCurves:
         return blocks(len(self.measure.weights), max(own, floats_each), PRODUCT_FLOATS)
 
     def second_moments(self, matrix: Array) -> Array:
-        """Covariance over atoms of what deviations of means are linear in, (outputs of A, K n_d, K n_d).
+        """Second moments over atoms of the coefficients of means, (k, K n_d, K n_d) for A (k, n_d).
 
         A mean's deviation in output k of F̂ Aᵀ is Σ over basis and outputs of a point's coefficients times
         (V diag(n) Vᵀ − E) A_k: so its variance over the atoms is a quadratic form of these coefficients.
@@ -205,6 +205,7 @@ class PointCurves:
     """Means and variances of every atom at test points, from products done once."""
 
     def __init__(self, curves: AtomCurves, reference: Array, linear: Array, square: Array) -> None:
+        """With means at the scale λ̄ I (p̂, n_d), and coefficients at the nodes (p̂, k, n_d) and (p̂, k)."""
         self.curves, self.reference = curves, reference  # means at the scale λ̄ I, (p̂, n_d)
         self.linear, self.square = linear, square  # at the nodes, (p̂, k, n_d) and (p̂, k)
 
@@ -262,7 +263,7 @@ class PointCurves:
             yield block, self.reference @ axes + varying, square @ self.curves.shrunken(block)
 
     def take(self, rows: IndexArray) -> PointCurves:
-        """Some of the points."""
+        """Some of the points, rows (j,)."""
         return PointCurves(self.curves, self.reference[rows], self.linear[rows], self.square[rows])
 
     def of_numbers(self, scale: Array) -> tuple[Array, Array]:

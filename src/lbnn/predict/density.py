@@ -36,10 +36,12 @@ class RootedPoints:
 
     @property
     def explained(self) -> AnyArray:
+        """Φ, (p̂, r)."""
         return self.inner.explained
 
     @property
     def unexplained_gram(self) -> AnyArray:
+        """R, (p̂, p̂)."""
         return self.inner.unexplained_gram
 
     @cached_property
@@ -109,7 +111,10 @@ def _prior_likelihood(projection: Points, values: Array) -> GaussianLikelihood:
 
 
 def _data_given_outputs(projection: Points, process: ConditionalProcess, values: Array) -> GaussianLikelihood:
-    """Targets given F̂: ỹ ~ N(B F̂, S ⊗ L + τ), S the Schur complement of G_x̂x̂ in the joint Gram matrix."""
+    """Likelihood of the targets given F̂ (p̂, n_d): ỹ ~ N(B F̂, S ⊗ L + τ).
+
+    S is the Schur complement of G_x̂x̂ in the joint Gram matrix.
+    """
     if isinstance(projection, RootedPoints):
         slope, root = projection.given_outputs(process)
         return _noisy_root_likelihood(root, process.targets - slope @ values, process.noise_variance)
@@ -124,7 +129,7 @@ def _data_given_outputs(projection: Points, process: ConditionalProcess, values:
 
 
 def _joint_likelihood(projection: Points, process: ConditionalProcess, values: Array) -> GaussianLikelihood:
-    """Likelihood of training and test observations together."""
+    """Likelihood of training observations and test observations (p̂, n_d) together."""
     both = np.concatenate([process.targets, values])
     if isinstance(projection, RootedPoints):
         return _noisy_root_likelihood(projection.joint_root(process), both, process.noise_variance)
@@ -137,6 +142,7 @@ def _joint_likelihood(projection: Points, process: ConditionalProcess, values: A
 
 
 def _test_gram(projection: Points) -> AnyArray:
+    """G_x̂x̂ = R + ΦΦᵀ, (p̂, p̂)."""
     return projection.unexplained_gram + projection.explained @ projection.explained.T
 
 
@@ -148,7 +154,7 @@ def _signal_to_noise(process: ConditionalProcess, typical_scale: float) -> float
 
 
 def _noisy_root_likelihood(root: Array, values: Array, noise_variance: float) -> GaussianLikelihood:
-    """Likelihood of noisy values whose Gram matrix has this root."""
+    """Likelihood of noisy values (k, n_d) whose Gram matrix has the root (k, j)."""
     if not root.shape[1]:
         return GaussianLikelihood(
             np.zeros(0), values[:0], float((values**2).sum()), len(values), noise_variance
@@ -163,7 +169,7 @@ def _noisy_root_likelihood(root: Array, values: Array, noise_variance: float) ->
 
 
 def _definite_likelihood(gram: AnyArray, values: Array) -> GaussianLikelihood:
-    """Likelihood of noise-free values, which have a density only if the Gram matrix is invertible."""
+    """Likelihood of noise-free values (k, n_d), which have a density only if gram (k, k) is invertible."""
     eigenvalues, rotated = _rotated(gram, values)
     count = len(eigenvalues)
     rank = int(positive_part(eigenvalues, count).sum())
@@ -178,7 +184,10 @@ def _definite_likelihood(gram: AnyArray, values: Array) -> GaussianLikelihood:
 def _noisy_likelihood(
     gram: AnyArray, values: Array, noise_variance: float, largest: float
 ) -> GaussianLikelihood:
-    """Likelihood of noisy values; `largest` is the scale of the matrices that `gram` is a difference of."""
+    """Likelihood of noisy values (k, n_d) with gram (k, k).
+
+    `largest` is the size of the matrices that `gram` is a difference of.
+    """
     eigenvalues, rotated = _rotated(gram, values)
     keep = positive_part(eigenvalues, len(eigenvalues), largest)
     residual = float((rotated[~keep] ** 2).sum())

@@ -98,7 +98,9 @@ def average_layer_kernel(
 def _seen_part(
     projection: Projection, process: ConditionalProcess, measure: ScaleMeasure, layer: int, depth: int
 ) -> tuple[AnyArray, int]:
-    """E[A Aᵀ] with A = X̂ Mᵀ (T_ℓ ⋯ T_2)ᵀ, M = P_1 W_1 (see `weights`), and the number r_ℓ of its columns.
+    """E[A Aᵀ] (p̂, p̂) with A = X̂ Mᵀ (T_ℓ ⋯ T_2)ᵀ, and the number r_ℓ of columns of A.
+
+    M = P_1 W_1 is that of `weights`.
 
     Given T = V diag(√l) Oᵀ the columns of M O are Gaussian and independent, with means and variances as in
     the first layer; C = T_ℓ ⋯ T_2 O mixes them.

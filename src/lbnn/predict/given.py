@@ -33,14 +33,17 @@ class PointLaw:
 
     @property
     def weights(self) -> Array:
+        """(atoms,), which sum to one."""
         return np.exp(self.log_weights)
 
     @property
     def mean(self) -> Array:
+        """(u,), of the unknown outputs."""
         return self.weights @ self.means
 
     @property
     def covariance(self) -> Array:
+        """(u, u), of the unknown outputs."""
         within = np.tensordot(self.weights, self.covariances, axes=1)
         deviations = self.means - self.mean
         return within + np.einsum("s,sj,sk->jk", self.weights, deviations, deviations)

@@ -110,6 +110,7 @@ class MixturePredictive(Predictive):
 
     @property
     def _deviations(self) -> Array:
+        """Means of the models less their average, (models, p̂, n_d)."""
         means = np.stack([component._mean for component in self.components])
         return means - average(self.weights, list(means))
 
@@ -133,7 +134,7 @@ class MixturePredictive(Predictive):
         return np.asarray(special.logsumexp(by_model, axis=0), float)
 
     def _from_draws(self, values: Array, shares: Array) -> tuple[Array, Mask]:
-        """Log of share and density of every model at each point, and where it is to be integrated anew."""
+        """Log of share times density of models at points, and where to integrate anew, (models, p̂) each."""
         by_model = np.empty((len(shares), len(values)))
         asked = np.zeros(by_model.shape, bool)
         atoms = len(self.marginals(slice(0, 1))[0])
@@ -147,6 +148,7 @@ class MixturePredictive(Predictive):
         return by_model, asked
 
     def _by_models(self, values: Array) -> Array:
+        """Average of the densities of the models at values (p̂, n_d), (p̂,)."""
         terms = np.stack([component._pointwise_log_density(values) for component in self.components])
         return log_average(self.weights, terms)
 

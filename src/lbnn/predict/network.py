@@ -237,7 +237,7 @@ class NetworkPredictive(Predictive):
         return result, doubtful
 
     def points_given_scale(self, rows: IndexArray, level_variance: float = 0.0) -> PointsGivenScale:
-        """One output at some points as functions of the scale."""
+        """One output at some points, rows (k,), as functions of the scale."""
         noise = self.observation_noise + level_variance
         return PointsGivenScale.of(self.projection, self.process, self.measure, noise, rows)
 
@@ -306,7 +306,7 @@ class NetworkPredictive(Predictive):
         return self.marginals_of(rows, np.eye(self.shape[1]), 0.0)
 
     def marginals_of(self, rows: slice, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
-        """The same of outputs F̂ Aᵀ, with a level of this variance.
+        """`marginals` of outputs F̂ Aᵀ, A (k, n_d), with a level of this variance.
 
         The variance of output k given an atom is Σ_j (AV)_kj² (variance along the eigenvector j).
         """
@@ -325,7 +325,7 @@ class NetworkPredictive(Predictive):
     def log_tails_with_level(
         self, rows: IndexArray, values: Array, sign: float, level_variance: float
     ) -> LogTails | None:
-        """The same with a level of this variance."""
+        """`log_tails` at points rows (k,) and values (k,), with a level of this variance."""
         if log_scale_density(self.measure) is None:
             return None
         points, tails = self.points_given_scale(rows, level_variance), LogTails.unknown(len(rows))
@@ -345,7 +345,7 @@ class NetworkPredictive(Predictive):
         return self._gaussians_of(row, np.eye(self.shape[1]), 0.0)
 
     def _gaussians_of(self, row: int, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
-        """The Gaussians of outputs F̂ Aᵀ at one point, with a level of this variance."""
+        """`gaussians` of outputs F̂ Aᵀ, A (k, n_d), at one point, with a level of this variance."""
         scale_values, vectors = self.measure.eigen
         explained = to_numpy(self.projection.explained[row : row + 1, :])
         means = (explained @ self.process.rotated_mean(scale_values, vectors))[:, 0]
@@ -409,7 +409,7 @@ class NetworkPredictive(Predictive):
 
 
 def _require_positive(variances: Array) -> None:
-    """Raise where an output is determined exactly, and so has no density."""
+    """Raise where a variance (m, p̂, n_d) is zero: that output is determined and has no density."""
     if not variances.all():
         raise ValueError(
             "outputs have a density only at points that the training data do not determine, got "

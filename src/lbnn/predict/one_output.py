@@ -56,14 +56,14 @@ class PointsGivenScale:
         noise_variance: float,
         rows: IndexArray,
     ) -> PointsGivenScale:
-        """Some of the test points."""
+        """Some of the test points, rows (k,)."""
         explained = take(projection.explained, rows, axis=0)
         finite = 0 < process.noise_variance < math.inf
         curves = curves_of(process, measure).points(explained) if finite else None
         return cls(process, explained, projection.unexplained_diagonal[rows], noise_variance, curves)
 
     def take(self, rows: IndexArray) -> PointsGivenScale:
-        """Some of the points."""
+        """Some of the points, rows (j,)."""
         return replace(
             self,
             explained=take(self.explained, rows, axis=0),
@@ -125,18 +125,24 @@ class Densities:
     values: Array  # (P,)
 
     def take(self, rows: IndexArray) -> Densities:
+        """Those of some points, rows (j,)."""
         return Densities(self.points.take(rows), self.values[rows])
 
     def at(self, x: Array) -> Array:
+        """Log densities at x = log λ (n,) for all points, (k, n)."""
         mean, variance = self.points.at(x)
         return _log_normal(self.values[:, None] - mean, variance)
 
     def at_own(self, rows: IndexArray, x: Array) -> Array:
+        """Log densities of points rows (j,) at x (j, n) of their own."""
         mean, variance = self.points.at_own(rows, x)
         return _log_normal(self.values[rows, None] - mean, variance)
 
     def poles(self, narrowest: float) -> Mask:
-        """Where noise-free densities are infinite: at the value that λ → 0 leaves, behind one hidden unit."""
+        """Mask (k,) of infinite densities of the function, behind one hidden unit.
+
+        They are infinite at the value that λ → 0 leaves.
+        """
         if self.points.noise_variance > 0 or narrowest >= 2:
             return np.zeros(len(self.values), bool)
         limit = self.points._without_curves[0] if self.points.curves is None else 0.0
@@ -147,7 +153,9 @@ class Densities:
         return _log_normal(0.0, self.points.at(x)[1])
 
     def bound_below(self, x: float) -> Array:
-        """With a deviation of at least D below x: −½ log v − D²/2v, which grows with v while v < D².
+        """Bound (k,) for scales below x.
+
+        With a deviation of at least D it is −½ log v − D²/2v, which grows with v while v < D².
 
         Elsewhere 1/√(2πv): as v/λ does not grow with λ, ρ/√v falls towards small λ where ρ falls as √λ does,
         and a prior of any widths does.
@@ -160,7 +168,7 @@ class Densities:
         return _log_normal(np.where(variance <= least**2, least, 0.0), variance)
 
     def bound_above(self, x: float) -> Array:
-        """1/√(2πv), which falls with λ."""
+        """Bound (k,) above x: 1/√(2πv), which falls with λ."""
         return _log_normal(0.0, self.points.at(np.array([x]))[1][:, 0])
 
 
@@ -173,13 +181,16 @@ class Tails:
     sign: float
 
     def take(self, rows: IndexArray) -> Tails:
+        """Those of some points, rows (j,)."""
         return Tails(self.points.take(rows), self.values[rows], self.sign)
 
     def at(self, x: Array) -> Array:
+        """Log probabilities at x = log λ (n,) for all points, (k, n)."""
         mean, variance = self.points.at(x)
         return special.log_ndtr(self.sign * (self.values[:, None] - mean) / np.sqrt(variance))
 
     def at_own(self, rows: IndexArray, x: Array) -> Array:
+        """Log probabilities of points rows (j,) at x (j, n) of their own."""
         mean, variance = self.points.at_own(rows, x)
         return special.log_ndtr(self.sign * (self.values[rows, None] - mean) / np.sqrt(variance))
 
@@ -188,9 +199,11 @@ class Tails:
         return np.zeros((len(self.values), len(x)))
 
     def bound_below(self, x: float) -> Array:
+        """Bound (k,) below x: a probability is at most one."""
         return np.zeros(len(self.values))
 
     def bound_above(self, x: float) -> Array:
+        """Bound (k,) above x: a probability is at most one."""
         return np.zeros(len(self.values))
 
 
@@ -232,5 +245,5 @@ def _doubtful(x: Array, terms: Array, ceilings: Array, totals: Array) -> Mask:
 
 
 def _log_normal(deviation: Array | float, variance: Array) -> Array:
-    """log N(deviation; 0, variance)."""
+    """log N(deviation; 0, variance), arrays of the same shape."""
     return -0.5 * (LOG_TWO_PI + np.log(variance) + deviation**2 / variance)

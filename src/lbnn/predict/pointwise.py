@@ -67,7 +67,7 @@ def integrated_anew(
 
 
 def warn_without_law(measure: ScaleMeasure, doubtful: Mask) -> None:
-    """Warn of points that rest on a few draws behind which there is no law that could be integrated."""
+    """Warn of points (p̂,) that rest on a few draws behind which there is no law that could be integrated."""
     if doubtful.any() and measure.law is None:
         warn(
             f"the densities of {np.count_nonzero(doubtful)} of {len(doubtful)} points rest on fewer than "

@@ -135,7 +135,7 @@ class Predictive(ABC):
 
     @property
     def standard_deviation(self) -> AnyArray:
-        """Square root of `variance`."""
+        """Square root of `variance`, (p̂, n_d)."""
         variance = self.variance
         return namespace(variance).sqrt(variance)
 
@@ -208,7 +208,7 @@ class Predictive(ABC):
         return self._given_back(result.reshape(levels.shape + self.shape))
 
     def interval(self, probability: float = 0.95) -> tuple[AnyArray, AnyArray]:
-        """Equal-tailed interval of every output at every point: lower and upper ends."""
+        """Equal-tailed interval of every output at every point: two ends, each shaped like the mean."""
         level = float(check.probability(probability, "probability"))
         low, high = self._quantiles([(1 - level) / 2, (1 + level) / 2])
         return self._given_back(low), self._given_back(high)
@@ -234,6 +234,7 @@ class Predictive(ABC):
                 far = index[tails.anew]
 
                 def log_tails(here: IndexArray, q: Array, far: IndexArray = far) -> tuple[Array, Array]:
+                    """Log probabilities and densities at q (k,) of the points `here` (k,)."""
                     found = self.log_tails(far[here], q, sign)
                     assert found is not None
                     return found.probability, found.density
@@ -278,7 +279,7 @@ class Predictive(ABC):
         return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
 
     def cgf(self, J: ArrayLike) -> float:
-        """Log Z(J), the cumulant generating function; inf where the integral diverges."""
+        """Log Z(J), the cumulant generating function, J shaped like the mean; inf where Z diverges."""
         return self._cgf(check.like_mean(J, self.shape, self.single_output, "J"))
 
     def characteristic(self, J: ArrayLike) -> complex:
@@ -426,6 +427,7 @@ class ConditionedPredictive(Predictive):
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
+        """Means (p̂, n_d) and covariances across outputs (p̂, n_d, n_d)."""
         outputs = self.shape[1]
         mean = np.where(np.isnan(self.known), 0.0, self.known)
         covariance = np.zeros((len(mean), outputs, outputs))
@@ -532,12 +534,12 @@ class ConditionedPredictive(Predictive):
 
 
 def average(weights: Array, values: Sequence[Array]) -> Array:
-    """Σ_s w_s values_s."""
+    """Σ_s w_s values_s, weights (m,) and m arrays of the same shape."""
     return np.tensordot(weights, np.stack(values), axes=1)
 
 
 def log_average(weights: Array, log_values: Array) -> Array:
-    """log Σ_s w_s exp(log_values_s) over the leading axis; weights may be zero or tiny."""
+    """log Σ_s w_s exp(log_values_s) over the leading axis of (m, ...); weights (m,) may be zero or tiny."""
     with np.errstate(divide="ignore"):
         log_weights = np.log(weights).reshape(-1, *(1,) * (log_values.ndim - 1))
     return special.logsumexp(log_values + log_weights, axis=0)

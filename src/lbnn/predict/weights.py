@@ -34,7 +34,9 @@ def sample_weights(
     basis: InputBasis,
     rng: np.random.Generator,
 ) -> list[Array]:
-    """W_1, ..., W_d given `size` draws of T_d, ..., T_2 (no factors at depth one, where T = I).
+    """W_1, ..., W_d, (size, n_ℓ, n_{ℓ−1}) each, given draws of T_d, ..., T_2.
+
+    There are no factors at depth one, where T = I.
 
     `widths` are n_1..n_{d−1}, `variances` σ_2²..σ_d²; the first layer's variance is in the basis.
     """
@@ -105,7 +107,9 @@ def orthonormal_rows(size: int, rows: int, columns: int, rng: np.random.Generato
 
 
 def _replace_rows(fresh: Array, deviation: float, rows: Array, content: Array) -> Array:
-    """deviation · `fresh`, its part in the span of the orthonormal `rows` replaced: PᵀC + (I − PᵀP) fresh.
+    """deviation · fresh (m, a, b) with its part along orthonormal rows (m, k, a) replaced by content.
+
+    PᵀC + (I − PᵀP) fresh, with P the rows and C the content (m, k, b).
 
     In place, in blocks that stay in the cache: the first layer has nearly all of the numbers.
     """

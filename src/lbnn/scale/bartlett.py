@@ -85,7 +85,7 @@ class BartlettCoordinates:
         return value, gradient
 
     def add_tails(self, u: Array, value: Array, gradient: Array | None = None) -> None:
-        """Add, in place, what the prior has beyond the normal density of u where diagonals are far out."""
+        """Add to value (m,), in place, what the prior has beyond the normal density of u (m, k)."""
         start = 0
         for block in self.blocks:
             columns = slice(start, start + block.columns)
@@ -127,6 +127,7 @@ class _FactorBlock:
         return self.rows, self.columns
 
     def factor_and_slope(self, piece: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Factors (m, rows, columns) at coordinates (m, size), and ∂ log diagonal/∂u (m, columns)."""
         log_chi, slope = _ChiTable.of(self.degrees).log_chi(piece[:, : self.columns])
         if isinstance(piece, np.ndarray):
             factor = np.zeros((len(piece), self.rows, self.columns))
@@ -139,6 +140,7 @@ class _FactorBlock:
         return xp.reshape(take(entries, self.places.at(there)[2], axis=1), (count, *self.shape)), slope
 
     def locate(self, factor: Array) -> Array:
+        """Coordinates (m, size) of factors (m, rows, columns)."""
         log_chi = np.log(factor[:, self.diagonal, self.diagonal] / self.root)
         diagonal = _ChiTable.of(self.degrees).normal(log_chi)
         return np.concatenate([diagonal, factor[:, *self.below] / self.root], axis=1)
@@ -157,6 +159,7 @@ class _FactorBlock:
         return correction.sum(axis=1), change
 
     def pull_back(self, factor: AnyArray, slope: AnyArray, gradient: AnyArray) -> AnyArray:
+        """Gradient in the coordinates (m, size) from that in the factor (m, rows, columns)."""
         xp, flat = namespace(gradient), (gradient.shape[0], self.rows * self.columns)
         places, on_diagonal, _ = self.places.at(device_of(gradient))
         entries = take(xp.reshape(gradient, flat), places, axis=1)
@@ -166,7 +169,7 @@ class _FactorBlock:
 
 
 def product(factors: list[AnyArray]) -> AnyArray | None:
-    """Matrix product of a list of batches, None for an empty list."""
+    """Matrix product (m, a, z) of a list of batches (m, a, b), (m, b, c), ...; None for an empty list."""
     total = None
     for factor in factors:
         total = factor if total is None else total @ factor
@@ -232,14 +235,14 @@ class _ChiTable:
 
 
 def _log_chi_quantile(degrees: Array, u: Array) -> Array:
-    """½ log of the χ² quantile at probability Φ(u), accurate in both tails."""
+    """½ log of the χ² quantile at probability Φ(u), arrays of the same shape, accurate in both tails."""
     low = special.gammaincinv(degrees / 2, special.ndtr(np.minimum(u, 0)))
     high = special.gammainccinv(degrees / 2, special.ndtr(-np.maximum(u, 0)))
     return 0.5 * np.log(2 * np.where(u < 0, low, high))
 
 
 def _log_chi_slope(degrees: Array, u: Array, log_chi: Array) -> Array:
-    """Normal density over the density of log χ."""
+    """Normal density over the density of log χ, arrays of the same shape."""
     log_density = degrees * log_chi - np.exp(2 * log_chi) / 2 - special.gammaln(degrees / 2)
     log_density += math.log(2) * (1 - degrees / 2)
     return np.exp(-(u**2) / 2 - 0.5 * math.log(2 * math.pi) - log_density)

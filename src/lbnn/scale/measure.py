@@ -152,7 +152,7 @@ class ScaleMeasure:
 
     @property
     def mean(self) -> Array | float:
-        """E L."""
+        """E L, (n_d, n_d), or a number when Y was one-dimensional."""
         return self._shaped(self.average(self.scales))
 
     @cached_property
@@ -162,14 +162,14 @@ class ScaleMeasure:
 
     @property
     def inverse_mean(self) -> Array | float:
-        """E L⁻¹; infinite (on the diagonal, undefined off it) where the integral diverges."""
+        """E L⁻¹, (n_d, n_d); infinite (on the diagonal, undefined off it) where the integral diverges."""
         if not self.tails.inverse_mean_exists:
             return self._shaped(np.where(np.eye(self.scales.shape[1]) > 0, np.inf, np.nan))
         values, vectors = self.eigen
         return self._shaped(self.average((vectors / values[:, None, :]) @ vectors.swapaxes(1, 2)))
 
     def expect(self, fn: Callable[[Array], Any]) -> Any:
-        """E fn(L) for fn of one atom: a matrix, or a number when Y was one-dimensional."""
+        """E fn(L) for fn of one atom: a matrix (n_d, n_d), or a number when Y was one-dimensional."""
         return self.average(np.stack([np.asarray(fn(atom)) for atom in self.atoms]))[()]
 
     def expect_with_error(self, fn: Callable[[Array], Any]) -> tuple[Any, Any]:
@@ -179,20 +179,20 @@ class ScaleMeasure:
 
     @property
     def mean_error(self) -> Array | float:
-        """Monte Carlo standard error of `mean`, entry by entry."""
+        """Monte Carlo standard error of `mean`, entry by entry, (n_d, n_d)."""
         return self._shaped(self.standard_error(self.scales))
 
     def standard_error(self, values: Array) -> Array:
-        """Standard error of `average(values)`, from the spread of the independent groups of atoms."""
+        """Standard error of `average(values)`, values (m, ...), from independent groups of atoms."""
         return standard_error(values, self.weights, self.groups)
 
     @property
     def weighted(self) -> tuple[Array, Array, IndexArray | None]:
-        """Scales, their weights and their groups."""
+        """Scales (m, n_d, n_d), their weights (m,) and their groups (m,)."""
         return self.scales, self.weights, self.groups
 
     def average(self, values: Array) -> Array:
-        """Σ_s w_s values_s over the leading axis."""
+        """Σ_s w_s values_s over the leading axis of values (m, ...)."""
         return np.tensordot(self.weights, values, axes=1)
 
     def phases(self) -> Phases:
@@ -307,11 +307,12 @@ class ScaleMeasure:
         return np.minimum(chosen, len(self.weights) - 1), np.full(most, 1 / most)
 
     def _shaped(self, value: Array) -> Array | float:
+        """A matrix (n_d, n_d), or its entry when Y was one-dimensional."""
         return float(value[0, 0]) if self.single_output else value
 
 
 def effective_atoms(log_terms: Array) -> Array:
-    """(Σt)²/Σt² over the leading axis: how many terms of a sum count."""
+    """(Σt)²/Σt² over the leading axis of log terms (m, ...): how many terms of a sum count."""
     top = log_terms.max(axis=0)
     terms = np.exp(log_terms - np.where(np.isfinite(top), top, 0.0))
     with np.errstate(invalid="ignore"):  # no term at all counts as none can tell

@@ -62,7 +62,7 @@ class ScalePrior:
 
     @property
     def mean(self) -> Array:
-        """E L = variance · I."""
+        """E L = variance · I, (n_d, n_d)."""
         return self.variance * np.eye(self.outputs)
 
     @property
@@ -161,6 +161,7 @@ class ScalePrior:
         return self._log_density_of_wishart(array)
 
     def _log_density_of_number(self, array: Array) -> Array | float:
+        """Of one output: at scales (...,) or (..., 1, 1)."""
         values = array[..., 0, 0] if array.shape[-2:] == (1, 1) else array
         result = np.full(values.shape, -np.inf)
         positive = values > 0
@@ -169,6 +170,7 @@ class ScalePrior:
         return float(result) if result.ndim == 0 else result
 
     def _log_density_of_wishart(self, array: Array) -> Array | float:
+        """At depth two: at scales (..., n_d, n_d)."""
         if len(self.widths) > 1 or not self.full_rank:
             raise ValueError(
                 "the density of L is known in closed form for one output, or at depth two with n_1 ≥ n_d, "

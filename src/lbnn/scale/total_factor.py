@@ -69,12 +69,12 @@ class TotalFactorLaw:
         return np.concatenate([logs, total[:, *self.below]], axis=1)
 
     def pull_back(self, total: Array, gradient: Array) -> Array:
-        """Gradient in θ from the gradient in T."""
+        """Gradient in θ (m, k) from the gradient in T (m, rows, columns)."""
         along = gradient[:, self.diagonal, self.diagonal] * total[:, self.diagonal, self.diagonal]
         return np.concatenate([along, gradient[:, *self.below]], axis=1)
 
     def log_volume(self, theta: Array) -> Array:
-        """Log of dA/dθ, A = T Q any root of L: the measure that rotations of the outputs leave alone."""
+        """Log of dA/dθ (m,), A = T Q any root of L: the measure that rotations of the outputs leave alone."""
         return theta[:, : self.columns] @ (self.columns - self.diagonal).astype(float)
 
     def log_typical(self, theta: Array) -> tuple[Array, Array]:
@@ -118,7 +118,7 @@ class TotalFactorLaw:
         return (peak + np.log(total))[:, :, 0], slope_own, slope_other
 
     def log_diagonal(self, logs: Array) -> tuple[Array, Array]:
-        """Log density of the diagonal and its gradient."""
+        """Log density (m,) of the logarithms of the diagonal (m, columns) and its gradient."""
         both = [law.log_density(logs[:, i] - self.shift) for i, law in enumerate(self.diagonal_marginals)]
         value = np.sum([value for value, _ in both], axis=0)
         return value, np.stack([slope for _, slope in both], axis=1)
@@ -151,7 +151,10 @@ class TotalFactorLaw:
 
     @cached_property
     def _typical_beyond(self) -> Array:
-        """Typical log χ of rows behind the bottleneck, where a factor has a diagonal there; else 0."""
+        """Typical log χ (rows − columns, factors) of rows behind the bottleneck.
+
+        Zero where a factor has no diagonal entry there.
+        """
         rows = range(self.columns, self.rows)
         table = [
             [
@@ -179,7 +182,10 @@ class TotalFactorLaw:
         )
 
     def typical_factors(self, theta: Array) -> list[Array]:
-        """Factors with product T whose inner ones are diagonal and typical given the diagonal of T."""
+        """Factors (m, rows, columns) with product T.
+
+        The inner ones are diagonal and typical given the diagonal of T.
+        """
         half = 0.5 * np.log(self.scales)
         parts = np.stack(
             [
@@ -216,7 +222,7 @@ class TotalFactorLaw:
         return self.log_diagonal(logs)[0] + student.sum(axis=1)
 
     def integrate(self, theta: Array, copies: int, rng: np.random.Generator) -> InnerDraws:
-        """Prior density of T with the inner factors integrated by so many draws for each θ."""
+        """Prior density of T at θ (m, k) with the inner factors integrated by so many draws for each θ."""
         log_diagonal, _ = self.log_diagonal(theta[:, : self.columns])
         total = self.matrices(theta)
         if len(self.shapes) == 1:
@@ -235,6 +241,7 @@ class RowRecursion:
     """Inner factors drawn row by row given T (m, n, r), with the density of every row of T on the way."""
 
     def __init__(self, law: TotalFactorLaw, total: Array, rng: np.random.Generator) -> None:
+        """For given T (m, rows, columns)."""
         self.law, self.total, self.rng = law, total, rng
         self.factors = [np.zeros((len(total), shape.rows, shape.columns)) for shape in law.shapes]
         # products of the factors below each: P of the last one is the identity
@@ -255,7 +262,7 @@ class RowRecursion:
         return log_density
 
     def choose_row(self, row: int, root: Array) -> None:
-        """Where T is not given beforehand: choose its row, knowing V = rootᵀ root and what stands above."""
+        """Where T is not given: choose its row, with V = rootᵀ root (m, width, width) and the rows above."""
 
     def _diagonal(self, row: int) -> Array:
         """Draw the diagonal entries of this row in the factors, (m, factors), given T_ii if T has one."""
@@ -274,7 +281,7 @@ class RowRecursion:
         return entries
 
     def _loads(self, row: int, diagonal: Array) -> list[Array]:
-        """√s_ℓ A_ℓ P_ℓ of every factor that the row reaches: row = Σ_ℓ b_ℓ · load, b_ℓ standard normal."""
+        """√s_ℓ A_ℓ P_ℓ (m, columns, width) of every factor that the row reaches: row = Σ_ℓ b_ℓ · load."""
         law = self.law
         above = np.cumprod(np.concatenate([np.ones((len(diagonal), 1)), diagonal], axis=1), axis=1)
         width = min(row, law.columns)
@@ -285,7 +292,7 @@ class RowRecursion:
         ]
 
     def _entries(self, row: int, loads: list[Array], root: Array) -> Array:
-        """Density of the row of T left of its diagonal, and a draw of what makes it up in every factor."""
+        """Log density (m,) of the row of T left of its diagonal, and a draw of its parts in every factor."""
         width = root.shape[2]
         wanted = self.total[:, row, :width]
         white = solve_transposed(root, wanted)
@@ -310,7 +317,7 @@ class RowRecursion:
 
 
 def rotate_factors(factors: list[Array], rotation: Array) -> list[Array]:
-    """Lower trapezoidal factors of rotation · T_d ⋯ T_2, up to a rotation on the right."""
+    """Lower trapezoidal factors (m, rows, columns) of rotation · T_d ⋯ T_2, up to a rotation on the right."""
     result, left = [], np.broadcast_to(rotation, (len(factors[0]), *rotation.shape))
     for factor in factors:
         lower, right = lower_root(left @ factor)
@@ -320,5 +327,5 @@ def rotate_factors(factors: list[Array], rotation: Array) -> list[Array]:
 
 
 def _products_before(parts: Array) -> Array:
-    """Sums of the parts before each along the last axis (exclusive cumulative sums)."""
+    """Sums of the parts (..., k) before each along the last axis (exclusive cumulative sums)."""
     return np.cumsum(parts, axis=-1) - parts

@@ -47,7 +47,7 @@ class EvidenceData:
         return (self.outside**2).sum(axis=0)
 
     def whitened(self, h: Array) -> Spectrum:
-        """The data in units of the noise; no new eigendecomposition."""
+        """The data in units of the noise at h (n_d + 1,); no new eigendecomposition."""
         units = np.exp(h[:-1])
         residual, roots = float((self.residuals / units).sum()), np.sqrt(units)
         return self.spectrum.with_scaled_targets(
@@ -55,15 +55,15 @@ class EvidenceData:
         )
 
     def noise_at(self, h: Array) -> Noise:
-        """The noise of whitened data."""
+        """The noise of whitened data, at h (n_d + 1,)."""
         return IndependentNoise(self.noise_variance)
 
     def log_jacobian(self, h: Array) -> float:
-        """−(p/2) Σ_j log u_j, from densities of whitened targets to those of targets."""
+        """−(p/2) Σ_j log u_j at h (n_d + 1,), from densities of whitened targets to those of targets."""
         return -0.5 * self.spectrum.examples * float(h[:-1].sum())
 
     def likelihood(self, h: Array) -> GaussianLikelihood:
-        """log p(Y_w | L) with the prior scale in the eigenvalues of G."""
+        """log p(Y_w | L) at h (n_d + 1,), with the prior scale in the eigenvalues of G."""
         data = self.whitened(h)
         eigenvalues = math.exp(h[-1]) * data.eigenvalues
         return GaussianLikelihood(

@@ -29,7 +29,7 @@ def log_evidence(data: EvidenceData, h: Array) -> Array:
 
 
 def evidence_and_gradient(data: EvidenceData, h: Array) -> tuple[float, Array]:
-    """Log evidence and its gradient in h: the likelihood at L = I."""
+    """Log evidence and its gradient in h (n_d + 1,): the likelihood at L = I."""
     slope = data.slopes(h, np.ones((1, data.outputs)), np.eye(data.outputs)[None])
     return float(log_evidence(data, h[None])[0]), slope[0]
 
@@ -68,9 +68,10 @@ def prefers_own_units(data: EvidenceData, spec: NoiseSpec) -> bool:
 
 
 def _climb(data: EvidenceData, free: FreeParameters, start: Array) -> Optimum:
-    """A local maximum, with the true curvature there."""
+    """A local maximum from start (k,), with the true curvature there."""
 
     def evidence(h: Array) -> tuple[float, Array]:
+        """Log evidence and gradient at h (n_d + 1,)."""
         return evidence_and_gradient(data, h)
 
     curvature = gradient_curvature(evidence, free, start)
@@ -95,6 +96,7 @@ def _grid(data: EvidenceData, spec: NoiseSpec, free: FreeParameters) -> Array:
 
 
 def _best_log_units(data: EvidenceData, spec: NoiseSpec, log_scale: Array) -> Array:
+    """Log of the best noise variances (m, n_d) at prior scales with logarithms (m, 1)."""
     weights = 1 / (1 + np.exp(log_scale) * data.spectrum.eigenvalues)
     misfit = weights @ data.spectrum.targets**2 + data.residuals
     if not spec.per_output:
@@ -104,7 +106,7 @@ def _best_log_units(data: EvidenceData, spec: NoiseSpec, log_scale: Array) -> Ar
 
 
 def _peaks(values: Array) -> list[int]:
-    """Indices of the highest local maxima."""
+    """Indices of the highest local maxima of values (n,)."""
     padded = np.concatenate([[-np.inf], values, [-np.inf]])
     peaks = np.flatnonzero((padded[1:-1] >= padded[:-2]) & (padded[1:-1] > padded[2:]))
     return sorted(peaks.tolist(), key=lambda index: -values[index])[:_STARTS]

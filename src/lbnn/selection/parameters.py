@@ -58,21 +58,21 @@ class FreeParameters:
         return len(self.lower)
 
     def at(self, phi: Array) -> Array:
-        """The hyperparameters h = base + M φ."""
+        """The hyperparameters h = base + M φ, (n_d + 1,), of φ (k,)."""
         return self.base + self.directions @ phi
 
     def inside(self, phi: Array) -> Array:
-        """The nearest point of the box."""
+        """The nearest point (k,) of the box."""
         return np.clip(phi, self.lower, self.upper)
 
     def nearest(self, h: Array) -> Array:
-        """The φ of the box whose h is nearest to a given one."""
+        """The φ (k,) of the box whose h is nearest to a given one (n_d + 1,)."""
         if not self.count:
             return np.zeros(0)
         return self.inside(np.asarray(np.linalg.pinv(self.directions) @ (h - self.base), float))
 
     def on_edge(self, phi: Array) -> bool:
-        """Whether the search ended at the edge of the box, or so near that the evidence has become flat."""
+        """Whether φ (k,) is at the edge of the box, or so near that the evidence has become flat."""
         return bool((np.minimum(phi - self.lower, self.upper - phi) < AT_EDGE).any())
 
 

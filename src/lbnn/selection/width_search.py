@@ -285,7 +285,7 @@ class WidthSearch:
 
 
 def rank_limited_start(data: EvidenceData, h: Array, rank: int) -> Array:
-    """A start for a network that passes on `rank` combinations of the outputs only: h with more noise.
+    """A start h (n_d + 1,), with more noise, for a network of rank `rank`.
 
     The noise is raised by the part of the signal at h that such a network cannot fit: of ỹᵀ diag(κg/(1 + κg))
     ỹ / p in whitened units, the eigenvalues beyond the `rank` largest ones.

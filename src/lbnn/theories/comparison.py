@@ -167,6 +167,7 @@ class Truth:
     def __init__(
         self, exact: Posterior, width: int, X_test: ArrayLike | None, quantities: Sequence[str]
     ) -> None:
+        """The exact answers at X_test (p̂, n0), and their errors."""
         self.exact, self.X_test, self.quantities = exact, X_test, quantities
         training, points = exact.spectrum.project(), exact.spectrum.project(X_test)
         process = exact._process
@@ -201,6 +202,7 @@ class Truth:
         return Discrepancy(name, quantity, error / size, self.errors[source] / size)
 
     def _answer(self, theory: Theory, source: str) -> Array | None:
+        """What a theory says of a source: kernel (p, p), scale (n_d, n_d), mean (p̂, n_d) or covariance."""
         if source == "kernel":
             return theory.kernel
         if source == "scale":
@@ -210,7 +212,7 @@ class Truth:
 
 
 def group_error(measure: ScaleMeasure, statistic: Callable[[ScaleMeasure], Array], value: Array) -> float:
-    """Monte Carlo error of a statistic, as a norm, from the spread of the independent groups of atoms."""
+    """Monte Carlo error of a statistic of any shape, as a norm, from independent groups of atoms."""
     if measure.groups is None:
         return 0.0
     labels = np.unique(measure.groups)

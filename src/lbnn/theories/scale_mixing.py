@@ -120,7 +120,7 @@ class LogScaleLaw:
     prior: Any
 
     def log_density(self, x: Array) -> Array:
-        """Log density of x."""
+        """Log density of x (m,)."""
         return np.asarray(self.prior.logpdf(np.exp(x))) + x
 
     saddle_log_density = log_density
@@ -196,13 +196,14 @@ class IsotropicLaw:
             return complex(math.inf)
 
         def of_number(values: Array, vectors: Array) -> Any:
+            """The exponent at s I for numbers s (m, 1), (m,)."""
             identities = np.broadcast_to(np.eye(self.outputs), (len(values), self.outputs, self.outputs))
             return exponent(np.repeat(values, self.outputs, axis=1), identities)
 
         return self.scalar.log_expect_exp(of_number)
 
     def log_density(self, x: Array) -> Array:
-        """Log density of x = log s."""
+        """Log density of x = log s, (m,)."""
         return self.scalar.log_density(x)
 
     def _has_pole(self, ratio: LikelihoodRatio) -> bool:
@@ -212,12 +213,15 @@ class IsotropicLaw:
         return zeros > 0 and zeros / 2 >= self.scalar.law.left_exponent
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws of s I, (size, n_d, n_d)."""
         return self.scalar.sample(size, rng) * np.eye(self.outputs)
 
     def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
+        """An error: there is no finite list of factors (size, rows, columns)."""
         raise ValueError("an infinitely wide network has no finite list of weights to draw")
 
     def partial_products(self, layer: int) -> Array:
+        """An error: there are no finite hidden layers with products (m, rows, columns)."""
         raise ValueError("an infinitely wide network has no finite hidden layers")
 
 

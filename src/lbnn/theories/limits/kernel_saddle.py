@@ -31,6 +31,7 @@ class KernelSaddle:
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
+        """Eigenvalues (r,) and eigenvectors (r, r) of the hidden kernel."""
         values, vectors = np.linalg.eigh(self.hidden)
         return values, vectors
 
@@ -41,7 +42,7 @@ class KernelSaddle:
         return self._gain(layer) * (vectors * up_to_layer) @ vectors.T
 
     def kernel_at(self, projection: Projection, layer: int) -> Array:
-        """⟨K_ℓ⟩: training directions carry Λ_ℓ, the rest of the inputs keeps its prior."""
+        """⟨K_ℓ⟩ (p̂, p̂): training directions carry Λ_ℓ, the rest of the inputs keeps its prior."""
         explained = projection.explained
         rest = self._gain(layer) * projection.unexplained_gram
         return explained @ self.of_layer(layer) @ explained.T + rest
@@ -79,6 +80,7 @@ def many_output_theory(name: str, setting: Setting) -> Theory:
 
 
 def _hidden_kernel(setting: Setting) -> Array:
+    """The hidden kernel Λ at the saddle point, (r, r)."""
     prior, targets = setting.wide_prior, setting.spectrum.targets
     if setting.noise_variance == 0:
         root = targets / np.sqrt(setting.spectrum.eigenvalues)[:, None]
@@ -90,7 +92,7 @@ def _hidden_kernel(setting: Setting) -> Array:
 
 
 def _log_evidence(setting: Setting, hidden: Array) -> float:
-    """log p(Y | Λ) + Σ ψ: leading order."""
+    """log p(Y | Λ) + Σ ψ for Λ (r, r): leading order."""
     values, vectors = np.linalg.eigh(hidden[None])
     log_likelihood = HiddenKernelLikelihood(setting.likelihood).log_value(values, vectors)[0]
     return setting.likelihood.log_constant + float(log_likelihood + setting.wide_prior.rate(values[0]).sum())

@@ -244,6 +244,7 @@ def printed(setting: Setting) -> Theory:
         )
 
     def kernel_at(projection: Projection, layer: int) -> Array:
+        """⟨K⟩ (p̂, p̂) as the paper prints it."""
         alpha = data.examples / net.widths[0]
         vectors, singular, _ = np.linalg.svd(data.targets / np.sqrt(data.eigenvalues)[:, None])
         squares = np.zeros(data.examples)

@@ -74,7 +74,7 @@ class Setting:
         )
 
     def log_likelihood(self, scale: Array) -> float:
-        """log p(Y | L)."""
+        """log p(Y | L) for a scale (n_d, n_d)."""
         values, vectors = np.linalg.eigh(scale[None])
         return self.likelihood.log_constant + float(self.likelihood.log_value(values, vectors)[0])
 
@@ -90,12 +90,16 @@ class AlignedLaw(FactorLaw):
 def from_scale(
     name: str, setting: Setting, scale: Array, log_evidence: float | None, *, aligned: bool
 ) -> Theory:
-    """The theory with all mass on `scale`; `aligned` if every layer's C_ℓ follows from it by `WidePrior`."""
+    """The theory with all mass on one scale (n_d, n_d).
+
+    `aligned` if every layer's C_ℓ follows from it by `WidePrior`.
+    """
     measure = ScaleMeasure.atom(scale, setting.spectrum.single_output)
     if aligned:
         measure = measure._with_law(_aligned_law(setting, measure))
 
     def kernel_at(projection: Projection, layer: int) -> Array:
+        """⟨K_ℓ⟩, (p̂, p̂)."""
         return average_layer_kernel(
             projection, setting.process, measure, setting.widths, setting.variances, layer
         )
@@ -115,6 +119,7 @@ def at_infinite_width(name: str, setting: Setting, log_evidence: float) -> Theor
     measure = ScaleMeasure.atom(scale, setting.spectrum.single_output)
 
     def kernel_at(projection: Projection, layer: int) -> Array:
+        """⟨K_ℓ⟩ (p̂, p̂) to first order in 1/n."""
         harmonic = 1 / sum(1 / width for width in setting.widths[:layer])
         gain = float(np.prod(setting.variances[: layer - 1]))
         return gain * average_feature_kernel(projection, setting.process, measure, harmonic)

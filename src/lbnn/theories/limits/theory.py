@@ -82,6 +82,6 @@ class Theory:
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
     ) -> Predictive:
-        """The predictive at test points, as `Posterior.predict`; the training points by default."""
+        """The predictive at X_test (p̂, n0), as `Posterior.predict`; the training points by default."""
         points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         return self._predictive_at(points)
