@@ -38,6 +38,7 @@ def description(estimator: Any) -> dict[str, Any]:
         "feature_names": None if names is None else [str(name) for name in names],
         "target_names": estimator.target_names_,
         "row_variances": estimator.row_variances_.tolist(),
+        "missing_counts": estimator.missing_counts_.tolist(),
         "table": estimator.evidence_table_,
         "messages": list(estimator.messages_),
     }

@@ -27,6 +27,7 @@ from lbnn._base.arrays import HOST, Device
 from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
 
+_OVERHEAD = 2e6  # operations in the time that Python takes for one scale, some 0.4 ms
 _TURNS = 4  # of completing the table and estimating the scale, for proposals
 _SMALLEST = 0.01  # eigenvalue of that estimate, relative to the largest
 
@@ -96,7 +97,7 @@ class PartialLikelihood:
         """Rough number of floating-point operations of one gradient, for planning."""
         count, rank = len(self.rows), len(self.eigenvalues)
         own = count**2 * (count + rank * self.targets.shape[1])
-        return self.complete.operations + 2.0 * own
+        return self.complete.operations + 2.0 * own + _OVERHEAD
 
     @property
     def gradient_rows(self) -> Array:

@@ -27,6 +27,7 @@ from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
 
+_COST, _OVERHEAD = 4.0, 2e5  # of a gradient, in operations: small factorisations are far from peak speed
 _LAPACK_FROM = 48  # rows from which one factorisation after the other beats NumPy's batches of inverses
 
 
@@ -177,7 +178,7 @@ class ViewLikelihood:
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient, for planning."""
-        return 2 * self.design.operations + 2.0 * self.design.rows**3
+        return _COST * (self.design.operations + self.design.rows**3) + _OVERHEAD
 
     @cached_property
     def eigenvalues(self) -> Array:
