@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 import lbnn
-from benchmarks.timing import conditions
 from lbnn._base.arrays import to_numpy
+from lbnn._base.checkout import provenance
 from tests.referees.sixty_digits import ExactData, exact_data, exact_gram
 
 ALLOWED = 1e3  # times what one rounding does
@@ -200,7 +200,10 @@ def main() -> None:
     print(json.dumps(summary, indent=1))
     if options.out:
         with open(options.out, "w") as file:
-            json.dump(summary | {"conditions": conditions()}, file, indent=1)
+            command = (
+                f"python -m benchmarks.ill_conditioned --problems {options.problems} --out {options.out}"
+            )
+            json.dump({"provenance": [provenance(command)]} | summary, file, indent=1)
             file.write("\n")
 
 

@@ -16,6 +16,7 @@ import os
 import re
 import shlex
 import subprocess
+import symtable
 import sys
 from pathlib import Path
 
@@ -29,8 +30,9 @@ BLOCK = re.compile(
     r"(?:\n(?:<!-- within (?P<within>[\d.e-]+) -->\n)?```text\n(?P<output>.*?)^```\n)?",
     re.DOTALL | re.MULTILINE,
 )
-PROVENANCE = ("commit", "conditions")  # keys of stored results
-OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+OPTIONS = doctest.NORMALIZE_WHITESPACE
+#: Seven hexadecimal digits or more, of which some are letters and some are not.
+COMMIT = re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{7,40}\b")
 NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -135,12 +137,74 @@ def test_mark_spares_a_block(tmp_path):
     assert [match["code"] for _, match in blocks(page)] == ["first\n"]
 
 
-@pytest.mark.parametrize("file", sorted((DOCS / "results").glob("*.json")), ids=lambda file: file.name)
-def test_stored_results_name_the_commit_they_are_from(file):
-    text = json.dumps(
-        {name: each for name, each in json.loads(file.read_text("utf-8")).items() if name in PROVENANCE}
-    )
-    assert re.search(r"\b[0-9a-f]{7,10}\b", text), f"{file.name} names no commit"
+@pytest.mark.parametrize("file", sorted(DOCS.rglob("*.json")), ids=lambda file: file.name)
+def test_stored_results_say_where_they_come_from(file):
+    """The build prints it under the table (docs/hooks.py); `lbnn._base.checkout.provenance` makes it."""
+    records = json.loads(file.read_text("utf-8"))["provenance"]
+    assert records
+    for record in records:
+        assert re.match(r"[0-9a-f]{7,10}\b", record["commit"]), f"{file.name} names no commit"
+        assert re.match(r"\d{4}-\d\d-\d\d", record["date"])
+        assert record["machine"]
+        assert record["command"]
+
+
+@pytest.mark.parametrize(
+    "page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix()
+)
+def test_page_is_written_for_its_readers(page):
+    """Outputs are printed in full, and no page names a commit: that stands in the stored result."""
+    text = page.read_text("utf-8")
+    shortened = [
+        output
+        for output in re.findall(r"^```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        if "..." in output
+    ]
+    assert not shortened, f"an output is cut short: {shortened[0]}"
+    assert not COMMIT.search(text), f"a page of the documentation names a commit: {COMMIT.search(text)[0]}"
+
+
+def borrowed_names(page: Path) -> set[str]:
+    """Names that a Python block of the page uses and an earlier one defines."""
+    known: set[str] = set()
+    borrowed: set[str] = set()
+    for _, match in blocks(page):
+        if match["language"] == "python":
+            table = symtable.symtable(match["code"], page.name, "exec")
+            symbols = {symbol.get_name(): symbol for symbol in table.get_symbols()}
+            inner = {name for each in table.get_children() for name in global_names(each)}
+            own = {name for name, symbol in symbols.items() if symbol.is_assigned() or symbol.is_imported()}
+            used = {name for name, symbol in symbols.items() if symbol.is_referenced()} | inner
+            borrowed |= (used - own) & known
+            known |= own
+    return borrowed
+
+
+def global_names(table: symtable.SymbolTable) -> set[str]:
+    """Names of a function and of those inside it that it takes from the module."""
+    own = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+    return own.union(*(global_names(each) for each in table.get_children()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_examples_run_alone_or_say_what_they_build_on(page):
+    if borrowed_names(page):
+        text = " ".join(page.read_text("utf-8").split())
+        says = (
+            "The examples on this page build on one another" in text or "All examples use these data" in text
+        )
+        assert says, f"{sorted(borrowed_names(page))} come from an earlier example: say so on the page"
+
+
+def test_borrowed_names_are_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx, y = 1, 2\n```\n\n```python\ny = 3\ndef f(z):\n    return x + y + z\n```\n")
+    assert borrowed_names(page) == {"x"}
+
+
+def test_page_prints_where_a_result_comes_from(site):
+    page = html_pages(site)["results/calibration.html"]
+    assert re.search(r'class="?measured"?>Measured on \d+ November 2026, commit [0-9a-f]+', page)
 
 
 # ---------------------------------------------------------------------- the site

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from lbnn._base.checkout import provenance
 from lbnn._base.types import Array
-from lbnn.paper.environment import commit
 
 DOCS = Path(__file__).resolve().parent.parent
 
@@ -276,7 +276,8 @@ def write(studies: dict[str, dict[str, Any]]) -> None:
         f"{json.dumps(name)}: {json.dumps(rounded(each), ensure_ascii=False)}"
         for name, each in studies.items()
     ]
-    lines.insert(0, f'"commit": {json.dumps(commit())}')
+    origin = [provenance("python docs/experiments/joint_limit.py")]
+    lines.insert(0, f'"provenance": {json.dumps(origin)}')
     (DOCS / "results" / "joint-limit.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     draw(studies, DOCS / "images" / "joint-limit.svg")
     page = DOCS / "results" / "joint-limit.md"
@@ -290,5 +291,5 @@ def write(studies: dict[str, dict[str, Any]]) -> None:
 def read() -> dict[str, dict[str, Any]]:
     """The numbers of the last full run."""
     numbers: dict[str, Any] = json.loads((DOCS / "results" / "joint-limit.json").read_text(encoding="utf-8"))
-    del numbers["commit"]
+    del numbers["provenance"]
     return numbers

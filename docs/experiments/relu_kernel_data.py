@@ -18,7 +18,7 @@ import lbnn
 from benchmarks.real_data import datasets
 from benchmarks.real_data.metrics import measures
 from benchmarks.real_data.study import forecast
-from lbnn._base.checkout import commit
+from lbnn._base.checkout import provenance
 
 DOCS = Path(__file__).resolve().parent.parent
 SETS = (datasets.concrete, datasets.chemical_process, datasets.biomass, datasets.boston, datasets.cars)
@@ -27,7 +27,7 @@ KERNELS, SPLITS = ("linear+rbf", "relu"), 3
 
 def main() -> None:
     """Fit every kernel on every split."""
-    found: dict = {"commit": commit()}
+    found: dict = {"provenance": [provenance("python -m docs.experiments.relu_kernel_data")]}
     for load in SETS:
         data = load()
         rows: dict = {kernel: {"evidence": [], "rmse": [], "joint": []} for kernel in KERNELS}

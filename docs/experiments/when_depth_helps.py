@@ -19,7 +19,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 
 import lbnn
-from lbnn._base.checkout import commit
+from lbnn._base.checkout import provenance
 from lbnn.learning_curves.curve import _problem
 from lbnn.learning_curves.gaussian_data import Teacher
 from lbnn.learning_curves.limits import Asymptotics, limit_curve
@@ -110,7 +110,7 @@ def run() -> None:
             print(f"{time.time() - begin:.0f} s: n0 = {inputs}, p/n0 = {ratio:g}", flush=True)
     approaches = [approach(inputs, depth) for depth in (2, 3) for inputs in SIZES]
     document = {
-        "commit": commit(),
+        "provenance": [provenance("python docs/experiments/when_depth_helps.py run")],
         "quantities": QUANTITIES,
         "draws": INPUTS,
         "points": points,

@@ -27,6 +27,9 @@ if (
     from lbnn.engines import Plan as Plan
     from lbnn.estimator import BandedRegressor as BandedRegressor
     from lbnn.estimator import LBNNRegressor as LBNNRegressor
+    from lbnn.estimator import density_score as density_score
+    from lbnn.estimator import predictive as predictive
+    from lbnn.free_noise.posterior import FreeNoisePosterior as FreeNoisePosterior
     from lbnn.learning_curves.curve import LearningCurve as LearningCurve
     from lbnn.learning_curves.curve import learning_curve as learning_curve
     from lbnn.matrix_gig.distribution import MatrixGIG as MatrixGIG
@@ -80,6 +83,7 @@ _HOME = {
     "Phase": "scale.phases",
     "Phases": "scale.phases",
     "Plan": "engines",
+    "FreeNoisePosterior": "free_noise.posterior",
     "Posterior": "posterior",
     "Predictive": "predict.predictive",
     "ScaleMeasure": "scale.measure",
@@ -93,11 +97,13 @@ _HOME = {
     "benchmark": "benchmark",
     "compare": "theories.comparison",
     "convergence": "convergence",
+    "density_score": "estimator",
     "evidence_grid": "selection.grid",
     "learning_curve": "learning_curves.curve",
     "network_kernel": "data.network_kernels",
     "open_sweep": "sweeps.store",
     "plots": "plots",
+    "predictive": "estimator",
     "sweep": "sweeps.run",
     "views": "views",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,14 +13,14 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.types import Array, Mask
 from lbnn._base.warn import warn_of
-from lbnn.data.bases import GramBasis
 from lbnn.data.missing import MissingCells, checked_table
 from lbnn.data.projection import FeatureDirections, InputProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.data.view_data import ViewData, checked_views, require_kernel
-from lbnn.engines import InferenceOptions, Plan, Problem, ScaleInference, infer, plan
+from lbnn.engines import InferenceOptions, Plan, Problem, infer, plan
+from lbnn.free_noise.posterior import condition_free
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.plain import PlainLikelihood, PlainViews
+from lbnn.likelihood.plain import PlainViews
 from lbnn.likelihood.views import ViewDesign, ViewLikelihood
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise
@@ -96,7 +97,7 @@ class Network:
         noise: str = "independent",
         zero_temperature: bool = False,
     ) -> Plan:
-        """Tell what `condition` does by itself for data of this size, and why; nothing is drawn.
+        """Plan what `condition` does by default for data of this size, and why; nothing is drawn.
 
         Parameters
         ----------
@@ -185,6 +186,8 @@ class Network:
         observed: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         noise: str = "independent",
+        noise_covariance: ArrayLike | None = None,
+        noise_network: Network | None = None,
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
@@ -203,11 +206,17 @@ class Network:
         weights : (p,), optional
             Positive weights of the rows: the noise variance of row i is 1/(beta weights[i]), whatever the
             kind of noise. At zero temperature they have no effect.
-        noise : "independent", "per_output" or "coupled"
+        noise : "independent", "per_output", "coupled" or "free"
             "independent": variance 1/beta for every output. "per_output": variance 1/beta[j] for output j,
             under the same prior of the network; all beta equal is "independent". "coupled": the noise passes
             through the network, so that given the scale L its covariance across outputs is L/beta; this
-            needs 0 < beta < inf and hidden widths of at least min(p, n_d).
+            needs 0 < beta < inf and hidden widths of at least min(p, n_d). "free": the noise has a covariance
+            of its own, which is given (noise_covariance) or learned (noise_network).
+        noise_covariance : (n_d, n_d), optional
+            With noise="free": the covariance Σ of the noise, positive definite; beta is then None.
+        noise_network : Network, optional
+            With noise="free": Σ = I/beta + L₂ with L₂ the scale of this network, as of a network on inputs
+            that are private to each example. A narrow one makes noise of few factors.
         engine : str
             "auto" (see `choose_engine`), "importance", "smc", "dual", "quadrature" or "atom".
         target_error : float
@@ -218,7 +227,7 @@ class Network:
 
         Returns
         -------
-        Posterior
+        Posterior, or FreeNoisePosterior with noise="free"
 
         Examples
         --------
@@ -232,8 +241,8 @@ class Network:
         'coupled'
         >>> post = net.condition(X, Y, beta=4.0, weights=np.where(np.arange(20) < 10, 1.0, 0.1))
         >>> post.predict(X[:3]).mean.shape
-        (3, 2)
-        >>> observed = rng.random((20, 2)) < 0.8  # both outputs tell of the other's missing cells
+        (3, 2) >>> observed = rng.random((20, 2)) < 0.8  # outputs are dependent: each informs the other's
+        missing cells
         >>> observed[:, 0] |= ~observed[:, 1]
         >>> net.condition(X, Y, beta=4.0, observed=observed).predict(X[:3]).mean.shape
         (3, 2)
@@ -249,7 +258,7 @@ class Network:
             if mask is not None:
                 return _partial_posterior(self, X, table, mask, beta, weights, options)
         spectrum = Spectrum.from_inputs(X, Y, weights=weights)
-        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
+        return self._conditioned(spectrum, beta, noise, noise_covariance, noise_network, options)
 
     def condition_gram(
         self,
@@ -259,13 +268,42 @@ class Network:
         *,
         weights: ArrayLike | None = None,
         noise: str = "independent",
+        noise_covariance: ArrayLike | None = None,
+        noise_network: Network | None = None,
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
     ) -> Posterior:
-        """Condition on any positive semi-definite kernel matrix (p, p) in the place of G_xx."""
+        """Condition on any positive semi-definite kernel matrix (p, p) instead of G_xx."""
         spectrum = Spectrum.from_gram(gram, Y, weights=weights)
         options = _options(engine, target_error, seed)
+        return self._conditioned(spectrum, beta, noise, noise_covariance, noise_network, options)
+
+    def _conditioned(
+        self,
+        spectrum: Spectrum,
+        beta: Any,
+        noise: str,
+        noise_covariance: ArrayLike | None,
+        noise_network: Network | None,
+        options: InferenceOptions,
+    ) -> Posterior:
+        """The posterior with any kind of noise."""
+        if noise == "free":
+            data, outputs = spectrum.scaled(self.prior_variances[0]), spectrum.outputs
+            own = None if noise_network is None else noise_network.scale_prior(outputs)
+            if noise_network is not None and noise_network.prior_variances[0] != 1:
+                raise ValueError(
+                    "the first layer of noise_network acts on inputs private to each example: its prior "
+                    f"variance must be one, got prior_variances={noise_network.prior_variances}"
+                )
+            prior = self.scale_prior(outputs)
+            free = condition_free(prior, data, beta, own, noise_covariance, options)
+            return cast(Posterior, free)  # callers that ask for noise="free" know what they get
+        if noise_covariance is not None or noise_network is not None:
+            raise ValueError(
+                f"noise_covariance and noise_network are for noise='free', got them with noise={noise!r}"
+            )
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
     def condition_views(
@@ -370,12 +408,8 @@ def posterior_with(
     plain = noise.plain_likelihood(data)
     inference = infer(prior, noise.likelihood(data), data.single_output, options, plain)
     scales = noise.scale_in_units(inference.measure, network.depth)
-    size = float(np.linalg.eigvalsh(scales.average(scales.scales))[-1])
-    lost = noise.in_units(data)._rounding_message(
-        noise.variance + noise.coupling * size, size, options.target_error
-    )
-    if not lost and isinstance(data.basis, GramBasis):
-        lost = _gram_rounding(plain, inference, options.target_error)
+    mean = scales.average(scales.scales)
+    lost = noise.in_units(data)._rounding_message(noise.variance, mean, options.target_error, noise.coupling)
     if lost:
         inference = inference.doubted(lost)
     return Posterior(prior, data, noise, inference)
@@ -438,24 +472,6 @@ def _view_posterior(
     inference = infer(prior, likelihood, False, options, plain)
     warn_of(inference.diagnostics.messages)
     return ViewPosterior(prior, data, noise, inference)
-
-
-def _gram_rounding(plain: PlainLikelihood, inference: ScaleInference, target_error: float) -> str:
-    """What to say where the rounding of a Gram matrix matters to the log evidence; empty where it does not.
-
-    An eigendecomposition is exact for a matrix that differs by ε times the largest eigenvalue. Over eight to
-    fourteen decades of eigenvalues the bound was one to ten times what a permutation of the rows changed.
-    """
-    if not len(plain.eigenvalues) or not np.isfinite(plain.variances).all():
-        return ""
-    scale = inference.measure.scales[np.argmax(inference.measure.weights)]
-    bound = np.finfo(float).eps * float(plain.eigenvalues.max()) * plain.gram_sensitivity(scale)
-    if bound <= target_error:
-        return ""
-    return (
-        "the noise is so small beside the largest eigenvalue of the Gram matrix that its rounding matters: "
-        f"it may change the log evidence by up to {bound:.2g}; condition on inputs X, or use a smaller beta"
-    )
 
 
 def _options(engine: str, target_error: float, seed: Seed) -> InferenceOptions:

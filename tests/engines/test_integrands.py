@@ -280,8 +280,8 @@ def test_rounding_of_a_gram_matrix_is_announced_where_it_matters(decades, beta, 
 
 def test_a_bound_for_changes_of_the_gram_matrix():
     rng = np.random.default_rng(1)
-    X, Y = data(6, 4)
-    gram = VARIANCE * X @ X.T / 4
+    X, Y = data(6, 8)
+    gram = VARIANCE * X @ X.T / 8
     spectrum = lbnn.Spectrum.from_gram(gram, Y)
     scale = lbnn.Network((5,)).scale_prior(OUTPUTS).sample(1, 0)[0]
 
@@ -289,8 +289,9 @@ def test_a_bound_for_changes_of_the_gram_matrix():
         covariance = np.kron(matrix, scale) + np.kron(np.eye(6), np.diag(1 / NOISES["per_output"]))
         return stats.multivariate_normal(np.zeros(24), covariance).logpdf(Y.ravel())
 
-    plain = make_noise("per_output", NOISES["per_output"], spectrum).plain_likelihood(spectrum)
-    bound = plain.gram_sensitivity(scale)
+    noise = make_noise("per_output", NOISES["per_output"], spectrum)
+    units, data_in_units = np.sqrt(noise.betas), replace(noise.in_units(spectrum), eigenvalue_error=1.0)
+    bound = data_in_units._rounding_shares(1.0, units[:, None] * scale * units)[1]
     changes = []
     for _ in range(200):
         change = rng.normal(size=(6, 6))

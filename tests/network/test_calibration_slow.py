@@ -24,7 +24,7 @@ import pytest
 from scipy import stats
 
 import lbnn
-from lbnn.paper.environment import commit
+from lbnn._base.checkout import provenance
 from tests.referees import weight_space
 
 pytestmark = pytest.mark.slow
@@ -187,7 +187,10 @@ def main() -> None:
         seconds[configuration.name] = time.perf_counter() - start
         values = [uniformity(column) for column in ranks[configuration.name].T]
         print(configuration, values, unsupported[configuration.name], seconds[configuration.name], flush=True)
-    record = {"commit": commit(), "ranks": {name: values.tolist() for name, values in ranks.items()}}
+    record = {
+        "provenance": [provenance("python -m tests.network.test_calibration_slow")],
+        "ranks": {name: values.tolist() for name, values in ranks.items()},
+    }
     (DOCS / "results" / "calibration.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
     draw_histograms(ranks, DOCS / "images" / "calibration.svg")
     write_between_markers(DOCS / "results" / "calibration.md", "table", table(ranks, unsupported, seconds))

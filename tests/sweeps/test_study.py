@@ -119,7 +119,7 @@ def test_a_tiny_run_makes_the_page(tmp_path, monkeypatch):
     (docs / "results").mkdir()
     shutil.copy(ROOT / "docs" / "results" / "what-depth-buys.md", docs / "results")
     report.write(folder, docs)
-    told = json.loads((docs / "results" / "what-depth-buys.json").read_text())["conditions"]
+    told = json.loads((docs / "results" / "what-depth-buys.json").read_text())["run"]
     assert told["posteriors"] == 3 * 4 * 5 + 2 * 2 * 4 * 5
     assert (told["to do"], told["failed"], told["minutes"]) == (0, 0, 1)
     assert len(list((docs / "images").glob("*.svg"))) == 4

@@ -1,7 +1,8 @@
 """Results in files that execute nothing: plain arrays and a header.
 
 `container` is the file, `packing` takes the parts of a posterior (prior, data, noise, inference) apart and
-puts them together; `Posterior.save` and `Posterior.load` use both. Knows `engines` and what stands before it.
+puts them together; `Posterior.save` and `Posterior.load` use both. Imports `engines` and what stands before
+it.
 """
 
 from importlib import import_module
@@ -9,9 +10,9 @@ from typing import Any
 
 from lbnn._base.deprecated import ARCHIVE, announce
 from lbnn.archive.container import read, write
-from lbnn.archive.packing import Packed, pack, unpack
+from lbnn.archive.packing import Packed, pack, pack_signal_noise, unpack, unpack_signal_noise
 
-__all__ = ["Packed", "pack", "read", "unpack", "write"]
+__all__ = ["Packed", "pack", "pack_signal_noise", "read", "unpack", "unpack_signal_noise", "write"]
 
 
 def __getattr__(name: str) -> Any:

@@ -24,6 +24,7 @@ from lbnn.engines.estimate import Answer, Estimate, Located
 from lbnn.engines.laws import FactorLaw, SampledLaw
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.engines.run import draw_posterior
+from lbnn.engines.signal_noise import SignalNoiseInference
 from lbnn.engines.target import ScaleLikelihood, ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.noise.kind import Noise
@@ -32,6 +33,7 @@ from lbnn.noise.missing import observed_likelihood
 from lbnn.scale.bartlett import product
 from lbnn.scale.measure import ScaleMeasure, Tails
 from lbnn.scale.prior import ScalePrior
+from lbnn.scale.signal_noise import SignalNoiseDraws
 
 _SAME_EVIDENCE = 1e-6  # relative difference of a recomputed evidence: other machines round differently
 
@@ -83,6 +85,48 @@ def unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Parts:
     """Prior, data, noise and inference of the posterior that was packed, with the same numbers."""
     try:
         return _unpack(header, arrays)
+    except Exception as error:  # what a header of something else leads to cannot be listed
+        raise ValueError(f"header and arrays must be those of a posterior, got others ({error!r})") from error
+
+
+def pack_signal_noise(prior: ScalePrior, spectrum: Spectrum, inference: SignalNoiseInference) -> Packed:
+    """The parts of a posterior of signal and noise, each with a covariance of its own."""
+    spectrum_header, arrays = _pack_spectrum(spectrum)
+    header = {
+        "widths": list(prior.widths),
+        "outputs": prior.outputs,
+        "layer_variances": list(prior.layer_variances),
+        "spectrum": spectrum_header,
+        "log_evidence": inference.log_evidence,
+        "log_evidence_error": inference.log_evidence_error,
+        "diagnostics": _pack_diagnostics(inference.diagnostics),
+    }
+    draws = inference.draws
+    return header, arrays | {
+        "draws.basis": draws.basis,
+        "draws.ratios": draws.ratios,
+        "draws.weights": draws.weights,
+        "draws.groups": draws.groups,
+    }
+
+
+def unpack_signal_noise(
+    header: dict[str, Any], arrays: dict[str, AnyArray]
+) -> tuple[ScalePrior, Spectrum, SignalNoiseInference]:
+    """Prior, data and inference of the posterior that was packed, with the same numbers."""
+    try:
+        prior, spectrum = _unpack_prior(header), _unpack_spectrum(header["spectrum"], arrays)
+        draws = SignalNoiseDraws(
+            *(arrays[f"draws.{name}"] for name in ("basis", "ratios", "weights", "groups"))
+        )
+        count, outputs = len(draws.weights), prior.outputs
+        _require(draws.basis.shape == (count, outputs, outputs), "shape of the draws")
+        _require(draws.ratios.shape == (count, outputs), "shape of the ratios")
+        _require(draws.groups.shape == (count,), "shape of the groups")
+        _require(bool(np.isfinite(draws.log_volumes).all()), "singular draws")
+        evidence = float(header["log_evidence"]), float(header["log_evidence_error"])
+        diagnostics = _unpack_diagnostics(header["diagnostics"])
+        return prior, spectrum, SignalNoiseInference(draws, *evidence, diagnostics)
     except Exception as error:  # what a header of something else leads to cannot be listed
         raise ValueError(f"header and arrays must be those of a posterior, got others ({error!r})") from error
 

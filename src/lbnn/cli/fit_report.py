@@ -72,11 +72,17 @@ def _chosen(results: FitResults) -> Section:
             f"Predictions average {len(model.models_)} models, of other noise, scale or width as well; "
             "this is the best of them."
         )
-    noise = results.chosen()["noise_deviation"].items()
-    lines.append(
-        Grid(("target", "noise"), [(n, shown(d)) for n, d in noise], "Standard deviation of the noise")
-    )
-    lines += [f"Note: {message}" for message in model.messages_]
+    chosen = results.chosen()
+    rows = []
+    for name, deviation in chosen["noise_deviation"].items():
+        low, high = chosen["signal_share_interval"][name]
+        # one Gaussian process has one share: an interval of no width would claim that it is known exactly
+        interval = f"{low:.2f} to {high:.2f}" if high > low else "–"
+        rows.append((name, shown(deviation), f"{chosen['signal_share'][name]:.2f}", interval))
+    header = ("target", "noise", "share of the signal", "90% interval")
+    caption = "Standard deviation of the noise, and share of the signal in the variance of the target"
+    lines.append(Grid(header, rows, caption))
+    lines += [f"Note: {message}" for message in results.messages]
     return Section("What was chosen", lines)
 
 
@@ -172,7 +178,6 @@ def _calibration(results: FitResults) -> Section:
         f"Log predictive density {scores.elpd:.2f} ± {scores.elpd_error:.2g} over "
         f"{counted_rows(results.rows)}",
     ]
-    lines += [f"Note: {message}" for message in scores.messages if message not in results.model.messages_]
     return Section(title, lines)
 
 

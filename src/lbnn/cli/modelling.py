@@ -32,7 +32,8 @@ Noise = Annotated[
     typer.Option(
         "--noise",
         help="independent: one noise variance for all targets; per_output: one for each; coupled: noise is "
-        "correlated over targets; coupled_per_output: in units of its own for each; auto: the best.",
+        "correlated over targets as the signal is; coupled_per_output: in units of its own for each; free: "
+        "noise with a covariance of its own; auto: the best.",
     ),
 ]
 Kernel = Annotated[
@@ -55,6 +56,16 @@ KernelParam = Annotated[
 OwnLengthScales = Annotated[
     bool,
     typer.Option("--ard", help="A length scale for each feature, if the evidence gains.", show_default=False),
+]
+
+
+Robust = Annotated[
+    bool,
+    typer.Option(
+        "--robust",
+        help="Rows may have larger noise than the others, where the evidence finds that they do.",
+        show_default=False,
+    ),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from scipy import special
@@ -15,6 +16,18 @@ from lbnn.engines.pareto import pareto_smoothed
 from lbnn.scale.measure import ScaleMeasure
 
 _WEIGHT_FLOATS = 1 << 18  # of one block of weights, (examples, atoms): 2 MB for each array of that size
+
+
+class WeightedAtoms(Protocol):
+    """Atoms with weights: draws, or the nodes of a deterministic rule."""
+
+    @property
+    def weights(self) -> Array:
+        """(m,)."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether they are nodes."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +79,7 @@ def score_atoms(measure: ScaleMeasure, precision: Array, residual: Array) -> Sco
     return Scores(mean[:, None], variance[:, None], average, error, shapes)
 
 
-def left_out_log_weights(measure: ScaleMeasure, log_density: Array) -> tuple[Array, Array]:
+def left_out_log_weights(measure: WeightedAtoms, log_density: Array) -> tuple[Array, Array]:
     """Normalised log weights of ρ_{−a} on the atoms (rows, m), smoothed for draws, and Pareto k (rows,)."""
     with np.errstate(divide="ignore"):  # weights may have underflowed to zero
         log_weights = np.log(measure.weights) - log_density

@@ -88,6 +88,10 @@ class LeaveOneOut:
         """Whether the diagnostics support the scores."""
         return not self.messages
 
+    def single(self) -> LeaveOneOut:
+        """The same without the axis of one output."""
+        return replace(self, mean=self.mean[:, 0], variance=self.variance[:, 0], residual=self.residual[:, 0])
+
     def taken(self, rows: IndexArray) -> LeaveOneOut:
         """The scores of some rows (k,), which may repeat."""
         return replace(

@@ -105,7 +105,7 @@ class Spectrum:
 
     @property
     def device(self) -> Device:
-        """Where the training data live, and heavy work is done."""
+        """Library and device of the training data, where heavy work is done."""
         return device_of(self.basis.example)
 
     @property
@@ -161,39 +161,49 @@ class Spectrum:
         logs = float(np.log(self.weights).sum()) - levels * math.log(float(self.weights.mean()))
         return 0.5 * self.outputs * logs
 
-    def _rounding_message(self, noise_variance: float, scale: float, target_error: float) -> str:
-        """What to say where rounding of moments or of a Gram matrix matters; empty where it does not.
+    def _rounding_shares(
+        self, noise_variance: float, scale: Array, coupling: float = 0.0
+    ) -> tuple[Array, float]:
+        """What an error δ of the eigenvalues may change: variances, as shares (r, n_d), and log p(Y | L).
 
-        An error δ of the eigenvalues changes log p(Y | l) = −½ Σ_i [log D_i + ỹ_i²/D_i], D_i = τ + g_i l, by
-
-            ½ Σ_i (δ l/D_i) (1 + ỹ_i²/D_i)
-
-        at most, and variances along direction i by the share δ l/D_i of themselves.
+        With L = Σ_j l_j v_j v_jᵀ and D_ij = τ + (g_i + ν) l_j, log p(Y | L) = −½ Σ_ij [log D_ij +
+        (ỹ_i·v_j)²/D_ij] changes by at most ½ Σ_ij s_ij (1 + (ỹ_i·v_j)²/D_ij), s_ij = δ l_j/D_ij.
 
         Parameters
         ----------
-        noise_variance : float
-            τ = 1/β, in the units of the targets.
-        scale : float
-            l, the largest eigenvalue of the posterior mean of L.
-        target_error : float
-            Of the log evidence.
+        noise_variance, coupling : float
+            τ = 1/β, in the units of the targets, and ν, that of noise which passes through the network.
+        scale : (n_d, n_d)
+            L.
         """
-        if not self.eigenvalue_error or not 0 < noise_variance + scale < math.inf:
+        values, vectors = np.linalg.eigh(scale)
+        values = np.maximum(values, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):  # directions without scale and without noise
+            variance = noise_variance + (self.eigenvalues[:, None] + coupling) * values
+            shares = np.where(values > 0, self.eigenvalue_error * values / variance, 0.0)
+            fits = np.where(values > 0, (self.targets @ vectors) ** 2 / variance, 0.0)
+        return shares, 0.5 * float((shares * (1 + fits)).sum())
+
+    def _rounding_message(
+        self, noise_variance: float, scale: Array, target_error: float, coupling: float = 0.0
+    ) -> str:
+        """What to say where rounding of moments or of a Gram matrix matters; empty where it does not.
+
+        Arguments as of `_rounding_shares`, L at its posterior mean; `target_error` is of the log evidence.
+        """
+        size = float(np.linalg.eigvalsh(scale)[-1])
+        noise = noise_variance + coupling * size
+        if not self.eigenvalue_error or not 0 < noise + size < math.inf:
             return ""
-        variance = noise_variance + scale * self.eigenvalues  # D_i
-        share = scale * self.eigenvalue_error / variance
-        evidence = 0.5 * float((share * (self.outputs + (self.targets**2).sum(axis=1) / variance)).sum())
+        shares, evidence = self._rounding_shares(noise_variance, scale, coupling)
         of_moments, relative = isinstance(self.basis, InputBasis), 0.0
-        lost = self._lost_signal(noise_variance, scale)
+        lost = self._lost_signal(noise, size)
         if of_moments:
-            evidence += self.rounding / noise_variance if noise_variance else 0.0
-            relative = max(float(share.max(initial=0.0)), math.sqrt(min(lost, 1.0)))
+            evidence += self.rounding / noise if noise else 0.0
+            relative = max(float(shares.max(initial=0.0)), math.sqrt(min(lost, 1.0)))
         elif lost:
             unseen = (self.examples - self.rank) * self.outputs
-            evidence += 0.5 * (
-                unseen * math.log1p(lost) + self.residual / noise_variance * (1 - 1 / (1 + lost))
-            )
+            evidence += 0.5 * (unseen * math.log1p(lost) + self.residual / noise * (1 - 1 / (1 + lost)))
         if evidence <= target_error and relative <= _SMALL_SHARE:
             return ""
         data, advice = (

@@ -214,7 +214,7 @@ class _FilteredWalk(RowRecursion):
         return precision
 
     def _filter(self, row: int) -> None:
-        """Let the latent variables see target `row`: rank-one updates of N, Σ b bᵀ and Σ b yᵀ."""
+        """Condition the latent variables on target `row`: rank-one updates of N, Σ b bᵀ and Σ b yᵀ."""
         entries = self.total[:, row, : row + 1].astype(np.float32)
         upto, after = slice(row + 1), slice(row + 1, None)
         if row < self.law.columns:
@@ -471,7 +471,8 @@ def row_estimates(target: Target, call: Call) -> tuple[Estimate, Estimate | None
         return estimate.effective_sample_size >= _CHECK and can_check(estimate, policy)
 
     sample, other = _drawn(pilots[0], call.effective, enough, most, rng, call), None
-    if len(pilots) > 1:
+    hopeless = law.columns < law.rows and not enough(sample)  # behind a narrow layer others answer then
+    if len(pilots) > 1 and not hopeless:
         call.progress.say(f"cross-check: {pilots[1].candidate.name}")
         other = _drawn(pilots[1], _CHECK, enough_to_check, most / 2, rng, call)
         checks = can_check(other.estimate, policy)

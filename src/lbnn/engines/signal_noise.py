@@ -1,7 +1,7 @@
 """Signal and noise, each with a covariance of its own: tempered sequential Monte Carlo, and its answer.
 
 The path leads from the prior, which is standard normal in the coordinates of the target, to the posterior:
-prior × likelihood^t. Particles live on independent islands; between two temperatures they are resampled and
+prior × likelihood^t. Particles are on independent islands; between two temperatures they are resampled and
 moved by Hamiltonian Monte Carlo, with the covariance of the particles as units. The evidence is that of a
 chain of bridges (Bennett) over all states of two neighbouring temperatures, its error from leaving out one
 island at a time.
@@ -12,8 +12,8 @@ Draws are kept in the basis that makes signal and noise diagonal together: Σ = 
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from scipy import optimize, special
@@ -23,13 +23,23 @@ from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.importance import GaussianProposal
 from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.signal_noise_target import SignalNoiseTarget
-from lbnn.engines.smc import ISLANDS, Bridge, chain_efficiency, chain_of_bridges, resample, temperature_step
-from lbnn.engines.verdict import TAKE_OR_RAISE, verdict
+from lbnn.engines.smc import (
+    ISLANDS,
+    Bridge,
+    chain_efficiency,
+    chain_of_bridges,
+    combined,
+    resample,
+    temperature_step,
+)
+from lbnn.engines.verdict import TAKE_OR_RAISE, reaches, verdict
 from lbnn.likelihood.signal_and_noise import Roots, check_integrand
+from lbnn.scale.signal_noise import SignalNoiseDraws
 
 _TRAJECTORY = 1.5  # length of a trajectory in standard deviations: a quarter of a period is π/2
 _ACCEPTANCE = 0.8
 _SHARE = 0.5  # effective sample size of a step of temperature
+_MOST_ROUNDS = 6
 _KEPT = 3  # states of every particle that are kept at each temperature
 
 State = tuple[Array, ...]  # white coordinates ξ (m, D), log posterior density there (m,), its gradient (m, D)
@@ -46,81 +56,7 @@ class Effort:
 #: To compare networks. With 12 outputs and 30 examples the log evidence is low by two to four nats with three
 #: moves, by about one with six, and by no more than its error with eight moves of twice the particles.
 SCREENING = Effort(16, 4)
-FINAL = Effort(32, 10)
-
-
-@dataclass(frozen=True)
-class SignalNoiseDraws:
-    """Weighted draws of signal and noise: Σ = M Mᵀ and L = M diag(l) Mᵀ.
-
-    Attributes
-    ----------
-    basis : (m, n_d, n_d)
-        M, invertible.
-    ratios : (m, n_d)
-        l, the ratio of signal to noise along each column of M at g = 1; zero without signal.
-    weights : (m,)
-    groups : (m,)
-        Independent replicate of every draw.
-    """
-
-    basis: Array
-    ratios: Array
-    weights: Array
-    groups: IndexArray
-
-    deterministic = False
-
-    @classmethod
-    def of(cls, roots: Roots, weights: Array, groups: IndexArray) -> SignalNoiseDraws:
-        """From roots of the two covariances: one generalised eigenproblem for each draw."""
-        root = np.linalg.cholesky(roots.noise_covariance)
-        white = np.linalg.solve(root, roots.signal)
-        values, vectors = np.linalg.eigh(white @ white.swapaxes(1, 2))
-        return cls(root @ vectors, np.maximum(values, 0.0), weights, groups)
-
-    @property
-    def outputs(self) -> int:
-        """n_d."""
-        return self.basis.shape[1]
-
-    @cached_property
-    def inverse(self) -> Array:
-        """M⁻¹, (m, n_d, n_d)."""
-        return np.asarray(np.linalg.inv(self.basis), float)
-
-    @cached_property
-    def log_volumes(self) -> Array:
-        """log |det M|, (m,)."""
-        return np.asarray(np.linalg.slogdet(self.basis)[1], float)
-
-    @property
-    def signal(self) -> Array:
-        """L, (m, n_d, n_d)."""
-        return (self.basis * self.ratios[:, None, :]) @ self.basis.swapaxes(1, 2)
-
-    @property
-    def noise(self) -> Array:
-        """Σ, (m, n_d, n_d)."""
-        return self.basis @ self.basis.swapaxes(1, 2)
-
-    def in_units(self, matrix: Array) -> SignalNoiseDraws:
-        """Of outputs Y Dᵀ with an invertible D (n_d, n_d)."""
-        return replace(self, basis=matrix @ self.basis)
-
-    def average(self, values: Array) -> Array:
-        """Σ_s w_s values_s."""
-        return np.tensordot(self.weights, values, axes=1)
-
-    def thinned(self, most: int, rng: np.random.Generator) -> SignalNoiseDraws:
-        """At most so many draws, resampled in proportion to their weights."""
-        if len(self.weights) <= most:
-            return self
-        bounds = np.cumsum(self.weights) / self.weights.sum()
-        index = np.minimum(np.searchsorted(bounds, (np.arange(most) + rng.random()) / most), len(bounds) - 1)
-        return SignalNoiseDraws(
-            self.basis[index], self.ratios[index], np.full(most, 1 / most), self.groups[index]
-        )
+FINAL = Effort(24, 8)
 
 
 @dataclass(frozen=True)
@@ -138,16 +74,15 @@ def infer_signal_noise(target: SignalNoiseTarget, options: InferenceOptions) -> 
     call = Call(options)
     if target.dimension == 0:
         return _one_draw(target)
-    effort = SCREENING if options.rough else FINAL
-    estimate = tempered(target, prior_start(target), call, effort, "sequential Monte Carlo from the prior")
+    estimate = _rounds(target, prior_start(target), call, "sequential Monte Carlo from the prior")
     check = None
     if not options.rough:
-        check = tempered(target, mode_start(target), call, effort, "sequential Monte Carlo from a mode")
+        check = _rounds(target, mode_start(target), call, "sequential Monte Carlo from a mode")
     answer = verdict("smc", estimate, check, call, needs_check=not options.rough, advice=TAKE_OR_RAISE)
     chosen = answer.estimate
-    _checked(target, chosen)
+    checked_integrand(target, chosen)
     constant = target.likelihood.log_constant
-    draws = SignalNoiseDraws.of(target.roots(chosen.points), chosen.weights, chosen.groups)
+    draws = diagonal_draws(target.roots(chosen.points), chosen.weights, chosen.groups)
     return SignalNoiseInference(
         draws,
         constant + answer.log_evidence,
@@ -156,15 +91,34 @@ def infer_signal_noise(target: SignalNoiseTarget, options: InferenceOptions) -> 
     )
 
 
+def _rounds(target: SignalNoiseTarget, start: GaussianProposal, call: Call, method: str) -> Estimate:
+    """Rounds of islands until the target error is reached; one where a rough answer is asked for."""
+    effort = SCREENING if call.options.rough else FINAL
+    rounds = [tempered(target, start, call, effort, method)]
+    estimate = rounds[0]
+    while not (call.options.rough or reaches(estimate, call) or len(rounds) == _MOST_ROUNDS):
+        rounds.append(tempered(target, start, call, effort, f"{method}, round {len(rounds) + 1}"))
+        estimate = replace(combined(rounds), method=method)
+    return estimate
+
+
+def diagonal_draws(roots: Roots, weights: Array, groups: IndexArray) -> SignalNoiseDraws:
+    """Draws from roots of the two covariances: one generalised eigenproblem for each."""
+    root = np.linalg.cholesky(roots.noise_covariance)
+    white = np.linalg.solve(root, roots.signal)
+    values, vectors = np.linalg.eigh(white @ white.swapaxes(1, 2))
+    return SignalNoiseDraws(root @ vectors, np.maximum(values, 0.0), weights, groups)
+
+
 def _one_draw(target: SignalNoiseTarget) -> SignalNoiseInference:
     """Where both covariances are given there is nothing to integrate."""
     u = np.zeros((1, 0))
-    draws = SignalNoiseDraws.of(target.roots(u), np.ones(1), np.zeros(1, int))
+    draws = diagonal_draws(target.roots(u), np.ones(1), np.zeros(1, int))
     check_integrand(target.likelihood, target.roots(u), target.integrand(u))
     return SignalNoiseInference(draws, float(target.integrand(u)[0]), 0.0, Diagnostics("atom", math.inf))
 
 
-def _checked(target: SignalNoiseTarget, estimate: Estimate) -> None:
+def checked_integrand(target: SignalNoiseTarget, estimate: Estimate) -> None:
     """Compare the integrand with the plain formula at the draw of largest weight and at two others."""
     count = len(estimate.weights)
     few = np.unique([int(estimate.weights.argmax()), count // 3, 2 * count // 3])
@@ -209,6 +163,7 @@ class _Path:
 
     def run(self) -> Estimate:
         """Down the temperatures, then the states at t = 1 as draws."""
+        began = time.perf_counter()
         count = ISLANDS * self.effort.particles
         states = [self._evaluate(self.rng.standard_normal((count, self.target.dimension)))]
         temperature, weights = 0.0, np.zeros(ISLANDS)
@@ -231,7 +186,8 @@ class _Path:
             states = states[-_KEPT:]
             bridges.append((before, step * _log_ratio(self._pooled(states))))
             self.call.progress.say(f"{self.method}, temperature {temperature:.3f}")
-        return self._estimate(states, bridges, weights)
+        found = self._estimate(states, bridges, weights)
+        return replace(found, seconds=time.perf_counter() - began)
 
     def _estimate(self, states: list[State], bridges: list[Bridge], weights: Array) -> Estimate:
         log_evidence, error = chain_of_bridges(bridges)

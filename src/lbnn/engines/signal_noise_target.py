@@ -22,7 +22,7 @@ from lbnn.likelihood.signal_and_noise import Roots, SignalNoiseLikelihood
 from lbnn.scale.bartlett import BartlettCoordinates, product
 from lbnn.scale.prior import ScalePrior
 
-_FARTHEST_UNIT = 40.0  # standard deviations of a log unit: beyond, a trajectory has diverged
+_FARTHEST_LOG = 40.0  # of a log variance from its median: beyond, a trajectory has diverged
 _FARTHEST_WEIGHT = 1e8
 
 
@@ -56,6 +56,10 @@ class GivenUnits:
     def pull_back(self, w: Array, slopes: Units) -> Array:
         """No coordinates, no gradient."""
         return np.zeros((len(w), 0))
+
+    def plausible(self, w: Array) -> Mask:
+        """Everywhere."""
+        return np.ones(len(w), bool)
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,15 @@ class UnitPrior:
             return Units(signal, noise, np.zeros(len(w)), np.full(len(w), -np.inf))
         logit = self.share * w[:, -1]
         return Units(signal, noise, special.log_expit(logit), special.log_expit(-logit))
+
+    def plausible(self, w: Array) -> Mask:
+        """Where variances are within e^±40 of their medians, (m,): otherwise a trajectory has diverged."""
+        width = 2 + self.outputs
+        fine: Mask = np.all(np.abs(w) < _FARTHEST_LOG, axis=1)
+        for part in (w[:, :width], w[:, width : 2 * width])[: 1 + self.with_signal]:
+            near = np.where(fine[:, None], part, 0.0)
+            fine &= np.all(np.abs(self._deviations(near)) < _FARTHEST_LOG, axis=1)
+        return fine
 
     def _deviations(self, w: Array) -> Array:
         """Common and own parts of log a² or log b², (m, n_d)."""
@@ -387,7 +400,7 @@ class SignalNoiseTarget:
 
     def _blocks(self, u: Array) -> Iterator[tuple[slice, IndexArray]]:
         """Blocks of points, and those of them whose factors do not overflow."""
-        fine: Mask = np.all(np.abs(u[:, self._ends[1] :]) < _FARTHEST_UNIT, axis=1)
+        fine = self.unit_prior.plausible(u[:, self._ends[1] :])
         for coordinates, part in self._parts():
             fine &= coordinates.plausible(u[:, part])
         rows = len(self.likelihood.targets) + len(self.likelihood.outside)
@@ -395,9 +408,11 @@ class SignalNoiseTarget:
             yield block, np.flatnonzero(fine[block])
 
     def log_diagonals(self, u: Array) -> Array:
-        """log L_jj and log Σ_jj, of which averages are compared, (m, 2 n_d); without signal the latter."""
-        roots = self.roots(u)
-        noise = np.log((roots.noise**2).sum(axis=2) + np.exp(roots.log_variances))
-        if not roots.signal.shape[2]:
-            return noise
-        return np.concatenate([np.log((roots.signal**2).sum(axis=2)), noise], axis=1)
+        """log L_jj and log Σ_jj, those that are not given, of which averages are compared, (m, any)."""
+        roots, columns = self.roots(u), []
+        free = self.unit_prior.dimension > 0
+        if roots.signal.shape[2] and (free or self.signal.dimension):
+            columns.append(np.log((roots.signal**2).sum(axis=2)))
+        if free or self.noise.dimension:
+            columns.append(np.log((roots.noise**2).sum(axis=2) + np.exp(roots.log_variances)))
+        return np.concatenate(columns, axis=1)

@@ -37,13 +37,12 @@ from lbnn._base.types import Array, IndexArray, Mask
 
 _TABLE_STEP = 0.3  # largest distance of nodes in log l: more than 90% of proposals are accepted
 _STEP_IN_DEVIATIONS = 0.9  # the same for many rows, where log l has the deviation √(2/r)
-_BELOW, _BELOW_PER_LAYER = (
-    12.0,
-    6.0,
-)  # e-folds of the table below τ/g: the prior of log l falls at least like e^{x/2} there
+_BELOW, _BELOW_PER_LAYER = 12.0, 6.0  # e-folds of the table below τ/g: the prior of log l falls at least
+# like e^{νx/2} there, ν the smallest number of degrees of freedom; half of them from ν = 2 on
 _ABOVE = 3.0  # e-folds above the largest value that prior or data suggest
 _DEEPEST = -60.0  # floor of the table relative to its maximum; proposals below it have a chance of 1e-26
 _COARSER, _ANGLES = 3, np.linspace(-5.2, 5.2, 27)  # tables over size and angle: ζ up to φ = 0.011
+_GRADED = 1e-14  # ratio of values of L below which directions by a Gram matrix are off by more than 1e-9
 _SMALLEST_SINE = 1e-6  # of angles below which a direction is lost to rounding
 _TAIL = 8.0  # degrees of freedom of proposed ratios: heavier tails than their law
 _NEWTON_STEPS, _LONGEST_NEWTON = 6, 4.0  # what is left is spread over the layers; proposals need no more
@@ -110,9 +109,10 @@ def narrow_posterior(
     axes = np.linalg.svd(seen, full_matrices=True)[2].T
     rotated = targets @ axes
     step = min(_TABLE_STEP, _STEP_IN_DEVIATIONS * math.sqrt(2 / rows))
-    low = math.log(noise / eigenvalues.max()) - _BELOW - _BELOW_PER_LAYER * (len(widths) - 1)
-    high = math.log(max(8 * variance, 4 * float((rotated**2).sum(axis=0).max() / eigenvalues.sum()))) + _ABOVE
     degrees = (*reversed(widths[:narrowest]), *widths[narrowest + 1 :], outputs)
+    below = (_BELOW + _BELOW_PER_LAYER * (len(widths) - 1)) / min(*degrees, 2)
+    low = math.log(noise / eigenvalues.max()) - below
+    high = math.log(max(8 * variance, 4 * float((rotated**2).sum(axis=0).max() / eigenvalues.sum()))) + _ABOVE
     return NarrowPosterior(
         eigenvalues,
         rotated,
@@ -173,13 +173,20 @@ def particles_of(
     An order by size would make "column one" a choice that depends on the state, and moving it no Gibbs
     move.
     """
-    left, sizes, right = np.linalg.svd(roots, full_matrices=False)
-    order = np.argsort(rng.random(sizes.shape), axis=1)
-    left = np.take_along_axis(left, order[:, None, :], axis=2)
-    sizes = np.take_along_axis(sizes, order, axis=1)
-    directions = np.take_along_axis(right, order[:, :, None], axis=1)
-    turned = [left.swapaxes(1, 2) @ each @ left for each in inner]
-    return Particles(directions, sizes**2, _projections(posterior, directions), turned)
+    right = np.linalg.eigh(roots @ roots.swapaxes(1, 2)).eigenvectors
+    turned = right.swapaxes(1, 2) @ roots
+    values = (turned**2).sum(axis=2)
+    graded = values.min(axis=1) < _GRADED * values.max(axis=1)
+    if graded.any():  # a Gram matrix has no digits of such small singular values
+        left, sizes, directions = np.linalg.svd(roots[graded], full_matrices=False)
+        right[graded], values[graded] = left, sizes**2
+        turned[graded] = sizes[:, :, None] * directions
+    order = np.argsort(rng.random(values.shape), axis=1)
+    right = np.take_along_axis(right, order[:, None, :], axis=2)
+    values = np.take_along_axis(values, order, axis=1)
+    directions = np.take_along_axis(turned, order[:, :, None], axis=1) / np.sqrt(values)[:, :, None]
+    inner = [right.swapaxes(1, 2) @ each @ right for each in inner]
+    return Particles(directions, values, _projections(posterior, directions), inner)
 
 
 def _projections(posterior: NarrowPosterior, directions: Array) -> Array:
@@ -287,12 +294,15 @@ def sweep(
 class SignalTable:
     """What log p(Y | L) has of one direction of size l = e^x: logs(x) + Σ_i weights_i(x) z_i².
 
+    Nodes begin as far below the noise variance τ as those of the posterior.
     logs = −½ Σ_i log(1 + g_i l/τ) and weights_i = ½ g_i l/(τ (τ + g_i l)), at the nodes and anywhere.
     """
 
     def __init__(self, posterior: NarrowPosterior, noise: float) -> None:
         self.ratios, self.noise = posterior.eigenvalues / noise, noise
-        self.logs, self.weights = self.at(posterior.nodes)
+        lowest = posterior.nodes[0] + math.log(noise / posterior.noise)
+        self.nodes = posterior.nodes[max(np.searchsorted(posterior.nodes, lowest) - 1, 0) :]
+        self.logs, self.weights = self.at(self.nodes)
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """(…) → (…), (…, r)."""
@@ -331,27 +341,26 @@ class _ColumnLaw:
         self.crossed = np.array(crossed) / root  # ρ_k
         self.offset = self.places.sum(axis=0) - 0.5 * self.size
 
-    def _repulsion(self, x: Array) -> Array:
-        """What eigenvalues of L other than l_j say of log l_j = x, (1 or N, any) → (N, any)."""
-        total = np.broadcast_to(-0.5 * self.extra * x, (len(self.others), x.shape[1]))
-        if not self.extra:
-            return total
+    def repulsion(self, x: Array) -> Array:
+        """Factor of the density of log l_j = x by the other eigenvalues of L; (1 or N, any) → (N, any)."""
         value = np.exp(x)
-        distance = np.abs(value - self.others[:, :1])
-        for other in self.others.T[1:]:
+        distance = np.ones((len(self.others), x.shape[1]))
+        for other in self.others.T:
             distance *= np.abs(value - other[:, None])
-        return np.asarray(total + np.log(distance + _TINY))
+        return distance + _TINY
 
     def log_marginal(self, x: Array) -> Array:
-        """Log density of log l_j = x, up to a constant; (1 or N, any) → (N, any). For proposals."""
-        total = self.offset[:, None] + 0.5 * x
-        return self.table.log_density(total, self.crossed) + self._repulsion(x)
+        """Log density of log l_j = x up to a constant, but for `repulsion`; (1 or N, any) → (N, any).
+
+        For proposals.
+        """
+        return self.table.log_density(self.offset[:, None] + 0.5 * x, self.crossed) - 0.5 * self.extra * x
 
     def log_joint(self, x: Array, places: Array) -> Array:
-        """Log density of log l_j = x and all ratios, (N,), up to the constant of `log_marginal`'s kind."""
+        """Log density of log l_j = x and all ratios, (N,)."""
         root = np.exp(places)
         logs = self.degrees[:, None] * places - (0.5 * root + self.crossed) * root
-        return np.asarray(logs.sum(axis=0) + self._repulsion(x[:, None])[:, 0])
+        return np.asarray(logs.sum(axis=0) - 0.5 * self.extra * x + np.log(self.repulsion(x[:, None])[:, 0]))
 
     def draw_ratios(self, x: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         """Ratios v_k (K + 1, N) that belong to a size x (N,), and log q(new) − log q(current)."""
@@ -456,14 +465,15 @@ def move_values(
     columns: Iterable[int],
 ) -> None:
     """Draw log l_j of some columns with its ratios through all layers: a table proposes, the law accepts."""
-    nodes = posterior.nodes
+    nodes = signal.nodes
     for j in columns:
         law = _ColumnLaw(posterior, particles, chain, int(j))
         squares, current = particles.projections[:, j] ** 2, law.size
         table = squares @ signal.weights.T
         table += signal.logs
         table += law.log_marginal(nodes[None])
-        proposed, log_ratio, inside = _draw_from_table(nodes, table, current, rng)
+        heights = _heights(table) * law.repulsion(nodes[None])
+        proposed, log_ratio, inside = _draw_from_table(nodes, heights, current, rng)
         places, log_path = law.draw_ratios(proposed, rng)
         both = np.stack([proposed, current], axis=1)
         exact, fits = signal.at(both)
@@ -514,7 +524,7 @@ def move_column(
     tangent /= sine[:, None]
     seen_tangent = (projection - cosine[:, None] * seen) / sine[:, None]
 
-    nodes, angles = posterior.nodes[::_COARSER], _ANGLES
+    nodes, angles = signal.nodes[::_COARSER], _ANGLES
     steps = nodes[1] - nodes[0], angles[1] - angles[0]
     weights = signal.weights[::_COARSER].T
     cos, sin = -np.tanh(angles), 1 / np.cosh(angles)
@@ -525,11 +535,9 @@ def move_column(
     parts[:, :, 2] = seen_tangent**2 @ weights
     parts[:, :, 3] = signal.logs[::_COARSER] + law.log_marginal(nodes[None])
     table = (parts.reshape(-1, 5) @ shapes).reshape(len(particles), -1)  # (N, sizes · angles)
-    table -= table.max(axis=1, keepdims=True)
-    np.maximum(table, _DEEPEST, out=table)
-    np.exp(table, out=table)
     rows, count = np.arange(len(table)), len(angles)
-    cells = table.reshape(len(table), -1, count)
+    cells = _heights(table).reshape(len(table), -1, count)
+    cells *= law.repulsion(nodes[None])[:, :, None]
     first, _ = _draw_cell(cells.sum(axis=2), rng)
     second, _ = _draw_cell(cells[rows, first], rng)
     proposed = nodes[first] + steps[0] * (rng.random(len(table)) - 0.5)
@@ -555,6 +563,13 @@ def move_column(
     particles.projections[:, j] = np.where(accepted[:, None], projected[:, 0], projection)
 
 
+def _heights(table: Array) -> Array:
+    """Densities of log densities (N, any), relative to the largest of their row; the table is overwritten."""
+    table -= table.max(axis=1, keepdims=True)
+    np.maximum(table, _DEEPEST, out=table)
+    return np.exp(table, out=table)
+
+
 def _draw_cell(heights: Array, rng: np.random.Generator) -> tuple[IndexArray, Array]:
     """A cell of every row, with probability proportional to its height, and the sums up to it."""
     cumulative = np.cumsum(heights, axis=1)
@@ -563,17 +578,16 @@ def _draw_cell(heights: Array, rng: np.random.Generator) -> tuple[IndexArray, Ar
 
 
 def _draw_from_table(
-    nodes: Array, table: Array, current: Array, rng: np.random.Generator
+    nodes: Array, heights: Array, current: Array, rng: np.random.Generator
 ) -> tuple[Array, Array, Mask]:
-    """Draw from densities that are linear between nodes.
+    """Draw from densities (N, nodes) that are linear between nodes.
 
     Returns the draws, log q(draw) − log q(current), and whether the current point is within the table.
     """
-    step, last, rows = nodes[1] - nodes[0], len(nodes) - 2, np.arange(len(table))
-    heights = np.exp(np.maximum(table - table.max(axis=1, keepdims=True), _DEEPEST))
+    step, last, rows = nodes[1] - nodes[0], len(nodes) - 2, np.arange(len(heights))
     cell, _ = _draw_cell(heights[:, :-1] + heights[:, 1:], rng)
     left, right = heights[rows, cell], heights[rows, cell + 1]
-    uniform = rng.random(len(table))
+    uniform = rng.random(len(heights))
     density = np.sqrt(left**2 + uniform * (right**2 - left**2))  # at the draw
     within = uniform * (left + right) / (left + density)
     place = (current - nodes[0]) / step

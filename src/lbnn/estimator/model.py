@@ -100,12 +100,27 @@ class FittedModel:
         """E L in the network's own units, (q, q)."""
         return np.reshape(self.posterior.scale.mean, (self.matrix.shape[1],) * 2)
 
+    def covariance_draws(self) -> tuple[Array, Array, Array]:
+        """Weights, signal at a typical row ḡκ A L Aᵀ and noise A (τ I + ν L) Aᵀ: (m,), (m, n_d, n_d) each.
+
+        ḡκ is the mean eigenvalue of the Gram matrix of the training rows, prior scale included.
+        """
+        measure, noise, spectrum = (
+            self.posterior._scale_in_units,
+            self.posterior.noise,
+            self.posterior.spectrum,
+        )
+        mean_gram = float(spectrum.eigenvalues.sum()) / max(spectrum.examples, 1)
+        scales = self.matrix @ measure.scales @ self.matrix.T
+        own = noise.variance * (self.matrix @ self.matrix.T) + noise.coupling * scales
+        return measure.weights, mean_gram * scales, own
+
     def predictive(self, *test: Any) -> AffinePredictive:
-        """The function at test points given as `Spectrum.project` wants them."""
+        """The function at test points given as arguments of `Spectrum.project`."""
         return self.predictive_at(self.posterior.spectrum.project(*test))
 
     def predictive_at(self, projection: Projection) -> AffinePredictive:
-        """The function at test points as the training data of this model see them."""
+        """The function at test points, projected on the training data of this model."""
         noise, share = self.posterior.noise, 1 / self.level_examples if self.level_examples else 0.0
         inner = self.posterior._predictive_at(projection)
         if isinstance(inner, AtomPredictive):  # of a table with missing cells, levels included
@@ -120,7 +135,7 @@ class FittedModel:
 
     @property
     def _finite_scale_mean(self) -> Array:
-        """E L, or the typical scale in the place of a mean that is infinite, (q, q)."""
+        """E L, or the typical scale instead of a mean that is infinite, (q, q)."""
         mean = self._scale_mean
         return mean if np.isfinite(mean).all() else self.posterior.scale.typical * np.eye(len(mean))
 
@@ -237,6 +252,7 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
         "penalty": candidate.penalty,
         "at_edge": candidate.on_edge,
         "signal": candidate.signal,
+        "noise_width": candidate.noise_width,
     }
 
 
@@ -297,7 +313,7 @@ class FittedState:
     def coefficients(self) -> Array:
         """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p).
 
-        Of inputs (or of a kernel) in the units in which the network sees them.
+        Of inputs (or of a kernel) in the units of the network's inputs.
         """
         return np.tensordot(self.weights, np.stack([model.coefficients() for model in self.models]), axes=1)
 
@@ -308,7 +324,7 @@ class FittedState:
         return found[:, 0] if self.best.single_output else found
 
     def predictive(self, X: AnyArray, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:
-        """The function at test points; `test_gram` in the place of the kernel among them."""
+        """The function at test points; `test_gram` instead of the kernel among them."""
         best = self.best.posterior.spectrum
         seen = best.project(*self.transform.test(X, test_gram))
         leverage = self.extent.leverage(self.best.function_variance.at(seen))
@@ -319,6 +335,24 @@ class FittedState:
         if len(components) == 1:
             return replace(components[0], leverage=leverage)
         return MixturePredictive(components, self.weights, leverage)
+
+    def coefficient_law(self, rows: Array) -> AffinePredictive | MixturePredictive:
+        """Changes of the function along rows (k, n0) of the network's inputs, without a level."""
+        best = self.best.posterior.spectrum
+        seen = best.project(like(rows, best.basis.example))
+        components = tuple(
+            AffinePredictive(
+                model.posterior._predictive_at(
+                    _scaled(seen, model.posterior.spectrum.basis.scale / best.basis.scale)
+                ),
+                model.matrix,
+                np.zeros(len(model.matrix)),
+                0.0,
+                model.single_output,
+            )
+            for model in self.models
+        )
+        return components[0] if len(components) == 1 else MixturePredictive(components, self.weights)
 
     def leave_one_out(self) -> LeaveOneOut:
         """Scores of all rows of the table, from the best model; copies have the score of what they copy.

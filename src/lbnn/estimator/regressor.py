@@ -28,17 +28,20 @@ from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
 from lbnn.estimator import fitting, missing, row_noise, saving, settings, summary
 from lbnn.estimator.extent import Extent, large_leverage
+from lbnn.estimator.free_noise import FreeNoiseModel
 from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate, make_candidate
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.left_out import contradiction
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
+from lbnn.estimator.shares import shares
 from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.model_average import MixturePredictive
 from lbnn.selection import NoiseSpec, search
 
+_COEFFICIENT_FLOATS = 1 << 22  # of the rows of a block of coefficients
 _POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
 
 
@@ -61,13 +64,14 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     prior_scale : "evidence" or float
         Prior variance of an output at an input with mean square one (a kernel value of one), in squared
         units of the targets; with unequal noise, its geometric mean.
-    noise : "auto", "independent", "per_output", "coupled" or "coupled_per_output"
+    noise : "auto", "independent", "per_output", "coupled", "coupled_per_output" or "free"
         As in `Network.condition`: one noise variance for all outputs; one each (outputs are whitened by their
         noise, and prior variances are proportional to noise variances); noise that passes through the
-        network, so that its covariance across outputs is learned, with one unit for all outputs or one each.
-        "auto" takes the kind with the highest evidence.
+        network, so that its covariance across outputs is learned, with one unit for all outputs or one each;
+        or noise with a covariance of its own beside that of the signal ("free"), both integrated over, with
+        widths by evidence. "auto" takes the kind with the highest evidence.
     inputs : "evidence", "raw" or "standardised"
-        Whether the network (or the kernel) sees columns as they are or divided by their standard deviations;
+        Whether the network (or the kernel) gets columns as they are or divided by their standard deviations;
         "evidence" takes what has the higher evidence at infinite width.
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
@@ -119,6 +123,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Weights of the centred kernel; other kernels only.
     beta_, prior_scale_ : float
         As chosen or given.
+    signal_share_, signal_share_interval_ : (n_targets,) and (n_targets, 2), or float and (2,)
+        Posterior mean and 90% interval of the share of the signal in the variance of an output at a typical
+        training row (heritability), for the hyperparameters and networks that predictions average over.
+    signal_correlation_, noise_correlation_ : (n_targets, n_targets)
+        Posterior mean correlations of signal and noise across outputs, ...
+    signal_correlation_error_, noise_correlation_error_ : (n_targets, n_targets)
+        ... and their posterior standard deviations.
     noise_covariance_, noise_variance_ : (n_targets, n_targets) and (n_targets,), or floats
         Posterior mean covariance of the noise, averaged over `models_`, and its diagonal.
     depth_, widths_ : int, tuple of int
@@ -129,14 +140,14 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
-        error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone);
-        best first.
+        error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone),
+        noise_width (number of noise factors with noise="free"); best first.
     inputs_, kernel_params_ : str, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
     row_variances_ : (n_samples,)
         Noise variances of the rows relative to the ordinary one; above one of outliers where `robust`.
     column_scales_ : (n_features,)
-        What the network or the kernel sees of a column is (x − constant) times this: relative prior standard
+        The network's or the kernel's input is (x − constant) times this: relative prior standard
         deviations of the coefficients, in the user's units.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
@@ -209,7 +220,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that a precomputed kernel is indexed on both axes."""
+        """Declare to scikit-learn that a precomputed kernel is indexed on both axes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
@@ -391,6 +402,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             chosen.data,
             units,
             self.fit_intercept,
+            targets,
+            kind,
             average=self.average,
             verbose=self.verbose,
             engine=self.engine,
@@ -404,7 +417,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         constant = settings.CONSTANT_TARGETS in notices
         notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
-        lead = fitting.lead_over_no_signal(candidates[0], chosen.data, settled[0])
+        lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
         doubts += [said for said in [contradiction(state, candidates[0], lead)] if said]
         warn_of(doubts)
         warn_of(notices, DataWarning)
@@ -469,7 +482,15 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.noise_variance_ = float(covariance[0, 0]) if single else np.diagonal(covariance).copy()
         self.beta_ = math.exp(-float(np.log(prior_noise).mean())) if prior_noise.all() else math.inf
         self.prior_scale_ = best.mean_prior_scale
-        self.noise_ = next(row["noise"] for row in table if row["widths"] == best.widths)
+        free = isinstance(best, FreeNoiseModel)
+        rows = (row["noise"] for row in table if row["widths"] == best.widths and row["noise"] != "free")
+        self.noise_ = "free" if free else next(rows)
+        found = shares(state.models, state.weights)
+        self.signal_share_ = float(found.share[0]) if single else found.share
+        self.signal_share_interval_ = found.interval[0] if single else found.interval
+        self.signal_correlation_, self.noise_correlation_ = found.signal_correlation, found.noise_correlation
+        self.signal_correlation_error_ = found.signal_correlation_error
+        self.noise_correlation_error_ = found.noise_correlation_error
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
@@ -564,6 +585,48 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return self._state.leave_one_out()
+
+    def coefficients(self, columns: Sequence[int | str]) -> AffinePredictive | MixturePredictive:
+        """The posterior of coefficients of the linear kernel, in the user's units: one point for each column.
+
+        Parameters
+        ----------
+        columns : sequence of columns, by number or by name
+
+        Returns
+        -------
+        AffinePredictive, or MixturePredictive where models were averaged
+            With `mean`, `standard_deviation`, `interval`, `covariance`, `sample`, ..., of shape
+            (len(columns), n_targets), or (len(columns),) for a one-dimensional target.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 3))
+        >>> y = X @ [1.0, 2.0, 0.0] + 0.5 * rng.normal(size=60)
+        >>> law = lbnn.LBNNRegressor(depth=1).fit(X, y).coefficients([0, 1])
+        >>> low, high = law.interval(0.95)
+        >>> bool((low < [1.0, 2.0]).all() and (high > [1.0, 2.0]).all())
+        True
+        """
+        check_is_fitted(self)
+        if self._state.transform.kernel.metric != "linear":
+            raise ValueError(f"coefficients are those of kernel='linear', got kernel={self.kernel!r}")
+        names = getattr(self, "feature_names_in_", None)
+        chosen = settings.column_numbers(columns, self.n_features_in_, names)
+        rows = np.zeros((len(chosen), self.n_features_in_))
+        rows[np.arange(len(chosen)), chosen] = self.column_scales_[chosen]
+        return self._state.coefficient_law(rows)
+
+    def coefficient_interval(self, probability: float = 0.95) -> tuple[Array, Array]:
+        """Equal-tailed intervals of all coefficients of the linear kernel: two arrays shaped like `coef_`."""
+        parts = [
+            self.coefficients(range(self.n_features_in_)[some]).interval(probability)
+            for some in blocks(self.n_features_in_, self.n_features_in_, _COEFFICIENT_FLOATS)
+        ]
+        low, high = (np.concatenate([to_numpy(part[k]) for part in parts]) for k in (0, 1))
+        return low.T, high.T
 
     def summary(self) -> str:
         """What the fit found, as text: the model and its rivals, and each row predicted from all others.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from lbnn._base.types import Array
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator.columns import ColumnUnits
 from lbnn.estimator.extent import Extent
+from lbnn.estimator.free_noise import FreeNoiseModel
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.model import FittedModel, FittedState
 from lbnn.estimator.rows import Rows
+from lbnn.free_noise.posterior import FreeNoisePosterior
 from lbnn.posterior import Posterior
 
 KIND = "LBNNRegressor"
@@ -195,8 +197,10 @@ def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
 def _unpack_model(header: dict[str, Any], arrays: dict[str, Array]) -> FittedModel:
     prefix = "posterior/"
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    return FittedModel(
-        Posterior._unpacked(header["posterior"], own),
+    free = "noise" not in header["posterior"]  # it is part of the draws
+    posterior = FreeNoisePosterior._unpacked if free else Posterior._unpacked
+    return (FreeNoiseModel if free else FittedModel)(
+        cast(Posterior, posterior(header["posterior"], own)),
         arrays["units/matrix"],
         arrays["units/mean"],
         None if header["level_examples"] is None else float(header["level_examples"]),

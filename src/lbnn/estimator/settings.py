@@ -37,7 +37,7 @@ from lbnn.selection import (
 
 _EVIDENCE = StrOptions({"evidence"})
 #: Kinds of noise: those of `Network.condition`, one of them in units for each output, and the best of all.
-NOISES = ("auto", *KINDS, "coupled_per_output")
+NOISES = ("auto", *KINDS, "coupled_per_output", "free")
 
 #: What scikit-learn checks of every parameter.
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -80,8 +80,8 @@ def approximate_kernel(rows: int, transform: InputTransform, dropped: float) -> 
     """What is said of a kernel that is not decomposed exactly."""
     return (
         f"the kernel of {rows} rows is approximated by the functions of {len(transform.training_inputs)} of "
-        f"them: {dropped:.2g} of its variance at the training points is left out, and of the uncertainty "
-        "elsewhere what these functions cannot show"
+        f"them: {dropped:.2g} of its variance at the training points is left out, with the uncertainty "
+        "that these functions cannot represent"
     )
 
 
@@ -120,7 +120,7 @@ def without_noise_message(outputs: Sequence[int], count: int, averaged: bool) ->
         else "intervals are too narrow if the measurements have noise"
     )
     return (
-        f"{which} fitted without noise, and the evidence does not tell how small it is: {known}. Give beta "
+        f"{which} fitted without noise, and the evidence does not say how small it is: {known}. Give beta "
         "= 1/(noise variance) if you know it. Usual reasons: a column that is computed from the targets, or "
         "as many columns as rows"
     )
@@ -177,6 +177,9 @@ def noise_specs(
     if dependent and noise == "auto":  # contrasts have no units of their own
         specs = [replace(basic, coupled=kind) for kind in (True, False)]
         return [spec for spec in specs if not spec.coupled or _can_couple(spec, data)]
+    if noise == "free":
+        _require_free(basic, data)
+        return [basic]
     if noise != "auto":
         spec = replace(basic, per_output=noise.endswith("per_output"), coupled=noise.startswith("coupled"))
         _require_noise(spec, data, shapes)
@@ -184,6 +187,22 @@ def noise_specs(
     units = (False, True) if not constant_outputs(data) and prefers_own_units(data, basic) else (False,)
     specs = [replace(basic, per_output=own, coupled=kind) for kind in (True, False) for own in units]
     return [spec for spec in specs if not spec.coupled or _can_couple(spec, data)]
+
+
+def _require_free(basic: NoiseSpec, data: EvidenceData) -> None:
+    """Raise where noise with a covariance of its own cannot be fitted."""
+    if basic.noise_variance is not None or basic.prior_scale is not None:
+        raise ValueError(
+            "noise='free' integrates over noise and prior scale, got beta or prior_scale: leave them at "
+            "'evidence', or use Network.condition with noise_covariance"
+        )
+    constant = constant_outputs(data)
+    if not data.spectrum.rank or constant:
+        raise ValueError(
+            "noise='free' needs inputs and outputs that vary, got "
+            f"{f'constant outputs {constant}' if constant else 'constant inputs'}: leave them out, or use "
+            "noise='independent'"
+        )
 
 
 def _can_couple(spec: NoiseSpec, data: EvidenceData) -> bool:
@@ -209,7 +228,7 @@ def _require_noise(spec: NoiseSpec, data: EvidenceData, shapes: Shapes) -> None:
 
 
 def require_linear(kernel: Any) -> None:
-    """Raise where data in blocks of rows should be seen by a kernel."""
+    """Raise where data in blocks of rows are combined with a kernel."""
     if kernel != "linear":
         raise ValueError(
             f"data in chunks are for kernel='linear', got kernel={kernel!r}: a kernel matrix of all rows "
@@ -372,6 +391,19 @@ def groups_of_columns(
     return np.arange(columns) if groups is None else relevance.groups_of_columns(groups, columns, names)
 
 
+def column_numbers(columns: Sequence[Any], count: int, names: Any) -> IndexArray:
+    """Columns that are given by number or by name, as numbers."""
+    number = {str(name): k for k, name in enumerate(names)} if names is not None else {}
+    found = [number.get(each, -1) if isinstance(each, str) else int(each) for each in columns]
+    wrong = [each for each, k in zip(columns, found, strict=True) if not 0 <= k < count]
+    if wrong or not found:
+        raise ValueError(
+            f"columns are numbers from 0 to {count - 1}, or names where X is a table, got "
+            f"{wrong[0] if wrong else 'none'!r}"
+        )
+    return np.array(found, int)
+
+
 def names_of_targets(y: Any) -> list[str] | None:
     """Names of the columns of a table, or of a series; None where there are none."""
     columns = getattr(y, "columns", None)
@@ -402,7 +434,7 @@ def comparison_spec(noise: str, basic: NoiseSpec, targets: Array, examples: int)
     With a noise unit for each output, so that units of outputs do not matter, unless it is to be one for all.
     """
     several = targets.ndim == 2 and targets.shape[1] > 1
-    own = noise == "auto" or noise.endswith("per_output")
+    own = noise in ("auto", "free") or noise.endswith("per_output")
     varying = bool((targets**2).sum(axis=0).all())
     return replace(
         basic, per_output=several and own and varying and basic.noise_variance != 0 and examples > 2

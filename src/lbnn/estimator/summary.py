@@ -196,14 +196,17 @@ def text(model: Any) -> str:
 
 def _chosen(model: Any, found: Facts) -> list[str]:
     outputs, noise = len(model._state.best.mean), np.sqrt(np.atleast_1d(model.noise_variance_))
+    network = network_name(model.widths_) if model.evidence_table_[0].get("signal", True) else "no signal"
     lines = [
         f"LBNNRegressor: {found.rows} rows, {found.columns} columns, {outputs} output{'s' * (outputs > 1)}",
-        f"  network       {network_name(model.widths_)}",
+        f"  network       {network}",
         f"  noise         {model.noise_}; standard deviation {_listed(noise)}",
         f"  prior scale   {model.prior_scale_:.4g}",
         f"  inputs        {model.inputs_}, kernel {_kernel(model)}",
         f"  log evidence  {model.log_evidence_:.2f} ± {model.log_evidence_error_:.2g}",
     ]
+    if outputs > 1:
+        lines.append(f"  signal share  {_listed(model.signal_share_)}")
     if len(model.models_) > 1:
         lines.append(f"  predictions   averaged over {len(model.models_)} models; this is the best of them")
     return lines
@@ -214,6 +217,12 @@ def network_name(widths: Sequence[int]) -> str:
     if not widths:
         return "infinite width (the Gaussian process)"
     return f"depth {len(widths) + 1}, hidden width {', '.join(map(str, widths))}"
+
+
+def _noise_name(row: dict[str, Any]) -> str:
+    """A kind of noise; with a covariance of its own the number of its factors."""
+    width = row.get("noise_width")
+    return str(row["noise"]) if width is None else f"{row['noise']}, {width} factor{'s' * (width != 1)}"
 
 
 def _kernel(model: Any) -> str:
@@ -237,8 +246,8 @@ def _rivals(model: Any) -> list[str]:
     top = table[0]["log_evidence"] - table[0]["penalty"]
     rows = [
         (
-            network_name(row["widths"]),
-            row["noise"],
+            network_name(row["widths"]) if row.get("signal", True) else "no signal",
+            _noise_name(row),
             row["inputs"],
             f"{row['log_evidence'] - row['penalty'] - top:.2f}",
         )

@@ -5,7 +5,7 @@ In the eigenbasis of G the rows of the targets are independent, and row i has th
     C_i = diag(v) + (g_i + ν) L,   v the noise variances of the outputs, ν the share of L in the noise,
 
 in the units of the data as they were given; rows outside the range of G have g = 0. No eigenvectors of L, no
-thin roots, no units of the noise, no Gauss rule: nothing that the engines use to be fast. So it checks
+roots of low rank, no units of the noise, no Gauss rule: nothing that the engines use to be fast. So it checks
 the integrand of every answer at a few of its draws, at a cost of r n_d³ operations each. The hidden kernel Λ
 has the same formula with the outputs as rows, each of the covariance diag(√g) Λ diag(√g) + v_j.
 """
@@ -21,7 +21,7 @@ from lbnn._base.blocks import blocks
 from lbnn._base.types import Array, Mask
 
 _EPS = float(np.finfo(float).eps)
-_FLOOR = 1e-6  # nats, and relative to the sum of all terms: what fast formulas may lose (thin roots, curves)
+_FLOOR = 1e-6  # nats, and relative to the sum of all terms: what fast formulas may lose
 _ROUNDING = 64.0  # times n ε κ: what a factorisation may lose of a quadratic form
 
 
@@ -77,30 +77,6 @@ class PlainLikelihood:
             logs += unseen * outputs * math.log(2 * math.pi * self.variances[0])
             fit += float((self.outside**2).sum()) / self.variances[0]
         return self.log_jacobian - 0.5 * (logs + fit), bound + _FLOOR * (abs(logs) + fit)
-
-    def gram_sensitivity(self, scale: Array) -> float:
-        """Largest change of log p(Y | L), L (n_d, n_d), for a change of G of norm one, to first order.
-
-        ∂ log p/∂G = ½ (A L Aᵀ − M) with A = K⁻¹Y and M the traces of blocks of K⁻¹ with L, so at most
-        ½ Σ_i (y_iᵀ C_i⁻¹ L C_i⁻¹ y_i + tr C_i⁻¹ L). Infinite where some C_i is singular to rounding.
-        """
-        strength, total = self.eigenvalues + self.coupling, 0.0
-        for block in blocks(len(self.targets), 4 * len(scale) ** 2):
-            covariance = strength[block, None, None] * scale + np.diag(self.variances)
-            if _cholesky(covariance) is None:
-                return math.inf
-            solved = np.linalg.solve(covariance, self.targets[block, :, None])[..., 0]
-            traces = np.trace(np.linalg.solve(covariance, np.broadcast_to(scale, covariance.shape)), 0, 1, 2)
-            total += 0.5 * float((np.einsum("ij,jk,ik->i", solved, scale, solved) + traces).sum())
-        if self.unseen:
-            covariance = np.diag(self.variances) + self.coupling * scale
-            if _cholesky(covariance[None]) is None:
-                return math.inf
-            pulled = np.linalg.solve(covariance, scale)
-            solved = np.linalg.solve(covariance, self.outside.T).T
-            fit = np.einsum("ij,jk,ik->", solved, scale, solved)
-            total += 0.5 * float(fit + self.unseen * np.trace(pulled))
-        return total
 
     def _rows(self, strength: Array, targets: Array, scale: Array) -> tuple[float, float]:
         """Log density of rows of targets (k, n_d) with strengths (k,), and a bound of its rounding."""

@@ -62,6 +62,8 @@ class Candidate:
         How h moves with φ.
     signal : bool
         False for a level and noise alone.
+    noise_width : int or None
+        Number of noise factors where the noise has a covariance of its own.
     """
 
     widths: tuple[int, ...]
@@ -74,6 +76,7 @@ class Candidate:
     curvature: Array = field(default_factory=lambda: np.zeros((0, 0)))
     directions: Array = field(default_factory=lambda: np.zeros((0, 0)))
     signal: bool = True
+    noise_width: int | None = None
 
     @property
     def coupled(self) -> bool:
@@ -197,7 +200,7 @@ class WidthSearch:
         return max(finite, key=lambda candidate: candidate.log_evidence).widths
 
     def _clearly_worse(self, candidate: Candidate) -> bool:
-        """Whether a candidate is far below the best; an estimate from a few draws is too low to tell."""
+        """Whether a candidate is far below the best; an estimate from a few draws is too low to compare."""
         drop = self.best.log_evidence - candidate.log_evidence
         return candidate.error < _TOO_UNCERTAIN and drop > _CLEAR_DROP
 
