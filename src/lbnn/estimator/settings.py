@@ -24,6 +24,7 @@ from lbnn.estimator.columns import RAW, STANDARDISED
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES
 from lbnn.noise.make import KINDS
+from lbnn.predict.transformed import TRANSFORMS
 from lbnn.selection import (
     Candidate,
     EvidenceData,
@@ -52,6 +53,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "ard": ["boolean"],
     "groups": [list, tuple, None],
     "robust": ["boolean"],
+    "target_transform": [StrOptions({*TRANSFORMS, "auto"}), None],
     "fit_intercept": ["boolean"],
     "average": ["boolean", StrOptions({"auto"})],
     "missing_targets": [StrOptions({"error", "allow"})],
@@ -82,6 +84,15 @@ def approximate_kernel(rows: int, transform: InputTransform, dropped: float) -> 
         f"the kernel of {rows} rows is approximated by the functions of {len(transform.training_inputs)} of "
         f"them: {dropped:.2g} of its variance at the training points is left out, with the uncertainty "
         "that these functions cannot represent"
+    )
+
+
+def long_search(outputs: int, seconds: float) -> str:
+    """What is said where the search over networks takes long."""
+    return (
+        f"the search over networks with {outputs} outputs will take {seconds / 60:.0f} minutes or more: "
+        "verbose=1 shows its progress. Faster: depth=1, the Gaussian process, in closed form; or a given "
+        "width; or lbnn.BandedRegressor, which fits every target by itself"
     )
 
 
@@ -242,6 +253,15 @@ def require_rows(robust: bool) -> None:
         raise ValueError("robust=True is for rows in memory, got data in chunks")
 
 
+def require_plain_targets(transform: Any) -> None:
+    """Raise where targets that are read in chunks should be transformed."""
+    if transform is not None:
+        raise ValueError(
+            f"target_transform is for rows in memory, got {transform!r} and data in chunks: transform them "
+            "there"
+        )
+
+
 def divided(weights: Array | None, variances: Array) -> Array | None:
     """Weights of rows whose noise variances are multiplied by these; None where all are one."""
     if (variances == 1).all():
@@ -339,8 +359,13 @@ def weights_of_told(weights: Array | None, observed: Mask) -> Array | None:
     return told.astype(float) if weights is None else np.where(told, weights, 0.0)
 
 
-def require_table(noise: str, beta: Any, robust: bool) -> None:
+def require_table(noise: str, beta: Any, robust: bool, transform: Any) -> None:
     """Raise where settings do not go with missing targets."""
+    if transform is not None:
+        raise ValueError(
+            "target_transform is for rows that have all of their targets, got missing targets: transform the "
+            "targets before the fit"
+        )
     if robust:
         raise ValueError("robust=True is for rows that have all of their targets, got missing targets")
     if noise not in ("auto", "independent", "per_output"):
