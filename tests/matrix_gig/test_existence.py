@@ -90,9 +90,9 @@ def test_bad_target_error(target_error: float) -> None:
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "0", None])
 def test_bad_seeds(seed: Any) -> None:
-    with pytest.raises(TypeError, match="rng must be"):
+    with pytest.raises(TypeError, match="seed must be"):
         MatrixGIG(np.eye(2), np.eye(2), 1.0, seed=seed)
-    with pytest.raises(TypeError, match="rng must be"):
+    with pytest.raises(TypeError, match="seed must be"):
         MatrixGIG(np.eye(2), np.eye(2), 1.0).sample(3, seed)
 
 
