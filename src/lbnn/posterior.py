@@ -146,10 +146,10 @@ class Posterior:
         X_test : (p̂, n0), optional
             Test inputs; the training points by default.
         cross_gram, test_gram : (p̂, p) and (p̂, p̂), optional
-            After `condition_gram`, in the place of X_test: the kernel between test and training points and
+            After `condition_gram`, instead of X_test: the kernel between test and training points and
             among test points. The two may also be given without their names, in this order.
         views : (p̂, 1, n0), optional
-            After `condition_views` with one view, in the place of X_test.
+            After `condition_views` with one view, instead of X_test.
 
         Returns
         -------

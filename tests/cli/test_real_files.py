@@ -509,3 +509,19 @@ def test_rows_far_out_are_named_by_predict(nir):
     predicted = pd.read_csv("p.csv").set_index("sample")
     assert predicted["leverage"].idxmax() == "S05"
     assert predicted["leverage"].drop("S05").max() <= 1.0
+
+
+def test_messages_name_rows_as_the_table_does_and_options_as_the_command_does(nir):
+    result = run("fit", nir, *NIR, "-o", "m.lbnn")
+    assert result.exit_code == 0, result.output
+    note = next(line for line in result.stdout.splitlines() if line.startswith("Note:") and "S17" in line)
+    assert "S17 (z = +" in note
+    text = " ".join(result.stdout.split())
+    assert "use --robust" in text
+    assert "robust=True" not in text
+    assert ok("fit", nir, *NIR, "-o", "m.lbnn", "--robust", "--force")
+    assert lbnn.LBNNRegressor.load("m.lbnn").robust
+    said = run(
+        "evidence", nir, "-t", "fat", "--drop", "sample,water", "--missing", "drop", "--depths", "1,2"
+    ).stderr
+    assert said.count("line 19 (z = +") == 1  # of several networks, once

@@ -1,4 +1,4 @@
-"""What every room stands on: array types, checks, warnings, blocks, files, progress, HTML, colours.
+"""What every folder uses: array types, checks, warnings, blocks, files, progress, HTML, colours.
 
-Knows nothing of the project.
+Imports nothing of the project.
 """

@@ -11,6 +11,7 @@ import pandas as pd
 import typer
 
 from lbnn._base.files import write_atomically
+from lbnn._base.warn import collected
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import (
@@ -49,7 +50,7 @@ from lbnn.cli.options import (
     Targets,
 )
 from lbnn.cli.preparing import Columns, read_examples
-from lbnn.cli.problems import BadInputError, console
+from lbnn.cli.problems import BadInputError, console, warn_once
 from lbnn.cli.provenance import origin, print_json
 from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import numbers_of
@@ -118,7 +119,9 @@ def evidence(
     shared = shared_settings(
         prior_scale, noise, kernel, kernel_param, inputs, no_intercept, target_error, seed
     )
-    rows = [_row(X, Y, cell, shared) for cell in _cells(depths, widths, betas)]
+    with collected() as messages:
+        rows = [_row(X, Y, cell, shared) for cell in _cells(depths, widths, betas)]
+    warn_once(messages, examples.labels)
     rows.sort(key=lambda row: -float(row["log_evidence"]))
     if out:
         write_atomically(out, lambda path: pd.DataFrame(rows).to_csv(path, index=False))

@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from lbnn._base.files import text_writer
+from lbnn._base.warn import collected
 from lbnn.cli.bands import fit_bands
 from lbnn.cli.document import REPORT_FORMATS
 from lbnn.cli.files import check_outputs, check_suffix, write_together
@@ -26,6 +27,7 @@ from lbnn.cli.modelling import (
     Noise,
     OwnLengthScales,
     PriorScale,
+    Robust,
     TargetError,
     depth_of,
     number_or_evidence,
@@ -53,7 +55,7 @@ from lbnn.cli.options import (
     Targets,
 )
 from lbnn.cli.preparing import DROP, Columns, Preparation, choose_examples, read_examples
-from lbnn.cli.problems import console, say, working
+from lbnn.cli.problems import BadInputError, console, say, warn_once, working
 from lbnn.cli.provenance import origin, print_json
 from lbnn.cli.reading import Dialect
 from lbnn.estimator import LBNNRegressor
@@ -119,6 +121,7 @@ def fit(
     kernel: Kernel = "linear",
     kernel_param: KernelParam = [],  # noqa: B006
     ard: OwnLengthScales = False,
+    robust: Robust = False,
     inputs: InputUnits = Inputs.evidence,
     no_intercept: NoIntercept = False,
     band: Band = [],  # noqa: B006
@@ -163,10 +166,12 @@ def fit(
         "beta": number_or_evidence(beta, "--beta"),
     }
     model = LBNNRegressor(
-        average=average or ("auto" if not no_integrate else False), ard=ard, **size, **shared
+        average=average or ("auto" if not no_integrate else False), ard=ard, robust=robust, **size, **shared
     )
     columns = Columns(targets, features, drop, id_column, categorical)
     dialect = Dialect.of(sep, decimal, encoding, sheet, na)
+    if band and robust:
+        raise BadInputError("--robust is for fits without --band, got both")
     if band:
         fit_bands(data, columns, dialect, missing.value, band, size, shared, out, report, as_json)
         return
@@ -174,7 +179,7 @@ def fit(
         results, preparation = _fit_parts(model, data, columns, missing.value, na)
     else:
         examples = read_examples(data, columns, dialect, missing.value)
-        with working("comparing networks"):
+        with working("comparing networks"), collected():  # the report has what it warns of
             model.fit(examples.X, examples.Y)
         rows = Rows(examples.X, examples.Y, examples.labels)
         results = FitResults.of(model, list(examples.Y.columns), len(rows.Y), rows, examples.notes)
@@ -199,6 +204,7 @@ def _tell(
         written[report] = text_writer(text)
     write_together(written, quiet=as_json)
     if as_json:
+        warn_once(results.messages)
         files = [str(path) for path in written]
         print_json({**results.as_json(), "written": files, "origin": from_where})
 
@@ -215,7 +221,7 @@ def _fit_parts(
     table = LargeTable.of(data)
     names, goals = choose_examples(table.header(), columns)
     say(f"{data} has {table.rows:,} rows: reading it in parts, twice")
-    with working("reading, and comparing networks"):
+    with working("reading, and comparing networks"), collected():
         model.fit_chunks(lambda: table.examples(names, goals, missing == DROP))
     rows = model.posterior_.spectrum.examples + model.fit_intercept
     notes = []

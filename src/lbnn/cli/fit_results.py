@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import special
 
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import collected
+from lbnn.cli.problems import in_terms_of_the_table
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.estimator import LBNNRegressor
 from lbnn.estimator.summary import Facts, facts
@@ -78,17 +78,28 @@ class FitResults:
                 scores = model.leave_one_out()
         return cls(model, list(names), rows, data, scores, facts(model), list(notes))
 
+    @property
+    def messages(self) -> list[str]:
+        """What the fit and the left-out predictions noticed."""
+        found = [*self.model.messages_, *(self.scores.messages if self.scores else ())]
+        labels = () if self.data is None else self.data.labels
+        return [in_terms_of_the_table(message, labels) for message in dict.fromkeys(found)]
+
     # ------------------------------------------------------------------ what was chosen
 
     def chosen(self) -> dict[str, Any]:
         """Network, noise and evidence."""
         model = self.model
         deviations = np.sqrt(np.atleast_1d(model.noise_variance_))
+        shares = np.atleast_1d(model.signal_share_).tolist()
+        intervals = np.reshape(model.signal_share_interval_, (-1, 2)).tolist()
         return {
             "depth": model.depth_,
             "widths": list(model.widths_),
             "noise": model.noise_,
             "noise_deviation": dict(zip(self.names, deviations.tolist(), strict=True)),
+            "signal_share": dict(zip(self.names, shares, strict=True)),
+            "signal_share_interval": dict(zip(self.names, intervals, strict=True)),
             "beta": model.beta_,
             "prior_scale": model.prior_scale_,
             "inputs": model.inputs_,
@@ -231,7 +242,7 @@ class FitResults:
             if coefficients is not None
             else None,
             "table": self.notes,
-            "messages": list(dict.fromkeys([*self.model.messages_, *(scores.messages if scores else ())])),
+            "messages": self.messages,
         }
 
 
@@ -313,10 +324,12 @@ def _coefficient_deviations(model: Any) -> Array | None:
     outputs = len(np.atleast_2d(model.coef_))
     parts = []
     for start in range(0, count, _FEATURES_AT_ONCE):
-        chosen = np.eye(count)[start : start + _FEATURES_AT_ONCE]
-        points = pd.DataFrame(np.vstack([np.zeros(count), chosen]), columns=model.feature_names_in_)
-        size = len(points)
-        covariance = np.reshape(model.predictive(points).covariance, (size, outputs, size, outputs))
+        chosen = np.eye(min(_FEATURES_AT_ONCE, count - start), count, k=start)
+        points, size = np.vstack([np.zeros(count), chosen]), 1 + len(chosen)
+        law = model._predictive(
+            points
+        )  # `predictive` would look for the names of columns, which takes longer
+        covariance = np.reshape(law.covariance, (size, outputs, size, outputs))
         own = np.einsum("iaja->aij", covariance)
         parts.append(own[:, 1:, 1:].diagonal(axis1=1, axis2=2) + own[:, :1, 0] - 2 * own[:, 0, 1:])
     return np.sqrt(np.maximum(np.hstack(parts), 0.0))

@@ -59,6 +59,16 @@ OwnLengthScales = Annotated[
 ]
 
 
+Robust = Annotated[
+    bool,
+    typer.Option(
+        "--robust",
+        help="Rows may have larger noise than the others, where the evidence finds that they do.",
+        show_default=False,
+    ),
+]
+
+
 class Inputs(enum.StrEnum):
     """Units in which features are seen."""
 

@@ -70,7 +70,7 @@ class Preparation:
     def features(self, table: Table) -> tuple[Any, Any]:
         """Features of a table as a frame of finite numbers, and the rows (a mask) that they are of."""
         frame = table.frame[self.columns]
-        missing = frame.isna() | frame.isin([np.inf, -np.inf])
+        missing = table.absent(self.columns)
         rows = np.ones(len(frame), bool)
         if missing.to_numpy().any() and self.missing == DROP:
             rows = ~missing.any(axis=1).to_numpy()
@@ -202,7 +202,7 @@ def read_examples(
     _require_usable(table, columns, preparation, goals)
     X, rows = preparation.features(table)
     outputs = replace(table, frame=table.frame[rows])
-    absent = outputs.frame[goals].isna() | outputs.frame[goals].isin([np.inf, -np.inf])
+    absent = outputs.absent(goals)
     present = ~absent.any(axis=1).to_numpy()
     if missing == DROP and not present.all():
         _tell_dropped(outputs, absent, present)

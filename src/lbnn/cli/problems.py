@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -68,6 +69,29 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def say(text: str) -> None:
     """Say what was done on the way, beside the results: on stderr, so that stdout can be read by programs."""
     typer.echo(text, err=True)
+
+
+def in_terms_of_the_table(message: str, labels: Sequence[str]) -> str:
+    """A message of the library with rows by their names, and parameters of Python as options.
+
+    Examples
+    --------
+    >>> from lbnn.cli.problems import in_terms_of_the_table
+    >>> in_terms_of_the_table("row 1 is far: use robust=True", ["P1", "P2"])
+    'P2 is far: use --robust'
+    """
+
+    def named(match: re.Match[str]) -> str:
+        row = int(match[1])
+        return labels[row] if row < len(labels) else match[0]
+
+    return re.sub(r"\brow (\d+)\b", named, message).replace("robust=True", "--robust")
+
+
+def warn_once(messages: Iterable[str], labels: Sequence[str] = ()) -> None:
+    """Say what the library warned of, each message once."""
+    for message in dict.fromkeys(messages):
+        say(f"lbnn: warning: {in_terms_of_the_table(message, labels)}")
 
 
 def console() -> Console:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -85,7 +86,7 @@ class Sheet:
     frame : pandas.DataFrame
         Named columns; the index holds the numbers of lines or rows in the file.
     unit : str
-        "line" in text, "row" elsewhere: what the index counts.
+        "line" in text files, "row" in others: what the index counts.
     decimal : str
         Decimal mark of texts.
     notes : list of str
@@ -143,7 +144,7 @@ def column_labels(path: Path, header: Sequence[str], width: int) -> list[str]:
     """Names of `width` columns; pandas would rename duplicates and invent names silently."""
     padded = [*header, *[""] * (width - len(header))]
     names = [name.strip() or f"(column {number})" for number, name in enumerate(padded, 1)]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise BadInputError(f"{path}: column names must be distinct, got {', '.join(twice)} more than once")
     return names

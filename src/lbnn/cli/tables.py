@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,26 +79,35 @@ class Table:
         wrong = self.problems(names)
         if wrong:
             raise BadInputError(f"{self.path}: values must be finite numbers: {wrong.describe()}")
-        return self.frame[list(names)].astype(np.float64)
+        values = self.frame[list(names)].to_numpy(dtype=np.float64, na_value=np.nan)
+        return pd.DataFrame(values, index=self.frame.index, columns=list(names))
 
     def problems(self, names: Sequence[str]) -> Problems:
         """What keeps these columns from being finite numbers."""
-        found = Problems(self)
-        for name in names:
-            column = self.frame[name]
-            if name.startswith("(column "):
-                found.unnamed.append(name)
-            if _is_numeric(column.dtype):
-                missing = ~np.isfinite(column.to_numpy(dtype=np.float64, na_value=np.nan))
-                if missing.any():
-                    found.missing[name] = column.index[missing]
-                continue
+        chosen = self.frame[list(names)]
+        found = Problems(self, unnamed=[name for name in names if name.startswith("(column ")])
+        numeric = [name for name, dtype in chosen.dtypes.items() if _is_numeric(dtype)]
+        missing = ~np.isfinite(chosen[numeric].to_numpy(dtype=np.float64, na_value=np.nan))
+        for place in np.flatnonzero(missing.any(axis=0)):
+            found.missing[numeric[place]] = chosen.index[missing[:, place]]
+        for name in sorted(set(names) - set(numeric), key=list(names).index):
+            column = chosen[name]
             cells = read_cells(column.tolist(), self.decimal)
             if cells.numbers and cells.numbers >= len(cells.strays):
                 found.strays[name] = {column.index[place]: text for place, text in cells.strays.items()}
             else:
                 found.texts[name] = next(iter(cells.strays.items()), (0, column.iloc[0]))
         return found
+
+    def absent(self, names: Sequence[str]) -> Any:
+        """Where these columns have no value or an infinite one: a frame of bool."""
+        chosen = self.frame[list(names)]
+        missing = chosen.isna()
+        numeric = np.array([_is_numeric(dtype) for dtype in chosen.dtypes], bool)
+        values = chosen.loc[:, numeric].to_numpy(dtype=np.float64, na_value=np.nan)
+        found = missing.to_numpy(copy=True)
+        found[:, numeric] = ~np.isfinite(values)
+        return pd.DataFrame(found, index=missing.index, columns=missing.columns)
 
     def rows(self, numbers: Sequence[int]) -> str:
         """Line 14, or lines 14, 20 and 3 more."""
@@ -203,7 +213,7 @@ def read_table(path: Path, dialect: Dialect | None = None) -> Table:
 
 def _without_empty(path: Path, sheet: Sheet) -> Sheet:
     """Without columns that have neither a name nor a value, and without rows that have no value."""
-    frame = sheet.frame
+    frame = sheet.frame.copy()  # columns of one kind together: readers leave thousands of single ones
     empty = [name for name in frame if name.startswith("(column ") and frame[name].isna().all()]
     frame = frame.drop(columns=empty)
     bare = frame.isna().all(axis=1).to_numpy() if len(frame.columns) else np.zeros(len(frame), bool)
@@ -221,19 +231,20 @@ def _typed(path: Path, sheet: Sheet, dialect: Dialect) -> Table:
     """With columns of numbers as numbers, where every other cell stands for a missing value."""
     frame, marks, changed = sheet.frame, {}, {}
     given = {text.lower() for text in dialect.na}
-    for name in frame:
+    for name, dtype in frame.dtypes.items():
+        if _is_numeric(dtype) and not given:
+            continue
         column = _without(frame[name], given)
         if not _is_numeric(column.dtype):
             cells = read_cells(column.tolist(), sheet.decimal)
             if cells.numbers and not cells.strays and len(cells.values) == len(column):
                 marks[name] = {column.index[place]: text for place, text in cells.marks.items()}
                 column = pd.Series(cells.values, column.index)
-        if column is not frame[name]:
-            changed[name] = column
+        changed[name] = column
     frame = frame.assign(**changed)
     pandas = sheet.pandas | ({"na_values": list(dialect.na)} if dialect.na else {})
     table = Table(path, frame, sheet.unit, sheet.decimal, marks, sheet.notes, pandas)
-    booleans = [name for name in frame if pd.api.types.is_bool_dtype(frame[name].dtype)]
+    booleans = [name for name, dtype in frame.dtypes.items() if pd.api.types.is_bool_dtype(dtype)]
     if booleans:
         table.notes.append(f"{path.name}: true and false are read as 1 and 0 in {listed(booleans)}")
     return table
@@ -284,12 +295,13 @@ def choose_columns(
     if features:
         chosen = column_names(features, table, "--features")
     else:
-        others = [name for name in table.columns if name not in goals and name not in dropped]
-        empty = [name for name in others if len(table.frame) and table.frame[name].isna().all()]
+        others = [name for name in table.columns if name not in {*goals, *dropped}]
+        bare = table.frame[others].isna().all().to_numpy() & bool(len(table.frame))
+        empty = [name for name, without in zip(others, bare, strict=True) if without]
         if empty:
             verb = "has" if len(empty) == 1 else "have"
             table.tell(f"{table.path.name}: {listed(empty)} {verb} no values: left out")
-        chosen = [name for name in others if name not in empty]
+        chosen = [name for name in others if name not in set(empty)]
     both = [name for name in goals if name in chosen or name in dropped]
     if both:
         raise BadInputError(f"a target cannot be a feature or be dropped as well, got {listed(both)}")
@@ -319,7 +331,7 @@ def column_names(values: Sequence[str], table: Table, option: str) -> list[str]:
 
 def require_distinct(names: Sequence[str], what: str) -> None:
     """Raise if a name stands there twice."""
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise BadInputError(f"{what} must be distinct, got {listed(twice)} more than once")
 

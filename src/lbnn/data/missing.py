@@ -161,7 +161,7 @@ def require_told(observed: Mask) -> None:
         )
     if not observed.any(axis=1).all():
         raise ValueError(
-            "rows without any target tell nothing of the network, got "
+            "rows without any target carry no information, got "
             f"{np.count_nonzero(~observed.any(axis=1))} of them: leave them out"
         )
 

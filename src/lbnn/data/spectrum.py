@@ -105,7 +105,7 @@ class Spectrum:
 
     @property
     def device(self) -> Device:
-        """Where the training data live, and heavy work is done."""
+        """Library and device of the training data, where heavy work is done."""
         return device_of(self.basis.example)
 
     @property

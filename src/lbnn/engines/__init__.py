@@ -3,7 +3,7 @@
 `strategy` says what is tried for a problem (`plan`, which draws nothing), `run` executes it (`infer`),
 `verdict` decides whether the answer is ok, `policy` holds the thresholds of these decisions. What is tried:
 `atom` (depth one), `quadrature` (one output), and samplers that return an `Estimate` each: `importance`,
-`mixture_sampling`, `rowwise`, `smc`. Knows the rooms `scale` and `likelihood`; nothing of inputs, noise or
+`mixture_sampling`, `rowwise`, `smc`. Imports `scale` and `likelihood`; nothing of inputs, noise or
 predictions.
 """
 

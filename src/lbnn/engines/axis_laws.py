@@ -11,7 +11,7 @@ which couples the axes weakly. So each axis is a problem of one variable, tabula
 shows every phase of its axis (fitted, collapsed), and draws of all axes together hold all of their
 combinations.
 
-What they know of a likelihood are the data as rows y = T z + noise (`Examples`): with L = T Tᵀ in a frame of
+What they use of a likelihood are the data as rows y = T z + noise (`Examples`): with L = T Tᵀ in a frame of
 the outputs, a row of targets divided by √g is y ~ N(0, L + e), e = τ/g, the sum of T z, z standard normal,
 and independent noise. Rows of similar noise are put into one group, of which only the moments matter. This
 approximates: what is made of it is for proposals, never for a density.
@@ -243,7 +243,7 @@ class AxisLaws:
 
 
 class _Others:
-    """All axes at their centres, as the law of one of them sees the others."""
+    """All axes at their centres, as they enter the law of one of them."""
 
     def __init__(self, law: TotalFactorLaw, groups: Groups, centres: Array) -> None:
         self.law, self.groups = law, groups

@@ -1,6 +1,6 @@
 """Bartlett factors of a chain of Gaussian weights of which some columns are known.
 
-A sampler that works with hidden activities knows W_ℓ on their span and nothing about it elsewhere. In a
+A sampler that works with hidden activities has W_ℓ on their span and nothing of it beside the span. In a
 basis of the units that starts with this span W_ℓ = [B, G], B known and G Gaussian, and the factor T of T Q
 = W_ℓ follows without any matrix of the layer's width:
 G Gᵀ is replaced by its own Bartlett factor. What the factors below need is Q on the span.

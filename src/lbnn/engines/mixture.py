@@ -4,7 +4,7 @@ Student tails are heavier than those of the posterior, so that the weights stay 
 would not; a part that is close to the prior keeps them bounded everywhere else. The mixture is fitted to the
 posterior by what its own weighted draws say (population Monte Carlo). The weights that guide it are those of
 the evidence and of E L together: between the size of the targets and that of the prior the law of L can be a
-power, whose mean lives where the density has little mass.
+power, whose mean is carried by a region where the density has little mass.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class AxisScan:
 
     @property
     def spread(self) -> float:
-        """E l² / (E l)² of the squared entry l: large where its mean lives in the tail of its law."""
+        """E l² / (E l)² of the squared entry l: large where its mean is carried by the tail of its law."""
         log_total, log_first, log_second = (
             log_sum_exp(self.leading + power * self.logs) for power in (0, 2, 4)
         )
@@ -182,7 +182,7 @@ def _ordered(target: TotalTarget, axes: Array, combinations: list[Array]) -> tup
 
 
 def find_tails(target: TotalTarget, scans: list[AxisScan]) -> list[Mode]:
-    """Modes of the posterior times L_jj for the axes j along which the mean of L lives in a tail."""
+    """Modes of the posterior times L_jj for the axes j along which the mean of L is carried by a tail."""
     best = np.array([scan.peaks()[0][0] for scan in scans])
     heavy = [axis for axis, scan in enumerate(scans) if scan.spread > _HEAVY]
     if not heavy:
@@ -200,7 +200,7 @@ def find_tails(target: TotalTarget, scans: list[AxisScan]) -> list[Mode]:
 
 
 def _random_starts(target: TotalTarget) -> tuple[Array, Array]:
-    """Draws of the prior in random frames, which know nothing of the data."""
+    """Draws of the prior in random frames, which do not depend on the data."""
     count = _RANDOM_STARTS[min(len(target.law.shapes), 2) - 1]
     rng = np.random.default_rng(0)
     frames = np.linalg.qr(rng.standard_normal((count, target.law.rows, target.law.rows))).Q

@@ -4,7 +4,7 @@ With one positive eigenvalue g of the Gram matrix, the activities of the last hi
 length λ = ∏_ℓ σ_ℓ² χ²(n_ℓ)/n_ℓ in units of the prior, and the targets given λ are N(0, (τ + g λ) I): log
 p(Y) is an integral over log λ. Draws of L follow exactly:
 log λ from its posterior, its factors given it, the outputs f before noise given λ and y (Gaussian), and
-the weights, which are known on the activities and Gaussian elsewhere.
+the weights, which are known on the activities and Gaussian beside them.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class _FilteredWalk(RowRecursion):
         return precision
 
     def _filter(self, row: int) -> None:
-        """Let the latent variables see target `row`: rank-one updates of N, Σ b bᵀ and Σ b yᵀ."""
+        """Condition the latent variables on target `row`: rank-one updates of N, Σ b bᵀ and Σ b yᵀ."""
         entries = self.total[:, row, : row + 1].astype(np.float32)
         upto, after = slice(row + 1), slice(row + 1, None)
         if row < self.law.columns:

@@ -102,7 +102,7 @@ def _gaussian(likelihood: ScaleLikelihood) -> GaussianLikelihood:
 
 
 def problem_of(prior: ScalePrior, likelihood: ScaleLikelihood) -> Problem:
-    """What a plan needs to know."""
+    """What a plan depends on."""
     return Problem(
         prior.widths,
         prior.outputs,
@@ -442,7 +442,7 @@ class Sampling:
         return None
 
     def _quick_checks(self, mixture: Mixture) -> Iterator[Estimate]:
-        """Draws of the prior; a few of the mixture, unless it has parts for means that live in a tail."""
+        """Draws of the prior; a few of the mixture, unless it has parts for means carried by a tail."""
         yield prior_importance(self.target, self.call)
         if not mixture.tails:
             yield unfitted_estimate(mixture, self.call)
@@ -467,7 +467,7 @@ class Sampling:
     def _checks(self, estimate: Estimate, mixture: Mixture) -> Iterator[Estimate]:
         """Estimates in the coordinates of all factors, where nothing but their plain product is needed.
 
-        A Gaussian sees one phase; so mixtures follow that are fitted to draws of the first estimate.
+        A Gaussian covers one phase; so mixtures follow that are fitted to draws of the first estimate.
         """
         turned = self.target.in_frame(mixture.parts[int(np.argmax(mixture.shares[:-1]))].frame)
         rng = self.call.stream("draws that checks start from")

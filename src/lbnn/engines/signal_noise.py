@@ -1,7 +1,7 @@
 """Signal and noise, each with a covariance of its own: tempered sequential Monte Carlo, and its answer.
 
 The path leads from the prior, which is standard normal in the coordinates of the target, to the posterior:
-prior × likelihood^t. Particles live on independent islands; between two temperatures they are resampled and
+prior × likelihood^t. Particles are on independent islands; between two temperatures they are resampled and
 moved by Hamiltonian Monte Carlo, with the covariance of the particles as units. The evidence is that of a
 chain of bridges (Bennett) over all states of two neighbouring temperatures, its error from leaving out one
 island at a time.

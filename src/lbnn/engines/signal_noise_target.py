@@ -115,7 +115,7 @@ class UnitPrior:
         return Units(signal, noise, special.log_expit(logit), special.log_expit(-logit))
 
     def plausible(self, w: Array) -> Mask:
-        """Where variances are within e^±40 of their medians, (m,): elsewhere a trajectory has diverged."""
+        """Where variances are within e^±40 of their medians, (m,): otherwise a trajectory has diverged."""
         width = 2 + self.outputs
         fine: Mask = np.all(np.abs(w) < _FARTHEST_LOG, axis=1)
         for part in (w[:, :width], w[:, width : 2 * width])[: 1 + self.with_signal]:

@@ -6,8 +6,8 @@ half, and moves are made until the particles have forgotten where they were copi
 are particles too (waste-free: the next population is chosen among all of them, and they all count in the
 evidence). At every temperature the moves take their units from the spread of the particles, and the length of
 trajectories follows how fast they forget. The evidence is a chain of bridges between neighbouring
-temperatures. Particles live on islands that resample among themselves: leaving out one island at a time gives
-an honest error.
+temperatures. Particles are on islands that resample among themselves: leaving out one island at a time gives
+an error that holds.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Particles:
         return Particles(self.white[index], self.log_target[index], self.gradient[index])
 
     def where(self, mask: Mask, other: Particles) -> Particles:
-        """Own particles where the mask holds, the other's elsewhere."""
+        """Own particles where the mask holds, the other's where not."""
         return Particles(
             np.where(mask[:, None], self.white, other.white),
             np.where(mask, self.log_target, other.log_target),

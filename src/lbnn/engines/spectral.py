@@ -14,7 +14,7 @@ stated error.
 
 `reverse_evidence` goes the opposite way with particles that start from a fully fitted state. Sequential
 Monte Carlo that misses a part of the posterior is low; the reverse estimate is high where its start is not
-the posterior: a difference is a reason to doubt, agreement is strong evidence (Grosse, Ghahramani and Adams
+the posterior: a difference speaks against both, agreement is strong evidence (Grosse, Ghahramani and Adams
 2015, arXiv:1511.02543).
 """
 
@@ -188,7 +188,7 @@ def reverse_evidence(
     """Log evidence with its standard error by annealing from the posterior to the prior.
 
     Arguments as of `sample_narrow`. Particles start where every column of F is fitted to an axis of the
-    data, and do not know those of `sample_narrow`.
+    data, and are independent of those of `sample_narrow`.
     """
     posterior = narrow_posterior(eigenvalues, targets, noise, widths, variance, residual, examples)
     few = max(1, round(_REVERSE_SHARE * particles / GROUPS / _COPIES)) * GROUPS

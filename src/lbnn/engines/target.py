@@ -193,7 +193,7 @@ class ScaleTarget:
         return to_numpy(self.likelihood.log_value(*gram_eigen(root @ transposed(root))))
 
     def integrand(self, u: Array, count: int) -> Array:
-        """The log likelihood at u (m,), by the route and in the place of a batch of `count` points."""
+        """The log likelihood at u (m,), by the route and instead of a batch of `count` points."""
         device = self._device(count)
         if not device.host:
             return self._on_device(device, self._log_density_at, u)[0] - self.coordinates.log_prior(u)[0]
@@ -206,7 +206,7 @@ class ScaleTarget:
         return to_numpy(value), to_numpy(gradient)
 
     def _gradient_at(self, total: AnyArray, frame: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The same where T and O live: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
+        """The same in the library of T and O: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
         if self._scatter is not None:
             return self._scatter.value_and_gradient(total, frame)
         root = frame @ total
@@ -313,12 +313,12 @@ class ScaleTarget:
         return {}
 
     def _log_density_at(self, u: AnyArray) -> tuple[AnyArray]:
-        """`log_density` where the points live, with a normal prior however far out."""
+        """`log_density` in the library of the points, with a normal prior however far out."""
         log_likelihood = self.likelihood.log_value(*gram_eigen(self.scales(u)))
         return (log_likelihood - 0.5 * namespace(u).sum(u * u, axis=1),)
 
     def value_and_gradient_at(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """`value_and_gradient` where the points live, with a normal prior however far out."""
+        """`value_and_gradient` in the library of the points, with a normal prior however far out."""
         log_likelihood, slope = self._differentiate(u)
         return log_likelihood - 0.5 * namespace(u).sum(u * u, axis=1), slope - u
 

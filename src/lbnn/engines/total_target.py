@@ -2,7 +2,7 @@
 
 A frame is a rotation O of the outputs: L = O T Tᵀ Oᵀ. The prior is the same in every frame, and in the frame
 of a mode T is diagonal there. Densities are compared between frames with respect to the measure of any root A
-of L = A Aᵀ, which does not know of frames (`TotalFactorLaw.log_volume`).
+of L = A Aᵀ, which does not depend on frames (`TotalFactorLaw.log_volume`).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 def settle(
     spec: NoiseSpec, noise: str, data: EvidenceData, shapes: Shapes, units: TargetUnits
 ) -> tuple[list[NoiseSpec], Shapes, list[str]]:
-    """What is searched; what the data cannot tell is settled by convention, and said."""
+    """What is searched; what the data do not determine is set by convention, with a message."""
     settings.require_examples(data, spec)
     constant, messages = settings.constant_outputs(data), []
     if spec.noise_variance is None and len(constant) == data.outputs:
@@ -62,7 +62,7 @@ def fit_networks(
     verbose: Any,
     **effort: Any,
 ) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str], list[str]]:
-    """Candidates, best first, and the final posteriors; what the data show, and doubts of the accuracy.
+    """Candidates, best first, and the final posteriors; what the data show, and messages about the accuracy.
 
     `targets` (p, n_d) are the user's, none where data came in blocks; `kind` of noise and `average` are those
     of the estimator.
@@ -181,7 +181,7 @@ def evidence_table(
     others: Sequence[InputCandidate],
     units: TargetUnits,
 ) -> list[dict[str, Any]]:
-    """Every candidate, best first; of other ways to see the inputs the Gaussian process."""
+    """Every candidate, best first; of other transforms of the inputs the Gaussian process."""
     rows = [(each, chosen) for each in candidates] + [(each.process, each) for each in others]
     rows.sort(key=lambda row: row[1].penalty - row[0].penalised_evidence)
     return [

@@ -70,7 +70,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         or noise with a covariance of its own beside that of the signal ("free"), both integrated over, with
         widths by evidence. "auto" takes the kind with the highest evidence.
     inputs : "evidence", "raw" or "standardised"
-        Whether the network (or the kernel) sees columns as they are or divided by their standard deviations;
+        Whether the network (or the kernel) gets columns as they are or divided by their standard deviations;
         "evidence" takes what has the higher evidence at infinite width.
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
@@ -142,7 +142,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     row_variances_ : (n_samples,)
         Noise variances of the rows relative to the ordinary one; above one of outliers where `robust`.
     column_scales_ : (n_features,)
-        What the network or the kernel sees of a column is (x − constant) times this: relative prior standard
+        The network's or the kernel's input is (x − constant) times this: relative prior standard
         deviations of the coefficients, in the user's units.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
@@ -211,7 +211,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that a precomputed kernel is indexed on both axes."""
+        """Declare to scikit-learn that a precomputed kernel is indexed on both axes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags

@@ -79,8 +79,8 @@ def approximate_kernel(rows: int, transform: InputTransform, dropped: float) -> 
     """What is said of a kernel that is not decomposed exactly."""
     return (
         f"the kernel of {rows} rows is approximated by the functions of {len(transform.training_inputs)} of "
-        f"them: {dropped:.2g} of its variance at the training points is left out, and of the uncertainty "
-        "elsewhere what these functions cannot show"
+        f"them: {dropped:.2g} of its variance at the training points is left out, with the uncertainty "
+        "that these functions cannot represent"
     )
 
 
@@ -119,7 +119,7 @@ def without_noise_message(outputs: Sequence[int], count: int, averaged: bool) ->
         else "intervals are too narrow if the measurements have noise"
     )
     return (
-        f"{which} fitted without noise, and the evidence does not tell how small it is: {known}. Give beta "
+        f"{which} fitted without noise, and the evidence does not say how small it is: {known}. Give beta "
         "= 1/(noise variance) if you know it. Usual reasons: a column that is computed from the targets, or "
         "as many columns as rows"
     )
@@ -227,7 +227,7 @@ def _require_noise(spec: NoiseSpec, data: EvidenceData, shapes: Shapes) -> None:
 
 
 def require_linear(kernel: Any) -> None:
-    """Raise where data in blocks of rows should be seen by a kernel."""
+    """Raise where data in blocks of rows are combined with a kernel."""
     if kernel != "linear":
         raise ValueError(
             f"data in chunks are for kernel='linear', got kernel={kernel!r}: a kernel matrix of all rows "

@@ -3,5 +3,5 @@
 `state` is what the controls say, `numbers` what follows from it, `code` the lines of Python that say the
 same, `views` the figures, `session` the answers to one browser, `page` what the browser is sent, `server` the
 whole. `state`, `presets`, `numbers` and `code` need no browser and no server; the rest needs Bokeh, the extra
-`explore`. Knows every room before it.
+`explore`. Imports every folder before it.
 """

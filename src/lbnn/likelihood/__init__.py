@@ -1,6 +1,6 @@
 """How data weigh a scale: log p(Y | L) at every temperature.
 
-`gaussian` is log p(Y | L), `hidden_kernel` the same with the hidden kernel in the place of L (more outputs
+`gaussian` is log p(Y | L), `hidden_kernel` the same with the hidden kernel instead of L (more outputs
 than data), `rank_deficient` its form at zero temperature for targets of deficient rank; `existence` says
-where the zero-temperature posterior exists. Knows `_base`, `scale` and `data`; nothing of engines.
+where the zero-temperature posterior exists. Imports `_base`, `scale` and `data`; nothing of engines.
 """

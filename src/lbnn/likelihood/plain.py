@@ -5,7 +5,7 @@ In the eigenbasis of G the rows of the targets are independent, and row i has th
     C_i = diag(v) + (g_i + ν) L,   v the noise variances of the outputs, ν the share of L in the noise,
 
 in the units of the data as they were given; rows outside the range of G have g = 0. No eigenvectors of L, no
-thin roots, no units of the noise, no Gauss rule: nothing that the engines use to be fast. So it checks
+roots of low rank, no units of the noise, no Gauss rule: nothing that the engines use to be fast. So it checks
 the integrand of every answer at a few of its draws, at a cost of r n_d³ operations each. The hidden kernel Λ
 has the same formula with the outputs as rows, each of the covariance diag(√g) Λ diag(√g) + v_j.
 """
@@ -21,7 +21,7 @@ from lbnn._base.blocks import blocks
 from lbnn._base.types import Array, Mask
 
 _EPS = float(np.finfo(float).eps)
-_FLOOR = 1e-6  # nats, and relative to the sum of all terms: what fast formulas may lose (thin roots, curves)
+_FLOOR = 1e-6  # nats, and relative to the sum of all terms: what fast formulas may lose
 _ROUNDING = 64.0  # times n ε κ: what a factorisation may lose of a quadratic form
 
 

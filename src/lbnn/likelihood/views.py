@@ -105,7 +105,7 @@ class ViewDesign(Design):
 
 @dataclass(frozen=True)
 class CellDesign(Design):
-    """Observed cells of a table: cell (a, j) sees output j of row a, C = G ∘ L over cells."""
+    """Observed cells of a table: cell (a, j) is output j of row a, C = G ∘ L over cells."""
 
     gram: Array  # G between the rows of cells, (q, q); cells are sorted by output
     outputs: IndexArray  # j of every cell, (q,)

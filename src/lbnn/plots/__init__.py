@@ -1,6 +1,6 @@
 """Pictures of posteriors: functions that take posteriors and return matplotlib axes.
 
-Needs matplotlib, the extra `plots`. Knows the objects it draws; computes nothing of its own.
+Needs matplotlib, the extra `plots`. Imports the objects it draws; computes nothing of its own.
 """
 
 from lbnn.plots._style import COLOURS

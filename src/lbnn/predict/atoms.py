@@ -1,7 +1,7 @@
 """AtomPredictive: a mixture of Gaussians over draws of the scale, where these share no eigenvectors.
 
 Views and missing cells leave no basis in which the Gaussian process given a scale is diagonal. So each draw s
-has a mean and a covariance of its own at the test points, computed once by whoever knows the data.
+has a mean and a covariance of its own at the test points, computed once from the data.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class AtomPredictive(Predictive):
         if few:
             warn(
                 f"{few} of {terms.shape[1]} densities rest on fewer than {_FEWEST_ATOMS:g} effective draws "
-                "of the scale, as at outliers: condition with a smaller target_error, or doubt the values"
+                "of the scale, as at outliers: use a smaller target_error, or do not trust the values"
             )
 
     def _point_terms(
@@ -215,7 +215,7 @@ class AtomPredictive(Predictive):
     def _cgf(self, source: Array) -> float:
         """Where it is infinite depends on the scales that no draw reaches: not offered."""
         raise ValueError(
-            "moment generating functions are not offered for draws without common axes, which cannot tell "
+            "moment generating functions are not offered for draws without common axes, which do not say "
             "where they are infinite: use characteristic, which exists everywhere"
         )
 

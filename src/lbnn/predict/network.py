@@ -41,7 +41,7 @@ class NetworkPredictive(Predictive):
     Attributes
     ----------
     projection : Projection
-        Test points as the training inputs see them.
+        Test points projected on the training inputs.
     process : ConditionalProcess
         The Gaussian process given L, with its noise variance τ.
     measure : ScaleMeasure
@@ -51,7 +51,7 @@ class NetworkPredictive(Predictive):
     coupling : float
         ν: an observation given L has the noise τ I + ν L.
     units : (n_d,) array or 1
-        The measure is that of D L D, D = diag(units), for an L whose tails it knows.
+        The measure is that of D L D, D = diag(units), for an L with the tails of the measure.
 
     Examples
     --------

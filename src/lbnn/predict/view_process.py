@@ -19,7 +19,7 @@ from lbnn.data.view_data import ViewData
 
 @dataclass(frozen=True)
 class TestViews:
-    """Views at test points, as the training rows see them."""
+    """Views at test points, projected on the training rows."""
 
     cross: Array  # K̂, (p̂, M, q, M)
     own: Array  # of every point with itself, (p̂, M, M)

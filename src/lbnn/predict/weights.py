@@ -4,7 +4,7 @@ Given the Bartlett factors, everything else is prior or conjugate. With P_d = I 
 
     P_ℓ W_ℓ = T_ℓ Q_ℓ,   Q_ℓ with orthonormal rows, uniformly distributed and independent of T_ℓ,
 
-rows of W_ℓ outside the span of P_ℓ keep their prior, and P_{ℓ−1} = Q_ℓ. At the bottom P_1 W_1 sees the data
+rows of W_ℓ outside the span of P_ℓ keep their prior, and P_{ℓ−1} = Q_ℓ. At the bottom P_1 W_1 enters the data
 through T = T_d ⋯ T_2 = V diag(√l) Oᵀ alone: along input direction i and column j of O it is regression on one
 variable.
 """

@@ -3,7 +3,7 @@
 The Gaussian process (infinite width) has a closed form and is searched first, over a wide grid. Then
 widths are tried from the widest down; every network starts from the hyperparameters of its wider neighbour
 and maximises its evidence by quasi-Newton steps with gradients from Fisher's identity. Networks with coupled
-noise, which need n_d rows of the data only, go first. Knows `network` and what stands before it.
+noise, which need n_d rows of the data only, go first. Imports `network` and what stands before it.
 """
 
 from __future__ import annotations

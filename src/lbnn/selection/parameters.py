@@ -22,7 +22,7 @@ AT_EDGE = 0.5  # distance of a logarithm from the end of its range
 class NoiseSpec:
     """What is given and what the evidence chooses; None means free.
 
-    Variances are those of the targets as the search sees them.
+    Variances are those of the targets in the units of the search.
     """
 
     noise_variance: float | None = None  # geometric mean over outputs; 0 at zero temperature

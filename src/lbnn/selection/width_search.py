@@ -200,7 +200,7 @@ class WidthSearch:
         return max(finite, key=lambda candidate: candidate.log_evidence).widths
 
     def _clearly_worse(self, candidate: Candidate) -> bool:
-        """Whether a candidate is far below the best; an estimate from a few draws is too low to tell."""
+        """Whether a candidate is far below the best; an estimate from a few draws is too low to compare."""
         drop = self.best.log_evidence - candidate.log_evidence
         return candidate.error < _TOO_UNCERTAIN and drop > _CLEAR_DROP
 
