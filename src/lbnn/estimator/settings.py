@@ -24,6 +24,7 @@ from lbnn.estimator.columns import RAW, STANDARDISED
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES
 from lbnn.noise.make import KINDS
+from lbnn.predict.transformed import TRANSFORMS
 from lbnn.selection import (
     Candidate,
     EvidenceData,
@@ -52,6 +53,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "ard": ["boolean"],
     "groups": [list, tuple, None],
     "robust": ["boolean"],
+    "target_transform": [StrOptions({*TRANSFORMS, "auto"}), None],
     "fit_intercept": ["boolean"],
     "average": ["boolean", StrOptions({"auto"})],
     "engine": [StrOptions({"auto", *ENGINES})],
@@ -81,6 +83,15 @@ def approximate_kernel(rows: int, transform: InputTransform, dropped: float) -> 
         f"the kernel of {rows} rows is approximated by the functions of {len(transform.training_inputs)} of "
         f"them: {dropped:.2g} of its variance at the training points is left out, with the uncertainty "
         "that these functions cannot represent"
+    )
+
+
+def long_search(outputs: int, seconds: float) -> str:
+    """What is said where the search over networks takes long."""
+    return (
+        f"the search over networks with {outputs} outputs will take {seconds / 60:.0f} minutes or more: "
+        "verbose=1 shows its progress. Faster: depth=1, the Gaussian process, in closed form; or a given "
+        "width; or lbnn.BandedRegressor, which fits every target by itself"
     )
 
 
@@ -239,6 +250,15 @@ def require_rows(robust: bool) -> None:
     """Raise where rows that are not kept should have noise of their own."""
     if robust:
         raise ValueError("robust=True is for rows in memory, got data in chunks")
+
+
+def require_plain_targets(transform: Any) -> None:
+    """Raise where targets that are read in chunks should be transformed."""
+    if transform is not None:
+        raise ValueError(
+            f"target_transform is for rows in memory, got {transform!r} and data in chunks: transform them "
+            "there"
+        )
 
 
 def divided(weights: Array | None, variances: Array) -> Array | None:

@@ -13,7 +13,7 @@ has the same formula with the outputs as rows, each of the covariance diag(√g)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -82,6 +82,14 @@ class PlainLikelihood:
         """Log density of rows of targets (k, n_d) with strengths (k,), and a bound of its rounding."""
         value = bound = 0.0
         size = len(scale)
+        if size > 1 and not np.any(scale - np.diag(np.diagonal(scale))):  # independent outputs: one at a time
+            parts = [
+                replace(self, variances=self.variances[j : j + 1])._rows(
+                    strength, targets[:, j : j + 1], scale[j : j + 1, j : j + 1]
+                )
+                for j in range(size)
+            ]
+            return sum(part[0] for part in parts), sum(part[1] for part in parts)
         for block in blocks(len(targets), 4 * size * size):
             covariance = strength[block, None, None] * scale + np.diag(self.variances)
             lower = _cholesky(covariance)
@@ -127,7 +135,7 @@ class PlainViews:
         return -0.5 * float(logs + fit), float(bound)
 
     def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
-        """There is no form in the hidden kernel."""
+        """There is no form in the hidden kernel (r, r)."""
         raise NotImplementedError
 
 
@@ -144,11 +152,11 @@ class PlainCells:
 
     @property
     def targets(self) -> Array:
-        """(observed cells, 1): the size of the problem."""
+        """The observed targets as one column, (cells, 1): the size of the problem."""
         return self.table[self.observed][:, None]
 
     def log_value(self, scale: Array) -> tuple[float, float]:
-        """log p(Y_obs | L) at one L, constant included, and a bound on what rounding may do to it."""
+        """log p(Y_obs | L) at one L (n_d, n_d), constant included, and a bound of its rounding."""
         outputs, rows = np.nonzero(self.observed.T)
         covariance = self.gram[np.ix_(rows, rows)] * scale[outputs[:, None], outputs]
         covariance += self.noise * np.eye(len(rows))
@@ -173,7 +181,7 @@ class PlainCells:
         return log_weights - 0.5 * (logs + fit), bound
 
     def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
-        """There is no form in the hidden kernel."""
+        """There is no form in the hidden kernel (r, r)."""
         raise NotImplementedError
 
 
