@@ -43,7 +43,7 @@ _PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
 
 @dataclass(frozen=True)
 class Effort:
-    """How far to go: standard error aimed at, directions at most, the seed, and who is told of progress."""
+    """Standard error aimed at, most directions, seed, and the function that reports progress."""
 
     target_error: float
     most_directions: int
@@ -142,6 +142,7 @@ class _Summary:
     share_error: AnyArray
 
     def fine(self, target_error: float) -> Mask:
+        """Mask (V,) of targets whose errors are small enough."""
         xp = namespace(self.weights)
         shares = xp.all(self.share_error <= target_error * self.share_deviation + _ABSOLUTE, axis=0)
         return np.asarray(to_numpy(shares & (self.log_evidence_error <= target_error)), bool)
@@ -191,13 +192,15 @@ class _Rounds:
 
     @property
     def log_theta(self) -> Array:
+        """Logarithms of all directions so far, (directions, K)."""
         return np.concatenate([log_directions(rule.points) for rule in self.rules])
 
     def _stacked(self, name: str) -> AnyArray:
+        """A kept quantity of all directions, (directions, V)."""
         return self.xp.stack(getattr(self.kept, name))
 
     def _log_weights(self) -> Array:
-        """Log weights of the directions in ∫ d log λ_1 ⋯ d log λ_K."""
+        """Log weights (directions,) of the directions in ∫ d log λ_1 ⋯ d log λ_K."""
         bands = self.rules[0].points.shape[1] + 1
         return np.zeros(1) if bands == 1 else log_weights(self.rules) + 0.5 * math.log(bands)
 

@@ -73,7 +73,7 @@ class Eigensystem:
 
     @classmethod
     def of(cls, kernels: BandKernels, direction: Array) -> Eigensystem:
-        """Of one direction θ."""
+        """Of one direction θ (K,)."""
         values, vectors = eigh(kernels.combined(direction), overwrite=len(direction) > 1)
         return cls(np.maximum(values, 0.0), vectors)
 
@@ -116,7 +116,7 @@ class Conditional:
         )
 
     def on_lattice(self, values: AnyArray, xp: Any) -> AnyArray:
-        """Values (nodes, V) at their places on the lattice, (M, V), zero elsewhere."""
+        """Values (nodes, V) at their points of the lattice, (M, V), zero at the others."""
         device, nodes = device_of(values), values.shape[0]
         rows = device.put(np.arange(len(self.lattice)))[:, None] - self.first[None, :]
         node = rows // self.stride[None, :]
@@ -149,7 +149,7 @@ class Directions:
     def given(
         self, system: Eigensystem, log_direction: Array, targets: BandTargets | None = None
     ) -> Conditional:
-        """What targets say along a direction whose eigensystem is known."""
+        """The conditional law of targets along a direction (K,) whose eigensystem is known."""
         data, xp = self.targets if targets is None else targets, self.xp
         table = self.priors.along(log_direction, self.device)
         parts: list[tuple[AnyArray, ...]] = []
@@ -177,12 +177,14 @@ class Directions:
         return found
 
     def _first_lattice(self, system: Eigensystem) -> Array:
+        """A lattice (M,) around the typical ratio of signal and noise."""
         positive = system.values[system.values > 0]
         typical = -math.log(float(positive.mean())) if len(positive) else 0.0
         low, high = self.range or (typical - 8.0, typical + 8.0)
         return self._lattice(low, high)
 
     def _lattice(self, low: float, high: float) -> Array:
+        """Points (M,) of the lattice from low to high."""
         if not -_FARTHEST < low < high < _FARTHEST:
             raise ValueError(
                 "the ratio of signal and noise must be a double, |log s/τ| < 600, got mass beyond it: "
@@ -193,13 +195,14 @@ class Directions:
         return np.asarray(self.step * np.arange(_SURVEY * first, _SURVEY * last + 1), np.float64)
 
     def _extended(self, lattice: Array, narrow: _Narrow) -> Array:
+        """The lattice (M,) extended where the mass is not inside."""
         low, high = float(lattice[0]), float(lattice[-1])
         return self._lattice(low - _EXTENSION * narrow.left, high + _EXTENSION * narrow.right)
 
     def _piece(
         self, system: Eigensystem, table: PriorTable, data: BandTargets, piece: slice, lattice: Array
     ) -> tuple[AnyArray, ...] | _Narrow:
-        """The integral for some of the targets."""
+        """The integral for some of the targets on a lattice (M,)."""
         xp, put, p = self.xp, self.device.put, data.examples
         projected = system.vectors.T @ data.values[:, piece]
         signal = np.exp(lattice)[:, None] * system.values  # e^u g_i, (M, r)
@@ -241,7 +244,7 @@ class Directions:
         quadratic: AnyArray,
         count: int,
     ) -> tuple[AnyArray, ...]:
-        """The integral on `count` points of the lattice for each of some targets."""
+        """The integral on `count` points of the lattice (M,) for each of some targets (v,)."""
         xp, points = self.xp, u.shape[0]
         rows = first[None, :] + stride[None, :] * self.device.put(np.arange(count))[:, None]
         present = rows < points
@@ -271,12 +274,13 @@ class Directions:
 
 
 def _joined(parts: list[tuple[AnyArray, ...]], xp: Any) -> list[AnyArray]:
-    """Results of pieces side by side; those with fewer nodes are filled up with nodes without mass."""
+    """Results of pieces side by side, (nodes, V) each; those with fewer nodes are filled up without mass."""
     if len(parts) == 1:
         return list(parts[0])
     most = max(part[1].shape[0] for part in parts)
 
     def filled(array: AnyArray) -> AnyArray:
+        """An array (nodes, v) filled up with zeros to the most nodes."""
         missing = most - array.shape[0]
         if array.ndim == 1 or not missing:
             return array
@@ -307,7 +311,7 @@ class _Integrand:
     xp: Any
 
     def roughly(self, u: AnyArray, half_determinant: AnyArray, quadratic: AnyArray) -> AnyArray:
-        """Log of the integrand over u, with t at the mode of the likelihood, up to a constant."""
+        """Log of the integrand over u, with t at the mode of the likelihood, (nodes, v), up to a constant."""
         xp = self.xp
         if self.given_noise:
             return -half_determinant - 0.5 * quadratic + self.table.value(u + self.log_units, xp)
@@ -338,12 +342,13 @@ class _Integrand:
         return constant + top + xp.log(total * width), noise / total, spread
 
     def _log_value(self, t: AnyArray, offset: AnyArray, quadratic: AnyArray) -> AnyArray:
+        """Log of the integrand at t, (nodes, v)."""
         xp = self.xp
         prior = self.table.value(offset + t, xp) + _log_noise_density(t, xp)
         return prior - 0.5 * self.examples * t - 0.5 * quadratic * xp.exp(-t)
 
     def _mode(self, offset: AnyArray, quadratic: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Mode in t and the width 1/√curvature there; the log integrand is concave in t."""
+        """Mode in t and the width 1/√curvature there, (nodes, v) each; the log integrand is concave in t."""
         xp = self.xp
         t = xp.log(quadratic / self.examples)
         for _ in range(_NEWTON):
@@ -354,7 +359,7 @@ class _Integrand:
         return t, 1 / xp.sqrt(self._derivatives(t, offset, quadratic)[1])
 
     def _derivatives(self, t: AnyArray, offset: AnyArray, quadratic: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Slope and −(second derivative) of the log integrand in t."""
+        """Slope and −(second derivative) of the log integrand in t, (nodes, v) each."""
         xp = self.xp
         _, slope, bend = self.table(offset + t, xp)
         half, turn = 0.5 * quadratic * xp.exp(-t), xp.tanh(0.5 * t)
@@ -363,14 +368,14 @@ class _Integrand:
 
 
 def _log_noise_density(t: AnyArray, xp: Any) -> AnyArray:
-    """Log density of t = log τ when √τ is half-Cauchy of scale one: 1/(2π cosh(t/2))."""
+    """Log density of t = log τ, of any shape, when √τ is half-Cauchy of scale one: 1/(2π cosh(t/2))."""
     size = xp.abs(t)
     return -0.5 * size - xp.log1p(xp.exp(-size)) - math.log(math.pi)
 
 
 @lru_cache(maxsize=8)
 def _rule(examples: int, nodes: int) -> tuple[Array, Array]:
-    """Nodes and log weights of an integral over t in units of its width around the mode.
+    """Nodes and log weights (k,) of an integral over t in units of its width around the mode.
 
     With many examples the integrand is nearly Gaussian: Gauss-Hermite nodes. With few it has exponential
     tails: the trapezoid rule after t = 2 sinh(v/2), which reaches 33 widths on either side.

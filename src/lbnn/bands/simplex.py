@@ -58,7 +58,10 @@ class Rule:
 
     @classmethod
     def around(cls, centre: Array, covariance: Array, count: int, rng: np.random.Generator) -> Rule:
-        """About `count` points, a multiple of `SETS`, with Student's t of this centre and scale matrix."""
+        """About `count` points, a multiple of `SETS`, of Student's t.
+
+        Its centre is (k,) and its scale matrix (k, k).
+        """
         number = SETS * max(1, math.ceil(count / SETS))
         values, vectors = np.linalg.eigh(covariance)
         axes = vectors * np.sqrt(np.maximum(values, 1e-12 * values.max()))
@@ -77,7 +80,7 @@ class Rule:
 
 
 def log_weights(rules: Sequence[Rule]) -> Array:
-    """Log weights of all points, one rule after the other: the integral of f is Σ_j weight_j f(z_j)."""
+    """Log weights (m,) of all points, one rule after the other: the integral of f is Σ_j weight_j f(z_j)."""
     z = np.concatenate([rule.points for rule in rules])
     densities = np.stack([rule.log_density(z) for rule in rules])  # (rules, m)
     own = np.repeat(np.arange(len(rules)), [len(rule.points) for rule in rules])
@@ -85,7 +88,7 @@ def log_weights(rules: Sequence[Rule]) -> Array:
 
 
 def set_numbers(rules: Sequence[Rule]) -> IndexArray:
-    """The set, 0..SETS − 1, of every point."""
+    """The set, 0..SETS − 1, of every point, (m,)."""
     return np.concatenate([np.arange(len(rule.points)) % SETS for rule in rules])
 
 
@@ -136,7 +139,10 @@ def rules_for(
 
 
 def _region(means: Array, covariances: Array) -> tuple[Array, Array, float]:
-    """Centre, scale matrix and points of a rule for some targets, fine enough for the narrowest tenth."""
+    """Centre (k,), scale matrix (k, k) and number of points of a rule for some targets.
+
+    Fine enough for the narrowest tenth of them.
+    """
     centre, dimension = means.mean(axis=0), means.shape[1]
     offsets = means - centre
     scale = 1.5 * covariances.mean(axis=0) + offsets.T @ offsets / len(means)

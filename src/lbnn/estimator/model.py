@@ -116,11 +116,11 @@ class FittedModel:
         return measure.weights, mean_gram * scales, own
 
     def predictive(self, *test: Any) -> AffinePredictive:
-        """The function at test points given as `Spectrum.project` wants them."""
+        """The function at test points given as arguments of `Spectrum.project`."""
         return self.predictive_at(self.posterior.spectrum.project(*test))
 
     def predictive_at(self, projection: Projection) -> AffinePredictive:
-        """The function at test points as the training data of this model see them."""
+        """The function at test points, projected on the training data of this model."""
         noise, share = self.posterior.noise, 1 / self.level_examples if self.level_examples else 0.0
         inner = self.posterior._predictive_at(projection)
         if isinstance(inner, AtomPredictive):  # of a table with missing cells, levels included
@@ -135,18 +135,17 @@ class FittedModel:
 
     @property
     def _finite_scale_mean(self) -> Array:
-        """E L, or the typical scale in the place of a mean that is infinite, (q, q)."""
+        """E L, or the typical scale instead of a mean that is infinite, (q, q)."""
         mean = self._scale_mean
         return mean if np.isfinite(mean).all() else self.posterior.scale.typical * np.eye(len(mean))
 
     def coefficients(self) -> Array:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
         spectrum = self.posterior.spectrum
-        along, basis = (
-            self.posterior._predictive_at(TrainingProjection(np.eye(spectrum.rank))),
-            spectrum.basis,
-        )
-        inner = along.mean.reshape(spectrum.rank, self.matrix.shape[1])  # E M, (r, q)
+        unit, basis = TrainingProjection(np.eye(spectrum.rank)), spectrum.basis
+        inner = self.posterior._predictive_at(unit).mean.reshape(-1, self.matrix.shape[1])  # E M, (r, q)
+        if self.posterior.missing is not None:
+            inner = inner - self._level
         if isinstance(basis, InputBasis):
             combined = basis.directions.combine(like(inner.T, basis.example))
             weights = math.sqrt(basis.scale) * to_numpy(combined)
@@ -157,8 +156,24 @@ class FittedModel:
                 weights = weights * np.sqrt(spectrum.weights)
         return self.matrix @ weights
 
+    @property
+    def _level(self) -> Array:
+        """Mean of the levels that the posterior of a table with missing targets has, (q,)."""
+        nowhere = TrainingProjection(np.zeros((1, self.posterior.spectrum.rank)))
+        return np.asarray(self.posterior._predictive_at(nowhere).mean).reshape(-1)
+
+    @property
+    def centre(self) -> Array:
+        """Mean of the targets where the features are zero, (n_d,)."""
+        return self.mean if self.posterior.missing is None else self.mean + self.matrix @ self._level
+
     def leave_one_out(self, targets: Array) -> LeaveOneOut:
         """Scores of the training targets (p, n_d), each given all others, in the user's units."""
+        if self.posterior.missing is not None:
+            raise ValueError(
+                "leave-one-out scores are offered where every target was observed, got a fit with "
+                f"{self.posterior.missing.count} missing targets"
+            )
         whitened = (targets - self.mean) @ np.linalg.pinv(self.matrix).T
         if self.single_output:
             whitened = whitened[:, 0]
@@ -298,18 +313,18 @@ class FittedState:
     def coefficients(self) -> Array:
         """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p).
 
-        Of inputs (or of a kernel) in the units in which the network sees them.
+        Of inputs (or of a kernel) in the units of the network's inputs.
         """
         return np.tensordot(self.weights, np.stack([model.coefficients() for model in self.models]), axes=1)
 
     def mean(self, X: AnyArray, weights: Array) -> AnyArray:
         """Of the targets at X, from the weights of the mean function."""
         features = self.transform.features(X)
-        found = features @ like(weights.T, features) + like(self.best.mean, features)
+        found = features @ like(weights.T, features) + like(self.best.centre, features)
         return found[:, 0] if self.best.single_output else found
 
     def predictive(self, X: AnyArray, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:
-        """The function at test points; `test_gram` in the place of the kernel among them."""
+        """The function at test points; `test_gram` instead of the kernel among them."""
         best = self.best.posterior.spectrum
         seen = best.project(*self.transform.test(X, test_gram))
         leverage = self.extent.leverage(self.best.function_variance.at(seen))
@@ -322,7 +337,7 @@ class FittedState:
         return MixturePredictive(components, self.weights, leverage)
 
     def coefficient_law(self, rows: Array) -> AffinePredictive | MixturePredictive:
-        """Changes of the function along rows (k, n0) of inputs as the network sees them, without a level."""
+        """Changes of the function along rows (k, n0) of the network's inputs, without a level."""
         best = self.best.posterior.spectrum
         seen = best.project(like(rows, best.basis.example))
         components = tuple(

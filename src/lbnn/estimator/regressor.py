@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any, ClassVar
@@ -15,20 +15,27 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from lbnn._base import check
 from lbnn._base.arrays import namespace, require_one_device, take, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.deprecated import current_value
 from lbnn._base.errors import DataWarning, ExtrapolationWarning
-from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
-from lbnn.estimator import fitting, row_noise, saving, settings, summary
+from lbnn.estimator import fitting, missing, row_noise, saving, settings, summary, target_transform
 from lbnn.estimator.extent import Extent, large_leverage
 from lbnn.estimator.free_noise import FreeNoiseModel
-from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate, make_candidate
+from lbnn.estimator.input_search import (
+    InputCandidate,
+    Setting,
+    best_candidate,
+    comparable,
+    make_candidate,
+)
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.left_out import contradiction
 from lbnn.estimator.model import FittedState
@@ -38,7 +45,8 @@ from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.model_average import MixturePredictive
-from lbnn.selection import NoiseSpec
+from lbnn.predict.transformed import TRANSFORMS, TransformedPredictive
+from lbnn.selection import NoiseSpec, search
 
 _COEFFICIENT_FLOATS = 1 << 22  # of the rows of a block of coefficients
 _POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
@@ -70,7 +78,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         or noise with a covariance of its own beside that of the signal ("free"), both integrated over, with
         widths by evidence. "auto" takes the kind with the highest evidence.
     inputs : "evidence", "raw" or "standardised"
-        Whether the network (or the kernel) sees columns as they are or divided by their standard deviations;
+        Whether the network (or the kernel) gets columns as they are or divided by their standard deviations;
         "evidence" takes what has the higher evidence at infinite width.
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
@@ -93,12 +101,20 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     robust : bool
         Whether single rows may have larger noise than the others, where the evidence finds that they do:
         these outliers then count less. (New rows have the ordinary noise.)
+    target_transform : None, "log", "log1p", "sqrt", "logit" or "auto"
+        A function of the targets that is modelled in their place; "auto" takes the one with the highest
+        evidence at infinite width, Jacobian included. Predictions, intervals and densities are those of the
+        targets themselves; coefficients, noise and left-out means are those of the transformed targets.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
         "auto" integrates over hyperparameters and networks where noise variances are known no better than by
         a fifth: predictions are then a mixture of models around the best. False takes the best candidate.
         True averages over all candidates, each at its best hyperparameters, with their evidence as weights.
+    missing_targets : "error" or "allow"
+        Whether NaN in y is an error or a target that was not measured. "allow" fits the observed targets
+        alone: noise, scale and width by their evidence, for independent noise of one variance or of one for
+        each output. Predictions are then those of the best network, not of an average.
     engine : str
         As in `Network.condition`, for the final answer.
     target_error : float
@@ -139,15 +155,19 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         noise_width (number of noise factors with noise="free"); best first.
     inputs_, kernel_params_ : str, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
+    target_transform_ : str or None
+        As chosen or given.
     row_variances_ : (n_samples,)
         Noise variances of the rows relative to the ordinary one; above one of outliers where `robust`.
     column_scales_ : (n_features,)
-        What the network or the kernel sees of a column is (x − constant) times this: relative prior standard
+        The network's or the kernel's input is (x − constant) times this: relative prior standard
         deviations of the coefficients, in the user's units.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
     models_, model_weights_ : tuple of FittedModel, (models,)
         What predictions come from: the best candidate, or those averaged.
+    missing_counts_ : (n_targets,)
+        Missing targets of each output, of the rows that are counted.
     messages_ : tuple of str
         What was noticed during the fit.
     noise_ : str
@@ -185,8 +205,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ard: bool = False,
         groups: Any = None,
         robust: bool = False,
+        target_transform: str | None = None,
         fit_intercept: bool = True,
         average: Any = "auto",
+        missing_targets: str = "error",
         engine: str = "auto",
         target_error: float = 0.1,
         random_state: Any = 0,
@@ -203,15 +225,17 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.ard = ard
         self.groups = groups
         self.robust = robust
+        self.target_transform = target_transform
         self.fit_intercept = fit_intercept
         self.average = average
+        self.missing_targets = missing_targets
         self.engine = engine
         self.target_error = target_error
         self.random_state = random_state
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that a precomputed kernel is indexed on both axes."""
+        """Declare to scikit-learn that a precomputed kernel is indexed on both axes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
@@ -244,22 +268,44 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kind = current_value("noise", self.noise)
         check.unmasked(X, "X")
         check.unmasked(y, "y")
-        settings.require_complete_rows(y)
-        double = settings.double_of(X, self.kernel)
         self.target_names_ = settings.names_of_targets(y)
+        observed: Mask | None = None
+        if self.missing_targets == "allow":
+            y, observed = settings.split_missing(y)
+        else:
+            settings.require_complete_rows(y)
+        double = settings.double_of(X, self.kernel)
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=double)
         require_one_device(X=inputs, y=y)
         targets = np.asarray(to_numpy(y), dtype=np.float64)
         extent = self._extent(inputs)
         weights = settings.row_weights(sample_weight, len(targets))
+        if observed is not None:
+            weights = settings.weights_of_told(weights, observed)
         rows = self._rows(inputs, targets, weights)
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
             weights = None if weights is None else weights[rows.kept]
-        units, setting = self._setting(targets, weights, kind)
+        self.missing_counts_ = np.zeros(1 if targets.ndim == 1 else targets.shape[1], int)
+        if observed is not None and not observed[rows.kept].all():
+            return self._fit_table(inputs, targets, observed[rows.kept], weights, kind, rows, extent)
         kernel, group_of = self._kernel(), self._group_of()
+
+        def evidence(of: Array) -> float:
+            """Of transformed targets, at infinite width."""
+            setting = self._setting(of, weights, kind)
+            found = best_candidate(inputs, self.inputs, kernel, group_of, setting[1])[0]
+            jacobian = -found.data.spectrum.examples * found.data.outputs * setting[0].log_unit
+            return found.penalised_evidence + jacobian
+
+        self.target_transform_ = self._transform_of_targets(targets, evidence)
+        plain = targets
+        targets, jacobian = target_transform.applied(self.target_transform_, targets)
+        units, setting = self._setting(targets, weights, kind)
         chosen, others = best_candidate(inputs, self.inputs, kernel, group_of, setting)
-        self.row_variances_, unusual = np.ones(len(rows.stands_for)), ""
+        self.row_variances_, unusual, advice = np.ones(len(rows.stands_for)), "", ""
+        if self.target_transform is None and comparable([chosen]) and chosen.data.noise_variance:
+            advice = target_transform.advice(plain, evidence)
         if self.robust:
             own = self._own_variances(chosen, inputs, targets, weights, kind)
             units, setting = self._setting(targets, settings.divided(weights, own), kind)
@@ -274,7 +320,55 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             names = self.target_names_ or []
             unusual = row_noise.unusual_rows(chosen, setting.targets, rows.kept, names)
         columns = targets.reshape(len(targets), -1)
-        return self._fit_candidates(chosen, others, kind, units, columns, rows, extent, unusual)
+        said = [each for each in (unusual, advice) if each]
+        return self._fit_candidates(chosen, others, kind, units, columns, rows, extent, said, jacobian)
+
+    def _transform_of_targets(self, targets: Array, evidence: Callable[[Array], float]) -> str | None:
+        """The transform of the targets that is given, or the one that the evidence prefers."""
+        if self.target_transform is None:
+            return None
+        if self.target_transform == "auto":
+            return target_transform.chosen(targets, evidence)
+        target_transform.require(self.target_transform, targets)
+        return str(self.target_transform)
+
+    def _fit_table(
+        self,
+        inputs: AnyArray,
+        targets: Array,
+        observed: Mask,
+        weights: Array | None,
+        kind: str,
+        rows: Rows,
+        extent: Extent,
+    ) -> LBNNRegressor:
+        """Fit the observed cells of a table of targets (p, n_d), filled anyhow."""
+        settings.require_table(kind, self.beta, self.robust, self.target_transform)
+        self.target_transform_ = None
+        self.missing_counts_ = (~observed).sum(axis=0)
+        self.row_variances_ = np.ones(len(rows.stands_for))
+        table = missing.Table.of(observed, weights, self.fit_intercept)
+        seed, shapes = settings.as_seed(self.random_state), settings.network_shapes(self.depth, self.width)
+        filled = table.filled(targets)
+        for last in (False, True):  # a table filled with means, then one that is drawn given the observed
+            units, setting = self._setting(filled, weights, "per_output")
+            chosen, _ = best_candidate(inputs, self.inputs, self._kernel(), self._group_of(), setting)
+            own = settings.table_kind(kind, self._given(units), chosen.data)
+            specs, searched, notices = fitting.settle(self._given(units), own, chosen.data, shapes, units)
+            report = fitting.reporter(chosen.data, units, self.verbose)
+            data = missing.FilledData(chosen.data, setting.targets, table, units)
+            with threadpool_limits(limits=1, user_api="blas"):
+                candidates = search(chosen.data, specs, searched, seed=seed, report=report)
+                if not last:
+                    filled = missing.completed_targets(data, candidates[0], seed)
+                    continue
+                effort = {"engine": self.engine, "target_error": self.target_error, "seed": seed}
+                candidates, models = missing.final_tables(data, candidates, **effort)
+        state = FittedState.of(models, chosen.transform, filled, rows, extent)
+        empty = len(rows.stands_for) - len(rows.kept)
+        notices = [*notices, settings.missing_message(observed, empty)]
+        messages = [*models[0].posterior.diagnostics.messages, *notices, *self._said_of_scales(chosen)]
+        return self._describe(state, fitting.evidence_table(candidates, chosen, [], units), messages)
 
     def _setting(self, targets: Array, weights: Array | None, kind: str) -> tuple[TargetUnits, Setting]:
         """Units of the targets, and what all transforms of the inputs share."""
@@ -317,10 +411,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         settings.require_linear(self.kernel)
         settings.require_rows(self.robust)
         settings.network_shapes(self.depth, self.width)
+        settings.require_plain_targets(self.target_transform)
         self.n_features_in_, self.target_names_, self.row_variances_ = stream.inputs, None, np.ones(0)
+        self.target_transform_ = None
         summary = Summary.of(stream, self.fit_intercept)
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
+        self.missing_counts_ = np.zeros(len(units.mean), int)
         spec = settings.comparison_spec(kind, self._given(units), inner, examples)
         noise, group_of = settings.noise_unit(self.beta), self._group_of()
         found = summary.best_candidate(self.inputs, self._kernel(), group_of, units, noise, spec)
@@ -336,7 +433,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         targets: Array,
         rows: Rows,
         extent: Extent,
-        unusual: str = "",
+        said: Sequence[str] = (),
+        jacobian: float = 0.0,
     ) -> LBNNRegressor:
         """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
@@ -357,9 +455,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if chosen.transform.feature_map.size:
             doubts.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
         notices += [rows.message] * (bool(rows.message) and rows.dropped)
-        notices += [unusual] * bool(unusual)
+        notices += said
         constant = settings.CONSTANT_TARGETS in notices
         notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
+        models = tuple(replace(each, log_evidence=each.log_evidence + jacobian) for each in models)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
         doubts += [said for said in [contradiction(state, candidates[0], lead)] if said]
@@ -367,7 +466,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         warn_of(notices, DataWarning)
         messages = [*doubts, *notices, *self._said_of_scales(chosen)]
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
-        return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
+        table = fitting.evidence_table(candidates, chosen, others, units)
+        table = [{**row, "log_evidence": row["log_evidence"] + jacobian} for row in table]
+        return self._describe(state, table, messages)
 
     def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:
         """Rows to be counted; all of them where the noise is given, or the kernel, or weights are."""
@@ -443,7 +544,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if state.transform.kernel.metric != "linear":
             self.dual_coef_ = shaped
             return self
-        coefficients, intercept = state.transform.in_units_of_columns(self._weights, best.mean)
+        coefficients, intercept = state.transform.in_units_of_columns(self._weights, best.centre)
         self.coef_ = coefficients[0] if single else coefficients
         self.intercept_ = float(intercept[0]) if single else intercept
         return self
@@ -475,6 +576,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return predict_blocks(self, X, return_std, return_cov)
         inputs = self._checked(X)
         self._warn_of_ranges(inputs)
+        if self.target_transform_ is not None:
+            return self._predict_transformed(inputs, return_std, return_cov)
         mean = self._state.mean(inputs, self._weights)
         if return_cov:
             law = self._predictive(inputs)
@@ -483,6 +586,18 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if return_std:
             return mean, self._standard_deviations(inputs)
         return mean
+
+    def _predict_transformed(self, X: AnyArray, return_std: bool, return_cov: bool) -> Any:
+        """Means of targets that were transformed, and their deviations."""
+        laws = [self._predictive(X[rows, :]) for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE)]
+        if return_cov:
+            return laws[0].with_noise().mean, laws[0].with_noise().covariance
+        noisy = [law.with_noise() for law in laws]
+        mean = np.concatenate([law.mean for law in noisy])
+        if not return_std:
+            return mean
+        self._warn_of_leverage([law.leverage for law in laws])
+        return mean, np.concatenate([law.standard_deviation for law in noisy])
 
     def _warn_of_ranges(self, X: AnyArray) -> None:
         message = self._state.extent.outside_ranges(X, getattr(self, "feature_names_in_", None))
@@ -497,7 +612,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def predictive(
         self, X: ArrayLike, *, test_gram: ArrayLike | None = None
-    ) -> AffinePredictive | MixturePredictive:
+    ) -> AffinePredictive | MixturePredictive | TransformedPredictive:
         """The predictive distribution of the function at X; `.with_noise()` for observations.
 
         Parameters
@@ -508,7 +623,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        AffinePredictive, or MixturePredictive where models were averaged
+        AffinePredictive, MixturePredictive where models were averaged, or TransformedPredictive
         """
         return self._predictive(self._checked(X), test_gram)
 
@@ -613,13 +728,16 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _predictive(
         self, X: AnyArray, test_gram: ArrayLike | None = None
-    ) -> AffinePredictive | MixturePredictive:
+    ) -> AffinePredictive | MixturePredictive | TransformedPredictive:
         if self.kernel == "precomputed" and test_gram is None:
             raise ValueError(
                 "the uncertainty at test points needs the kernel among them, got a precomputed cross kernel "
                 "only: use predictive(X, test_gram=...)"
             )
-        return self._state.predictive(X, test_gram)
+        law = self._state.predictive(X, test_gram)
+        if self.target_transform_ is None:
+            return law
+        return TransformedPredictive(law, TRANSFORMS[self.target_transform_])
 
     def _standard_deviations(self, X: AnyArray) -> AnyArray:
         parts, leverage = [], []
@@ -654,7 +772,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if about["feature_names"] is not None:
             estimator.feature_names_in_ = np.array([str(name) for name in about["feature_names"]], object)
         names = about.get("target_names")
+        estimator.target_transform_ = about.get("target_transform")
         estimator.row_variances_ = np.array(about.get("row_variances", []), float)
+        outputs = len(state.best.mean)
+        estimator.missing_counts_ = np.array(about.get("missing_counts", [0] * outputs), int)
         estimator.target_names_ = None if names is None else [str(name) for name in names]
         table = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
         return estimator._describe(state, table, about["messages"])

@@ -17,13 +17,14 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from lbnn._base import check
 from lbnn._base.arrays import device_of, to_numpy
 from lbnn._base.deprecated import VALUES
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.engines import ENGINES
 from lbnn.estimator import relevance
 from lbnn.estimator.columns import RAW, STANDARDISED
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES
 from lbnn.noise.make import KINDS
+from lbnn.predict.transformed import TRANSFORMS
 from lbnn.selection import (
     Candidate,
     EvidenceData,
@@ -52,8 +53,10 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "ard": ["boolean"],
     "groups": [list, tuple, None],
     "robust": ["boolean"],
+    "target_transform": [StrOptions({*TRANSFORMS, "auto"}), None],
     "fit_intercept": ["boolean"],
     "average": ["boolean", StrOptions({"auto"})],
+    "missing_targets": [StrOptions({"error", "allow"})],
     "engine": [StrOptions({"auto", *ENGINES})],
     "target_error": [Interval(Real, 0, 1, closed="neither")],
     "random_state": ["random_state"],
@@ -79,8 +82,17 @@ def approximate_kernel(rows: int, transform: InputTransform, dropped: float) -> 
     """What is said of a kernel that is not decomposed exactly."""
     return (
         f"the kernel of {rows} rows is approximated by the functions of {len(transform.training_inputs)} of "
-        f"them: {dropped:.2g} of its variance at the training points is left out, and of the uncertainty "
-        "elsewhere what these functions cannot show"
+        f"them: {dropped:.2g} of its variance at the training points is left out, with the uncertainty "
+        "that these functions cannot represent"
+    )
+
+
+def long_search(outputs: int, seconds: float) -> str:
+    """What is said where the search over networks takes long."""
+    return (
+        f"the search over networks with {outputs} outputs will take {seconds / 60:.0f} minutes or more: "
+        "verbose=1 shows its progress. Faster: depth=1, the Gaussian process, in closed form; or a given "
+        "width; or lbnn.BandedRegressor, which fits every target by itself"
     )
 
 
@@ -119,7 +131,7 @@ def without_noise_message(outputs: Sequence[int], count: int, averaged: bool) ->
         else "intervals are too narrow if the measurements have noise"
     )
     return (
-        f"{which} fitted without noise, and the evidence does not tell how small it is: {known}. Give beta "
+        f"{which} fitted without noise, and the evidence does not say how small it is: {known}. Give beta "
         "= 1/(noise variance) if you know it. Usual reasons: a column that is computed from the targets, or "
         "as many columns as rows"
     )
@@ -227,7 +239,7 @@ def _require_noise(spec: NoiseSpec, data: EvidenceData, shapes: Shapes) -> None:
 
 
 def require_linear(kernel: Any) -> None:
-    """Raise where data in blocks of rows should be seen by a kernel."""
+    """Raise where data in blocks of rows are combined with a kernel."""
     if kernel != "linear":
         raise ValueError(
             f"data in chunks are for kernel='linear', got kernel={kernel!r}: a kernel matrix of all rows "
@@ -239,6 +251,15 @@ def require_rows(robust: bool) -> None:
     """Raise where rows that are not kept should have noise of their own."""
     if robust:
         raise ValueError("robust=True is for rows in memory, got data in chunks")
+
+
+def require_plain_targets(transform: Any) -> None:
+    """Raise where targets that are read in chunks should be transformed."""
+    if transform is not None:
+        raise ValueError(
+            f"target_transform is for rows in memory, got {transform!r} and data in chunks: transform them "
+            "there"
+        )
 
 
 def divided(weights: Array | None, variances: Array) -> Array | None:
@@ -301,11 +322,77 @@ def require_complete_rows(y: Any) -> None:
     partly = missing.any(axis=1) & ~missing.all(axis=1)
     if partly.any():
         raise ValueError(
-            "every row needs all of its targets: one eigendecomposition serves all outputs only if they "
-            f"are measured at the same rows, got NaN in {np.count_nonzero(partly)} rows that have other "
-            "targets. Leave these rows out, or fit targets that were measured at the same rows together; "
-            "what is known of new rows can be used with predictive(X).with_noise().given(Y)"
+            f"every row needs all of its targets, got NaN in {np.count_nonzero(partly)} rows that have other "
+            "targets: missing_targets='allow' takes NaN for targets that were not measured (what is known of "
+            "new rows can be used with predictive(X).with_noise().given(Y))"
         )
+
+
+def split_missing(y: Any) -> tuple[Any, Mask | None]:
+    """Targets with the mean of each output in the place of NaN, and which were observed; None if all were."""
+    array = to_numpy(y)
+    if array.dtype.kind != "f":
+        array = np.asarray(array, dtype=object if array.dtype.kind == "O" else float)
+    try:
+        numbers = np.asarray(array, dtype=float)
+    except (TypeError, ValueError):
+        return y, None  # scikit-learn says what is wrong with it
+    missing = np.isnan(numbers)
+    if not missing.any() or numbers.ndim not in (1, 2):
+        return y, None
+    observed = ~missing.reshape(len(numbers), -1)
+    if not observed.any(axis=0).all():
+        raise ValueError(
+            "every output needs at least one observed target, got none for outputs "
+            f"{np.flatnonzero(~observed.any(axis=0)).tolist()}: leave them out"
+        )
+    with np.errstate(invalid="ignore"):
+        means = np.nanmean(numbers, axis=0)
+    return np.where(missing, means, numbers), observed
+
+
+def weights_of_told(weights: Array | None, observed: Mask) -> Array | None:
+    """Weights of rows, zero for those without any target, which tell nothing."""
+    told = observed.any(axis=1)
+    if told.all():
+        return weights
+    return told.astype(float) if weights is None else np.where(told, weights, 0.0)
+
+
+def require_table(noise: str, beta: Any, robust: bool, transform: Any) -> None:
+    """Raise where settings do not go with missing targets."""
+    if transform is not None:
+        raise ValueError(
+            "target_transform is for rows that have all of their targets, got missing targets: transform the "
+            "targets before the fit"
+        )
+    if robust:
+        raise ValueError("robust=True is for rows that have all of their targets, got missing targets")
+    if noise not in ("auto", "independent", "per_output"):
+        raise ValueError(
+            f"missing targets are for noise='auto', 'independent' or 'per_output', got noise={noise!r}"
+        )
+    if beta == math.inf:
+        raise ValueError("missing targets need noise, got beta=inf: give a finite beta, or leave it out")
+
+
+def table_kind(noise: str, basic: NoiseSpec, data: EvidenceData) -> str:
+    """The kind of noise that a table with missing targets is searched with: one variance, or one each."""
+    if noise != "auto":
+        return noise
+    own = data.outputs > 1 and not constant_outputs(data) and prefers_own_units(data, basic)
+    return "per_output" if own else "independent"
+
+
+def missing_message(observed: Mask, empty: int) -> str:
+    """How many targets were missing, output by output."""
+    counts = (~observed).sum(axis=0)
+    listed = ", ".join(f"{count}" for count in counts[:12]) + (", ..." if len(counts) > 12 else "")
+    rows = f"; {empty} rows without any target are left out" if empty else ""
+    return (
+        f"{counts.sum()} of {observed.size} targets were missing ({listed} of the {len(observed)} rows of "
+        f"each output): the fit is that of the observed ones{rows}"
+    )
 
 
 def groups_of_columns(
