@@ -250,6 +250,8 @@ def add_to_columns(array: AnyArray, columns: AnyArray, values: AnyArray) -> AnyA
         chosen = np.zeros((len(columns), array.shape[-1]))
         chosen[np.arange(len(columns)), columns] = 1.0
         return array + xp.matmul(values, like(chosen, array))
+    if library == "torch":  # without a copy of the columns
+        return array.index_add_(array.ndim - 1, like(columns, array), values)
     array[..., columns] += values
     return array
 
@@ -348,6 +350,21 @@ def within_memory(work: Callable[[], Result], place: Place, floats: float, purpo
         f"{purpose} needs about {8e-9 * floats:.3g} GB of memory in float64, got too little free memory "
         f"({place}): free some, take fewer examples, or accumulate moments (Spectrum.from_moments)"
     )
+
+
+def free_floats(place: Place) -> int:
+    """Floats that there is free memory for at a place; 2^28 (2 GB) where its library cannot tell."""
+    known = str(place.device).startswith("cuda") if place.library == "torch" else place.library == "cupy"
+    if not known:
+        return 1 << 28
+    if place.library == "torch":
+        torch = importlib.import_module("torch").cuda
+        unused = torch.memory_reserved(place.device) - torch.memory_allocated(place.device)
+        return int((torch.mem_get_info(place.device)[0] + unused) // 8)
+    cupy = importlib.import_module("cupy")
+    with place.device:
+        unused = cupy.get_default_memory_pool().free_bytes()
+        return int((cupy.cuda.runtime.memGetInfo()[0] + unused) // 8)
 
 
 def _out_of_memory(error: Exception) -> bool:

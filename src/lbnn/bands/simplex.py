@@ -21,13 +21,15 @@ from functools import lru_cache
 
 import numpy as np
 from scipy import special
-from scipy.cluster.vq import kmeans2
+from scipy.cluster.vq import kmeans, vq
 
 from lbnn._base.types import Array, IndexArray
 
 SETS = 2  # sets of directions whose answers are compared
 _POWER = 4.0  # of the power heuristic
-_CLUSTERS = 4  # rules that are added at a time, at most
+_CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16)  # numbers of clusters of targets that are tried
+_LOOKED_AT = 2000  # targets from which clusters are made; the others join the nearest
+_FEWEST_MEMBERS = 4  # targets of a cluster, on average, at least
 _TAILS = (
     4.0  # degrees of freedom of Student's t; posteriors of log ratios fall exponentially, which is faster
 )
@@ -106,33 +108,46 @@ def first_rules(mean: Array, variance: Array, count: int, rng: np.random.Generat
 
 
 def rules_for(
-    means: Array, covariances: Array, fewest: int, most: int, rng: np.random.Generator
-) -> list[Rule]:
-    """Rules where targets have their mass: one, or one for each of a few clusters if that takes fewer points.
+    means: Array, covariances: Array, refinement: float, most: int, price: float, rng: np.random.Generator
+) -> list[tuple[IndexArray, Rule]]:
+    """Clusters of targets, as positions, and for each a rule where its targets have their mass.
 
-    Few rules are best: where two of equal density overlap, each has to be fine enough by itself.
+    A rule is looked at for the targets of its cluster only. Small clusters need few points, since their
+    targets have their mass in one place, but every point costs an eigendecomposition: the number of clusters
+    is that of the smallest cost.
 
     Parameters
     ----------
     means, covariances : (V, d), (V, d, d)
         Of the posteriors of z of targets that need more directions.
-    fewest, most : int
-        Points of all rules together.
+    refinement : float
+        How many times finer than usual rules are to be.
+    most : int
+        Points of a rule at most.
+    price : float
+        Cost of an eigendecomposition, in units of that of one target along one direction.
     """
-    found: list[tuple[float, list[tuple[Array, Array, float]]]] = []
-    for count in range(1, min(_CLUSTERS, 1 + len(means) // 8) + 1):
-        labels = kmeans2(means, count, minit="++", seed=rng)[1] if count > 1 else np.zeros(len(means), int)
-        regions = [_region(means[labels == each], covariances[labels == each]) for each in np.unique(labels)]
-        found.append((sum(points for _, _, points in regions), regions))
-    total, regions = min(found, key=lambda each: each[0])
-    factor = float(np.clip(total, fewest, most)) / total
-    counts = [max(8 * SETS, SETS * math.floor(factor * points / SETS)) for _, _, points in regions]
-    largest = int(np.argmax(counts))
-    counts[largest] = max(8 * SETS, counts[largest] - max(0, sum(counts) - most))
-    return [
-        Rule.around(centre, scale, count, rng)
-        for (centre, scale, _), count in zip(regions, counts, strict=True)
-    ]
+    some = rng.permutation(len(means))[:_LOOKED_AT]
+    best: tuple[float, IndexArray, list[tuple[Array, Array, float]]] | None = None
+    for count in _CLUSTERS:
+        if best is not None and count * _FEWEST_MEMBERS > len(some):
+            break
+        centres = kmeans(means[some], count, iter=2, rng=rng)[0] if count > 1 else means[:1]
+        labels = np.unique(vq(means, centres)[0], return_inverse=True)[1]
+        regions = [
+            _region(means[labels == each], covariances[labels == each]) for each in range(labels.max() + 1)
+        ]
+        sizes = np.bincount(labels)
+        cost = sum(points * (price + size) for (_, _, points), size in zip(regions, sizes, strict=True))
+        if best is None or cost < best[0]:
+            best = cost, labels, regions
+    assert best is not None
+    _, labels, regions = best
+    found = []
+    for each, (centre, scale, points) in enumerate(regions):
+        count = int(np.clip(refinement * points, 8 * SETS, max(most, 8 * SETS)))
+        found.append((np.flatnonzero(labels == each), Rule.around(centre, scale, count, rng)))
+    return found
 
 
 def _region(means: Array, covariances: Array) -> tuple[Array, Array, float]:
