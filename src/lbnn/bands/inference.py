@@ -23,12 +23,12 @@ from lbnn.bands.data import BandKernels, BandTargets
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.quadrature import Conditional, Directions, Eigensystem, Line
 from lbnn.bands.simplex import (
+    FEWEST_POINTS,
     SETS,
     Rule,
     first_rules,
     log_directions,
     log_weights,
-    points_for_one,
     rules_for,
     set_numbers,
 )
@@ -37,9 +37,7 @@ _TEMPERATURES = 4.0 ** np.arange(0, 8)
 #: Weight of a direction below which it is left out of intervals and predictions: a thousand of them move a
 #: probability by less than 0.001.
 _NEGLIGIBLE = 1e-6
-#: Targets are finished when their errors are below this part of what was asked: errors come from a few
-#: differences, and to stop at the first that is small enough would choose those that are small by chance.
-_MARGIN = 0.5
+_ENOUGH = 2.0  # times the points that a rule is thought to need, after which it is not doubled again
 _ABSOLUTE = 1e-9  # error of a share that is always small enough: rounding
 #: Places, in posterior deviations from the mean, at which distribution functions of shares are kept.
 _PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
@@ -119,29 +117,39 @@ def infer_block(
     rng, bands = np.random.default_rng(effort.seed), len(kernels.used)
     search = _Search(kernels, targets, priors, effort)
     everything = _Group(np.arange(targets.count), (), np.zeros(0, int), None)
-    waiting, finished = [search.look(everything, _first(priors, bands, rng))], []
+    first = _first(priors, bands, rng)
+    for rule in first:
+        everything = search.look(everything, rule)
+    waiting, finished = [everything], []
     while waiting:
         group = waiting.pop()
         summary = group.summary()
-        fine, left = summary.fine(_MARGIN * effort.target_error), effort.most_directions - group.count
-        if bands == 1 or left < 8 * SETS:
+        fine, left = summary.fine(effort.target_error), effort.most_directions - group.count
+        last = group.rules[-1]
+        if bands == 1 or left < FEWEST_POINTS:
             fine[:] = True  # as fine as it gets
         if fine.any():
             finished.append((group.some(np.flatnonzero(fine)), summary.some(np.flatnonzero(fine))))
         if fine.all():
             continue
         others = group.some(np.flatnonzero(~fine))
-        # every rule is twice as fine as the one before: one as fine as the last would add little
-        refinement = 2.0 ** (len(group.rules) - 2)
+        if len(group.rules) > len(first) and len(last.points) < _ENOUGH * last.wanted:
+            if len(last.points) <= left:
+                waiting.append(search.look(others, last.doubled()))
+            else:
+                finished.append((others, summary.some(np.flatnonzero(~fine))))
+            continue
+        # a rule as fine as the last would add little
+        refinement = _ENOUGH ** (len(group.rules) - len(first))
         for members, rule in rules_for(*others.moments(), refinement, left, search.price, rng):
-            waiting.append(search.look(others.some(members), [rule]))
+            waiting.append(search.look(others.some(members), rule))
     return search.posterior(finished)
 
 
 def _first(priors: BandPriors, bands: int, rng: np.random.Generator) -> list[Rule]:
     if bands == 1:
-        return [Rule(np.zeros(0), np.zeros((0, 0)), np.zeros((1, 0)))]
-    return first_rules(priors.mean, priors.variance, round(points_for_one(bands - 1)), rng)
+        return [Rule(np.zeros(0), np.zeros((0, 0)), np.zeros(0), np.zeros((1, 0)), 1.0)]
+    return first_rules(priors.mean, priors.variance, rng)
 
 
 @dataclass(frozen=True)
@@ -252,20 +260,19 @@ class _Group:
     def moments(self) -> tuple[Array, Array]:
         """Posterior means (V, d) and covariances (V, d, d) of z, as NumPy.
 
-        From p^(1/T) with the lowest of some temperatures T at which enough directions count: a Gaussian's
-        has T times its covariance.
+        From the weights to the power 1/T, with the lowest of some temperatures T at which enough directions
+        count: a Gaussian that is narrow among the directions has T times its covariance then.
         """
         xp, put = namespace(self.found), place_of(self.found).put
         z = np.concatenate([rule.points for rule in self.rules])
         size = z.shape[1]
         powers = put(np.concatenate([z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)], axis=1))
         base, wanted = put(self._log_weights())[:, None], 3.0 * (size + 1)
-        logs, waiting = self.found[0, ...], np.arange(len(self.columns))
+        logs, waiting = self.found[0, ...] + base, np.arange(len(self.columns))
         sums, heat = np.empty((len(waiting), size + size**2)), np.empty(len(waiting))
         for temperature in _TEMPERATURES:
             own = take(logs, waiting, axis=1)
-            tempered = base + (own - xp.max(own, axis=0, keepdims=True)) / float(temperature)
-            weights = xp.exp(tempered - xp.max(tempered, axis=0, keepdims=True))
+            weights = xp.exp((own - xp.max(own, axis=0, keepdims=True)) / float(temperature))
             weights = weights / xp.sum(weights, axis=0, keepdims=True)
             sums[waiting], heat[waiting] = to_numpy(weights.T @ powers), temperature
             waiting = waiting[to_numpy(1 / xp.sum(weights * weights, axis=0)) < wanted]
@@ -292,15 +299,16 @@ class _Search:
     def price(self) -> float:
         """Cost of an eigendecomposition in units of that of a target along a direction.
 
-        Operations of `eigh` count 10 r³ on the host and 200 r³ elsewhere; a target has 2r² of projections and
+        Operations of `eigh` count 10 r³ on the host and 50 r³ elsewhere; a target has 2r² of projections and
         nodes that take the time of some 3·10⁵ (measured at r = 30 to 500 on one core, 2000 on an H200).
         """
         rank = self.kernels.rank
-        return (10.0 if self.place.host else 200.0) * rank**3 / (2 * rank**2 + 3e5)
+        return (10.0 if self.place.host else 50.0) * rank**3 / (2 * rank**2 + 3e5)
 
-    def look(self, group: _Group, rules: Sequence[Rule]) -> _Group:
-        """Look along the points of rules for the targets of a group."""
-        logs = np.concatenate([log_directions(rule.points) for rule in rules])
+    def look(self, group: _Group, rule: Rule) -> _Group:
+        """Look along the points of a further rule, or the further ones of the last, for a group of targets."""
+        again = bool(group.rules) and group.rules[-1].shift is rule.shift
+        logs = log_directions(rule.points)[len(group.rules[-1].points) if again else 0 :]
         everything = len(group.columns) == self.targets.count
         targets = self.targets if everything else self.targets.some(group.columns)
         directions = Directions(self.kernels, targets, self.priors)
@@ -326,7 +334,8 @@ class _Search:
         numbers = np.concatenate([group.numbers, before + np.arange(len(logs))])
         both = [each for each in (group.found, xp.stack(found, axis=1)) if each is not None]
         all_found = both[0] if len(both) == 1 else xp.concat(both, axis=1)
-        return _Group(group.columns, (*group.rules, *rules), numbers, all_found)
+        rules = (*(group.rules[:-1] if again else group.rules), rule)
+        return _Group(group.columns, rules, numbers, all_found)
 
     # ------------------------------------------------------------------ what needs the final weights
 

@@ -116,7 +116,7 @@ class Bands:
             posterior standard deviation.
         max_directions : int
             Directions, each with an eigendecomposition, that one target is integrated over at most; the first
-            (58 for two bands, 104 for three, 186 for four) are always looked at. They are shared by targets
+            (32 for two bands, 64 for three, 128 for four) are always looked at. They are shared by targets
             with similar answers. Targets that would need more are not `ok`.
         seed : int, numpy.random.SeedSequence or numpy.random.Generator
         block_size : int, optional

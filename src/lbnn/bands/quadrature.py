@@ -33,7 +33,8 @@ _FEWEST = 16  # nodes of the thinned lattice
 _SURVEY = 4  # of so many points of the lattice one is looked at to find the interval
 _CURVED = 12.0  # e-folds below its maximum down to which the curvature of the integrand sets the step
 _WIDEST_STEP = 0.5  # the singularities of D and Q are π away from the real line: e^(−2π · π/0.5) = 7e-18
-_EXTENSION = 8.0  # by which the lattice grows at a time
+_ROOM = 1.5  # by which the range of the next direction is larger than that of the last
+_EXTENSION = 4.0  # by which the lattice grows at a time
 _FARTHEST = 600.0  # |u| that the lattice may reach: e^u and its products stay doubles
 _NEWTON = 40  # most steps towards the mode in t
 _NEAR = 0.2  # distance from the mode, in widths, at which they end: nodes reach far beyond
@@ -50,8 +51,8 @@ class Precision:
         E-folds below its maximum at which the integrand is left out.
     deviations : float
         Largest step in u in units of 1/√curvature: a Gaussian is integrated to 2 exp(−2π²/deviations²).
-    noise_nodes : int
-        Gauss-Hermite nodes in t.
+    noise_error : float
+        Relative error of integrals over t.
     table_step : float
         Step of the tables of prior densities, for laws no narrower than that of a Gamma of shape 8: splines
         err by 5/384 step⁴ times the fourth derivative.
@@ -59,14 +60,14 @@ class Precision:
 
     drop: float
     deviations: float
-    noise_nodes: int
+    noise_error: float
     table_step: float
 
 
 #: To 1e-9, where the directions themselves are integrated as finely: one band or two.
-FINE = Precision(drop=27.0, deviations=0.7, noise_nodes=21, table_step=1 / 128)
+FINE = Precision(drop=27.0, deviations=0.7, noise_error=1e-9, table_step=1 / 128)
 #: To 1e-5, far below the errors of directions in two and more dimensions.
-QUICK = Precision(drop=15.0, deviations=1.1, noise_nodes=7, table_step=1 / 24)
+QUICK = Precision(drop=15.0, deviations=1.1, noise_error=1e-5, table_step=1 / 24)
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class Directions:
         # the fine lattice spans what some target needs; positions on it begin with its first point
         first = min(int(self.xp.min(each[0])) for each in surveys) - 1
         last = max(int(self.xp.max(each[1])) for each in surveys) + 1
-        self.range = float(coarse[first]) - 1.0, float(coarse[last]) + 1.0
+        self.range = float(coarse[first]) - _ROOM, float(coarse[last]) + _ROOM
         lattice = coarse[first] + self.step * np.arange(_SURVEY * (last - first) + 1)
         parts = [
             self._piece(line, data, squares, piece, lattice, each[0] - first, each[1] - first, each[4])
@@ -204,9 +205,10 @@ class Directions:
         self, line: Line, data: BandTargets, squares: AnyArray, piece: slice, lattice: Array
     ) -> tuple[AnyArray, AnyArray]:
         """D/2 (M,) and Q (M, V) on a lattice of u."""
-        signal = np.exp(lattice)[:, None] * line.system.values  # e^u g_i, (M, r)
-        quadratic = self.place.put(1 / (1 + signal)) @ squares[:, piece] + data.residual[None, piece]
-        return self.place.put(0.5 * np.log1p(signal).sum(axis=1)), quadratic
+        xp, values = self.xp, self.place.put(line.system.values)
+        signal = self.place.put(np.exp(lattice))[:, None] * values[None, :]  # e^u g_i, (M, r)
+        quadratic = (1 / (1 + signal)) @ squares[:, piece] + data.residual[None, piece]
+        return 0.5 * xp.sum(xp.log1p(signal), axis=1), quadratic
 
     def _integrand(self, line: Line, data: BandTargets, piece: slice) -> _Integrand:
         units = data.log_units[None, piece]
@@ -345,7 +347,7 @@ class _Integrand:
         top = self._log_value(mode, offset, quadratic)
         total, first, second = (xp.zeros_like(top) for _ in range(3))
         noise = xp.zeros_like(top)
-        places, log_weights = _rule(self.examples, self.precision.noise_nodes)
+        places, log_weights = _rule(self.examples, self.precision.noise_error)
         here = place_of(top)
         # node by node on the host, where arrays stay in the cache; all at once elsewhere, in few calls
         for part in np.array_split(np.arange(len(places)), len(places) if here.host else 1):
@@ -391,14 +393,22 @@ def _log_noise_density(t: AnyArray, xp: Any) -> AnyArray:
 
 
 @lru_cache(maxsize=8)
-def _rule(examples: int, nodes: int) -> tuple[Array, Array]:
+def _rule(examples: int, error: float) -> tuple[Array, Array]:
     """Nodes and log weights of an integral over t in units of its width around the mode.
 
-    With many examples the integrand is nearly Gaussian: Gauss-Hermite nodes. With few it has exponential
-    tails: the trapezoid rule after t = 2 sinh(v/2), which reaches 33 widths on either side.
+    With many examples the likelihood exp(−½p(t + e^−t)), in t from its mode, is nearly Gaussian: as many
+    Gauss-Hermite nodes as its integral, Γ(½p)(½p)^(−½p), needs. With few it has exponential tails: the
+    trapezoid rule after t = 2 sinh(v/2), which reaches 33 widths on either side.
     """
+    half = 0.5 * examples
     if examples >= _FEW_EXAMPLES:
-        places, weights = special.roots_hermitenorm(nodes)
-        return places, np.log(weights) + 0.5 * places**2
+        exact = special.gammaln(half) - half * math.log(half)
+        for nodes in range(3, 22, 2):
+            places, weights = special.roots_hermitenorm(nodes)
+            log_weights = np.log(weights) + 0.5 * places**2
+            t = places / math.sqrt(half)
+            found = special.logsumexp(log_weights - half * (t + np.exp(-t))) - 0.5 * math.log(half)
+            if abs(found - exact) < error:
+                return places, log_weights
     v = 0.4 * np.arange(-18, 19)
     return 2 * np.sinh(v / 2), np.log(0.4 * np.cosh(v / 2))

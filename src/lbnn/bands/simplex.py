@@ -8,16 +8,16 @@ Several rules are added with the power heuristic of Veach and Guibas: a point z 
 target has its mass. On smooth integrands a lattice is far better than random points: a Gaussian is
 integrated to 1% with two deviations from point to point.
 
-Every rule consists of `SETS` shifted copies of one smaller lattice: from their answers come the stated
-errors.
+Lattices have 2^m points and are embedded in each other: a rule that is not fine enough is doubled, and its
+points are kept. The first and the second half are two lattices, shifted against each other: from their
+answers come the stated errors, which are those of half of the points.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -25,7 +25,7 @@ from scipy.cluster.vq import kmeans, vq
 
 from lbnn._base.types import Array, IndexArray
 
-SETS = 2  # sets of directions whose answers are compared
+SETS = 2  # halves of the directions, whose answers are compared
 _POWER = 4.0  # of the power heuristic
 _CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16)  # numbers of clusters of targets that are tried
 _LOOKED_AT = 2000  # targets from which clusters are made; the others join the nearest
@@ -33,6 +33,11 @@ _FEWEST_MEMBERS = 4  # targets of a cluster, on average, at least
 _TAILS = (
     4.0  # degrees of freedom of Student's t; posteriors of log ratios fall exponentially, which is faster
 )
+FEWEST_POINTS = 16  # of a rule
+_START = 0.25  # part of the points that a rule is thought to need with which it begins
+#: Generating vector of embedded lattices: component by component, the smallest worst-case error in Korobov's
+#: space of smoothness two on average over 2^4 to 2^11 points.
+_GENERATOR = np.array([1, 873, 701, 611, 541, 559, 739, 483, 1309, 2787, 3357, 1565, 2531, 3613, 995, 1053])
 
 
 def contrasts(bands: int) -> Array:
@@ -52,22 +57,51 @@ def log_directions(z: Array) -> Array:
 
 @dataclass(frozen=True)
 class Rule:
-    """A shifted lattice around a centre (d,), along the columns of axes (d, d): points (n, d)."""
+    """A shifted lattice around a centre (d,), along the columns of axes (d, d).
+
+    Attributes
+    ----------
+    centre, axes : (d,), (d, d)
+    shift : (d,)
+        In the unit cube.
+    points : (n, d)
+        n a power of two. The first half are the points of the rule before it was doubled.
+    wanted : float
+        Points that it is thought to need.
+    """
 
     centre: Array
     axes: Array
+    shift: Array
     points: Array
+    wanted: float
 
     @classmethod
-    def around(cls, centre: Array, covariance: Array, count: int, rng: np.random.Generator) -> Rule:
-        """About `count` points, a multiple of `SETS`, with Student's t of this centre and scale matrix."""
-        number = SETS * max(1, math.ceil(count / SETS))
+    def around(
+        cls, centre: Array, covariance: Array, wanted: float, count: float, rng: np.random.Generator
+    ) -> Rule:
+        """Of about `count` points, with Student's t of this centre and scale matrix."""
+        if len(centre) > len(_GENERATOR):
+            raise ValueError(f"there may be at most {len(_GENERATOR) + 1} bands, got {len(centre) + 1}")
         values, vectors = np.linalg.eigh(covariance)
         axes = vectors * np.sqrt(np.maximum(values, 1e-12 * values.max()))
-        cube = (_lattice(number, len(centre)) + rng.random(len(centre))) % 1.0
+        number = 2 ** math.floor(math.log2(max(count, FEWEST_POINTS)))
+        empty = cls(centre, axes, rng.random(len(centre)), np.zeros((0, len(centre))), wanted)
+        return empty._with(np.arange(number))
+
+    def doubled(self) -> Rule:
+        """The rule with twice as many points."""
+        count = len(self.points)
+        return self._with(np.arange(count, 2 * count))
+
+    def _with(self, numbers: IndexArray) -> Rule:
+        """With further points of the sequence of embedded lattices: z_i = φ(i) g modulo 1, shifted."""
+        bits = (numbers[:, None] >> np.arange(32)) & 1
+        inverse = bits @ 0.5 ** np.arange(1.0, 33.0)  # φ, the radical inverse in base two
+        cube = (inverse[:, None] * _GENERATOR[: len(self.centre)] + self.shift) % 1.0
         tiny = np.finfo(float).eps
         student = special.stdtrit(_TAILS, np.clip(cube, tiny, 1 - tiny))
-        return cls(centre, axes, centre + student @ axes.T)
+        return replace(self, points=np.concatenate([self.points, self.centre + student @ self.axes.T]))
 
     def log_density(self, z: Array) -> Array:
         """Log of the density of points at z (m, d)."""
@@ -87,24 +121,22 @@ def log_weights(rules: Sequence[Rule]) -> Array:
 
 
 def set_numbers(rules: Sequence[Rule]) -> IndexArray:
-    """The set, 0..SETS − 1, of every point."""
-    return np.concatenate([np.arange(len(rule.points)) % SETS for rule in rules])
+    """The half of its rule, 0 or 1, that every point belongs to."""
+    return np.concatenate([np.arange(len(rule.points)) * SETS // len(rule.points) for rule in rules])
 
 
-def first_rules(mean: Array, variance: Array, count: int, rng: np.random.Generator) -> list[Rule]:
+def first_rules(mean: Array, variance: Array, rng: np.random.Generator) -> list[Rule]:
     """Rules before anything is known of the targets: around the prior and around equal contributions.
 
     Parameters
     ----------
     mean, variance : (K,)
         Of the prior of log λ_k, for kernels of mean diagonal one.
-    count : int
-        Points of each rule.
     """
     turn = contrasts(len(mean))
-    prior = turn.T @ np.diag(variance) @ turn
-    rules = [Rule.around(turn.T @ mean, 1.5 * prior, count, rng)]
-    return [*rules, Rule.around(np.zeros(len(turn.T)), 4.0 * np.eye(len(turn.T)), count, rng)]
+    prior, count = turn.T @ np.diag(variance) @ turn, points_for_one(len(mean) - 1)
+    rules = [Rule.around(turn.T @ mean, 1.5 * prior, count, count, rng)]
+    return [*rules, Rule.around(np.zeros(len(turn.T)), 4.0 * np.eye(len(turn.T)), count, count, rng)]
 
 
 def rules_for(
@@ -145,8 +177,9 @@ def rules_for(
     _, labels, regions = best
     found = []
     for each, (centre, scale, points) in enumerate(regions):
-        count = int(np.clip(refinement * points, 8 * SETS, max(most, 8 * SETS)))
-        found.append((np.flatnonzero(labels == each), Rule.around(centre, scale, count, rng)))
+        wanted = refinement * points
+        rule = Rule.around(centre, scale, wanted, min(_START * wanted, most), rng)
+        found.append((np.flatnonzero(labels == each), rule))
     return found
 
 
@@ -163,23 +196,3 @@ def _region(means: Array, covariances: Array) -> tuple[Array, Array, float]:
 def points_for_one(dimension: int) -> float:
     """Points of a rule that serve one target whose posterior has the rule's centre and scale."""
     return 16.0 * 1.8**dimension
-
-
-@lru_cache(maxsize=64)
-def _lattice(count: int, dimension: int) -> Array:
-    """A lattice of rank one in the unit cube, (count, dimension): point j is j (1, a, a², …)/count modulo 1.
-
-    Of all odd a the one with the smallest worst-case error in Korobov's space of smoothness two, P_2.
-    """
-    index = np.arange(count)
-    if dimension < 2:
-        return (index[:, None] / count) * np.ones(dimension)
-    best, found = math.inf, None
-    for a in range(1, count, 2):
-        vector = np.array([pow(a, k, count) for k in range(dimension)])
-        x = np.outer(index, vector) % count / count
-        error = np.prod(1 + 2 * math.pi**2 * (x * x - x + 1 / 6), axis=1).mean()
-        if error < best - 1e-12:
-            best, found = error, x
-    assert found is not None
-    return found
