@@ -219,6 +219,13 @@ def take(array: AnyArray, places: AnyArray, axis: int) -> AnyArray:
     return xp.take(array, there, axis=axis)
 
 
+def largest_rows(array: AnyArray, count: int) -> AnyArray:
+    """Places (count, k) of the largest entries of each column of an array (m, k), the largest first."""
+    if isinstance(array, np.ndarray):
+        return np.argsort(-array, axis=0, kind="stable")[:count]
+    return namespace(array).argsort(array, axis=0, descending=True)[:count, :]
+
+
 def with_columns(matrix: AnyArray, first: AnyArray, others: AnyArray) -> AnyArray:
     """Columns side by side, as many as the matrix has; NumPy's are written into its memory."""
     if not isinstance(matrix, np.ndarray):

@@ -4,19 +4,34 @@ For every direction and target five numbers are kept: the log of the integral, E
 it, with ω = s/(s + τ). All answers are weighted sums of them, so that weights may change as rules are
 added. The first rules serve all targets. Those whose errors are small enough are finished; the others are
 divided into clusters that have their mass in one place, and each cluster goes on with a rule of its own.
+
+With much signal the posterior is narrow, but the log of the integral along a direction remains a smooth
+function of the direction. Where sums over directions are not precise enough, these numbers are interpolated
+to a lattice of many more points, and the answers are sums over these; their errors are differences of the
+answers from interpolations of two halves of the directions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from lbnn._base.arrays import add_to_columns, free_floats, namespace, place_of, take, take_rows, to_numpy
+from lbnn._base.arrays import (
+    add_to_columns,
+    free_floats,
+    largest_rows,
+    namespace,
+    place_of,
+    take,
+    take_rows,
+    to_numpy,
+)
+from lbnn._base.blocks import blocks
 from lbnn._base.threads import on_every_core
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.bands.data import BandKernels, BandTargets
@@ -27,8 +42,10 @@ from lbnn.bands.simplex import (
     SETS,
     Rule,
     first_rules,
+    interpolation,
     log_directions,
     log_weights,
+    nearest_points,
     rules_for,
     set_numbers,
 )
@@ -37,7 +54,13 @@ _TEMPERATURES = 4.0 ** np.arange(0, 8)
 #: Weight of a direction below which it is left out of intervals and predictions: a thousand of them move a
 #: probability by less than 0.001.
 _NEGLIGIBLE = 1e-6
+#: Effective directions of answers without interpolation. With fewer, two halves agree by chance now and then
+#: (one of 44 answers was off by twelve stated errors), and distribution functions have steps.
+_FEWEST_EFFECTIVE = 12.0
 _ENOUGH = 2.0  # times the points that a rule is thought to need, after which it is not doubled again
+_FINER = 32  # times the points of a rule, or `_MOST_POINTS`: those of the lattice of interpolated directions
+_MOST_POINTS = 8192
+_MIXED = 512  # directions with the largest weights of which distribution functions of interpolations consist
 _ABSOLUTE = 1e-9  # error of a share that is always small enough: rounding
 #: Places, in posterior deviations from the mean, at which distribution functions of shares are kept.
 _PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
@@ -123,27 +146,36 @@ def infer_block(
     waiting, finished = [everything], []
     while waiting:
         group = waiting.pop()
+        left, last = effort.most_directions - group.count, group.rules[-1]
+        begun = len(group.rules) > len(first)  # there is a rule for these targets
+        doubling = begun and len(last.points) < _ENOUGH * last.wanted
+        ending = bands == 1 or left < (len(last.points) if doubling else FEWEST_POINTS)
         summary = group.summary()
-        fine, left = summary.fine(effort.target_error), effort.most_directions - group.count
-        last = group.rules[-1]
-        if bands == 1 or left < FEWEST_POINTS:
-            fine[:] = True  # as fine as it gets
-        if fine.any():
-            finished.append((group.some(np.flatnonzero(fine)), summary.some(np.flatnonzero(fine))))
-        if fine.all():
+        fine = summary.fine(effort.target_error) & (bands == 1 or summary.effective >= _FEWEST_EFFECTIVE)
+        finished.append(_part(group, summary, fine))
+        group = group.some(np.flatnonzero(~fine))
+        others = summary.some(np.flatnonzero(~fine))
+        answers = group.interpolated() if begun and len(group.columns) else None
+        fine = np.full(len(group.columns), ending)  # as fine as it gets
+        if answers is not None:
+            fine, others = fine | answers.fine(effort.target_error), answers
+        finished.append(_part(group, others, fine))
+        group = group.some(np.flatnonzero(~fine))
+        if not len(group.columns):
             continue
-        others = group.some(np.flatnonzero(~fine))
-        if len(group.rules) > len(first) and len(last.points) < _ENOUGH * last.wanted:
-            if len(last.points) <= left:
-                waiting.append(search.look(others, last.doubled()))
-            else:
-                finished.append((others, summary.some(np.flatnonzero(~fine))))
+        if doubling:
+            waiting.append(search.look(group, last.doubled()))
             continue
         # a rule as fine as the last would add little
         refinement = _ENOUGH ** (len(group.rules) - len(first))
-        for members, rule in rules_for(*others.moments(), refinement, left, search.price, rng):
-            waiting.append(search.look(others.some(members), rule))
+        for members, rule in rules_for(*group.moments(), refinement, left, search.price, rng):
+            waiting.append(search.look(group.some(members), rule))
     return search.posterior(finished)
+
+
+def _part(group: _Group, summary: _Summary, chosen: Mask) -> tuple[_Group, _Summary]:
+    members = np.flatnonzero(chosen)
+    return group.some(members), summary.some(members)
 
 
 def _first(priors: BandPriors, bands: int, rng: np.random.Generator) -> list[Rule]:
@@ -164,15 +196,26 @@ class _Summary:
     share_error: AnyArray
     scale_mean: AnyArray
     noise_mean: AnyArray
+    distribution: AnyArray | None = None  # of shares at `_PLACES`, (K, places, V), where interpolated
 
     def fine(self, target_error: float) -> Mask:
         xp = namespace(self.weights)
         shares = xp.all(self.share_error <= target_error * self.share_deviation + _ABSOLUTE, axis=0)
         return np.array(to_numpy(shares & (self.log_evidence_error <= target_error)), bool)
 
+    @property
+    def effective(self) -> Array:
+        """Effective number of directions, (V,)."""
+        return to_numpy(1 / namespace(self.weights).sum(self.weights * self.weights, axis=0))
+
     def some(self, members: IndexArray) -> _Summary:
         """For some of the targets."""
-        return _Summary(*(take(each, members, axis=each.ndim - 1) for each in vars(self).values()))
+        return _Summary(
+            *(
+                None if each is None else take(each, members, axis=each.ndim - 1)
+                for each in vars(self).values()
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -213,49 +256,71 @@ class _Group:
 
     def summary(self) -> _Summary:
         """Answers and their errors from all directions so far."""
+        theta = np.exp(np.concatenate([log_directions(rule.points) for rule in self.rules]))
+        answers = _sums(self.found, self._log_weights(), theta)
+        if self.count == 1:
+            share = answers.share_mean
+            return replace(answers, share_error=0 * share, log_evidence_error=0 * share[0, :])
+        return _with_errors(answers, *self._halves(answers, set_numbers(self.rules), theta))
+
+    def _halves(self, answers: _Summary, sets: IndexArray, theta: Array) -> tuple[AnyArray, AnyArray]:
+        """Errors of the log evidence and the shares from two halves of the directions, (V,) and (K, V)."""
         xp, put = namespace(self.found), place_of(self.found).put
-        logs, fraction, square, scale, noise = (self.found[i, ...] for i in range(5))
-        log_terms = logs + put(self._log_weights())[:, None]
-        top = xp.max(log_terms, axis=0)
-        terms = xp.exp(log_terms - top[None, :])
-        total = xp.sum(terms, axis=0)
-        weights = terms / total[None, :]
-        theta = put(np.exp(np.concatenate([log_directions(rule.points) for rule in self.rules])))
-        share = theta.T @ (weights * fraction)  # Σ_j W_j θ_jk E_j ω
-        variance = xp.maximum((theta * theta).T @ (weights * square) - share * share, xp.zeros_like(share))
-        deviation = xp.sqrt(variance)
-        evidence, error = self._errors(weights, theta, fraction, share, deviation)
+        members = put((sets == np.arange(SETS)[:, None]).astype(float))  # (SETS, J)
+        there, weights, share = put(theta), answers.weights, answers.share_mean
+        evidence = _standard_error(members @ weights - 1 / SETS, xp)
+        parts = [
+            members @ (weights * (there[:, k, None] * self.found[1, ...] - share[k, None, :]))
+            for k in range(there.shape[1])
+        ]
+        return evidence, xp.stack([_standard_error(each, xp) for each in parts])
+
+    def interpolated(self) -> _Summary | None:
+        """The same from many more directions, to which what was found is interpolated.
+
+        Weights are those of the directions of the group that are nearest. None if there are too few.
+        """
+        xp, place = namespace(self.found), place_of(self.found)
+        last = fine = self.rules[-1]
+        while len(fine.points) < min(_FINER * len(last.points), _MOST_POINTS):
+            fine = fine.doubled()
+        sets = set_numbers(self.rules)
+        matrices = [interpolation(self.rules, fine, mask) for mask in (sets >= 0, sets == 0, sets == 1)]
+        if any(each is None for each in matrices):
+            return None
+        theta, base = np.exp(log_directions(fine.points)), self._fine_weights(fine)
+        coordinates = np.linalg.solve(fine.axes, np.concatenate([z.points for z in self.rules]).T).T
+        own = nearest_points(coordinates, np.linalg.solve(fine.axes, fine.points.T).T, np.arange(self.count))
+        lumps = np.zeros((self.count, len(own)))
+        lumps[own, np.arange(len(own))] = 1.0
+        parts = []
+        # two answers from half of the directions differ by √2 errors of each; with all directions splines of
+        # order five err by less than 2^(−3/d) of that
+        less = 2.0 ** (-0.5 - 3 / (theta.shape[1] - 1))
+        chunk = max(1, place.block_floats * (16 if place.host else 1) // len(fine.points))
+        for part in blocks(len(self.columns), 1, chunk):
+            smooth = _smooth(self.found[:, :, part], xp)
+            found = [
+                _unsmooth(xp.stack([place.put(matrix) @ smooth[i, ...] for i in range(5)]), xp)
+                for matrix in matrices
+            ]
+            whole, first, second = (_sums(each, base, theta) for each in found)
+            group = _Group(self.columns[part], (fine,), np.arange(len(theta)), found[0])
+            errors = group._halves(whole, set_numbers([fine]), theta)
+            pairs = (
+                (first.log_evidence, second.log_evidence, errors[0]),
+                (first.share_mean, second.share_mean, errors[1]),
+            )
+            answers = _with_errors(whole, *(xp.sqrt((less * (a - b)) ** 2 + e**2) for a, b, e in pairs))
+            distribution = _normal_mixture(answers, found[0], theta)
+            weights = place.put(lumps) @ answers.weights
+            parts.append(replace(answers, weights=weights, distribution=distribution))
         return _Summary(
-            weights,
-            top + xp.log(total),
-            evidence,
-            share,
-            deviation,
-            error,
-            theta.T @ (weights * scale),
-            xp.sum(weights * noise, axis=0),
+            *(xp.concat([getattr(each, name) for each in parts], axis=-1) for name in vars(parts[0]))
         )
 
-    def _errors(
-        self, weights: AnyArray, theta: AnyArray, fraction: AnyArray, share: AnyArray, deviation: AnyArray
-    ) -> tuple[AnyArray, AnyArray]:
-        """Standard errors of the log evidence (V,) and of the shares (K, V), from two sets of directions."""
-        xp, put = namespace(weights), place_of(weights).put
-        if self.count == 1:
-            return xp.zeros_like(share[0, :]), xp.zeros_like(share)
-        members = put((set_numbers(self.rules) == np.arange(SETS)[:, None]).astype(float))  # (SETS, J)
-        evidence = _standard_error(members @ weights - 1 / SETS, xp)
-        error = xp.stack(
-            [
-                _standard_error(members @ (weights * (theta[:, k, None] * fraction - share[k, None, :])), xp)
-                for k in range(theta.shape[1])
-            ]
-        )
-        # Two sets differ little by chance now and then; all K + 1 differences of a target are one size in
-        # units of deviations, and no stated error is below their root mean square.
-        relative = error / xp.maximum(deviation, xp.full_like(deviation, 1e-300))
-        typical = xp.sqrt((evidence**2 + xp.sum(relative**2, axis=0)) / (1 + error.shape[0]))
-        return xp.maximum(evidence, typical), xp.maximum(error, typical[None, :] * deviation)
+    def _fine_weights(self, fine: Rule) -> Array:
+        return log_weights([fine]) + 0.5 * math.log(fine.points.shape[1] + 1)
 
     def moments(self) -> tuple[Array, Array]:
         """Posterior means (V, d) and covariances (V, d, d) of z, as NumPy.
@@ -283,6 +348,110 @@ class _Group:
         return means, squares / heat[:, None, None] + 1e-10 * np.eye(size)
 
 
+def _sums(found: AnyArray, log_base: Array, theta: Array) -> _Summary:
+    """Weighted sums over directions θ (J, K) of what was found (5, J, V); without errors."""
+    xp, put = namespace(found), place_of(found).put
+    logs, fraction, square, scale, noise = (found[i, ...] for i in range(5))
+    log_terms, there = logs + put(log_base)[:, None], put(theta)
+    top = xp.max(log_terms, axis=0)
+    terms = xp.exp(log_terms - top[None, :])
+    total = xp.sum(terms, axis=0)
+    weights = terms / total[None, :]
+    share = there.T @ (weights * fraction)  # Σ_j W_j θ_jk E_j ω
+    variance = xp.maximum((there * there).T @ (weights * square) - share * share, xp.zeros_like(share))
+    return _Summary(
+        weights,
+        top + xp.log(total),
+        xp.zeros_like(top),
+        share,
+        xp.sqrt(variance),
+        xp.zeros_like(share),
+        there.T @ (weights * scale),
+        xp.sum(weights * noise, axis=0),
+    )
+
+
+def _with_errors(answers: _Summary, evidence: AnyArray, shares: AnyArray) -> _Summary:
+    """Answers with the errors of the log evidence (V,) and the shares (K, V).
+
+    Two halves differ little by chance now and then; all K + 1 differences of a target are one size in units
+    of deviations, and no stated error is below their root mean square.
+    """
+    xp, deviation = namespace(evidence), answers.share_deviation
+    relative = shares / xp.maximum(deviation, xp.full_like(deviation, 1e-300))
+    typical = xp.sqrt((evidence**2 + xp.sum(relative**2, axis=0)) / (1 + shares.shape[0]))
+    errors = xp.maximum(evidence, typical), xp.maximum(shares, typical[None, :] * deviation)
+    return replace(answers, log_evidence_error=errors[0], share_error=errors[1])
+
+
+def _smooth(found: AnyArray, xp: Any) -> AnyArray:
+    """The numbers of every direction in forms that vary slowly.
+
+    Log integral, mean and variance of ω, logarithms of E s and E τ.
+    """
+    logs, fraction, square, scale, noise = (found[i, ...] for i in range(5))
+    return xp.stack([logs, fraction, square - fraction * fraction, xp.log(scale), xp.log(noise)])
+
+
+def _unsmooth(values: AnyArray, xp: Any) -> AnyArray:
+    """The inverse of `_smooth`."""
+    logs, fraction, variance, scale, noise = (values[i, ...] for i in range(5))
+    square = fraction * fraction + xp.maximum(variance, xp.zeros_like(variance))
+    return xp.stack([logs, fraction, square, xp.exp(scale), xp.exp(noise)])
+
+
+def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArray:
+    """Distribution functions of the shares at `_PLACES`, (K, places, V).
+
+    Along each of the directions with the largest weights the share is taken as normal: with so much signal
+    that directions are interpolated, its law along one direction is narrow.
+    """
+    xp, place = namespace(found), place_of(found)
+    mean, deviation = answers.share_mean, answers.share_deviation
+    steps = place.put(_PLACES)[None, :, None]
+    places = xp.clip(mean[:, None, :] + deviation[:, None, :] * steps, 0.0, 1.0)
+    result, waiting, count = xp.zeros_like(places), np.arange(int(places.shape[2])), len(theta)
+    while len(waiting):
+        # of all points, or of half, a quarter …, which are lattices too, the heaviest if they are enough
+        some = take(answers.weights, waiting, axis=1)[:count, :]
+        order = largest_rows(some, _MIXED)
+        weights, total = take_rows(some, order), xp.sum(some, axis=0)
+        enough = np.array(to_numpy(xp.sum(weights, axis=0) > 0.999 * total)) | (count <= _MIXED)
+        own, columns = np.flatnonzero(enough), waiting[enough]
+        if len(own):
+            order, weights = take(order, own, axis=1), take(weights, own, axis=1)
+            weights = weights / xp.sum(weights, axis=0, keepdims=True)
+            middle, square = (take_rows(take(found[i, ...], columns, axis=1), order) for i in (1, 2))
+            spread = xp.sqrt(xp.maximum(square - middle * middle, xp.full_like(square, 1e-24)))
+            there = take(places, columns, axis=2)
+            below = [
+                _below(there[k, ...], place.put(theta[:, k]), order, weights, middle, spread)
+                for k in range(theta.shape[1])
+            ]
+            result = add_to_columns(result, columns, xp.stack(below))
+        waiting, count = waiting[~enough], count // 2
+    return result
+
+
+def _below(
+    places: AnyArray,
+    largest: AnyArray,
+    order: AnyArray,
+    weights: AnyArray,
+    middle: AnyArray,
+    spread: AnyArray,
+) -> AnyArray:
+    """P(share ≤ place), (places, V), for θ_k ω with ω normal along each direction."""
+    xp = namespace(places)
+    own = xp.reshape(take(largest, xp.reshape(order, (-1,)), axis=0), order.shape)
+    rows = []
+    for i in range(places.shape[0]):
+        z = xp.clip((places[i, :][None, :] / own - middle) / spread, -9.0, 9.0)
+        normal = 1 / (1 + xp.exp(-z * (1.5976 + 0.070566 * z * z)))  # Φ(z) to 1.5e-4
+        rows.append(xp.sum(weights * normal, axis=0))
+    return xp.stack(rows)
+
+
 class _Search:
     """The directions of a block of targets: looked along once for the answers, and once for their weights."""
 
@@ -306,7 +475,7 @@ class _Search:
         return (10.0 if self.place.host else 50.0) * rank**3 / (2 * rank**2 + 3e5)
 
     def look(self, group: _Group, rule: Rule) -> _Group:
-        """Look along the points of a further rule, or the further ones of the last, for a group of targets."""
+        """Look along the points of a further rule, or the further ones of the last, for some targets."""
         again = bool(group.rules) and group.rules[-1].shift is rule.shift
         logs = log_directions(rule.points)[len(group.rules[-1].points) if again else 0 :]
         everything = len(group.columns) == self.targets.count
@@ -351,6 +520,9 @@ class _Search:
         places = np.clip(mean[..., None] + deviation[..., None] * _PLACES, 0.0, 1.0)
         weights = self._weights(finished)
         dual, distribution = self._second_pass(weights, places)
+        for group, summary in finished:
+            if summary.distribution is not None:
+                distribution[group.columns] = np.moveaxis(to_numpy(summary.distribution), 2, 0)
         effective = [
             to_numpy(1 / namespace(summary.weights).sum(summary.weights**2, axis=0))
             for _, summary in finished

@@ -22,8 +22,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 from scipy.cluster.vq import kmeans, vq
+from scipy.interpolate import RBFInterpolator
+from scipy.spatial import KDTree
 
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.types import Array, IndexArray, Mask
 
 SETS = 2  # halves of the directions, whose answers are compared
 _POWER = 4.0  # of the power heuristic
@@ -33,6 +35,7 @@ _FEWEST_MEMBERS = 4  # targets of a cluster, on average, at least
 _TAILS = (
     4.0  # degrees of freedom of Student's t; posteriors of log ratios fall exponentially, which is faster
 )
+_CORE = float(special.stdtrit(_TAILS, 0.99))
 FEWEST_POINTS = 16  # of a rule
 _START = 0.25  # part of the points that a rule is thought to need with which it begins
 #: Generating vector of embedded lattices: component by component, the smallest worst-case error in Korobov's
@@ -123,6 +126,34 @@ def log_weights(rules: Sequence[Rule]) -> Array:
 def set_numbers(rules: Sequence[Rule]) -> IndexArray:
     """The half of its rule, 0 or 1, that every point belongs to."""
     return np.concatenate([np.arange(len(rule.points)) * SETS // len(rule.points) for rule in rules])
+
+
+def interpolation(rules: Sequence[Rule], fine: Rule, chosen: Mask) -> Array | None:
+    """A matrix (M, J) that takes values at the points of rules, where chosen, to those of a fine rule.
+
+    By radial basis functions |x|⁵ and quadratic polynomials, which need no length scale, in the coordinates
+    of the fine rule. Far out, beyond the quantiles 0.01 and 0.99 of its axes, it is the value of the nearest
+    point. None where there are too few points for a quadratic polynomial in both halves.
+    """
+    x, new = (
+        np.linalg.solve(fine.axes, (z - fine.centre).T).T
+        for z in (np.concatenate([rule.points for rule in rules]), fine.points)
+    )
+    near = chosen & (np.abs(x).max(axis=1) < 2 * _CORE)
+    dimension = x.shape[1]
+    if near.sum() < (dimension + 1) * (dimension + 2):  # twice the coefficients of a quadratic polynomial
+        return None
+    core = np.abs(new).max(axis=1) < _CORE
+    matrix = np.zeros((len(new), len(x)))
+    spline = RBFInterpolator(x[near], np.eye(int(near.sum())), kernel="quintic", degree=2)
+    matrix[np.ix_(core, near)] = spline(new[core])
+    matrix[np.flatnonzero(~core), nearest_points(x[chosen], new[~core], np.flatnonzero(chosen))] = 1.0
+    return matrix
+
+
+def nearest_points(x: Array, new: Array, numbers: IndexArray) -> IndexArray:
+    """The numbers of the points x that are nearest to new ones."""
+    return numbers[KDTree(x).query(new)[1]]
 
 
 def first_rules(mean: Array, variance: Array, rng: np.random.Generator) -> list[Rule]:
