@@ -32,7 +32,7 @@ from lbnn._base.arrays import (
     to_numpy,
 )
 from lbnn._base.blocks import blocks
-from lbnn._base.threads import on_every_core
+from lbnn._base.threads import on_every_core, one_ahead
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.bands.data import BandKernels, BandTargets
 from lbnn.bands.prior import BandPriors
@@ -295,8 +295,8 @@ class _Group:
         lumps[own, np.arange(len(own))] = 1.0
         parts = []
         # two answers from half of the directions differ by √2 errors of each; with all directions splines of
-        # order five err by less than 2^(−3/d) of that
-        less = 2.0 ** (-0.5 - 3 / (theta.shape[1] - 1))
+        # order five err by 2^(−5/d) of that
+        less = 2.0 ** (-0.5 - 5 / (theta.shape[1] - 1))
         chunk = max(1, place.block_floats * (16 if place.host else 1) // len(fine.points))
         for part in blocks(len(self.columns), 1, chunk):
             smooth = _smooth(self.found[:, :, part], xp)
@@ -484,8 +484,7 @@ class _Search:
         found: list[AnyArray | None] = [None] * len(logs)
         before, xp = len(self.log_theta), directions.xp
 
-        def work(number: int) -> None:
-            line = directions.line(logs[number])
+        def integrate(number: int, line: Line) -> None:
             if (1 + len(self.lines)) * self.kernels.rank**2 <= self._room:
                 self.lines[before + number] = line
             conditional = directions.given(line)
@@ -493,12 +492,14 @@ class _Search:
             done = before + sum(each is not None for each in found)
             self.effort.say(f"{done} directions, now for {targets.count} of {self.targets.count} targets")
 
-        if self.place.host and len(logs) > 1:
-            work(0)  # sets the range of the lattice
-            on_every_core(work, range(1, len(logs)))
+        if self.place.host:
+            integrate(0, directions.line(logs[0]))  # sets the range of the lattice
+            on_every_core(
+                lambda number: integrate(number, directions.line(logs[number])), range(1, len(logs))
+            )
         else:
-            for number in range(len(logs)):
-                work(number)
+            for number, line in enumerate(one_ahead(directions.line, list(logs))):
+                integrate(number, line)
         self.log_theta.extend(logs)
         numbers = np.concatenate([group.numbers, before + np.arange(len(logs))])
         both = [each for each in (group.found, xp.stack(found, axis=1)) if each is not None]
@@ -558,6 +559,9 @@ class _Search:
         shape = len(self.log_theta), self.targets.count
         return sparse.csr_array((np.concatenate(values), places), shape=shape)
 
+    def _line(self, directions: Directions, number: int) -> Line:
+        return self.lines.pop(number, None) or directions.line(self.log_theta[number])
+
     def _second_pass(self, weights: sparse.csr_array, places: Array) -> tuple[AnyArray, Array]:
         """Dual coefficients (K, r, V) and distribution functions (V, K, places) of the shares."""
         directions = Directions(self.kernels, self.targets, self.priors)
@@ -566,11 +570,11 @@ class _Search:
         there = put(np.ascontiguousarray(np.moveaxis(places, 0, 2)))  # (K, places, V)
         distribution = xp.zeros_like(there)
         relevant = np.flatnonzero(np.diff(weights.indptr))
-        for number, j in enumerate(relevant):
+        lines = one_ahead(lambda j: self._line(directions, int(j)), relevant.tolist())
+        for number, (j, line) in enumerate(zip(relevant, lines, strict=True)):
             row = slice(weights.indptr[j], weights.indptr[j + 1])
             columns, own = weights.indices[row].astype(np.int64), put(weights.data[row])
             part, theta = self.targets.some(columns), np.exp(self.log_theta[j])
-            line = self.lines.pop(int(j), None) or directions.line(self.log_theta[j])
             conditional = directions.given(line, part)
             alpha = line.system.vectors @ (shrunk(line.system, conditional, part, xp) * own[None, :])
             dual = add_to_columns(dual, columns, xp.stack([float(each) * alpha for each in theta]))

@@ -97,9 +97,9 @@ class PriorTable:
         cells = self.coefficients.shape[0]
         flat = xp.reshape(x, (-1,))
         cell = xp.clip(xp.floor((flat - self.low) / self.step), 0.0, cells - 1.0)
-        rows = take(self.coefficients, xp.astype(cell, xp.int64), axis=0)
+        rows = xp.reshape(take(self.coefficients, xp.astype(cell, xp.int64), axis=0), (*x.shape, 4))
         away = flat - (self.low + self.step * cell)
-        return *(xp.reshape(rows[:, i], x.shape) for i in range(4)), xp.reshape(away, x.shape)
+        return *(rows[..., i] for i in range(4)), xp.reshape(away, x.shape)
 
 
 class _LogDensity:

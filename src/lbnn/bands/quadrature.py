@@ -28,12 +28,12 @@ from lbnn.bands.data import BandKernels, BandTargets
 from lbnn.bands.prior import BandPriors, PriorTable
 
 _HOST_GROUPS = 6  # of targets, by the number of their nodes
-_DEVICE_GROUPS = 2  # fewer elsewhere, where the number of calls counts more than that of nodes
+_DEVICE_GROUPS = 1  # elsewhere the number of calls counts more than that of nodes
 _FEWEST = 16  # nodes of the thinned lattice
 _SURVEY = 4  # of so many points of the lattice one is looked at to find the interval
 _CURVED = 12.0  # e-folds below its maximum down to which the curvature of the integrand sets the step
 _WIDEST_STEP = 0.5  # the singularities of D and Q are π away from the real line: e^(−2π · π/0.5) = 7e-18
-_ROOM = 1.5  # by which the range of the next direction is larger than that of the last
+_ROOM = 1.0  # by which the range of the next direction is larger than those before
 _EXTENSION = 4.0  # by which the lattice grows at a time
 _FARTHEST = 600.0  # |u| that the lattice may reach: e^u and its products stay doubles
 _NEWTON = 40  # most steps towards the mode in t
@@ -178,7 +178,9 @@ class Directions:
         # the fine lattice spans what some target needs; positions on it begin with its first point
         first = min(int(self.xp.min(each[0])) for each in surveys) - 1
         last = max(int(self.xp.max(each[1])) for each in surveys) + 1
-        self.range = float(coarse[first]) - _ROOM, float(coarse[last]) + _ROOM
+        ends = float(coarse[first]) - _ROOM, float(coarse[last]) + _ROOM
+        before = self.range or ends
+        self.range = min(before[0], ends[0]), max(before[1], ends[1])
         lattice = coarse[first] + self.step * np.arange(_SURVEY * (last - first) + 1)
         parts = [
             self._piece(line, data, squares, piece, lattice, each[0] - first, each[1] - first, each[4])
@@ -375,7 +377,7 @@ class _Integrand:
             t = t + xp.clip(slope / curvature, -1.0, 1.0)
             if float(xp.max(xp.abs(slope) / xp.sqrt(curvature))) < _NEAR:
                 break
-        return t, 1 / xp.sqrt(self._derivatives(t, offset, quadratic)[1])
+        return t, 1 / xp.sqrt(curvature)  # of the last step but one, which is near enough
 
     def _derivatives(self, t: AnyArray, offset: AnyArray, quadratic: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Slope and −(second derivative) of the log integrand in t."""
