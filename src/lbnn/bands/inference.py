@@ -58,6 +58,9 @@ _NEGLIGIBLE = 1e-6
 #: (one of 44 answers was off by twelve stated errors), and distribution functions have steps.
 _FEWEST_EFFECTIVE = 12.0
 _ENOUGH = 2.0  # times the points that a rule is thought to need, after which it is not doubled again
+#: Part of the points that a rule was thought to need below which new rules for those targets that it does not
+#: serve take its place: they have their mass in a corner of it.
+_ELSEWHERE = 1.0
 _FINER = 32  # times the points of a rule, or `_MOST_POINTS`: those of the lattice of interpolated directions
 _MOST_POINTS = 8192
 _MIXED = 512  # directions with the largest weights of which distribution functions of interpolations consist
@@ -163,12 +166,13 @@ def infer_block(
         group = group.some(np.flatnonzero(~fine))
         if not len(group.columns):
             continue
-        if doubling:
+        # a rule as fine as the last would add little
+        refinement = 1.0 if doubling else _ENOUGH ** (len(group.rules) - len(first))
+        clusters = rules_for(*group.moments(), refinement, left, search.price, rng)
+        if doubling and sum(rule.wanted for _, rule in clusters) > _ELSEWHERE * last.wanted:
             waiting.append(search.look(group, last.doubled()))
             continue
-        # a rule as fine as the last would add little
-        refinement = _ENOUGH ** (len(group.rules) - len(first))
-        for members, rule in rules_for(*group.moments(), refinement, left, search.price, rng):
+        for members, rule in clusters:
             waiting.append(search.look(group.some(members), rule))
     return search.posterior(finished)
 
@@ -295,8 +299,8 @@ class _Group:
         lumps[own, np.arange(len(own))] = 1.0
         parts = []
         # two answers from half of the directions differ by √2 errors of each; with all directions splines of
-        # order five err by 2^(−5/d) of that
-        less = 2.0 ** (-0.5 - 5 / (theta.shape[1] - 1))
+        # order five err by less than 2^(−3/d) of that
+        less = 2.0 ** (-0.5 - 3 / (theta.shape[1] - 1))
         chunk = max(1, place.block_floats * (16 if place.host else 1) // len(fine.points))
         for part in blocks(len(self.columns), 1, chunk):
             smooth = _smooth(self.found[:, :, part], xp)

@@ -37,7 +37,7 @@ _TAILS = (
 )
 _CORE = float(special.stdtrit(_TAILS, 0.99))
 FEWEST_POINTS = 16  # of a rule
-_START = 0.125  # part of the points that a rule is thought to need with which it begins
+_START = 0.25  # part of the points that a rule is thought to need with which it begins
 #: Generating vector of embedded lattices: component by component, the smallest worst-case error in Korobov's
 #: space of smoothness two on average over 2^4 to 2^11 points.
 _GENERATOR = np.array([1, 873, 701, 611, 541, 559, 739, 483, 1309, 2787, 3357, 1565, 2531, 3613, 995, 1053])
@@ -141,7 +141,7 @@ def interpolation(rules: Sequence[Rule], fine: Rule, chosen: Mask) -> Array | No
     )
     near = chosen & (np.abs(x).max(axis=1) < 2 * _CORE)
     dimension = x.shape[1]
-    if near.sum() < (dimension + 1) * (dimension + 2):  # twice the coefficients of a quadratic polynomial
+    if near.sum() < 2 * (dimension + 1) * (dimension + 2):  # four times the coefficients of a quadratic
         return None
     core = np.abs(new).max(axis=1) < _CORE
     matrix = np.zeros((len(new), len(x)))
