@@ -17,7 +17,7 @@ export MPLBACKEND = Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test lint types unit test-slow test-lowest test-arrays test-browser reproduce docs bench leaderboard format hooks lock clean
+.PHONY: help venv test lint types unit test-slow test-lowest test-arrays test-browser reproduce docs dist bench leaderboard format hooks lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,17 @@ reproduce: venv  ## recompute every number and figure into report/
 docs: venv  ## build the documentation site into build/site, strictly
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# The wheel is installed into an environment of its own and tried there, away from the source.
+dist:  ## build the source archive and the wheel into dist/, and check them
+	@rm -rf dist .venv-dist
+	@$(PYTHON) -m venv .venv-dist
+	@.venv-dist/$(PIP_INSTALL) --quiet build twine
+	@.venv-dist/bin/python -m build --outdir dist .
+	@.venv-dist/bin/python -m twine check --strict dist/*
+	@$(PYTHON) -m venv --clear .venv-dist
+	@.venv-dist/$(PIP_INSTALL) --quiet "$$(ls dist/*.whl)[cli]"
+	@cd dist && OPENBLAS_NUM_THREADS=1 ../.venv-dist/bin/python -I ../tests/check_wheel.py
+
 bench: .venv-bench/package.stamp  ## run the benchmarks, in .venv-bench with the peers
 	@echo "== benchmarks"
 	@.venv-bench/bin/python -m benchmarks
@@ -122,6 +133,6 @@ lock:  ## re-pin requirements/*.txt (UPGRADE=--upgrade moves to the newest versi
 	@! grep -n '://' requirements/*.txt || { echo "a lock names a host" >&2; exit 1; }
 
 clean:  ## remove the environments, caches and generated files
-	rm -rf .venv .venv-arrays .venv-bench .venv-leaderboard .venv-lowest .venv-lock board report dist build
+	rm -rf .venv .venv-arrays .venv-bench .venv-dist .venv-leaderboard .venv-lowest .venv-lock board report dist build
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

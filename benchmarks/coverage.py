@@ -54,7 +54,7 @@ def one(job: tuple[int, int, int, str]) -> dict[str, Any]:
         start = time.process_time()
         model = lbnn.LBNNRegressor(average="auto").fit(X[:rows], targets[:rows])
         seconds = time.process_time() - start
-        best = measured(model.models_[0].predictive(*model._state.seeing.test(X[rows:], None)), Y[rows:])
+        best = measured(model.models_[0].predictive(*model._state.transform.test(X[rows:], None)), Y[rows:])
         mixed = measured(model.predictive(X[rows:]), Y[rows:]) if len(model.models_) > 1 else best
     return {
         "size": f"{rows}x{outputs}",

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import stats
 
 import lbnn
-from lbnn.cross_validation import leave_one_out
+from lbnn.cross_validation import left_out_scores
 from tests.referees.dense_line import Line, log_prior
 
 ALLOWED = 1e-8
@@ -131,7 +131,7 @@ def left_out_case(rng: np.random.Generator) -> dict[str, Any]:
     if left.lost_digits(True) > _REFEREE:
         return {"skipped": "referee"}
     post = lbnn.Network(line.widths, line.variances).condition(line.X, y, beta)
-    scores = leave_one_out(post, y)
+    scores = left_out_scores(post, y)
     mean, variance = left.moments(True)
     density = left.log_density(float(y[a]), True)
     errors = (

@@ -6,7 +6,7 @@ and PyTorch; `from_inputs`, `from_gram`, `from_chunks` with one pass and two. Th
 and variances is compared with what one rounding of every entry of X (or of the Gram matrix) does to the exact
 answer: at most a thousand times that is allowed, or a warning, or a refusal.
 
-    python -m benchmarks.ill_conditioned --problems 500 --out docs/ill-conditioned.json
+    python -m benchmarks.ill_conditioned --problems 500 --out docs/results/ill-conditioned.json
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 import lbnn
-from benchmarks.timing import conditions
 from lbnn._base.arrays import to_numpy
+from lbnn._base.checkout import provenance
 from tests.referees.sixty_digits import ExactData, exact_data, exact_gram
 
 ALLOWED = 1e3  # times what one rounding does
@@ -200,7 +200,10 @@ def main() -> None:
     print(json.dumps(summary, indent=1))
     if options.out:
         with open(options.out, "w") as file:
-            json.dump(summary | {"conditions": conditions()}, file, indent=1)
+            command = (
+                f"python -m benchmarks.ill_conditioned --problems {options.problems} --out {options.out}"
+            )
+            json.dump({"provenance": [provenance(command)]} | summary, file, indent=1)
             file.write("\n")
 
 

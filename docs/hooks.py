@@ -1,9 +1,17 @@
-"""Hooks of the site: equations become MathML while the site is built, and subscripts stay subscripts."""
+"""Hooks of the site: equations become MathML, and stored results say when and how they were measured.
+
+In a page, `<!-- measured: real-data.json -->` becomes one line with date, commit, machine and command, from
+the key `provenance` of that file beside the page; `<!-- measured: speed.json, many outputs -->` takes the
+records of one part of it. So no page has to repeat what the file says.
+"""
 
 from __future__ import annotations
 
 import html
+import json
 import re
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -13,6 +21,8 @@ from markdown.extensions import Extension
 #: What pymdownx.arithmatex makes of $...$ and of $$...$$.
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.DOTALL)
+
+MEASURED = re.compile(r"^<!-- measured: (?P<file>[\w-]+\.json)(?:, (?P<part>[^>]+?))? -->$", re.MULTILINE)
 
 
 class PlainUnderscores(Extension):
@@ -26,6 +36,31 @@ def on_config(config: Any) -> Any:
     """Add the extension, for pages and docstrings alike."""
     config.markdown_extensions.append(PlainUnderscores())
     return config
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Print the provenance of stored results where the page asks for it."""
+    folder = Path(page.file.abs_src_path).parent
+    return MEASURED.sub(lambda found: measured(folder / found["file"], found["part"]), markdown)
+
+
+def measured(file: Path, part: str | None) -> str:
+    """One line on the results of a file, or on one part of it."""
+    records = json.loads(file.read_text(encoding="utf-8"))["provenance"]
+    if part:
+        records = [record for record in records if record.get("of") == part]
+    if not records:
+        raise ValueError(f"{file.name} has no provenance of {part!r}")
+    days = _distinct(f"{date.fromisoformat(record['date'][:10]):%d %B %Y}".lstrip("0") for record in records)
+    commits = _distinct(record["commit"] for record in records)
+    machines = _distinct(record["machine"] for record in records)
+    commands = _distinct(f"`{record['command']}`" for record in records)
+    line = f"Measured on {days}, commit {commits}; {machines}; {commands}; [numbers]({file.name})."
+    return f"{line}\n{{: .measured }}"
+
+
+def _distinct(texts: Any) -> str:
+    return ", ".join(dict.fromkeys(texts))
 
 
 def on_page_content(content: str, **_: Any) -> str:

@@ -70,7 +70,7 @@ def draw_coupling() -> None:
 
 def draw_prior_cloud(axes: Axes, widths: tuple[int, ...]) -> None:
     """Outputs of the prior at one input."""
-    draws = lbnn.Network(widths).prior(np.ones((1, 4)), outputs=2).sample(500, rng=0)[:, 0]
+    draws = lbnn.Network(widths).prior(np.ones((1, 4)), outputs=2).sample(500, seed=0)[:, 0]
     axes.plot(*draws.T, ".", color=BLUE if not widths else ORANGE, markersize=1.5)
     axes.set_title(f"prior, {depth_name(widths)}", fontsize=10)
 
@@ -82,7 +82,7 @@ def draw_posterior_cloud(axes: Axes, widths: tuple[int, ...]) -> None:
     signal = X @ rng.standard_normal(60) / math.sqrt(60)
     Y = np.stack([signal, -signal], axis=1) + 0.1 * rng.standard_normal((20, 2))
     predictive = lbnn.Network(widths).condition(X, Y, beta=100.0).predict(new)
-    draws = predictive.sample(500, rng=0)[:, 0]
+    draws = predictive.sample(500, seed=0)[:, 0]
     axes.plot(*draws.T, ".", color=BLUE if not widths else ORANGE, markersize=1.5)
     axes.set_title(f"posterior, {depth_name(widths)}", fontsize=10)
 

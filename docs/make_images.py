@@ -36,17 +36,19 @@ INPUTS = np.array([-2.6, -2.2, -1.9, -1.1, -0.5, 0.2, 0.9, 1.3])
 GRID = np.linspace(-5, 5, 121)
 
 
-def readme_example() -> str:
-    """The Python block of the README that draws scale.svg."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+def concepts_example() -> str:
+    """The Python block of the page on concepts that draws scale.svg."""
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     (example,) = (block for block in blocks if "scale.svg" in block)
     return example
 
 
-def draw_readme_example() -> None:
-    """scale.svg: by running the README's example as it is written, in docs/images."""
+def draw_concepts_example() -> None:
+    """scale.svg: by running the example of the page on concepts as it is written, in docs/images."""
     with contextlib.chdir(IMAGES):
-        exec(compile(readme_example(), "README.md", "exec"), {})
+        exec(compile(concepts_example(), "concepts.md", "exec"), {})
 
 
 def draw_bands() -> None:
@@ -141,6 +143,6 @@ def style() -> Iterator[None]:
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     with style():
-        draw_readme_example()
+        draw_concepts_example()
         draw_bands()
         draw_zero_temperature()

@@ -1,4 +1,6 @@
-"""Draw the pictures of docs/redone.md and print its figures: `.venv/bin/python docs/make_redone_images.py`.
+"""Draw the pictures of docs/results/redone.md and print its figures.
+
+    .venv/bin/python docs/make_redone_images.py
 
 Everything is exact or an average with a stated error; the data are synthetic.
 """

@@ -34,11 +34,11 @@ STRANGERS = {
     "scale.measure": {"scale.prior"},
     "engines": {"data", "noise"},
     "predict": {"engines", "noise"},
-    "predict.mixture": {"data.spectrum", "scale.prior"},
+    "predict.network": {"data.spectrum", "scale.prior"},
     "predict.feature_kernel": {"data.spectrum", "scale.prior"},
     "matrix_gig": {"data.spectrum", "likelihood", "noise", "predict"},
     "selection": {"theories", "cross_validation"},
-    "archive": {"theories", "selection"},
+    "archive": {"predict"},
 }
 
 

@@ -48,7 +48,7 @@ def main() -> None:
         prepare()
         print("RESULT " + json.dumps(ROWS[options.row[0]][0](options.row[1], options.small)))
         return
-    results = {"conditions": conditions(), "rows": []}
+    results = {"provenance": [conditions()], "rows": []}
     provide_metadata()
     for name, library, limit in plan(options.only, options.small):
         started = time.perf_counter()
@@ -120,8 +120,8 @@ def conditions() -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
         "commit": said(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]),
-        "gpu": said(card),
-        "cpu cores": os.cpu_count(),
+        "machine": f"{said(card)}; {os.cpu_count()} CPU cores",
+        "command": "python3 -m benchmarks.gpu --out gpu.json",
         "python": sys.version.split()[0],
         **json.loads(found.stdout or "{}"),
     }

@@ -44,17 +44,17 @@ def available(library: str, small: bool) -> bool:
 
 def device(library: str) -> Any:
     """The place of arrays of a library: the GPU if there is one."""
-    from lbnn._base.arrays import place_of
+    from lbnn._base.arrays import device_of
 
     if library == "jax":
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         jax = importlib.import_module("jax")
         jax.config.update("jax_enable_x64", True)
-        return place_of(jax.numpy.zeros(1))
+        return device_of(jax.numpy.zeros(1))
     if library == "cupy":
-        return place_of(importlib.import_module("cupy").zeros(1))
+        return device_of(importlib.import_module("cupy").zeros(1))
     torch = importlib.import_module("torch")
-    return place_of(torch.zeros(1, device="cuda" if torch.cuda.is_available() else "cpu"))
+    return device_of(torch.zeros(1, device="cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def normal(place: Any, seed: int, *shape: int) -> Any:

@@ -145,7 +145,7 @@ def _distribution(
 
 def _terms(predictive: Any, Y: np.ndarray) -> np.ndarray:
     """Log of weight and density of every draw at each point, (draws, p̂); one row where there are no draws."""
-    terms = predictive.point_terms(Y)
+    terms = predictive._point_terms(Y)
     if terms is not None:
         return terms
     return predictive.pointwise_log_density(Y.reshape(predictive.mean.shape))[None]

@@ -17,7 +17,7 @@ import lbnn
 from benchmarks.real_data import datasets, peers, tables
 from benchmarks.real_data.metrics import Forecast, Mixture, measures
 from benchmarks.real_data.tables import OURS, WITH_RBF
-from benchmarks.timing import conditions
+from lbnn._base.checkout import provenance
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SPLITS = 10
@@ -88,17 +88,17 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="splits at once, one thread each")
     parser.add_argument("--write", action="store_true", help="renew the documents")
     parser.add_argument(
-        "--redraw", action="store_true", help="renew tables and figure from docs/real-data.json"
+        "--redraw", action="store_true", help="renew tables and figure from docs/results/real-data.json"
     )
     parser.add_argument("--raw", action="store_true", help="inputs as they are, as a newcomer gives them")
     parser.add_argument("--ours", action="store_true", help="renew our rows alone; the peers' are kept")
     options = parser.parse_args()
-    stored = ROOT / "docs" / "real-data.json"
+    stored = ROOT / "docs" / "results" / "real-data.json"
     document = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
     if not options.redraw:
         _measure(document, stored if options.write or options.ours else None, options)
     if options.write or options.redraw or options.ours:
-        tables.insert(ROOT / "docs" / "real-data.md", document)
+        tables.insert(ROOT / "docs" / "results" / "real-data.md", document)
         tables.draw(ROOT / "docs" / "images" / "real-data.svg", document["sets"])
 
 
@@ -107,16 +107,16 @@ def _measure(document: dict, stored: Path | None, options: argparse.Namespace) -
     part = document.setdefault("raw", {}) if options.raw else document
     only = RAW if options.raw else (OURS, WITH_RBF) if options.ours else ()
     if not (options.ours or options.names):
-        part |= {"conditions": [], "splits": options.splits, "sets": {}}
+        part |= {"provenance": [], "splits": options.splits, "sets": {}}
     splits = part["splits"] if options.ours else options.splits
     renewed = ", ".join([*options.names, *(["rows of lbnn"] if options.ours else [])])
-    part["conditions"].append((f"{renewed}: " if renewed else "") + conditions())
+    command = f"python -m benchmarks.real_data.study --splits {splits} {'--raw ' * options.raw}--write"
+    part["provenance"].append(provenance(command, renewed))
     for name, result in study(splits, options.names, only, options.raw, options.workers):
         methods = part["sets"].get(name, {"methods": {}})["methods"] | result["methods"]
         part["sets"][name] = result | {"methods": methods}
         if stored:
             stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
-    part["conditions"].append("at the end " + conditions())
     if stored:
         stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
 

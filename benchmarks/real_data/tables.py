@@ -48,7 +48,7 @@ def one_set(name: str, result: dict) -> str:
 
 
 def difference(result: dict, peer: str, measure: str = "joint", ours: str = OURS) -> tuple[float, float]:
-    """Peer less lbnn in one measure, mean over splits and standard error."""
+    """Peer minus lbnn in one measure, mean over splits and standard error."""
     own, theirs = (np.array(result["methods"][name][measure]) for name in (ours, peer))
     return mean_and_error(theirs - own, result["shape"][0], result["test"])
 
@@ -80,7 +80,7 @@ def summary(sets: dict, ours: str, among: Iterable[str], title: str) -> str:
     """Ours against the best peer of each set, in joint density and in error."""
     lines = [
         f"**{title}** (chosen after the fact, to lbnn's disadvantage). Difference: "
-        "peer less lbnn, positive where lbnn is better, ± one standard error.",
+        "peer minus lbnn, positive where lbnn is better, ± one standard error.",
         "",
         "| set | p × n0 × n_d | joint NLPD: lbnn | best peer | | difference "
         "| RMSE: lbnn | best peer | | difference |",
@@ -100,11 +100,11 @@ def summary(sets: dict, ours: str, among: Iterable[str], title: str) -> str:
 def choice(sets: dict) -> str:
     """Which of our two kernels the evidence of the training part takes, and what that gives."""
     lines = [
-        f"**Linear or linear+rbf, by evidence.** Log evidence of {WITH_RBF} less that of {OURS}, mean over "
-        "splits; in how many splits it is higher; scores of the one taken in each split.",
+        f"**Linear or linear+rbf, by evidence.** Log evidence of {WITH_RBF} minus that of {OURS}, mean over "
+        "splits; in how many splits it is higher; scores of the one chosen in each split.",
         "",
-        "| set | log evidence, difference | linear+rbf taken | joint NLPD: linear | linear+rbf | taken "
-        "| RMSE: linear | linear+rbf | taken |",
+        "| set | log evidence, difference | linear+rbf chosen | joint NLPD: linear | linear+rbf | chosen "
+        "| RMSE: linear | linear+rbf | chosen |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, result in sets.items():
@@ -123,8 +123,8 @@ def raw_table(document: dict, measure: str) -> str:
     raw, splits = document["raw"], document["raw"]["splits"]
     methods = list(next(iter(raw["sets"].values()))["methods"])
     lines = [
-        f"**{TITLES[measure]} with columns as they are** ({splits} splits), and how much more that is "
-        "than with standardised ones.",
+        f"**{TITLES[measure]} with columns in their original units** ({splits} splits); in brackets, the "
+        "difference from standardised columns.",
         "",
         "| set | " + " | ".join(methods) + " |",
         "|---" * (len(methods) + 1) + "|",
@@ -187,10 +187,7 @@ def number(value: float, sign: str = "", digits: int = 3) -> str:
 def insert(file: Path, document: dict) -> None:
     """Put the tables between the two marks of the page."""
     text = file.read_text(encoding="utf-8")
-    note = f"{document['splits']} splits. Measured with: " + "; ".join(document["conditions"]) + "."
-    if "raw" in document:
-        note += " Columns as they are: " + "; ".join(document["raw"]["conditions"]) + "."
-    block = f"<!-- tables -->\n{note}\n\n{markdown(document)}\n<!-- end of tables -->"
+    block = f"<!-- tables -->\n{markdown(document)}\n<!-- end of tables -->"
     renewed, count = re.subn(
         r"<!-- tables -->.*<!-- end of tables -->", lambda _: block, text, flags=re.DOTALL
     )

@@ -1,5 +1,5 @@
 "use strict";
-/* The page Play: precomputed laws of λ, drawn as SVG. Knows window.lbnnPlay and the elements of play.md. */
+/* The page Play: precomputed densities of λ, drawn as SVG. Uses window.lbnnPlay and the elements of play.md. */
 (() => {
   const data = window.lbnnPlay, root = document.querySelector("#play-page");
   if (!data || !root) return;
@@ -7,13 +7,13 @@
   const axes = { depth: data.depths, width: data.widths, size: data.sizes };
   const STEPS = [
     ["One hidden layer", "depth", { depth: 2, width: 10, size: 0.5 },
-      "One hidden layer of ten units: λ is near one before the data (dashed). The targets are half as large as that expects, and the data move λ down (solid)."],
+      "One hidden layer of ten units: λ is near one before the data (dashed). The targets are half as large as the prior expects, and the data shift λ to smaller values (solid)."],
     ["Larger targets", "size", { depth: 2, width: 10, size: 5 },
-      "Targets five times as large as expected: the law of λ moves up. That is all that the network learns about the size of the function, and a Gaussian process cannot learn it."],
+      "Targets five times as large as expected: the distribution of λ shifts to larger values. In this way the network learns the size of the function, which a Gaussian process of fixed scale cannot do."],
     ["Add depth", "depth", { depth: 10, width: 10, size: 5 },
-      "With ten layers λ is a product of more random factors, and its law before the data is wide. It resists less, so the data move it farther."],
+      "With ten layers λ is a product of more random factors, and its prior distribution is broad, so the data shift it further."],
     ["Make it wide", "width", { depth: 10, width: 1000, size: 5 },
-      "At width 1000 every factor is nearly one, and so is λ, whatever the data say. This is the limit of infinite width."],
+      "At width 1000 every factor is nearly one, and so is λ, whatever the data are. This is close to the limit of infinite width."],
   ];
   const node = (name, attributes, text) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);

@@ -1,8 +1,9 @@
 """Widths, outputs and examples growing together: `python docs/experiments/joint_limit.py [--quick]`.
 
 Random-design teacher and student at fixed p/n, n_d/n, p/n0. Exact posteriors at growing n, extrapolated to
-1/n → 0, beside limit theories that keep only one of the ratios. Writes docs/joint-limit.json, the picture and
-the tables of docs/joint-limit.md; with --quick it prints the tables of a small run and writes nothing.
+1/n → 0, beside limit theories that keep only one of the ratios. Writes docs/results/joint-limit.json, the
+picture and the tables of docs/results/joint-limit.md; with --quick it prints the tables of a small run and
+writes nothing.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def laplace_in_kernel(setting: Setting) -> lbnn.asymptotics.Theory:
     likelihood = HiddenKernelLikelihood(setting.likelihood)
     saddle = KernelSaddle(setting, find_saddle(rate, likelihood, np.zeros((rank, rank)), rank))
     return lbnn.asymptotics.Theory(
-        "Laplace in K", setting.spectrum, None, None, 1, saddle.kernel_at, saddle.predictive_at
+        "Laplace in K", setting.spectrum, None, None, 1, saddle.kernel_at, saddle._predictive_at
     )
 
 

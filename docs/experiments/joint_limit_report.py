@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from lbnn._base.checkout import provenance
 from lbnn._base.types import Array
-from lbnn.paper.environment import commit
 
 DOCS = Path(__file__).resolve().parent.parent
 
@@ -276,10 +276,11 @@ def write(studies: dict[str, dict[str, Any]]) -> None:
         f"{json.dumps(name)}: {json.dumps(rounded(each), ensure_ascii=False)}"
         for name, each in studies.items()
     ]
-    lines.insert(0, f'"commit": {json.dumps(commit())}')
-    (DOCS / "joint-limit.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    origin = [provenance("python docs/experiments/joint_limit.py")]
+    lines.insert(0, f'"provenance": {json.dumps(origin)}')
+    (DOCS / "results" / "joint-limit.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     draw(studies, DOCS / "images" / "joint-limit.svg")
-    page = DOCS / "joint-limit.md"
+    page = DOCS / "results" / "joint-limit.md"
     content = page.read_text(encoding="utf-8")
     for name, table in (("limits", limit_table(studies)), ("gaps", gap_table(studies))):
         before, after = content.split(f"<!-- {name} -->")[0], content.split(f"<!-- /{name} -->")[1]
@@ -289,6 +290,6 @@ def write(studies: dict[str, dict[str, Any]]) -> None:
 
 def read() -> dict[str, dict[str, Any]]:
     """The numbers of the last full run."""
-    numbers: dict[str, Any] = json.loads((DOCS / "joint-limit.json").read_text(encoding="utf-8"))
-    del numbers["commit"]
+    numbers: dict[str, Any] = json.loads((DOCS / "results" / "joint-limit.json").read_text(encoding="utf-8"))
+    del numbers["provenance"]
     return numbers

@@ -2,8 +2,8 @@
 
     python -m docs.experiments.relu_kernel_data
 
-Run from the root of a checkout (it uses `benchmarks.real_data`); prints the table of docs/relu-reach.md and
-writes docs/relu-kernel.json. Splits are the first of that study's.
+Run from the root of a checkout (it uses `benchmarks.real_data`); prints the table of
+docs/results/relu-reach.md and writes docs/results/relu-kernel.json. Splits are the first of that study's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import lbnn
 from benchmarks.real_data import datasets
 from benchmarks.real_data.metrics import measures
 from benchmarks.real_data.study import forecast
-from lbnn._base.checkout import commit
+from lbnn._base.checkout import provenance
 
 DOCS = Path(__file__).resolve().parent.parent
 SETS = (datasets.concrete, datasets.chemical_process, datasets.biomass, datasets.boston, datasets.cars)
@@ -27,7 +27,7 @@ KERNELS, SPLITS = ("linear+rbf", "relu"), 3
 
 def main() -> None:
     """Fit every kernel on every split."""
-    found: dict = {"commit": commit()}
+    found: dict = {"provenance": [provenance("python -m docs.experiments.relu_kernel_data")]}
     for load in SETS:
         data = load()
         rows: dict = {kernel: {"evidence": [], "rmse": [], "joint": []} for kernel in KERNELS}
@@ -48,7 +48,7 @@ def main() -> None:
             *(f"{np.mean(each[name]):.3f}" for name in ("joint", "rmse") for each in (first, second)),
         ]
         print(f"| {data.name} | " + " | ".join(cells) + " |", flush=True)
-        (DOCS / "relu-kernel.json").write_text(json.dumps(found) + "\n")
+        (DOCS / "results" / "relu-kernel.json").write_text(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python docs/experiments/relu_posteriors.py posteriors.npz       # JAX, an accelerator
     python docs/experiments/relu_reach.py posteriors.npz
 
-Reads the exact posteriors, computes the approximations, and writes docs/relu-reach.json and the tables of
-docs/relu-reach.md.
+Reads the exact posteriors, computes the approximations, and writes docs/results/relu-reach.json
+and the tables of docs/results/relu-reach.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import lbnn
-from lbnn._base.checkout import commit
+from lbnn._base.checkout import provenance
 
 DOCS = Path(__file__).resolve().parent.parent
 INPUTS, WIDTHS, DEPTHS, SIZES = (2, 5), (5, 20, 100), (2, 3, 4), (0.3, 1.0, 3.0)
@@ -119,7 +119,7 @@ def compare(stored, name, inputs, depth, width, size):
 def table(rows):
     """One line for each problem: evidence, KL and coverage of every approximation."""
     lines = [
-        "| inputs | depth | width | size of targets | log evidence, exact | NNGP less exact | linear scale "
+        "| inputs | depth | width | size of targets | log evidence, exact | NNGP minus exact | linear scale "
         "| matched | KL: NNGP | linear scale | matched | between runs | 90% coverage: NNGP | linear scale "
         "| matched |",
         "|" + " --- |" * 15,
@@ -179,12 +179,12 @@ def main(path: str) -> None:
                     name = f"{inputs}-{depth}-{width}-{size}"
                     rows.append(compare(stored, name, inputs, depth, width, size))
     document = {
-        "commit": commit(),
+        "provenance": [provenance("python docs/experiments/relu_reach.py posteriors.npz")],
         "settings": {"examples": EXAMPLES, "tests": TESTS, "noise": NOISE, "runs": RUNS},
         "rows": rows,
     }
-    (DOCS / "relu-reach.json").write_text(json.dumps(document) + "\n")
-    page = DOCS / "relu-reach.md"
+    (DOCS / "results" / "relu-reach.json").write_text(json.dumps(document) + "\n")
+    page = DOCS / "results" / "relu-reach.md"
     print(summary(rows))
     print(table(rows))
     if page.exists():

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from lbnn import open_sweep
 from lbnn._base.types import Array
-from lbnn.sweeps import open_sweep
 
 Pair = tuple[float, float]  # a mean and its standard error
 

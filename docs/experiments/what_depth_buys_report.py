@@ -18,8 +18,9 @@ from what_depth_buys import KERNEL_OUTPUTS
 from what_depth_buys_data import BASELINES, CHOSEN, Pair, Study, as_array, mean_and_error
 from what_depth_buys_pictures import draw_kernels, draw_phases, draw_vanishing, draw_winners, signed
 
+from lbnn import open_sweep
+from lbnn._base.checkout import provenance
 from lbnn._base.types import Array
-from lbnn.sweeps import open_sweep
 
 DOCS = Path(__file__).resolve().parent.parent
 #: Sweeps that go with the study.
@@ -271,13 +272,18 @@ def repeats(sweep: Any, study: Study) -> str:
 # ---------------------------------------------------------------------- the page
 
 
+def commits(every: list[Any]) -> str:
+    """Of the sweeps, as their stores name them."""
+    found = {json.loads(each.attrs["provenance"]).get("commit", "unknown") for each in every}
+    return ", ".join(sorted(found))
+
+
 def conditions(folder: Path, study: Study, small: dict[str, Any]) -> dict[str, Any]:
-    """What was run: commits, numbers of points, hours."""
+    """What was run: numbers of points, hours."""
     every = [*study.sweeps.values(), *small.values()]
-    commits = {json.loads(each.attrs["provenance"]).get("commit", "unknown") for each in every}
     status = [np.ravel(each["status"]) for each in every]
     beside = sum(each["status"].size for each in small.values())
-    found = {"commit": ", ".join(sorted(commits)), "posteriors": sum(map(len, status)) - beside}
+    found = {"posteriors": sum(map(len, status)) - beside}
     found |= {"posteriors of the small sweeps": beside, "to do": study.unfinished}
     found |= {name: sum(int((each == kind).sum()) for each in status) for name, kind in _AMISS.items()}
     found |= {
@@ -303,7 +309,6 @@ def write(folder: Path, docs: Path) -> None:
     by_examples, example_curves = over_examples(small["examples"])
     changes, maps = kernels(small["kernels"])
     tables = {
-        "run": " · ".join(f"{name}: {_shown(value)}" for name, value in about.items()),
         "gains": gains(study),
         "noises": noises(study),
         "gaussian": gaussian(small["gaussian"]),
@@ -317,9 +322,15 @@ def write(folder: Path, docs: Path) -> None:
         "kernels": changes,
         "repeats": repeats(small["repeats"], study),
     }
-    fill(docs / "what-depth-buys.md", tables)
-    stored = {"conditions": about, "tables": {name: text.splitlines() for name, text in tables.items()}}
-    (docs / "what-depth-buys.json").write_text(
+    fill(docs / "results" / "what-depth-buys.md", tables)
+    origin = provenance("python docs/experiments/what_depth_buys.py study")
+    origin["commit"] = commits([*study.sweeps.values(), *small.values()])
+    stored = {
+        "provenance": [origin],
+        "run": about,
+        "tables": {name: text.splitlines() for name, text in tables.items()},
+    }
+    (docs / "results" / "what-depth-buys.json").write_text(
         json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )
     images, kernel = docs / "images", small["kernels"]
@@ -337,10 +348,6 @@ def fill(page: Path, tables: dict[str, str]) -> None:
         before, after = content.split(f"<!-- {name} -->")[0], content.split(f"<!-- /{name} -->")[1]
         content = f"{before}<!-- {name} -->\n{text}\n<!-- /{name} -->{after}"
     page.write_text(content, encoding="utf-8")
-
-
-def _shown(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def main() -> None:

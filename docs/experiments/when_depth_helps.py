@@ -1,7 +1,7 @@
 """When does depth help on average: exact learning curves of one-output networks over a grid.
 
     python docs/experiments/when_depth_helps.py run       # three minutes of one core
-    python docs/experiments/when_depth_helps.py report    # tables and pictures of docs/when-depth-helps.md
+    python docs/experiments/when_depth_helps.py report    # tables and pictures of the page
 
 Every network meets the same data sets, so that differences between networks have small errors of their own.
 """
@@ -19,7 +19,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 
 import lbnn
-from lbnn._base.checkout import commit
+from lbnn._base.checkout import provenance
 from lbnn.learning_curves.curve import _problem
 from lbnn.learning_curves.gaussian_data import Teacher
 from lbnn.learning_curves.limits import Asymptotics, limit_curve
@@ -100,7 +100,7 @@ def approach(inputs: int, depth: int) -> dict:
 
 
 def run() -> None:
-    """Compute every point, and write docs/when-depth-helps.json."""
+    """Compute every point, and write docs/results/when-depth-helps.json."""
     begin, points = time.time(), []
     for inputs, draws in INPUTS.items():
         for ratio in RATIOS:
@@ -110,13 +110,13 @@ def run() -> None:
             print(f"{time.time() - begin:.0f} s: n0 = {inputs}, p/n0 = {ratio:g}", flush=True)
     approaches = [approach(inputs, depth) for depth in (2, 3) for inputs in SIZES]
     document = {
-        "commit": commit(),
+        "provenance": [provenance("python docs/experiments/when_depth_helps.py run")],
         "quantities": QUANTITIES,
         "draws": INPUTS,
         "points": points,
         "approach": approaches,
     }
-    (DOCS / "when-depth-helps.json").write_text(json.dumps(document) + "\n")
+    (DOCS / "results" / "when-depth-helps.json").write_text(json.dumps(document) + "\n")
 
 
 if __name__ == "__main__":

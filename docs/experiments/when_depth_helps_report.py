@@ -1,4 +1,4 @@
-"""Tables and pictures of docs/when-depth-helps.md from docs/when-depth-helps.json."""
+"""Tables and pictures of docs/results/when-depth-helps.md from docs/results/when-depth-helps.json."""
 
 from __future__ import annotations
 
@@ -151,13 +151,13 @@ def put(page: str, label: str, text: str) -> str:
 
 def report() -> None:
     """Renew the tables of the page and the pictures."""
-    document = json.loads((DOCS / "when-depth-helps.json").read_text())
+    document = json.loads((DOCS / "results" / "when-depth-helps.json").read_text())
     tables = {
         "winners": winners(document["points"]),
         "misled": misled(document["points"]),
         "slopes": slopes(document["approach"]),
     }
-    page = DOCS / "when-depth-helps.md"
+    page = DOCS / "results" / "when-depth-helps.md"
     text = page.read_text()
     for label, table in tables.items():
         print(table, end="\n\n")

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 if (
     TYPE_CHECKING
 ):  # for type checkers and editors; `_HOME` says the same to the interpreter, and a test compares
+    from lbnn import archive as archive
     from lbnn import asymptotics as asymptotics
     from lbnn import convergence as convergence
-    from lbnn import sweeps as sweeps
+    from lbnn import views as views
     from lbnn._base.errors import AccuracyWarning as AccuracyWarning
+    from lbnn._base.errors import DataWarning as DataWarning
+    from lbnn._base.errors import ExtrapolationWarning as ExtrapolationWarning
     from lbnn.bands import Bands as Bands
     from lbnn.bands import BandsFit as BandsFit
     from lbnn.bands import BandsPredictive as BandsPredictive
     from lbnn.cross_validation import LeaveOneOut as LeaveOneOut
-    from lbnn.cross_validation import leave_one_out as leave_one_out
     from lbnn.data.network_kernels import network_kernel as network_kernel
     from lbnn.data.spectrum import Spectrum as Spectrum
     from lbnn.engines import Diagnostics as Diagnostics
@@ -25,15 +27,19 @@ if (
     from lbnn.engines import Plan as Plan
     from lbnn.estimator import BandedRegressor as BandedRegressor
     from lbnn.estimator import LBNNRegressor as LBNNRegressor
+    from lbnn.estimator import density_score as density_score
+    from lbnn.estimator import predictive as predictive
+    from lbnn.free_noise.posterior import FreeNoisePosterior as FreeNoisePosterior
     from lbnn.learning_curves.curve import LearningCurve as LearningCurve
     from lbnn.learning_curves.curve import learning_curve as learning_curve
     from lbnn.matrix_gig.distribution import MatrixGIG as MatrixGIG
     from lbnn.network import Network as Network
     from lbnn.posterior import Posterior as Posterior
     from lbnn.predict.affine import AffinePredictive as AffinePredictive
-    from lbnn.predict.average import MixturePredictive as MixturePredictive
-    from lbnn.predict.given import ConditionedPredictive as ConditionedPredictive
-    from lbnn.predict.mixture import NetworkPredictive as NetworkPredictive
+    from lbnn.predict.atoms import AtomPredictive as AtomPredictive
+    from lbnn.predict.model_average import MixturePredictive as MixturePredictive
+    from lbnn.predict.network import NetworkPredictive as NetworkPredictive
+    from lbnn.predict.predictive import ConditionedPredictive as ConditionedPredictive
     from lbnn.predict.predictive import Predictive as Predictive
     from lbnn.scale.measure import ScaleMeasure as ScaleMeasure
     from lbnn.scale.phases import Phase as Phase
@@ -41,10 +47,13 @@ if (
     from lbnn.scale.prior import ScalePrior as ScalePrior
     from lbnn.selection.grid import EvidenceGrid as EvidenceGrid
     from lbnn.selection.grid import evidence_grid as evidence_grid
+    from lbnn.sweeps.quantities import SweepQuantity as SweepQuantity
     from lbnn.sweeps.run import sweep as sweep
+    from lbnn.sweeps.store import open_sweep as open_sweep
     from lbnn.theories.comparison import Comparison as Comparison
     from lbnn.theories.comparison import compare as compare
     from lbnn.theories.scale_mixing import ScaleMixture as ScaleMixture
+    from lbnn.views.posterior import ViewPosterior as ViewPosterior
 
     __version__: str
 
@@ -52,41 +61,51 @@ if (
 _HOME = {
     "AccuracyWarning": "_base.errors",
     "AffinePredictive": "predict.affine",
+    "AtomPredictive": "predict.atoms",
     "BandedRegressor": "estimator",
     "Bands": "bands",
     "BandsFit": "bands",
     "BandsPredictive": "bands",
     "Comparison": "theories.comparison",
-    "ConditionedPredictive": "predict.given",
+    "ConditionedPredictive": "predict.predictive",
+    "DataWarning": "_base.errors",
     "Diagnostics": "engines",
     "EvidenceEstimate": "engines",
     "EvidenceGrid": "selection.grid",
+    "ExtrapolationWarning": "_base.errors",
     "LBNNRegressor": "estimator",
     "LearningCurve": "learning_curves.curve",
     "LeaveOneOut": "cross_validation",
     "MatrixGIG": "matrix_gig.distribution",
-    "MixturePredictive": "predict.average",
+    "MixturePredictive": "predict.model_average",
     "Network": "network",
-    "NetworkPredictive": "predict.mixture",
+    "NetworkPredictive": "predict.network",
     "Phase": "scale.phases",
     "Phases": "scale.phases",
     "Plan": "engines",
+    "FreeNoisePosterior": "free_noise.posterior",
     "Posterior": "posterior",
     "Predictive": "predict.predictive",
     "ScaleMeasure": "scale.measure",
     "ScaleMixture": "theories.scale_mixing",
     "ScalePrior": "scale.prior",
     "Spectrum": "data.spectrum",
+    "SweepQuantity": "sweeps.quantities",
+    "ViewPosterior": "views.posterior",
+    "archive": "archive",
     "asymptotics": "asymptotics",
     "benchmark": "benchmark",
     "compare": "theories.comparison",
     "convergence": "convergence",
+    "density_score": "estimator",
     "evidence_grid": "selection.grid",
     "learning_curve": "learning_curves.curve",
-    "leave_one_out": "cross_validation",
     "network_kernel": "data.network_kernels",
+    "open_sweep": "sweeps.store",
+    "plots": "plots",
+    "predictive": "estimator",
     "sweep": "sweeps.run",
-    "sweeps": "sweeps",
+    "views": "views",
 }
 
 __all__ = list(_HOME)
@@ -96,11 +115,13 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, and keep it."""
     if name == "__version__":
         return import_module("importlib.metadata").version("lbnn")
+    if name == "leave_one_out":  # the former function, which warns when it is called
+        return import_module("lbnn.cross_validation").leave_one_out
     if name == "EngineChoice":
-        from lbnn._base.warn import warn
+        from lbnn._base.deprecated import NAMES, announce
 
-        warn("lbnn.EngineChoice is now lbnn.Plan", DeprecationWarning)
-        name = "Plan"
+        announce("lbnn.EngineChoice", f"lbnn.{NAMES[name]}")
+        name = NAMES[name]
     if name not in _HOME:
         raise AttributeError(f"module 'lbnn' has no attribute {name!r}")
     try:

@@ -5,25 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
+from lbnn._base.types import Array, Mask
 from lbnn._base.warn import warn_of
-from lbnn.data.bases import GramBasis
+from lbnn.data.missing import MissingCells, checked_table
 from lbnn.data.projection import FeatureDirections, InputProjection
 from lbnn.data.spectrum import Spectrum
-from lbnn.engines import InferenceOptions, Plan, Problem, ScaleInference, infer, plan
+from lbnn.data.view_data import ViewData, checked_views, require_kernel
+from lbnn.engines import InferenceOptions, Plan, Problem, infer, plan
+from lbnn.free_noise.posterior import condition_free
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.plain import PlainLikelihood
+from lbnn.likelihood.plain import PlainViews
+from lbnn.likelihood.views import ViewDesign, ViewLikelihood
+from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise
-from lbnn.noise.make import KINDS, make_noise
+from lbnn.noise.make import make_noise, noise_kind
+from lbnn.noise.missing import observed_likelihood, plain_cells, refilled
 from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.prior import ScalePrior
+from lbnn.views.posterior import ViewPosterior
 
+_MOST_CHECKED = 3000  # observed cells up to which the integrand is compared with their dense covariance
 #: What `seed` may be.
 Seed = int | np.random.SeedSequence | np.random.Generator
 
@@ -55,7 +64,18 @@ class Network:
     widths: tuple[int, ...]
     prior_variances: tuple[float, ...]
 
-    def __init__(self, widths: Sequence[int], prior_variances: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        widths: Sequence[int] | None = None,
+        prior_variances: Sequence[float] | None = None,
+        *,
+        depth: None = None,
+    ) -> None:
+        if widths is None or depth is not None:
+            raise TypeError(
+                "a network is given by its hidden widths, one for each layer but the last, got "
+                f"widths={widths!r}, depth={depth!r}: Network(widths=(50, 50)) has depth 3"
+            )
         object.__setattr__(self, "widths", check.widths(widths))
         object.__setattr__(self, "prior_variances", check.prior_variances(prior_variances, self.depth))
 
@@ -108,9 +128,7 @@ class Network:
         count = check.positive_integer(examples, "examples")
         rank = count if inputs is None else min(count, check.positive_integer(inputs, "inputs"))
         number = check.positive_integer(outputs, "outputs")
-        if not isinstance(noise, str) or noise not in KINDS:
-            raise ValueError(f"noise must be one of {tuple(KINDS)}, got {noise!r}")
-        coupled = noise == "coupled"
+        coupled = noise_kind(noise) == "coupled"
         rank = (number if count >= number else count) if coupled else rank  # of function and noise together
         noiseless = coupled or zero_temperature
         return plan(
@@ -163,9 +181,13 @@ class Network:
         self,
         X: ArrayLike,
         Y: ArrayLike,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
+        observed: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
         noise: str = "independent",
+        noise_covariance: ArrayLike | None = None,
+        noise_network: Network | None = None,
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
@@ -178,11 +200,23 @@ class Network:
         Y : (p,) or (p, n_d)
         beta : float in [0, inf], or (n_d,) with noise="per_output"
             Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
-        noise : "independent", "per_output" or "coupled"
+        observed : (p, n_d) of bool, optional
+            Which targets were observed; the others may be NaN. Every row and every output needs one. For
+            noise="independent" and 0 < beta < inf.
+        weights : (p,), optional
+            Positive weights of the rows: the noise variance of row i is 1/(beta weights[i]), whatever the
+            kind of noise. At zero temperature they have no effect.
+        noise : "independent", "per_output", "coupled" or "free"
             "independent": variance 1/beta for every output. "per_output": variance 1/beta[j] for output j,
             under the same prior of the network; all beta equal is "independent". "coupled": the noise passes
             through the network, so that given the scale L its covariance across outputs is L/beta; this
-            needs 0 < beta < inf and hidden widths of at least min(p, n_d).
+            needs 0 < beta < inf and hidden widths of at least min(p, n_d). "free": the noise has a covariance
+            of its own, which is given (noise_covariance) or learned (noise_network).
+        noise_covariance : (n_d, n_d), optional
+            With noise="free": the covariance Σ of the noise, positive definite; beta is then None.
+        noise_network : Network, optional
+            With noise="free": Σ = I/beta + L₂ with L₂ the scale of this network, as of a network on inputs
+            that are private to each example. A narrow one makes noise of few factors.
         engine : str
             "auto" (see `choose_engine`), "importance", "smc", "dual", "quadrature" or "atom".
         target_error : float
@@ -193,7 +227,7 @@ class Network:
 
         Returns
         -------
-        Posterior
+        Posterior, or FreeNoisePosterior with noise="free"
 
         Examples
         --------
@@ -205,38 +239,153 @@ class Network:
         (3, 2)
         >>> net.condition(X, Y, beta=4.0, noise="coupled").noise.kind
         'coupled'
+        >>> post = net.condition(X, Y, beta=4.0, weights=np.where(np.arange(20) < 10, 1.0, 0.1))
+        >>> post.predict(X[:3]).mean.shape
+        (3, 2)
+        >>> observed = rng.random((20, 2)) < 0.8  # both outputs tell of the other's missing cells
+        >>> observed[:, 0] |= ~observed[:, 1]
+        >>> net.condition(X, Y, beta=4.0, observed=observed).predict(X[:3]).mean.shape
+        (3, 2)
         """
-        spectrum = Spectrum.from_inputs(X, Y)
         options = _options(engine, target_error, seed)
-        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
+        if observed is not None:
+            if noise != "independent":
+                raise ValueError(
+                    f"missing targets are for noise='independent', got noise={noise!r}: LBNNRegressor also "
+                    "has a noise variance for each output"
+                )
+            table, mask = checked_table(Y, observed)
+            if mask is not None:
+                return _partial_posterior(self, X, table, mask, beta, weights, options)
+        spectrum = Spectrum.from_inputs(X, Y, weights=weights)
+        return self._conditioned(spectrum, beta, noise, noise_covariance, noise_network, options)
 
     def condition_gram(
         self,
         gram: ArrayLike,
         Y: ArrayLike,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
+        weights: ArrayLike | None = None,
         noise: str = "independent",
+        noise_covariance: ArrayLike | None = None,
+        noise_network: Network | None = None,
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
     ) -> Posterior:
         """Condition on any positive semi-definite kernel matrix (p, p) in the place of G_xx."""
-        spectrum = Spectrum.from_gram(gram, Y)
+        spectrum = Spectrum.from_gram(gram, Y, weights=weights)
         options = _options(engine, target_error, seed)
+        return self._conditioned(spectrum, beta, noise, noise_covariance, noise_network, options)
+
+    def _conditioned(
+        self,
+        spectrum: Spectrum,
+        beta: Any,
+        noise: str,
+        noise_covariance: ArrayLike | None,
+        noise_network: Network | None,
+        options: InferenceOptions,
+    ) -> Posterior:
+        """The posterior with any kind of noise."""
+        if noise == "free":
+            data, outputs = spectrum.scaled(self.prior_variances[0]), spectrum.outputs
+            own = None if noise_network is None else noise_network.scale_prior(outputs)
+            if noise_network is not None and noise_network.prior_variances[0] != 1:
+                raise ValueError(
+                    "the first layer of noise_network acts on inputs private to each example: its prior "
+                    f"variance must be one, got prior_variances={noise_network.prior_variances}"
+                )
+            prior = self.scale_prior(outputs)
+            free = condition_free(prior, data, beta, own, noise_covariance, options)
+            return cast(Posterior, free)  # callers that ask for noise="free" know what they get
+        if noise_covariance is not None or noise_network is not None:
+            raise ValueError(
+                f"noise_covariance and noise_network are for noise='free', got them with noise={noise!r}"
+            )
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
+
+    def condition_views(
+        self,
+        views: ArrayLike,
+        y: ArrayLike,
+        beta: float,
+        *,
+        engine: str = "auto",
+        target_error: float = TARGET_ERROR,
+        seed: Seed = 0,
+    ) -> Posterior | ViewPosterior:
+        """Condition on observations y_μ = Σ_m [W_d ⋯ W_1 ψ_m(x_μ)]_m + noise, through M views ψ_m of x_μ.
+
+        The views are fixed functions of x, linear or not: gates (a network that is piecewise linear), patches
+        of an image (a convolutional layer), attention paths, tasks. `lbnn.views` makes them. The trunk may
+        have any widths; gates in every layer are another model.
+
+        Parameters
+        ----------
+        views : (p, M, n0)
+            ψ_m(x_μ); or the kernel between them, (p, M, p, M).
+        y : (p,)
+        beta : float in (0, inf)
+            The noise variance is 1/beta.
+        engine, target_error, seed
+            As in `condition`.
+
+        Returns
+        -------
+        ViewPosterior
+            A `Posterior` where there is one view (M = 1): that is `condition` on its inputs.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> images = rng.normal(size=(30, 4, 4))
+        >>> views = lbnn.views.patches(images, size=2, stride=2)
+        >>> views.shape
+        (30, 4, 4)
+        >>> y = views[:, 0].sum(axis=1) + 0.1 * rng.normal(size=30)
+        >>> post = lbnn.Network(widths=(20,)).condition_views(views, y, beta=100.0)
+        >>> int(np.argmax(np.diag(post.scale.mean)))  # the patch that matters
+        0
+        """
+        options = _options(engine, target_error, seed)
+        array = checked_views(views)
+        if array.ndim == 4:
+            require_kernel(array)
+        observations = check.real_array(y, "y")
+        if observations.shape != array.shape[:1]:
+            raise ValueError(
+                f"y must have one number for each of the {len(array)} observations, got "
+                f"y.shape={observations.shape}"
+            )
+        if not array.any():
+            raise ValueError("views must not all be zero, since y is then noise alone, got zeros only")
+        if array.shape[1] == 1:
+            if array.ndim == 4:
+                return self.condition_gram(
+                    array[:, 0, :, 0], y, beta, engine=engine, target_error=target_error, seed=seed
+                )
+            return self.condition(array[:, 0], y, beta, engine=engine, target_error=target_error, seed=seed)
+        number = check.inverse_temperature(beta)
+        if not 0 < number < math.inf:
+            raise ValueError(
+                f"observations through several views need noise, 0 < beta < inf, got beta={number:g}"
+            )
+        return _view_posterior(self, array, observations, 1 / number, options)
 
     def condition_spectrum(
         self,
         spectrum: Spectrum,
-        beta: float | ArrayLike,
+        beta: float | ArrayLike | None = None,
         *,
         noise: str = "independent",
         engine: str = "auto",
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
     ) -> Posterior:
-        """Condition on data that are already decomposed: one `Spectrum` serves every network and beta."""
+        """Condition on data that are already decomposed, with beta a number or (n_d,), for every network."""
         options = _options(engine, target_error, seed)
         return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
 
@@ -259,33 +408,70 @@ def posterior_with(
     plain = noise.plain_likelihood(data)
     inference = infer(prior, noise.likelihood(data), data.single_output, options, plain)
     scales = noise.scale_in_units(inference.measure, network.depth)
-    size = float(np.linalg.eigvalsh(scales.average(scales.scales))[-1])
-    lost = noise.in_units(data).rounding_message(
-        noise.variance + noise.coupling * size, size, options.target_error
-    )
-    if not lost and isinstance(data.basis, GramBasis):
-        lost = _gram_rounding(plain, inference, options.target_error)
+    mean = scales.average(scales.scales)
+    lost = noise.in_units(data)._rounding_message(noise.variance, mean, options.target_error, noise.coupling)
     if lost:
         inference = inference.doubted(lost)
     return Posterior(prior, data, noise, inference)
 
 
-def _gram_rounding(plain: PlainLikelihood, inference: ScaleInference, target_error: float) -> str:
-    """What to say where the rounding of a Gram matrix matters to the log evidence; empty where it does not.
+def _partial_posterior(
+    network: Network,
+    X: ArrayLike,
+    table: Array,
+    observed: Mask,
+    beta: float | ArrayLike | None,
+    weights: ArrayLike | None,
+    options: InferenceOptions,
+) -> Posterior:
+    """The posterior given the observed cells of a table; answers that are not ok warn."""
+    number = check.inverse_temperature(beta)
+    if not 0 < number < math.inf:
+        raise ValueError(f"missing targets need noise, 0 < beta < inf, got beta={number:g}")
+    filled = np.where(observed, table, 0.0)
+    filled = np.where(observed, table, filled.sum(axis=0) / observed.sum(axis=0))
+    spectrum = Spectrum.from_inputs(X, filled, weights=weights)
+    own = np.ones(len(table)) if spectrum.weights is None else spectrum.weights
+    cells = MissingCells(observed, np.sqrt(own)[:, None] * filled, own, centred=False)
+    noise, prior = IndependentNoise(1 / number), network.scale_prior(spectrum.outputs)
+    data, cells = refilled(spectrum.scaled(network.prior_variances[0]), cells, noise.variance)
+    posterior = table_posterior(prior, data, noise, cells, options)
+    warn_of(posterior.diagnostics.messages)
+    return posterior
 
-    An eigendecomposition is exact for a matrix that differs by ε times the largest eigenvalue. Over eight to
-    fourteen decades of eigenvalues the bound was one to ten times what a permutation of the rows changed.
-    """
-    if not len(plain.eigenvalues) or not np.isfinite(plain.variances).all():
-        return ""
-    scale = inference.measure.scales[np.argmax(inference.measure.weights)]
-    bound = np.finfo(float).eps * float(plain.eigenvalues.max()) * plain.gram_sensitivity(scale)
-    if bound <= target_error:
-        return ""
-    return (
-        "the noise is so small beside the largest eigenvalue of the Gram matrix that its rounding matters: "
-        f"it may change the log evidence by up to {bound:.2g}; condition on inputs X, or use a smaller beta"
-    )
+
+def table_posterior(
+    prior: ScalePrior,
+    data: Spectrum,
+    noise: IndependentNoise,
+    cells: MissingCells,
+    options: InferenceOptions,
+) -> Posterior:
+    """The posterior given the observed cells of a filled table, without warnings."""
+    likelihood = observed_likelihood(data, cells, noise.variance)
+    plain = plain_cells(data, cells, noise.variance) if cells.examples <= _MOST_CHECKED else None
+    inference = infer(prior, likelihood, False, options, plain)
+    return Posterior(prior, data, noise, inference, cells)
+
+
+def _view_posterior(
+    network: Network, views: Array, y: Array, noise: float, options: InferenceOptions
+) -> ViewPosterior:
+    """The posterior given views (p, M, n0) or their kernel (p, M, p, M); answers that are not ok warn."""
+    variance = network.prior_variances[0]
+    if views.ndim == 4:
+        data, design = ViewData.of_kernel(views, y, variance), ViewDesign.of_blocks(variance * views)
+        plain = PlainViews(variance * views, y, noise)
+    else:
+        data = ViewData.of_views(views, y, variance)
+        design = ViewDesign.of_blocks(data.kernel)
+        kernel = np.einsum("ami,bni->ambn", views, views, optimize=True) * (variance / views.shape[2])
+        plain = PlainViews(kernel, y, noise)
+    prior = network.scale_prior(views.shape[1])
+    likelihood = ViewLikelihood(design, data.observations, data.residual, len(y), noise)
+    inference = infer(prior, likelihood, False, options, plain)
+    warn_of(inference.diagnostics.messages)
+    return ViewPosterior(prior, data, noise, inference)
 
 
 def _options(engine: str, target_error: float, seed: Seed) -> InferenceOptions:

@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lbnn import archive
 from lbnn._base import check
+from lbnn._base.arrays import to_numpy
+from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import AnyArray, Array
+from lbnn.cross_validation import LeaveOneOut, kept_targets, left_out_scores
 from lbnn.data.bases import InputBasis
+from lbnn.data.missing import MissingCells, elimination_is_cheaper
 from lbnn.data.projection import Projection, TrainingProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, ScaleInference
 from lbnn.noise.kind import Noise
+from lbnn.noise.missing import level_shares, partial_likelihood
 from lbnn.predict.affine import AffinePredictive
+from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.feature_kernel import average_layer_kernel, average_layer_kernels
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.missing import (
+    CompletedProcess,
+    ObservedProcess,
+    TableProcess,
+    most_draws,
+    table_predictive,
+)
+from lbnn.predict.network import NetworkPredictive
 from lbnn.predict.weights import sample_weights
+from lbnn.scale.bartlett import product
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.prior import ScalePrior
 
+#: What a file of `Posterior.save` holds.
+KIND = "posterior"
 
+
+@former_attributes
 @dataclass(frozen=True)
 class Posterior:
     """The posterior of a deep linear network. Returned by `Network.condition`.
@@ -40,6 +62,8 @@ class Posterior:
         Kind and size of the noise.
     inference : ScaleInference
         What the engine found.
+    missing : MissingCells, optional
+        Targets that were not observed; the spectrum has them filled in.
 
     Examples
     --------
@@ -57,6 +81,7 @@ class Posterior:
     spectrum: Spectrum
     noise: Noise
     inference: ScaleInference
+    missing: MissingCells | None = None
 
     def __repr__(self) -> str:
         """One line: network, data, evidence, engine."""
@@ -112,7 +137,8 @@ class Posterior:
         *more: ArrayLike,
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
-    ) -> NetworkPredictive | AffinePredictive:
+        views: ArrayLike | None = None,
+    ) -> NetworkPredictive | AffinePredictive | AtomPredictive:
         """The posterior predictive of the network's outputs.
 
         Parameters
@@ -122,12 +148,23 @@ class Posterior:
         cross_gram, test_gram : (p̂, p) and (p̂, p̂), optional
             After `condition_gram`, in the place of X_test: the kernel between test and training points and
             among test points. The two may also be given without their names, in this order.
+        views : (p̂, 1, n0), optional
+            After `condition_views` with one view, in the place of X_test.
 
         Returns
         -------
-        NetworkPredictive, or AffinePredictive where each output has a noise of its own
+        NetworkPredictive, or AffinePredictive where each output has a noise of its own, or AtomPredictive
+        where some targets were not observed
         """
-        law = self.predictive_at(
+        if views is not None:
+            single = check.real_array(views, "views")
+            if X_test is not None or single.ndim != 3 or single.shape[1] != 1:
+                raise ValueError(
+                    "this posterior has one view of each point: views must have shape (p̂, 1, n0), in the "
+                    f"place of X_test, got views.shape={single.shape}"
+                )
+            X_test = single[:, 0]
+        law = self._predictive_at(
             self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         )
         units = self.noise.deviations
@@ -135,13 +172,18 @@ class Posterior:
             return law
         return AffinePredictive(law, np.diag(units), np.zeros(len(units)), 0.0, law.single_output)
 
-    def predictive_at(self, projection: Projection) -> NetworkPredictive:
+    def _predictive_at(self, projection: Projection) -> NetworkPredictive | AtomPredictive:
         """The predictive at projected test points, with the outputs in units of `noise.deviations`."""
+        if self.missing is not None:
+            process, weights = self._table_process
+            return table_predictive(
+                process, projection, weights, self.noise.variance, self.spectrum.single_output
+            )
         units = self.noise.deviations
         return NetworkPredictive(
-            self.noise.seen_by(projection, self.spectrum),
+            self.noise.transform_projection(projection, self.spectrum),
             self._process,
-            self.scale_in_units,
+            self._scale_in_units,
             coupling=self.noise.coupling,
             units=1.0 if units is None else 1 / units,
         )
@@ -171,7 +213,8 @@ class Posterior:
         return self._layer_kernel(points, layer)
 
     def _layer_kernel(self, points: Projection, layer: int) -> AnyArray:
-        """⟨K_ℓ⟩ at projected points."""
+        """⟨K_ℓ⟩ at projected points, (p̂, p̂)."""
+        self._require_complete("feature kernels")
         widths, number = self.prior.widths, check.positive_integer(layer, "layer")
         if number > len(widths):
             raise ValueError(
@@ -180,9 +223,9 @@ class Posterior:
                 else "a feature kernel needs a hidden layer, got a network of depth one (widths=())"
             )
         return average_layer_kernel(
-            self.noise.seen_by(points, self.spectrum),
+            self.noise.transform_projection(points, self.spectrum),
             self._process,
-            self.scale_in_units,
+            self._scale_in_units,
             widths,
             self.prior.layer_variances,
             number,
@@ -190,10 +233,11 @@ class Posterior:
 
     def feature_kernels(self) -> Iterator[AnyArray]:
         """⟨K_1⟩, ..., ⟨K_{d−1}⟩ on the training points, (p, p) each, at the cost of the last one alone."""
+        self._require_complete("feature kernels")
         return average_layer_kernels(
-            self.noise.seen_by(self.spectrum.project(), self.spectrum),
+            self.noise.transform_projection(self.spectrum.project(), self.spectrum),
             self._process,
-            self.scale_in_units,
+            self._scale_in_units,
             self.prior.widths,
             self.prior.layer_variances,
         )
@@ -201,7 +245,8 @@ class Posterior:
     def kernel_change(self, layer: int = 1) -> float:
         """‖⟨K_ℓ⟩ − G_xx‖ / ‖G_xx‖ in the Frobenius norm: zero where nothing is learned.
 
-        In the eigenbasis of G_xx, which both share: (r, r) matrices at most, and no inputs are needed.
+        In the eigenbasis of G_xx, which both share: (r, r) matrices at most, and no inputs are needed. With
+        row weights the training points are taken as they are, without weights.
 
         Examples
         --------
@@ -211,11 +256,18 @@ class Posterior:
         >>> lbnn.Network(widths=(10**6,)).condition(X, y, beta=4.0).kernel_change() < 1e-5
         True
         """
+        if self.spectrum.weights is not None:
+            points = self.spectrum.project()
+            explained = to_numpy(points.explained)
+            gram = explained @ explained.T
+            change = to_numpy(self._layer_kernel(points, layer)) - gram
+            return float(np.linalg.norm(change) / np.linalg.norm(gram))
         values = self.spectrum.eigenvalues
         kernel = self._layer_kernel(TrainingProjection(np.diag(np.sqrt(values))), layer)
         return float(np.linalg.norm(kernel - np.diag(values)) / np.linalg.norm(values))
 
-    def sample_weights(self, size: int, rng: int | np.random.Generator) -> list[Array]:
+    @renamed_argument("rng")
+    def sample_weights(self, size: int, seed: int | np.random.Generator) -> list[Array]:
         """Draw all weights from their exact posterior.
 
         Independent given independent draws of the scale: so for one output and at depth one; with several
@@ -224,14 +276,14 @@ class Posterior:
         Parameters
         ----------
         size : int
-        rng : int or numpy.random.Generator
+        seed : int or numpy.random.Generator
 
         Returns
         -------
         list of arrays
             W_1 (size, n_1, n_0), ..., W_d (size, n_d, n_{d−1}).
         """
-        count, generator = check.positive_integer(size, "size"), check.generator(rng)
+        count, generator = check.positive_integer(size, "size"), check.generator(seed)
         basis = self.spectrum.basis
         if not isinstance(basis, InputBasis):
             raise ValueError(
@@ -242,12 +294,116 @@ class Posterior:
                 "weights are drawn where noise is added to the outputs, got noise that passes through the "
                 "network (noise='coupled'): its weights also act on inputs private to each example"
             )
-        law, layers = self.scale_in_units.law, (self.prior.widths, self.prior.layer_variances)
+        law, layers = self._scale_in_units.law, (self.prior.widths, self.prior.layer_variances)
         factors = [] if law is None else law.sample_factors(count, generator)
-        weights = sample_weights(count, factors, *layers, self._process, basis, generator)
+        process = self._process if self.missing is None else self._completed(factors, count, generator)
+        weights = sample_weights(count, factors, *layers, process, basis, generator)
         if self.noise.deviations is not None:
             weights[-1] = self.noise.deviations[:, None] * weights[-1]
         return weights
+
+    # ------------------------------------------------------------------ examples left out
+
+    def leave_one_out(self, Y: ArrayLike | None = None) -> LeaveOneOut:
+        """Score every example given all others, without conditioning anew.
+
+        Parameters
+        ----------
+        Y : (p,) or (p, n_d), optional
+            The targets that the posterior was conditioned on. Needed only where it does not keep them: data
+            from moments, a factor or chunks, and files of release 0.1.
+
+        Returns
+        -------
+        LeaveOneOut
+            Mean, variance and log density of each observation, noise included.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X, y, network = rng.normal(size=(12, 20)), rng.normal(size=12), lbnn.Network(widths=(5, 5))
+        >>> scores = network.condition(X, y, beta=2.0).leave_one_out()
+        >>> refit = network.condition(X[1:], y[1:], beta=2.0).predict(X[:1]).with_noise()
+        >>> bool(np.isclose(scores.mean[0], refit.mean[0]))
+        True
+        """
+        self._require_complete("leave-one-out scores")
+        targets = kept_targets(self.spectrum) if Y is None else Y
+        centred = Y is None and np.shape(targets)[0] > self.spectrum.examples
+        return left_out_scores(self, targets, centred=centred)
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior to a file that executes nothing when it is loaded (see docs/archive.md).
+
+        Examples
+        --------
+        >>> import numpy as np, pathlib, tempfile, lbnn
+        >>> post = lbnn.Network(widths=(5,)).condition(np.eye(6), np.ones(6), beta=2.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     post.save(pathlib.Path(folder) / "posterior.lbnn")
+        ...     again = lbnn.Posterior.load(pathlib.Path(folder) / "posterior.lbnn")
+        >>> bool(np.array_equal(again.predict().mean, post.predict().mean))
+        True
+        """
+        archive.write(path, KIND, *self._packed())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Posterior:
+        """Read a posterior; a file that does not hold one, or not whole, is a ValueError."""
+        return cls._unpacked(*archive.read(path, KIND))
+
+    def _packed(self) -> archive.Packed:
+        """A header for JSON and arrays, for `_unpacked`."""
+        return archive.pack(self.prior, self.spectrum, self.noise, self.inference, self.missing)
+
+    @classmethod
+    def _unpacked(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Posterior:
+        """The posterior that was packed, with the same numbers."""
+        return cls(*archive.unpack(header, arrays))
+
+    # ------------------------------------------------------------------ inside
+
+    def _require_complete(self, what: str) -> None:
+        if self.missing is not None:
+            raise ValueError(
+                f"{what} are offered where every target was observed, got a table with {self.missing.count} "
+                "missing cells: use rows without them"
+            )
+
+    @cached_property
+    def _table_process(self) -> tuple[TableProcess, Array]:
+        """The Gaussian process given draws of the scale, from observed cells, and weights of the draws."""
+        cells, noise, measure = self.missing, self.noise.variance, self.scale
+        assert cells is not None
+        completing = elimination_is_cheaper(cells, self.spectrum.rank)
+        rows = None if completing else cells.rows(self.spectrum)
+        chosen, weights = measure._thinned(most_draws(cells.count if rows is None else len(rows.targets)))
+        scales = measure.scales[chosen]
+        if rows is not None:
+            features = cells.features(self.spectrum)
+            return ObservedProcess.of(cells, rows, features, noise, scales), weights
+        level = noise / float(cells.weights.sum()) if cells.centred else 0.0
+        likelihood = partial_likelihood(self.spectrum, cells, noise)
+        shares = level_shares(cells)
+        return CompletedProcess(likelihood, shares, level, scales), weights
+
+    def _completed(self, factors: list[Array], count: int, rng: np.random.Generator) -> ConditionalProcess:
+        """The Gaussian processes given scales and draws of the missing cells, a table for each draw."""
+        assert self.missing is not None
+        likelihood = partial_likelihood(self.spectrum, self.missing, self.noise.variance)
+        root = product(factors)
+        single = math.sqrt(self.prior.variance) * np.eye(self.prior.outputs)
+        roots = np.broadcast_to(single, (count, *single.shape)) if root is None else root
+        values, vectors = np.linalg.eigh(roots @ roots.swapaxes(1, 2))
+        tables = np.empty((count, *self.spectrum.targets.shape))
+        for number in range(count):
+            gone = likelihood.eliminate(np.maximum(values[number], 0.0), vectors[number])
+            drawn = np.linalg.solve(gone.root.T, rng.standard_normal(len(gone.shift)))
+            tables[number] = likelihood.completed(gone.shift + drawn)
+        return ConditionalProcess(self.spectrum.eigenvalues, tables, self.noise.variance)
 
     @cached_property
     def _process(self) -> ConditionalProcess:
@@ -256,6 +412,16 @@ class Posterior:
         return ConditionalProcess(values, data.targets, self.noise.variance)
 
     @cached_property
-    def scale_in_units(self) -> ScaleMeasure:
+    def _scale_in_units(self) -> ScaleMeasure:
         """The law of the scale in units of `noise.deviations`."""
         return self.noise.scale_in_units(self.scale, len(self.prior.widths) + 1)
+
+
+def pack_posterior(posterior: Posterior) -> archive.Packed:
+    """The former `lbnn.archive.pack_posterior`."""
+    return posterior._packed()
+
+
+def unpack_posterior(header: dict[str, Any], arrays: dict[str, Any]) -> Posterior:
+    """The former `lbnn.archive.unpack_posterior`."""
+    return Posterior._unpacked(header, arrays)

@@ -27,7 +27,7 @@ from hypothesis.extra import numpy as arrays_of
 import lbnn
 from lbnn import archive
 from lbnn.archive import container
-from lbnn.cross_validation import leave_one_out
+from lbnn.cross_validation import left_out_scores
 from tests.helpers.problems import make_problem
 
 # ---------------------------------------------------------------- posteriors
@@ -151,11 +151,11 @@ def assert_same(first: Any, second: Any) -> None:
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_round_trip_is_exact(name: str, tmp_path: Path) -> None:
     posterior, path = made(name), tmp_path / "posterior.lbnn"
-    header, arrays = archive.pack_posterior(posterior)
+    header, arrays = posterior._packed()
     archive.write(path, "posterior", header, arrays)
     loaded_header, loaded_arrays = archive.read(path, "posterior")
     assert loaded_header == header
-    again = archive.unpack_posterior(loaded_header, loaded_arrays)
+    again = lbnn.Posterior._unpacked(loaded_header, loaded_arrays)
     assert again.prior == posterior.prior
     assert again.diagnostics == posterior.diagnostics
     assert type(again.scale.law) is type(posterior.scale.law)
@@ -165,12 +165,12 @@ def test_round_trip_is_exact(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["quadrature", "importance", "smc", "dual", "gram"])
 def test_leave_one_out_survives(name: str) -> None:
     posterior = made(name)
-    again = archive.unpack_posterior(*archive.pack_posterior(posterior))
+    again = lbnn.Posterior._unpacked(*posterior._packed())
     vectors, spectrum = posterior.predict().projection.explained, posterior.spectrum
     Y = vectors @ (spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)
-        assert_same(vars(leave_one_out(again, Y)), vars(leave_one_out(posterior, Y)))
+        assert_same(vars(left_out_scores(again, Y)), vars(left_out_scores(posterior, Y)))
 
 
 def test_engines_are_covered() -> None:
@@ -186,7 +186,7 @@ def test_engines_are_covered() -> None:
 def test_nothing_is_stored_that_follows(name: str) -> None:
     """Data, eigenvectors and draws; no atoms, save where they differ from their factors by rounding."""
     posterior = made(name)
-    _, arrays = archive.pack_posterior(posterior)
+    _, arrays = posterior._packed()
     spectrum, law = posterior.spectrum, posterior.scale.law
     n0, rank = spectrum.basis.dimension, spectrum.rank
     data = spectrum.examples * (n0 + rank) + rank + spectrum.targets.size
@@ -206,7 +206,7 @@ def test_nothing_is_stored_that_follows(name: str) -> None:
 def test_noise_of_format_version_one_is_read(name: str) -> None:
     """Noise was a number then, and coupled noise a kind of basis with the eigenvalues g + ν."""
     posterior = made(name)
-    header, arrays = archive.pack_posterior(posterior)
+    header, arrays = posterior._packed()
     noise, spectrum = header["noise"], header["spectrum"]
     header["noise"] = noise.get("variance", 0.0)
     if name == "coupled":
@@ -214,7 +214,7 @@ def test_noise_of_format_version_one_is_read(name: str) -> None:
         header["spectrum"] = spectrum | {"basis": {"kind": "private", "private": noise["nu"], "inner": inner}}
         arrays |= {"private.eigenvalues": own, "private.outside": arrays.pop("noise.outside")}
         arrays["eigenvalues"] = own + noise["nu"]
-    again = archive.unpack_posterior(header, arrays)
+    again = lbnn.Posterior._unpacked(header, arrays)
     assert again.noise.kind == posterior.noise.kind
     np.testing.assert_array_equal(
         again.predict().with_noise().covariance, posterior.predict().with_noise().covariance
@@ -228,14 +228,14 @@ def test_unknown_laws_are_refused() -> None:
         posterior.spectrum,
         posterior.noise,
         type(posterior.inference)(
-            posterior.scale.with_law(object()),
+            posterior.scale._with_law(object()),
             0.0,
             0.0,
             posterior.diagnostics,  # type: ignore[arg-type]
         ),
     )
     with pytest.raises(TypeError, match="law of type object"):
-        archive.pack_posterior(odd)
+        odd._packed()
 
 
 def _without(*keys: str) -> Callable[[Any, Any], None]:
@@ -285,17 +285,17 @@ SPOILED = {
 
 @pytest.mark.parametrize("name", SPOILED)
 def test_content_that_is_no_posterior(name: str) -> None:
-    header, arrays = archive.pack_posterior(made("importance"))
+    header, arrays = made("importance")._packed()
     header = json.loads(json.dumps(header))
     SPOILED[name](header, arrays)
     with pytest.raises(ValueError, match="must be those of a posterior"):
-        archive.unpack_posterior(header, arrays)
+        lbnn.Posterior._unpacked(header, arrays)
 
 
 def test_quadrature_must_find_the_stored_evidence() -> None:
-    header, arrays = archive.pack_posterior(made("quadrature"))
+    header, arrays = made("quadrature")._packed()
     with pytest.raises(ValueError, match="evidence"):
-        archive.unpack_posterior(header | {"log_evidence": header["log_evidence"] + 0.1}, arrays)
+        lbnn.Posterior._unpacked(header | {"log_evidence": header["log_evidence"] + 0.1}, arrays)
 
 
 # ---------------------------------------------------------------- the container
@@ -662,17 +662,17 @@ def with_odd_value(header: dict[str, Any], place: tuple[Any, ...], odd: Any) -> 
 
 @pytest.mark.parametrize("name", ["quadrature", "importance", "atom"])
 def test_posteriors_of_odd_headers_raise_nothing_but_value_errors(name: str) -> None:
-    header, arrays = archive.pack_posterior(made(name))
+    header, arrays = made(name)._packed()
     with np.errstate(all="ignore"):
         for place in places(header):
             for odd in (*ODD, dict):
                 with contextlib.suppress(ValueError, Warning):  # a warning: announced to be inaccurate
-                    archive.unpack_posterior(with_odd_value(header, place, odd), dict(arrays))
+                    lbnn.Posterior._unpacked(with_odd_value(header, place, odd), dict(arrays))
 
 
 @pytest.mark.parametrize("name", ["quadrature", "importance"])
 def test_posteriors_of_odd_arrays_raise_nothing_but_value_errors(name: str) -> None:
-    header, arrays = archive.pack_posterior(made(name))
+    header, arrays = made(name)._packed()
     for key, array in arrays.items():
         odd = [
             array[:0],
@@ -685,4 +685,4 @@ def test_posteriors_of_odd_arrays_raise_nothing_but_value_errors(name: str) -> N
         for each in (*odd, None):
             changed = {k: v for k, v in arrays.items() if k != key} | ({} if each is None else {key: each})
             with np.errstate(all="ignore"), contextlib.suppress(ValueError, Warning):
-                archive.unpack_posterior(header, changed)
+                lbnn.Posterior._unpacked(header, changed)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import lbnn
-from lbnn._base.arrays import HOST, place_of, to_numpy
+from lbnn._base.arrays import HOST, device_of, to_numpy
 from lbnn.engines import target as target_module
-from tests.helpers.libraries import every_library, place, put
+from tests.helpers.libraries import device, every_library, put
 from tests.helpers.problems import make_problem
 
 ONE, TALL = make_problem(12, 20, seed=1, points=4), make_problem(25, 8, seed=2, points=4)
@@ -54,7 +54,7 @@ def both(name: str, library: str) -> tuple[lbnn.Predictive, lbnn.Predictive]:
 
 
 def same(got: Any, expected: Any, library: str, rtol: float = 1e-8) -> None:
-    assert place_of(got) == place(library)
+    assert device_of(got) == device(library)
     np.testing.assert_allclose(to_numpy(got), expected, rtol=rtol, atol=rtol * np.abs(expected).max())
 
 
@@ -125,12 +125,12 @@ def test_draws_have_the_law_they_are_drawn_from(name: str, library: str) -> None
     """Eigenvectors have other signs in other libraries, so that draws agree in law and not one by one."""
     law, size = both(name, library)[0], 4000
     draws = law.sample(size, 0)
-    assert place_of(draws) == place(library)
+    assert device_of(draws) == device(library)
     flat = to_numpy(draws).reshape(size, -1)
     deviation = to_numpy(law.standard_deviation).ravel()
     errors = (flat.mean(axis=0) - to_numpy(law.mean).ravel()) / (deviation / math.sqrt(size))
     assert np.abs(errors).max() < 4.5
-    weights = posterior(name, library).sample_weights(3, rng=0)
+    weights = posterior(name, library).sample_weights(3, seed=0)
     assert all(isinstance(each, np.ndarray) for each in weights)
 
 
@@ -138,7 +138,7 @@ def test_draws_have_the_law_they_are_drawn_from(name: str, library: str) -> None
 def test_weights_reproduce_the_mean(library: str) -> None:
     """W_d ⋯ W_1 x over posterior draws of the weights against the mean of the predictive."""
     post = posterior("one output", library)
-    first, second, third = post.sample_weights(4000, rng=1)
+    first, second, third = post.sample_weights(4000, seed=1)
     outputs = (third @ second @ first)[:, 0] @ ONE.X_test.T
     law = post.predict(put(ONE.X_test, library))
     errors = (outputs.mean(axis=0) - to_numpy(law.mean)) / (
@@ -171,14 +171,14 @@ def test_engines_evaluate_where_the_data_live(
     """With every batch moved, however small: the same evidence."""
     monkeypatch.setattr(target_module, "_WORTH_MOVING", 0.0)
     used: list[str] = []
-    original = target_module.ScaleTarget._place
+    original = target_module.ScaleTarget._device
 
     def spied(self: Any, count: int) -> Any:
         found = original(self, count)
         used.append(found.library)
         return found
 
-    monkeypatch.setattr(target_module.ScaleTarget, "_place", spied)
+    monkeypatch.setattr(target_module.ScaleTarget, "_device", spied)
     data, widths, beta, noise = PROBLEMS[name]
     got = lbnn.Network(widths).condition(put(data.X, library), put(data.Y, library), beta, noise=noise)
     assert set(used) == ({"numpy"} if name == "coupled" else {library})  # coupled noise needs no eigenvectors
@@ -227,4 +227,4 @@ def test_tall_inputs_close_to_dependent(smallest: float, library: str) -> None:
 
 
 def test_large_batches_of_numpy_data_stay_on_the_host() -> None:
-    assert posterior("two outputs", "numpy").spectrum.place == HOST
+    assert posterior("two outputs", "numpy").spectrum.device == HOST

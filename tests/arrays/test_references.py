@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import lbnn
-from lbnn._base.arrays import place_of, to_numpy
-from tests.helpers.libraries import every_library, place, put
+from lbnn._base.arrays import device_of, to_numpy
+from tests.helpers.libraries import device, every_library, put
 from tests.network.test_references import REFERENCES, RELATIVE, floats
 from tests.reference.cases import case_named
 
@@ -32,7 +32,7 @@ def predictive(name: str, library: str) -> lbnn.Predictive:
 
 def compared(got: Any, expected: np.ndarray, library: str, atol: float = 0.0) -> None:
     """An array of the library, right to the tolerance of the reference."""
-    assert place_of(got) == place(library)
+    assert device_of(got) == device(library)
     np.testing.assert_allclose(to_numpy(got), expected, rtol=0 if atol else RELATIVE, atol=atol)
 
 
@@ -74,7 +74,7 @@ def test_predictive_variance(name: str, library: str) -> None:
 @cases
 def test_predictive_covariance(name: str, library: str) -> None:
     covariance, variance = predictive(name, library).covariance, floats(REFERENCES[name]["variance"])
-    compared(place(library).xp.linalg.diagonal(covariance), variance, library)
+    compared(device(library).xp.linalg.diagonal(covariance), variance, library)
     size = math.sqrt(variance[0] * variance[1])
     expected = float(REFERENCES[name]["covariance01"])
     assert float(covariance[0, 1]) == pytest.approx(expected, rel=0, abs=RELATIVE * size)

@@ -11,8 +11,8 @@ import pytest
 
 import lbnn
 from lbnn._base import arrays
-from lbnn._base.arrays import HOST, Place, place_of, to_numpy
-from tests.helpers.libraries import every_library, place, put
+from lbnn._base.arrays import HOST, Device, device_of, to_numpy
+from tests.helpers.libraries import device, every_library, put
 from tests.helpers.problems import make_problem
 
 DATA = make_problem(6, 9, seed=5)
@@ -47,7 +47,7 @@ def test_two_devices_of_one_library_are_refused() -> None:
 
 @every_library
 def test_other_precisions_are_taken_as_double(library: str) -> None:
-    xp, X = place(library).xp, np.round(4 * DATA.X)
+    xp, X = device(library).xp, np.round(4 * DATA.X)
     expected = NETWORK.condition(X, DATA.Y, 4.0).log_evidence
     for dtype in (xp.float32, xp.int64):
         got = NETWORK.condition(xp.astype(put(X, library), dtype), put(DATA.Y, library), 4.0)
@@ -57,7 +57,7 @@ def test_other_precisions_are_taken_as_double(library: str) -> None:
 
 @every_library
 def test_bad_values_are_refused_as_with_numpy(library: str) -> None:
-    xp, y = place(library).xp, put(DATA.Y, library)
+    xp, y = device(library).xp, put(DATA.Y, library)
     broken = DATA.X.copy()
     broken[0, 0] = np.nan
     with pytest.raises(ValueError, match="X must be finite, got 1 NaN"):
@@ -99,7 +99,7 @@ def test_tensors_that_ask_for_gradients_are_refused() -> None:
 @pytest.mark.slow
 def test_jax_with_single_precision_is_told_how_to_change_that() -> None:
     jax = pytest.importorskip("jax")
-    place("jax")
+    device("jax")
     with jax.enable_x64(False) if hasattr(jax, "enable_x64") else jax.experimental.disable_x64():
         X = jax.numpy.asarray(DATA.X, dtype="float32")
         with pytest.raises(ValueError, match="jax_enable_x64"):
@@ -163,10 +163,10 @@ def test_helpers(library: str) -> None:
     places = np.array([2, 0, 1])
     root = np.tril(rng.normal(size=(4, 4))) + 4 * np.eye(4)
     for where in (library, "numpy"):
-        there = place(where)
+        there = device(where)
         got = arrays.add_to_diagonal(there.put(matrices.copy()), there.put(values))
         np.testing.assert_allclose(to_numpy(got), matrices + values[:, None, :] * np.eye(4))
-        wide, moved = there.put(values.copy()), arrays.Moved(places)
+        wide, moved = there.put(values.copy()), arrays.DeviceCache(places)
         for axis, expected in ((0, values[places]), (1, values[:, places])):
             for index in (places, *moved.at(there)):
                 np.testing.assert_array_equal(to_numpy(arrays.take(wide, index, axis)), expected)
@@ -180,8 +180,8 @@ def test_helpers(library: str) -> None:
 
 def test_places_are_told_by_name() -> None:
     assert str(HOST) == "NumPy"
-    assert place_of([[1.0]]) == HOST
-    assert str(Place("torch", "cuda:0")) == "torch on cuda:0"
+    assert device_of([[1.0]]) == HOST
+    assert str(Device("torch", "cuda:0")) == "torch on cuda:0"
     backwards = np.arange(3.0)[::-1]
     backwards.flags.writeable = False
-    assert to_numpy(place("array_api_strict").put(backwards)).tolist() == [2.0, 1.0, 0.0]
+    assert to_numpy(device("array_api_strict").put(backwards)).tolist() == [2.0, 1.0, 0.0]

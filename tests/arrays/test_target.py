@@ -7,15 +7,15 @@ import pytest
 
 import lbnn
 from lbnn._base import arrays
-from lbnn._base.arrays import HOST, Place
+from lbnn._base.arrays import HOST, Device
 from lbnn.engines import target as target_module
 from lbnn.engines.target import ScaleTarget
 from lbnn.noise.independent import IndependentNoise
-from tests.helpers.libraries import every_library, place
+from tests.helpers.libraries import device, every_library
 from tests.helpers.problems import make_problem
 
 
-def target(where: Place, widths: tuple[int, ...], outputs: int) -> ScaleTarget:
+def target(where: Device, widths: tuple[int, ...], outputs: int) -> ScaleTarget:
     data = make_problem(30, 40, outputs, seed=1)
     spectrum = lbnn.Spectrum.from_inputs(where.put(data.X), where.put(data.Y))
     likelihood = IndependentNoise(0.25).likelihood(spectrum)
@@ -31,7 +31,7 @@ def test_same_values_and_gradients(
     """In one batch and in several; with points far out, beyond all factors, and not numbers at all."""
     monkeypatch.setattr(target_module, "_WORTH_MOVING", 0.0)
     monkeypatch.setattr(arrays, "_DEVICE_BLOCK", block)
-    host, there = (target(where, widths, outputs) for where in (HOST, place(library)))
+    host, there = (target(where, widths, outputs) for where in (HOST, device(library)))
     u = np.random.default_rng(0).standard_normal((12, host.dimension))
     ordinary = u.copy()
     u[1, 0], u[2, 1], u[3, 0] = 7.5, -8.0, -70.0
@@ -48,13 +48,13 @@ def test_same_values_and_gradients(
 @pytest.mark.slow
 def test_jax_can_compile_it() -> None:
     jax = pytest.importorskip("jax")
-    host, there = (target(where, (7, 5), 4) for where in (HOST, place("jax")))
+    host, there = (target(where, (7, 5), 4) for where in (HOST, device("jax")))
     program = jax.jit(there.value_and_gradient_at)
     for seed in range(2):  # nothing of the first call is kept in the second
         u = np.random.default_rng(seed).standard_normal((8, host.dimension))
-        value, gradient = program(place("jax").put(u))
+        value, gradient = program(device("jax").put(u))
         expected_value, expected_gradient = host.value_and_gradient(u)
         np.testing.assert_allclose(value, expected_value, rtol=1e-11)
         np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-9, atol=1e-9)
-    eager = there.value_and_gradient_at(place("jax").put(u))
+    eager = there.value_and_gradient_at(device("jax").put(u))
     np.testing.assert_allclose(eager[0], value, rtol=1e-12)

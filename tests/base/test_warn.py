@@ -40,7 +40,7 @@ def unconverged(monkeypatch):
         lambda data: lbnn.Network((4,)).condition_gram(data.gram, data.Y, 3.0),
         lambda data: lbnn.Network((4,)).prior(data.X),
         lambda data: lbnn.ScaleMixture().condition(data.X, data.Y, 3.0),
-        lambda data: lbnn.leave_one_out(lbnn.Network((4,)).condition(data.X, data.Y, 3.0), data.Y),
+        lambda data: lbnn.Network((4,)).condition(data.X, data.Y, 3.0).leave_one_out(),
     ],
     ids=["condition", "condition_gram", "prior", "scale mixture", "leave_one_out"],
 )

@@ -140,15 +140,21 @@ def test_warnings_are_lines(data, monkeypatch):
 
 
 BAD_TABLES = {
-    "missing.csv": ("a,b,y\n1,2,3\n4,,6\n7,8,\n", "2 missing or infinite in column b, y, row 2, 3"),
-    "infinite.csv": ("a,y\n1,2\ninf,3\n", "1 missing or infinite in column a, row 2"),
+    "missing.csv": (
+        "a,b,y\n1,2,3\n4,,6\n7,8,\n",
+        "2 missing or infinite values: b in line 3, y in line 4. Try",
+    ),
+    "infinite.csv": ("a,y\n1,2\ninf,3\n", "1 missing or infinite value: a in line 3. Try"),
     "words.csv": (
         "a,kind,y\n1,red,3\n2,blue,4\n",
-        "got kind (kind in row 1 is 'red'); leave columns out with --drop kind",
+        "got: kind ('red' in line 2) is text. Try: --id kind",
     ),
-    "stray.csv": ("a,y\n1,2\n3,x7\n", "got y (y in row 2 is 'x7')"),
+    "stray.csv": (
+        "a,y\n1,2\n3,x7\n",
+        "got: y is 'x7' in line 3. Try: correct the cells, or take them as missing with --na x7",
+    ),
     "twice.csv": ("a,a,y\n1,2,3\n", "column names must be distinct, got a more than once"),
-    "indexed.csv": (",a,y\n0,1,2\n1,3,4\n", "got none for (column 1)"),
+    "indexed.csv": (",a,y\n0,1,2\n1,3,4\n", "got: (column 1) has no name. Try: --drop '(column 1)'"),
     "long_row.csv": ("a,y\n1,2\n1,2,3\n", "every row must have one field for each column"),
     "long_rows.csv": ("a,y\n1,2,3\n4,5,6\n", "every row must have one field for each column"),
     "header.csv": ("a,y\n", "at least one column and one row"),
@@ -173,7 +179,10 @@ def test_unreadable_files_are_refused(data):
     assert "must be in the encoding utf-8" in message
     assert "--encoding" in message
     assert "cannot be read as Parquet" in refused("evidence", "torn.parquet", "-t", "a")
-    assert "must be a .csv or .parquet file, got data.xlsx" in refused("evidence", "data.xlsx", "-t", "a")
+    assert "must be a workbook of Excel" in refused("evidence", "data.xlsx", "-t", "a")
+    Path("data.xls").write_bytes(b"")
+    assert "got data.xls; save it as .xlsx" in refused("evidence", "data.xls", "-t", "a")
+    assert ".csv, .tsv, .txt, .xlsx, .parquet, got data" in refused("evidence", "data", "-t", "a")
     assert "must be a file that exists, got absent.csv" in refused("evidence", "absent.csv", "-t", "a")
 
 
@@ -208,6 +217,7 @@ def test_duplicate_columns_of_parquet_are_refused():
         ),
         (("-t", "fat", "--kernel", "magic"), "--kernel must be one of"),
         (("-t", "fat", "--out", "table.txt"), "--out must end in .csv, got table.txt"),
+        (("-t", "fat", "--sheet", "Data"), "--sheet is for .xlsx files, got data.csv"),
     ],
 )
 def test_bad_options_are_refused(data, options, message):
@@ -221,7 +231,9 @@ def test_column_name_with_a_comma(frame):
 
 def test_parquet_reads_as_csv_does(frame, data):
     frame.to_parquet("data.parquet")
-    assert read_table(Path("data.parquet")).numbers(FEATURES).equals(read_table(Path(data)).numbers(FEATURES))
+    parquet, text = read_table(Path("data.parquet")), read_table(Path(data))
+    np.testing.assert_array_equal(parquet.numbers(FEATURES), text.numbers(FEATURES))
+    assert (parquet.rows([1, 3]), text.rows([2])) == ("rows 1, 3", "line 2")
 
 
 def test_byte_order_mark_and_spaces_in_the_header(frame):
@@ -305,15 +317,35 @@ def test_fit_reports_the_fit(frame, data):
     fat = next(line.split() for line in output.splitlines() if line.startswith("fat") and "%" in line)
     r_squared = 1 - (residual**2).sum() / ((frame["fat"] - frame["fat"].mean()) ** 2).sum()
     assert fat[1] == f"{r_squared:.3f}"
-    assert float(fat[4]) == pytest.approx((residual / np.sqrt(scores.variance[:, 0])).std(), abs=0.006)
-    assert Path("fit.txt").read_text(encoding="utf-8").strip() in output.replace(" \n", "\n")
+    ridge, of_mean = float(fat[3]), float(fat[4])
+    about = frame["fat"] - frame["fat"].mean()
+    assert of_mean == pytest.approx(np.sqrt((about**2).mean()) * 20 / 19, rel=1e-3)  # without its own row
+    best = min(_left_out_ridge(frame, penalty) for penalty in np.geomspace(1e-4, 1e4, 50))
+    assert ridge == pytest.approx(best, rel=0.01)  # the report's penalties are a coarser grid
+    assert float(fat[6]) == pytest.approx((residual / np.sqrt(scores.variance[:, 0])).std(), abs=0.006)
+    written = Path("fit.txt").read_text(encoding="utf-8")
+    for section in output.partition("\n\n")[2].partition("\n\nWritten")[0].split("\n\n"):
+        assert " ".join(section.split()) in " ".join(written.split())  # lines are wrapped elsewhere
+
+
+def _left_out_ridge(frame, penalty):
+    """Left-out error of a ridge regression of fat, by twenty refits of the normal equations."""
+    X, y, errors = frame[FEATURES].to_numpy(), frame["fat"].to_numpy(), []
+    for row in range(len(y)):
+        rest = np.arange(len(y)) != row
+        level, about = X[rest].mean(axis=0), y[rest].mean()
+        Z = X[rest] - level
+        weights = np.linalg.solve(Z.T @ Z + penalty * np.eye(6), Z.T @ (y[rest] - about))
+        errors.append(y[row] - about - (X[row] - level) @ weights)
+    return np.sqrt(np.mean(np.square(errors)))
 
 
 def test_fit_chooses_by_evidence(data):
     output = ok("fit", data, "-t", "fat", "--drop", "water", "-o", "m.lbnn", "--report", "fit.html")
     assert "a difference of 3 is a factor of 20 in odds" in output
     page = Path("fit.html").read_text(encoding="utf-8")
-    assert "<h2>Evidence</h2>" in page
+    assert '<h2 id="evidence">Evidence</h2>' in page
+    assert '<a href="#evidence">Evidence</a>' in page
     assert "Coupling" not in page  # one target
     assert "://" not in page  # nothing from elsewhere
 
@@ -372,8 +404,10 @@ def test_predictions_are_those_of_the_library(frame, model):
     law = lbnn.LBNNRegressor.load(model).predictive(new).with_noise()
     low, high = law.interval(0.8)
     assert list(table.columns) == [
-        f"{name}{end}" for name in TARGETS for end in ("", "_std", "_low", "_high")
+        *(f"{name}{end}" for name in TARGETS for end in ("", "_std", "_low", "_high")),
+        "leverage",
     ]
+    assert table["leverage"].to_numpy() == pytest.approx(law.leverage)
     for j, name in enumerate(TARGETS):
         assert table[name].to_numpy() == pytest.approx(law.mean[:, j])
         assert table[f"{name}_std"].to_numpy() ** 2 == pytest.approx(law.variance[:, j])
@@ -454,7 +488,7 @@ def test_one_target_and_one_row(frame):
     frame.head(1).to_csv("one.csv", index=False)
     output = ok("predict", "m.lbnn", "one.csv", "-o", "out.csv")
     assert "Not used: water" in output
-    assert pd.read_csv("out.csv").shape == (1, 4)
+    assert pd.read_csv("out.csv").shape == (1, 5)
 
 
 def test_model_of_python_has_plain_target_names(frame, data):
@@ -595,7 +629,7 @@ def test_large_files_are_fitted_and_predicted_in_parts(parquet, monkeypatch):
     ok("fit", "whole.parquet", "-t", "fat,water", "-o", "whole.lbnn", *QUICK)
     ok("predict", "whole.lbnn", "whole.parquet", "-o", "whole.csv")
     parts, whole = pd.read_csv("parts.csv"), pd.read_csv("whole.csv")
-    assert list(parts.columns) == list(whole.columns)
+    assert [*parts.columns, "leverage"] == list(whole.columns)  # which needs the training rows
     np.testing.assert_allclose(parts, pd.read_parquet("parts.parquet"))
     for name in TARGETS:
         np.testing.assert_allclose(parts[name], whole[name], atol=0.2 * whole[f"{name}_std"].min())
@@ -606,8 +640,7 @@ def test_bad_rows_of_large_files_are_named(parquet):
     parquet.loc[40, "x1"] = np.nan
     parquet.to_parquet("bad.parquet", index=False)
     complaint = refused("fit", "bad.parquet", "-t", "fat", "-o", "m.lbnn", *QUICK)
-    assert "1 missing or infinite in column x1, row 5; give --missing drop" in complaint
-    assert "counted from row 37 of the file" in complaint
+    assert "1 missing or infinite value: x1 in row 41. Try: --missing drop" in complaint
     assert "median" not in complaint
     assert "memory" in refused("fit", "bad.parquet", "-t", "fat", "-o", "m.lbnn", "--missing", "median")
     assert not Path("m.lbnn").exists()
@@ -628,7 +661,8 @@ def test_large_files_with_ids_an_index_and_missing_values(parquet):
     assert "1 rows of ids.parquet" in ok("fit", "ids.parquet", *options, "-o", "m.lbnn", "--report", "r.html")
     page = Path("r.html").read_text(encoding="utf-8")
     assert "Coupling of the targets, as correlations" in page  # what can be drawn without the rows
-    assert "left-out" not in page
+    assert "Leave-one-out" not in page
+    assert "1 rows of ids.parquet with missing values left out" in page
     assert "--categorical is for tables" in refused(
         "fit", "ids.parquet", *options, "--categorical", "x0", "-o", "n.lbnn"
     )

@@ -59,9 +59,12 @@ def test_dialects_are_guessed(frame, sep, decimal, encoding):
 
 def test_a_newcomer_follows_what_the_program_says(german):
     fit = ("fit", german, "-t", "fat,water", *QUICK, "-o", "m.lbnn")
-    assert "--id id" in refused(*fit)
-    assert "--categorical kind" in refused(*fit, "--id", "id")
-    assert "--missing median" in refused(*fit, "--id", "id", "--categorical", "kind")
+    message = refused(*fit)  # everything that is wrong, in one message
+    assert (
+        "Try: --id id --categorical kind; --missing drop to leave rows with gaps out, or --missing median"
+        in (message)
+    )
+    assert "2 missing or infinite values: b in lines 5, 9" in message
     assert files() == {"data.csv"}
     fit = (*fit, "--id", "id", "--categorical", "kind", "--missing", "median", "--report", "r.html")
     assert "read with --sep ';' --decimal ',' --encoding cp1252" in ok(*fit)

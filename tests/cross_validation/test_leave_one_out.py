@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import lbnn
-from lbnn.cross_validation import LeaveOneOut, leave_one_out
+from lbnn.cross_validation import LeaveOneOut, left_out_scores
 from lbnn.cross_validation import refits as refits_module
 from lbnn.cross_validation.examples import Examples
 from lbnn.engines.pareto import pareto_scale, pareto_smoothed
@@ -61,7 +61,7 @@ def close(actual: Array, expected: Array, tolerance: float, scale: float | None 
 def test_one_output_equals_refits(widths: tuple[int, ...], beta: float, examples: int, inputs: int) -> None:
     data, network = make_problem(examples, inputs, seed=1), lbnn.Network(widths)
     posterior = network.condition(data.X, data.Y, beta)
-    scores = leave_one_out(posterior, data.Y)
+    scores = left_out_scores(posterior, data.Y)
     mean, variance, evidence = refits(network, data, beta)
     close(scores.mean, mean, 1e-11)
     np.testing.assert_allclose(scores.variance, variance, rtol=1e-10)
@@ -81,7 +81,7 @@ def test_prior_variances_and_gram_matrices_enter() -> None:
         network.condition(data.X, data.Y, 3.0),
         network.condition_gram(data.gram, data.Y, 3.0),
     ):
-        scores = leave_one_out(posterior, data.Y)
+        scores = left_out_scores(posterior, data.Y)
         close(scores.mean, mean, 1e-11)
         np.testing.assert_allclose(scores.variance, variance, rtol=1e-11)
 
@@ -89,7 +89,7 @@ def test_prior_variances_and_gram_matrices_enter() -> None:
 def test_depth_one_in_closed_form() -> None:
     """P = (G + τ)⁻¹ from a dense inverse: residual (PY)_a/P_aa, variance 1/P_aa, also at deficient rank."""
     data = make_problem(12, 5, 3, seed=3)
-    scores = leave_one_out(lbnn.Network(()).condition(data.X, data.Y, 4.0), data.Y)
+    scores = left_out_scores(lbnn.Network(()).condition(data.X, data.Y, 4.0), data.Y)
     inverse = np.linalg.inv(data.gram + 0.25 * np.eye(12))
     variance = 1 / np.diagonal(inverse)
     residual = inverse @ data.Y * variance[:, None]
@@ -108,7 +108,7 @@ def test_small_eigenvalues_keep_their_directions() -> None:
     values, vectors = np.linalg.eigh(gram)
     X = math.sqrt(12) * vectors * np.sqrt(np.maximum(values, 0))
     y, noise = np.sin(5 * points), 1e-8
-    scores = leave_one_out(lbnn.Network(()).condition(X, y, 1 / noise), y)
+    scores = left_out_scores(lbnn.Network(()).condition(X, y, 1 / noise), y)
     inverse = np.linalg.inv(X @ X.T / 12 + noise * np.eye(12))
     np.testing.assert_allclose(scores.variance, 1 / np.diagonal(inverse), rtol=1e-6)
     close(y - scores.mean, inverse @ y / np.diagonal(inverse), 1e-6)
@@ -122,7 +122,7 @@ def test_improbable_examples_are_refitted(widths: tuple[int, ...]) -> None:
     """
     x = np.array([0.753563837509362, 1.1378812589177814, 0.3492265781230293])
     y, noise = np.array([-32357.633209774922, -48612.76216156281, -15100.088548267757]), 1 / 8.8e7
-    scores = leave_one_out(lbnn.Network(widths).condition(x[:, None], y, 1 / noise), y)
+    scores = left_out_scores(lbnn.Network(widths).condition(x[:, None], y, 1 / noise), y)
     for a in range(3):
         kept = np.arange(3) != a
         gram, fit = (x[kept] ** 2).sum(), (x[kept] * y[kept]).sum()
@@ -150,9 +150,9 @@ def test_the_bound_of_rounding_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.array([[0.753563837509362], [1.1378812589177814], [0.3492265781230293]])
     y = np.array([-32357.633209774922, -48612.76216156281, -15100.088548267757])
     posterior = lbnn.Network((3,)).condition(X, y, 8.8e7)
-    right = leave_one_out(posterior, y).variance
+    right = left_out_scores(posterior, y).variance
     monkeypatch.setattr(refits_module, "_LOST", math.inf)
-    wrong = leave_one_out(posterior, y).variance
+    wrong = left_out_scores(posterior, y).variance
     assert np.abs(wrong / right - 1).max() > 1e-6
 
 
@@ -174,9 +174,9 @@ def test_every_refit_gives_the_same_scores(
                 else network.condition(data.X, data.Y, 5.0)
             )
         monkeypatch.undo()
-        usual = leave_one_out(posterior, data.Y, centred=centred)
+        usual = left_out_scores(posterior, data.Y, centred=centred)
         monkeypatch.setattr(refits_module, "_LOST", 0.0)
-        anew = leave_one_out(posterior, data.Y, centred=centred)
+        anew = left_out_scores(posterior, data.Y, centred=centred)
         for name in ("mean", "variance", "log_density"):
             np.testing.assert_allclose(getattr(anew, name), getattr(usual, name), rtol=1e-9, err_msg=name)
 
@@ -188,7 +188,7 @@ def test_scores_in_little_memory() -> None:
     y = X[:, 0] + rng.normal(size=20_000)
     posterior = lbnn.Network((10,)).condition(X, y, 1.0)
     tracemalloc.start()
-    leave_one_out(posterior, y)
+    left_out_scores(posterior, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 12 * X.nbytes
@@ -206,7 +206,7 @@ def test_outlier_gets_nodes_of_its_own(outlier: float) -> None:
         posterior.scale, Examples.of(posterior.spectrum, posterior.noise.variance, y[:, None], False)
     )
     assert missed[5]
-    scores = leave_one_out(posterior, y)
+    scores = left_out_scores(posterior, y)
     mean, variance, evidence = refits(network, shifted, 100.0)
     close(scores.mean, mean, 1e-9)
     np.testing.assert_allclose(scores.variance, variance, rtol=1e-9)
@@ -225,12 +225,12 @@ def test_scores_factorise_pairs(p: int, n0: int, widths: tuple[int, ...], log_be
     """log p(Y) = log p(Y_{−a}) + log p(y_a | Y_{−a}), for any shape of data; and order does not matter."""
     data, network, beta = make_problem(p, n0, seed=seed), lbnn.Network(widths), 10.0**log_beta
     posterior = network.condition(data.X, data.Y, beta)
-    scores = leave_one_out(posterior, data.Y)
+    scores = left_out_scores(posterior, data.Y)
     left = without(data, 0)
     expected = posterior.log_evidence - network.condition(left.X, left.Y, beta).log_evidence
     size = abs(posterior.log_evidence)
     assert scores.log_density[0] == pytest.approx(expected, rel=1e-8, abs=1e-12 * size + 1e-10)
-    backwards = leave_one_out(network.condition(data.X[::-1], data.Y[::-1], beta), data.Y[::-1])
+    backwards = left_out_scores(network.condition(data.X[::-1], data.Y[::-1], beta), data.Y[::-1])
     np.testing.assert_allclose(backwards.log_density[::-1], scores.log_density, rtol=1e-7, atol=1e-8)
 
 
@@ -238,7 +238,7 @@ def test_one_example() -> None:
     """Nothing is left but the prior."""
     X, y = np.array([[1.0, 2.0]]), np.array([0.7])
     network = lbnn.Network((3,))
-    scores = leave_one_out(network.condition(X, y, 2.0), y)
+    scores = left_out_scores(network.condition(X, y, 2.0), y)
     assert scores.mean[0] == pytest.approx(0, abs=1e-12)
     assert scores.variance[0] == pytest.approx(2.5 + 0.5)
     assert scores.log_density[0] == pytest.approx(network.condition(X, y, 2.0).log_evidence)
@@ -248,7 +248,7 @@ def test_one_example() -> None:
 def test_inputs_that_say_nothing() -> None:
     """All inputs zero: independent noise."""
     y = np.array([0.3, -1.0, 2.0])
-    scores = leave_one_out(lbnn.Network((3,)).condition(np.zeros((3, 2)), y, 4.0), y)
+    scores = left_out_scores(lbnn.Network((3,)).condition(np.zeros((3, 2)), y, 4.0), y)
     np.testing.assert_allclose(scores.log_density, stats.norm.logpdf(y, scale=0.5), rtol=1e-12)
     np.testing.assert_allclose(scores.mean, 0, atol=1e-12)
 
@@ -298,8 +298,8 @@ def test_centred_equals_flat_intercept(examples: int, inputs: int, beta: float, 
     data = Problem(data.X + 0.5, data.Y + 3.0, data.X_test)
     for widths in ((), (6,)):
         posterior = centred_posterior(data, widths, beta, gram)
-        scores = leave_one_out(posterior, data.Y, centred=True)
-        shifted = leave_one_out(posterior, data.Y - data.Y.mean(), centred=True)
+        scores = left_out_scores(posterior, data.Y, centred=True)
+        shifted = left_out_scores(posterior, data.Y - data.Y.mean(), centred=True)
         left = [without(data, a) for a in range(examples)]
         dense = [flat_refit(each, 6, beta) if widths else kriging(each, beta, 1.0)[:2] for each in left]
         np.testing.assert_allclose(scores.mean, [mean for mean, _ in dense], rtol=1e-8)
@@ -334,7 +334,7 @@ def test_several_outputs_against_lattice(engine: str, beta: float, seeds: int) -
     )
     network, runs, errors = lbnn.Network((width,)), [], []
     for seed in range(seeds):
-        scores = leave_one_out(network.condition(data.X, data.Y, beta, engine=engine, seed=seed), data.Y)
+        scores = left_out_scores(network.condition(data.X, data.Y, beta, engine=engine, seed=seed), data.Y)
         columns = [scores.mean, scores.variance, scores.log_density[:, None]]
         runs.append(np.concatenate(columns, axis=1)[rows])
         errors.append(scores.log_density_error[rows])
@@ -360,7 +360,7 @@ def test_several_outputs_against_lattice(engine: str, beta: float, seeds: int) -
 def test_dual_route_agrees_with_primal() -> None:
     data, network = make_problem(3, 6, 5, seed=7), lbnn.Network((9,))
     dual, primal = (
-        leave_one_out(network.condition(data.X, data.Y, 3.0, engine=engine, target_error=0.02), data.Y)
+        left_out_scores(network.condition(data.X, data.Y, 3.0, engine=engine, target_error=0.02), data.Y)
         for engine in ("dual", "importance")
     )
     error = np.hypot(dual.log_density_error, primal.log_density_error)
@@ -371,8 +371,8 @@ def test_rotated_outputs_have_the_same_densities() -> None:
     """The scale prior does not change under rotations; the engine takes the axes of the data."""
     data, rotation = make_problem(10, 12, 3, seed=8), random_rotation(3, seed=9)
     network = lbnn.Network((12,))
-    scores = leave_one_out(network.condition(data.X, data.Y, 5.0), data.Y)
-    turned = leave_one_out(network.condition(data.X, data.Y @ rotation, 5.0), data.Y @ rotation)
+    scores = left_out_scores(network.condition(data.X, data.Y, 5.0), data.Y)
+    turned = left_out_scores(network.condition(data.X, data.Y @ rotation, 5.0), data.Y @ rotation)
     error = np.hypot(scores.log_density_error, turned.log_density_error)
     assert_agrees(turned.log_density, error, scores.log_density, degrees_of_freedom=7, largest_error=0.1)
 
@@ -382,10 +382,10 @@ def test_memory_blocks_do_not_change_the_scores(monkeypatch: pytest.MonkeyPatch)
 
     data = make_problem(9, 12, 2, seed=10)
     posterior = lbnn.Network((8,)).condition(data.X, data.Y, 5.0)
-    whole = leave_one_out(posterior, data.Y)
+    whole = left_out_scores(posterior, data.Y)
     monkeypatch.setattr(averages, "_WEIGHT_FLOATS", 3 * len(posterior.scale.weights))
     monkeypatch.setattr(averages, "PRODUCT_FLOATS", 1000)
-    parts = leave_one_out(posterior, data.Y)
+    parts = left_out_scores(posterior, data.Y)
     for name in ("mean", "variance", "log_density", "log_density_error", "pareto_k"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-9, err_msg=name)
 
@@ -400,7 +400,7 @@ def test_outlier_raises_pareto_k() -> None:
     Y[3] += 60.0
     posterior = lbnn.Network((4, 4)).condition(data.X, Y, 100.0)
     with pytest.warns(lbnn.AccuracyWarning, match=r"Pareto k above 0\.7 .* example 3\)"):
-        scores = leave_one_out(posterior, Y)
+        scores = left_out_scores(posterior, Y)
     assert scores.pareto_k.argmax() == 3
     assert scores.pareto_k[3] > 0.7
     assert np.median(scores.pareto_k) < 0.5
@@ -414,7 +414,7 @@ def test_scores_use_the_smoothed_weights() -> None:
     posterior = lbnn.Network((4, 4)).condition(data.X, data.Y, 4.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)
-        scores = leave_one_out(posterior, data.Y)
+        scores = left_out_scores(posterior, data.Y)
     a, left = int(scores.pareto_k.argmax()), without(data, int(scores.pareto_k.argmax()))
     assert scores.pareto_k[a] > 0.1  # a tail to smooth
     atoms, weights = posterior.scale.atoms, posterior.scale.weights
@@ -435,7 +435,7 @@ def test_messages_of_the_posterior_are_kept() -> None:
     data = make_problem(6, 8, 2, seed=12)
     posterior = lbnn.Network((8,)).condition(data.X, data.Y, 5.0)
     doubtful = replace(posterior.diagnostics, ok=False, messages=("too few",))
-    scores = leave_one_out(
+    scores = left_out_scores(
         replace(posterior, inference=replace(posterior.inference, diagnostics=doubtful)), data.Y
     )
     assert scores.messages == ("too few",)
@@ -486,7 +486,7 @@ def test_almost_all_mass_on_one_example() -> None:
     Y[0] += 1e4
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)
-        scores = leave_one_out(lbnn.Network((2,)).condition(X, Y, 1e7, target_error=0.3), Y)
+        scores = left_out_scores(lbnn.Network((2,)).condition(X, Y, 1e7, target_error=0.3), Y)
     assert np.isfinite(scores.log_density).all()
     assert (scores.variance > 0).all()
     assert not scores.ok
@@ -505,7 +505,7 @@ def test_smoothing_leaves_weights_without_a_tail_alone() -> None:
 
 
 def ask(data: Problem, Y: Any, centred: bool = False, beta: float = 2.0, widths: Any = (4,)) -> LeaveOneOut:
-    return leave_one_out(lbnn.Network(widths).condition(data.X, data.Y, beta), Y, centred=centred)
+    return left_out_scores(lbnn.Network(widths).condition(data.X, data.Y, beta), Y, centred=centred)
 
 
 def test_bad_input() -> None:
@@ -523,27 +523,27 @@ def test_bad_input() -> None:
     with pytest.raises(ValueError, match="centred"):
         ask(data, np.append(data.Y, 0.0), centred=True)
     with pytest.raises(ValueError, match="centred must be True exactly if"):
-        leave_one_out(centred_posterior(data, (4,), 2.0), data.Y[:-1])
+        left_out_scores(centred_posterior(data, (4,), 2.0), data.Y[:-1])
 
 
 def test_inputs_that_were_not_centred() -> None:
     data = make_problem(6, 4, seed=15)
     spectrum = replace(lbnn.Spectrum.from_inputs(data.X, data.Y), examples=5)
     with pytest.raises(ValueError, match=r"needs inputs .* that were centred"):
-        leave_one_out(lbnn.Network((4,)).condition_spectrum(spectrum, 2.0), data.Y, centred=True)
+        left_out_scores(lbnn.Network((4,)).condition_spectrum(spectrum, 2.0), data.Y, centred=True)
 
 
 def test_intercept_needs_two_examples() -> None:
     spectrum = replace(lbnn.Spectrum.from_inputs(np.zeros((1, 2)), np.zeros(1)), examples=0)
     with pytest.raises(ValueError, match="needs two examples"):
-        leave_one_out(lbnn.Network(()).condition_spectrum(spectrum, 2.0), np.zeros(1), centred=True)
+        left_out_scores(lbnn.Network(()).condition_spectrum(spectrum, 2.0), np.zeros(1), centred=True)
 
 
 def test_moments_have_no_examples() -> None:
     data = make_problem(9, 4, seed=16)
     spectrum = lbnn.Spectrum.from_moments(data.X.T @ data.X, data.X.T @ data.Y, data.Y @ data.Y, 9)
     with pytest.raises(ValueError, match="from moments"):
-        leave_one_out(lbnn.Network((4,)).condition_spectrum(spectrum, 2.0), data.Y)
+        left_out_scores(lbnn.Network((4,)).condition_spectrum(spectrum, 2.0), data.Y)
 
 
 def test_zero_temperature_of_the_left_out_must_exist() -> None:
@@ -552,7 +552,7 @@ def test_zero_temperature_of_the_left_out_must_exist() -> None:
     y = np.eye(6)[2]
     posterior = lbnn.Network((4,)).condition(data.X, y, math.inf)
     with pytest.raises(ValueError, match="leaving out example 2: at zero temperature"):
-        leave_one_out(posterior, y)
+        left_out_scores(posterior, y)
     pair = make_problem(2, 8, 3, seed=18)
     with pytest.raises(ValueError, match="narrower than the outputs"):
         ask(pair, pair.Y, beta=math.inf, widths=(2,))
@@ -564,6 +564,47 @@ def test_one_target_at_zero_temperature() -> None:
     y = np.eye(6)[2]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        scores = leave_one_out(lbnn.Network((width,)).condition(data.X, y, math.inf), y)
+        scores = left_out_scores(lbnn.Network((width,)).condition(data.X, y, math.inf), y)
     precision = np.diagonal(np.linalg.inv(data.gram))[2]
     assert scores.variance[2] == pytest.approx((width - 5) / width / precision, rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["independent", "per_output", "coupled"])
+@pytest.mark.parametrize("shape", [(8, 20), (20, 4)], ids=["wide", "tall"])
+def test_a_posterior_keeps_the_targets_that_its_scores_need(kind, shape, tmp_path):
+    """Without Y as with it; so after saving, and from a Gram matrix; from moments a sentence."""
+    rng = np.random.default_rng(41)
+    X, Y = rng.normal(size=shape), rng.normal(size=(shape[0], 2))
+    beta = [2.0, 3.0] if kind == "per_output" else 2.0
+    post = lbnn.Network((5,)).condition(X, Y, beta, noise=kind, target_error=0.3)
+    expected = left_out_scores(post, Y)
+    post.save(tmp_path / "file")
+    gram = lbnn.Network((5,)).condition_gram(X @ X.T / shape[1], Y, beta, noise=kind, target_error=0.3)
+    for each, scores in (
+        (post, expected),
+        (lbnn.Posterior.load(tmp_path / "file"), expected),
+        (gram, left_out_scores(gram, Y)),
+    ):
+        found = each.leave_one_out()
+        for name in ("mean", "variance", "log_density"):
+            np.testing.assert_allclose(getattr(found, name), getattr(scores, name), rtol=1e-9)
+    one = lbnn.Network((5,)).condition(X, Y[:, 0], 2.0, weights=rng.uniform(0.5, 2.0, shape[0]))
+    np.testing.assert_allclose(one.leave_one_out().mean, left_out_scores(one, Y[:, 0]).mean, rtol=1e-12)
+
+
+def test_a_posterior_from_moments_says_what_it_lacks():
+    rng = np.random.default_rng(41)
+    X, y = rng.normal(size=(20, 4)), rng.normal(size=20)
+    moments = lbnn.Spectrum.from_moments(X.T @ X, X.T @ y, y @ y, 20)
+    with pytest.raises(ValueError, match="need the training inputs"):
+        lbnn.Network((5,)).condition_spectrum(moments, 2.0).leave_one_out()
+
+
+def test_centred_posteriors_score_themselves_as_centred():
+    data = make_problem(9, 5, 1, seed=5)
+    posterior = centred_posterior(data, (4,), 2.0)
+    np.testing.assert_allclose(
+        posterior.leave_one_out().log_density,
+        left_out_scores(posterior, data.Y, centred=True).log_density,
+        rtol=1e-10,
+    )

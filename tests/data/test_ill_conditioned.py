@@ -142,11 +142,10 @@ def test_zero_temperature_interpolates_at_any_condition():
 
 
 def test_archives_keep_the_coordinates_of_the_training_inputs():
-    from lbnn import archive
 
     X, y, X_test = replicates(6, 9, 1e-10)
     post = lbnn.Network((3,)).condition(X, y, math.inf)
-    again = archive.unpack_posterior(*archive.pack_posterior(post))
+    again = lbnn.Posterior._unpacked(*post._packed())
     np.testing.assert_array_equal(again.predict().mean, post.predict().mean)
     np.testing.assert_array_equal(again.predict(X_test).variance, post.predict(X_test).variance)
 
@@ -345,7 +344,7 @@ SMALL = [seed for seed in range(30) if min(campaign.make_problem(seed).X.shape) 
 
 @pytest.mark.parametrize("seed", SMALL)
 def test_random_problems(seed):
-    """Small ones of the campaign of docs/ill-conditioned.json."""
+    """Small ones of the campaign of docs/results/ill-conditioned.json."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert campaign.judged(seed)["verdict"] != "WRONG"

@@ -182,7 +182,7 @@ def test_estimator_of_several_outputs_in_parts():
     rng = np.random.default_rng(7)
     X = rng.normal(size=(60, 4))
     Y = X @ rng.normal(size=(4, 2)) + rng.normal(size=(60, 2))
-    settings = {**FIXED, "noise": "isotropic"}
+    settings = {**FIXED, "noise": "independent"}
     whole = lbnn.LBNNRegressor(**settings).fit(X, Y)
     parts = lbnn.LBNNRegressor(**settings).fit_chunks(cut(X, Y))
     np.testing.assert_allclose(parts.predict(X), whole.predict(X), atol=0.05)
@@ -221,10 +221,10 @@ def test_compositions_in_parts_keep_their_total(tmp_path):
     X = rng.normal(size=(60, 3))
     shares = np.exp(0.3 * X @ rng.normal(size=(3, 3)) + 0.1 * rng.normal(size=(60, 3)))
     Y = 100 * shares / shares.sum(axis=1, keepdims=True)
-    settings = {**FIXED, "noise": "isotropic", "inputs": "raw"}
-    with pytest.warns(lbnn.AccuracyWarning, match="does not vary"):
+    settings = {**FIXED, "noise": "independent", "inputs": "raw"}
+    with pytest.warns(lbnn.DataWarning, match="does not vary"):
         whole = lbnn.LBNNRegressor(**settings).fit(X, Y)
-    with pytest.warns(lbnn.AccuracyWarning, match="does not vary"):
+    with pytest.warns(lbnn.DataWarning, match="does not vary"):
         parts = lbnn.LBNNRegressor(**settings).fit_chunks(cut(X, Y))
     law = parts.predictive(X[:5]).with_noise()
     np.testing.assert_allclose(law.mean.sum(axis=1), 100.0, rtol=1e-10)
@@ -237,7 +237,7 @@ def test_compositions_in_parts_keep_their_total(tmp_path):
 
 def test_constant_targets_in_parts_are_announced():
     X = np.random.default_rng(19).normal(size=(40, 3))
-    with pytest.warns(lbnn.AccuracyWarning, match="the targets are constant"):
+    with pytest.warns(lbnn.DataWarning, match="the targets are constant"):
         model = lbnn.LBNNRegressor(depth=1).fit_chunks(cut(X, np.full(40, 0.1)))
     np.testing.assert_allclose(model.predict(X), 0.1, rtol=1e-12)
 

@@ -159,7 +159,7 @@ def test_zero_temperature_with_targets_of_deficient_rank(widths):
 def test_condensed_rows(noise, wide):
     X, Y = data(150, 400)
     prior, likelihood, plain = setting(noise, (WIDE if wide else NARROW)[3], X, Y)
-    assert likelihood.condensed is not None
+    assert likelihood.gauss_rule is not None
     target = primal_target(prior, likelihood)
     assert_integrand(target, likelihood.log_constant, noise, X, Y, count=2)
     scale = target.scales(np.zeros((1, target.dimension)))[0]
@@ -175,7 +175,7 @@ def test_arrays_of_other_libraries(noise, wide, library):
         pytest.skip("does not exist behind a layer narrower than the outputs")
     X, Y = data()
     prior, likelihood, _ = setting(noise, (WIDE if wide else NARROW)[3], X, Y)
-    moved = primal_target(prior, replace(likelihood, place=libraries.place(library)))
+    moved = primal_target(prior, replace(likelihood, device=libraries.device(library)))
     u = np.random.default_rng(1).normal(size=(4, moved.dimension))
     expected = [
         full_log_density(X, Y, noise, scale, NOISES[noise])
@@ -280,8 +280,8 @@ def test_rounding_of_a_gram_matrix_is_announced_where_it_matters(decades, beta, 
 
 def test_a_bound_for_changes_of_the_gram_matrix():
     rng = np.random.default_rng(1)
-    X, Y = data(6, 4)
-    gram = VARIANCE * X @ X.T / 4
+    X, Y = data(6, 8)
+    gram = VARIANCE * X @ X.T / 8
     spectrum = lbnn.Spectrum.from_gram(gram, Y)
     scale = lbnn.Network((5,)).scale_prior(OUTPUTS).sample(1, 0)[0]
 
@@ -289,8 +289,9 @@ def test_a_bound_for_changes_of_the_gram_matrix():
         covariance = np.kron(matrix, scale) + np.kron(np.eye(6), np.diag(1 / NOISES["per_output"]))
         return stats.multivariate_normal(np.zeros(24), covariance).logpdf(Y.ravel())
 
-    plain = make_noise("per_output", NOISES["per_output"], spectrum).plain_likelihood(spectrum)
-    bound = plain.gram_sensitivity(scale)
+    noise = make_noise("per_output", NOISES["per_output"], spectrum)
+    units, data_in_units = np.sqrt(noise.betas), replace(noise.in_units(spectrum), eigenvalue_error=1.0)
+    bound = data_in_units._rounding_shares(1.0, units[:, None] * scale * units)[1]
     changes = []
     for _ in range(200):
         change = rng.normal(size=(6, 6))

@@ -51,7 +51,7 @@ def numerical_gradient(function, point, step=1e-6):
 def test_gradient_of_the_typical_posterior(widths):
     total = TotalTarget(target_of(widths, 3))
     rng = np.random.default_rng(1)
-    theta = total.law.draw_typical(4, rng)
+    theta = total.law.sample_typical(4, rng)
     frame = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     value, gradient = total.typical(theta, frame)
     np.testing.assert_allclose(total.typical_value(theta, frame), value)
@@ -71,13 +71,13 @@ def test_points_beyond_double_precision_have_no_density():
 def test_the_same_scale_seen_from_another_frame(widths):
     total = TotalTarget(target_of(widths, 4))
     rng = np.random.default_rng(2)
-    theta, frames = total.law.draw_typical(5, rng), np.linalg.qr(rng.normal(size=(2, 4, 4)))[0]
+    theta, frames = total.law.sample_typical(5, rng), np.linalg.qr(rng.normal(size=(2, 4, 4)))[0]
     roots = total.roots(theta, frames[0])
-    seen = total.seen_from(roots, frames[1])
+    seen = total.to_coordinates(roots, frames[1])
     again = total.roots(seen, frames[1])
     scale = roots @ roots.swapaxes(1, 2)
     np.testing.assert_allclose(again @ again.swapaxes(1, 2), scale, atol=1e-9 * np.abs(scale).max())
-    own = total.own_frame(roots[0])
+    own = total.diagonalising_frame(roots[0])
     diagonal = own.T @ scale[0] @ own
     np.testing.assert_allclose(diagonal, np.diag(np.diagonal(diagonal)), atol=1e-9 * diagonal.max())
     along = np.exp(total.log_diagonal(roots))
@@ -113,10 +113,10 @@ def test_the_density_of_t_at_depth_two():
     total, plain = TotalTarget(target), FactorSpace(target)
     u = 0.7 * np.random.default_rng(3).normal(size=(4, target.dimension))
     roots = total.roots_of(u)
-    theta = total.seen_from(roots, total.axes)
+    theta = total.to_coordinates(roots, total.axes)
     rng = np.random.default_rng(0)
     found = total.evaluate(theta, total.axes, rng).log_posterior + total.log_volume(theta)
-    of_u = lambda points: total.seen_from(total.roots_of(points), total.axes)  # noqa: E731
+    of_u = lambda points: total.to_coordinates(total.roots_of(points), total.axes)  # noqa: E731
     jacobian = np.array([log_jacobian(of_u, point) for point in u])
     expected = plain.evaluate(u, plain.axes, rng).log_posterior - jacobian
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-5)

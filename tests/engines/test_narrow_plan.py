@@ -113,8 +113,8 @@ def answers(post, new, tmp_path, widths):
     assert (np.abs(drawn.mean(axis=0) - predictive.mean) < 4.5 * error).all()
     assert np.isfinite(predictive.variance).all()
     path = tmp_path / "model.lbnn"
-    archive.write(path, "posterior", *archive.pack_posterior(post))
-    again = archive.unpack_posterior(*archive.read(path, "posterior"))
+    archive.write(path, "posterior", *post._packed())
+    again = lbnn.Posterior._unpacked(*archive.read(path, "posterior"))
     assert again.log_evidence == post.log_evidence
     assert again.diagnostics == post.diagnostics
     np.testing.assert_allclose(again.predict(new).mean, predictive.mean, rtol=1e-12)

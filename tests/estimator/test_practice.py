@@ -11,12 +11,36 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import lbnn
 from lbnn import LBNNRegressor
+from lbnn.estimator import design
 from lbnn.estimator.kernels import Kernel, with_own_length_scales
+from lbnn.estimator.model import decompose
 from lbnn.estimator.rows import distinct_rows
+from lbnn.selection import NoiseSpec, infinite_width
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 8))
 Y = X @ RNG.normal(size=(8, 2)) + 0.5 * RNG.normal(size=(60, 2))
+#: Employment and six columns of the American economy, 1947 to 1962 (Longley, 1967).
+LONGLEY = np.array(
+    [
+        [60323, 83.0, 234289, 2356, 1590, 107608, 1947],
+        [61122, 88.5, 259426, 2325, 1456, 108632, 1948],
+        [60171, 88.2, 258054, 3682, 1616, 109773, 1949],
+        [61187, 89.5, 284599, 3351, 1650, 110929, 1950],
+        [63221, 96.2, 328975, 2099, 3099, 112075, 1951],
+        [63639, 98.1, 346999, 1932, 3594, 113270, 1952],
+        [64989, 99.0, 365385, 1870, 3547, 115094, 1953],
+        [63761, 100.0, 363112, 3578, 3350, 116219, 1954],
+        [66019, 101.2, 397469, 2904, 3048, 117388, 1955],
+        [67857, 104.6, 419180, 2822, 2857, 118734, 1956],
+        [68169, 108.4, 442769, 2936, 2798, 120445, 1957],
+        [66513, 110.8, 444546, 4681, 2637, 121950, 1958],
+        [68655, 112.6, 482704, 3813, 2552, 123366, 1959],
+        [69564, 114.2, 502601, 3931, 2514, 125368, 1960],
+        [69331, 115.7, 518173, 4806, 2572, 127852, 1961],
+        [70551, 116.9, 554894, 4007, 2827, 130081, 1962],
+    ]
+)
 UNITS = 10.0 ** np.array([-4, 3, 0, 2, -1, 4, 1, -3])
 
 
@@ -26,7 +50,7 @@ UNITS = 10.0 ** np.array([-4, 3, 0, 2, -1, 4, 1, -3])
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_units_of_columns_do_not_matter(kernel):
     """Before: R² of the same data in other units fell from 0.9 to 0."""
-    fixed = {"width": (4,), "noise": "isotropic", "kernel": kernel}
+    fixed = {"width": (4,), "noise": "independent", "kernel": kernel}
     plain, other = (
         LBNNRegressor(**fixed).fit(X[:40], Y[:40]),
         LBNNRegressor(**fixed).fit(X[:40] * UNITS, Y[:40]),
@@ -38,23 +62,23 @@ def test_units_of_columns_do_not_matter(kernel):
 
 
 def test_coefficients_are_in_the_units_of_the_user():
-    model = LBNNRegressor(width=(4,), noise="isotropic").fit(X * UNITS + 3.0, Y)
+    model = LBNNRegressor(width=(4,), noise="independent").fit(X * UNITS + 3.0, Y)
     np.testing.assert_allclose(
         (X * UNITS + 3.0) @ model.coef_.T + model.intercept_, model.predict(X * UNITS + 3.0), rtol=1e-8
     )
 
 
-@pytest.mark.filterwarnings("ignore:the best hyperparameters are at the edge")
+@pytest.mark.filterwarnings("ignore::lbnn.DataWarning")
 def test_the_table_shows_both_and_raw_can_win():
     """Columns of noise that are small: their size says that they do not matter."""
     rng = np.random.default_rng(1)
     wide = np.hstack([X[:40], 0.01 * rng.normal(size=(40, 60))])
-    model = LBNNRegressor(depth=1, noise="isotropic").fit(wide, Y[:40])
+    model = LBNNRegressor(depth=1, noise="independent").fit(wide, Y[:40])
     assert model.inputs_ == "raw"
     assert {row["inputs"] for row in model.evidence_table_} == {"raw", "standardised"}
     by_name = {row["inputs"]: row["log_evidence"] for row in model.evidence_table_ if not row["widths"]}
     assert by_name["raw"] > by_name["standardised"] + 3
-    forced = LBNNRegressor(depth=1, noise="isotropic", inputs="standardised").fit(wide, Y[:40])
+    forced = LBNNRegressor(depth=1, noise="independent", inputs="standardised").fit(wide, Y[:40])
     assert forced.log_evidence_ == pytest.approx(by_name["standardised"], abs=1e-6)
 
 
@@ -72,7 +96,7 @@ def test_copies_of_rows_do_not_remove_the_noise():
     X, y = spectra()
     again = np.append(np.arange(30), [3, 7, 7])
     model = LBNNRegressor().fit(X, y)
-    with pytest.warns(lbnn.AccuracyWarning, match="3 rows are copies"):
+    with pytest.warns(lbnn.DataWarning, match="3 rows are copies"):
         copied = LBNNRegressor().fit(X[again], y[again])
     assert copied.noise_variance_ == pytest.approx(model.noise_variance_, rel=1e-6)
     np.testing.assert_allclose(copied.predict(X), model.predict(X), rtol=1e-6)
@@ -107,18 +131,55 @@ def test_copies_do_not_remove_the_noise_of_a_kernel(kernel):
     y = np.sin(X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=60)
     again = np.append(np.arange(60), [3, 7, 7])
     model = LBNNRegressor(kernel=kernel).fit(X, y)
-    with pytest.warns(lbnn.AccuracyWarning, match="3 rows are copies"):
+    with pytest.warns(lbnn.DataWarning, match="3 rows are copies"):
         copied = LBNNRegressor(kernel=kernel).fit(X[again], y[again])
     assert copied.noise_variance_ == pytest.approx(model.noise_variance_, rel=1e-6)
     linear = LBNNRegressor().fit(X[again], y[again])  # has fewer columns than rows, which tell the noise
     assert not linear._state.rows.dropped
 
 
-def test_the_edge_of_the_noise_range_is_a_warning():
+def test_the_ends_of_the_ranges_are_told_apart():
+    """Before: "the data are fitted without noise, or they show no signal"."""
     rng = np.random.default_rng(5)
     Z = rng.normal(size=(20, 50))
-    with pytest.warns(lbnn.AccuracyWarning, match="edge"):
+    with pytest.warns(lbnn.DataWarning, match="fitted without noise"):
         LBNNRegressor().fit(Z, Z @ rng.normal(size=50))
+    with pytest.warns(lbnn.DataWarning, match="without signal"):
+        LBNNRegressor(depth=1).fit(X, np.random.default_rng(5).normal(size=60))
+    exact = np.column_stack([X @ np.arange(8), Y[:, 0]])
+    with pytest.warns(lbnn.DataWarning, match=r"outputs \[0\] are fitted without noise"):
+        LBNNRegressor(depth=1, noise="per_output").fit(X, exact)
+
+
+def test_noise_at_the_end_of_its_range_is_integrated():
+    """Longley's data: NLPD 39.9 with the noise at 1e-10 and errors of 17.8 deviations, before."""
+    y, Z = LONGLEY[:, 0], LONGLEY[:, 1:]
+    order = np.random.default_rng(7).permutation(16)
+    train, test = order[:11], order[11:]
+    with pytest.warns(lbnn.DataWarning, match="predictions average over smaller and larger noise"):
+        model = LBNNRegressor(kernel="linear+rbf").fit(Z[train], y[train])
+    law = model.predictive(Z[test]).with_noise()
+    assert -law.pointwise_log_density(y[test]).mean() < 9.0
+    assert (np.abs(y[test] - law.mean) < 4 * law.standard_deviation).all()
+    with pytest.warns(lbnn.DataWarning, match="too narrow"):
+        alone = LBNNRegressor(kernel="linear+rbf", average=False).fit(Z[train], y[train])
+    assert model.noise_variance_ > 1e4 * alone.noise_variance_
+
+
+def test_the_design_at_an_end_follows_evidence_and_prior():
+    """Weighted draws against a dense sum over the same density, for noise that vanishes."""
+    rng = np.random.default_rng(4)
+    Z = rng.normal(size=(20, 50))
+    _, data = decompose(Z, Z @ rng.normal(size=50), linear=True, centre=False, noise_variance=1.0)
+    best = infinite_width(data, NoiseSpec())
+    assert best.on_edge
+    line = design.along_edge(data, best)
+    places, _ = line.places(2000)
+    weights = np.exp(line.log_density - line.log_density.max())
+    mean = (weights.sum(axis=1) @ line.t) / weights.sum()
+    assert (places[:, 0] - best.h[0]).mean() == pytest.approx(mean, abs=0.2)
+    spread = (weights.sum(axis=0) @ line.s) / weights.sum()
+    assert (places.sum(axis=1) - best.h.sum()).mean() == pytest.approx(spread, abs=0.2)
 
 
 # ---------------------------------------------------------------------- compositions
@@ -129,7 +190,7 @@ def composition():
     rng = np.random.default_rng(6)
     parts = np.exp(X[:, :4] + 0.3 * rng.normal(size=(60, 4)))
     shares = 100 * parts / parts.sum(axis=1, keepdims=True)
-    with pytest.warns(lbnn.AccuracyWarning, match="one linear combination of the targets does not vary"):
+    with pytest.warns(lbnn.DataWarning, match="one linear combination of the targets does not vary"):
         return shares, LBNNRegressor().fit(X, shares)
 
 
@@ -151,8 +212,8 @@ def test_densities_of_a_composition_are_those_of_its_contrasts(composition):
     """In the plane: the density of three of four shares, times the slope √4 of the plane over them."""
     _, model = composition
     law = model.predictive(X[:3]).with_noise()
-    gaussian = LBNNRegressor(depth=1, noise="isotropic")
-    with pytest.warns(lbnn.AccuracyWarning, match="does not vary"):
+    gaussian = LBNNRegressor(depth=1, noise="independent")
+    with pytest.warns(lbnn.DataWarning, match="does not vary"):
         gaussian.fit(X, composition[0])
     law = gaussian.predictive(X[:3]).with_noise()
     covariance = law.output_covariance[:, :3, :3]
@@ -169,7 +230,7 @@ def test_densities_of_a_composition_are_those_of_its_contrasts(composition):
 def test_order_and_units_of_a_composition_do_not_matter(composition):
     shares, model = composition
     order = [2, 0, 3, 1]
-    with pytest.warns(lbnn.AccuracyWarning, match="does not vary"):
+    with pytest.warns(lbnn.DataWarning, match="does not vary"):
         other = LBNNRegressor().fit(X, shares[:, order] / 100)
     assert other.evidence_table_[0]["noise"] == model.evidence_table_[0]["noise"]
     np.testing.assert_allclose(
@@ -184,7 +245,7 @@ def test_partly_missing_targets_are_refused_with_a_way_out():
         LBNNRegressor().fit(X, holes)
 
 
-@pytest.mark.filterwarnings("ignore:the best hyperparameters are at the edge")
+@pytest.mark.filterwarnings("ignore::lbnn.DataWarning")
 def test_uncertain_hyperparameters_are_integrated():
     """Few rows: the mixture is wider than the best model, and covers better; many rows: one model."""
     rng = np.random.default_rng(11)
@@ -215,7 +276,7 @@ def test_models_of_the_mixture_with_few_draws_are_counted(monkeypatch):
 # ---------------------------------------------------------------------- kernels
 
 
-@pytest.mark.filterwarnings("ignore:the best hyperparameters are at the edge")
+@pytest.mark.filterwarnings("ignore::lbnn.DataWarning")
 def test_length_scales_are_found():
     rng = np.random.default_rng(7)
     x = rng.uniform(-3, 3, size=(60, 1))
@@ -266,7 +327,8 @@ def test_gradient_of_the_length_scales_climbs_the_evidence():
     y = np.sin(2 * Z[:, 0]) + 0.1 * rng.normal(size=30)
     y = y - y.mean()
     start = Kernel("rbf", {"length_scale": 1.0})
-    own, gain = with_own_length_scales(start, Z, y[:, None], np.array([np.log(0.02), np.log(50.0)]))
+    h = np.array([np.log(0.02), np.log(50.0)])
+    own, gain = with_own_length_scales(start, Z, y[:, None], h, np.arange(Z.shape[1]))
     fixed = {"depth": 1, "kernel": "rbf", "inputs": "raw"}
     before = LBNNRegressor(beta=50.0, prior_scale=1.0, kernel_params={"length_scale": 1.0}, **fixed).fit(Z, y)
     after = LBNNRegressor(kernel_params=own.parameters, **fixed).fit(Z, y)
@@ -298,6 +360,6 @@ def test_density_of_a_mixture_integrated_anew_is_that_of_its_models(monkeypatch)
     assert len(law.components) > 2
     values = Y[12:16].reshape(law.shape)
     drawn, expected = law.pointwise_log_density(values), law._by_models(values)
-    monkeypatch.setattr("lbnn.predict.average._FEWEST_DRAWS", 1e9)
+    monkeypatch.setattr("lbnn.predict.model_average._FEWEST_DRAWS", 1e9)
     np.testing.assert_allclose(law.pointwise_log_density(values), expected, atol=0.02)
     np.testing.assert_allclose(drawn, expected, atol=0.3)

@@ -417,9 +417,9 @@ def test_a_picked_file_is_used(page):
         ("\x00\x01\x02", "y", "mine.csv"),
         ("y\n1\n2\n", "y", "at least one feature"),
         ("a,y\n1,2\n1,3,4\n", "y", "one field for each column"),
-        ("a,y\n1,x\n2,3\n", "y", "columns must be numeric"),
-        ("a,y\n1,\n2,3\n", "y", "present and finite"),
-        ("a,y\n1,1e999\n2,3\n", "y", "present and finite"),
+        ("a,y\n1,x\n2,3\n", "y", "y is 'x' in line 2"),
+        ("a,y\n1,\n2,3\n", "y", "missing or infinite value: y in line 2"),
+        ("a,y\n1,1e999\n2,3\n", "y", "missing or infinite value: y in line 2"),
         ("a,y\n1,1\n1,2\n", "y", "constant column"),
         ("a,a,y\n1,1,2\n2,1,3\n", "y", "distinct"),
         ("a,y\n" + "1,2\n" * (LARGEST_FILE // 4 + 10), "y", "characters"),
@@ -524,7 +524,7 @@ def test_command_tells_what_is_wrong(arguments, message, tmp_path, monkeypatch):
 
 
 def test_command_prepares_columns_as_the_others_do(tmp_path, monkeypatch):
-    """--id, --categorical and --missing, and the lines of Python that do the same."""
+    """--id, --categorical and --missing, a file with units, and the lines of Python that do the same."""
     from typer.testing import CliRunner
 
     from lbnn.cli.app import app
@@ -534,7 +534,9 @@ def test_command_prepares_columns_as_the_others_do(tmp_path, monkeypatch):
     kinds = rng.choice(["red", "blue", "green"], size=20)
     rows = [f"P{i},{rng.normal():.4f},{'' if i == 3 else f'{rng.normal():.4f}'},{kind},{rng.normal():.4f}"
             for i, kind in enumerate(kinds)]  # fmt: skip
-    (tmp_path / "data.csv").write_text("who,a,b,kind,y\n" + "\n".join(rows))
+    rows[6] = rows[6].replace(rows[6].split(",")[1], "n.a.")
+    text = "\n".join(["who,a,b,kind,y", ",mg,%,,g", *rows, ",,,,"])
+    (tmp_path / "data.csv").write_text(text.replace(",", ";").replace(".", ",").replace("n,a,", "n.a."))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(server_module, "serve", lambda made, ready: None)
     common = ["explore", "data.csv", "-t", "y", "--no-browser", "--id", "who", "--categorical", "kind"]

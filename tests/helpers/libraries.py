@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lbnn._base.arrays import Place, place_of
+from lbnn._base.arrays import Device, device_of
 
 every_library = pytest.mark.parametrize(
     "library",
@@ -22,17 +22,17 @@ every_library = pytest.mark.parametrize(
 
 
 @functools.cache
-def place(library: str) -> Place:
+def device(library: str) -> Device:
     """Where arrays of a library live on this machine; skips the test where it is not installed."""
     if library == "numpy":
-        return place_of(np.zeros(1))
+        return device_of(np.zeros(1))
     module = pytest.importorskip(library)
     if library == "jax":
         module.config.update("jax_enable_x64", True)
         module = importlib.import_module("jax.numpy")
-    return place_of(module.asarray(np.zeros(1)))
+    return device_of(module.asarray(np.zeros(1)))
 
 
 def put(array: Any, library: str) -> Any:
     """A NumPy array as an array of a library."""
-    return place(library).put(np.asarray(array, dtype=float))
+    return device(library).put(np.asarray(array, dtype=float))

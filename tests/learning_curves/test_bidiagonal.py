@@ -12,7 +12,7 @@ import lbnn
 from lbnn.learning_curves import sampled
 from lbnn.learning_curves.bidiagonal import Tridiagonal, _pivots, covariances
 from lbnn.learning_curves.curve import _problem
-from lbnn.learning_curves.gaussian_data import Teacher, draw_data
+from lbnn.learning_curves.gaussian_data import Teacher, sample_data
 
 NET = lbnn.Network((6, 9), prior_variances=[1.3, 0.7, 1.1])
 
@@ -36,7 +36,7 @@ def dense(data, row):
 @pytest.mark.parametrize("beta", [0.5, 30.0, 1e8])
 def test_each_draw_is_the_dense_posterior(net, p, n0, beta):
     problem = _problem(net, p, n0, Teacher(1.4, 0.5), beta, 0.8)
-    data = draw_data(p, n0, problem.teacher, problem.norm_law, 2, np.random.default_rng(1))
+    data = sample_data(p, n0, problem.teacher, problem.norm_law, 2, np.random.default_rng(1))
     found = sampled._answers(problem, data, np.random.default_rng(2))
     rng = np.random.default_rng(2)  # the test inputs that `_answers` draws
     inputs = rng.standard_normal((2, data.columns))
@@ -63,7 +63,7 @@ def test_coverage_given_a_draw():
     """The share of test inputs ξ + cu whose interval holds the truth, against many values of c."""
     p, n0 = 6, 9
     problem = _problem(NET, p, n0, Teacher(1.4, 0.5), 10.0, 0.8)
-    data = draw_data(p, n0, problem.teacher, problem.norm_law, 3, np.random.default_rng(3))
+    data = sample_data(p, n0, problem.teacher, problem.norm_law, 3, np.random.default_rng(3))
     found = sampled._answers(problem, data, np.random.default_rng(4))[:, 5]
     rng = np.random.default_rng(4)
     inputs = rng.standard_normal((3, data.columns))
@@ -142,7 +142,7 @@ def test_a_wrong_law_is_noticed():
     p, n0 = 2, 2
     problem = _problem(lbnn.Network((5, 4)), p, n0, Teacher(1.0, 0.5), 4.0, 0.9)
     rng = np.random.default_rng(0)
-    data = draw_data(p, n0, problem.teacher, problem.norm_law, 3000, rng)
+    data = sample_data(p, n0, problem.teacher, problem.norm_law, 3000, rng)
     wrong = sampled.BidiagonalData(
         p,
         n0,
@@ -193,7 +193,7 @@ def test_hardly_any_noise_assumed(p, n0):
     answers = []
     for beta in (1e6, 1e13):
         problem = _problem(NET, p, n0, Teacher(1.4, 0.5), beta, 0.8)
-        data = draw_data(p, n0, problem.teacher, problem.norm_law, 5, np.random.default_rng(1))
+        data = sample_data(p, n0, problem.teacher, problem.norm_law, 5, np.random.default_rng(1))
         answers.append(sampled._answers(problem, data, np.random.default_rng(2)))
     for column in (0, 2, 3) if p > n0 else (0, 1, 2, 3):
         np.testing.assert_allclose(answers[0][:, column], answers[1][:, column], rtol=1e-3)
@@ -203,7 +203,7 @@ def test_hardly_any_noise_assumed(p, n0):
 
 def test_pivots_without_differences():
     """The recurrence for n0/λ + BᵀB/τ is the plain LDLᵀ where that has its digits."""
-    data = draw_data(
+    data = sample_data(
         5,
         9,
         Teacher(1.0, 0.5),

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from lbnn._base.condensed import condense
+from lbnn._base.gauss_rule import make_gauss_rule
 from lbnn._base.small_matrices import gram_eigen
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
@@ -41,8 +41,10 @@ def test_condensed_rows_are_used():
     rng = np.random.default_rng(0)
     eigenvalues, targets = rng.uniform(1, 3, size=400), rng.normal(size=(400, 5))
     plain = GaussianLikelihood(eigenvalues, targets, 0.0, 400, 0.5)
-    few = GaussianLikelihood(eigenvalues, targets, 0.0, 400, 0.5, condensed=condense(eigenvalues, targets))
-    assert few.condensed is not None
+    few = GaussianLikelihood(
+        eigenvalues, targets, 0.0, 400, 0.5, gauss_rule=make_gauss_rule(eigenvalues, targets)
+    )
+    assert few.gauss_rule is not None
     root = rng.normal(size=(3, 5, 2))
     for one, other in zip(
         thin_likelihood(few).value_and_gradient(root),

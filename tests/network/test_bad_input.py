@@ -534,3 +534,24 @@ def test_posterior_is_of_the_public_kind() -> None:
     assert isinstance(NETWORK.scale_prior(1), lbnn.ScalePrior)
     assert isinstance(POST.spectrum, lbnn.Spectrum)
     assert NETWORK.depth == 3
+
+
+def test_slips_get_a_sentence_that_says_what_to_write():
+    X, y, network = np.eye(4), np.ones(4), lbnn.Network((3,))
+    for call in (
+        lambda: network.condition(X, y),
+        lambda: network.condition_gram(X, y),
+        lambda: network.condition_spectrum(lbnn.Spectrum.from_inputs(X, y)),
+    ):
+        with pytest.raises(TypeError, match=r"beta is needed: .* is 1/beta.*LBNNRegressor"):
+            call()
+    with pytest.raises(ValueError, match=r"got 0\.25: a noise variance of 0\.25 is given as beta=4"):
+        network.condition(X, y, 4.0, noise=0.25)
+    for wrong in ("independant", "isotropic"):
+        with pytest.raises(ValueError, match="did you mean 'independent'"):
+            network.condition(X, y, 4.0, noise=wrong)
+        with pytest.raises(ValueError, match="did you mean 'independent'"):
+            network.choose_engine(4, 1, noise=wrong)
+    for settings in ({"depth": 3}, {}, {"widths": (5, 5), "depth": 3}):
+        with pytest.raises(TypeError, match=r"given by its hidden widths.*\(50, 50\)\) has depth 3"):
+            lbnn.Network(**settings)

@@ -2,8 +2,8 @@
 
 Weights from the prior, data from the weights: the true value of any functional must then be one more draw of
 the posterior, so its rank among posterior draws is uniform.
-`python -m tests.network.test_calibration_slow` runs all, and writes docs/calibration.json,
-docs/images/calibration.svg and the table of docs/calibration.md.
+`python -m tests.network.test_calibration_slow` runs all, and writes docs/results/calibration.json,
+docs/images/calibration.svg and the table of docs/results/calibration.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pytest
 from scipy import stats
 
 import lbnn
-from lbnn.paper.environment import commit
+from lbnn._base.checkout import provenance
 from tests.referees import weight_space
 
 pytestmark = pytest.mark.slow
@@ -187,10 +187,13 @@ def main() -> None:
         seconds[configuration.name] = time.perf_counter() - start
         values = [uniformity(column) for column in ranks[configuration.name].T]
         print(configuration, values, unsupported[configuration.name], seconds[configuration.name], flush=True)
-    record = {"commit": commit(), "ranks": {name: values.tolist() for name, values in ranks.items()}}
-    (DOCS / "calibration.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
+    record = {
+        "provenance": [provenance("python -m tests.network.test_calibration_slow")],
+        "ranks": {name: values.tolist() for name, values in ranks.items()},
+    }
+    (DOCS / "results" / "calibration.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
     draw_histograms(ranks, DOCS / "images" / "calibration.svg")
-    write_between_markers(DOCS / "calibration.md", "table", table(ranks, unsupported, seconds))
+    write_between_markers(DOCS / "results" / "calibration.md", "table", table(ranks, unsupported, seconds))
     worst = min(uniformity(column) for values in ranks.values() for column in values.T)
     sys.exit(worst <= FAMILY_ERROR / TESTS)
 

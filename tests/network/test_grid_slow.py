@@ -1,14 +1,13 @@
 """Several outputs over a grid of sizes: every case ends well and in time, or says that it did not.
 
-`python -m tests.network.test_grid_slow` runs the grid and writes the table of docs/engines.md; as a test it
-runs the grid without writing.
+`python -m tests.network.test_grid_slow` runs the grid and writes the table of
+docs/results/several-outputs.md; as a test it runs the grid without writing.
 """
 
 from __future__ import annotations
 
+import json
 import math
-import os
-import platform
 import re
 import time
 import warnings
@@ -20,6 +19,7 @@ import pytest
 from scipy import stats
 
 import lbnn
+from lbnn._base.checkout import provenance
 from tests.helpers.problems import Problem, make_problem
 
 pytestmark = pytest.mark.slow
@@ -188,23 +188,16 @@ def table(rows: list[Row]) -> str:
     """Markdown."""
     head = "case", "dim", "engine", "ESS", "Pareto k", "error of log evidence", "seconds", "ok"
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *(row.markdown() for row in rows)]
-    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    note = (
-        f"{sum(row.supported for row in rows)} of {len(rows)} cases ended well; "
-        f"{sum(row.announced for row in rows)} said that they did not. "
-        f"Python {platform.python_version()}, NumPy {np.__version__}, one BLAS thread on a machine with "
-        f"{os.cpu_count()} cores; load averages at the end {load}, so seconds are upper bounds."
-    )
-    return "\n".join([*lines, "", note])
+    return "\n".join(lines)
 
 
 def main() -> None:
-    """Run the grid and write its table between the markers of docs/engines.md."""
+    """Run the grid and write its table between the markers of docs/results/several-outputs.md."""
     rows = []
     for case in GRID:
         rows.append(run(case))
         print(rows[-1].markdown(), flush=True)
-    path = DOCS / "engines.md"
+    path = DOCS / "results" / "several-outputs.md"
     old = path.read_text(encoding="utf-8")
     new = re.sub(
         r"(<!-- grid -->\n).*(<!-- /grid -->)",
@@ -213,6 +206,8 @@ def main() -> None:
         flags=re.DOTALL,
     )
     path.write_text(new, encoding="utf-8")
+    origin = {"provenance": [provenance("python -m tests.network.test_grid_slow")]}
+    (DOCS / "results" / "grid.json").write_text(json.dumps(origin, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pytest
 from scipy import special
 
 import lbnn
-from lbnn.cross_validation import leave_one_out
+from lbnn.cross_validation import left_out_scores
 
 P, OUTPUTS, DRAWS = 3, 3, 20_000
 NOISES = {"independent": 1.5, "per_output": np.array([0.5, 8.0, 2.0]), "coupled": 1.2}
@@ -145,7 +145,7 @@ def test_leave_one_out_against_draws_of_the_prior(noise, widths):
     post = lbnn.Network(widths).condition(X, Y, NOISES[noise], noise=noise, target_error=0.02)
     with warnings.catch_warnings():  # examples of which it warns are left out below
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)
-        left = leave_one_out(post, Y)
+        left = left_out_scores(post, Y)
     prior = PriorDraws(noise, widths, X, Y, X_test)
     everywhere = np.arange(P * OUTPUTS).reshape(P, OUTPUTS)
     evidence, error = prior.log_mean(prior.log_likelihood)

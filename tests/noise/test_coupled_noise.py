@@ -13,7 +13,7 @@ from lbnn import LBNNRegressor
 from lbnn.estimator.model import decompose
 from lbnn.estimator.targets import TargetUnits
 from lbnn.noise.coupled import CoupledNoise
-from lbnn.selection import Choice, Shapes, condition, coupled, search
+from lbnn.selection import NoiseSpec, Shapes, condition, coupled, search
 from lbnn.selection import gaussian_process as gp
 from lbnn.selection.finite_width import network_evidence
 from tests.helpers.problems import make_problem, random_rotation, random_scale
@@ -61,7 +61,7 @@ KERNELS = {
 def searched(X, Y):
     """Data of the search, and the unit of the targets in it."""
     units, inner = TargetUnits.of(Y, True, contrasts=False)
-    return decompose(X, inner, linear=True, centre=True, noise=1.0)[1], math.exp(units.log_unit)
+    return decompose(X, inner, linear=True, centre=True, noise_variance=1.0)[1], math.exp(units.log_unit)
 
 
 def coupled_data(problem):
@@ -96,7 +96,7 @@ def test_private_inputs_of_any_variance_are_a_diagonal_of_the_gram_matrix(p, inp
     gram = 2.5 * (problem.gram + 0.3 * np.eye(p))
     dense = dense_log_density(problem.Y, np.zeros_like(problem.Y), gram, scale)
     assert factor.log_value(*eigen)[0] + factor.log_constant == pytest.approx(dense, rel=1e-10)
-    projection = noise.seen_by(private.project(problem.X_test), private)
+    projection = noise.transform_projection(private.project(problem.X_test), private)
     seen = 2.5 * problem.cross.T @ np.linalg.solve(gram, 2.5 * problem.cross)
     np.testing.assert_allclose(projection.explained @ projection.explained.T, seen, rtol=1e-9)
     np.testing.assert_allclose(projection.unexplained_gram, 2.5 * problem.test_gram - seen, atol=1e-12)
@@ -222,7 +222,7 @@ def test_observations_are_the_mixture_of_dense_forecasts(p, inputs):
 def test_draws_have_the_moments_and_intervals_the_mass():
     problem = make_problem(12, 20, 2, seed=4, points=2)
     law = LBNNRegressor(**FIXED).fit(problem.X, problem.Y).predictive(problem.X_test).with_noise()
-    draws = law.sample(4000, rng=0)
+    draws = law.sample(4000, seed=0)
     assert_agrees(draws.mean(0), law.standard_deviation / math.sqrt(4000), law.mean)
     low, high = law.interval(0.8)
     assert_agrees(((low < draws) & (draws < high)).mean(0), np.full((2, 2), 0.4 / 63), np.full((2, 2), 0.8))
@@ -308,9 +308,9 @@ def test_correlated_noise_is_found_and_pays():
     rng = np.random.default_rng(0)
     X, Y, covariance = correlated(rng, 80)
     X_test, Y_test, _ = correlated(rng, 400)
-    model, isotropic = (LBNNRegressor(noise=noise).fit(X, Y) for noise in ("evidence", "isotropic"))
+    model, isotropic = (LBNNRegressor(noise=noise).fit(X, Y) for noise in ("auto", "independent"))
     assert model.evidence_table_[0]["noise"].startswith("coupled")
-    assert {row["noise"] for row in model.evidence_table_} >= {"coupled", "isotropic"}
+    assert {row["noise"] for row in model.evidence_table_} >= {"coupled", "independent"}
     assert model.log_evidence_ > isotropic.log_evidence_ + 30
     deviation = np.sqrt((covariance**2 + np.outer(*[np.diag(covariance)] * 2)) / 70)  # of a Wishart matrix
     assert_agrees(model.noise_covariance_, deviation, covariance)
@@ -344,7 +344,7 @@ def test_data_from_the_model_are_covered():
 
 def test_one_output_has_one_kind_of_noise():
     problem = make_problem(40, 5, None, seed=0)
-    models = [LBNNRegressor(noise=noise).fit(problem.X, problem.Y) for noise in ("coupled", "isotropic")]
+    models = [LBNNRegressor(noise=noise).fit(problem.X, problem.Y) for noise in ("coupled", "independent")]
     assert models[0].log_evidence_ == models[1].log_evidence_
     assert models[0].noise_covariance_ == models[0].noise_variance_
 
@@ -376,7 +376,7 @@ def test_targets_without_noise_have_no_coupled_noise():
         LBNNRegressor(noise="coupled").fit(problem.X, Y)
     with pytest.warns(lbnn.AccuracyWarning, match="edge of the ranges"):
         model = LBNNRegressor().fit(problem.X, Y)
-    assert {row["noise"] for row in model.evidence_table_} <= {"isotropic", "per_output"}
+    assert {row["noise"] for row in model.evidence_table_} <= {"independent", "per_output"}
     np.testing.assert_allclose(model.predict(problem.X), Y, atol=1e-3)
 
 
@@ -388,8 +388,8 @@ def test_dual_engine_refuses_rows_that_stand_for_several_examples():
 
 def test_penalty_leaves_equal_units_where_unequal_ones_gain_little():
     plain = searched(*_arrays(make_problem(40, 10, 3, seed=2)))[0]
-    choices = [Choice(coupled=True), Choice(coupled=True, per_output=True)]
-    best = search(plain, choices, Shapes(fixed=((6,),)))
+    specs = [NoiseSpec(coupled=True), NoiseSpec(coupled=True, per_output=True)]
+    best = search(plain, specs, Shapes(fixed=((6,),)))
     assert [candidate.noise for candidate in best] == ["coupled", "coupled_per_output"]
     assert best[1].log_evidence > best[0].log_evidence - 0.3
     assert best[1].penalty - best[0].penalty == pytest.approx(math.log(39))

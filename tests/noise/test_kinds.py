@@ -169,7 +169,7 @@ def test_depth_one_is_a_dense_gaussian(kind, inputs):
 def test_scores_without_refits_are_those_of_refits(kind):
     problem, net = make_problem(9, 4, 2, seed=8), lbnn.Network(())
     beta = BETAS if kind == "per_output" else 1 / NU
-    scores = lbnn.leave_one_out(net.condition(problem.X, problem.Y, beta, noise=kind), problem.Y)
+    scores = net.condition(problem.X, problem.Y, beta, noise=kind).leave_one_out()
     for a in range(9):
         rest = np.delete(np.arange(9), a)
         refit = net.condition(problem.X[rest], problem.Y[rest], beta, noise=kind)
@@ -191,7 +191,7 @@ def test_one_output_with_coupled_noise_is_zero_temperature_on_a_larger_gram_matr
         post.predict(problem.X_test).variance, same.predict(**tests).variance, rtol=1e-9
     )
     np.testing.assert_allclose(post.feature_kernel(problem.X_test), same.feature_kernel(**tests), rtol=1e-9)
-    scores, others = lbnn.leave_one_out(post, problem.Y), lbnn.leave_one_out(same, problem.Y)
+    scores, others = post.leave_one_out(), same.leave_one_out()
     np.testing.assert_allclose(scores.log_density, others.log_density, rtol=1e-7)
 
 

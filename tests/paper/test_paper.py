@@ -22,7 +22,7 @@ from lbnn.paper.page.words import number, prose
 from lbnn.predict.curves import AtomCurves
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+CONCEPTS = ROOT / "docs" / "concepts.md"
 PAPER_MAP = ROOT / "docs" / "paper-map.md"
 FIELDS = {"id", "equation", "statement", "route", "discrepancy", "tolerance", "verdict"}
 #: Claims that take long, since they simulate a peer or many sizes: left to the slow run and `make reproduce`.
@@ -419,14 +419,14 @@ def test_the_paper_map_names_every_claim_and_no_other():
     assert named == set(registry.CLAIMS)
 
 
-def test_the_example_of_the_readme_runs_as_written(tmp_path, monkeypatch, capsys):
+def test_the_example_of_the_concepts_page_runs_as_written(tmp_path, monkeypatch, capsys):
     examples = re.findall(
-        r"```python\n(.*?)```\n.*?```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL
+        r"```python\n(.*?)```\n.*?```text\n(.*?)```", CONCEPTS.read_text(encoding="utf-8"), re.DOTALL
     )
     ((example, printed),) = (pair for pair in examples if "scale.svg" in pair[0])
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")
-    exec(compile(example, "README.md", "exec"), {})
+    exec(compile(example, "concepts.md", "exec"), {})
     plt.close("all")
     assert capsys.readouterr().out == printed
     assert (tmp_path / "scale.svg").stat().st_size > 0

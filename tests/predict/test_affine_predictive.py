@@ -43,7 +43,7 @@ def dense_atoms(law: AffinePredictive):
     every_point = np.kron(np.eye(points), law.matrix)
     atoms = []
     for scale in law.predictive.measure.scales:
-        train = np.kron(gram, scale) + process.noise * np.eye(len(gram) * outputs)
+        train = np.kron(gram, scale) + process.noise_variance * np.eye(len(gram) * outputs)
         gain = np.linalg.solve(train, np.kron(cross, scale).T).T
         mean = gain @ process.targets.ravel()
         covariance = np.kron(test, scale) - gain @ np.kron(cross, scale).T + np.kron(noise, np.eye(outputs))

@@ -7,8 +7,8 @@ import pytest
 from scipy import special
 
 import lbnn
-from lbnn._base import row_curves as module
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn._base import chebyshev_panels as module
+from lbnn.predict.network import NetworkPredictive
 
 ROWS = 160
 

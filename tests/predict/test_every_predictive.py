@@ -70,14 +70,15 @@ def test_the_base_has_the_whole_surface_and_every_kind_of_predictive_is_walked()
 def test_a_predictive_that_lacks_a_method_cannot_be_made():
     names = {
         "_log_density",
-        "_draw",
+        "_sample",
         "marginals",
         "_cgf",
         "_characteristic",
         "with_noise",
         "_mean",
         "_covariance",
-        "place",
+        "device",
+        "gaussians",
     }
     assert names <= lbnn.Predictive.__abstractmethods__
 
@@ -163,3 +164,16 @@ def test_observations_of_observations_are_the_same():
     for name in ("network, 2", "coupled, 2", "estimator, 2"):
         once = LAWS[name].with_noise()
         np.testing.assert_array_equal(once.with_noise().covariance, once.covariance)
+
+
+@every
+def test_every_predictive_can_be_given_outputs(law):
+    """Nothing known changes no mean; everything known is the value with no variance left."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lbnn.AccuracyWarning)
+        nothing = law.given(np.full(law.mean.shape, np.nan))
+        np.testing.assert_allclose(nothing.mean, law.mean, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(nothing.variance, law.variance, rtol=1e-8, atol=1e-10)
+        everything = law.given(law.mean)
+    np.testing.assert_array_equal(everything.mean, law.mean)
+    assert (everything.variance == 0).all()

@@ -1,4 +1,4 @@
-"""Given some outputs, the others: against a network that was told them, and against brute force."""
+"""Given some outputs, the others: against Gaussian conditioning and against brute force."""
 
 from __future__ import annotations
 
@@ -98,6 +98,25 @@ def test_models_are_weighted_by_what_is_known():
     both = lbnn.MixturePredictive((near, far), np.array([0.5, 0.5]))
     told = both.given(near.mean + np.array([[0.0, np.nan, np.nan]]))
     np.testing.assert_allclose(told.mean[0, 1:], near.mean[0, 1:], atol=1e-6)
+
+
+def test_one_output_after_the_other_is_both_at_once(law):
+    """Conditioning twice is conditioning on both values; a value cannot be changed."""
+    first, second = np.full((4, 3), np.nan), np.full((4, 3), np.nan)
+    first[:, 1], second[:, 0] = 0.4, -0.3
+    both = np.where(np.isnan(first), second, first)
+    step, once = law.given(first).given(second), law.given(both)
+    np.testing.assert_allclose(step.mean, once.mean, rtol=1e-12)
+    np.testing.assert_allclose(step.output_covariance, once.output_covariance, rtol=1e-12, atol=1e-14)
+    log_weights, means, covariances = law.given(first).gaussians(2)
+    weights = np.exp(log_weights)
+    np.testing.assert_allclose(weights @ means, law.given(first).mean[2], rtol=1e-12)
+    within = np.tensordot(weights, covariances, axes=1)
+    spread = means - weights @ means
+    total = within + np.einsum("s,sj,sk->jk", weights, spread, spread)
+    np.testing.assert_allclose(total, law.given(first).output_covariance[2], rtol=1e-10, atol=1e-12)
+    with pytest.raises(ValueError, match="another value, got 4 values that differ"):
+        law.given(first).given(np.where(np.isnan(first), np.nan, 0.5))
 
 
 def test_wrong_values_are_named(law):

@@ -60,7 +60,7 @@ class ExactData:
     def answers(self, network: lbnn.Network, beta: float) -> dict[str, np.ndarray]:
         """Log evidence, and mean and variance of the function at the test points."""
         post = network.condition_spectrum(self.spectrum, beta)
-        law = post.predictive_at(self.points)
+        law = post._predictive_at(self.points)
         return {
             "log evidence": np.array([post.log_evidence]),
             "mean": law.mean + self.level,

@@ -31,9 +31,8 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import lbnn
-from lbnn import archive
 from lbnn.cli.app import app
-from lbnn.cross_validation import leave_one_out
+from lbnn.cross_validation import left_out_scores
 
 TOLERANCE = 1e-13  # of the largest entry of a deterministic answer
 FIXED, DRAWN = "deterministic", "sampled"
@@ -125,10 +124,10 @@ def of_posterior(name: str, kind: str, post: lbnn.Posterior, Y: Any, X_test: Any
         yield f"{name}: draws{label}", DRAWN, pred.sample(3, 5)
     yield f"{name}: at training points", kind, [post.predict().mean, post.predict().variance]
     if 0 < noise < INF and post.diagnostics.engine in ("atom", "quadrature", "importance", "smc"):
-        scores = leave_one_out(post, Y)
+        scores = left_out_scores(post, Y)
         left_out = [scores.mean, scores.variance, scores.log_density, scores.pareto_k]
         yield f"{name}: leave one out", kind, left_out
-    again = archive.unpack_posterior(*archive.pack_posterior(post))
+    again = lbnn.Posterior._unpacked(*post._packed())
     yield (
         f"{name}: archive",
         kind,
@@ -161,7 +160,7 @@ def noises() -> Iterator[Answer]:
             how,
             [pred.log_density(pred.mean), pred.pointwise_log_density(pred.mean)],
         )
-        scores = leave_one_out(post, outputs)
+        scores = left_out_scores(post, outputs)
         yield f"noise, {name}: leave one out", how, [scores.mean, scores.log_density]
 
 
@@ -246,13 +245,13 @@ def estimators() -> Iterator[Answer]:
         ("one output, averaged", FIXED, {"average": True}, Y[:, 0]),
         ("one output, rbf", FIXED, {"kernel": "rbf", "depth": 2, "width": 6}, Y[:, 0]),
         ("one output, no intercept", FIXED, {"fit_intercept": False, "depth": 3, "width": (4, 3)}, Y[:, 0]),
-        ("Gaussian process", FIXED, {"depth": 1, "noise": "isotropic"}, Y),
-        ("isotropic", DRAWN, {**given, "noise": "isotropic"}, Y),
-        ("isotropic, given", DRAWN, {**given, "noise": "isotropic", "beta": 5.0, "prior_scale": 2.0}, Y),
+        ("Gaussian process", FIXED, {"depth": 1, "noise": "independent"}, Y),
+        ("isotropic", DRAWN, {**given, "noise": "independent"}, Y),
+        ("isotropic, given", DRAWN, {**given, "noise": "independent", "beta": 5.0, "prior_scale": 2.0}, Y),
         ("per output", DRAWN, {**given, "noise": "per_output"}, Y),
         ("coupled", DRAWN, {**given, "noise": "coupled"}, Y),
         ("coupled, own units", DRAWN, {**given, "noise": "coupled_per_output"}, Y),
-        ("averaged", DRAWN, {**given, "depth": "evidence", "noise": "isotropic", "average": True}, Y),
+        ("averaged", DRAWN, {**given, "depth": "evidence", "noise": "independent", "average": True}, Y),
     ]
     for name, kind, parameters, targets in cases:
         model = lbnn.LBNNRegressor(**parameters).fit(X, targets)
@@ -306,7 +305,7 @@ def command_line() -> Iterator[Answer]:
             _command("fit", "data.csv", "-t", "y", "-x", "a,b,c", *quick, "-o", "one.lbnn")
             _command("predict", "one.lbnn", "data.csv", "-o", "one.csv")
             yield "command line: one output", FIXED, _numbers("one.csv")
-            _command("fit", "data.csv", "-t", "y,z", *quick, "--noise", "isotropic", "-o", "two.lbnn")
+            _command("fit", "data.csv", "-t", "y,z", *quick, "--noise", "independent", "-o", "two.lbnn")
             _command("predict", "two.lbnn", "data.csv", "-o", "two.csv")
             yield "command line: two outputs", DRAWN, _numbers("two.csv")
             table = ["--depths", "1,2", "--widths", "2,5", "--betas", "1,10", "--drop", "z"]

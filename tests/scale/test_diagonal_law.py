@@ -173,7 +173,7 @@ def test_draws_follow_the_density(degrees: tuple[float, ...]) -> None:
     mean, spread = centre_and_spread(degrees)
     x = mean + spread * np.linspace(-25, 6, 1001)
     mass = integrate.cumulative_simpson(np.exp(by_mellin(degrees, x)), x=x, initial=0)
-    draws = DiagonalLaw.of(degrees).draw(20_000, np.random.default_rng(1))
+    draws = DiagonalLaw.of(degrees).sample(20_000, np.random.default_rng(1))
     law = interpolate.PchipInterpolator(x, mass)
     assert ks_p_value(draws, law) > 1e-3 / len(DEGREES)
 
@@ -228,7 +228,7 @@ def test_split_of_drawn_sums_gives_back_the_prior() -> None:
     """Five factors: parts of sums that are drawn are independent log χ, in the order of the degrees."""
     degrees = (7.0, 1.0, 30.0, 4.0, 2.0)
     law, size, rng = DiagonalLaw.of(degrees), 40_000, np.random.default_rng(4)
-    parts = law.split(law.draw(size, rng), rng)
+    parts = law.split(law.sample(size, rng), rng)
     for which, k in enumerate(degrees):
         assert stats.kstest(np.exp(2 * parts[:, which]), stats.chi2(k).cdf).pvalue > 1e-3 / len(degrees)
     half = np.array(degrees) / 2

@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from lbnn.scale.bartlett import BartlettCoordinates
 from lbnn.scale.prior import ScalePrior
-from lbnn.scale.total_factor import TotalFactorLaw, turned
+from lbnn.scale.total_factor import TotalFactorLaw, rotate_factors
 from tests.helpers.problems import Array, random_rotation
 from tests.referees.statistics import assert_agrees
 
@@ -75,13 +75,15 @@ def widened(law: TotalFactorLaw, rng: np.random.Generator) -> tuple[Array, Array
 
     Rows of T behind small diagonals are much broader than their typical spread (see the test of coverage).
     """
-    logs = np.stack([own.draw(SIZE, rng) + law.shift for own in law.laws], axis=1)
+    logs = np.stack([own.sample(SIZE, rng) + law.shift for own in law.diagonal_marginals], axis=1)
     spread = np.exp(0.5 * law.log_typical_variance(logs)[0])
     rows = rng.standard_t(3.0, size=spread.shape) * np.where(rng.random(spread.shape) < 0.2, WIDE, 1.0)
     log_rows = np.logaddexp(
         math.log(0.8) + stats.t.logpdf(rows, 3.0), math.log(0.2 / WIDE) + stats.t.logpdf(rows / WIDE, 3.0)
     )
-    log_diagonal = sum(own.log_density(logs[:, i] - law.shift)[0] for i, own in enumerate(law.laws))
+    log_diagonal = sum(
+        own.log_density(logs[:, i] - law.shift)[0] for i, own in enumerate(law.diagonal_marginals)
+    )
     return np.concatenate([logs, spread * rows], axis=1), log_diagonal + (log_rows - np.log(spread)).sum(
         axis=1
     )
@@ -211,7 +213,7 @@ def test_typical_draws_cover_the_prior(
 ) -> None:
     """The defensive part of mixtures: weights of the prior by it average one and most draws count."""
     law, rng = law_of(widths, outputs, variances), np.random.default_rng(23)
-    theta = law.draw_typical(SIZE, rng)
+    theta = law.sample_typical(SIZE, rng)
     weights = np.exp(law.integrate(theta, 4, rng).log_density - law.log_drawn(theta))
     assert weights.sum() ** 2 / (weights**2).sum() > 0.2 * SIZE
     assert_agrees(
@@ -224,9 +226,9 @@ def test_typical_draws_cover_the_prior(
 def test_draws_have_the_density_they_state(
     widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]
 ) -> None:
-    """`log_drawn` of `draw_typical` by its own mass: E of a normal density over it is one."""
+    """`log_drawn` of `sample_typical` by its own mass: E of a normal density over it is one."""
     law, rng = law_of(widths, outputs, variances), np.random.default_rng(6)
-    theta = law.draw_typical(SIZE, rng)
+    theta = law.sample_typical(SIZE, rng)
     logs = theta[:, : law.columns]
     centre, spread = logs.mean(axis=0), 0.6 * logs.std(axis=0)
     half = 0.5 * law.log_typical_variance(logs)[0]
@@ -248,7 +250,7 @@ def test_drawn_factors_multiply_to_the_total(
 ) -> None:
     """Exactly, with shapes and zeros of Bartlett factors, also for T far from the prior."""
     law, rng = law_of(widths, outputs, variances), np.random.default_rng(7)
-    theta = law.draw_typical(500, rng)
+    theta = law.sample_typical(500, rng)
     theta[:250] *= 3
     total, factors = law.matrices(theta), law.integrate(theta, 3, rng).factors
     scale = np.abs(total).max(axis=(1, 2), keepdims=True)
@@ -303,7 +305,7 @@ def test_gradient_of_the_typical_density(
 ) -> None:
     """By central differences, at draws of the prior and three times further out in the logs."""
     law, rng = law_of(widths, outputs, variances), np.random.default_rng(10)
-    theta = law.draw_typical(40, rng)
+    theta = law.sample_typical(40, rng)
     theta[20:, : law.columns] = 3 * theta[20:, : law.columns] - 2
     value, gradient = law.log_typical(theta)
     found = differences(law.log_typical, theta)
@@ -332,7 +334,7 @@ def test_typical_factors_multiply_to_the_total(
 ) -> None:
     """Bartlett shapes, the inner ones diagonal, and coordinates that are not far from the prior."""
     law = law_of(widths, outputs, variances)
-    theta = law.draw_typical(100, np.random.default_rng(12))
+    theta = law.sample_typical(100, np.random.default_rng(12))
     factors = law.typical_factors(theta)
     np.testing.assert_allclose(product(factors), law.matrices(theta), rtol=1e-9, atol=1e-12)
     for factor, shape in zip(factors, law.shapes, strict=True):
@@ -359,7 +361,7 @@ def test_turned_factors_keep_the_scale(
     coordinates = coordinates_of(widths, outputs, variances)
     factors = coordinates.factors(rng.standard_normal((50, coordinates.dimension)))
     rotation = random_rotation(outputs, 14)
-    after = turned(factors, rotation)
+    after = rotate_factors(factors, rotation)
     for factor, shape in zip(after, law.shapes, strict=True):
         assert factor.shape == (50, shape.rows, shape.columns)
         np.testing.assert_allclose(np.triu(factor, 1), 0, atol=1e-15)
@@ -368,7 +370,7 @@ def test_turned_factors_keep_the_scale(
     np.testing.assert_allclose(
         total @ total.swapaxes(1, 2), rotation @ before @ before.swapaxes(1, 2) @ rotation.T, atol=1e-12
     )
-    for factor, original in zip(turned(after, rotation.T), factors, strict=True):
+    for factor, original in zip(rotate_factors(after, rotation.T), factors, strict=True):
         np.testing.assert_allclose(factor, original, atol=1e-10)
 
 
@@ -379,7 +381,7 @@ def test_turned_factors_of_the_prior_are_the_prior(
     """u of turned factors is standard normal again, and uncorrelated, for a rotation that u does not know."""
     coordinates = coordinates_of(widths, outputs, variances)
     u = np.random.default_rng(15).standard_normal((SIZE, coordinates.dimension))
-    after = coordinates.locate(turned(coordinates.factors(u), random_rotation(outputs, 16)))
+    after = coordinates.locate(rotate_factors(coordinates.factors(u), random_rotation(outputs, 16)))
     values = np.concatenate([after, after**2 - 1], axis=1)
     pairs = np.triu_indices(after.shape[1], 1)
     values = np.concatenate([values, (after.T[pairs[0]] * after.T[pairs[1]]).T], axis=1)
@@ -396,7 +398,7 @@ def test_density_in_the_frameless_measure_does_not_know_of_frames(
     law, rng = law_of(widths, outputs, variances), np.random.default_rng(17)
     total = raw_totals(law, 6, rng)
     rotation = random_rotation(outputs, 18)
-    there = turned([total], rotation)[0]
+    there = rotate_factors([total], rotation)[0]
     values = []
     for matrices in (total, there):
         theta = np.repeat(law.coordinates(matrices), 4096, axis=0)

@@ -11,12 +11,12 @@ from scipy import stats
 
 import lbnn
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
-from lbnn.selection import Choice, EvidenceData, Shapes, condition, free_parameters, search
+from lbnn.selection import EvidenceData, NoiseSpec, Shapes, condition, free_parameters, search
 from lbnn.selection import gaussian_process as gp
 from lbnn.selection.finite_width import DualEvidence, SampledEvidence, network_evidence
 from lbnn.selection.optimise import maximise
 from lbnn.selection.parameters import FreeParameters
-from lbnn.selection.walk import rank_limited_start
+from lbnn.selection.width_search import rank_limited_start
 from tests.helpers.problems import make_problem, random_scale
 from tests.referees.statistics import assert_agrees
 
@@ -129,9 +129,9 @@ def test_sampled_evidence_and_gradient_agree_with_the_engine(widths):
 
 
 def test_search_at_infinite_width_beats_a_dense_grid():
-    data, choice = make_data(30, 20, 3), Choice()
-    free = free_parameters(data, choice)
-    best = gp.search(data, choice, free)[0]
+    data, spec = make_data(30, 20, 3), NoiseSpec()
+    free = free_parameters(data, spec)
+    best = gp.search(data, spec, free)[0]
     lattice = np.stack(np.meshgrid(*np.linspace(free.lower, free.upper, 200).T), -1).reshape(-1, 2)
     values = gp.log_evidence(data, lattice @ free.directions.T + free.base)
     assert best.value >= values.max()
@@ -140,35 +140,35 @@ def test_search_at_infinite_width_beats_a_dense_grid():
 
 
 @pytest.mark.parametrize(
-    "choice",
+    "spec",
     [
-        Choice(per_output=True),
-        Choice(noise_variance=0.1),
-        Choice(prior_scale=2.0),
-        Choice(noise_variance=0.1, per_output=True),
-        Choice(noise_variance=0.1, prior_scale=2.0, per_output=True),
-        Choice(noise_variance=0.1, prior_scale=2.0),
+        NoiseSpec(per_output=True),
+        NoiseSpec(noise_variance=0.1),
+        NoiseSpec(prior_scale=2.0),
+        NoiseSpec(noise_variance=0.1, per_output=True),
+        NoiseSpec(noise_variance=0.1, prior_scale=2.0, per_output=True),
+        NoiseSpec(noise_variance=0.1, prior_scale=2.0),
     ],
 )
-def test_given_hyperparameters_are_kept_and_the_others_are_optimal(choice):
+def test_given_hyperparameters_are_kept_and_the_others_are_optimal(spec):
     data = make_data(30, 20, 3)
-    free = free_parameters(data, choice)
-    best = gp.search(data, choice, free)[0]
+    free = free_parameters(data, spec)
+    best = gp.search(data, spec, free)[0]
     h = free.at(best.phi)
-    if choice.noise_variance is not None:
-        assert h[:-1].mean() == pytest.approx(math.log(choice.noise_variance))
-    if choice.prior_scale is not None:
-        assert h[-1] + h[:-1].mean() == pytest.approx(math.log(choice.prior_scale))
-    if not choice.per_output:
+    if spec.noise_variance is not None:
+        assert h[:-1].mean() == pytest.approx(math.log(spec.noise_variance))
+    if spec.prior_scale is not None:
+        assert h[-1] + h[:-1].mean() == pytest.approx(math.log(spec.prior_scale))
+    if not spec.per_output:
         assert np.ptp(h[:-1]) == 0
     assert np.abs(best.gradient).max(initial=0.0) < 1e-3
 
 
 def test_zero_temperature_searches_the_prior_scale_only():
-    data, choice = make_data(10, 30, 2, noise=0.0), Choice(noise_variance=0.0)
-    free = free_parameters(data, choice)
+    data, spec = make_data(10, 30, 2, noise=0.0), NoiseSpec(noise_variance=0.0)
+    free = free_parameters(data, spec)
     assert free.count == 1
-    (best,) = gp.search(data, choice, free)
+    (best,) = gp.search(data, spec, free)
     h = free.at(best.phi)
     # the best scale of n_d·p Gaussian variables is their mean square: tr(YᵀG⁻¹Y)/(p n_d), in units u
     targets = data.spectrum.targets
@@ -181,7 +181,7 @@ def test_noise_free_targets_end_at_the_edge_and_say_so():
     Y = problem.X @ np.ones((5, 2))
     spectrum = lbnn.Spectrum.from_inputs(problem.X, Y)
     data = EvidenceData(spectrum, np.zeros((0, 2)))
-    best = search(data, [Choice()], Shapes(fixed=((),)))[0]
+    best = search(data, [NoiseSpec()], Shapes(fixed=((),)))[0]
     assert best.on_edge
     variance = (Y**2).mean()
     assert np.exp(best.h[0]) == pytest.approx(1e-10 * variance, rel=1e-6)
@@ -214,8 +214,8 @@ def test_maximise_gives_up_a_climb_that_cannot_reach_its_rival():
 
 def test_a_bottleneck_starts_with_the_noise_that_it_leaves():
     data = make_data(40, 60, 3)
-    free = free_parameters(data, Choice())
-    h = free.at(gp.search(data, Choice(), free)[0].phi)
+    free = free_parameters(data, NoiseSpec())
+    h = free.at(gp.search(data, NoiseSpec(), free)[0].phi)
     start = rank_limited_start(data, h, 1)
     assert start[0] > h[0]
     assert start[-1] + start[:-1].mean() == pytest.approx(h[-1] + h[:-1].mean())
@@ -233,7 +233,7 @@ def test_width_of_the_generating_network_wins():
     spectrum = lbnn.Spectrum.from_inputs(X, Y)
     vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
     data = EvidenceData(spectrum, Y - vectors @ spectrum.targets)
-    candidates = search(data, [Choice()], Shapes(depth=2))
+    candidates = search(data, [NoiseSpec()], Shapes(depth=2))
     assert candidates[0].widths == (2,)
     by_width = {candidate.widths: candidate for candidate in candidates}
     assert by_width[(128,)].log_evidence < candidates[0].log_evidence - 20
@@ -256,7 +256,7 @@ def test_search_does_not_depend_on_the_units_of_the_targets():
         ),
         outside=1e6 * data.outside,
     )
-    first, second = (search(each, [Choice()], Shapes(fixed=((3,),)))[0] for each in (data, scaled))
+    first, second = (search(each, [NoiseSpec()], Shapes(fixed=((3,),)))[0] for each in (data, scaled))
     shift = np.array([math.log(1e12)] * 2 + [0.0])
     np.testing.assert_allclose(second.h, first.h + shift, atol=1e-6)
     assert second.log_evidence == pytest.approx(first.log_evidence - 60 * math.log(1e6), abs=1e-6)
@@ -269,17 +269,17 @@ def test_kinds_of_noise_share_the_search_at_infinite_width(monkeypatch):
     """One for each unit of the noise: coupled and independent noise are one model at infinite width."""
     searched = []
 
-    def counted(data, choice, free, search=gp.search):
-        searched.append(choice)
-        return search(data, choice, free)
+    def counted(data, spec, free, search=gp.search):
+        searched.append(spec)
+        return search(data, spec, free)
 
     monkeypatch.setattr(gp, "search", counted)
     data = make_data(20, 6)
-    gp.prefers_own_units(data, Choice())
-    kinds = [Choice(per_output=own, coupled=kind) for kind in (True, False) for own in (False, True)]
+    gp.prefers_own_units(data, NoiseSpec())
+    kinds = [NoiseSpec(per_output=own, coupled=kind) for kind in (True, False) for own in (False, True)]
     shared = [gp.optima(data, kind) for kind in kinds]
-    assert searched == [Choice(), Choice(per_output=True)]
+    assert searched == [NoiseSpec(), NoiseSpec(per_output=True)]
     alone = gp.search(data, kinds[1], free_parameters(data, kinds[1]))
     assert [top.value for top in shared[1]] == [top.value for top in alone]
-    gp.optima(EvidenceData(data.spectrum, data.outside), Choice())
+    gp.optima(EvidenceData(data.spectrum, data.outside), NoiseSpec())
     assert len(searched) == 4  # other data, another search

@@ -116,9 +116,10 @@ def test_a_tiny_run_makes_the_page(tmp_path, monkeypatch):
     study.keep_time(folder, 60.0)
     docs = tmp_path / "docs"
     (docs / "images").mkdir(parents=True)
-    shutil.copy(ROOT / "docs" / "what-depth-buys.md", docs)
+    (docs / "results").mkdir()
+    shutil.copy(ROOT / "docs" / "results" / "what-depth-buys.md", docs / "results")
     report.write(folder, docs)
-    told = json.loads((docs / "what-depth-buys.json").read_text())["conditions"]
+    told = json.loads((docs / "results" / "what-depth-buys.json").read_text())["run"]
     assert told["posteriors"] == 3 * 4 * 5 + 2 * 2 * 4 * 5
     assert (told["to do"], told["failed"], told["minutes"]) == (0, 0, 1)
     assert len(list((docs / "images").glob("*.svg"))) == 4

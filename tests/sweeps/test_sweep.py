@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lbnn
-from lbnn.sweeps import Quantity, open_sweep
+from lbnn.sweeps import SweepQuantity, open_sweep
 from lbnn.sweeps.axes import Axes, coordinate_seed
 from lbnn.sweeps.batch import batch
 from lbnn.sweeps.identity import signature
@@ -148,7 +148,9 @@ def test_functions_as_quantities_take_what_they_name(tmp_path):
         """How far the means reach, per unit."""
         return float(np.ptp(predictive.mean)) / width
 
-    noisy = Quantity("doubled", lambda posterior: (2 * posterior.log_evidence, 0.5), "twice", "nats", True)
+    noisy = SweepQuantity(
+        "doubled", lambda posterior: (2 * posterior.log_evidence, 0.5), "twice", "nats", True
+    )
     axes = {"seed": [0], "examples": [5], "depth": [2], "width": [4], "beta": [1.0]}
     found = run(tmp_path / "run.zarr", axes, quantities=(span, noisy, "log_evidence")).squeeze()
     assert found.span.attrs["definition"] == "How far the means reach, per unit."
@@ -267,8 +269,11 @@ WIDE = {"seed": [0], "examples": [5], "depth": [2], "width": [4], "beta": [1.0]}
         ({"quantities": "log_evidence"}, "a sequence of names"),
         ({"quantities": ["log_evidence", "log_evidence"]}, "must be distinct"),
         ({"quantities": [lambda posterior: 1]}, "needs a name"),
-        ({"quantities": [Quantity("q", lambda posterior: np.ones(3))]}, "must return a number, got ndarray"),
-        ({"quantities": [Quantity("q", lambda colour: 1)]}, "needs 'colour', which is no axis"),
+        (
+            {"quantities": [SweepQuantity("q", lambda posterior: np.ones(3))]},
+            "must return a number, got ndarray",
+        ),
+        ({"quantities": [SweepQuantity("q", lambda colour: 1)]}, "needs 'colour', which is no axis"),
         ({"chunks": {"colour": 2}}, "chunks must name axes"),
         ({"target_error": 2.0}, "target_error must lie"),
     ],

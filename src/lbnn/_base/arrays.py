@@ -29,26 +29,26 @@ _NAMESPACES = {
     "array_api_strict": "array_api_strict",
 }
 _HOST_BLOCK = 1 << 17  # floats of a batch on the host, where elementwise work stays in the cache
-_DEVICE_BLOCK = 1 << 26  # floats of a batch elsewhere, where few large calls are best
+_DEVICE_BLOCK = 1 << 26  # floats of a batch on other devices, where few large calls are best
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where arrays live: the library that made them and, besides NumPy, their device.
+class Device:
+    """Library and device of arrays.
 
     Examples
     --------
     >>> import numpy as np
-    >>> place_of(np.ones(3)) == HOST
+    >>> device_of(np.ones(3)) == HOST
     True
     >>> HOST.put(np.ones(3))
     array([1., 1., 1.])
     """
 
     library: str
-    device: Any = None
+    native: Any = None  # the library's own name of the device
 
     @property
     def xp(self) -> Any:
@@ -63,7 +63,7 @@ class Place:
     @property
     def compiling(self) -> bool:
         """Whether these are arrays without a device, inside a function that `jax.jit` compiles."""
-        return not self.host and self.device is None
+        return not self.host and self.native is None
 
     @property
     def block_floats(self) -> int:
@@ -71,65 +71,65 @@ class Place:
         return _HOST_BLOCK if self.host else _DEVICE_BLOCK
 
     def zeros(self, *shape: int) -> AnyArray:
-        """Zeros of a shape."""
+        """Zeros of any shape, in float64."""
         return (
-            np.zeros(shape) if self.host else self.xp.zeros(shape, dtype=self.xp.float64, device=self.device)
+            np.zeros(shape) if self.host else self.xp.zeros(shape, dtype=self.xp.float64, device=self.native)
         )
 
     def put(self, values: NDArray[Any]) -> AnyArray:
-        """A NumPy array as an array of this place."""
+        """A NumPy array of any shape as an array of this library on this device."""
         if self.host:
             return values
         plain = np.ascontiguousarray(values)
         if not plain.flags.writeable:  # PyTorch warns of memory that it may not write
             plain = plain.copy()
-        return self.xp.asarray(plain, device=self.device)
+        return self.xp.asarray(plain, device=self.native)
 
     def __hash__(self) -> int:  # not every library's devices have one
-        return hash((self.library, str(self.device)))
+        return hash((self.library, str(self.native)))
 
     def __str__(self) -> str:
-        return "NumPy" if self.host else f"{self.library} on {self.device}"
+        return "NumPy" if self.host else f"{self.library} on {self.native}"
 
 
-HOST = Place("numpy")
+HOST = Device("numpy")
 
 
-class Moved:
-    """NumPy arrays that are needed at other places, moved to each of them once.
+class DeviceCache:
+    """NumPy arrays and their copies on other devices, each made once.
 
     Examples
     --------
     >>> import numpy as np
-    >>> Moved(np.ones(2), np.zeros(2)).at(HOST)
+    >>> DeviceCache(np.ones(2), np.zeros(2)).at(HOST)
     (array([1., 1.]), array([0., 0.]))
     """
 
     def __init__(self, *arrays: NDArray[Any]) -> None:
-        self._copies: dict[Place, tuple[AnyArray, ...]] = {HOST: arrays}
+        self._copies: dict[Device, tuple[AnyArray, ...]] = {HOST: arrays}
 
-    def at(self, place: Place) -> tuple[AnyArray, ...]:
-        """The arrays at a place."""
-        if place.compiling:  # a constant of one program
-            return tuple(place.put(each) for each in self._copies[HOST])
-        if place not in self._copies:
-            self._copies[place] = tuple(place.put(each) for each in self._copies[HOST])
-        return self._copies[place]
+    def at(self, device: Device) -> tuple[AnyArray, ...]:
+        """The arrays on a device, each of the same shape as it was given."""
+        if device.compiling:  # a constant of one program
+            return tuple(device.put(each) for each in self._copies[HOST])
+        if device not in self._copies:
+            self._copies[device] = tuple(device.put(each) for each in self._copies[HOST])
+        return self._copies[device]
 
 
-def place_of(array: AnyArray) -> Place:
-    """The place of an array; lists, tables and all that NumPy converts count as NumPy."""
+def device_of(array: AnyArray) -> Device:
+    """The device of an array of any shape; lists, tables and all that NumPy converts count as NumPy."""
     library = _library(array)
-    return HOST if library == "numpy" else Place(library, getattr(array, "device", None))
+    return HOST if library == "numpy" else Device(library, getattr(array, "device", None))
 
 
 def namespace(array: AnyArray) -> Any:
-    """The namespace of the array API standard that an array belongs to."""
+    """The namespace of the array API standard that an array of any shape belongs to."""
     return _namespace(_library(array))
 
 
 def to_numpy(array: AnyArray) -> Array:
-    """An array of any place as NumPy; NumPy arrays as they are."""
+    """An array of any library and any shape as NumPy; NumPy arrays as they are."""
     library = _library(array)
     if library == "torch":
         return array.detach().cpu().numpy()
@@ -139,31 +139,31 @@ def to_numpy(array: AnyArray) -> Array:
 
 
 def like(values: NDArray[Any], reference: AnyArray) -> AnyArray:
-    """A NumPy array in the namespace and on the device of another array."""
-    return values if isinstance(reference, np.ndarray) else place_of(reference).put(values)
+    """A NumPy array of any shape in the namespace and on the device of another array."""
+    return values if isinstance(reference, np.ndarray) else device_of(reference).put(values)
 
 
-def require_one_place(**arrays: AnyArray) -> None:
+def require_one_device(**arrays: AnyArray) -> None:
     """Raise unless all of these arrays are of one library and on one device."""
-    places = {name: place_of(array) for name, array in arrays.items()}
-    first, *others = places.values()
+    devices = {name: device_of(array) for name, array in arrays.items()}
+    first, *others = devices.values()
     if any(other != first for other in others):
-        given = ", ".join(f"{name} of {place}" for name, place in places.items())
+        given = ", ".join(f"{name} of {device}" for name, device in devices.items())
         raise ValueError(
-            f"{' and '.join(places)} must be arrays of one library on one device, since all work follows X, "
+            f"{' and '.join(devices)} must be arrays of one library on one device, since all work follows X, "
             f"got {given}: convert one of them"
         )
 
 
 def largest(array: AnyArray) -> float:
-    """max |entry|; 0 of nothing."""
+    """max |entry| of an array of any shape; 0 of an empty one."""
     if 0 in array.shape:
         return 0.0
     return float(np.abs(array).max() if isinstance(array, np.ndarray) else namespace(array).max(abs(array)))
 
 
 def real_numbers(array: AnyArray, name: str) -> AnyArray:
-    """Check an array that is not NumPy's: finite, real, in float64; other precisions are converted."""
+    """Check an array of any shape that is not NumPy's: finite, real; converted to float64."""
     xp, library = namespace(array), _library(array)
     if library == "torch" and array.requires_grad:
         raise ValueError(
@@ -181,7 +181,7 @@ def real_numbers(array: AnyArray, name: str) -> AnyArray:
 
 
 def _as_double(array: AnyArray, name: str, xp: Any) -> AnyArray:
-    """The array in float64, where its library and device have that."""
+    """The array, of any shape, in float64, where its library and device have that."""
     rule = f"{name} must be an array that can hold float64, in which everything is computed"
     if _library(array) == "jax" and xp.asarray(0.0).dtype != xp.float64:
         raise ValueError(f"{rule}, got JAX with 32-bit numbers: jax.config.update('jax_enable_x64', True)")
@@ -203,31 +203,31 @@ def add_to_diagonal(matrices: AnyArray, values: AnyArray | float) -> AnyArray:
 
 
 def times(features: AnyArray, coefficients: Array) -> Array:
-    """Features (p̂, r) of any place times NumPy coefficients (r, k), computed there, as NumPy (p̂, k)."""
+    """Features (p̂, r) of any library times NumPy coefficients (r, k), computed there, as NumPy (p̂, k)."""
     if isinstance(features, np.ndarray):
         return features @ coefficients
     return to_numpy(features @ like(coefficients, features))
 
 
-def take(array: AnyArray, places: AnyArray, axis: int) -> AnyArray:
-    """Some entries along an axis; places are an array of the same place, or NumPy's."""
+def take(array: AnyArray, indices: AnyArray, axis: int) -> AnyArray:
+    """Some entries of an array of any shape along an axis; indices (k,) on the same device, or NumPy's."""
     if isinstance(array, np.ndarray):
-        return array.take(places, axis=axis)
-    xp, there = namespace(array), like(places, array) if isinstance(places, np.ndarray) else places
-    if _library(array) == "torch":  # its `take` in the standard's form looks for negative places first
+        return array.take(indices, axis=axis)
+    xp, there = namespace(array), like(indices, array) if isinstance(indices, np.ndarray) else indices
+    if _library(array) == "torch":  # its `take` in the standard's form looks for negative indices first
         return xp.index_select(array, axis, there)
     return xp.take(array, there, axis=axis)
 
 
 def largest_rows(array: AnyArray, count: int) -> AnyArray:
-    """Places (count, k) of the largest entries of each column of an array (m, k), the largest first."""
+    """Indices (count, k) of the largest entries of each column of an array (m, k), the largest first."""
     if isinstance(array, np.ndarray):
         return np.argsort(-array, axis=0, kind="stable")[:count]
     return namespace(array).argsort(array, axis=0, descending=True)[:count, :]
 
 
 def with_columns(matrix: AnyArray, first: AnyArray, others: AnyArray) -> AnyArray:
-    """Columns side by side, as many as the matrix has; NumPy's are written into its memory."""
+    """Columns first (m, a) and others (m, k − a) side by side, (m, k); NumPy's are written into `matrix`."""
     if not isinstance(matrix, np.ndarray):
         return namespace(matrix).concat([first, others], axis=1)
     count = first.shape[1]
@@ -235,13 +235,13 @@ def with_columns(matrix: AnyArray, first: AnyArray, others: AnyArray) -> AnyArra
     return matrix
 
 
-def take_rows(array: AnyArray, places: AnyArray) -> AnyArray:
-    """array[places[i, j], j] for an array (m, k) and places (n, k): other rows for each column, (n, k)."""
+def take_rows(array: AnyArray, indices: AnyArray) -> AnyArray:
+    """array[indices[i, j], j] for an array (m, k) and indices (n, k): other rows for each column, (n, k)."""
     if isinstance(array, np.ndarray):
-        return np.take_along_axis(array, places, axis=0)
+        return np.take_along_axis(array, indices, axis=0)
     if _library(array) == "torch":
-        return namespace(array).gather(array, 0, places)
-    return namespace(array).take_along_axis(array, places, axis=0)
+        return namespace(array).gather(array, 0, indices)
+    return namespace(array).take_along_axis(array, indices, axis=0)
 
 
 def add_to_columns(array: AnyArray, columns: AnyArray, values: AnyArray) -> AnyArray:
@@ -264,34 +264,35 @@ def add_to_columns(array: AnyArray, columns: AnyArray, values: AnyArray) -> AnyA
 
 
 def on_batches(
-    function: Callable[[AnyArray], tuple[AnyArray, ...]], place: Place
+    function: Callable[[AnyArray], tuple[AnyArray, ...]], device: Device
 ) -> Callable[[Array], tuple[Array, ...]]:
-    """A function of a batch (m, k) at a place, each result of m rows, as one from NumPy to NumPy.
+    """A function of a batch (m, k) on a device, each result of m rows, as one from NumPy to NumPy.
 
     JAX compiles it, for each power of two of rows, to which batches are filled up: its operations one by one
     would be compiled each for every m.
     """
-    if place.library != "jax":
-        return lambda batch: tuple(to_numpy(each) for each in function(place.put(batch)))
+    if device.library != "jax":
+        return lambda batch: tuple(to_numpy(each) for each in function(device.put(batch)))
     program = importlib.import_module("jax").jit(function)
 
     def run(batch: Array) -> tuple[Array, ...]:
+        """Batch (m, k) filled up to a power of two of rows, each result cut back to m rows."""
         missing = (1 << (len(batch) - 1).bit_length()) - len(batch)
         full = np.concatenate([batch, np.zeros((missing, batch.shape[1]))]) if missing else batch
-        return tuple(to_numpy(each[: len(batch)]) for each in program(place.put(full)))
+        return tuple(to_numpy(each[: len(batch)]) for each in program(device.put(full)))
 
     return run
 
 
 def transposed(matrices: AnyArray) -> AnyArray:
-    """The last two axes exchanged (not every library's arrays have .mT)."""
+    """Matrices (..., n, k) with the last two axes exchanged (not every library's arrays have .mT)."""
     if isinstance(matrices, np.ndarray):
         return matrices.swapaxes(-1, -2)
     return namespace(matrices).matrix_transpose(matrices)
 
 
 def copied(array: AnyArray) -> AnyArray:
-    """A copy, so that later changes of the caller's array change nothing here."""
+    """A copy of an array of any shape, so that later changes of the caller's array change nothing here."""
     return array.copy() if isinstance(array, np.ndarray) else namespace(array).asarray(array, copy=True)
 
 
@@ -309,7 +310,7 @@ def row_sizes(matrix: AnyArray) -> Array:
 
 
 def eigh(matrix: AnyArray, overwrite: bool = False) -> tuple[Array, AnyArray]:
-    """Eigenvalues, ascending, as NumPy and eigenvectors where the symmetric matrix lives.
+    """Eigenvalues (n,), ascending, as NumPy and eigenvectors (n, n) of a symmetric matrix (n, n).
 
     NumPy's may be computed in the memory of the matrix.
     """
@@ -322,7 +323,7 @@ def eigh(matrix: AnyArray, overwrite: bool = False) -> tuple[Array, AnyArray]:
 
 
 def svd(matrix: AnyArray) -> tuple[AnyArray, Array, AnyArray]:
-    """A, σ and B with matrix = A diag(σ) B, σ descending, as NumPy; for a square matrix."""
+    """A (n, n), σ (n,) and B (n, n) with matrix = A diag(σ) B, σ descending, as NumPy."""
     options = {}
     if _library(matrix) == "torch" and matrix.is_cuda:
         options = {"driver": "gesvd"}  # its own choice, Jacobi's method, stops at 1e-12 (PyTorch 2.11, 5000²)
@@ -331,7 +332,7 @@ def svd(matrix: AnyArray) -> tuple[AnyArray, Array, AnyArray]:
 
 
 def cholesky(matrix: AnyArray) -> AnyArray | None:
-    """Lower triangular F with F Fᵀ = matrix; None where the matrix is not positive definite."""
+    """Lower triangular F (n, n) with F Fᵀ = matrix (n, n); None where it is not positive definite."""
     xp = namespace(matrix)
     try:
         factor = xp.linalg.cholesky(matrix)
@@ -342,7 +343,7 @@ def cholesky(matrix: AnyArray) -> AnyArray | None:
     return factor if bool(xp.all(xp.isfinite(factor))) else None  # JAX and CuPy leave NaN
 
 
-def within_memory(work: Callable[[], Result], place: Place, floats: float, purpose: str) -> Result:
+def within_memory(work: Callable[[], Result], device: Device, floats: float, purpose: str) -> Result:
     """The result of `work`; a device that runs out of memory is a `MemoryError` that says how much is needed.
 
     The error is raised after the failed work has gone, so that it keeps none of its arrays alive.
@@ -352,24 +353,24 @@ def within_memory(work: Callable[[], Result], place: Place, floats: float, purpo
     except Exception as error:
         if not _out_of_memory(error):
             raise
-    _release(place)
+    _release(device)
     raise MemoryError(
         f"{purpose} needs about {8e-9 * floats:.3g} GB of memory in float64, got too little free memory "
-        f"({place}): free some, take fewer examples, or accumulate moments (Spectrum.from_moments)"
+        f"({device}): free some, take fewer examples, or accumulate moments (Spectrum.from_moments)"
     )
 
 
-def free_floats(place: Place) -> int:
-    """Floats that there is free memory for at a place; 2^28 (2 GB) where its library cannot tell."""
-    known = str(place.device).startswith("cuda") if place.library == "torch" else place.library == "cupy"
+def free_floats(device: Device) -> int:
+    """Floats that there is free memory for on a device; 2^28 (2 GB) where its library cannot tell."""
+    known = str(device.native).startswith("cuda") if device.library == "torch" else device.library == "cupy"
     if not known:
         return 1 << 28
-    if place.library == "torch":
+    if device.library == "torch":
         torch = importlib.import_module("torch").cuda
-        unused = torch.memory_reserved(place.device) - torch.memory_allocated(place.device)
-        return int((torch.mem_get_info(place.device)[0] + unused) // 8)
+        unused = torch.memory_reserved(device.native) - torch.memory_allocated(device.native)
+        return int((torch.mem_get_info(device.native)[0] + unused) // 8)
     cupy = importlib.import_module("cupy")
-    with place.device:
+    with device.native:
         unused = cupy.get_default_memory_pool().free_bytes()
         return int((cupy.cuda.runtime.memGetInfo()[0] + unused) // 8)
 
@@ -379,16 +380,16 @@ def _out_of_memory(error: Exception) -> bool:
     return named or (type(error).__name__ == "JaxRuntimeError" and "RESOURCE_EXHAUSTED" in str(error))
 
 
-def _release(place: Place) -> None:
+def _release(device: Device) -> None:
     """Give cached device memory back."""
-    if place.library == "torch" and str(place.device).startswith("cuda"):
+    if device.library == "torch" and str(device.native).startswith("cuda"):
         importlib.import_module("torch").cuda.empty_cache()
-    if place.library == "cupy":
+    if device.library == "cupy":
         importlib.import_module("cupy").get_default_memory_pool().free_all_blocks()
 
 
 def _library(array: AnyArray) -> str:
-    """Name of the library of an array; everything that is not of another one is left to NumPy."""
+    """Name of the library of an array of any shape; what is not of another one is left to NumPy."""
     if isinstance(array, np.ndarray):
         return "numpy"
     name = type(array).__module__.partition(".")[0]

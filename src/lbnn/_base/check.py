@@ -22,7 +22,7 @@ _LARGEST_SIZE = 1e100
 
 
 def real_array(value: Any, name: str, copy: bool = True) -> Array:
-    """Convert to a float64 NumPy array of finite real numbers; without a copy it may be the caller's own.
+    """Convert to a float64 array of finite numbers of any shape; without a copy it may be the caller's own.
 
     Arrays of other libraries come to the host.
     """
@@ -69,17 +69,17 @@ def size(largest: float, name: str, power: int = 1) -> None:
 
 
 def matrix(value: Any, name: str, copy: bool = True) -> Array:
-    """Convert to a two-dimensional array of finite numbers with at least one row and one column."""
+    """Convert to a matrix (m, n) of finite numbers with at least one row and one column."""
     return _two_dimensional(real_array(value, name, copy), name)
 
 
 def matrix_in_place(value: Any, name: str, copy: bool = True) -> AnyArray:
-    """`matrix` that stays in the library and on the device of its array; only NumPy's is ever copied here."""
+    """`matrix` (m, n) that stays in the library and on the device of its array; NumPy's is copied."""
     return _two_dimensional(_real_in_place(value, name, copy), name)
 
 
 def square_matrix(value: Any, name: str) -> AnyArray:
-    """Convert to a symmetric matrix where it lives; asymmetry beyond rounding is an error."""
+    """Convert to a symmetric matrix (n, n) where it is held; asymmetry beyond rounding is an error."""
     array = matrix_in_place(value, name)
     if array.shape[0] != array.shape[1]:
         raise ValueError(f"{name} must be square, got {name}.shape={_shape(array)}")
@@ -100,18 +100,38 @@ def targets(value: Any, examples: int) -> tuple[AnyArray, bool]:
     return (array[:, None] if array.ndim == 1 else array), array.ndim == 1
 
 
+def row_weights(value: Any, rows: int, name: str = "weights") -> Array | None:
+    """Check weights of rows (p,): positive finite numbers; None where all are one, or none given."""
+    if value is None:
+        return None
+    weights = real_array(value, name)
+    if weights.shape != (rows,):
+        raise ValueError(
+            f"{name} must have one number for each of the {rows} rows, got {name}.shape={weights.shape}"
+        )
+    if not (weights > 0).all():
+        raise ValueError(
+            f"{name} must be positive, since a row of weight w has the noise variance 1/(beta w), got "
+            f"{np.count_nonzero(~(weights > 0))} that are not: leave these rows out"
+        )
+    return None if (weights == 1).all() else weights
+
+
 def _real_in_place(value: Any, name: str, copy: bool = True) -> AnyArray:
-    host = arrays.place_of(value).host
+    """An array of any shape with finite real entries, in the library in which it was given."""
+    host = arrays.device_of(value).host
     return real_array(value, name, copy) if host else arrays.real_numbers(value, name)
 
 
 def _two_dimensional(array: AnyArray, name: str) -> AnyArray:
+    """The matrix (m, n), if it is one and not empty."""
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must be two-dimensional and not empty, got {name}.shape={_shape(array)}")
     return array
 
 
 def _shape(array: AnyArray) -> tuple[int, ...]:
+    """The shape of an array of any shape, as a tuple of Python."""
     return tuple(array.shape)
 
 
@@ -168,20 +188,20 @@ def finite_number(value: Any, name: str) -> float:
 
 
 def probability(value: Any, name: str) -> Array:
-    """Check for probabilities strictly between zero and one."""
+    """Check an array of any shape for probabilities strictly between zero and one."""
     array = real_array(value, name)
     if ((array <= 0) | (array >= 1)).any():
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
     return array
 
 
-def generator(rng: Any) -> np.random.Generator:
+def generator(seed: Any) -> np.random.Generator:
     """Turn an int seed or a numpy Generator into a Generator."""
-    if isinstance(rng, np.random.Generator):
-        return rng
-    if isinstance(rng, bool) or not isinstance(rng, numbers.Integral) or rng < 0:
-        raise TypeError(f"rng must be a non-negative int or a numpy.random.Generator, got {rng!r}")
-    return np.random.default_rng(int(rng))
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
+        raise TypeError(f"seed must be a non-negative int or a numpy.random.Generator, got {seed!r}")
+    return np.random.default_rng(int(seed))
 
 
 def seed(value: Any) -> int:

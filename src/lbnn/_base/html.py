@@ -47,7 +47,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "
 
 
 def density_picture(values: Array, weights: Array, caption: str) -> str:
-    """The density of log values under weighted atoms, as an inline SVG; one value is a line."""
+    """Density of log values (k,) with weights (k,), as an inline SVG; one value is a line."""
     logs, shares = _positive(values, weights)
     if not len(logs):
         return ""
@@ -69,13 +69,13 @@ def density_picture(values: Array, weights: Array, caption: str) -> str:
 
 
 def _positive(values: Array, weights: Array) -> tuple[Array, Array]:
-    """Logarithms of the positive values, and their weights."""
+    """Logarithms of the positive values (k,), and their weights, (j,) each."""
     keep = (values > 0) & (weights > 0)
     return np.log(values[keep]), weights[keep]
 
 
 def _range(logs: Array, shares: Array) -> tuple[float, float]:
-    """A range of log values that holds all but a thousandth of the mass at either end."""
+    """A range that holds all but a thousandth of the mass of logs (j,) with shares (j,) at either end."""
     order = np.argsort(logs)
     mass = np.cumsum(shares[order]) / shares.sum()
     low, high = logs[order][np.searchsorted(mass, [0.001, 0.999]).clip(0, len(logs) - 1)]
@@ -84,6 +84,7 @@ def _range(logs: Array, shares: Array) -> tuple[float, float]:
 
 
 def _density(x: Array, logs: Array, shares: Array, width: float) -> Array:
+    """Kernel density estimate at x (m,) from logs (j,) with shares (j,), (m,)."""
     return np.exp(-0.5 * ((x[:, None] - logs) / width) ** 2) @ shares
 
 

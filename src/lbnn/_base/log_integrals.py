@@ -127,6 +127,7 @@ class _Search:
     """For every member the range of x that matters and the highest peak of `rough` in it."""
 
     def __init__(self, rough: LogFunction, low: Array, high: Array, powers: tuple[int, ...]) -> None:
+        """Search the ranges low to high (k,) of k integrands."""
         self._rough, self._powers = rough, powers
         self.low, self.high = np.array(low, float), np.array(high, float)
         self.peak, self.width = np.zeros(len(low)), np.ones(len(low))
@@ -137,6 +138,7 @@ class _Search:
                 open_ = self._narrow(open_, *self._scan(open_))
 
     def _values(self, x: Array, which: IndexArray) -> Array:
+        """Logarithms of the integrands `which` (j,) at x (j, n), −inf where they are not numbers."""
         values = np.real(self._rough(x, which))
         return np.where(np.isnan(values), -np.inf, values)
 
@@ -148,7 +150,7 @@ class _Search:
         return x, self._values(x, which)
 
     def _extend(self) -> IndexArray:
-        """Move the ends out until every integrand has dropped there, so that the range holds all peaks.
+        """Extend the ranges (k,) until every integrand has dropped at their ends: all peaks are inside.
 
         Returns the members whose range can still be narrowed.
         """

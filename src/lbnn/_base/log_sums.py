@@ -10,7 +10,7 @@ from lbnn._base.types import Array
 
 
 def log_sum_exp(terms: Array, axis: int | None = None, weights: Array | None = None) -> Any:
-    """log Σ weights · exp(terms) over an axis or all of them; −inf where every term is, NaN where one is."""
+    """log Σ weights · exp(terms) for terms of any shape, over an axis or all; −inf where every term is."""
     top = np.max(terms, axis=axis, keepdims=True)
     finite = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore", over="ignore"):

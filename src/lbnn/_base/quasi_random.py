@@ -26,5 +26,5 @@ def normal_points(size: int, dimension: int, rng: np.random.Generator) -> Array:
 
 @lru_cache(maxsize=32)
 def _sobol(size: int, dimension: int) -> Array:
-    """The first points of the Sobol sequence."""
+    """The first points of the Sobol sequence, (size, dimension)."""
     return qmc.Sobol(dimension, scramble=False).random(size)

@@ -58,7 +58,7 @@ def solve_upper(root: Array, rows: Array) -> Array:
 
 
 def _each_by_lapack(root: Array, rows: Array, transposed: bool) -> Array:
-    """Rᵀ z = row or R z = row; LAPACK sees the transpose of an array of NumPy, without a copy."""
+    """Solutions (m, n) of Rᵀ z = row or R z = row, roots (m, n, n), rows (m, n), each by LAPACK."""
     pairs = zip(root, rows, strict=True)
     solved = [lapack.dtrtrs(each.T, row, lower=1, trans=not transposed) for each, row in pairs]
     if any(info for _, info in solved):  # LAPACK then leaves the right-hand side as it was

@@ -32,10 +32,10 @@ def warn(message: str, category: type[Warning] = AccuracyWarning) -> None:
     warnings.warn(message, category, stacklevel=_frames_inside() + 1)
 
 
-def warn_of(messages: Iterable[str]) -> None:
-    """An `AccuracyWarning` for each of an inference's messages."""
+def warn_of(messages: Iterable[str], category: type[Warning] = AccuracyWarning) -> None:
+    """A warning for each of an answer's messages."""
     for message in messages:
-        warn(message)
+        warn(message, category)
 
 
 @contextmanager

@@ -1,10 +1,22 @@
-"""Archives: results in files that execute nothing when loaded (docs/archive.md describes the format).
+"""Results in files that execute nothing: plain arrays and a header.
 
-`container` is the file: a header and arrays with digests; `packing` takes posteriors apart and puts them
-together. Knows every room before it.
+`container` is the file, `packing` takes the parts of a posterior (prior, data, noise, inference) apart and
+puts them together; `Posterior.save` and `Posterior.load` use both. Knows `engines` and what stands before it.
 """
 
-from lbnn.archive.container import read, write
-from lbnn.archive.packing import pack_posterior, unpack_posterior
+from importlib import import_module
+from typing import Any
 
-__all__ = ["pack_posterior", "read", "unpack_posterior", "write"]
+from lbnn._base.deprecated import ARCHIVE, announce
+from lbnn.archive.container import read, write
+from lbnn.archive.packing import Packed, pack, pack_signal_noise, unpack, unpack_signal_noise
+
+__all__ = ["Packed", "pack", "pack_signal_noise", "read", "unpack", "unpack_signal_noise", "write"]
+
+
+def __getattr__(name: str) -> Any:
+    """Former names."""
+    if name not in ARCHIVE:
+        raise AttributeError(f"module 'lbnn.archive' has no attribute {name!r}")
+    announce(f"lbnn.archive.{name}", ARCHIVE[name])
+    return getattr(import_module("lbnn.posterior"), name)

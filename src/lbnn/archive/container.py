@@ -107,7 +107,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
 
 
 def encode(kind: str, header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> bytes:
-    """The bytes of an archive: equal for equal content."""
+    """The bytes of an archive with named arrays of any shape: equal for equal content."""
     entries = {name: _encode_array(name, array) for name, array in sorted(arrays.items())}
     manifest = {
         "format": FORMAT,
@@ -236,7 +236,10 @@ def _library_version() -> str:
 
 
 def _encode_array(name: str, array: AnyArray) -> bytes:
-    """An array as a .npy file, little-endian, in its own memory order (products of matrices depend on it)."""
+    """An array of any shape as a .npy file, little-endian, in its own memory order.
+
+    Products of matrices depend on the memory order.
+    """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"array names are words joined by '.' or '/', got {name!r}")
     if not isinstance(array, np.ndarray) or not _PLAIN.fullmatch(_little(array.dtype).str):
@@ -249,6 +252,7 @@ def _encode_array(name: str, array: AnyArray) -> bytes:
 
 
 def _describe(array: AnyArray, entry: bytes) -> dict[str, Any]:
+    """What the header says of an array of any shape."""
     return {
         "dtype": _little(array.dtype).str,
         "shape": list(array.shape),
@@ -258,7 +262,7 @@ def _describe(array: AnyArray, entry: bytes) -> dict[str, Any]:
 
 
 def _decode_array(name: str, about: dict[str, Any], entry: bytes) -> AnyArray:
-    """The array of a .npy file that is what the header says, in memory of its own.
+    """The array, of any shape, of a .npy file that is what the header says, in memory of its own.
 
     The file's own preamble is compared with the one expected and never evaluated.
     """
@@ -284,5 +288,5 @@ def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _fortran(array: AnyArray) -> bool:
-    """Whether the .npy format keeps the columns together."""
+    """Whether the .npy format keeps the columns of an array of any shape together."""
     return array.flags.f_contiguous and not array.flags.c_contiguous

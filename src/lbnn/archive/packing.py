@@ -16,6 +16,7 @@ from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
 from lbnn.archive.container import AnyArray
 from lbnn.data.bases import Basis, GramBasis, InputBasis
+from lbnn.data.missing import MissingCells
 from lbnn.data.projection import FeatureDirections, InputDirections
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference
@@ -23,44 +24,33 @@ from lbnn.engines.estimate import Answer, Estimate, Located
 from lbnn.engines.laws import FactorLaw, SampledLaw
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.engines.run import draw_posterior
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.signal_noise import SignalNoiseInference
+from lbnn.engines.target import ScaleLikelihood, ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.noise.kind import Noise
 from lbnn.noise.make import unpack_noise
-from lbnn.posterior import Posterior
+from lbnn.noise.missing import observed_likelihood
 from lbnn.scale.bartlett import product
 from lbnn.scale.measure import ScaleMeasure, Tails
 from lbnn.scale.prior import ScalePrior
+from lbnn.scale.signal_noise import SignalNoiseDraws
 
 _SAME_EVIDENCE = 1e-6  # relative difference of a recomputed evidence: other machines round differently
 
 Packed = tuple[dict[str, Any], dict[str, AnyArray]]
+Parts = tuple[ScalePrior, Spectrum, Noise, ScaleInference, MissingCells | None]
 
 
-def pack_posterior(posterior: Posterior) -> Packed:
-    """Take a posterior apart, into a header for JSON and arrays.
-
-    Parameters
-    ----------
-    posterior : Posterior
-
-    Returns
-    -------
-    header, arrays
-        For `archive.write` and `unpack_posterior`.
-
-    Examples
-    --------
-    >>> import numpy as np, lbnn
-    >>> from lbnn import archive
-    >>> rng = np.random.default_rng(0)
-    >>> post = lbnn.Network(widths=(5,)).condition(rng.normal(size=(6, 8)), np.ones(6), beta=2.0)
-    >>> again = archive.unpack_posterior(*archive.pack_posterior(post))
-    >>> bool(np.array_equal(again.predict().mean, post.predict().mean))
-    True
-    """
-    prior, inference = posterior.prior, posterior.inference
-    spectrum_header, arrays = _pack_spectrum(posterior.spectrum)
-    noise_header, noise_arrays = posterior.noise.packed()
+def pack(
+    prior: ScalePrior,
+    spectrum: Spectrum,
+    noise: Noise,
+    inference: ScaleInference,
+    missing: MissingCells | None = None,
+) -> Packed:
+    """Take the parts of a posterior apart, into a header for JSON and arrays: what `unpack` needs."""
+    spectrum_header, arrays = _pack_spectrum(spectrum)
+    noise_header, noise_arrays = noise.packed()
     scale_header, scale_arrays = _pack_measure(inference.measure)
     header = {
         "widths": list(prior.widths),
@@ -73,24 +63,70 @@ def pack_posterior(posterior: Posterior) -> Packed:
         "log_evidence_error": inference.log_evidence_error,
         "diagnostics": _pack_diagnostics(inference.diagnostics),
     }
+    if missing is not None:
+        header["missing"] = {"centred": missing.centred}
+        arrays = arrays | {
+            "missing.observed": missing.observed.astype(float),
+            "missing.targets": missing.targets,
+            "missing.weights": missing.weights,
+        }
     return header, arrays | noise_arrays | scale_arrays
 
 
-def unpack_posterior(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
-    """Put a posterior together again.
+def _unpack_missing(header: dict[str, Any], arrays: dict[str, AnyArray]) -> MissingCells | None:
+    if "missing" not in header:
+        return None
+    observed, targets, weights = (arrays[f"missing.{name}"] for name in ("observed", "targets", "weights"))
+    _require(observed.shape == targets.shape and weights.shape == observed.shape[:1], "shape of the table")
+    return MissingCells(observed.astype(bool), targets, weights, bool(header["missing"]["centred"]))
 
-    Parameters
-    ----------
-    header, arrays
-        From `pack_posterior`, directly or by way of a file.
 
-    Returns
-    -------
-    Posterior
-        With the numbers of the one packed.
-    """
+def unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Parts:
+    """Prior, data, noise and inference of the posterior that was packed, with the same numbers."""
     try:
         return _unpack(header, arrays)
+    except Exception as error:  # what a header of something else leads to cannot be listed
+        raise ValueError(f"header and arrays must be those of a posterior, got others ({error!r})") from error
+
+
+def pack_signal_noise(prior: ScalePrior, spectrum: Spectrum, inference: SignalNoiseInference) -> Packed:
+    """The parts of a posterior of signal and noise, each with a covariance of its own."""
+    spectrum_header, arrays = _pack_spectrum(spectrum)
+    header = {
+        "widths": list(prior.widths),
+        "outputs": prior.outputs,
+        "layer_variances": list(prior.layer_variances),
+        "spectrum": spectrum_header,
+        "log_evidence": inference.log_evidence,
+        "log_evidence_error": inference.log_evidence_error,
+        "diagnostics": _pack_diagnostics(inference.diagnostics),
+    }
+    draws = inference.draws
+    return header, arrays | {
+        "draws.basis": draws.basis,
+        "draws.ratios": draws.ratios,
+        "draws.weights": draws.weights,
+        "draws.groups": draws.groups,
+    }
+
+
+def unpack_signal_noise(
+    header: dict[str, Any], arrays: dict[str, AnyArray]
+) -> tuple[ScalePrior, Spectrum, SignalNoiseInference]:
+    """Prior, data and inference of the posterior that was packed, with the same numbers."""
+    try:
+        prior, spectrum = _unpack_prior(header), _unpack_spectrum(header["spectrum"], arrays)
+        draws = SignalNoiseDraws(
+            *(arrays[f"draws.{name}"] for name in ("basis", "ratios", "weights", "groups"))
+        )
+        count, outputs = len(draws.weights), prior.outputs
+        _require(draws.basis.shape == (count, outputs, outputs), "shape of the draws")
+        _require(draws.ratios.shape == (count, outputs), "shape of the ratios")
+        _require(draws.groups.shape == (count,), "shape of the groups")
+        _require(bool(np.isfinite(draws.log_volumes).all()), "singular draws")
+        evidence = float(header["log_evidence"]), float(header["log_evidence_error"])
+        diagnostics = _unpack_diagnostics(header["diagnostics"])
+        return prior, spectrum, SignalNoiseInference(draws, *evidence, diagnostics)
     except Exception as error:  # what a header of something else leads to cannot be listed
         raise ValueError(f"header and arrays must be those of a posterior, got others ({error!r})") from error
 
@@ -108,7 +144,7 @@ def _of_version_one(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Pack
     return header | {"spectrum": spectrum, "noise": noise}, arrays | data
 
 
-def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
+def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Parts:
     if isinstance(header["noise"], float | int):
         header, arrays = _of_version_one(header, arrays)
     for name, array in arrays.items():
@@ -117,14 +153,17 @@ def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Posterior:
     prior = _unpack_prior(header)
     spectrum, noise = _unpack_spectrum(header["spectrum"], arrays), unpack_noise(header["noise"], arrays)
     _require(spectrum.outputs == prior.outputs, "outputs of network and targets differ")
-    data = noise.likelihood(spectrum)
+    missing = _unpack_missing(header, arrays)
+    data: ScaleLikelihood = noise.likelihood(spectrum)
+    if missing is not None:
+        data = observed_likelihood(spectrum, missing, noise.variance)
     measure = _unpack_measure(header["scale"], arrays, prior, data, spectrum.single_output)
     evidence, error = float(header["log_evidence"]), float(header["log_evidence_error"])
     if isinstance(measure.law, QuadratureLaw):
         again = data.log_constant + measure.law.nodes.log_total
         _require(bool(np.isclose(again, evidence, rtol=_SAME_EVIDENCE, atol=_SAME_EVIDENCE)), "evidence")
     diagnostics = _unpack_diagnostics(header["diagnostics"])
-    return Posterior(prior, spectrum, noise, ScaleInference(measure, evidence, error, diagnostics))
+    return prior, spectrum, noise, ScaleInference(measure, evidence, error, diagnostics), missing
 
 
 def _unpack_prior(header: dict[str, Any]) -> ScalePrior:
@@ -158,6 +197,10 @@ def _pack_spectrum(spectrum: Spectrum) -> Packed:
         "single_output": spectrum.single_output,
         "basis": basis_header,
     }
+    if spectrum.outside is not None:
+        arrays = arrays | {"outside": spectrum.outside}
+    if spectrum.weights is not None:
+        arrays = arrays | {"weights": spectrum.weights}
     return header, arrays | {"eigenvalues": spectrum.eigenvalues, "targets": spectrum.targets}
 
 
@@ -186,7 +229,11 @@ def _unpack_spectrum(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Spe
     _require(values.ndim == 1 and targets.ndim == 2, "dimensions of eigenvalues and targets")
     _require(len(values) == len(targets) == _rank(basis), "rank of eigenvalues, targets and basis")
     residual, examples = float(header["residual"]), int(header["examples"])
-    return Spectrum(values, targets, residual, examples, bool(header["single_output"]), basis)
+    outside = arrays.get("outside")  # not in files of release 0.1
+    _require(outside is None or outside.shape[1:] == targets.shape[1:], "shape of the targets outside")
+    single, weights = bool(header["single_output"]), arrays.get("weights")
+    _require(weights is None or (weights.ndim == 1 and bool((weights > 0).all())), "weights of rows")
+    return Spectrum(values, targets, residual, examples, single, basis, outside, weights=weights)
 
 
 def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Basis:
@@ -239,13 +286,14 @@ def _unpack_measure(
     header: dict[str, Any],
     arrays: dict[str, AnyArray],
     prior: ScalePrior,
-    data: GaussianLikelihood,
+    data: ScaleLikelihood,
     single_output: bool,
 ) -> ScaleMeasure:
     if header["law"] == "atom":
         _require(arrays["scale"].shape == prior.mean.shape, "shape of the scale")
         return ScaleMeasure.atom(arrays["scale"], single_output)
     if header["law"] == "quadrature":  # deterministic
+        assert isinstance(data, GaussianLikelihood)
         return infer_quadrature(prior, data, single_output).measure
     if header["law"] == "sampled":
         return _unpack_sampled(header, arrays, prior, data, single_output)
@@ -277,7 +325,7 @@ def _unpack_sampled(
     header: dict[str, Any],
     arrays: dict[str, AnyArray],
     prior: ScalePrior,
-    data: GaussianLikelihood,
+    data: ScaleLikelihood,
     single_output: bool,
 ) -> ScaleMeasure:
     points, log_weights, groups = (arrays[f"draws.{name}"] for name in ("points", "log_weights", "groups"))
@@ -291,7 +339,7 @@ def _unpack_sampled(
     answer = Answer(estimate, error, _unpack_diagnostics(header["diagnostics"]))
     tails, options = Tails(**header["tails"]), InferenceOptions(**header["effort"])
     measure = ScaleMeasure(target.scales(points), answer.weights, single_output, tails, None, groups)
-    return measure.with_law(SampledLaw(target, answer, measure.scales, options, draw_posterior))
+    return measure._with_law(SampledLaw(target, answer, measure.scales, options, draw_posterior))
 
 
 def _pack_factors(law: FactorLaw, measure: ScaleMeasure) -> Packed:
@@ -312,11 +360,11 @@ def _unpack_factors(header: dict[str, Any], arrays: dict[str, AnyArray], single_
     _require(weights.shape == groups.shape == (len(scales),), "numbers of weights, groups and scales")
     _require(all(len(factor) == len(scales) for factor in factors), "numbers of factors and scales")
     measure = ScaleMeasure(scales, weights, single_output, Tails(**header["tails"]), None, groups)
-    return measure.with_law(FactorLaw(weights, measure.scales, factors))
+    return measure._with_law(FactorLaw(weights, measure.scales, factors))
 
 
 def _squared(factors: list[Array]) -> Array:
-    """T Tᵀ of every draw."""
+    """T Tᵀ (m, n_d, n_d) of every draw, from factors (m, rows, columns)."""
     total = product(factors)
     if total is None:
         raise ValueError("a network with a hidden layer has factors")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lbnn._base import check
-from lbnn._base.arrays import Place, eigh, largest, namespace, place_of, require_one_place, take, to_numpy
+from lbnn._base.arrays import Device, device_of, eigh, largest, namespace, require_one_device, take, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
 
 #: Eigenvalues of a kernel below −(this · p · largest) show that it is not positive semi-definite.
@@ -46,9 +46,9 @@ class BandKernels:
     examples: int
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """Where the arrays live."""
-        return place_of(self.grams[0] if self.grams else (self.blocks or [np.zeros(1)])[0])
+        return device_of(self.grams[0] if self.grams else (self.blocks or [np.zeros(1)])[0])
 
     @property
     def used(self) -> IndexArray:
@@ -81,7 +81,7 @@ class BandKernels:
 def kernels_of_blocks(blocks: Any, first_variances: Array) -> BandKernels:
     """From K blocks of inputs (p, n_k): G_k = σ_1² X_k X_kᵀ / n_k."""
     checked = [check.matrix_in_place(block, f"block {number}") for number, block in enumerate(blocks)]
-    require_one_place(**{f"block {number}": each for number, each in enumerate(checked)})
+    require_one_device(**{f"block {number}": each for number, each in enumerate(checked)})
     rows = [int(each.shape[0]) for each in checked]
     if len(set(rows)) > 1:
         raise ValueError(f"all blocks must have the same rows, got blocks of {rows} rows")
@@ -113,7 +113,7 @@ def kernels_of_grams(kernels: Any, first_variances: Array) -> BandKernels:
     rows = [int(each.shape[0]) for each in grams]
     if len(set(rows)) > 1:
         raise ValueError(f"all kernels must have the same rows, got kernels of {rows} rows")
-    require_one_place(**{f"kernel {number}": each for number, each in enumerate(grams)})
+    require_one_device(**{f"kernel {number}": each for number, each in enumerate(grams)})
     return _normalised(grams, rows[0], None, None)
 
 
@@ -131,9 +131,9 @@ class BandTargets:
     Attributes
     ----------
     values : (r, V)
-    residual : (V,) at the place of the values
+    residual : (V,) on the device of the values
         Squared norm outside the range.
-    log_units : (V,) at the place of the values
+    log_units : (V,) on the device of the values
         Logarithms of the squared units.
     given_noise : bool
         Whether the squared unit is the noise variance, which is then known; otherwise it is the scale of the
@@ -155,8 +155,8 @@ class BandTargets:
 
     def some(self, columns: IndexArray) -> BandTargets:
         """Some of the targets."""
-        place = place_of(self.values)
-        where = place.put(columns)
+        device = device_of(self.values)
+        where = device.put(columns)
         return replace(
             self,
             values=take(self.values, where, axis=1),
@@ -167,15 +167,15 @@ class BandTargets:
 
 def targets_in_units(Y: AnyArray, units: Array, given_noise: bool, kernels: BandKernels) -> BandTargets:
     """Targets (p, V) divided by the roots of squared units (V,), as the kernels see them."""
-    xp, place = namespace(Y), place_of(Y)
-    scaled = Y / xp.sqrt(place.put(units))
+    xp, device = namespace(Y), device_of(Y)
+    scaled = Y / xp.sqrt(device.put(units))
     if kernels.basis is None:
         inner, residual = scaled, xp.zeros_like(scaled[0, :])
     else:
         inner = kernels.basis.T @ scaled
         outside = scaled - kernels.basis @ inner
         residual = xp.sum(outside * outside, axis=0)
-    return BandTargets(inner, residual, place.put(np.log(units)), given_noise, int(Y.shape[0]))
+    return BandTargets(inner, residual, device.put(np.log(units)), given_noise, int(Y.shape[0]))
 
 
 def squared_units(Y: AnyArray) -> Array:

@@ -23,10 +23,10 @@ from scipy import sparse
 
 from lbnn._base.arrays import (
     add_to_columns,
+    device_of,
     free_floats,
     largest_rows,
     namespace,
-    place_of,
     take,
     take_rows,
     to_numpy,
@@ -97,7 +97,7 @@ class BlockPosterior:
     share_mean, share_deviation, share_error : (V, K)
     share_places, share_distribution : (V, K, places)
         Distribution functions of the shares.
-    dual_coefficients : (K, r, V) at the place of the data
+    dual_coefficients : (K, r, V) on the device of the data
         Coefficients of the kernels in the posterior mean.
     """
 
@@ -133,7 +133,7 @@ class BlockPosterior:
         plain = {name: value for name, value in arrays.items() if not name.startswith("weights.")}
         shape = len(arrays["log_directions"]), len(arrays["log_evidence"])
         parts = tuple(arrays[f"weights.{name}"] for name in ("data", "indices", "indptr"))
-        return cls(weights=sparse.csr_array(parts, shape=shape), **plain)
+        return cls(weights=sparse.csr_array(parts, shape=shape), **plain)  # type: ignore[arg-type]
 
 
 def infer_block(
@@ -190,7 +190,7 @@ def _first(priors: BandPriors, bands: int, rng: np.random.Generator) -> list[Rul
 
 @dataclass(frozen=True)
 class _Summary:
-    """Weighted sums over the directions of a group, at the place of the data; (V,) or (K, V) each."""
+    """Weighted sums over the directions of a group, on the device of the data; (V,) or (K, V) each."""
 
     weights: AnyArray  # (J, V)
     log_evidence: AnyArray
@@ -233,8 +233,8 @@ class _Group:
     rules : tuple of Rule
     numbers : (J,)
         The directions, as numbers of the search.
-    found : (5, J, V) at the place of the data
-        Along every direction: log of the integral, E ω, E ω², E s, E τ.
+    found : (5, J, V) on the device of the data
+        Along every direction: log of the integral, E ω, E ω², E s, E τ. None before the first.
     """
 
     columns: IndexArray
@@ -269,7 +269,7 @@ class _Group:
 
     def _halves(self, answers: _Summary, sets: IndexArray, theta: Array) -> tuple[AnyArray, AnyArray]:
         """Errors of the log evidence and the shares from two halves of the directions, (V,) and (K, V)."""
-        xp, put = namespace(self.found), place_of(self.found).put
+        xp, put = namespace(self.found), device_of(self.found).put
         members = put((sets == np.arange(SETS)[:, None]).astype(float))  # (SETS, J)
         there, weights, share = put(theta), answers.weights, answers.share_mean
         evidence = _standard_error(members @ weights - 1 / SETS, xp)
@@ -284,28 +284,31 @@ class _Group:
 
         Weights are those of the directions of the group that are nearest. None if there are too few.
         """
-        xp, place = namespace(self.found), place_of(self.found)
+        xp, device = namespace(self.found), device_of(self.found)
         last = fine = self.rules[-1]
         while len(fine.points) < min(_FINER * len(last.points), _MOST_POINTS):
             fine = fine.doubled()
         sets = set_numbers(self.rules)
-        matrices = [interpolation(self.rules, fine, mask) for mask in (sets >= 0, sets == 0, sets == 1)]
-        if any(each is None for each in matrices):
+        masks = sets >= 0, sets == 0, sets == 1
+        matrices = [
+            each for each in (interpolation(self.rules, fine, mask) for mask in masks) if each is not None
+        ]
+        if len(matrices) < len(masks):
             return None
         theta, base = np.exp(log_directions(fine.points)), self._fine_weights(fine)
-        coordinates = np.linalg.solve(fine.axes, np.concatenate([z.points for z in self.rules]).T).T
-        own = nearest_points(coordinates, np.linalg.solve(fine.axes, fine.points.T).T, np.arange(self.count))
+        points = np.concatenate([rule.points for rule in self.rules])
+        own = nearest_points(fine.whitened(points), fine.whitened(fine.points), np.arange(self.count))
         lumps = np.zeros((self.count, len(own)))
         lumps[own, np.arange(len(own))] = 1.0
         parts = []
         # two answers from half of the directions differ by √2 errors of each; with all directions splines of
         # order five err by less than 2^(−3/d) of that
         less = 2.0 ** (-0.5 - 3 / (theta.shape[1] - 1))
-        chunk = max(1, place.block_floats * (16 if place.host else 1) // len(fine.points))
+        chunk = max(1, device.block_floats * (16 if device.host else 1) // len(fine.points))
         for part in blocks(len(self.columns), 1, chunk):
             smooth = _smooth(self.found[:, :, part], xp)
             found = [
-                _unsmooth(xp.stack([place.put(matrix) @ smooth[i, ...] for i in range(5)]), xp)
+                _unsmooth(xp.stack([device.put(matrix) @ smooth[i, ...] for i in range(5)]), xp)
                 for matrix in matrices
             ]
             whole, first, second = (_sums(each, base, theta) for each in found)
@@ -317,7 +320,7 @@ class _Group:
             )
             answers = _with_errors(whole, *(xp.sqrt((less * (a - b)) ** 2 + e**2) for a, b, e in pairs))
             distribution = _normal_mixture(answers, found[0], theta)
-            weights = place.put(lumps) @ answers.weights
+            weights = device.put(lumps) @ answers.weights
             parts.append(replace(answers, weights=weights, distribution=distribution))
         return _Summary(
             *(xp.concat([getattr(each, name) for each in parts], axis=-1) for name in vars(parts[0]))
@@ -332,7 +335,7 @@ class _Group:
         From the weights to the power 1/T, with the lowest of some temperatures T at which enough directions
         count: a Gaussian that is narrow among the directions has T times its covariance then.
         """
-        xp, put = namespace(self.found), place_of(self.found).put
+        xp, put = namespace(self.found), device_of(self.found).put
         z = np.concatenate([rule.points for rule in self.rules])
         size = z.shape[1]
         powers = put(np.concatenate([z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)], axis=1))
@@ -354,7 +357,7 @@ class _Group:
 
 def _sums(found: AnyArray, log_base: Array, theta: Array) -> _Summary:
     """Weighted sums over directions θ (J, K) of what was found (5, J, V); without errors."""
-    xp, put = namespace(found), place_of(found).put
+    xp, put = namespace(found), device_of(found).put
     logs, fraction, square, scale, noise = (found[i, ...] for i in range(5))
     log_terms, there = logs + put(log_base)[:, None], put(theta)
     top = xp.max(log_terms, axis=0)
@@ -410,9 +413,9 @@ def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArra
     Along each of the directions with the largest weights the share is taken as normal: with so much signal
     that directions are interpolated, its law along one direction is narrow.
     """
-    xp, place = namespace(found), place_of(found)
+    xp, device = namespace(found), device_of(found)
     mean, deviation = answers.share_mean, answers.share_deviation
-    steps = place.put(_PLACES)[None, :, None]
+    steps = device.put(_PLACES)[None, :, None]
     places = xp.clip(mean[:, None, :] + deviation[:, None, :] * steps, 0.0, 1.0)
     result, waiting, count = xp.zeros_like(places), np.arange(int(places.shape[2])), len(theta)
     while len(waiting):
@@ -420,7 +423,7 @@ def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArra
         some = take(answers.weights, waiting, axis=1)[:count, :]
         order = largest_rows(some, _MIXED)
         weights, total = take_rows(some, order), xp.sum(some, axis=0)
-        enough = np.array(to_numpy(xp.sum(weights, axis=0) > 0.999 * total)) | (count <= _MIXED)
+        enough = np.array(to_numpy(xp.sum(weights, axis=0) > 0.999 * total), bool) | (count <= _MIXED)
         own, columns = np.flatnonzero(enough), waiting[enough]
         if len(own):
             order, weights = take(order, own, axis=1), take(weights, own, axis=1)
@@ -429,7 +432,7 @@ def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArra
             spread = xp.sqrt(xp.maximum(square - middle * middle, xp.full_like(square, 1e-24)))
             there = take(places, columns, axis=2)
             below = [
-                _below(there[k, ...], place.put(theta[:, k]), order, weights, middle, spread)
+                _below(there[k, ...], device.put(theta[:, k]), order, weights, middle, spread)
                 for k in range(theta.shape[1])
             ]
             result = add_to_columns(result, columns, xp.stack(below))
@@ -463,10 +466,10 @@ class _Search:
         self, kernels: BandKernels, targets: BandTargets, priors: BandPriors, effort: Effort
     ) -> None:
         self.kernels, self.targets, self.priors, self.effort = kernels, targets, priors, effort
-        self.place = place_of(targets.values)
+        self.device = device_of(targets.values)
         self.log_theta: list[Array] = []
         self.lines: dict[int, Line] = {}  # those that are still there in the second pass
-        self._room = free_floats(self.place) // 2
+        self._room = free_floats(self.device) // 2
 
     @property
     def price(self) -> float:
@@ -476,7 +479,7 @@ class _Search:
         nodes that take the time of some 3·10⁵ (measured at r = 30 to 500 on one core, 2000 on an H200).
         """
         rank = self.kernels.rank
-        return (10.0 if self.place.host else 50.0) * rank**3 / (2 * rank**2 + 3e5)
+        return (10.0 if self.device.host else 50.0) * rank**3 / (2 * rank**2 + 3e5)
 
     def look(self, group: _Group, rule: Rule) -> _Group:
         """Look along the points of a further rule, or the further ones of the last, for some targets."""
@@ -496,7 +499,7 @@ class _Search:
             done = before + sum(each is not None for each in found)
             self.effort.say(f"{done} directions, now for {targets.count} of {self.targets.count} targets")
 
-        if self.place.host:
+        if self.device.host:
             integrate(0, directions.line(logs[0]))  # sets the range of the lattice
             on_every_core(
                 lambda number: integrate(number, directions.line(logs[number])), range(1, len(logs))
@@ -569,8 +572,8 @@ class _Search:
     def _second_pass(self, weights: sparse.csr_array, places: Array) -> tuple[AnyArray, Array]:
         """Dual coefficients (K, r, V) and distribution functions (V, K, places) of the shares."""
         directions = Directions(self.kernels, self.targets, self.priors)
-        xp, put, rank = directions.xp, self.place.put, self.kernels.rank
-        dual = self.place.zeros(len(self.kernels.used), rank, self.targets.count)
+        xp, put, rank = directions.xp, self.device.put, self.kernels.rank
+        dual = self.device.zeros(len(self.kernels.used), rank, self.targets.count)
         there = put(np.ascontiguousarray(np.moveaxis(places, 0, 2)))  # (K, places, V)
         distribution = xp.zeros_like(there)
         relevant = np.flatnonzero(np.diff(weights.indptr))
@@ -590,9 +593,9 @@ class _Search:
 
 def shrunk(system: Eigensystem, conditional: Conditional, targets: BandTargets, xp: Any) -> AnyArray:
     """E[e^u/(1 + e^u g_i)] ỹ_i, (r, V): the posterior mean of one direction in its eigenbasis."""
-    place = place_of(targets.values)
+    device = device_of(targets.values)
     factors = 1 / (np.exp(-conditional.lattice)[None, :] + system.values[:, None])  # (r, M)
-    averages = place.put(factors) @ conditional.on_lattice(conditional.mass, xp)
+    averages = device.put(factors) @ conditional.on_lattice(conditional.mass, xp)
     return averages * (system.vectors.T @ targets.values)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.arrays import namespace, place_of
+from lbnn._base.arrays import device_of, namespace
 from lbnn._base.blocks import blocks as slices
 from lbnn._base.types import AnyArray, Array, Mask
 from lbnn._base.warn import warn
@@ -372,15 +372,15 @@ class BandsFit:
 
     @cached_property
     def dual_coefficients(self) -> AnyArray:
-        """α_k in the means f_k(x) = Σ_i k_k(x, x_i) α_ki of the bands, (K, p, V) at the place of the data."""
-        xp, place = namespace(self._Y), place_of(self._Y)
+        """α_k in the means f_k(x) = Σ_i k_k(x, x_i) α_ki of the bands, (K, p, V), where the data are."""
+        xp, device = namespace(self._Y), device_of(self._Y)
         inner = xp.concat([each.dual_coefficients for each in self._posteriors], axis=2)
-        units = xp.sqrt(place.put(self._units))
+        units = xp.sqrt(device.put(self._units))
         scaled = inner * units[None, None, :]
         if self._kernels.basis is not None:
             scaled = xp.stack([self._kernels.basis @ scaled[k, ...] for k in range(scaled.shape[0])])
         sizes = self._kernels.sizes[self._kernels.used]
-        full = [place.zeros(self._kernels.examples, len(self._units)) for _ in self.bands.networks]
+        full = [device.zeros(self._kernels.examples, len(self._units)) for _ in self.bands.networks]
         for position, band in enumerate(self._kernels.used):
             full[band] = scaled[position, ...] / float(sizes[position])
         return xp.stack(full)
@@ -420,8 +420,8 @@ def _quantiles(posterior: BlockPosterior, levels: Array) -> Array:
 
 def _targets(Y: Any, examples: int) -> AnyArray:
     """Targets (p, V) where they live; NaN is an error that names the target."""
-    place = place_of(Y)
-    if place.host:
+    device = device_of(Y)
+    if device.host:
         array = np.asarray(Y)
         if array.dtype.kind == "f" and array.ndim in (1, 2) and len(array) == examples:
             bad = np.flatnonzero(~np.isfinite(array.reshape(examples, -1)).all(axis=0))
@@ -462,4 +462,4 @@ def _positive(value: Any, name: str, count: int) -> Array:
 
 
 def _default_block(kernels: BandKernels) -> int:
-    return _HOST_BLOCK if kernels.place.host else _DEVICE_BLOCK
+    return _HOST_BLOCK if kernels.device.host else _DEVICE_BLOCK

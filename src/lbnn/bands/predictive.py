@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base import check
-from lbnn._base.arrays import namespace, place_of, to_numpy
+from lbnn._base.arrays import device_of, namespace, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.bands.data import BandKernels, BandTargets, targets_in_units
 from lbnn.bands.inference import BlockPosterior
@@ -72,9 +72,9 @@ def test_kernels(
     cross = [units[band] * listed[band] for band in kernels.used]
     if diagonals is None:
         return TestKernels(tuple(cross), None)
-    place = place_of(listed[0])
+    device = device_of(listed[0])
     own = [
-        units[band] * place.put(check.real_array(diagonals[band], "test_diagonals")) for band in kernels.used
+        units[band] * device.put(check.real_array(diagonals[band], "test_diagonals")) for band in kernels.used
     ]
     return TestKernels(tuple(cross), tuple(own))
 
@@ -144,10 +144,10 @@ class BandsPredictive:
     @cached_property
     def contributions(self) -> AnyArray:
         """Posterior means of each band's function, (K, m, V); they add up to the mean."""
-        xp, place = namespace(self.fit.Y), place_of(self.fit.Y)
+        xp, device = namespace(self.fit.Y), device_of(self.fit.Y)
         dual, used = self.fit.dual, self.fit.kernels.used
         rows, columns = int(self.test.cross[0].shape[0]), len(self.fit.units)
-        full = [place.zeros(rows, columns) for _ in self.fit.kernels.sizes]
+        full = [device.zeros(rows, columns) for _ in self.fit.kernels.sizes]
         for position, band in enumerate(used):
             size = float(self.fit.kernels.sizes[band])
             full[band] = size * (self.test.cross[position] @ dual[int(band), ...])

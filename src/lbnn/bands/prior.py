@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import interpolate, special
 
-from lbnn._base.arrays import Place, take
+from lbnn._base.arrays import Device, take
 from lbnn._base.types import AnyArray, Array
 from lbnn.scale.gamma_product import GammaProduct
 
@@ -57,7 +57,7 @@ class BandPriors:
             [float((law.multiplicity * special.polygamma(1, law.shapes)).sum()) for law in self.laws]
         )
 
-    def along(self, log_direction: Array, largest_step: float, place: Place) -> PriorTable:
+    def along(self, log_direction: Array, largest_step: float, device: Device) -> PriorTable:
         """P_θ for log θ (K,), in steps of `largest_step`, less for laws narrower than a Gamma of shape 8."""
         sharpest = max(float((law.shapes * law.multiplicity).sum()) for law in self.laws)
         step = largest_step * min(1.0, (_SHAPE / sharpest) ** 0.25)
@@ -71,12 +71,12 @@ class BandPriors:
         curve = interpolate.CubicSpline(x, total)
         coefficients = curve.c[::-1].T.copy()  # (cells, 4), constant first
         coefficients[[0, -1], 2:] = 0.0  # straight lines beyond the ends
-        return PriorTable(float(x[0]), step, place.put(coefficients))
+        return PriorTable(float(x[0]), step, device.put(coefficients))
 
 
 @dataclass(frozen=True)
 class PriorTable:
-    """A cubic spline with equal steps, at the place of the data."""
+    """A cubic spline with equal steps, on the device of the data."""
 
     low: float
     step: float

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import eigh, namespace, place_of, take, take_rows, to_numpy
+from lbnn._base.arrays import device_of, eigh, namespace, take, take_rows, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
 from lbnn.bands.data import BandKernels, BandTargets
@@ -123,8 +123,8 @@ class Conditional:
 
     def on_lattice(self, values: AnyArray, xp: Any) -> AnyArray:
         """Values (nodes, V) at their places on the lattice, (M, V), zero elsewhere."""
-        place, nodes = place_of(values), values.shape[0]
-        rows = place.put(np.arange(len(self.lattice)))[:, None] - self.first[None, :]
+        device, nodes = device_of(values), values.shape[0]
+        rows = device.put(np.arange(len(self.lattice)))[:, None] - self.first[None, :]
         node = rows // self.stride[None, :]
         here = (rows >= 0) & (node < nodes) & (rows == node * self.stride[None, :])
         found = take_rows(values, xp.clip(node, 0, nodes - 1))
@@ -145,7 +145,7 @@ class Directions:
 
     def __init__(self, kernels: BandKernels, targets: BandTargets, priors: BandPriors) -> None:
         self.kernels, self.targets, self.priors = kernels, targets, priors
-        self.xp, self.place = namespace(targets.values), place_of(targets.values)
+        self.xp, self.device = namespace(targets.values), device_of(targets.values)
         self.precision = FINE if len(kernels.used) <= 2 else QUICK
         # the curvature in u is at most p/4 (p/2 with known noise) plus that of the prior, about the sum of
         # its shapes
@@ -157,7 +157,7 @@ class Directions:
     def line(self, log_direction: Array) -> Line:
         """What one direction has for all targets."""
         system = Eigensystem.of(self.kernels, np.exp(log_direction))
-        table = self.priors.along(log_direction, self.precision.table_step, self.place)
+        table = self.priors.along(log_direction, self.precision.table_step, self.device)
         return Line(log_direction, system, table)
 
     def given(self, line: Line, targets: BandTargets | None = None) -> Conditional:
@@ -168,7 +168,9 @@ class Directions:
         low, high = self.range or self._typical(line.system)
         while True:  # until the lattice holds the mass of all targets
             coarse = self._lattice(low, high)
-            size = max(1, self.place.block_floats * (16 if self.place.host else 1) // (_SURVEY * len(coarse)))
+            size = max(
+                1, self.device.block_floats * (16 if self.device.host else 1) // (_SURVEY * len(coarse))
+            )
             pieces = list(blocks(data.count, 1, size))
             surveys = [self._survey(line, data, squares, piece, coarse) for piece in pieces]
             left, right = (any(bool(each[end]) for each in surveys) for end in (2, 3))
@@ -186,7 +188,8 @@ class Directions:
             self._piece(line, data, squares, piece, lattice, each[0] - first, each[1] - first, each[4])
             for piece, each in zip(pieces, surveys, strict=True)
         ]
-        return Conditional(*_joined(parts, self.xp), lattice)
+        log_integral, u, mass, noise, spread, begin, stride = _joined(parts, self.xp)
+        return Conditional(log_integral, u, mass, noise, spread, begin, stride, lattice)
 
     def _typical(self, system: Eigensystem) -> tuple[float, float]:
         positive = system.values[system.values > 0]
@@ -207,8 +210,8 @@ class Directions:
         self, line: Line, data: BandTargets, squares: AnyArray, piece: slice, lattice: Array
     ) -> tuple[AnyArray, AnyArray]:
         """D/2 (M,) and Q (M, V) on a lattice of u."""
-        xp, values = self.xp, self.place.put(line.system.values)
-        signal = self.place.put(np.exp(lattice))[:, None] * values[None, :]  # e^u g_i, (M, r)
+        xp, values = self.xp, self.device.put(line.system.values)
+        signal = self.device.put(np.exp(lattice))[:, None] * values[None, :]  # e^u g_i, (M, r)
         quadratic = (1 / (1 + signal)) @ squares[:, piece] + data.residual[None, piece]
         return 0.5 * xp.sum(xp.log1p(signal), axis=1), quadratic
 
@@ -223,7 +226,7 @@ class Directions:
         xp = self.xp
         half_determinant, quadratic = self._sums(line, data, squares, piece, coarse)
         integrand = self._integrand(line, data, piece)
-        values = integrand.roughly(self.place.put(coarse)[:, None], half_determinant[:, None], quadratic)
+        values = integrand.roughly(self.device.put(coarse)[:, None], half_determinant[:, None], quadratic)
         inside = values > xp.max(values, axis=0, keepdims=True) - self.precision.drop
         first = xp.argmax(xp.astype(inside, xp.int8), axis=0)
         last = len(coarse) - 1 - xp.argmax(xp.astype(xp.flip(inside, axis=0), xp.int8), axis=0)
@@ -242,13 +245,13 @@ class Directions:
         stride: AnyArray,
     ) -> tuple[AnyArray, ...]:
         """The integral for some of the targets, between two points of the survey for each."""
-        xp, put = self.xp, self.place.put
+        xp, put = self.xp, self.device.put
         half_determinant, quadratic = self._sums(line, data, squares, piece, lattice)
         integrand, u = self._integrand(line, data, piece), put(lattice)
         first, last = _SURVEY * (first - 1), _SURVEY * (last + 1)
         counts = to_numpy((last - first) // stride) + 2
         order = np.argsort(counts, kind="stable")  # targets with as many nodes are integrated together
-        groups = min(_HOST_GROUPS if self.place.host else _DEVICE_GROUPS, 1 + len(order) // _FEWEST)
+        groups = min(_HOST_GROUPS if self.device.host else _DEVICE_GROUPS, 1 + len(order) // _FEWEST)
         parts = []
         for group in np.array_split(order, groups):
             own = put(group)
@@ -271,7 +274,7 @@ class Directions:
     ) -> tuple[AnyArray, ...]:
         """The integral on `count` points of the lattice for each of some targets."""
         xp, points = self.xp, u.shape[0]
-        rows = first[None, :] + stride[None, :] * self.place.put(np.arange(count))[:, None]
+        rows = first[None, :] + stride[None, :] * self.device.put(np.arange(count))[:, None]
         present = rows < points
         rows = xp.clip(rows, 0, points - 1)
         flat = xp.reshape(rows, (-1,))
@@ -350,7 +353,7 @@ class _Integrand:
         total, first, second = (xp.zeros_like(top) for _ in range(3))
         noise = xp.zeros_like(top)
         places, log_weights = _rule(self.examples, self.precision.noise_error)
-        here = place_of(top)
+        here = device_of(top)
         # node by node on the host, where arrays stay in the cache; all at once elsewhere, in few calls
         for part in np.array_split(np.arange(len(places)), len(places) if here.host else 1):
             place = here.put(places[part])[:, None, None]

@@ -106,9 +106,13 @@ class Rule:
         student = special.stdtrit(_TAILS, np.clip(cube, tiny, 1 - tiny))
         return replace(self, points=np.concatenate([self.points, self.centre + student @ self.axes.T]))
 
+    def whitened(self, z: Array) -> Array:
+        """Points z (m, d) in coordinates along the axes, (m, d)."""
+        return np.asarray(np.linalg.solve(self.axes, (z - self.centre).T).T, np.float64)
+
     def log_density(self, z: Array) -> Array:
         """Log of the density of points at z (m, d)."""
-        student = np.linalg.solve(self.axes, (z - self.centre).T)
+        student = self.whitened(z).T
         constant = special.gammaln((_TAILS + 1) / 2) - special.gammaln(_TAILS / 2)
         constant -= 0.5 * math.log(_TAILS * math.pi)
         each = constant - (_TAILS + 1) / 2 * np.log1p(student**2 / _TAILS)
@@ -135,10 +139,7 @@ def interpolation(rules: Sequence[Rule], fine: Rule, chosen: Mask) -> Array | No
     of the fine rule. Far out, beyond the quantiles 0.01 and 0.99 of its axes, it is the value of the nearest
     point. None where there are too few points for a quadratic polynomial in both halves.
     """
-    x, new = (
-        np.linalg.solve(fine.axes, (z - fine.centre).T).T
-        for z in (np.concatenate([rule.points for rule in rules]), fine.points)
-    )
+    x, new = (fine.whitened(z) for z in (np.concatenate([rule.points for rule in rules]), fine.points))
     near = chosen & (np.abs(x).max(axis=1) < 2 * _CORE)
     dimension = x.shape[1]
     if near.sum() < 2 * (dimension + 1) * (dimension + 2):  # four times the coefficients of a quadratic

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.arrays import place_of, to_numpy
+from lbnn._base.arrays import device_of, to_numpy
 from lbnn._base.files import write_atomically
 from lbnn._base.progress import Progress
 from lbnn._base.types import AnyArray, Array
@@ -91,8 +91,8 @@ def _run_with(
     """On a Dask cluster: the kernels travel once, every block is a task."""
     from distributed import as_completed
 
-    if not place_of(Y).host:
-        raise ValueError(f"a client computes with NumPy arrays, got {place_of(Y)}: leave client out")
+    if not device_of(Y).host:
+        raise ValueError(f"a client computes with NumPy arrays, got {device_of(Y)}: leave client out")
     shared = client.scatter(replace(work, effort=replace(work.effort, say=_silent)), broadcast=True)
     running = {
         client.submit(_task, shared, number, Y[:, parts[number]], units[parts[number]], pure=False): number
@@ -145,7 +145,7 @@ class _Folder:
                     posterior = BlockPosterior.of_arrays(dict(arrays))
             except (OSError, ValueError, KeyError, TypeError, EOFError):
                 continue
-            there = kernels.place.put(posterior.dual_coefficients)
+            there = kernels.device.put(posterior.dual_coefficients)
             found[number] = replace(posterior, dual_coefficients=there)
         return found
 

@@ -13,13 +13,14 @@ import typer
 
 from lbnn import plots
 from lbnn._base.files import text_writer
-from lbnn.cli.document import Document, Grid, Section
+from lbnn.cli.document import Document, Grid, Picture, Section
 from lbnn.cli.files import write_together
 from lbnn.cli.large import is_large
 from lbnn.cli.modelling import BY_EVIDENCE, counted, shown, shown_widths
 from lbnn.cli.models import model_writer
 from lbnn.cli.preparing import Columns, read_examples
 from lbnn.cli.problems import BadInputError, console, working
+from lbnn.cli.provenance import origin, origin_section, print_json, table_section
 from lbnn.cli.reading import Dialect
 from lbnn.estimator import BandedRegressor
 
@@ -36,6 +37,7 @@ def fit_bands(
     shared: dict[str, Any],
     out: Path,
     report: Path | None,
+    as_json: bool,
 ) -> None:
     """Fit a `BandedRegressor` to a table, print its report and write what was asked for."""
     settings = _settings(size, shared)
@@ -49,14 +51,35 @@ def fit_bands(
         model.fit(examples.X, examples.Y)
     names = list(examples.Y.columns)
     document = bands_report(model, names, unused, f"Fit of {', '.join(names)} to {data.name}, by bands")
-    document.show(console())
+    from_where = origin(data)
     written = {out: model_writer(model, names, examples.preparation)}
+    if not as_json:
+        document.show(console())
+        typer.echo()
     if report:
-        with working("drawing"):
-            document.pictures = _pictures(model, names)
+        caption = "Share of the variance that each band explains, with 90% intervals"
+        document.sections[-1].parts.append(Picture(caption, lambda: _picture(model, names)))
+        document.sections += [table_section(examples.notes), origin_section(from_where)]
         written[report] = text_writer(document.rendered(report.suffix))
-    typer.echo()
-    write_together(written)
+    write_together(written, quiet=as_json)
+    if as_json:
+        print_json({**_numbers(model, names), "table": examples.notes, "origin": from_where})
+
+
+def _numbers(model: Any, names: list[str]) -> dict[str, Any]:
+    """What was found, for programs."""
+    intervals = model.band_share_intervals(0.9)
+    found = [
+        {
+            "target": target,
+            "shares": dict(zip(model.band_names_, model.band_shares_[v], strict=True)),
+            "intervals": dict(zip(model.band_names_, intervals[v], strict=True)),
+            "noise_deviation": float(np.sqrt(model.noise_variance_[v])),
+            "ok": bool(model.ok_[v]),
+        }
+        for v, target in enumerate(names)
+    ]
+    return {"widths": model.widths_, "bands": list(model.band_names_), "targets": found}
 
 
 def _settings(size: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +120,7 @@ def _band(text: str, features: list[str]) -> tuple[str, list[str]]:
 def bands_report(model: Any, names: list[str], unused: list[str], title: str) -> Document:
     """The document for a fitted `BandedRegressor`."""
     intervals = model.band_share_intervals(0.9)
-    lines: list[str | Grid] = [
+    lines: list[str | Grid | Picture] = [
         counted(len(model._targets), model.n_features_in_, len(names)),
         f"Networks of widths {shown_widths(model.widths_)} for {len(model.band_names_)} bands; "
         f"{np.count_nonzero(model.ok_)} of {len(names)} targets have errors as small as asked for",
@@ -120,7 +143,7 @@ def bands_report(model: Any, names: list[str], unused: list[str], title: str) ->
     return Document(title, [Section("What was chosen", lines), Section("Bands", [shares])])
 
 
-def _pictures(model: Any, names: list[str]) -> list[tuple[str, str]]:
+def _picture(model: Any, names: list[str]) -> str:
     from matplotlib.figure import Figure
 
     drawn = names[:_MOST_TARGETS]
@@ -131,4 +154,4 @@ def _pictures(model: Any, names: list[str]) -> list[tuple[str, str]]:
     page = io.StringIO()
     figure.savefig(page, format="svg", metadata={"Date": None})
     svg = page.getvalue()
-    return [("Share of the variance that each band explains, with 90% intervals", svg[svg.index("<svg") :])]
+    return svg[svg.index("<svg") :]

@@ -14,9 +14,27 @@ from lbnn._base.types import Array
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import counted
-from lbnn.cli.options import Data, Debug, Drop, Features, Force, Seed, Targets
+from lbnn.cli.options import (
+    Categorical,
+    Data,
+    Debug,
+    Decimal,
+    Drop,
+    Encoding,
+    Features,
+    Force,
+    IdColumn,
+    Missing,
+    MissingTexts,
+    MissingValues,
+    Seed,
+    Separator,
+    SheetName,
+    Targets,
+)
 from lbnn.cli.preparing import Columns, read_examples
 from lbnn.cli.problems import BadInputError, console, working
+from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import numbers_of
 from lbnn.network import Network
 from lbnn.theories.comparison import Comparison
@@ -60,6 +78,14 @@ def compare(
             "--plot", help="Draw the errors: .svg, .png or .pdf.", metavar="FILE", show_default=False
         ),
     ] = None,
+    id_column: IdColumn = None,
+    categorical: Categorical = [],  # noqa: B006
+    missing: Missing = MissingValues.error,
+    sep: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    sheet: SheetName = None,
+    na: MissingTexts = [],  # noqa: B006
     seed: Seed = 0,
     force: Force = False,
     debug: Debug = False,
@@ -74,7 +100,9 @@ def compare(
     check_suffix(plot, PICTURES, "--plot")
     check_outputs([out, plot], [data], force)
     sizes = numbers_of(widths, int, "--widths")
-    examples = read_examples(data, Columns(targets, features, drop))
+    columns = Columns(targets, features, drop, id_column, categorical)
+    dialect = Dialect.of(sep, decimal, encoding, sheet, na)
+    examples = read_examples(data, columns, dialect, missing.value)
     X, Y = (_prepared(part, raw) for part in (examples.X, examples.Y))
     results = {}
     for width in sizes:

@@ -1,11 +1,12 @@
-"""A small document of headings, lines and tables, shown in a terminal, as plain text or as HTML."""
+"""A small document of headings, lines, tables and pictures: in a terminal, as text, Markdown or HTML."""
 
 from __future__ import annotations
 
 import base64
 import html
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -21,9 +22,11 @@ _STYLE = """
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0; }
-caption { text-align: left; font-style: italic; padding-bottom: 0.3rem; }
+.caption { font-style: italic; margin: 1rem 0 -0.6rem; }
 th, td { padding: 0.2rem 0.8rem; text-align: right; border-bottom: 1px solid #8884; }
 th:first-child, td:first-child { text-align: left; }
+nav ul { columns: 2 16rem; padding-left: 1.2rem; } nav li { break-inside: avoid; }
+p, li { overflow-wrap: anywhere; }
 figure { margin: 1.5rem 0; } figure img { max-width: 100%; height: auto; background: #fff; }
 @media print { .wide { overflow: visible; } }
 """
@@ -38,12 +41,25 @@ class Grid:
     caption: str = ""
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A picture, drawn as SVG where it is shown; text and terminals go without."""
+
+    caption: str
+    draw: Callable[[], str]
+
+
 @dataclass
 class Section:
-    """A heading with lines and tables below it, in this order."""
+    """A heading with lines, tables and pictures below it, in this order."""
 
     title: str
-    parts: list[str | Grid] = field(default_factory=list)
+    parts: list[str | Grid | Picture] = field(default_factory=list)
+
+    @property
+    def anchor(self) -> str:
+        """What links to it end in."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
 @dataclass
@@ -52,18 +68,19 @@ class Document:
 
     title: str
     sections: list[Section] = field(default_factory=list)
-    pictures: list[tuple[str, str]] = field(default_factory=list)  # captions and SVG
 
     def show(self, console: Console) -> None:
         """Print it."""
         console.print(Text(self.title, style="bold"))
         for section in self.sections:
+            if all(isinstance(part, Picture) for part in section.parts):
+                continue
             console.print()
             console.print(Text(section.title, style="bold"))
             for part in section.parts:
                 if isinstance(part, str):
                     console.print(Text(part))
-                else:
+                elif isinstance(part, Grid):
                     show_grid(part, console)
 
     def text(self) -> str:
@@ -75,12 +92,12 @@ class Document:
     def html(self) -> str:
         """As one page that needs nothing else."""
         title = html.escape(self.title)
-        body = "\n".join(_html_section(section) for section in self.sections)
-        body += "".join(
-            f'<figure><img alt="{html.escape(caption)}" src="{_embedded(svg)}">'
-            f"<figcaption>{html.escape(caption)}</figcaption></figure>\n"
-            for caption, svg in self.pictures
+        links = "".join(
+            f'<li><a href="#{section.anchor}">{html.escape(section.title)}</a></li>'
+            for section in self.sections
         )
+        body = f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
+        body += "\n".join(_html_section(section) for section in self.sections)
         head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         return (
             f'<!doctype html>\n<html lang="en"><head>{head}<title>{title}</title>'
@@ -95,12 +112,11 @@ class Document:
 
     def markdown(self) -> str:
         """As Markdown, with the pictures inside."""
-        blocks = [f"# {self.title}"]
+        contents = "\n".join(f"- [{section.title}](#{section.anchor})" for section in self.sections)
+        blocks = [f"# {self.title}", contents]
         for section in self.sections:
             blocks.append(f"## {section.title}")
-            blocks += [part if isinstance(part, str) else _markdown_grid(part) for part in section.parts]
-        for caption, svg in self.pictures:
-            blocks.append(f"![{caption}]({_embedded(svg)})\n\n*{caption}*")
+            blocks += [_markdown_part(part) for part in section.parts]
         return "\n\n".join(blocks) + "\n"
 
 
@@ -121,6 +137,12 @@ def _embedded(svg: str) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
+def _markdown_part(part: str | Grid | Picture) -> str:
+    if isinstance(part, Picture):
+        return f"![{part.caption}]({_embedded(part.draw())})\n\n*{part.caption}*"
+    return part if isinstance(part, str) else _markdown_grid(part)
+
+
 def _markdown_grid(grid: Grid) -> str:
     """A table with its caption above."""
 
@@ -133,10 +155,18 @@ def _markdown_grid(grid: Grid) -> str:
 
 
 def _html_section(section: Section) -> str:
-    parts = "\n".join(
-        f"<p>{html.escape(part)}</p>"
-        if isinstance(part, str)
-        else html_table(part.header, part.rows, part.caption)
-        for part in section.parts
+    parts = "\n".join(map(_html_part, section.parts))
+    return f'<section><h2 id="{section.anchor}">{html.escape(section.title)}</h2>\n{parts}</section>'
+
+
+def _html_part(part: str | Grid | Picture) -> str:
+    if isinstance(part, Grid):
+        above = f'<p class="caption">{html.escape(part.caption)}</p>' if part.caption else ""
+        return above + html_table(part.header, part.rows)  # a caption within would be as narrow as the table
+    if isinstance(part, str):
+        return f"<p>{html.escape(part)}</p>"
+    caption = html.escape(part.caption)
+    return (
+        f'<figure><img alt="{caption}" src="{_embedded(part.draw())}">'
+        f"<figcaption>{caption}</figcaption></figure>"
     )
-    return f"<section><h2>{html.escape(section.title)}</h2>\n{parts}</section>"

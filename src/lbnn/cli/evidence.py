@@ -11,6 +11,7 @@ import pandas as pd
 import typer
 
 from lbnn._base.files import write_atomically
+from lbnn._base.warn import collected
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import (
@@ -21,7 +22,6 @@ from lbnn.cli.modelling import (
     KernelParam,
     NoIntercept,
     Noise,
-    NoiseModel,
     PriorScale,
     TargetError,
     counted,
@@ -31,6 +31,7 @@ from lbnn.cli.modelling import (
     shown_widths,
 )
 from lbnn.cli.options import (
+    AsJson,
     Categorical,
     Data,
     Debug,
@@ -41,13 +42,16 @@ from lbnn.cli.options import (
     Force,
     IdColumn,
     Missing,
+    MissingTexts,
     MissingValues,
     Seed,
     Separator,
+    SheetName,
     Targets,
 )
 from lbnn.cli.preparing import Columns, read_examples
-from lbnn.cli.problems import BadInputError, console
+from lbnn.cli.problems import BadInputError, console, warn_once
+from lbnn.cli.provenance import origin, print_json
 from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import numbers_of
 from lbnn.estimator import LBNNRegressor
@@ -81,7 +85,7 @@ def evidence(
     widths: Widths = "2,5,20,100",
     betas: Betas = BY_EVIDENCE,
     prior_scale: PriorScale = BY_EVIDENCE,
-    noise: Noise = NoiseModel.evidence,
+    noise: Noise = "auto",
     kernel: Kernel = "linear",
     kernel_param: KernelParam = [],  # noqa: B006
     inputs: InputUnits = Inputs.evidence,
@@ -94,6 +98,9 @@ def evidence(
     sep: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    sheet: SheetName = None,
+    na: MissingTexts = [],  # noqa: B006
+    as_json: AsJson = False,
     seed: Seed = 0,
     force: Force = False,
     debug: Debug = False,
@@ -107,16 +114,23 @@ def evidence(
     check_suffix(out, (".csv",), "--out")
     check_outputs([out], [data], force)
     columns = Columns(targets, features, drop, id_column, categorical)
-    examples = read_examples(data, columns, Dialect.of(sep, decimal, encoding), missing.value)
+    examples = read_examples(data, columns, Dialect.of(sep, decimal, encoding, sheet, na), missing.value)
     X, Y = examples.X, examples.Y
     shared = shared_settings(
         prior_scale, noise, kernel, kernel_param, inputs, no_intercept, target_error, seed
     )
-    rows = [_row(X, Y, cell, shared) for cell in _cells(depths, widths, betas)]
+    with collected() as messages:
+        rows = [_row(X, Y, cell, shared) for cell in _cells(depths, widths, betas)]
+    warn_once(messages, examples.labels)
     rows.sort(key=lambda row: -float(row["log_evidence"]))
-    show_grid(_grid(rows, counted(len(X), X.shape[1], Y.shape[1])), console())
     if out:
         write_atomically(out, lambda path: pd.DataFrame(rows).to_csv(path, index=False))
+    if as_json:
+        about = {"rows": len(X), "features": X.shape[1], "targets": list(Y.columns)}
+        print_json({**about, "networks": rows, "table": examples.notes, "origin": origin(data)})
+        return
+    show_grid(_grid(rows, counted(len(X), X.shape[1], Y.shape[1])), console())
+    if out:
         tell_written(out)
 
 

@@ -10,9 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lbnn._base.extras import needed
-from lbnn.cli.options import Categorical, Debug, Drop, Features, IdColumn, Missing, MissingValues
+from lbnn.cli.options import (
+    Categorical,
+    Debug,
+    Decimal,
+    Drop,
+    Encoding,
+    Features,
+    IdColumn,
+    Missing,
+    MissingTexts,
+    MissingValues,
+    Separator,
+    SheetName,
+)
 from lbnn.cli.preparing import Columns, Preparation, read_examples
 from lbnn.cli.problems import BadInputError
+from lbnn.cli.reading import Dialect
 
 if TYPE_CHECKING:
     from lbnn.explore.table import Table
@@ -32,7 +46,8 @@ def explore(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="Table of examples, one per row: .csv with a header, or .parquet.", show_default=False
+            help="Table of examples, one per row below a header: .csv, .tsv, .xlsx or .parquet.",
+            show_default=False,
         ),
     ] = None,
     targets: Annotated[
@@ -46,6 +61,11 @@ def explore(
     id_column: IdColumn = None,
     categorical: Categorical = [],  # noqa: B006
     missing: Missing = MissingValues.error,
+    sep: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    sheet: SheetName = None,
+    na: MissingTexts = [],  # noqa: B006
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve at; 0 takes a free one.")] = 5007,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
@@ -63,7 +83,8 @@ def explore(
     except ModuleNotFoundError as absent:
         raise BadInputError(needed("the page", str(absent.name), "explore")) from absent
     columns = Columns(targets, features, drop, id_column, categorical)
-    table = None if data is None else read_for_page(data, str(data), columns, missing.value)
+    dialect = Dialect.of(sep, decimal, encoding, sheet, na)
+    table = None if data is None else read_for_page(data, str(data), columns, dialect, missing.value)
     server = make_server(host, port, table, read_picked)
     serve(server, lambda address: _tell(address, browser))
 
@@ -74,15 +95,22 @@ def _tell(address: str, browser: bool) -> None:
         typer.echo("lbnn: no browser could be opened: open the address above", err=True)
 
 
-def read_for_page(path: Path, name: str, columns: Columns, missing: str = MissingValues.error) -> Table:
+def read_for_page(
+    path: Path,
+    name: str,
+    columns: Columns,
+    dialect: Dialect | None = None,
+    missing: str = MissingValues.error,
+) -> Table:
     """Columns of a file, by the rules of all commands, standardised."""
     from lbnn.explore.table import Table
 
-    examples = read_examples(path, columns, missing=missing)
+    examples = read_examples(path, columns, dialect, missing)
     X, Y = examples.X, examples.Y
     names, goals = tuple(X.columns), tuple(Y.columns)
     steps = _steps(examples.preparation, list(goals), missing)
-    return Table.standardised(name, names, goals, X.to_numpy(), Y.to_numpy(), steps)
+    reading = f"table = {examples.table.python(name)}"
+    return Table.standardised(name, names, goals, X.to_numpy(), Y.to_numpy(), (reading, *steps))
 
 
 def _steps(preparation: Preparation, goals: list[str], missing: str) -> tuple[str, ...]:
@@ -92,7 +120,7 @@ def _steps(preparation: Preparation, goals: list[str], missing: str) -> tuple[st
         lines.append(f"table = table.dropna(subset={[*preparation.columns, *goals]!r})")
     if missing == MissingValues.median:
         numeric = [each for each in preparation.columns if each not in preparation.levels]
-        lines.append(f"table = table.fillna(table[{numeric!r}].median())")
+        lines.append(f'table = table.dropna(how="all").fillna(table[{numeric!r}].median())')
     if preparation.levels:
         levels = list(preparation.levels)
         lines.append(
@@ -112,4 +140,5 @@ def read_picked(name: str, text: str, targets: str) -> Table:
         try:
             return read_for_page(path, shown, Columns([targets], [], []))
         except BadInputError as problem:
-            raise ValueError(str(problem).replace(str(path), shown)) from problem
+            message = str(problem).replace(str(path), shown)
+            raise ValueError(message.replace("Try: ", "Try, with lbnn explore FILE: ")) from problem

@@ -10,7 +10,7 @@ import pandas as pd
 import typer
 
 from lbnn._base.files import write_all_atomically
-from lbnn.cli.problems import BadInputError
+from lbnn.cli.problems import BadInputError, say
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path], force: bool) -> None:
@@ -33,10 +33,11 @@ def _check_output(path: Path, force: bool) -> None:
         raise BadInputError(f"{path} exists already; give --force to replace it")
 
 
-def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
+def write_together(writers: Mapping[Path, Callable[[Path], object]], quiet: bool = False) -> None:
     """Write several files, or none of them: each is complete before the first is put in its place."""
     write_all_atomically(writers)
-    tell_written(*writers)
+    if not quiet:
+        tell_written(*writers)
 
 
 def tell_written(*paths: Path | None) -> None:
@@ -54,7 +55,7 @@ def safe_for_spreadsheets(frame: Any) -> Any:
         if not pd.api.types.is_numeric_dtype(safe.dtypes.iloc[place]):
             safe[name] = safe[name].map(_quoted)
     if not (safe.columns.equals(frame.columns) and safe.equals(frame.set_axis(safe.columns, axis=1))):
-        typer.echo(
+        say(
             "Texts that a spreadsheet would take for formulas (they begin with =, +, - or @) have an "
             "apostrophe before them; .parquet keeps them as they are"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +10,12 @@ import numpy as np
 import typer
 
 from lbnn._base.files import text_writer
+from lbnn._base.warn import collected
 from lbnn.cli.bands import fit_bands
 from lbnn.cli.document import REPORT_FORMATS
 from lbnn.cli.files import check_outputs, check_suffix, write_together
-from lbnn.cli.fit_pictures import fit_pictures
-from lbnn.cli.fit_report import fit_report
+from lbnn.cli.fit_report import brief_report, full_report
+from lbnn.cli.fit_results import FitResults, Rows
 from lbnn.cli.large import LargeTable, is_large, require_plain
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
@@ -23,9 +25,9 @@ from lbnn.cli.modelling import (
     KernelParam,
     NoIntercept,
     Noise,
-    NoiseModel,
     OwnLengthScales,
     PriorScale,
+    Robust,
     TargetError,
     depth_of,
     number_or_evidence,
@@ -34,6 +36,7 @@ from lbnn.cli.modelling import (
 )
 from lbnn.cli.models import model_writer
 from lbnn.cli.options import (
+    AsJson,
     Categorical,
     Data,
     Debug,
@@ -44,13 +47,16 @@ from lbnn.cli.options import (
     Force,
     IdColumn,
     Missing,
+    MissingTexts,
     MissingValues,
     Seed,
     Separator,
+    SheetName,
     Targets,
 )
 from lbnn.cli.preparing import DROP, Columns, Preparation, choose_examples, read_examples
-from lbnn.cli.problems import console, working
+from lbnn.cli.problems import BadInputError, console, say, warn_once, working
+from lbnn.cli.provenance import origin, print_json
 from lbnn.cli.reading import Dialect
 from lbnn.estimator import LBNNRegressor
 
@@ -111,10 +117,11 @@ def fit(
     width: Width = BY_EVIDENCE,
     beta: Beta = BY_EVIDENCE,
     prior_scale: PriorScale = BY_EVIDENCE,
-    noise: Noise = NoiseModel.evidence,
+    noise: Noise = "auto",
     kernel: Kernel = "linear",
     kernel_param: KernelParam = [],  # noqa: B006
     ard: OwnLengthScales = False,
+    robust: Robust = False,
     inputs: InputUnits = Inputs.evidence,
     no_intercept: NoIntercept = False,
     band: Band = [],  # noqa: B006
@@ -127,7 +134,10 @@ def fit(
     sep: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    sheet: SheetName = None,
+    na: MissingTexts = [],  # noqa: B006
     report: Report = None,
+    as_json: AsJson = False,
     seed: Seed = 0,
     force: Force = False,
     debug: Debug = False,
@@ -141,6 +151,8 @@ def fit(
 
     With --band, every band of features has a scale of its own, for each target
     by itself, and the report says which share of its variance each explains.
+
+    --json prints the numbers for programs; everything else goes to stderr.
     """
     check_suffix(out, (MODEL_SUFFIX,), "--out")
     check_suffix(report, REPORT_FORMATS, "--report")
@@ -154,60 +166,68 @@ def fit(
         "beta": number_or_evidence(beta, "--beta"),
     }
     model = LBNNRegressor(
-        average=average or ("auto" if not no_integrate else False), ard=ard, **size, **shared
+        average=average or ("auto" if not no_integrate else False), ard=ard, robust=robust, **size, **shared
     )
     columns = Columns(targets, features, drop, id_column, categorical)
+    dialect = Dialect.of(sep, decimal, encoding, sheet, na)
+    if band and robust:
+        raise BadInputError("--robust is for fits without --band, got both")
     if band:
-        fit_bands(
-            data, columns, Dialect.of(sep, decimal, encoding), missing.value, band, size, shared, out, report
-        )
+        fit_bands(data, columns, dialect, missing.value, band, size, shared, out, report, as_json)
         return
     if is_large(data):
-        fitted = _fit_parts(model, data, columns, missing.value)
+        results, preparation = _fit_parts(model, data, columns, missing.value, na)
     else:
-        examples = read_examples(data, columns, Dialect.of(sep, decimal, encoding), missing.value)
-        with working("comparing networks"):
+        examples = read_examples(data, columns, dialect, missing.value)
+        with working("comparing networks"), collected():  # the report has what it warns of
             model.fit(examples.X, examples.Y)
-        fitted = list(examples.Y.columns), len(examples.Y), examples.preparation, examples.Y
-    _tell(model, data, *fitted, out, report)
+        rows = Rows(examples.X, examples.Y, examples.labels)
+        results = FitResults.of(model, list(examples.Y.columns), len(rows.Y), rows, examples.notes)
+        preparation = examples.preparation
+    _tell(results, preparation, data, out, report, as_json)
 
 
 def _tell(
-    model: Any,
-    data: Path,
-    goals: list[str],
-    rows: int,
-    preparation: Preparation,
-    Y: Any,
-    out: Path,
-    report: Path | None,
+    results: FitResults, preparation: Preparation, data: Path, out: Path, report: Path | None, as_json: bool
 ) -> None:
-    """Print the report, and write the model and what else was asked for."""
-    with working("looking at the fit"):
-        document = fit_report(model, goals, rows, Y, f"Fit of {', '.join(goals)} to {data.name}")
-    document.show(console())
-    written = {out: model_writer(model, goals, preparation)}
+    """Print the report or its numbers, and write the model and what else was asked for."""
+    goals = results.names
+    title = f"Fit of {', '.join(goals)} to {data.name}"
+    from_where = origin(data)
+    written = {out: model_writer(results.model, goals, preparation)}
+    if not as_json:
+        brief_report(results, title).show(console())
+        typer.echo()
     if report:
         with working("drawing"):
-            document.pictures = fit_pictures(model, goals, Y)
-        written[report] = text_writer(document.rendered(report.suffix))
-    typer.echo()
-    write_together(written)
+            text = full_report(results, from_where, title).rendered(report.suffix)
+        written[report] = text_writer(text)
+    write_together(written, quiet=as_json)
+    if as_json:
+        warn_once(results.messages)
+        files = [str(path) for path in written]
+        print_json({**results.as_json(), "written": files, "origin": from_where})
 
 
 def _fit_parts(
-    model: Any, data: Path, columns: Columns, missing: str
-) -> tuple[list[str], int, Preparation, None]:
-    """Fit a file that is read twice, some rows at a time; its targets, its rows, and its features."""
+    model: Any, data: Path, columns: Columns, missing: str, na: Sequence[str]
+) -> tuple[FitResults, Preparation]:
+    """Fit a file that is read twice, some rows at a time; what was found, and how features are made."""
     by_median = missing == MissingValues.median
-    require_plain(data, {"--categorical": bool(columns.categorical), "--missing median": by_median})
+    require_plain(
+        data,
+        {"--categorical": bool(columns.categorical), "--missing median": by_median, "--na": bool(na)},
+    )
     table = LargeTable.of(data)
     names, goals = choose_examples(table.header(), columns)
-    typer.echo(f"{data} has {table.rows:,} rows: reading it in parts, twice")
-    with working("reading, and comparing networks"):
+    say(f"{data} has {table.rows:,} rows: reading it in parts, twice")
+    with working("reading, and comparing networks"), collected():
         model.fit_chunks(lambda: table.examples(names, goals, missing == DROP))
     rows = model.posterior_.spectrum.examples + model.fit_intercept
+    notes = []
     if rows < table.rows:
-        typer.echo(f"{table.rows - rows:,} rows of {data.name} with missing values left out")
+        notes.append(f"{table.rows - rows:,} rows of {data.name} with missing values left out")
+        say(notes[0])
     model.feature_names_in_ = np.array(names, dtype=object)
-    return goals, rows, Preparation(names, missing=missing, id_column=columns.id_column), None
+    preparation = Preparation(names, missing=missing, id_column=columns.id_column)
+    return FitResults.of(model, goals, rows, None, notes), preparation

@@ -3,72 +3,111 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from lbnn import plots
-from lbnn._base.warn import collected
-from lbnn.plots._style import heat_map, plain
+from lbnn.cli.document import Picture
+from lbnn.cli.fit_results import Coefficients, FitResults, LearningCurve
+from lbnn.plots._style import COLOURS, MARKERS, heat_map, plain
 
-_MOST_DEVIATIONS = 300  # features whose coefficients get intervals: the covariance of all is formed
-_MOST_TARGETS = 6  # whose predictions and residuals are drawn
-
-
-def fit_pictures(model: Any, names: list[str], targets: Any) -> list[tuple[str, str]]:
-    """Captions and SVG texts for a fitted `LBNNRegressor` and the frame of its targets, None in parts."""
-    found = [] if targets is None else _left_out(model, names, targets.to_numpy())
-    if hasattr(model, "coef_"):
-        found.append(("Coefficients, each for a feature of deviation one", _coefficients(model, names)))
-    if len(names) > 1:
-        coupling = _correlations(np.asarray(model.scale_mean_))
-        picture = _single(lambda ax: _draw_coupling(ax, coupling, names))
-        found.append(("Coupling of the targets, as correlations", picture))
-    if len(model.evidence_table_) > 2:
-        table = model.evidence_table_
-        found.append(("Evidence over widths", _single(lambda ax: plots.evidence_over_widths(table, ax))))
-    return found
+_FEW_FEATURES = 25  # whose coefficients are points with names
 
 
-def _left_out(model: Any, names: list[str], truth: Any) -> list[tuple[str, str]]:
-    """Predictions of every row from all others."""
-    with collected():  # the report has them
-        scores = model.leave_one_out()
-    shown = names[:_MOST_TARGETS]
-    measured, residuals = _panels(plots.measured_against_predicted), _panels(plots.standardised_residuals)
-    calibration = _single(lambda ax: plots.calibration_curve(scores, truth, ax))
-    return [
-        ("Measured against left-out predictions, with 90% intervals", measured(scores, truth, shown)),
-        ("Left-out residuals in predicted standard deviations", residuals(scores, truth, shown)),
-        ("Calibration of left-out predictions", calibration),
-    ]
+class FitPictures:
+    """The pictures of a fit; each method returns those of one section."""
+
+    most_targets = 6  # that are drawn
+
+    def __init__(self, results: FitResults) -> None:
+        self.results = results
+        self.names = results.names
+
+    def left_out(self) -> list[Picture]:
+        """Predictions of every row from all others."""
+        scores, data = self.results.scores, self.results.data
+        if scores is None or data is None:
+            return []
+        truth, names = data.Y.to_numpy(), self.names[: self.most_targets]
+        measured = _panels(plots.measured_against_predicted, scores, truth, names)
+        residuals = _panels(plots.standardised_residuals, scores, truth, names)
+        calibration = _single(lambda ax: plots.calibration_curve(scores, truth, ax, targets=names))
+        return [
+            Picture("Measured against left-out predictions, with 90% intervals", measured),
+            Picture("Left-out residuals in predicted standard deviations", residuals),
+            Picture("Calibration of left-out predictions", calibration),
+        ]
+
+    def coefficients(self, found: Coefficients) -> list[Picture]:
+        """Effects of the features; against numbers in their names, such as wavelengths."""
+        units = 1.0 if found.units is None else found.units
+        values, names = found.values[: self.most_targets] * units, self.names[: self.most_targets]
+        deviations = None if found.deviations is None else found.deviations[: self.most_targets] * units
+        together = len(found.features) <= _FEW_FEATURES  # points with bars; else bands that would overlap
+        groups = [slice(None)] if together else [slice(j, j + 1) for j in range(len(names))]
+
+        def draw(panels: Any) -> None:
+            for axes, group in zip(panels, groups, strict=True):
+                own = None if deviations is None else deviations[group]
+                plots.coefficients(
+                    values[group], axes, deviations=own, features=found.features, targets=names[group]
+                )
+                if not together:
+                    axes.set_title(plain(names[group][0]))
+                    axes.label_outer()
+
+        of = "Coefficients"
+        if found.units is not None:
+            of += " times the standard deviation of the feature"
+        return [
+            Picture(
+                f"{of}{'' if deviations is None else ', with 90% intervals'}", _stacked(draw, len(groups))
+            )
+        ]
+
+    def coupling(self) -> list[Picture]:
+        """E L as correlations."""
+        if len(self.names) < 2:
+            return []
+        matrix = self.results.correlations()
+        return [
+            Picture(
+                "Coupling of the targets, as correlations",
+                _single(lambda ax: _draw_coupling(ax, matrix, self.names)),
+            )
+        ]
+
+    def evidence(self) -> list[Picture]:
+        """Over widths."""
+        table = self.results.model.evidence_table_
+        if len(table) <= 2:
+            return []
+        return [Picture("Evidence over widths", _single(lambda ax: plots.evidence_over_widths(table, ax)))]
+
+    def learning_curve(self, curve: LearningCurve) -> list[Picture]:
+        """Errors over the number of rows."""
+        return [
+            Picture(
+                "Error on other rows for fits to fewer rows, with standard errors; leave-one-out last",
+                _single(lambda ax: _draw_curve(ax, curve, self.most_targets)),
+            )
+        ]
 
 
-def _coefficients(model: Any, names: list[str]) -> str:
-    deviations = model._state.seeing.columns.deviation
-    units = deviations if model.inputs_ == "standardised" else 1.0
-    matrix = np.atleast_2d(model.coef_) * units
-    features = [str(name) for name in model.feature_names_in_]
-    targets = names if len(names) <= _MOST_TARGETS else None
-    own = _coefficient_deviations(model)
-    reach = None if own is None else own * units
-    return _single(
-        lambda ax: plots.coefficients(matrix, ax, deviations=reach, features=features, targets=targets)
+def _draw_curve(axes: Any, curve: LearningCurve, most: int) -> None:
+    mean = curve.errors.mean(axis=0)
+    error = (
+        curve.errors.std(axis=0, ddof=1) / np.sqrt(len(curve.errors)) if len(curve.errors) > 1 else 0 * mean
     )
-
-
-def _coefficient_deviations(model: Any) -> Any:
-    """Posterior deviations of `coef_`, (n_targets, n_features): of f(e_j) − f(0); None for many features."""
-    count = model.n_features_in_
-    if count > _MOST_DEVIATIONS:
-        return None
-    frame = pd.DataFrame(np.vstack([np.zeros(count), np.eye(count)]), columns=model.feature_names_in_)
-    outputs = len(np.atleast_2d(model.coef_))
-    covariance = np.reshape(model.predictive(frame).covariance, (count + 1, outputs, count + 1, outputs))
-    own = np.einsum("iaja->aij", covariance)
-    variance = own[:, 1:, 1:].diagonal(axis1=1, axis2=2) + own[:, :1, 0] - 2 * own[:, 0, 1:]
-    return np.sqrt(np.maximum(variance, 0.0))
+    for j, name in enumerate(curve.targets[:most]):
+        rows, heights = [*curve.sizes, curve.last], [*mean[:, j], curve.last_errors[j]]
+        style = {"color": COLOURS[j % len(COLOURS)], "marker": MARKERS[j % len(MARKERS)]}
+        axes.errorbar(rows, heights, [*error[:, j], 0.0], ms=4, lw=1, capsize=2, label=plain(name), **style)
+    axes.axhline(1.0, color="0.5", lw=1, ls=":")  # the mean
+    axes.set(xlabel="rows", ylabel="RMSE / standard deviation", ylim=(0, None))
+    axes.legend(fontsize="small", ncols=2)
 
 
 def _draw_coupling(axes: Any, coupling: Any, names: list[str]) -> None:
@@ -79,15 +118,10 @@ def _draw_coupling(axes: Any, coupling: Any, names: list[str]) -> None:
         axes.set_yticks(range(len(names)), labels)
 
 
-def _correlations(covariance: Any) -> Any:
-    size = np.sqrt(np.diag(covariance))
-    return covariance / np.outer(size, size)
-
-
-def _panels(draw: Any) -> Any:
+def _panels(draw: Any, scores: Any, truth: Any, names: list[str]) -> Callable[[], str]:
     """One panel for each target."""
 
-    def picture(scores: Any, truth: Any, names: list[str]) -> str:
+    def picture() -> str:
         from matplotlib.figure import Figure
 
         columns = min(3, len(names))
@@ -105,12 +139,21 @@ def _panels(draw: Any) -> Any:
     return picture
 
 
-def _single(draw: Any) -> str:
-    from matplotlib.figure import Figure
+def _single(draw: Any) -> Callable[[], str]:
+    return _stacked(lambda panels: draw(panels[0]), 1)
 
-    figure = Figure(figsize=(7.0, 3.8), layout="constrained")
-    draw(figure.subplots())
-    return _svg(figure)
+
+def _stacked(draw: Any, count: int) -> Callable[[], str]:
+    """Panels below each other, with one horizontal axis."""
+
+    def picture() -> str:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7.0, 3.8 if count == 1 else 2.4 * count), layout="constrained")
+        draw(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
+        return _svg(figure)
+
+    return picture
 
 
 def _svg(figure: Any) -> str:

@@ -1,41 +1,68 @@
-"""The report of a fit: what was chosen, what else was tried, coupling, calibration."""
+"""The report of a fit: what was chosen, what else was tried, how good it is, which rows to look at."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from lbnn._base.types import Array
-from lbnn._base.warn import collected
-from lbnn.cli.document import Document, Grid, Section
-from lbnn.cli.modelling import counted, counted_rows, fit_scores, shown, shown_widths
+from lbnn.cli.document import Document, Grid, Picture, Section
+from lbnn.cli.fit_pictures import FitPictures
+from lbnn.cli.fit_results import INTERVAL, LEVELS, FitResults, LearningCurve
+from lbnn.cli.modelling import counted, counted_rows, shown, shown_widths
+from lbnn.cli.provenance import origin_section, table_section
 
 _MOST_CANDIDATES = 8  # rows of the evidence table that are shown
 _LARGEST_MATRIX = 8  # targets whose coupling is shown as a matrix; of more, ...
 _MOST_PAIRS = 12  # ... so many pairs
-_INTERVALS = (0.5, 0.9, 0.99)  # probabilities
+_MOST_ROWS = 10  # outliers, and rows of large leverage
+_MOST_COEFFICIENTS = 12  # of a target
 
 
-def fit_report(model: Any, names: list[str], rows: int, targets: Any, title: str) -> Document:
-    """The document for a fitted `LBNNRegressor` and the frame of its targets (rows, n_d), None in parts."""
-    sections = [_chosen(model, names, rows), _candidates(model)]
-    if len(names) > 1:
-        sections.append(_coupling(model, names))
-    if targets is not None:
-        sections.append(_calibration(model, targets))
+def brief_report(results: FitResults, title: str) -> Document:
+    """What is printed."""
+    sections = [
+        _chosen(results),
+        _candidates(results),
+        _coupling(results),
+        _calibration(results),
+        _rows_to_look_at(results),
+    ]
     return Document(title, [section for section in sections if section.parts])
 
 
-def _chosen(model: Any, names: list[str], rows: int) -> Section:
+def full_report(results: FitResults, origin: dict[str, Any], title: str) -> Document:
+    """What is written: tables, pictures, coefficients, a learning curve, and where it comes from."""
+    pictures = FitPictures(results)
+    evidence, coupling, calibration = _candidates(results), _coupling(results), _calibration(results)
+    evidence.parts += pictures.evidence()
+    coupling.parts += pictures.coupling()
+    calibration.parts += pictures.left_out()
+    sections = [
+        _chosen(results),
+        table_section(results.notes),
+        evidence,
+        coupling,
+        calibration,
+        _rows_to_look_at(results),
+        _coefficients(results, pictures),
+        _learning_curve(results.learning_curve(), pictures),
+        origin_section(origin),
+    ]
+    return Document(title, [section for section in sections if section.parts])
+
+
+def _chosen(results: FitResults) -> Section:
     """Network and noise."""
+    model = results.model
     width = shown_widths(model.widths_)
     network = (
         f"depth {model.depth_}, width {width}" if model.widths_ else "infinite width (a Gaussian process)"
     )
-    lines: list[str | Grid] = [
-        counted(rows, model.n_features_in_, len(names)),
+    lines: list[str | Grid | Picture] = [
+        counted(results.rows, model.n_features_in_, len(results.names)),
         f"Network: {network}; prior scale {shown(model.prior_scale_)}; features "
         f"{model.inputs_}{_kernel(model)}",
         f"Log evidence {model.log_evidence_:.2f} ± {model.log_evidence_error_:.2g}",
@@ -45,15 +72,16 @@ def _chosen(model: Any, names: list[str], rows: int) -> Section:
             f"Predictions average {len(model.models_)} models, of other noise, scale or width as well; "
             "this is the best of them."
         )
-    deviations = np.sqrt(np.atleast_1d(model.noise_variance_))
-    lines.append(
-        Grid(
-            ("target", "noise"),
-            [(n, shown(d)) for n, d in zip(names, deviations, strict=True)],
-            "Standard deviation of the noise",
-        )
-    )
-    lines += [f"Note: {message}" for message in model.messages_]
+    noise = results.chosen()["noise_deviation"].items()
+    shares = np.atleast_1d(model.signal_share_)
+    ends = np.reshape(model.signal_share_interval_, (-1, 2))
+    rows = [
+        (name, shown(deviation), f"{share:.2f}", f"{low:.2f} to {high:.2f}")
+        for (name, deviation), share, (low, high) in zip(noise, shares, ends, strict=True)
+    ]
+    header = ("target", "noise", "share of the signal", "90% interval")
+    lines.append(Grid(header, rows, "Standard deviation of the noise, and share of the signal"))
+    lines += [f"Note: {message}" for message in results.messages]
     return Section("What was chosen", lines)
 
 
@@ -69,12 +97,11 @@ def _listed(value: Any) -> str:
     return ", ".join(shown(each, 3) for each in np.atleast_1d(value))
 
 
-def _candidates(model: Any) -> Section:
+def _candidates(results: FitResults) -> Section:
     """The evidence table, best first: by evidence less penalty."""
-    table = sorted(model.evidence_table_, key=lambda row: row["penalty"] - row["log_evidence"])
+    table = results.candidates()
     if len(table) < 2:
         return Section("Evidence")
-    scores = [row["log_evidence"] - row["penalty"] for row in table]
     rows = [
         (
             str(row["depth"]),
@@ -83,11 +110,11 @@ def _candidates(model: Any) -> Section:
             row["inputs"],
             f"{row['log_evidence']:.2f}",
             f"{row['penalty']:.2f}",
-            f"{scores[0] - score:.2f}",
+            f"{row['below_the_best']:.2f}",
             shown(row["beta"], 3),
             shown(row["prior_scale"], 3),
         )
-        for row, score in list(zip(table, scores, strict=True))[:_MOST_CANDIDATES]
+        for row in table[:_MOST_CANDIDATES]
     ]
     header = (
         *("depth", "width", "noise", "inputs", "log evidence", "penalty"),
@@ -100,16 +127,17 @@ def _candidates(model: Any) -> Section:
     return Section("Evidence", [Grid(header, rows, caption)])
 
 
-def _coupling(model: Any, names: list[str]) -> Section:
+def _coupling(results: FitResults) -> Section:
     """E L as correlations: the matrix, or its largest entries where it does not fit on a page."""
-    scale = np.asarray(model.scale_mean_)
-    size = np.sqrt(np.diag(scale))
-    correlations = scale / np.outer(size, size)
+    names, title = results.names, "Coupling of the targets"
+    if len(names) < 2:
+        return Section(title)
+    correlations = results.correlations()
     caption = "Correlation of the targets as functions of the features, as learned: the scale E L"
     if len(names) > _LARGEST_MATRIX:
-        return Section("Coupling of the targets", [_strongest(correlations, names, caption)])
+        return Section(title, [_strongest(correlations, names, caption)])
     rows = [(name, *(f"{value:.2f}" for value in row)) for name, row in zip(names, correlations, strict=True)]
-    return Section("Coupling of the targets", [Grid(("target", *names), rows, caption)])
+    return Section(title, [Grid(("target", *names), rows, caption)])
 
 
 def _strongest(correlations: Array, names: list[str], caption: str) -> Grid:
@@ -121,36 +149,114 @@ def _strongest(correlations: Array, names: list[str], caption: str) -> Grid:
     return Grid(header, rows, f"{caption}; {len(rows)} strongest of {len(first)} pairs")
 
 
-def _calibration(model: Any, targets: Any) -> Section:
-    """Leave-one-out predictions against the targets."""
-    with collected():  # the notes below have them
-        scores = model.leave_one_out()
-    truth = targets.to_numpy()
-    mean, variance = (np.reshape(each, truth.shape) for each in (scores.mean, scores.variance))
-    residuals = truth - mean
-    z = residuals / np.sqrt(variance)
+def _calibration(results: FitResults) -> Section:
+    """Leave-one-out predictions against the targets, beside two baselines."""
+    title, scores = "Leave-one-out calibration", results.scores
+    if scores is None:
+        return Section(title)
     rows = [
-        _calibration_row(name, residuals[:, j], z[:, j], truth[:, j])
-        for j, name in enumerate(targets.columns)
+        (
+            each["target"],
+            f"{each['r2']:.3f}" if np.isfinite(each["r2"]) else "–",
+            shown(each["rmse"]),
+            _or_dash(each["rmse_of_ridge"]),
+            _or_dash(each["rmse_of_mean"]),
+            f"{round(each['mean_z'], 2) + 0.0:.2f}",  # no minus sign before zero
+            f"{each['sd_z']:.2f}",
+            *(f"{share:.0%}" for share in each["coverage"].values()),
+        )
+        for each in results.left_out()
     ]
-    header = ("target", "R²", "RMSE", "mean z", "sd z", *(f"in {level:.0%}" for level in _INTERVALS))
+    inside = (f"in {level:.0%}" for level in LEVELS)
+    header = ("target", "R²", "RMSE", "of ridge", "of mean", "mean z", "sd z", *inside)
     caption = "Each row predicted from all others; z is (value − prediction) / predicted standard deviation"
-    lines: list[str | Grid] = [
+    lines: list[str | Grid | Picture] = [
         Grid(header, rows, caption),
-        "Trust the intervals if sd z is near 1 and the last columns near their headings.",
-        f"Log predictive density {scores.elpd:.2f} ± {scores.elpd_error:.2g} over {counted_rows(len(truth))}",
+        "RMSE beside that of a ridge regression, whose penalty has the least left-out error, and of the mean "
+        "of the other rows. Trust the intervals if sd z is near 1 and the last columns near their headings.",
+        f"Log predictive density {scores.elpd:.2f} ± {scores.elpd_error:.2g} over "
+        f"{counted_rows(results.rows)}",
     ]
-    lines += [f"Note: {message}" for message in scores.messages]
-    return Section("Leave-one-out calibration", lines)
+    return Section(title, lines)
 
 
-def _calibration_row(name: str, residual: Array, z: Array, truth: Array) -> tuple[str, ...]:
-    reach = special.ndtri((1 + np.array(_INTERVALS)) / 2)
-    inside = [f"{float((np.abs(z) < each).mean()):.0%}" for each in reach]
-    return (
-        name,
-        *fit_scores(truth, truth - residual),
-        f"{round(float(z.mean()), 2) + 0.0:.2f}",  # no minus sign before zero
-        f"{z.std():.2f}",
-        *inside,
+def _or_dash(value: float) -> str:
+    return shown(value) if np.isfinite(value) else "–"
+
+
+def _rows_to_look_at(results: FitResults) -> Section:
+    """Outliers, and rows whose features are far from those of all others."""
+    outliers, far = results.outliers(), results.leverage()
+    parts: list[str | Grid | Picture] = []
+    if outliers:
+        rows = [
+            (each["row"], each["target"], shown(each["value"]), shown(each["predicted"]), f"{each['z']:+.1f}")
+            for each in outliers[:_MOST_ROWS]
+        ]
+        caption = "Values that the other rows contradict: z is larger than Gaussian noise makes it"
+        parts.append(Grid(("row", "target", "value", "predicted", "z"), rows, caption + _more(outliers)))
+    if far:
+        distant = [(each["row"], f"{each['variance']:.1f}") for each in far[:_MOST_ROWS]]
+        caption = (
+            "Features far from those of the other rows: variance of the function there, relative to the "
+            "median row"
+        )
+        parts.append(Grid(("row", "variance"), distant, caption + _more(far)))
+    return Section("Rows to look at", parts)
+
+
+def _more(rows: Sequence[Any]) -> str:
+    return f" ({_MOST_ROWS} of {len(rows)})" if len(rows) > _MOST_ROWS else ""
+
+
+def _coefficients(results: FitResults, pictures: FitPictures) -> Section:
+    """The largest of each target, with intervals."""
+    found = results.coefficients()
+    if found is None:
+        return Section("Coefficients")
+    rows = found.rows()
+    parts: list[str | Grid | Picture] = []
+    for target in found.targets[: pictures.most_targets]:
+        own = [row for row in rows if row["target"] == target]
+        lines = [
+            (
+                row["feature"],
+                shown(row["value"]),
+                f"{shown(row['low'])} to {shown(row['high'])}" if np.isfinite(row["low"]) else "–",
+                _or_dash(row["effect"]),
+            )
+            for row in own[:_MOST_COEFFICIENTS]
+        ]
+        count = (
+            f"{len(lines)} of {len(own)} largest by effect"
+            if len(lines) < len(own)
+            else "largest effect first"
+        )
+        parts.append(
+            Grid(
+                ("feature", "coefficient", f"{INTERVAL:.0%} interval", "effect"), lines, f"{target}: {count}"
+            )
+        )
+    parts.append(
+        "A coefficient is the change of the target for a change of the feature by one unit; its effect, that "
+        "for a change by one standard deviation of the feature."
     )
+    return Section("Coefficients", [*parts, *pictures.coefficients(found)])
+
+
+def _learning_curve(curve: LearningCurve | None, pictures: FitPictures) -> Section:
+    """Errors for fewer rows."""
+    if curve is None:
+        return Section("Learning curve")
+    names = curve.targets[: pictures.most_targets]
+    mean = curve.errors.mean(axis=0)
+    rows = [
+        (str(size), *(f"{value:.2f}" for value in own[: len(names)]))
+        for size, own in zip([*curve.sizes, curve.last], [*mean, curve.last_errors], strict=True)
+    ]
+    caption = (
+        f"RMSE on other rows in standard deviations of the target, mean of {len(curve.errors)} random "
+        "choices of rows; the last line is leave-one-out. Network, noise and prior scale are those of the "
+        "whole fit"
+    )
+    return Section("Learning curve", [Grid(("rows", *names), rows, caption), *pictures.learning_curve(curve)])

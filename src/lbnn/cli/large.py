@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -61,12 +62,8 @@ class LargeTable:
         start = 0
         for batch in pq.ParquetFile(self.path).iter_batches(_ROWS_AT_ONCE, columns=list(names)):
             frame = batch.to_pandas(ignore_metadata=True)
-            try:
-                yield prepare(Table(self.path, frame, whole=False))
-            except BadInputError as problem:
-                raise BadInputError(
-                    f"{problem} (rows are counted from row {start + 1} of the file)"
-                ) from problem
+            frame.index = pd.RangeIndex(start + 1, start + 1 + len(frame))
+            yield prepare(Table(self.path, frame))
             start += len(frame)
 
     def examples(
@@ -76,7 +73,15 @@ class LargeTable:
         names = [*features, *goals]
 
         def prepared(table: Table) -> Any:
-            return (_without_missing(table, names) if drop_missing else table).numbers(names)
+            if drop_missing:
+                return _without_missing(table, names).numbers(names)
+            wrong = table.problems(names)
+            if wrong.missing:
+                raise BadInputError(
+                    f"{self.path}: values must be finite numbers: {wrong.describe()}. Try: --missing drop to "
+                    "leave rows with gaps out"
+                )
+            return table.numbers(names)
 
         for frame in self.parts(names, prepared):
             if len(frame):

@@ -12,10 +12,12 @@ import typer
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
+from lbnn._base.deprecated import VALUES
 from lbnn._base.types import Array
 from lbnn.cli.problems import BadInputError
 from lbnn.cli.tables import numbers_of
 from lbnn.estimator.kernels import FAMILIES
+from lbnn.estimator.settings import NOISES
 
 BY_EVIDENCE = "evidence"
 
@@ -25,22 +27,13 @@ PriorScale = Annotated[
 ]
 
 
-class NoiseModel(enum.StrEnum):
-    """How noise may differ between targets, and be correlated over them."""
-
-    evidence = "evidence"
-    isotropic = "isotropic"
-    per_output = "per_output"
-    coupled = "coupled"
-    coupled_per_output = "coupled_per_output"
-
-
 Noise = Annotated[
-    NoiseModel,
+    str,
     typer.Option(
         "--noise",
-        help="isotropic: one noise variance for all targets; per_output: one for each; coupled: noise is "
-        "correlated over targets; coupled_per_output: in units of its own for each; evidence: the best.",
+        help="independent: one noise variance for all targets; per_output: one for each; coupled: noise is "
+        "correlated over targets as the signal is; coupled_per_output: in units of its own for each; free: "
+        "noise with a covariance of its own; auto: the best.",
     ),
 ]
 Kernel = Annotated[
@@ -63,6 +56,16 @@ KernelParam = Annotated[
 OwnLengthScales = Annotated[
     bool,
     typer.Option("--ard", help="A length scale for each feature, if the evidence gains.", show_default=False),
+]
+
+
+Robust = Annotated[
+    bool,
+    typer.Option(
+        "--robust",
+        help="Rows may have larger noise than the others, where the evidence finds that they do.",
+        show_default=False,
+    ),
 ]
 
 
@@ -100,6 +103,17 @@ def number_or_evidence(text: str, option: str) -> float | str:
     if not value > 0:
         raise BadInputError(f"{option} must be a positive number or {BY_EVIDENCE}, got {text!r}")
     return value
+
+
+def noise_of(text: str) -> str:
+    """A kind of noise; former names with a warning."""
+    former = VALUES["noise"]
+    if text in former:
+        typer.echo(f"lbnn: warning: --noise {text} is now --noise {former[text]}", err=True)
+    kind = former.get(text, text)
+    if kind not in NOISES:
+        raise BadInputError(f"--noise must be one of {', '.join(NOISES)}, got {text!r}")
+    return kind
 
 
 def depth_of(text: str) -> int | str:
@@ -145,7 +159,7 @@ def kernel_params_of(values: Sequence[str]) -> dict[str, float] | None:
 
 def shared_settings(
     prior_scale: str,
-    noise: NoiseModel,
+    noise: str,
     kernel: str,
     kernel_param: Sequence[str],
     inputs: Inputs,
@@ -159,7 +173,7 @@ def shared_settings(
         "inputs": inputs.value,
         "target_error": target_error,
         "prior_scale": number_or_evidence(prior_scale, "--prior-scale"),
-        "noise": noise.value,
+        "noise": noise_of(noise),
         "kernel": kernel_of(kernel),
         "fit_intercept": not no_intercept,
         "random_state": seed,

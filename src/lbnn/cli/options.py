@@ -11,7 +11,8 @@ import typer
 Data = Annotated[
     Path,
     typer.Argument(
-        help="Table of examples, one per row: .csv with a header, or .parquet.", show_default=False
+        help="Table of examples, one per row below a header: .csv, .tsv, .xlsx or .parquet.",
+        show_default=False,
     ),
 ]
 Targets = Annotated[
@@ -47,6 +48,21 @@ Encoding = Annotated[
     str | None,
     typer.Option("--encoding", help="Of CSV text; UTF-8 or cp1252 by default.", show_default=False),
 ]
+SheetName = Annotated[
+    str | None,
+    typer.Option(
+        "--sheet", help="Sheet of an .xlsx file; the first by default.", metavar="NAME", show_default=False
+    ),
+]
+MissingTexts = Annotated[
+    list[str],
+    typer.Option(
+        "--na",
+        help="A text or number that stands for a missing value, beside NA, n.a. and the like; repeatable.",
+        metavar="TEXT",
+        show_default=False,
+    ),
+]
 IdColumn = Annotated[
     str | None,
     typer.Option("--id", help="Column that names rows; not a feature.", metavar="NAME", show_default=False),
@@ -73,6 +89,9 @@ class MissingValues(enum.StrEnum):
 Missing = Annotated[
     MissingValues,
     typer.Option("--missing", help="Missing values: an error, drop the row, or the median (features only)."),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print the results as JSON in the place of tables.", show_default=False)
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist.", show_default=False)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a problem.", show_default=False)]

@@ -17,11 +17,23 @@ from lbnn.cli.files import check_outputs, check_suffix, safe_for_spreadsheets, w
 from lbnn.cli.large import LargeTable, Writer, is_large, require_plain
 from lbnn.cli.modelling import fit_scores
 from lbnn.cli.models import NamedModel, load_model
-from lbnn.cli.options import Debug, Decimal, Encoding, Force, IdColumn, MissingValues, Separator
+from lbnn.cli.options import (
+    Debug,
+    Decimal,
+    Encoding,
+    Force,
+    IdColumn,
+    MissingTexts,
+    MissingValues,
+    Separator,
+    SheetName,
+)
 from lbnn.cli.preparing import Preparation, require_id
-from lbnn.cli.problems import BadInputError, console, working
+from lbnn.cli.problems import BadInputError, console, say, working
 from lbnn.cli.reading import Dialect
-from lbnn.cli.tables import FORMATS, Table, listed, read_table, require_distinct
+from lbnn.cli.tables import Table, listed, read_table, require_distinct
+from lbnn.estimator import LBNNRegressor
+from lbnn.estimator.extent import large_leverage
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -30,16 +42,19 @@ lbnn predict model.lbnn new.csv -o predictions.parquet --interval 0.5
 lbnn predict model.lbnn new.csv -o out.csv --joint-covariance covariance.npz
 
 For every target t the output has t (the mean), t_std, t_low and t_high, of
-new measurements: noise included. Where the table has the targets as well,
-the scores of the predictions are printed.
+new measurements: noise included. The column leverage is above 1 where a row
+is farther out than every training row: the prediction is an extrapolation.
+Where the table has the targets as well, the predictions are scored.
 """
+LEVERAGE = "leverage"  # the column
+OUT_FORMATS = (".csv", ".parquet")
 COVARIANCE_FORMATS = (".npz", ".csv")
 _ROWS_AT_ONCE = 1000
 
 
 ModelFile = Annotated[Path, typer.Argument(help="Model file, from lbnn fit.", show_default=False)]
 NewRows = Annotated[
-    Path, typer.Argument(help="Table with the features: .csv or .parquet.", show_default=False)
+    Path, typer.Argument(help="Table with the features: .csv, .tsv, .xlsx or .parquet.", show_default=False)
 ]
 Out = Annotated[
     Path,
@@ -71,6 +86,8 @@ def predict(
     sep: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    sheet: SheetName = None,
+    na: MissingTexts = [],  # noqa: B006
     force: Force = False,
     debug: Debug = False,
 ) -> None:
@@ -82,20 +99,21 @@ def predict(
     Columns are found by name; those that the model does not know are listed
     and not used.
     """
-    check_suffix(out, FORMATS, "--out")
+    check_suffix(out, OUT_FORMATS, "--out")
     check_suffix(joint_covariance, COVARIANCE_FORMATS, "--joint-covariance")
     check_outputs([out, joint_covariance], [model, data], force)
     if not 0 < interval < 1:
         raise BadInputError(f"--interval must lie strictly between 0 and 1, got {interval}")
     fitted = load_model(model)
     if is_large(data):
-        require_plain(data, {"--joint-covariance": joint_covariance is not None})
+        require_plain(data, {"--joint-covariance": joint_covariance is not None, "--na": bool(na)})
         large = LargeTable.of(data)
         ids = id_column or _id_of_fit(fitted, large)
         preparation = _preparation(fitted, large, ids, missing)
         write_together({out: lambda path: _predict_parts(fitted, large, preparation, ids, interval, path)})
     else:
-        table = read_table(data, Dialect.of(sep, decimal, encoding))
+        na = na or fitted.preparation.na
+        table = read_table(data, Dialect.of(sep, decimal, encoding, sheet, na))
         ids = id_column or _id_of_fit(fitted, table)
         preparation = _preparation(fitted, table, ids, missing)
         _predict_table(fitted, table, preparation, ids, interval, out, joint_covariance)
@@ -119,14 +137,15 @@ def _predict_table(
     """Predict a table that is held in memory, score it where it has the targets, and write it."""
     names = model.targets
     X, rows = _features(model, preparation, table)
-    table = Table(table.path, table.frame[rows].reset_index(drop=True))
+    table = replace(table, frame=table.frame[rows])
     known = _known_targets(model, table)
     with working("predicting"):
         parts = [
-            _predictions(law, names, interval, 1 + number * _ROWS_AT_ONCE)
-            for number, law in enumerate(_in_parts(model, X, known))
+            _predictions(law, names, interval, part, leverage)
+            for (law, leverage), part in zip(_in_parts(model, X, known), _row_parts(table), strict=True)
         ]
     frame = pd.concat(parts, ignore_index=True)
+    _say_extrapolations(model, X, frame, _labels(table, id_column))
     if known is None:
         _print_scores(model, X, frame, table, interval)
     if id_column is not None:
@@ -148,7 +167,7 @@ def _predict_parts(
     path: Path,
 ) -> None:
     """Predict a file some rows at a time, and write them as they come."""
-    typer.echo(
+    say(
         f"{table.path} has {table.rows:,} rows: reading it in parts; predictions are not scored, and targets "
         "that it has are not used"
     )
@@ -160,18 +179,17 @@ def _predict_parts(
 
     def prepared(part: Table) -> tuple[Any, Table]:
         X, rows = _features(model, preparation, part)
-        return X, Table(part.path, part.frame[rows].reset_index(drop=True))
+        return X, replace(part, frame=part.frame[rows])
 
-    done = 0
     with working("predicting"):
         for X, part in table.parts(read, prepared):
             predicted = [
-                _predictions(law, model.targets, interval, 1 + done + number * _ROWS_AT_ONCE)
-                for number, law in enumerate(_in_parts(model, X))
+                _predictions(law, model.targets, interval, rows, leverage)
+                for (law, leverage), rows in zip(_in_parts(model, X), _row_parts(part), strict=True)
             ]
-            done += len(X)
             if predicted:
                 frame = pd.concat(predicted, ignore_index=True)
+                _say_extrapolations(model, X, frame, _labels(part, id_column))
                 if id_column is not None:
                     _insert_ids(frame, id_column, part)
                 writer.add(safe_for_spreadsheets(frame) if writer.csv else frame)
@@ -198,7 +216,7 @@ def _preparation(
     known = {*preparation.columns, *model.targets, id_column}
     spare = [name for name in table.columns if name not in known]
     if spare:
-        typer.echo(f"Not used: {listed(spare)}")
+        say(f"Not used: {listed(spare)}")
     return preparation if missing is None else _with_missing(preparation, missing)
 
 
@@ -217,7 +235,7 @@ def _with_missing(preparation: Preparation, missing: MissingValues) -> Preparati
 
 
 def _known_targets(model: NamedModel, table: Table) -> Array | None:
-    """Targets in the table, (rows, n_d) with NaN where there are none; None if none or all are there."""
+    """Targets of rows that have some of them, (rows, n_d), NaN elsewhere; None if there is no such row."""
     there = [name for name in model.targets if name in table.columns]
     values = np.full((len(table.frame), len(model.targets)), np.nan)
     for name in there:
@@ -228,43 +246,80 @@ def _known_targets(model: NamedModel, table: Table) -> Array | None:
     present = np.isfinite(values)
     if not present.any() or present.all() or len(model.targets) == 1:
         return None
-    partly = int((present.any(axis=1) & ~present.all(axis=1)).sum())
-    typer.echo(
-        f"{partly} {'row has' if partly == 1 else 'rows have'} some of the targets: the others are "
+    partly = present.any(axis=1) & ~present.all(axis=1)
+    count = int(partly.sum())
+    if not count:
+        return None
+    say(
+        f"{count} {'row has' if count == 1 else 'rows have'} some of the targets: the others are "
         "predicted given these. Leave the columns out to predict without them"
     )
-    return np.where(present, values, np.nan)
+    return np.where(present & partly[:, None], values, np.nan)  # rows that have all are predicted without
 
 
-def _in_parts(model: NamedModel, X: Any, known: Array | None = None) -> Iterator[Any]:
-    """The law of new measurements, some rows at a time: a kernel among all rows may not fit into memory."""
+def _labels(table: Table, id_column: str | None) -> list[str]:
+    """What rows are called in messages: their ids, or lines of the file."""
+    if id_column is not None:
+        return [str(name) for name in table.frame[id_column]]
+    return [f"{table.unit} {number}" for number in table.frame.index]
+
+
+def _say_extrapolations(model: NamedModel, X: Any, frame: Any, labels: list[str]) -> None:
+    """Name rows far outside the range of the training rows, and rows of large leverage."""
+    if isinstance(model.estimator, LBNNRegressor):
+        said = model.estimator._state.extent.outside_ranges(X.to_numpy(), model.features, labels)
+        if said:
+            say(f"lbnn: warning: {said}")
+    if LEVERAGE in frame and LEVERAGE not in model.targets:
+        said = large_leverage(frame[LEVERAGE].to_numpy(), labels)
+        if said:
+            say(f"lbnn: warning: {said}")
+
+
+def _in_parts(model: NamedModel, X: Any, known: Array | None = None) -> Iterator[tuple[Any, Array | None]]:
+    """The law of new measurements and the leverage of rows, some rows at a time.
+
+    A kernel among all rows may not fit into memory.
+    """
     for start in range(0, len(X), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        law = model.estimator.predictive(X.iloc[rows]).with_noise()
-        yield law if known is None else law.given(known[rows])
+        law = model.estimator.predictive(X.iloc[rows])
+        leverage, law = getattr(law, "leverage", None), law.with_noise()
+        yield law if known is None else law.given(known[rows]), leverage
 
 
-def _predictions(predictive: Any, names: list[str], probability: float, first: int) -> Any:
-    """One row per row of the data, four columns per target; `first` is the number of the first row."""
+def _row_parts(table: Table) -> Iterator[Table]:
+    """The rows of the table in the parts of `_in_parts`."""
+    for start in range(0, len(table.frame), _ROWS_AT_ONCE):
+        yield replace(table, frame=table.frame[start : start + _ROWS_AT_ONCE])
+
+
+def _predictions(
+    predictive: Any, names: list[str], probability: float, rows: Table, leverage: Array | None
+) -> Any:
+    """One row for each of `rows`, four columns for each target, and the leverage where it is known."""
     low, high = predictive.interval(probability)
     parts = {"": predictive.mean, "_std": np.sqrt(predictive.variance), "_low": low, "_high": high}
     require_distinct([name + ending for name in names for ending in parts], "columns of the output")
     columns = {ending: np.reshape(values, (-1, len(names))) for ending, values in parts.items()}
-    _require_finite(columns, names, first)
-    return pd.DataFrame(
-        {name + ending: values[:, j] for j, name in enumerate(names) for ending, values in columns.items()}
-    )
+    _require_finite(columns, names, rows)
+    found = {
+        name + ending: values[:, j] for j, name in enumerate(names) for ending, values in columns.items()
+    }
+    if leverage is not None and np.isfinite(leverage).all() and LEVERAGE not in found:
+        found[LEVERAGE] = leverage
+    return pd.DataFrame(found)
 
 
-def _require_finite(columns: dict[str, Array], names: list[str], first: int) -> None:
+def _require_finite(columns: dict[str, Array], names: list[str], rows: Table) -> None:
     """Raise for predictions that are no numbers: a table with empty cells would look like an answer."""
     wrong = ~np.all([np.isfinite(values) for values in columns.values()], axis=0)
     if wrong.any():
-        rows = [str(first + row) for row in np.flatnonzero(wrong.any(axis=1))]
         targets = [name for name, any_wrong in zip(names, wrong.any(axis=0), strict=True) if any_wrong]
         raise BadInputError(
-            f"predictions must be finite, got {int(wrong.sum())} that are not, of {listed(targets)} in row "
-            f"{listed(rows)}: the features there are too large for floating-point arithmetic"
+            f"predictions must be finite, got {int(wrong.sum())} that are not, of {listed(targets)} in "
+            f"{rows.rows(list(rows.frame.index[wrong.any(axis=1)]))}: the features there are too large for "
+            "floating-point arithmetic"
         )
 
 
@@ -295,7 +350,7 @@ def _print_scores(model: NamedModel, X: Any, frame: Any, table: Table, probabili
     try:
         truth = table.numbers(model.targets).to_numpy()
     except BadInputError as incomplete:
-        typer.echo(f"Not scored: {incomplete}")
+        say(f"Not scored: {incomplete}")
         return
     rows = [_score_row(frame, name, truth[:, j]) for j, name in enumerate(model.targets)]
     header = "target", "R²", "RMSE", f"in {probability:.0%} interval"
@@ -314,7 +369,7 @@ def _print_scores(model: NamedModel, X: Any, frame: Any, table: Table, probabili
 
 def _log_densities(model: NamedModel, X: Any, truth: Array) -> Array:
     """log p of the targets of every row, joint over targets, (rows,)."""
-    laws = _in_parts(model, X)
+    laws = (law for law, _ in _in_parts(model, X))
     pieces = np.split(truth, range(_ROWS_AT_ONCE, len(truth), _ROWS_AT_ONCE))
     shaped = [(law, piece.reshape(law.mean.shape)) for law, piece in zip(laws, pieces, strict=True)]
     return np.concatenate([law.pointwise_log_density(piece) for law, piece in shaped])

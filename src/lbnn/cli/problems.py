@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import typer
@@ -17,6 +19,9 @@ from typer.core import TyperCommand
 FAILURE = 1  # a claim fails, or the run did
 BAD_INPUT = 2  # usage, data or files that break a rule; also what typer gives for a wrong option
 
+#: What the running command was called with, its name first.
+ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("lbnn_arguments", default=())
+
 
 class BadInputError(Exception):
     """The user's data, files or options break a rule; the message states it and what was given."""
@@ -24,6 +29,11 @@ class BadInputError(Exception):
 
 class Command(TyperCommand):
     """A command that reports problems without a traceback, unless --debug is given."""
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
+        """Remember what the command was called with, for reports."""
+        ARGUMENTS.set((info_name or "", *args))
+        return super().make_context(info_name, args, *rest, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -54,6 +64,34 @@ def _complain(problem: BaseException, debug: bool) -> None:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     typer.echo(f"lbnn: warning: {message}", err=True)
+
+
+def say(text: str) -> None:
+    """Say what was done on the way, beside the results: on stderr, so that stdout can be read by programs."""
+    typer.echo(text, err=True)
+
+
+def in_terms_of_the_table(message: str, labels: Sequence[str]) -> str:
+    """A message of the library with rows by their names, and parameters of Python as options.
+
+    Examples
+    --------
+    >>> from lbnn.cli.problems import in_terms_of_the_table
+    >>> in_terms_of_the_table("row 1 is far: use robust=True", ["P1", "P2"])
+    'P2 is far: use --robust'
+    """
+
+    def named(match: re.Match[str]) -> str:
+        row = int(match[1])
+        return labels[row] if row < len(labels) else match[0]
+
+    return re.sub(r"\brow (\d+)\b", named, message).replace("robust=True", "--robust")
+
+
+def warn_once(messages: Iterable[str], labels: Sequence[str] = ()) -> None:
+    """Say what the library warned of, each message once."""
+    for message in dict.fromkeys(messages):
+        say(f"lbnn: warning: {in_terms_of_the_table(message, labels)}")
 
 
 def console() -> Console:

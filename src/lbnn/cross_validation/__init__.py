@@ -15,11 +15,12 @@ Weights of draws are smoothed, and their tail index says whether they can be tru
 nodes do not resolve ρ_{−a}, or a bound of rounding says that dividing by p(y_a | Y_{−a}, L) loses digits,
 the data without the example are decomposed anew.
 
-`scores` is the public function, `boundary` checks its arguments, `examples` are predictions of left-out
-examples given L, `averages` over the scale, `refits` the data without an example. Knows `posterior` and what
-stands before it.
+`scores` computes them, `boundary` checks its arguments, `fitted` says what they need of a posterior,
+`examples` are predictions of left-out examples given L, `averages` over the scale, `refits` the data without
+an example. Knows `predict`, `engines` and what stands before them.
 """
 
-from lbnn.cross_validation.scores import LeaveOneOut, leave_one_out
+from lbnn.cross_validation.boundary import kept_targets
+from lbnn.cross_validation.scores import LeaveOneOut, leave_one_out, left_out_scores
 
-__all__ = ["LeaveOneOut", "leave_one_out"]
+__all__ = ["LeaveOneOut", "kept_targets", "leave_one_out", "left_out_scores"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from scipy import special
@@ -17,6 +18,18 @@ from lbnn.scale.measure import ScaleMeasure
 _WEIGHT_FLOATS = 1 << 18  # of one block of weights, (examples, atoms): 2 MB for each array of that size
 
 
+class WeightedAtoms(Protocol):
+    """Atoms with weights: draws, or the nodes of a deterministic rule."""
+
+    @property
+    def weights(self) -> Array:
+        """(m,)."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether they are nodes."""
+
+
 @dataclass(frozen=True)
 class Scores:
     """Averages over ρ_{−a} for some examples a."""
@@ -27,14 +40,24 @@ class Scores:
     log_density_error: Array  # (rows,)
     pareto_k: Array  # (rows,)
 
+    def of_rows(self, weights: Array) -> Scores:
+        """Scores of the rows, from those of the rows times √w, (rows,)."""
+        outputs = self.residual.shape[1]
+        return replace(
+            self,
+            residual=self.residual / np.sqrt(weights)[:, None],
+            variance=self.variance / weights[:, None],
+            log_density=self.log_density + 0.5 * outputs * np.log(weights),
+        )
+
     @property
     def fields(self) -> tuple[Array, ...]:
-        """In the order of the constructor."""
+        """In the order of the constructor: (rows, n_d) twice, then (rows,)."""
         return self.residual, self.variance, self.log_density, self.log_density_error, self.pareto_k
 
 
 def score(measure: ScaleMeasure, examples: LeftOut, matrix: Array) -> Scores:
-    """Weight the atoms by ρ_{−a}/ρ, in two passes over them: densities first, moments of Y Aᵀ after."""
+    """Weight the atoms by ρ_{−a}/ρ: densities first, then moments of Y Aᵀ, A (m, n_d)."""
     log_density = np.concatenate([examples.log_density(*eigen) for eigen, _ in _atoms(measure, examples)], 1)
     log_weights, shapes = left_out_log_weights(measure, log_density)
     average = special.logsumexp(log_weights + log_density, axis=1)
@@ -44,7 +67,19 @@ def score(measure: ScaleMeasure, examples: LeftOut, matrix: Array) -> Scores:
     return Scores(*moments(measure, examples, weights, matrix), average, error, shapes)
 
 
-def left_out_log_weights(measure: ScaleMeasure, log_density: Array) -> tuple[Array, Array]:
+def score_atoms(measure: ScaleMeasure, precision: Array, residual: Array) -> Scores:
+    """Scores of single numbers y_a from their precision and residual given each atom, (rows, m) each."""
+    log_density = 0.5 * (np.log(precision / (2 * np.pi)) - residual**2 * precision)
+    log_weights, shapes = left_out_log_weights(measure, log_density)
+    average = special.logsumexp(log_weights + log_density, axis=1)
+    weights, shares = np.exp(log_weights), np.exp(log_weights + log_density - average[:, None])
+    mean = (weights * residual).sum(axis=1)
+    variance = (weights * (1 / precision + (residual - mean[:, None]) ** 2)).sum(axis=1)
+    error = _standard_error(shares - weights, measure.groups)
+    return Scores(mean[:, None], variance[:, None], average, error, shapes)
+
+
+def left_out_log_weights(measure: WeightedAtoms, log_density: Array) -> tuple[Array, Array]:
     """Normalised log weights of ρ_{−a} on the atoms (rows, m), smoothed for draws, and Pareto k (rows,)."""
     with np.errstate(divide="ignore"):  # weights may have underflowed to zero
         log_weights = np.log(measure.weights) - log_density
@@ -82,7 +117,7 @@ def _standard_error(terms: Array, groups: IndexArray | None) -> Array:
 
 
 def _atoms(measure: ScaleMeasure, examples: LeftOut) -> Iterator[tuple[tuple[Array, Array], slice]]:
-    """Eigenvalues and eigenvectors of the scales in blocks that fit the matrix products."""
+    """Eigenvalues (m, n_d) and eigenvectors of the scales in blocks that fit the matrix products."""
     values, vectors = measure.eigen
     each = values.shape[1] * max(examples.extent)
     return (((values[block], vectors[block]), block) for block in blocks(len(values), each, PRODUCT_FLOATS))

@@ -11,16 +11,35 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
-from lbnn.cross_validation.examples import example_vectors
+from lbnn.cross_validation.fitted import Fitted
 from lbnn.data.bases import InputBasis
+from lbnn.data.examples import example_vectors, level_of
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
-from lbnn.posterior import Posterior
 
 _SAME_TARGETS = 1e-6  # relative difference above which Y is not what the posterior has seen
 
 
-def checked_targets(posterior: Posterior, Y: ArrayLike, centred: bool) -> tuple[Array, bool]:
+def kept_targets(spectrum: Spectrum) -> Array:
+    """Y (p, n_d) or (p,) as the data keep it: U ỹ and what is outside the range of G; else a ValueError.
+
+    For centred data, whose spectrum counts p − 1 examples, the centred targets.
+    """
+    basis, needed = spectrum.basis, "leave-one-out scores need the targets"
+    if isinstance(basis, InputBasis) and basis.training_inputs is None:
+        raise ValueError("leave-one-out scores need the training inputs, got a posterior from moments")
+    vectors = example_vectors(spectrum)
+    inside, outside = vectors @ spectrum.targets, spectrum.outside
+    if outside is not None and len(outside) == len(vectors):
+        inside = inside + outside
+    elif spectrum.rank < spectrum.examples:
+        raise ValueError(f"{needed}, got a posterior that does not keep them: use leave_one_out(Y)")
+    if spectrum.weights is not None:  # the spectrum is that of rows times √w
+        inside = inside / np.sqrt(spectrum.weights)[:, None]
+    return inside[:, 0] if spectrum.single_output else inside
+
+
+def checked_targets(posterior: Fitted, Y: ArrayLike, centred: bool) -> tuple[Array, bool]:
     """Y as (p, n_d), if posterior and Y belong together and leave-one-out scores exist."""
     spectrum = posterior.spectrum
     basis = spectrum.basis
@@ -33,14 +52,15 @@ def checked_targets(posterior: Posterior, Y: ArrayLike, centred: bool) -> tuple[
         raise ValueError("with an intercept, leaving one out needs two examples, got one")
     targets, one_dimensional = check.targets(Y, spectrum.examples + centred)
     columns = to_numpy(targets)
-    _require_same_data(spectrum, columns, centred)
+    rows = columns if spectrum.weights is None else np.sqrt(spectrum.weights)[:, None] * columns
+    _require_same_data(spectrum, rows, centred)
     if noise == 0:
         _require_left_out_exist(posterior, columns, centred)
     return columns, one_dimensional
 
 
 def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
-    """Raise unless UᵀY = ỹ, and Uᵀ1 = 0 if centred: Y and the spectrum are of the same data."""
+    """Raise unless UᵀY = ỹ for rows of Y (p, n_d) times √w, and Uᵀ√w = 0 if centred."""
     vectors = example_vectors(spectrum)
     if len(vectors) != len(Y):
         raise ValueError(
@@ -51,12 +71,12 @@ def _require_same_data(spectrum: Spectrum, Y: Array, centred: bool) -> None:
         np.linalg.norm(vectors.T @ Y - spectrum.targets) > _SAME_TARGETS * np.linalg.norm(Y)
     ):
         raise ValueError("Y must be the targets that the posterior was conditioned on, got others")
-    if centred and np.abs(vectors.sum(axis=0)).max(initial=0.0) > _SAME_TARGETS * math.sqrt(len(Y)):
+    if centred and np.abs(level_of(spectrum, len(Y)) @ vectors).max(initial=0.0) > _SAME_TARGETS:
         raise ValueError("centred=True needs inputs (or a Gram matrix) that were centred, got others")
 
 
-def _require_left_out_exist(posterior: Posterior, Y: Array, centred: bool) -> None:
-    """Raise unless every zero-temperature posterior without one example exists, with invertible scales."""
+def _require_left_out_exist(posterior: Fitted, Y: Array, centred: bool) -> None:
+    """Raise unless the zero-temperature posterior exists without each row of Y (p, n_d), L invertible."""
     prior, spectrum = posterior.prior, posterior.spectrum
     if not prior.full_rank:
         raise ValueError(

@@ -9,10 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
-from lbnn.data.bases import GramBasis
-from lbnn.data.projection import RANK_TOLERANCE, InputDirections
+from lbnn.data.examples import example_vectors, level_of
+from lbnn.data.projection import RANK_TOLERANCE
 from lbnn.data.spectrum import Spectrum
 from lbnn.predict.conditional import ConditionalProcess
 
@@ -53,7 +52,7 @@ class RefittedExample(LeftOut):
     process: ConditionalProcess  # of the other examples
     explained: Array  # Φ, (1, r)
     unexplained: float  # R
-    noise: float  # of the observation, and of the level
+    noise_variance: float  # of the observation, and of the level
     value: Array  # y_a, (1, n_d)
 
     @property
@@ -66,7 +65,7 @@ class RefittedExample(LeftOut):
     def precision_and_residual(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
         mean = (self.explained @ self.process.rotated_mean(scale_values, scale_vectors))[:, 0]
         seen = (self.explained**2 @ self.process.shrunken_scale(scale_values))[:, 0]
-        variance = self.unexplained * scale_values + seen + self.noise
+        variance = self.unexplained * scale_values + seen + self.noise_variance
         return 1 / variance[None], ((self.value @ scale_vectors)[:, 0] - mean)[None]
 
 
@@ -79,7 +78,7 @@ class PrivateExamples(LeftOut):
 
     @classmethod
     def of(cls, spectrum: Spectrum, private: float, Y: Array, centred: bool) -> PrivateExamples:
-        """All examples of a data set."""
+        """All examples of a data set, rows and targets Y (p, n_d) times √w."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
         eigenvalues = spectrum.eigenvalues + private
@@ -108,7 +107,7 @@ class Examples(LeftOut):
     unseen_targets: Array  # ((I − UUᵀ)Y)_a / τ, (rows, n_d)
     eigenvalues: Array  # g, (r,)
     targets: Array  # ỹ, (r, n_d)
-    noise: float  # τ
+    noise_variance: float  # τ
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -116,13 +115,13 @@ class Examples(LeftOut):
         return rows, rank
 
     @classmethod
-    def of(cls, spectrum: Spectrum, noise: float, Y: Array, centred: bool) -> Examples:
-        """All examples of a data set."""
+    def of(cls, spectrum: Spectrum, noise_variance: float, Y: Array, centred: bool) -> Examples:
+        """All examples of a data set, rows and targets Y (p, n_d) times √w."""
         vectors = example_vectors(spectrum)
         unseen, rest = _unseen(spectrum, vectors, Y, centred)
-        if noise > 0:
-            unseen, rest = unseen / noise, rest / noise
-        return cls(vectors, unseen, rest, spectrum.eigenvalues, spectrum.targets, noise)
+        if noise_variance > 0:
+            unseen, rest = unseen / noise_variance, rest / noise_variance
+        return cls(vectors, unseen, rest, spectrum.eigenvalues, spectrum.targets, noise_variance)
 
     def take(self, rows: slice) -> Examples:
         """Some of the examples."""
@@ -135,6 +134,7 @@ class Examples(LeftOut):
 
     @cached_property
     def _squares(self) -> Array:
+        """Entrywise squares of U_a, (rows, r)."""
         return self.vectors**2
 
     def rounding(self, scale_values: Array, scale_vectors: Array, from_inputs: bool) -> Array:
@@ -153,7 +153,7 @@ class Examples(LeftOut):
         largest, size = self.eigenvalues.max(initial=0.0), np.sqrt((self.targets**2).sum(axis=0))
         rest = self.unseen_targets
         for values, axes in zip(scale_values, scale_vectors, strict=True):
-            inverse = 1 / (self.noise + np.outer(self.eigenvalues, self._positive(values[None])[0]))
+            inverse = 1 / (self.noise_variance + np.outer(self.eigenvalues, self._positive(values[None])[0]))
             rotated, weights = self.targets @ axes, self.eigenvalues[:, None] * inverse**2
             precision, residual = (
                 each[:, 0] for each in self.precision_and_residual(values[None], axes[None])
@@ -168,7 +168,7 @@ class Examples(LeftOut):
             else:
                 change = pull * math.sqrt(largest) * own**2
                 shift = pull * math.sqrt(largest) * own * fitted
-            whole = np.sqrt(size @ size + (rest**2).sum() * self.noise**2)
+            whole = np.sqrt(size @ size + (rest**2).sum() * self.noise_variance**2)
             shift = shift + whole * own
             relative = change / precision + 1
             weight = residual**2 * precision * relative + 2 * np.abs(residual) * shift
@@ -179,20 +179,22 @@ class Examples(LeftOut):
     @property
     def _unseen_square(self) -> Array:
         """(I − UUᵀ)_aa / τ², (rows,)."""
-        return self.unseen_precision / self.noise if self.noise > 0 else self.unseen_precision
+        return (
+            self.unseen_precision / self.noise_variance if self.noise_variance > 0 else self.unseen_precision
+        )
 
     def precision_and_residual(self, scale_values: Array, scale_vectors: Array) -> tuple[Array, Array]:
         """(P_j)_aa and (P_j Y V_j)_a/(P_j)_aa for scales l (m, n_d), V (m, n_d, n_d): (rows, m, n_d) each."""
         axes = scale_vectors.transpose(1, 0, 2).reshape(scale_values.shape[1], -1)  # V side by side
-        inverse = 1 / (self.noise + np.outer(self.eigenvalues, self._positive(scale_values)))
+        inverse = 1 / (self.noise_variance + np.outer(self.eigenvalues, self._positive(scale_values)))
         precision = self._squares @ inverse + self.unseen_precision[:, None]
         weighted = self.vectors @ (inverse * (self.targets @ axes)) + self.unseen_targets @ axes
         shape = len(self.vectors), *scale_values.shape
         return precision.reshape(shape), (weighted / precision).reshape(shape)
 
     def _positive(self, scale_values: Array) -> Array:
-        """Eigenvalues of L; at zero temperature, where L is invertible, above zero against rounding."""
-        if self.noise > 0:
+        """Eigenvalues of L (m, n_d), kept above zero at zero temperature, where L is invertible."""
+        if self.noise_variance > 0:
             return scale_values
         return np.maximum(scale_values, np.finfo(float).eps ** 2 * scale_values.max(axis=1, keepdims=True))
 
@@ -201,21 +203,9 @@ def _unseen(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tupl
     """(I − UUᵀ)_aa (p,) and ((I − UUᵀ)Y)_a (p, n_d) on contrasts; zero where the directions span all."""
     unseen, rest = np.zeros(len(Y)), np.zeros_like(Y)
     if spectrum.rank < spectrum.examples:
-        unseen = 1 - centred / len(Y) - np.einsum("ai,ai->a", vectors, vectors)
-        rest = Y - centred * Y.mean(axis=0) - vectors @ spectrum.targets
+        level = level_of(spectrum, len(Y)) if centred else np.zeros(len(Y))
+        unseen = 1 - level**2 - np.einsum("ai,ai->a", vectors, vectors)
+        rest = Y - np.outer(level, level @ Y) - vectors @ spectrum.targets
         spanned = unseen <= RANK_TOLERANCE * len(Y)
         unseen[spanned], rest[spanned] = 0.0, 0.0
     return unseen, rest
-
-
-def example_vectors(spectrum: Spectrum) -> Array:
-    """U, the eigenvectors of the Gram matrix over the examples, (p, r), as NumPy."""
-    basis = spectrum.basis
-    if isinstance(basis, GramBasis):
-        return to_numpy(basis.vectors)
-    if isinstance(basis.directions, InputDirections):  # XXᵀ u would lose directions of small g to rounding
-        combination = to_numpy(basis.directions.combination)
-        return combination / np.linalg.norm(combination, axis=0)
-    vectors = to_numpy(basis.training().explained)  # a new array
-    vectors /= np.sqrt(spectrum.eigenvalues)
-    return vectors

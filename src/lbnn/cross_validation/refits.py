@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lbnn._base import check
 from lbnn._base.arrays import like, take, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.cross_validation.averages import Scores, left_out_log_weights, moments, row_blocks, score
 from lbnn.cross_validation.examples import Examples, LeftOut, RefittedExample
+from lbnn.cross_validation.fitted import Fitted
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredKernel, Columns, contrasts
 from lbnn.data.projection import FeatureDirections, Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
-from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.measure import ScaleMeasure, unresolved
 
@@ -33,26 +34,29 @@ _PROBES = (1e-3, 0.5, 1 - 1e-3)  # quantiles of the scale at which the bound is 
 class Refits:
     """The data of a posterior without one example, for any of them."""
 
-    posterior: Posterior
-    targets: Array  # (p, n_d), in units of the noise
+    posterior: Fitted
+    targets: Array  # (p, n_d), in units of the noise, without the weights of rows
     centred: bool
+    weights: Array  # of rows, (p,)
 
     def example(self, a: int) -> tuple[Spectrum, RefittedExample]:
         """The data without example a, and the example as a test point of them."""
         noise, centred = self.posterior.noise, self.centred
         kept = np.flatnonzero(np.arange(len(self.targets)) != a)
-        columns = Columns.of(self.targets[kept], centred)
+        columns = Columns.of(self.targets[kept], centred, self.weights[kept])
         targets = columns.centred(self.targets[kept])
         spectrum, point = self._without(a, kept, targets)
         spectrum = contrasts(spectrum) if centred else spectrum
         process = ConditionalProcess(spectrum.eigenvalues, spectrum.targets, noise.variance)
-        level = noise.variance / len(kept) if centred else 0.0
+        level = noise.variance / self.weights[kept].sum() if centred else 0.0
+        own_noise = noise.variance / self.weights[a]
         explained = to_numpy(point.explained)[:, -spectrum.rank :] if spectrum.rank else np.zeros((1, 0))
         own = float(point.unexplained_diagonal[0])
         value = columns.centred(self.targets[a : a + 1])
-        return spectrum, RefittedExample(process, explained, own, noise.variance + level, value)
+        return spectrum, RefittedExample(process, explained, own, own_noise + level, value)
 
     def _without(self, a: int, kept: IndexArray, targets: Array) -> tuple[Spectrum, Projection]:
+        """Data of the examples kept (p − 1,) with targets (p − 1, n_d), and example a as a test point."""
         basis = self.posterior.spectrum.basis
         if isinstance(basis, InputBasis):
             return self._inputs_without(basis, a, kept, targets)
@@ -61,30 +65,43 @@ class Refits:
     def _inputs_without(
         self, basis: InputBasis, a: int, kept: IndexArray, targets: Array
     ) -> tuple[Spectrum, Projection]:
+        """`_without` from inputs: kept (p − 1,), targets (p − 1, n_d)."""
         inputs: AnyArray = basis.training_inputs
+        if self.posterior.spectrum.weights is not None:
+            inputs = inputs / like(np.sqrt(self.weights)[:, None], inputs)
         others = take(inputs, kept, axis=0)
-        columns = Columns.of(others, self.centred)
-        spectrum = Spectrum.from_inputs(columns.centred_training(others), like(targets, inputs))
+        columns = Columns.of(others, self.centred, self.weights[kept])
+        spectrum = Spectrum.from_inputs(
+            columns.centred_training(others), like(targets, inputs), weights=self.weights[kept]
+        )
         spectrum = spectrum.scaled(basis.scale * basis.dimension)
         return spectrum, spectrum.project(columns.centred(inputs[a : a + 1, :]))
 
     def _gram_without(
         self, basis: GramBasis, a: int, kept: IndexArray, targets: Array
     ) -> tuple[Spectrum, Projection]:
+        """`_without` from a Gram matrix: kept (p − 1,), targets (p − 1, n_d)."""
         vectors = to_numpy(basis.vectors)
         gram = basis.scale * (vectors * basis.eigenvalues) @ vectors.T
-        kernel = CentredKernel.of(gram[np.ix_(kept, kept)], self.centred)
-        spectrum = kernel.spectrum(gram[np.ix_(kept, kept)], targets)
+        if self.posterior.spectrum.weights is not None:
+            gram = gram / np.sqrt(np.outer(self.weights, self.weights))
+        kernel = CentredKernel.of(gram[np.ix_(kept, kept)], self.centred, self.weights[kept])
+        spectrum = kernel.spectrum(
+            gram[np.ix_(kept, kept)], targets, check.row_weights(self.weights[kept], len(kept))
+        )
         return spectrum, spectrum.project(*kernel.test(gram[[a]][:, kept], gram[[a]][:, [a]]))
 
 
 def replace_by_refits(
-    scores: Scores, posterior: Posterior, examples: LeftOut, matrix: Array, refits: Refits
+    scores: Scores, posterior: Fitted, examples: LeftOut, matrix: Array, refits: Refits
 ) -> tuple[str, ...]:
-    """Replace, in place, the scores that the posterior cannot give; returns the messages of new integrals."""
+    """Replace, in place, scores of outputs Y Aᵀ, A (m, n_d), that the posterior cannot give.
+
+    Returns the messages of new integrals.
+    """
     if not isinstance(examples, Examples) or len(refits.targets) < 2 + refits.centred:
         return ()
-    measure, messages = posterior.scale_in_units, list[str]()
+    measure, messages = posterior._scale_in_units, list[str]()
     quadrature = isinstance(measure.law, QuadratureLaw)
     doubtful = lost_digits(posterior, examples)
     if quadrature:
@@ -110,9 +127,9 @@ def _log_density(example: RefittedExample):  # type: ignore[no-untyped-def]
     return lambda values, vectors: example.log_density(values, vectors)[0]
 
 
-def lost_digits(posterior: Posterior, examples: Examples) -> Mask:
+def lost_digits(posterior: Fitted, examples: Examples) -> Mask:
     """Examples for which rounding may change the scores, (p,)."""
-    measure = posterior.scale_in_units
+    measure = posterior._scale_in_units
     values, vectors = measure.eigen
     order = np.argsort(values.max(axis=1))
     shares = np.cumsum(measure.weights[order])
@@ -129,7 +146,7 @@ def lost_digits(posterior: Posterior, examples: Examples) -> Mask:
 
 
 def unresolved_examples(measure: ScaleMeasure, examples: LeftOut) -> Mask:
-    """Examples for which the nodes resolve ρ_{−a} or λρ_{−a} not."""
+    """Mask (p,) of examples whose ρ_{−a} or λρ_{−a} the nodes do not resolve."""
     log_scales = np.log(measure.scales[:, 0, 0])
     result = np.empty(examples.extent[0], bool)
     for rows in row_blocks(len(result), measure):

@@ -1,4 +1,4 @@
-"""Leave-one-out scores: the public function and what it returns."""
+"""Leave-one-out scores: their computation and what is returned."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lbnn._base.deprecated import announce
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn_of
 from lbnn.cross_validation.averages import Scores, row_blocks, score
 from lbnn.cross_validation.boundary import checked_targets
 from lbnn.cross_validation.examples import Examples, LeftOut, PrivateExamples
+from lbnn.cross_validation.fitted import Fitted
 from lbnn.cross_validation.refits import Refits, replace_by_refits
 from lbnn.engines.policy import POLICY
-from lbnn.posterior import Posterior
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class LeaveOneOut:
     ----------
     mean, variance : (p, n_d), or (p,) where Y was one-dimensional
         Of each left-out observation.
+    residual : shaped like the mean
+        Observation less its mean.
     log_density : (p,)
         log p(y_a | Y_{−a}), joint over outputs.
     log_density_error : (p,)
@@ -39,6 +42,7 @@ class LeaveOneOut:
 
     mean: Array
     variance: Array
+    residual: Array
     log_density: Array
     log_density_error: Array
     pareto_k: Array
@@ -50,6 +54,23 @@ class LeaveOneOut:
             f"LeaveOneOut(examples={len(self.log_density)}, elpd={self.elpd:.6g} ± {self.elpd_error:.2g}, "
             f"ok={self.ok})"
         )
+
+    @property
+    def z(self) -> Array:
+        """Standardised left-out residuals, residual/√variance, shaped like the mean.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 3))
+        >>> y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=40)
+        >>> y[7] += 5.0
+        >>> z = lbnn.cross_validation(lbnn.Network(widths=(20,)).condition(X, y, beta=100.0), y).z
+        >>> int(np.abs(z).argmax())
+        7
+        """
+        return self.residual / np.sqrt(self.variance)
 
     @property
     def elpd(self) -> float:
@@ -67,27 +88,32 @@ class LeaveOneOut:
         """Whether the diagnostics support the scores."""
         return not self.messages
 
+    def single(self) -> LeaveOneOut:
+        """The same without the axis of one output."""
+        return replace(self, mean=self.mean[:, 0], variance=self.variance[:, 0], residual=self.residual[:, 0])
+
     def taken(self, rows: IndexArray) -> LeaveOneOut:
-        """The scores of some rows, which may repeat."""
+        """The scores of some rows (k,), which may repeat."""
         return replace(
             self,
             mean=self.mean[rows],
             variance=self.variance[rows],
+            residual=self.residual[rows],
             log_density=self.log_density[rows],
             log_density_error=self.log_density_error[rows],
             pareto_k=self.pareto_k[rows],
         )
 
 
-def leave_one_out(
-    posterior: Posterior,
+def left_out_scores(
+    posterior: Fitted,
     Y: ArrayLike,
     *,
     centred: bool = False,
     matrix: Array | None = None,
     offset: Array | float = 0.0,
 ) -> LeaveOneOut:
-    """Score every example given all others.
+    """Score every example given all others: what `Posterior.leave_one_out` computes.
 
     Parameters
     ----------
@@ -100,42 +126,28 @@ def leave_one_out(
         were centred and the spectrum counts p − 1 examples. Y itself may then be given with its mean.
     matrix, offset : (m, n_d) and (m,), optional
         A and b: scores are those of observations Y Aᵀ + b, with A of full column rank.
-
-    Returns
-    -------
-    LeaveOneOut
-
-    Examples
-    --------
-    >>> import numpy as np, lbnn
-    >>> from lbnn.cross_validation import leave_one_out
-    >>> rng = np.random.default_rng(0)
-    >>> X, y = rng.normal(size=(12, 20)), rng.normal(size=12)
-    >>> network = lbnn.Network(widths=(5, 5))
-    >>> scores = leave_one_out(network.condition(X, y, beta=2.0), y)
-    >>> refit = network.condition(X[1:], y[1:], beta=2.0).predict(X[:1]).with_noise()
-    >>> bool(np.isclose(scores.mean[0], refit.mean[0]))
-    True
-    >>> bool(np.isclose(scores.variance[0], refit.variance[0]))
-    True
     """
     columns, one_dimensional = checked_targets(posterior, Y, centred)
-    units, measure = posterior.noise.deviations, posterior.scale_in_units
+    units, measure = posterior.noise.deviations, posterior._scale_in_units
     outward = np.eye(columns.shape[1]) if matrix is None else matrix
     if units is not None:
         columns, outward = columns / units, outward * units
-    examples = _left_out(posterior, columns, centred)
+    given = posterior.spectrum.weights
+    weights = np.ones(len(columns)) if given is None else given
+    examples = _left_out(posterior, np.sqrt(weights)[:, None] * columns, centred)
     parts = [score(measure, examples.take(rows), outward) for rows in row_blocks(len(columns), measure)]
     scores = Scores(*(np.concatenate(each) for each in zip(*(p.fields for p in parts), strict=True)))
-    refits = Refits(posterior, columns, centred)
+    scores = scores.of_rows(weights)
+    refits = Refits(posterior, columns, centred, weights)
     messages = replace_by_refits(scores, posterior, examples, outward, refits)
-    messages = _messages(scores.pareto_k) + messages
+    messages = pareto_messages(scores.pareto_k) + messages
     warn_of(messages)
     mean, variance = columns @ outward.T - scores.residual + offset, scores.variance
     log_volume = float(np.log(np.linalg.svd(outward, compute_uv=False)).sum())
     return LeaveOneOut(
         mean[:, 0] if one_dimensional else mean,
         variance[:, 0] if one_dimensional else variance,
+        scores.residual[:, 0] if one_dimensional else scores.residual,
         scores.log_density - log_volume,
         scores.log_density_error,
         scores.pareto_k,
@@ -143,14 +155,16 @@ def leave_one_out(
     )
 
 
-def _left_out(posterior: Posterior, columns: Array, centred: bool) -> LeftOut:
+def _left_out(posterior: Fitted, columns: Array, centred: bool) -> LeftOut:
+    """Examples of a posterior with targets (p, n_d) in units of the noise."""
     noise, spectrum = posterior.noise, posterior.noise.in_units(posterior.spectrum)
     if noise.coupling:
         return PrivateExamples.of(spectrum, noise.coupling, columns, centred)
     return Examples.of(spectrum, noise.variance, columns, centred)
 
 
-def _messages(shapes: Array) -> tuple[str, ...]:
+def pareto_messages(shapes: Array) -> tuple[str, ...]:
+    """What to say of tail indices of the weights of examples, (p,)."""
     bad = np.flatnonzero(shapes > POLICY.largest_k)
     if not len(bad):
         return ()
@@ -160,3 +174,16 @@ def _messages(shapes: Array) -> tuple[str, ...]:
         f"examples (largest {shapes[worst]:.2f}, at example {worst}), whose scores are not to be trusted: "
         "condition with a smaller target_error, or refit without them",
     )
+
+
+def leave_one_out(
+    posterior: Fitted,
+    Y: ArrayLike,
+    *,
+    centred: bool = False,
+    matrix: Array | None = None,
+    offset: Array | float = 0.0,
+) -> LeaveOneOut:
+    """The former function, for Y (p,) or (p, n_d): use `Posterior.leave_one_out`."""
+    announce("lbnn.leave_one_out(posterior, Y)", "posterior.leave_one_out()")
+    return left_out_scores(posterior, Y, centred=centred, matrix=matrix, offset=offset)

@@ -14,7 +14,7 @@ from lbnn._base.arrays import (
     cholesky,
     like,
     namespace,
-    require_one_place,
+    require_one_device,
     row_sizes,
     take,
     to_numpy,
@@ -46,13 +46,14 @@ class InputBasis:
 
     @property
     def example(self) -> AnyArray:
+        """An array of any shape, of the library and device of the inputs."""
         return self.directions.example
 
     def project(self, *test: ArrayLike) -> InputProjection:
         if len(test) != 1:
             raise TypeError(f"test points are one array X_test of shape (p̂, n0), got {_arrays(len(test))}")
         inputs = check.matrix_in_place(test[0], "X_test")
-        require_one_place(X=self.example, X_test=inputs)
+        require_one_device(X=self.example, X_test=inputs)
         if inputs.shape[1] != self.dimension:
             raise ValueError(
                 f"X_test must have n0 = {self.dimension} columns, got X_test.shape={tuple(inputs.shape)}"
@@ -83,6 +84,7 @@ class GramBasis:
 
     @property
     def example(self) -> AnyArray:
+        """An array of any shape, of the library and device of the Gram matrix."""
         return self.vectors
 
     def project(self, *test: ArrayLike) -> GramProjection:
@@ -91,7 +93,7 @@ class GramBasis:
                 f"after a Gram matrix, test points are cross_gram and test_gram, got {_arrays(len(test))}"
             )
         cross, gram = check.matrix_in_place(test[0], "cross_gram"), check.square_matrix(test[1], "test_gram")
-        require_one_place(gram=self.vectors, cross_gram=cross, test_gram=gram)
+        require_one_device(gram=self.vectors, cross_gram=cross, test_gram=gram)
         expected = gram.shape[0], self.vectors.shape[0]
         if tuple(cross.shape) != expected:
             raise ValueError(
@@ -117,7 +119,7 @@ def given_points(
     cross_gram: ArrayLike | None,
     test_gram: ArrayLike | None,
 ) -> tuple[ArrayLike, ...]:
-    """The arrays that describe test points: none for the training points, X_test, or the two kernels."""
+    """Arrays of test points: none for training points, X_test (p̂, n0), or kernels (p̂, p), (p̂, p̂)."""
     if cross_gram is None and test_gram is None:
         return () if X_test is None and not more else (X_test, *more)  # type: ignore[arg-type]
     if X_test is not None or more:
@@ -129,7 +131,7 @@ def given_points(
 
 
 def _unexplained(gram: AnyArray, cross: AnyArray, explained: AnyArray, basis: GramBasis) -> AnyArray:
-    """R = G_x̂x̂ − ΦΦᵀ, for test points that form a positive semi-definite matrix with the training Gram.
+    """R = G_x̂x̂ − ΦΦᵀ (p̂, p̂) from gram (p̂, p̂), cross (p̂, p) and Φ (p̂, r).
 
     Points whose unexplained variance is at the rounding of the difference count as explained entirely. Every
     point is judged by bounds of its own, so that an answer does not depend on the other test points.
@@ -174,6 +176,7 @@ def _difference_rounding(own: Array, explained: Array, basis: GramBasis) -> Arra
 
 
 def _diagonal(matrix: AnyArray) -> Array:
+    """Diagonal (n,) of a matrix (n, n), as NumPy."""
     return to_numpy(namespace(matrix).linalg.diagonal(matrix))
 
 
@@ -182,7 +185,7 @@ def _arrays(count: int) -> str:
 
 
 def _is_semidefinite(matrix: AnyArray, tolerance: Array) -> bool:
-    """Whether matrix + diag(tolerance) has no negative eigenvalue."""
+    """Whether matrix (n, n) + diag(tolerance), tolerance (n,), has no negative eigenvalue."""
     counted = np.flatnonzero(tolerance > 0)
     if row_sizes(matrix)[tolerance == 0].any():  # a zero on the diagonal allows no other entry in its row
         return False

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.arrays import copied, like, namespace, place_of, times, to_numpy
+from lbnn._base.arrays import copied, device_of, like, namespace, times, to_numpy
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, InputDirections
@@ -26,16 +26,20 @@ class Columns:
     means: Array  # (n,)
 
     @classmethod
-    def of(cls, array: AnyArray, centre: bool) -> Columns:
-        """The means of the columns, or zeros."""
-        return cls(to_numpy(namespace(array).mean(array, axis=0)) if centre else np.zeros(array.shape[1]))
+    def of(cls, array: AnyArray, centre: bool, weights: Array | None = None) -> Columns:
+        """Means (k,) of the columns of an array (p, k), weighted by weights (p,) if given, or zeros."""
+        if not centre:
+            return cls(np.zeros(array.shape[1]))
+        if weights is None:
+            return cls(to_numpy(namespace(array).mean(array, axis=0)))
+        return cls(to_numpy(like(weights / weights.sum(), array) @ array))
 
     def centred(self, array: AnyArray) -> AnyArray:
-        """The array less the means."""
+        """The array (m, k) less the means."""
         return array - like(self.means, array)
 
     def centred_training(self, array: AnyArray) -> AnyArray:
-        """`centred`, where a column that varies by rounding only counts as constant and becomes zero."""
+        """`centred` of (p, k), where a column that varies by rounding only becomes zero."""
         xp, centred = namespace(array), self.centred(array)
         size, spread = (to_numpy(xp.max(xp.abs(each), axis=0)) for each in (array, centred))
         varies = (spread > 4 * RANK_TOLERANCE * size) | (self.means == 0)
@@ -50,19 +54,19 @@ class CentredInputs:
     centre: bool = False
 
     @classmethod
-    def of(cls, X: AnyArray, centre: bool) -> CentredInputs:
-        """From the training inputs: their means, or zeros without centring."""
-        return cls(Columns.of(X, centre), centre)
+    def of(cls, X: AnyArray, centre: bool, weights: Array | None = None) -> CentredInputs:
+        """From the training inputs (p, n0): their (weighted) means, or zeros without centring."""
+        return cls(Columns.of(X, centre, weights), centre)
 
-    def spectrum(self, X: AnyArray, targets: Array) -> Spectrum:
-        """The training data."""
+    def spectrum(self, X: AnyArray, targets: Array, weights: Array | None = None) -> Spectrum:
+        """The training data X (p, n0), targets (p, n_d), with the noise variance τ/w of the rows."""
         centred = self.columns.centred_training(X)
         if not self.centre or X.shape[0] < 2:
-            return Spectrum.from_inputs(centred, like(targets, X))
-        return _of_input_contrasts(centred, targets)
+            return Spectrum.from_inputs(centred, like(targets, X), weights=weights)
+        return _of_input_contrasts(centred, targets, weights)
 
     def test(self, X: AnyArray) -> tuple[AnyArray, ...]:
-        """Test points as `Posterior.predict` wants them."""
+        """Test points (p̂, n0) as `Posterior.predict` wants them."""
         return (self.columns.centred(X),)
 
 
@@ -74,80 +78,109 @@ class CentredKernel:
     grand_mean: float
     centre: bool
 
+    shares: Array | None = None  # of the training points in the means, w/Σw, (p,); None where all are equal
+
     @classmethod
-    def of(cls, gram: Array, centre: bool) -> CentredKernel:
-        """From the training Gram matrix: its means, or zeros without centring."""
+    def of(cls, gram: Array, centre: bool, weights: Array | None = None) -> CentredKernel:
+        """From the training Gram matrix (p, p): its (weighted) means, or zeros without centring."""
         if not centre:
             return cls(np.zeros(len(gram)), 0.0, False)
-        return cls(gram.mean(axis=0), float(gram.mean()), True)
+        if weights is None:
+            return cls(gram.mean(axis=0), float(gram.mean()), True)
+        shares = weights / weights.sum()
+        return cls(shares @ gram, float(shares @ gram @ shares), True, shares)
 
-    def spectrum(self, gram: Array, targets: Array) -> Spectrum:
-        """The training data; a Gram matrix that is constant up to rounding counts as zero."""
+    def spectrum(self, gram: Array, targets: Array, weights: Array | None = None) -> Spectrum:
+        """The training data, gram (p, p) and targets (p, n_d); a gram constant to rounding counts as zero."""
         centred = gram - self.means[:, None] - self.means + self.grand_mean
         rounding = 4 * RANK_TOLERANCE * len(gram) * float(np.abs(gram).max())
         if self.centre and float(np.abs(centred).max()) <= rounding:
             centred = np.zeros_like(centred)
         centred = (centred + centred.T) / 2
         if not self.centre or len(gram) < 2:
-            return Spectrum.from_gram(centred, targets)
-        return _of_contrasts(centred, targets)
+            return Spectrum.from_gram(centred, targets, weights=weights)
+        return _of_contrasts(centred, targets, weights)
 
     def test(self, cross: Array, gram: Array) -> tuple[Array, ...]:
         """Cross kernel (p̂, p) and test kernel (p̂, p̂) as `Posterior.predict` wants them."""
-        own = cross.mean(axis=1) if self.centre else np.zeros(len(cross))
+        own = self._own_means(cross)
         return self.cross(cross), gram - own[:, None] - own + self.grand_mean
 
     def cross(self, cross: Array) -> Array:
-        """The centred cross kernel alone."""
-        own = cross.mean(axis=1, keepdims=True) if self.centre else 0.0
-        return cross - own - self.means + self.grand_mean
+        """The centred cross kernel (p̂, p) alone."""
+        return cross - self._own_means(cross)[:, None] - self.means + self.grand_mean
+
+    def _own_means(self, cross: Array) -> Array:
+        """Means over the training points of each row of a cross kernel, (p̂,); zeros without centring."""
+        if not self.centre:
+            return np.zeros(len(cross))
+        return cross.mean(axis=1) if self.shares is None else cross @ self.shares
 
 
-def _of_contrasts(centred: Array, targets: Array) -> Spectrum:
+def _of_contrasts(centred: Array, targets: Array, weights: Array | None) -> Spectrum:
     """The spectrum of a centred Gram matrix (p, p), with eigenvectors that are contrasts to rounding.
 
     Those of the matrix itself mix with the level, whose eigenvalue is zero, as theirs come near to rounding,
     and lose a part of the targets: smooth kernels have many of that kind. So the eigenvalues are those of
-    the p − 1 other coordinates after a reflection that makes the level the first of p.
+    the p − 1 other coordinates after a reflection that makes the level the first of p. With row weights all
+    of this is said of rows times √w, whose level is √w.
     """
-    reduced = _reflected(_reflected(centred).T)[1:, 1:]
-    spectrum = Spectrum.from_gram((reduced + reduced.T) / 2, _reflected(targets)[1:])
+    level, rows = _level(len(centred), weights), _times_level(targets, weights)
+    matrix = centred if weights is None else _times_level(_times_level(centred, weights).T, weights)
+    reduced = _reflected(_reflected(matrix, level).T, level)[1:, 1:]
+    spectrum = Spectrum.from_gram((reduced + reduced.T) / 2, _reflected(rows, level)[1:])
     basis = spectrum.basis
     assert isinstance(basis, GramBasis)
-    vectors = _as_contrasts(basis.vectors)
-    return replace(spectrum, examples=len(centred), basis=replace(basis, vectors=vectors))
+    vectors = _as_contrasts(basis.vectors, level)
+    return replace(spectrum, examples=len(centred), basis=replace(basis, vectors=vectors), weights=weights)
 
 
-def _of_input_contrasts(centred: AnyArray, targets: Array) -> Spectrum:
+def _level(rows: int, weights: Array | None) -> Array:
+    """The level of rows times √w, of length one: √w/|√w|, (p,)."""
+    if weights is None:
+        return np.full(rows, 1 / math.sqrt(rows))
+    return np.sqrt(weights / weights.sum())
+
+
+def _times_level(rows: AnyArray, weights: Array | None) -> AnyArray:
+    """Rows (p, ...) times √w."""
+    if weights is None:
+        return rows
+    return rows * like(np.sqrt(weights).reshape(-1, *(1,) * (rows.ndim - 1)), rows)
+
+
+def _of_input_contrasts(centred: AnyArray, targets: Array, weights: Array | None) -> Spectrum:
     """The spectrum of centred inputs (p, n0), from the p − 1 contrasts of the same reflection.
 
     Rounding of the means leaves a level in the centred inputs, which would count as a direction of its own
     and mix with small ones; as a contrast it is not there.
     """
-    spectrum = Spectrum.from_inputs(_reflected(centred)[1:, :], like(_reflected(targets)[1:], centred))
-    basis, kept = spectrum.basis, copied(centred)
+    level = _level(centred.shape[0], weights)
+    rows, own = _times_level(centred, weights), _times_level(targets, weights)
+    spectrum = Spectrum.from_inputs(_reflected(rows, level)[1:, :], like(_reflected(own, level)[1:], centred))
+    basis, kept = spectrum.basis, copied(rows)
     assert isinstance(basis, InputBasis)
     directions, coordinates = basis.directions, basis.training_coordinates
     if isinstance(directions, InputDirections):
-        directions = InputDirections(kept, _as_contrasts(directions.combination))
+        directions = InputDirections(kept, _as_contrasts(directions.combination, level))
     basis = replace(
         basis,
         directions=directions,
         training_inputs=kept,
-        training_coordinates=None if coordinates is None else _as_contrasts(coordinates),
+        training_coordinates=None if coordinates is None else _as_contrasts(coordinates, level),
     )
-    return replace(spectrum, examples=centred.shape[0], basis=basis)
+    return replace(spectrum, examples=centred.shape[0], basis=basis, weights=weights)
 
 
-def _as_contrasts(columns: AnyArray) -> AnyArray:
+def _as_contrasts(columns: AnyArray, level: Array) -> AnyArray:
     """Columns (p − 1, k) of reflected coordinates as contrasts of the examples, (p, k)."""
-    level = place_of(columns).zeros(1, columns.shape[1])
-    return _reflected(namespace(columns).concat([level, columns]))
+    none = device_of(columns).zeros(1, columns.shape[1])
+    return _reflected(namespace(columns).concat([none, columns]), level)
 
 
-def _reflected(rows: AnyArray) -> AnyArray:
-    """Householder's reflection of rows (p, ...) that takes the level, 1/√p, to the first axis."""
-    normal = np.full(rows.shape[0], 1 / math.sqrt(rows.shape[0]))
+def _reflected(rows: AnyArray, level: Array) -> AnyArray:
+    """Householder's reflection of rows (p, ...) that takes the level, of length one, to the first axis."""
+    normal = level.copy()
     normal[0] += 1
     there = like(normal / np.linalg.norm(normal), rows)
     along = 2 * (there @ rows)
@@ -187,8 +220,11 @@ def _without_first(basis: InputBasis | GramBasis) -> InputBasis | GramBasis:
 
 
 def outside_range(spectrum: Spectrum, targets: Array) -> Array:
-    """Rows R with RᵀR = YᵀY of the targets outside the range of G: at most n_d of them, none at full rank."""
-    columns = targets.reshape(len(targets), -1)
+    """Rows R (≤ n_d, n_d) with RᵀR = YᵀY of the targets (p, n_d) outside the range of G; none at full rank.
+
+    Targets are as they were given, without the weights of rows that the spectrum has.
+    """
+    columns = _times_level(targets.reshape(len(targets), -1), spectrum.weights)
     if spectrum.rank == spectrum.examples:
         return np.zeros((0, columns.shape[1]))
     inside = spectrum.targets / np.sqrt(spectrum.eigenvalues)[:, None]

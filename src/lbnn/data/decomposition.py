@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.arrays import (
+    device_of,
     eigh,
     like,
     namespace,
-    place_of,
     row_sizes,
     svd,
     take,
@@ -45,16 +45,16 @@ _SIMILAR = 1e3
 def positive_eigenvectors(
     gram: AnyArray, size: int, name: str, overwrite: bool = False
 ) -> tuple[Array, AnyArray]:
-    """Positive eigenvalues and their eigenvectors, in the memory of a matrix that is ours to overwrite."""
+    """Positive eigenvalues (r,) and eigenvectors (n, r) of gram (n, n), which may be overwritten."""
     values, vectors = _semidefinite_eigh(gram, name, overwrite)
     return positive_eigen(values, vectors, size)
 
 
 def _semidefinite_eigh(gram: AnyArray, name: str, overwrite: bool) -> tuple[Array, AnyArray]:
-    """All eigenvalues, ascending, and eigenvectors; none of them negative but for rounding."""
+    """All eigenvalues (n,), ascending, and eigenvectors (n, n); none negative but for rounding."""
     count = gram.shape[0]
     purpose = f"the eigendecomposition of {name} ({count} × {count})"
-    values, vectors = within_memory(lambda: eigh(gram, overwrite), place_of(gram), 5.0 * count**2, purpose)
+    values, vectors = within_memory(lambda: eigh(gram, overwrite), device_of(gram), 5.0 * count**2, purpose)
     if values[0] < -GRAM_TOLERANCE * max(values[-1], 0.0):
         raise ValueError(
             f"{name} must be positive semi-definite, got eigenvalues from {values[0]:.3g} to {values[-1]:.3g}"
@@ -71,7 +71,7 @@ class SmallerSide:
 
     @classmethod
     def of(cls, X: AnyArray) -> SmallerSide:
-        """One product and one `eigh`."""
+        """Of X (p, n0), by one product and one `eigh`."""
         wide = X.shape[0] <= X.shape[1]
         gram = X @ X.T if wide else X.T @ X
         gram /= X.shape[1]
@@ -95,13 +95,13 @@ def singular_vectors(
     examples, dimension = X.shape
     floats = 4.0 * examples * dimension + 6.0 * min(examples, dimension) ** 2
     purpose = f"the singular value decomposition of X ({examples} × {dimension})"
-    left, values, right = within_memory(lambda: _svd(X, side), place_of(X), floats, purpose)
+    left, values, right = within_memory(lambda: _svd(X, side), device_of(X), floats, purpose)
     first = len(values) - int(positive_part(values, size).sum())
     return values[first:], left[:, first:], right[:, first:]
 
 
 def _svd(X: AnyArray, side: SmallerSide | None) -> tuple[AnyArray, Array, AnyArray]:
-    """U, σ and V with σ ascending, by one of two ways."""
+    """U (p, k), σ (k,) and V (n0, k) of X (p, n0) with σ ascending, by one of two ways."""
     if side is None or len(side.eigenvalues) < _LARGE or side.weak > _FEW * len(side.eigenvalues):
         return _sorted_svd(X)
     if not (_of_similar_size(X) and _of_similar_size(X.T)):
@@ -113,12 +113,13 @@ def _svd(X: AnyArray, side: SmallerSide | None) -> tuple[AnyArray, Array, AnyArr
 
 
 def _of_similar_size(rows: AnyArray) -> bool:
+    """Whether the largest entries of the rows of a matrix (m, n) are within a factor of each other."""
     sizes = row_sizes(rows)
     return bool(sizes.max() <= _SIMILAR * sizes[sizes > 0].min(initial=np.inf))
 
 
 def _sorted_svd(X: AnyArray) -> tuple[AnyArray, Array, AnyArray]:
-    """By the singular values of Rᵀ of a QR decomposition, rows and columns sorted by size before.
+    """U (p, k), σ (k,), V (n0, k) from the QR decomposition of X (p, n0), rows and columns sorted by size.
 
     So singular values that are small because rows or columns are (in other units, say) keep all of their
     digits, as Jacobi's method would keep them (Higham 2000, "QR factorization with complete pivoting and
@@ -139,7 +140,7 @@ def _sorted_svd(X: AnyArray) -> tuple[AnyArray, Array, AnyArray]:
 def _completed_svd(
     X: AnyArray, side: SmallerSide, scale: float | None = None
 ) -> tuple[AnyArray, Array, AnyArray]:
-    """For p ≤ n0: of XXᵀ the strong eigenvectors U₁, and singular vectors of what the others leave of X.
+    """U (p, p), σ (p,), V (n0, p) for p ≤ n0: strong eigenvectors U₁ of XXᵀ, and an SVD of the rest of X.
 
     With V₁ = XᵀU₁ diag(1/σ₁) the rows B = U₂ᵀX of the weak ones, made orthogonal to V₁, are as good as X:
     their error is ε σ_max, where that of the weak eigenvalues is ε σ_max². What B loses to V₁ turns U₁ and U₂

@@ -60,7 +60,7 @@ class RowSet:
 
     @classmethod
     def of(cls, block: Array, inputs: int) -> RowSet:
-        """Of one block [X Y], whose first columns are inputs."""
+        """Of one block [X Y] (rows, n0 + n_d), whose first columns are inputs."""
         sizes = np.abs(block).max(axis=0)
         return cls(len(block), _digest(block), float(sizes[:inputs].max()), float(sizes[inputs:].max()))
 
@@ -88,7 +88,7 @@ class RowSet:
 
 
 def _digest(block: Array) -> int:
-    """The sum of the rows' hashes: entries are mixed with a constant of their column, then rows again."""
+    """Sum of the rows' hashes of (rows, columns): entries mixed with a constant of their column."""
     columns = block.shape[1]
     draws = np.random.default_rng(0).integers(2**63, size=columns, dtype=np.uint64)
     constants = np.asarray(2 * draws + 1, np.uint64)
@@ -112,7 +112,7 @@ class Moments:
 
     @classmethod
     def of(cls, X: Array, Y: Array) -> Moments:
-        """Of one block."""
+        """Of one block X (rows, n0), Y (rows, n_d)."""
         block = np.hstack([X, Y])
         rows, means = RowSet.of(block, X.shape[1]), block.mean(axis=0)
         block -= means
@@ -132,7 +132,7 @@ class Moments:
         return Moments(rows, means, self.centred + other.centred + cross)
 
     def about(self, centre: bool) -> Array:
-        """Moments of [X Y] about the means, or about zero."""
+        """Moments of [X Y] about the means, or about zero, (n0 + n_d, n0 + n_d)."""
         return self.centred if centre else self.centred + self.count * np.outer(self.means, self.means)
 
 
@@ -160,7 +160,7 @@ class Frame:
         return cls(means, root, linalg.solve_triangular(root, total[:inputs, inputs:], trans="T"))
 
     def centred(self, X: Array, Y: Array) -> tuple[Array, Array]:
-        """A block less the means."""
+        """A block X (rows, n0), Y (rows, n_d) less the means."""
         inputs = X.shape[1]
         return X - self.means[:inputs], Y - self.means[inputs:]
 
@@ -175,7 +175,7 @@ class Refined:
 
     @classmethod
     def of(cls, X: Array, Y: Array, frame: Frame) -> Refined:
-        """Of one block."""
+        """Of one block X (rows, n0), Y (rows, n_d)."""
         inputs, targets = frame.centred(X, Y)
         assert frame.root is not None
         thin = linalg.solve_triangular(frame.root, inputs.T, trans="T", overwrite_b=True, check_finite=False)
@@ -205,7 +205,7 @@ class Triangle:
 
     @classmethod
     def of(cls, X: Array, Y: Array) -> Triangle:
-        """Of one block."""
+        """Of one block X (rows, n0), Y (rows, n_d)."""
         return cls(_triangular(np.hstack([X, Y])), X.shape[1])
 
     def merge(self, other: Triangle) -> Triangle:
@@ -219,6 +219,7 @@ class Triangle:
 
 
 def _triangular(rows: Array) -> Array:
+    """R of the QR decomposition of rows (m, n), (min(m, n), n)."""
     return np.asarray(np.linalg.qr(rows, mode="r"), float)
 
 
@@ -229,7 +230,7 @@ def moment_rows(moment: Array) -> Array:
 
 
 def moment_rounding(values: Array, targets: Array, residual: float, directions: int) -> float:
-    """Bound of the error in ½(‖Y‖² − ‖ỹ‖²) from moments: ỹ_i and g_i are known to ε of the largest.
+    """Bound of the error in ½(‖Y‖² − ‖ỹ‖²) from moments: g (r,) and ỹ (r, n_d) known to ε of the largest.
 
     Directions that count as zero although `directions` could be there may be lost altogether, and with them
     all of the residual.

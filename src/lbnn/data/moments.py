@@ -16,7 +16,7 @@ _USE = "use from_inputs, from_chunks with passes=2, or from_factor"
 
 
 def require_in_range(cross: AnyArray, vectors: AnyArray, total: float, dropped: float) -> None:
-    """Raise unless XᵀY lies in the range of XᵀX, as moments of the same data do.
+    """Raise unless XᵀY (n0, n_d) lies in the range of XᵀX, spanned by vectors (n0, r).
 
     `total` is ‖Y‖² and `dropped` a bound of the eigenvalues of XᵀX that count as zero: along their vectors
     XᵀY may be as large as the root of the product of the two.
@@ -67,7 +67,7 @@ def _cross_moment(value: ArrayLike, dimension: int) -> tuple[Array, bool]:
 def given_moments(
     input_moment: ArrayLike, cross_moment: ArrayLike, target_moment: ArrayLike, examples: int
 ) -> tuple[AnyArray, AnyArray, float, int, bool]:
-    """XᵀX/n0, XᵀY, ‖Y‖² and p as `Spectrum.from_moments` was given them, and whether there is one output."""
+    """XᵀX/n0 (n0, n0), XᵀY (n0, n_d), ‖Y‖² and p as `Spectrum.from_moments` was given them, single output."""
     moment = check.square_matrix(input_moment, "input_moment")
     dimension = moment.shape[0]
     cross, single = _cross_moment(cross_moment, dimension)
@@ -84,7 +84,7 @@ def given_moments(
 def given_factor(
     factor: ArrayLike, targets: ArrayLike, residual_moment: ArrayLike, examples: int
 ) -> tuple[Factor, int, bool]:
-    """The factor that `Spectrum.from_factor` was given, p, and whether there is one output."""
+    """The factor R (k, n0) that `Spectrum.from_factor` was given, p, and whether there is one output."""
     root = check.matrix(factor, "factor")
     along, single = check.targets(targets, len(root))
     check.size(largest(root), "factor")

@@ -26,6 +26,10 @@ from lbnn._base.types import Array
 
 
 def _relu(c: Array, a: Array, b: Array) -> Array:
+    """E[φ(u) φ(v)], φ = relu, for Gaussian u, v.
+
+    Covariance c and variances a, b are arrays of the same shape.
+    """
     size = np.sqrt(a * b)
     cosine = np.divide(c, size, out=np.zeros_like(c), where=size > 0)
     cosine = np.clip(cosine, -1.0, 1.0)  # beyond by rounding
@@ -34,10 +38,12 @@ def _relu(c: Array, a: Array, b: Array) -> Array:
 
 
 def _erf(c: Array, a: Array, b: Array) -> Array:
+    """The same for φ = erf, arrays of the same shape."""
     return 2 / math.pi * np.arcsin(2 * c / np.sqrt((1 + 2 * a) * (1 + 2 * b)))
 
 
 def _gelu(c: Array, a: Array, b: Array) -> Array:
+    """The same for φ = gelu, arrays of the same shape."""
     product = (1 + a) * (1 + b)
     height = 1 / (2 * math.pi * np.sqrt(product - c**2))
     inner = a * b + c**2 * (1 / (1 + a) + 1 / (1 + b) - 1)
@@ -127,6 +133,7 @@ def kernel_of(
     inputs = left.shape[1]
 
     def layer(value: Array) -> Array:
+        """Covariance before the activation of the next layer, of any shape."""
         return bias_variance + weight_variance * value
 
     cross = layer(left @ right.T / inputs)

@@ -22,10 +22,10 @@ import numpy as np
 
 from lbnn._base.arrays import (
     add_to_diagonal,
+    device_of,
     eigh,
     like,
     namespace,
-    place_of,
     row_squares,
     take,
     to_numpy,
@@ -40,7 +40,7 @@ _LARGE_REST = 0.05  # unexplained share of a test point from which a difference 
 
 
 def positive_part(eigenvalues: Array, size: int, scale: float = 0.0) -> Mask:
-    """Mask of the eigenvalues that count as positive: the one rank decision of the library.
+    """Mask (n,) of the eigenvalues (n,) that count as positive: the one rank decision of the library.
 
     `scale` is that of the matrix the eigenvalues come from, where it exceeds the largest of them.
     """
@@ -84,7 +84,7 @@ class Directions(Protocol):
 
     @property
     def example(self) -> AnyArray:
-        """An array of the place in which they are held."""
+        """An array of any shape, of the library and device in which they are held."""
         ...
 
     def coordinates(self, inputs: AnyArray) -> AnyArray:
@@ -105,12 +105,15 @@ class InputDirections:
 
     @property
     def example(self) -> AnyArray:
+        """The inputs (p, n0)."""
         return self.inputs
 
     def coordinates(self, inputs: AnyArray) -> AnyArray:
+        """Coordinates (m, r) of inputs (m, n0)."""
         return (inputs @ self.inputs.T) @ self.combination
 
     def combine(self, coordinates: AnyArray) -> AnyArray:
+        """Inputs (m, n0) with coordinates (m, r)."""
         return (coordinates @ self.combination.T) @ self.inputs
 
 
@@ -122,12 +125,15 @@ class FeatureDirections:
 
     @property
     def example(self) -> AnyArray:
+        """The directions (n0, r)."""
         return self.vectors
 
     def coordinates(self, inputs: AnyArray) -> AnyArray:
+        """Coordinates (m, r) of inputs (m, n0)."""
         return inputs @ self.vectors
 
     def combine(self, coordinates: AnyArray) -> AnyArray:
+        """Inputs (m, n0) with coordinates (m, r)."""
         return coordinates @ self.vectors.T
 
 
@@ -151,11 +157,12 @@ class InputProjection(SharedInputs):
 
     @cached_property
     def explained(self) -> AnyArray:
+        """Φ, (p̂, r)."""
         return math.sqrt(self.scale) * self.directions.coordinates(self.inputs)
 
     @cached_property
     def unexplained_diagonal(self) -> Array:
-        """|x̂|² − |Φ|² where that keeps its digits; else from what is left of the inputs themselves."""
+        """|x̂|² − |Φ|², (p̂,), where that keeps its digits; else from what is left of the inputs."""
         lengths = self.scale * row_squares(self.inputs)
         result = lengths - row_squares(self.explained)
         small = np.flatnonzero(~(result > _LARGE_REST * lengths))
@@ -166,14 +173,16 @@ class InputProjection(SharedInputs):
 
     @cached_property
     def unexplained_root(self) -> AnyArray:
+        """E with E Eᵀ = R, (p̂, n0)."""
         return math.sqrt(self.scale) * namespace(self.inputs).concat(list(self._rest_in_blocks(1024)))
 
     @cached_property
     def unexplained_gram(self) -> AnyArray:
+        """R, (p̂, p̂)."""
         return self.unexplained_root @ self.unexplained_root.T
 
     def _rest_in_blocks(self, size: int) -> Iterator[AnyArray]:
-        """What the directions leave over of each input, zero where that is only rounding.
+        """Blocks (rows, n0) of what the directions leave of each input, zero where that is rounding.
 
         Small rests are projected twice, so that the rounding of the directions does not leak into them.
         """
@@ -200,10 +209,12 @@ class GramProjection(SharedInputs):
 
     @property
     def unexplained_diagonal(self) -> Array:
+        """Diagonal of R, (p̂,)."""
         return to_numpy(namespace(self.unexplained_gram).linalg.diagonal(self.unexplained_gram))
 
     @cached_property
     def unexplained_root(self) -> AnyArray:
+        """E with E Eᵀ = R, (p̂, rank)."""
         return gram_root(self.unexplained_gram)
 
 
@@ -215,16 +226,50 @@ class TrainingProjection(SharedInputs):
 
     @property
     def unexplained_diagonal(self) -> Array:
+        """Zeros (p,)."""
         return np.zeros(self.explained.shape[0])
 
     @property
     def unexplained_gram(self) -> AnyArray:
+        """Zeros (p, p)."""
         points = self.explained.shape[0]
-        return place_of(self.explained).zeros(points, points)
+        return device_of(self.explained).zeros(points, points)
 
     @property
     def unexplained_root(self) -> AnyArray:
-        return place_of(self.explained).zeros(self.explained.shape[0], 0)
+        """No columns, (p, 0)."""
+        return device_of(self.explained).zeros(self.explained.shape[0], 0)
+
+
+@dataclass(frozen=True)
+class ScaledProjection(SharedInputs):
+    """Test points of a Gram matrix that is multiplied by a factor: √factor Φ and factor R.
+
+    Models that differ in the prior scale alone share the projection of their test points.
+    """
+
+    inner: Projection
+    factor: float
+
+    @cached_property
+    def explained(self) -> AnyArray:
+        """√factor Φ, (p̂, r)."""
+        return math.sqrt(self.factor) * self.inner.explained
+
+    @property
+    def unexplained_diagonal(self) -> Array:
+        """Diagonal of factor · R, (p̂,)."""
+        return self.factor * self.inner.unexplained_diagonal
+
+    @property
+    def unexplained_gram(self) -> AnyArray:
+        """Factor · R, (p̂, p̂)."""
+        return self.factor * self.inner.unexplained_gram
+
+    @property
+    def unexplained_root(self) -> AnyArray:
+        """√factor E, (p̂, columns)."""
+        return math.sqrt(self.factor) * self.inner.unexplained_root
 
 
 @dataclass(frozen=True)
@@ -243,6 +288,7 @@ class PrivateProjection:
 
     @cached_property
     def explained(self) -> AnyArray:
+        """Φ diag(√seen), (p̂, r)."""
         return self.inner.explained * like(np.sqrt(self.seen), self.inner.explained)
 
     def observed(self, own: float) -> PrivateProjection:
@@ -253,20 +299,24 @@ class PrivateProjection:
 
     @cached_property
     def _lost(self) -> AnyArray:
+        """Φ diag(√(1 − seen)), (p̂, r): what the private inputs hide of it."""
         return self.inner.explained * like(np.sqrt(1 - self.seen), self.inner.explained)
 
     @cached_property
     def unexplained_diagonal(self) -> Array:
+        """Diagonal of R with the private and shared inputs, (p̂,)."""
         lost = to_numpy(namespace(self._lost).sum(self._lost**2, axis=1))
         return self.inner.unexplained_diagonal + lost + (self.own + self.shared)
 
     @cached_property
     def unexplained_gram(self) -> AnyArray:
+        """R with the private and shared inputs, (p̂, p̂)."""
         gram = self.inner.unexplained_gram + self._lost @ self._lost.T + self.shared
         return add_to_diagonal(gram, self.own)
 
     @cached_property
     def unexplained_root(self) -> AnyArray:
+        """E with E Eᵀ = R, (p̂, columns)."""
         points = self._lost.shape[0]
         own, shared = math.sqrt(self.own) * np.eye(points), np.full((points, 1), math.sqrt(self.shared))
         parts = [self.inner.unexplained_root, self._lost, like(own, self._lost), like(shared, self._lost)]
@@ -274,7 +324,7 @@ class PrivateProjection:
 
 
 def gram_root(gram: AnyArray) -> AnyArray:
-    """E with E Eᵀ = gram, of the numerical rank of gram."""
+    """E (n, k) with E Eᵀ = gram (n, n), k its numerical rank."""
     kept, vectors = positive_eigen(*eigh(gram), gram.shape[0])
     return vectors * like(np.sqrt(kept), vectors)
 

@@ -7,16 +7,16 @@ that after one eigendecomposition every depth, width and temperature costs next 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.arrays import Place, copied, largest, like, place_of, require_one_place, times, to_numpy
-from lbnn._base.condensed import Condensed, condense
+from lbnn._base.arrays import Device, copied, device_of, largest, like, require_one_device, times, to_numpy
+from lbnn._base.deprecated import former_attributes
+from lbnn._base.gauss_rule import GaussRule, make_gauss_rule
 from lbnn._base.types import AnyArray, Array
 from lbnn.data import streams
 from lbnn.data.bases import Basis, GramBasis, InputBasis, given_points
@@ -33,11 +33,18 @@ from lbnn.data.moments import (
     moment_residual,
     require_in_range,
 )
-from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, InputDirections, Projection
+from lbnn.data.projection import (
+    RANK_TOLERANCE,
+    FeatureDirections,
+    InputDirections,
+    Projection,
+    TrainingProjection,
+)
 
 _SMALL_SHARE = 1e-10  # by which rounding of moments may change predictions, as a share, without a warning
 
 
+@former_attributes
 @dataclass(frozen=True)
 class Spectrum:
     """The eigenvalues of G_xx and the targets in its eigenbasis.
@@ -65,6 +72,9 @@ class Spectrum:
     eigenvalue_error : float
         Of data from moments or a Gram matrix: ε g_max, to which the eigenvalues are known. Zero of data from
         inputs or a factor, whose eigenvalues are as good as the data.
+    weights : (rows,) or None
+        Row weights w: the noise variance of row a is τ/w_a. Eigenvalues, targets and basis are those of rows
+        multiplied by √w_a, whose noise is τ; None where all weights are one.
 
     Examples
     --------
@@ -85,15 +95,18 @@ class Spectrum:
     outside: Array | None = None
     rounding: float = 0.0
     eigenvalue_error: float = 0.0
+    weights: Array | None = None
+    #: What is computed at most once; a spectrum made by `dataclasses.replace` starts with nothing.
+    _computed: dict[str, Any] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     def __repr__(self) -> str:
         """One line: the sizes."""
         return f"Spectrum(examples={self.examples}, rank={self.rank}, outputs={self.outputs})"
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """Where the training data live, and heavy work is done."""
-        return place_of(self.basis.example)
+        return device_of(self.basis.example)
 
     @property
     def rank(self) -> int:
@@ -124,36 +137,70 @@ class Spectrum:
             the kernel among test points. The two may be given without their names, in this order.
         """
         test = given_points(X_test, more, cross_gram, test_gram)
-        return self.basis.project(*test) if test else self.basis.training()
+        if self.weights is None:
+            return self.basis.project(*test) if test else self.basis.training()
+        roots = np.sqrt(self.weights)
+        if not test:
+            rows = self.basis.training().explained
+            return TrainingProjection(rows / like(roots[:, None], rows))
+        if isinstance(self.basis, GramBasis):
+            cross = check.matrix_in_place(test[0], "cross_gram")
+            if cross.shape[1] == len(roots):  # of another shape: refused by the basis
+                test = (cross * like(roots, cross), *test[1:])
+        return self.basis.project(*test)
 
-    def rounding_message(self, noise: float, scale: float, target_error: float) -> str:
-        """What to say where rounding of moments or of a Gram matrix matters; empty where it does not.
+    @property
+    def log_jacobian(self) -> float:
+        """From densities of the rows times √w to those of the rows: ½ n_d Σ_a log w_a.
 
-        An error δ of the eigenvalues changes log p(Y | l) = −½ Σ_i [log D_i + ỹ_i²/D_i], D_i = τ + g_i l, by
+        Of p − 1 contrasts the level has the weight Σ_a w_a, which is taken out relative to p.
+        """
+        if self.weights is None:
+            return 0.0
+        levels = len(self.weights) - self.examples
+        logs = float(np.log(self.weights).sum()) - levels * math.log(float(self.weights.mean()))
+        return 0.5 * self.outputs * logs
 
-            ½ Σ_i (δ l/D_i) (1 + ỹ_i²/D_i)
+    def _rounding_shares(
+        self, noise_variance: float, scale: Array, coupling: float = 0.0
+    ) -> tuple[Array, float]:
+        """What an error δ of the eigenvalues may change: variances, as shares (r, n_d), and log p(Y | L).
 
-        at most, and variances along direction i by the share δ l/D_i of themselves.
+        With L = Σ_j l_j v_j v_jᵀ and D_ij = τ + (g_i + ν) l_j, log p(Y | L) = −½ Σ_ij [log D_ij +
+        (ỹ_i·v_j)²/D_ij] changes by at most ½ Σ_ij s_ij (1 + (ỹ_i·v_j)²/D_ij), s_ij = δ l_j/D_ij.
 
         Parameters
         ----------
-        noise : float
-            τ = 1/β, in the units of the targets.
-        scale : float
-            l, the largest eigenvalue of the posterior mean of L.
-        target_error : float
-            Of the log evidence.
+        noise_variance, coupling : float
+            τ = 1/β, in the units of the targets, and ν, that of noise which passes through the network.
+        scale : (n_d, n_d)
+            L.
         """
-        if not self.eigenvalue_error or not 0 < noise + scale < math.inf:
+        values, vectors = np.linalg.eigh(scale)
+        values = np.maximum(values, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):  # directions without scale and without noise
+            variance = noise_variance + (self.eigenvalues[:, None] + coupling) * values
+            shares = np.where(values > 0, self.eigenvalue_error * values / variance, 0.0)
+            fits = np.where(values > 0, (self.targets @ vectors) ** 2 / variance, 0.0)
+        return shares, 0.5 * float((shares * (1 + fits)).sum())
+
+    def _rounding_message(
+        self, noise_variance: float, scale: Array, target_error: float, coupling: float = 0.0
+    ) -> str:
+        """What to say where rounding of moments or of a Gram matrix matters; empty where it does not.
+
+        Arguments as of `_rounding_shares`, L at its posterior mean; `target_error` is of the log evidence.
+        """
+        size = float(np.linalg.eigvalsh(scale)[-1])
+        noise = noise_variance + coupling * size
+        if not self.eigenvalue_error or not 0 < noise + size < math.inf:
             return ""
-        variance = noise + scale * self.eigenvalues  # D_i
-        share = scale * self.eigenvalue_error / variance
-        evidence = 0.5 * float((share * (self.outputs + (self.targets**2).sum(axis=1) / variance)).sum())
+        shares, evidence = self._rounding_shares(noise_variance, scale, coupling)
         of_moments, relative = isinstance(self.basis, InputBasis), 0.0
-        lost = self._lost_signal(noise, scale)
+        lost = self._lost_signal(noise, size)
         if of_moments:
             evidence += self.rounding / noise if noise else 0.0
-            relative = max(float(share.max(initial=0.0)), math.sqrt(min(lost, 1.0)))
+            relative = max(float(shares.max(initial=0.0)), math.sqrt(min(lost, 1.0)))
         elif lost:
             unseen = (self.examples - self.rank) * self.outputs
             evidence += 0.5 * (unseen * math.log1p(lost) + self.residual / noise * (1 - 1 / (1 + lost)))
@@ -170,7 +217,7 @@ class Spectrum:
             f"{evidence:.2g}{predictions}; use {advice}"
         )
 
-    def _lost_signal(self, noise: float, scale: float) -> float:
+    def _lost_signal(self, noise_variance: float, scale: float) -> float:
         """g l/τ of the largest eigenvalue g that may have been taken for zero; 0 where none has been.
 
         Such a direction would change means by the square root of that, as a share, and log p(Y | l) by half
@@ -180,7 +227,7 @@ class Spectrum:
         if self.rank == min(self.examples, dimension):
             return 0.0
         largest_lost = max(self.examples, dimension) * self.eigenvalue_error
-        return scale * largest_lost / noise if noise else math.inf
+        return scale * largest_lost / noise_variance if noise_variance else math.inf
 
     def scaled(self, variance: float) -> Spectrum:
         """The same data with the Gram matrix multiplied by `variance` (the first layer's prior variance)."""
@@ -192,45 +239,82 @@ class Spectrum:
             basis=self.basis.scaled(variance),
             eigenvalue_error=variance * self.eigenvalue_error,
         )
-        return result.condensed_as(self.condensed and self.condensed.scaled(variance))
+        return result._with_rule(self.gauss_rule and self.gauss_rule.scaled(variance))
 
-    @cached_property
-    def condensed(self) -> Condensed | None:
+    def with_scaled_targets(
+        self, factors: Array, targets: Array, residual: float, outside: Array | None
+    ) -> Spectrum:
+        """The same inputs with targets Y diag(factors), whose ỹ (r, n_d), residual and outside are given."""
+        result = replace(self, targets=targets, residual=residual, outside=outside)
+        return result._with_rule(self.gauss_rule and self.gauss_rule.in_units(factors))
+
+    @property
+    def gauss_rule(self) -> GaussRule | None:
         """A few rows that the likelihood takes for all, at every temperature; None if that saves nothing."""
-        return condense(self.eigenvalues, self.targets)
+        if "gauss_rule" not in self._computed:
+            self._computed["gauss_rule"] = make_gauss_rule(self.eigenvalues, self.targets)
+        return self._computed["gauss_rule"]
 
-    def condensed_as(self, known: Condensed | None) -> Spectrum:
-        """These data, whose condensed form follows from that of others and need not be computed."""
-        vars(self)["condensed"] = known
+    def _with_rule(self, rule: GaussRule | None) -> Spectrum:
+        """A spectrum that was just made, with a rule that follows from another one's."""
+        self._computed["gauss_rule"] = rule
         return self
 
     @classmethod
-    def from_inputs(cls, X: ArrayLike, Y: ArrayLike, *, decompose: str | None = None) -> Spectrum:
+    def from_inputs(
+        cls,
+        X: ArrayLike,
+        Y: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        decompose: str | None = None,
+    ) -> Spectrum:
         """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0.
 
         X and Y are arrays of NumPy, PyTorch, JAX or CuPy on one device: all that is large stays there. Dask
         arrays are read by blocks of rows, twice, as `from_chunks` reads its chunks.
 
+        `weights` (p,) are positive: row a has the noise variance 1/(β w_a).
+
         `decompose` has no effect any more and goes away in the next release; "factor" is refused.
         """
         _refuse_factor(decompose)
         if streams.is_dask(X):
+            if weights is not None:
+                raise ValueError(
+                    "row weights are for rows in memory, got a dask array: multiply the rows of X and Y by "
+                    "the roots of their weights"
+                )
             return _from_stream(streams.DaskBlocks.of(X, Y), 2)
         inputs = check.matrix_in_place(X, "X", copy=False)
         targets, single = check.targets(Y, inputs.shape[0])
-        require_one_place(X=inputs, Y=targets)
+        require_one_device(X=inputs, Y=targets)
+        row_weights = check.row_weights(weights, inputs.shape[0])
+        if row_weights is not None:
+            inputs, targets = _weighted(inputs, row_weights), _weighted(targets, row_weights)
         check.size(largest(inputs), "X")
         check.size(largest(targets), "Y")
-        return _from_inputs(inputs, targets, single)
+        return replace(_from_inputs(inputs, targets, single), weights=row_weights)
 
     @classmethod
-    def from_gram(cls, gram: ArrayLike, Y: ArrayLike, *, decompose: str | None = None) -> Spectrum:
-        """Build from a positive semi-definite kernel matrix (p, p) and targets Y; `decompose` as before."""
+    def from_gram(
+        cls,
+        gram: ArrayLike,
+        Y: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        decompose: str | None = None,
+    ) -> Spectrum:
+        """Build from a positive semi-definite kernel matrix (p, p) and targets Y; the rest as before."""
         _refuse_factor(decompose)
         matrix = check.square_matrix(gram, "gram")
         size = matrix.shape[0]
         targets, single = check.targets(Y, size)
-        require_one_place(gram=matrix, Y=targets)
+        require_one_device(gram=matrix, Y=targets)
+        row_weights = check.row_weights(weights, size)
+        if row_weights is not None:
+            targets = _weighted(targets, row_weights)
+            matrix = _weighted(_weighted(matrix, row_weights).T, row_weights)
         check.size(largest(matrix), "gram", power=2)
         check.size(largest(targets), "Y")
         values, vectors = positive_eigenvectors(matrix, size, "gram")
@@ -238,7 +322,15 @@ class Spectrum:
         inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
         error = RANK_TOLERANCE * float(values.max(initial=0.0))
         return cls(
-            values, inside, square, size, single, GramBasis(vectors, values), rest, eigenvalue_error=error
+            values,
+            inside,
+            square,
+            size,
+            single,
+            GramBasis(vectors, values),
+            rest,
+            eigenvalue_error=error,
+            weights=row_weights,
         )
 
     @classmethod
@@ -306,11 +398,13 @@ class Spectrum:
         >>> bool(np.isclose(spectrum.residual, lbnn.Spectrum.from_inputs(X, y).residual))
         True
         """
-        return cls.of_factor(*given_factor(factor, targets, residual_moment, examples))
+        return cls._from_factor(*given_factor(factor, targets, residual_moment, examples))
 
     @classmethod
-    def of_factor(cls, factor: Factor, examples: int, single: bool, inputs: Array | None = None) -> Spectrum:
-        """`from_factor` without checks."""
+    def _from_factor(
+        cls, factor: Factor, examples: int, single: bool, inputs: Array | None = None
+    ) -> Spectrum:
+        """`from_factor` without checks; training inputs (p, n0) if they are kept."""
         values, vectors, targets, rest = factor.decomposed(examples)
         dimension = len(vectors)
         basis = InputBasis(FeatureDirections(vectors), dimension, inputs, 1 / dimension)
@@ -328,6 +422,11 @@ class Spectrum:
         return _from_moments(*given_moments(input_moment, cross_moment, target_moment, examples))
 
 
+def _weighted(rows: AnyArray, weights: Array) -> AnyArray:
+    """Rows (p, any) times √w."""
+    return rows * like(np.sqrt(weights)[:, None], rows)
+
+
 def _refuse_factor(decompose: str | None) -> None:
     """Raise for the option `decompose="factor"` of release 0.1, which is gone."""
     if decompose not in (None, "eigh"):
@@ -338,7 +437,7 @@ def _refuse_factor(decompose: str | None) -> None:
 
 
 def _from_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
-    """By the Gram matrix of the smaller side where that is well-conditioned, else by singular vectors."""
+    """X (p, n0), Y (p, n_d): by the Gram matrix of the smaller side, or by singular vectors."""
     side = SmallerSide.of(inputs)
     if side.weak:
         return _of_singular_vectors(inputs, targets, single, side)
@@ -372,7 +471,7 @@ def _of_input_vectors(
 
 
 def _of_singular_vectors(inputs: AnyArray, targets: AnyArray, single: bool, side: SmallerSide) -> Spectrum:
-    """For X of any shape and condition: X = U diag(σ) Vᵀ."""
+    """For X (p, n0) of any condition: X = U diag(σ) Vᵀ."""
     examples, dimension = inputs.shape
     values, left, right = singular_vectors(inputs, max(examples, dimension), side)
     own, rest = to_numpy(left.T @ targets), rest_of_targets(targets, left)
@@ -386,14 +485,14 @@ def _from_stream(blocks: streams.Stream, passes: int) -> Spectrum:
     """From blocks of rows."""
     moments = blocks.moments()
     if passes == 2:
-        return Spectrum.of_factor(blocks.factor(moments, centre=False), moments.count, blocks.single)
+        return Spectrum._from_factor(blocks.factor(moments, centre=False), moments.count, blocks.single)
     total, n0 = moments.about(centre=False), blocks.inputs
     parts = total[:n0, :n0] / n0, total[:n0, n0:], float(np.trace(total[n0:, n0:]))
     return _from_moments(*parts, moments.count, blocks.single)
 
 
 def _from_moments(moment: AnyArray, cross: AnyArray, total: float, examples: int, single: bool) -> Spectrum:
-    """From XᵀX/n0, XᵀY and ‖Y‖²."""
+    """From XᵀX/n0 (n0, n0), XᵀY (n0, n_d) and ‖Y‖²."""
     dimension = moment.shape[0]
     size = max(dimension, examples)
     values, vectors = positive_eigenvectors(moment, size, "XᵀX/n0", overwrite=True)

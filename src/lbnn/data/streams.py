@@ -53,7 +53,7 @@ class _Reread:
 
     @classmethod
     def of(cls, X: Array, Y: Array, of: Summarise) -> _Reread:
-        """Of one block."""
+        """Of one block X (rows, n0), Y (rows, n_d)."""
         return cls(of(X, Y), RowSet.of(np.hstack([X, Y]), X.shape[1]))
 
     def merge(self, other: _Reread) -> _Reread:
@@ -62,6 +62,7 @@ class _Reread:
 
 
 def _triangle(X: Array, Y: Array, frame: Frame) -> Triangle:
+    """Triangular factor of a centred block X (rows, n0), Y (rows, n_d)."""
     return Triangle.of(*frame.centred(X, Y))
 
 
@@ -130,12 +131,13 @@ def _block(pair: Any, number: int) -> tuple[Array, Array]:
 
 
 def _require_no_overflow(X: Array, Y: Array) -> None:
-    """Raise before the squares of a block overflow; whether all data are too small is seen at the end."""
+    """Raise before the squares of a block (rows, n0), (rows, n_d) overflow."""
     for name, block in (("X", X), ("Y", Y)):
         check.size(max(float(np.abs(block).max()), 1.0), name)
 
 
 def _sizes(X: Array, Y: Array) -> tuple[bool, int, int]:
+    """Whether Y was (rows,), n0 and n_d of a block X (rows, n0)."""
     return Y.ndim == 1, X.shape[1], 1 if Y.ndim == 1 else Y.shape[1]
 
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.engines.inference import Diagnostics, ScaleInference
-from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.engines.target import ScaleLikelihood
 from lbnn.scale.measure import ScaleMeasure
 
 
-def infer_atom(scale: Array, likelihood: GaussianLikelihood, single_output: bool) -> ScaleInference:
+def infer_atom(scale: Array, likelihood: ScaleLikelihood, single_output: bool) -> ScaleInference:
     """All posterior mass on `scale` (n_d, n_d): a Gaussian process."""
     measure = ScaleMeasure.atom(scale, single_output)
     log_evidence = likelihood.log_constant + float(likelihood.log_value(*measure.eigen)[0])

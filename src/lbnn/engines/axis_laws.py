@@ -116,7 +116,7 @@ def examples_of(likelihood: object, frame: Array) -> Examples | None:
 
 def _of_gaussian(factor: GaussianLikelihood, frame: Array) -> Examples:
     """In the units of L; where outputs differ in noise, an axis of the frame has the average along it."""
-    units, noise = factor.output_units, (factor.noise / factor.eigenvalues)[:, None]
+    units, noise = factor.output_units, (factor.noise_variance / factor.eigenvalues)[:, None]
     rows = factor.targets / units @ frame / np.sqrt(factor.eigenvalues)[:, None]
     noise = np.broadcast_to(noise, rows.shape) if factor.units is None else noise * (units**-2 @ frame**2)
     return Examples(rows, noise, np.full(rows.shape, factor.multiplicity))
@@ -125,7 +125,7 @@ def _of_gaussian(factor: GaussianLikelihood, frame: Array) -> Examples:
 def _of_hidden_kernel(primal: GaussianLikelihood, frame: Array) -> Examples:
     """Every output is a row over the examples, with noise τ/g_i; what a frame mixes of it is left out."""
     rows = (primal.targets / np.sqrt(primal.eigenvalues)[:, None]).T @ frame
-    noise = (primal.noise / primal.eigenvalues) @ frame**2
+    noise = (primal.noise_variance / primal.eigenvalues) @ frame**2
     return Examples(rows, np.broadcast_to(noise, rows.shape), np.ones(rows.shape))
 
 
@@ -182,7 +182,7 @@ class AxisLaws:
     def __init__(self, law: TotalFactorLaw, examples: Examples) -> None:
         self.law, self.examples = law, examples
         self.merged = examples if len(examples.rows) <= 2 * _LEVELS else examples.merged(_LEVELS)
-        typical = 0.5 * np.log(np.array([each.degrees for each in law.laws])).sum(axis=1)
+        typical = 0.5 * np.log(np.array([each.degrees for each in law.diagonal_marginals])).sum(axis=1)
         self._scans = (law.shift + typical)[:, None] + _SCAN
         own = [self._along(axis, scan) for axis, scan in enumerate(self._scans)]
         self.centres = np.array([scan[np.argmax(h)] for scan, h in zip(self._scans, own, strict=True)])
@@ -239,7 +239,7 @@ class AxisLaws:
         )
         variance, square = noise + np.exp(2 * logs), rows**2
         log_likelihood = -0.5 * (count * np.log(variance) + square / variance).sum(axis=0)
-        return log_likelihood + self.law.laws[axis].log_density(logs - self.law.shift)[0]
+        return log_likelihood + self.law.diagonal_marginals[axis].log_density(logs - self.law.shift)[0]
 
 
 class _Others:

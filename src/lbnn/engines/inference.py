@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from lbnn._base.warn import warn
+from lbnn._base.deprecated import former_attributes
 from lbnn.engines.policy import POLICY, joint_errors
 from lbnn.scale.measure import ScaleMeasure
 
@@ -46,6 +46,7 @@ class EvidenceEstimate:
         return abs(self.log_evidence - other.log_evidence) <= allowed
 
 
+@former_attributes
 @dataclass(frozen=True, repr=False)
 class Diagnostics:
     """How an answer was computed and whether it supports itself.
@@ -80,12 +81,6 @@ class Diagnostics:
     def __post_init__(self) -> None:
         """An answer with messages is not ok, whoever made it."""
         object.__setattr__(self, "ok", self.ok and not self.messages)
-
-    @property
-    def witnesses(self) -> tuple[EvidenceEstimate, ...]:
-        """The former name of `estimates`."""
-        warn("diagnostics.witnesses is now diagnostics.estimates", DeprecationWarning)
-        return self.estimates
 
     def __repr__(self) -> str:
         """One line: the engine, whether the answer supports itself, and how many estimates were compared."""

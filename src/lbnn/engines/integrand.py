@@ -14,7 +14,7 @@ import numpy as np
 
 from lbnn._base.errors import LikelihoodMismatch
 from lbnn._base.types import Array, IndexArray
-from lbnn.likelihood.plain import PlainLikelihood
+from lbnn.likelihood.plain import PlainCells, PlainLikelihood, PlainViews
 
 _MOST_DRAWS = 3
 #: Operations that the comparison may take beyond its first draw: some 50 ms. One draw takes r n_d³ of them,
@@ -26,7 +26,7 @@ CHECKED_WORK = 5e7
 class IntegrandCheck:
     """Compares what was integrated with the plain likelihood of the data as they were given."""
 
-    plain: PlainLikelihood
+    plain: PlainLikelihood | PlainViews | PlainCells
 
     def few(self, weights: Array) -> IndexArray:
         """The draw of largest weight and up to two others, at thirds of the total weight."""

@@ -17,7 +17,7 @@ from lbnn.engines.mixture import laplace_mixture_of
 from lbnn.engines.modes import Mode, find_modes, scan_axes
 from lbnn.engines.pareto import pareto_k
 from lbnn.engines.policy import POLICY
-from lbnn.engines.target import ScaleTarget
+from lbnn.engines.target import ScaleLikelihood, ScaleTarget
 from lbnn.engines.total_target import TotalTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.scale.bartlett import product
@@ -101,13 +101,13 @@ class SampledLaw(AtomLaw):
         target, own = self.target, self.target.likelihood
         space = TotalTarget(target)
         labels, fitted = np.zeros(len(self.weights), int), [0]
-        if isinstance(own, GaussianLikelihood) and not own.flat:
+        if isinstance(own, ScaleLikelihood) and not own.flat:
             searched = target.any_frame and space.dimension <= POLICY.most_for_mixture
             modes = find_modes(space, scan_axes(space, space.axes)) if searched else []
             scales = [_scale_of(space, mode) for mode in modes] or [np.asarray(measure.mean)]
             units, largest = own.output_units, float(own.eigenvalues.max())
             sizes = [np.linalg.eigvalsh(units[:, None] * scale * units) for scale in scales]
-            fitted = [int((largest * each > own.noise).sum()) for each in sizes]
+            fitted = [int((largest * each > own.noise_variance).sum()) for each in sizes]
             if len(modes) > 1:
                 labels = laplace_mixture_of(space, modes).labels(space.roots_of(self.answer.points))
         return phases_of_labels(*measure.weighted, labels, fitted, False)

@@ -101,7 +101,7 @@ class PriorPart:
 
     def place(self, uniform: Array, rng: np.random.Generator) -> Array:
         """Plain draws: the law has no simple quantiles."""
-        return self.law.draw_typical(len(uniform), rng)
+        return self.law.sample_typical(len(uniform), rng)
 
     def log_density(self, theta: Array) -> Array:
         """Log density of θ, (m,)."""
@@ -122,7 +122,7 @@ class Mixture:
         """Log density of every part at scales given by roots, in the frameless measure, (m, parts)."""
         columns = []
         for part in self.parts:
-            theta = self.space.seen_from(roots, part.frame)
+            theta = self.space.to_coordinates(roots, part.frame)
             inside = np.isfinite(theta).all(axis=1)
             column = np.full(len(roots), -np.inf)
             column[inside] = part.log_density(theta[inside]) - self.space.log_volume(theta[inside])
@@ -283,7 +283,7 @@ def _moved(part: StudentPart, sample: MixtureSample, weights: Array) -> StudentP
     trust = min(1.0, effective / (20 * dimension))
     if effective < 4 * dimension:
         return part
-    theta, weights = _finite(sample.mixture.space.seen_from(sample.roots, part.frame), weights)
+    theta, weights = _finite(sample.mixture.space.to_coordinates(sample.roots, part.frame), weights)
     pulled = weights * (part.degrees + dimension) / (part.degrees + part.square_distance(theta))
     mean = trust * (pulled @ theta / pulled.sum()) + (1 - trust) * part.mean
     centred = theta - mean
@@ -319,9 +319,9 @@ def _new_part(sample: MixtureSample, weights: Array) -> StudentPart | None:
     """
     space = sample.mixture.space
     peak = int(np.argmax(weights))
-    frame = space.own_frame(sample.roots[peak])
-    centre = space.seen_from(sample.roots[peak, None], frame)[0]
-    theta, weights = _finite(space.seen_from(sample.roots, frame), weights)
+    frame = space.diagonalising_frame(sample.roots[peak])
+    centre = space.to_coordinates(sample.roots[peak, None], frame)[0]
+    theta, weights = _finite(space.to_coordinates(sample.roots, frame), weights)
     centred = theta - centre
     spread = (centred * weights[:, None]).T @ centred
     if not (np.diagonal(spread) > 0).all():

@@ -127,7 +127,7 @@ def _scan_leading(target: TotalTarget, frame: Array, places: list[int], logs: Ar
     frames = _each_its_own(frame, orders, logs.shape[1])
     height = target.target.log_likelihood(total, frames).reshape(logs.shape)
     for axis, place in enumerate(places):
-        height[axis] += law.laws[place].log_density(logs[axis] - law.shift)[0]
+        height[axis] += law.diagonal_marginals[place].log_density(logs[axis] - law.shift)[0]
     return np.where(np.isnan(height), -np.inf, height)
 
 
@@ -158,7 +158,7 @@ def _each_its_own(frame: Array, orders: list[IndexArray], count: int) -> Array:
 def typical_logs(target: TotalTarget) -> Array:
     """Logs of the diagonal of T that are typical under the prior, (r,)."""
     law = target.law
-    return law.shift + 0.5 * np.log(np.array([each.degrees for each in law.laws])).sum(axis=1)
+    return law.shift + 0.5 * np.log(np.array([each.degrees for each in law.diagonal_marginals])).sum(axis=1)
 
 
 def starts(target: TotalTarget, frame: Array, scans: list[AxisScan]) -> tuple[Array, Array]:
@@ -204,7 +204,7 @@ def _random_starts(target: TotalTarget) -> tuple[Array, Array]:
     count = _RANDOM_STARTS[min(len(target.law.shapes), 2) - 1]
     rng = np.random.default_rng(0)
     frames = np.linalg.qr(rng.standard_normal((count, target.law.rows, target.law.rows))).Q
-    return target.law.draw_typical(count, rng), np.asarray(frames, float)
+    return target.law.sample_typical(count, rng), np.asarray(frames, float)
 
 
 def _leading(order: IndexArray, columns: int) -> list[IndexArray]:
@@ -247,8 +247,8 @@ def climb(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | N
     frames, theta = frames.copy(), theta.copy()
     turn = [k for k in range(len(theta)) if target.target.any_frame and _oblique(target, theta[k], roots[k])]
     for k in turn:
-        frames[k] = target.own_frame(roots[k])
-        theta[k] = target.seen_from(roots[k, None], frames[k])[0]
+        frames[k] = target.diagonalising_frame(roots[k])
+        theta[k] = target.to_coordinates(roots[k, None], frames[k])[0]
     if turn:
         theta[turn] = _maximise(target, theta[turn], frames[turn], None if tilt is None else tilt[turn])
     heights = _tilted_value(target, theta, frames, tilt)
@@ -366,7 +366,7 @@ def coordinate_units(target: TotalTarget, theta: Array) -> Array:
 
 def _same(target: TotalTarget, one: Mode, other: Mode) -> bool:
     """Whether a mode lies within the Gaussian of another, higher one: on a ridge, or where all is flat."""
-    seen = target.seen_from(target.roots(one.theta[None], one.frame), other.frame)[0]
+    seen = target.to_coordinates(target.roots(one.theta[None], one.frame), other.frame)[0]
     if not np.isfinite(seen).all():  # a zero on the diagonal: infinitely far away
         return False
     away = (seen - other.theta) / other.units

@@ -16,7 +16,7 @@ from scipy import interpolate, special
 from scipy.integrate import cumulative_trapezoid
 
 from lbnn._base.blocks import blocks
-from lbnn._base.condensed import Condensed
+from lbnn._base.gauss_rule import GaussRule
 from lbnn._base.log_integrals import Integrals, LogFunction, Nodes, integrate
 from lbnn._base.types import Array, ComplexArray, IndexArray
 from lbnn._base.warn import warn
@@ -73,7 +73,7 @@ class QuadratureLaw:
     @property
     def inverse_integrable(self) -> bool:
         """Whether E λ⁻¹ is finite: by the prior, or as targets at zero temperature keep λ from 0."""
-        hard_edge = self.likelihood.noise == 0
+        hard_edge = self.likelihood.noise_variance == 0
         lost = len(self.likelihood.eigenvalues) / 2 if hard_edge else 0.0
         return (hard_edge and bool(self.likelihood.targets.any())) or self.law.left_exponent - lost > 1
 
@@ -89,7 +89,9 @@ class QuadratureLaw:
         """Log density of x = log λ, at any λ that a double holds."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             data = self.likelihood.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
-            smallest = self.likelihood.noise + self.likelihood.eigenvalues.min(initial=np.inf) * np.exp(x)
+            smallest = self.likelihood.noise_variance + self.likelihood.eigenvalues.min(
+                initial=np.inf
+            ) * np.exp(x)
             beyond = ~np.isfinite(data) | (smallest < np.finfo(float).tiny)  # g_i λ is no double
             data[beyond] = log_value_in_logs(self.likelihood, x[beyond])
             return self.law.log_density(x) + data - self.nodes.log_total
@@ -108,7 +110,7 @@ class QuadratureLaw:
                     mode.mass,
                     0.0,
                     mode.mean_scale if measure.single_output else np.array([[mode.mean_scale]]),
-                    int(self._signal(mode.location) > self.likelihood.noise),
+                    int(self._signal(mode.location) > self.likelihood.noise_variance),
                 )
                 for mode in found
             )
@@ -195,17 +197,17 @@ def integrate_over_noise(
     """Integrals of prior × likelihood × λ^power for likelihoods that differ in their noise alone.
 
     All noise variances must be positive and finite. The prior is interpolated (`DensityTable`) and the data
-    are the few rows of their condensed form. Also returned: whether the interpolation is accurate.
+    are the few rows of their Gauss rule. Also returned: whether the interpolation is accurate.
     """
     first = likelihoods[0]
-    noise = np.array([each.noise for each in likelihoods])
-    rows = first.condensed or Condensed(
+    noise = np.array([each.noise_variance for each in likelihoods])
+    rows = first.gauss_rule or GaussRule(
         first.eigenvalues, np.ones(len(first.eigenvalues)), first.eigenvalues, first.targets
     )
     squares, table = rows.targets[:, 0] ** 2, DensityTable.of_product(law)
 
     def log_likelihood(x: Array, which: IndexArray) -> Array:
-        """−½ Σ_i [log(τ + g_i λ) + ỹ_i²/(τ + g_i λ)], over condensed rows, (k, n)."""
+        """−½ Σ_i [log(τ + g_i λ) + ỹ_i²/(τ + g_i λ)], over the rows of a Gauss rule, (k, n)."""
         result = np.empty(x.shape)
         for here in blocks(len(x), x.shape[1] * len(rows.nodes), _BLOCK):
             own, scale = noise[which[here], None, None], np.exp(x[here])[:, :, None]
@@ -224,7 +226,9 @@ def integrate_over_noise(
 
 def log_value_in_logs(likelihood: GaussianLikelihood, x: Array) -> Array:
     """`GaussianLikelihood.log_value` at x = log λ, (m,), with fewer digits but without under- or overflow."""
-    log_variance = np.logaddexp(np.log(likelihood.noise), np.log(likelihood.eigenvalues) + x[:, None])
+    log_variance = np.logaddexp(
+        np.log(likelihood.noise_variance), np.log(likelihood.eigenvalues) + x[:, None]
+    )
     squares = np.exp(2 * np.log(np.abs(likelihood.targets[:, 0])) - log_variance)
     return -0.5 * (likelihood.multiplicity * log_variance + squares).sum(axis=1)
 
@@ -252,4 +256,4 @@ def _data_blocks(likelihood: GaussianLikelihood, x: Array) -> Iterator[tuple[sli
     if not likelihood.flat:
         for here in blocks(len(x), len(likelihood.eigenvalues)):
             signal = likelihood.eigenvalues * np.exp(x[here, None])
-            yield here, signal, likelihood.noise + signal
+            yield here, signal, likelihood.noise_variance + signal

@@ -136,7 +136,7 @@ def rank_one_estimate(target: ScaleTarget, call: Call) -> Estimate:
     sample = sample_rank_one(
         float(eigenvalue),
         row @ target.rotation,
-        likelihood.noise,
+        likelihood.noise_variance,
         [shape.width for shape in reversed(shapes)],
         size,
         call.stream("rank one"),

@@ -43,7 +43,7 @@ from lbnn.engines.policy import GROUPS, POLICY, Policy
 from lbnn.engines.target import ScaleTarget, Target
 from lbnn.engines.verdict import agree, can_check, reaches
 from lbnn.scale.measure import effective_atoms
-from lbnn.scale.total_factor import RowWalk, TotalFactorLaw, turned
+from lbnn.scale.total_factor import RowRecursion, TotalFactorLaw, rotate_factors
 
 _PILOT = 8  # draws per group of a pilot
 _WELL, _POORLY = 0.25, 0.05  # effective draws per draw of a pilot: it serves from, hardly below
@@ -132,7 +132,7 @@ class EntryProposal(RowProposal):
         return total, ratio
 
 
-class _FilteredWalk(RowWalk):
+class _FilteredWalk(RowRecursion):
     """One pass down the rows of a block of draws, with the filter of every group of examples."""
 
     def __init__(self, law: TotalFactorLaw, logs: Array, groups: Groups, rng: np.random.Generator) -> None:
@@ -344,7 +344,9 @@ class RowSample:
         """The coordinates u of the target, (m, D)."""
         target = self.candidate.target
         same = self.candidate.frame is target.rotation
-        factors = self.factors if same else turned(self.factors, target.rotation.T @ self.candidate.frame)
+        factors = (
+            self.factors if same else rotate_factors(self.factors, target.rotation.T @ self.candidate.frame)
+        )
         return target.coordinates.locate(factors)
 
     def joined(self, other: RowSample) -> RowSample:
@@ -469,7 +471,8 @@ def row_estimates(target: Target, call: Call) -> tuple[Estimate, Estimate | None
         return estimate.effective_sample_size >= _CHECK and can_check(estimate, policy)
 
     sample, other = _drawn(pilots[0], call.effective, enough, most, rng, call), None
-    if len(pilots) > 1:
+    hopeless = law.columns < law.rows and not enough(sample)  # behind a narrow layer others answer then
+    if len(pilots) > 1 and not hopeless:
         call.progress.say(f"cross-check: {pilots[1].candidate.name}")
         other = _drawn(pilots[1], _CHECK, enough_to_check, most / 2, rng, call)
         checks = can_check(other.estimate, policy)

@@ -41,7 +41,7 @@ from lbnn.engines.rowwise import rough_rows, row_estimates
 from lbnn.engines.smc import smc_estimate
 from lbnn.engines.spectral import reverse_estimate, spectral_estimate
 from lbnn.engines.strategy import Plan, Problem, Step, plan
-from lbnn.engines.target import ScaleTarget, Target, log_diagonal, turned_points
+from lbnn.engines.target import ScaleLikelihood, ScaleTarget, Target, log_diagonal, turned_points
 from lbnn.engines.total_target import CentredSpace, FactorSpace, TotalTarget
 from lbnn.engines.verdict import (
     TAKE_OR_RAISE,
@@ -54,7 +54,7 @@ from lbnn.engines.verdict import (
 )
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, primal_factors
-from lbnn.likelihood.plain import PlainLikelihood
+from lbnn.likelihood.plain import PlainCells, PlainLikelihood, PlainViews
 from lbnn.likelihood.rank_deficient import RegularLikelihood, zeros_first
 from lbnn.scale.bartlett import product
 from lbnn.scale.measure import ScaleMeasure, Tails, eigen
@@ -70,10 +70,10 @@ _FITTED_FROM = 2048  # draws to which the mixture of a cross-check is fitted at 
 
 def infer(
     prior: ScalePrior,
-    likelihood: GaussianLikelihood,
+    likelihood: ScaleLikelihood,
     single_output: bool,
     options: InferenceOptions,
-    plain: PlainLikelihood | None = None,
+    plain: PlainLikelihood | PlainViews | PlainCells | None = None,
 ) -> ScaleInference:
     """Plan and run; the integrand is compared with the plain likelihood where that is given."""
     check = None if plain is None or likelihood.flat else IntegrandCheck(plain)
@@ -82,7 +82,7 @@ def infer(
         answer = (
             infer_atom(identity_scale(prior.outputs, prior.variance), likelihood, single_output)
             if steps.engine == "atom"
-            else infer_quadrature(prior, likelihood, single_output)
+            else infer_quadrature(prior, _gaussian(likelihood), single_output)
         )
         if check is not None:
             scales = answer.measure.scales[check.few(answer.measure.weights)]
@@ -95,15 +95,21 @@ def infer(
         run.call.progress.close()
 
 
-def problem_of(prior: ScalePrior, likelihood: GaussianLikelihood) -> Problem:
+def _gaussian(likelihood: ScaleLikelihood) -> GaussianLikelihood:
+    """The likelihood, where a plan asks for what only data with common axes have."""
+    assert isinstance(likelihood, GaussianLikelihood)
+    return likelihood
+
+
+def problem_of(prior: ScalePrior, likelihood: ScaleLikelihood) -> Problem:
     """What a plan needs to know."""
     return Problem(
         prior.widths,
         prior.outputs,
         0 if likelihood.flat else len(likelihood.eigenvalues),
         kernel=not likelihood.flat and not likelihood.dual_deficient and likelihood.multiplicity == 1,
-        scale=likelihood.noise > 0 or prior.full_rank,
-        deficient=likelihood.noise == 0 and not likelihood.flat and not likelihood.keeps_from_zero,
+        scale=likelihood.noise_variance > 0 or prior.full_rank,
+        deficient=likelihood.noise_variance == 0 and not likelihood.flat and not likelihood.keeps_from_zero,
     )
 
 
@@ -113,7 +119,7 @@ class Run:
     def __init__(
         self,
         prior: ScalePrior,
-        likelihood: GaussianLikelihood,
+        likelihood: ScaleLikelihood,
         single_output: bool,
         call: Call,
         check: IntegrandCheck | None,
@@ -152,9 +158,9 @@ class Run:
 
     def _target(self, of: str) -> ScaleTarget:
         if of == "kernel":
-            return dual_target(self.prior, self.likelihood)
+            return dual_target(self.prior, _gaussian(self.likelihood))
         if self._deficient:
-            return deficient_target(self.prior, self.likelihood)[0]
+            return deficient_target(self.prior, _gaussian(self.likelihood))[0]
         return primal_target(self.prior, self.likelihood)
 
     def _target_of(self, answer: Answer, of: str) -> ScaleTarget:
@@ -167,7 +173,7 @@ class Run:
     def _deficient(self) -> bool:
         """Zero temperature with targets of deficient rank: see `likelihood.rank_deficient`."""
         likelihood = self.likelihood
-        return likelihood.noise == 0 and not likelihood.flat and not likelihood.keeps_from_zero
+        return likelihood.noise_variance == 0 and not likelihood.flat and not likelihood.keeps_from_zero
 
     def _inference(self, of: str, answer: Answer) -> ScaleInference:
         if of == "kernel":
@@ -184,7 +190,7 @@ class Run:
             self.check.scales(measure.scales[few], likelihood.log_constant + values)
         kept = replace(answer, estimate=answer.estimate.stored())
         law = SampledLaw(target, kept, measure.scales, self.call.options, draw_posterior)
-        return _inference(measure.with_law(law), answer, likelihood.log_constant)
+        return _inference(measure._with_law(law), answer, likelihood.log_constant)
 
     def _of_deficient(self, answer: Answer) -> ScaleInference:
         """The same where the determinant of the outputs without targets was taken into the prior."""
@@ -201,12 +207,13 @@ class Run:
             values = values - 0.5 * likelihood.examples * np.linalg.slogdet(block)[1]
             self.check.scales(measure.scales[few], likelihood.log_constant + values)
         law = FactorLaw(answer.weights, measure.scales, target.factors(answer.points))
-        moment = prior.log_negative_moment(zeros, likelihood.examples)
-        return _inference(measure.with_law(law), answer, likelihood.log_constant + moment)
+        moment = prior._log_negative_moment(zeros, likelihood.examples)
+        return _inference(measure._with_law(law), answer, likelihood.log_constant + moment)
 
     def _of_kernel(self, answer: Answer) -> ScaleInference:
         """Draws of the factors of the last hidden kernel Λ, and of those of L given each of them."""
-        target, prior, likelihood = self._target_of(answer, "kernel"), self.prior, self.likelihood
+        target, prior = self._target_of(answer, "kernel"), self.prior
+        likelihood = _gaussian(self.likelihood)
         answer = self._affordable(answer)
         if self.check is not None:
             few = self.check.few(answer.weights)
@@ -218,7 +225,7 @@ class Run:
         assert root is not None
         measure = self._measure(root @ root.swapaxes(1, 2), answer, self._inverse_mean_exists)
         law = FactorLaw(answer.weights, measure.scales, factors)
-        inference = _inference(measure.with_law(law), answer, likelihood.log_constant)
+        inference = _inference(measure._with_law(law), answer, likelihood.log_constant)
         told = replace(inference.diagnostics, engine=f"dual {answer.diagnostics.engine}")
         with np.errstate(divide="ignore"):
             few_draws = means_message(answer.estimate, np.log((root**2).sum(axis=2)), self.call.policy)
@@ -268,7 +275,7 @@ def _taken(estimate: Estimate, index: IndexArray | slice, log_weights: Array | N
 # ---------------------------------------------------------------- targets
 
 
-def primal_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
+def primal_target(prior: ScalePrior, likelihood: ScaleLikelihood) -> ScaleTarget:
     """The posterior of L in the axes of the data, whatever signs a library gives to eigenvectors."""
     axes = one_sign(principal_axes(likelihood.gradient_rows, prior.widths))
     return ScaleTarget(prior.coordinates, likelihood, axes)
@@ -279,7 +286,7 @@ def deficient_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> tuple
     rotation = zeros_first(likelihood)
     zeros = prior.outputs - int(np.linalg.matrix_rank(likelihood.targets))
     null = rotation[:, :zeros]
-    coordinates = prior.tilted_coordinates(zeros, likelihood.examples)
+    coordinates = prior._tilted_coordinates(zeros, likelihood.examples)
     return ScaleTarget(coordinates, RegularLikelihood(likelihood, null), rotation, any_frame=False), null
 
 

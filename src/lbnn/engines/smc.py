@@ -85,12 +85,12 @@ def smc_estimate(target: Target, proposal: GaussianProposal, call: Call) -> Esti
         error = estimate.log_evidence_error
         call.progress.say(f"sequential Monte Carlo, round {number + 1}, error {error:.2g}")
         rounds.append(path.round())
-        estimate = _combined(rounds)
+        estimate = combined(rounds)
     call.spend(path.work)
     return estimate
 
 
-def _combined(rounds: list[Estimate]) -> Estimate:
+def combined(rounds: list[Estimate]) -> Estimate:
     """All rounds as one, each with the same weight."""
     count = len(rounds)
     return Estimate(

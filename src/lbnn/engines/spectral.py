@@ -12,11 +12,10 @@ evidence nearly unbiased).
 Particles form independent groups: resampling never mixes them, and the spread of their evidences is the
 stated error.
 
-`reverse_evidence` goes the opposite way with particles that start from a fully fitted state: annealing
-from the posterior to the prior estimates 1/p(Y). Sequential Monte Carlo that misses a part of the
-posterior is low; the reverse estimate is high where its start is not the posterior. On problems
-with exact answers it is a little high at every depth, by more than its error says: a difference
-is a reason to doubt, agreement is strong evidence (Grosse, Ghahramani and Adams 2015, arXiv:1511.02543).
+`reverse_evidence` goes the opposite way with particles that start from a fully fitted state. Sequential
+Monte Carlo that misses a part of the posterior is low; the reverse estimate is high where its start is not
+the posterior: a difference is a reason to doubt, agreement is strong evidence (Grosse, Ghahramani and Adams
+2015, arXiv:1511.02543).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from lbnn.engines.spectral_moves import (
     log_vandermonde,
     narrow_posterior,
     particles_of,
-    precision_above,
+    precisions,
     sweep,
 )
 from lbnn.engines.target import ScaleTarget
@@ -52,18 +51,17 @@ from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.measure import effective_atoms
 
 GROUPS = 16  # independent groups of a round: the error of the stated error is a fifth
-_STEP_VARIANCE = (
-    0.08  # variance of the log weights of one stage: effective share 0.93; at 0.15 the reverse way lags
-)
-_TOO_MUCH = 2.5  # times that variance from which a stage is tried again with a shorter step
+_STEP_VARIANCE = 0.08  # relative variance of the weights of one stage: effective share 0.93
+_TOO_MUCH = 1.5  # times that variance from which a stage is tried again with a shorter step
 _LONGEST_STEP = 1.5  # in log τ, over which derivatives are not to be trusted
 _RESAMPLE_BELOW = 0.7  # effective share of a group
 _RIDGE = 0.01  # of the regression, in variances of its variables
 _LARGEST_COEFFICIENT = 1.0  # rows shrink like τ^{1/2} where they shrink; more is noise of the regression
-_DIFFERENCE = 1e-4  # step of the derivatives along the spectral maps
-_FLOATS_PER_BLOCK = 1 << 15  # of a particle block's largest array: what stays in the cache of one core
+_CENTRES = (0.0, -2.0, 2.0, -4.0, 4.0)  # c of the spectral maps, in e-folds from τ/ḡ
+_THROUGH = 3  # of these also through all layers
+_CHANGING = 0.003  # variance of the fitted share along an axis; where it is less, a sweep forgets the scores
 _SNAPSHOTS = 4  # sweeps at the end of a round after each of which the particles are kept as draws
-_START_SWEEPS = 100  # from the fitted state; 22 exact problems: high by 0.08 on average, with 20 by 0.17
+_START_SWEEPS = 40  # from the fitted state
 _COPIES, _COPY_SWEEPS = 4, 5  # of every such particle, and sweeps after which copies go their own ways
 _ROUNDS, _USUAL_ERROR, _MOST_ROUNDS = 4, 0.05, 16  # rounds allowed for that target error; most for any
 SPECTRAL = "sequential Monte Carlo over noise variances"
@@ -196,14 +194,13 @@ def reverse_evidence(
     few = max(1, round(_REVERSE_SHARE * particles / GROUPS / _COPIES)) * GROUPS
     start = _Path(posterior, _fitted(posterior, few, rng), math.log(noise), rng)
     start.sweep(_START_SWEEPS)
-    size = few * _COPIES
     copies = start.particles.take(np.repeat(np.arange(few), _COPIES))  # next to each other: groups stay apart
     path = _Path(posterior, copies, math.log(noise), rng)
     path.sweep(_COPY_SWEEPS)
-    path.anneal(_start(posterior, draw_prior(posterior, size, rng)))
-    path.weigh(-path.log_likelihood())
-    log_inverse, error = _mean_and_error(path.log_evidence)
-    return -log_inverse, error
+    prior = draw_prior(posterior, len(copies), rng)
+    path.climb(_start(posterior, prior))
+    logs = log_likelihood(posterior, prior.values, prior.projections, path.noise).reshape(GROUPS, -1)
+    return _mean_and_error(path.log_evidence + log_sum_exp(logs, axis=1) - math.log(logs.shape[1]))
 
 
 def spectral_estimate(target: ScaleTarget, call: Call) -> Estimate:
@@ -218,7 +215,7 @@ def spectral_estimate(target: ScaleTarget, call: Call) -> Estimate:
     sample = sample_narrow(
         likelihood.eigenvalues,
         likelihood.targets @ target.rotation,
-        likelihood.noise,
+        likelihood.noise_variance,
         widths,
         rng,
         variance=math.prod(variances),
@@ -255,7 +252,7 @@ def reverse_estimate(target: ScaleTarget, call: Call) -> EvidenceEstimate:
         return reverse_evidence(
             likelihood.eigenvalues,
             likelihood.targets,
-            likelihood.noise,
+            likelihood.noise_variance,
             [shape.width for shape in reversed(shapes)],
             rng,
             variance=math.prod(shape.variance for shape in shapes),
@@ -380,7 +377,7 @@ def _fitted(posterior: NarrowPosterior, size: int, rng: np.random.Generator) -> 
         np.broadcast_to(np.diag(mean * (sizes / expected[-1]) ** share), (size, columns, columns)).copy()
         for mean, share in zip(expected[:-1], posterior.shares, strict=True)
     ]
-    return particles_of(posterior, roots, inner, rng)
+    return particles_of(posterior, roots.swapaxes(1, 2), inner, rng)
 
 
 class _Path:
@@ -394,8 +391,6 @@ class _Path:
         self.log_weights = np.full((GROUPS, self.per_group), -math.log(self.per_group))
         self.log_evidence = np.zeros(GROUPS)
         self.stages = 0
-        largest = max(posterior.targets.shape[0] * posterior.columns, len(posterior.nodes))
-        self.block = max(16, _FLOATS_PER_BLOCK // largest)
         self.shrinking = _axis_sets(posterior)
 
     @property
@@ -428,68 +423,97 @@ class _Path:
         self.particles = self.particles.take(index.ravel())
 
     def sweep(self, times: int) -> None:
-        """Gibbs moves at the present noise variance, in blocks that stay in the cache."""
-        moved = []
-        for first in range(0, len(self.particles), self.block):
-            block = self.particles.take(slice(first, first + self.block))
-            for _ in range(times):
-                block = sweep(self.posterior, block, self.noise, self.rng)
-            moved.append(block)
-        self.particles = join(moved)
+        """Gibbs moves at the present noise variance."""
+        for _ in range(times):
+            axes = self._changing_axes() if self.posterior.layers else ()
+            self.particles = sweep(self.posterior, self.particles, self.noise, self.rng, axes)
+
+    def _changing_axes(self) -> list[int]:
+        """Axes of the data along which particles differ most in how far they are fitted, at most two.
+
+        There columns go between phases, and `move_column` shortens the way.
+        """
+        along = (self.particles.directions**2 * self.particles.values[:, :, None]).sum(axis=1)
+        typical = math.exp(float(np.log(self.posterior.eigenvalues).mean()))
+        spread = (along / (along + self.noise / typical)).var(axis=0)
+        first, second = np.argsort(-spread, kind="stable")[:2]
+        if spread[first] < _CHANGING:
+            return []
+        return [int(first), int(second)] if spread[second] > 0.3 * spread[first] else [int(first)]
 
     def anneal(self, log_noise: float) -> None:
-        """Take the particles to another noise variance, lower or higher, in stages."""
+        """Take the particles down to a lower noise variance in stages; measure the evidence on the way."""
         while True:
             self.resample()
             self.sweep(1)
             self.stages += 1
             if self.log_noise == log_noise:
                 return
-            self._step(log_noise)
+            self.weigh(self._step(self._maps(), log_noise))
 
-    def _step(self, end: float) -> None:
-        """Change log τ as far towards `end` as the weights allow, and transport the particles."""
-        posterior, particles, weights = (
-            self.posterior,
-            self.particles,
-            np.exp(self.log_weights).ravel() / GROUPS,
-        )
-        here = self.log_likelihood() + log_prior(posterior, particles)
-        slope, scores = _noise_score(posterior, particles, self.noise), self._scores(here)
-        coefficients = self._coefficients(slope, scores, weights)
-        deviation = math.sqrt(_variance(slope + (scores * coefficients).sum(axis=1), weights))
-        length = min(
-            math.sqrt(_STEP_VARIANCE) / max(deviation, 1e-9), _LONGEST_STEP, abs(end - self.log_noise)
-        )
+    def climb(self, log_noise: float) -> None:
+        """Take the particles up to a higher noise variance in stages, and measure the evidence on the way.
+
+        Weights on the way up have heavy tails, since every stage is wider than the one before. They only
+        choose the particles; the ratio of two evidences is the mean of weights on the way down again, of
+        particles that have been moved at the higher noise variance.
+        """
+        measured, before = np.zeros(GROUPS), self.log_noise
         while True:
-            step = math.copysign(length, end - self.log_noise)
-            there = end if length == abs(end - self.log_noise) else self.log_noise + step
-            moved, log_jacobian = self._transport(coefficients * step)
-            log_ratios = (
-                log_likelihood(posterior, moved.values, moved.projections, math.exp(there))
-                + log_prior(posterior, moved)
-                + log_jacobian
-                - here
-            )
-            if _variance(log_ratios, weights) < _TOO_MUCH * _STEP_VARIANCE:
-                break
-            length *= 0.6
-        self.particles, self.log_noise = moved, there
-        self.weigh(log_ratios)
+            self.resample()
+            self.sweep(1)
+            self.stages += 1
+            maps = self._maps()
+            if before < self.log_noise:
+                down = self._log_ratios(maps, before)[1].reshape(GROUPS, -1)
+                measured += log_sum_exp(self.log_weights + down, axis=1)
+            if self.log_noise == log_noise:
+                self.log_evidence = measured
+                return
+            before = self.log_noise
+            self.weigh(self._step(maps, log_noise))
 
-    def _scores(self, here: Array) -> Array:
+    def _maps(self) -> tuple[Array, Array, float]:
+        """Log densities, coefficients of the transport, and the deviation of the slope of log weights."""
+        weights = np.exp(self.log_weights).ravel() / GROUPS
+        here = self.log_likelihood() + log_prior(self.posterior, self.particles)
+        slope, scores = _noise_score(self.posterior, self.particles, self.noise), self._scores()
+        coefficients = self._coefficients(slope, scores, weights)
+        left = slope + (scores * coefficients).sum(axis=1)
+        return here, coefficients, math.sqrt(float(weights @ (left - weights @ left) ** 2))
+
+    def _log_ratios(self, maps: tuple[Array, Array, float], there: float) -> tuple[Particles, Array]:
+        """The particles transported to another log τ, and their log weights there."""
+        here, coefficients, _ = maps
+        moved, log_jacobian = self._transport(coefficients * (there - self.log_noise))
+        likelihood = log_likelihood(self.posterior, moved.values, moved.projections, math.exp(there))
+        return moved, likelihood + log_prior(self.posterior, moved) + log_jacobian - here
+
+    def _step(self, maps: tuple[Array, Array, float], end: float) -> Array:
+        """Go as far towards `end` as the weights allow; the log weights."""
+        weights = np.exp(self.log_weights).ravel() / GROUPS
+        length = min(math.sqrt(_STEP_VARIANCE) / max(maps[2], 1e-9), _LONGEST_STEP)
+        while True:
+            last = length >= abs(end - self.log_noise)
+            there = end if last else self.log_noise + math.copysign(length, end - self.log_noise)
+            moved, log_ratios = self._log_ratios(maps, there)
+            if _relative_variance(log_ratios, weights) < _TOO_MUCH * _STEP_VARIANCE:
+                break
+            length = 0.6 * min(length, abs(end - self.log_noise))
+        self.particles, self.log_noise = moved, there
+        return log_ratios
+
+    def _scores(self) -> Array:
         """Derivatives of log density and Jacobian along the maps of `_transport`, (N, maps); means zero."""
-        posterior, particles = self.posterior, self.particles
-        columns = [_row_scores(posterior, particles, self.noise) @ self.shrinking]
-        for k in range(_spectral_maps(posterior)):
-            unit = np.zeros((1, _spectral_maps(posterior)))
-            unit[0, k] = _DIFFERENCE
-            moved, log_jacobian = _spectral_map(posterior, particles, self.noise, unit)
-            there = log_likelihood(posterior, moved.values, moved.projections, self.noise) + log_prior(
-                posterior, moved
-            )
-            columns.append(((there + log_jacobian - here) / _DIFFERENCE)[:, None])
-        return np.concatenate(columns, axis=1)
+        rows, columns = _scale_scores(self.posterior, self.particles, self.noise)
+        shapes, slopes = _shapes(self.posterior, self.particles.values, self.noise)
+        own = (shapes * columns).sum(axis=2) + self.posterior.outputs * shapes.sum(axis=2)
+        own += (slopes * self.particles.values).sum(axis=2)
+        parts = [rows @ self.shrinking, own.T]
+        if self.posterior.layers:
+            along = _inner_scores(self.posterior, self.particles)
+            parts.append((own[:_THROUGH] + (shapes[:_THROUGH] * along).sum(axis=2)).T)
+        return np.concatenate(parts, axis=1)
 
     def _coefficients(self, slope: Array, scores: Array, weights: Array) -> Array:
         """Coefficients of the maps for every particle, from the other half of the groups; (N, maps)."""
@@ -510,15 +534,18 @@ class _Path:
         posterior, rows = self.posterior, self.shrinking.shape[1]
         moved, log_jacobian = _spectral_map(posterior, self.particles, self.noise, change[:, rows:])
         log_scale = change[:, :rows] @ self.shrinking.T  # (N, n_d)
-        roots = np.exp(log_scale)[:, :, None] * moved.roots
+        roots = np.sqrt(moved.values)[:, :, None] * moved.directions * np.exp(log_scale)[:, None, :]
         return (
             particles_of(posterior, roots, moved.inner, self.rng),
             log_jacobian + posterior.columns * log_scale.sum(axis=1),
         )
 
 
-def _variance(values: Array, weights: Array) -> float:
-    return float(weights @ (values - weights @ values) ** 2)
+def _relative_variance(log_values: Array, weights: Array) -> float:
+    """Variance over squared mean: where few particles are far ahead, their logs vary little."""
+    ratios = np.exp(log_values - log_values.max())
+    mean = weights @ ratios
+    return float(weights @ (ratios / mean - 1) ** 2)  # NaN where a map folds
 
 
 def _axis_sets(posterior: NarrowPosterior) -> Array:
@@ -532,36 +559,66 @@ def _axis_sets(posterior: NarrowPosterior) -> Array:
 
 def _noise_score(posterior: NarrowPosterior, particles: Particles, noise: float) -> Array:
     """Derivative of log p(Y | L) in log τ, (N,)."""
-    variance = noise + posterior.eigenvalues[:, None] * particles.values[:, None, :]
+    variance = noise + posterior.eigenvalues * particles.values[:, :, None]
     squares = particles.projections**2
     inactive = posterior.examples * posterior.outputs - len(posterior.eigenvalues) * posterior.columns
     rest = float((posterior.targets**2).sum()) + posterior.residual - squares.sum(axis=(1, 2))
-    terms = 0.5 * noise * (squares / variance**2 - 1 / variance)
+    terms = 0.5 * noise * (squares / variance - 1) / variance
     result: Array = terms.sum(axis=(1, 2)) - 0.5 * inactive + 0.5 / noise * rest
     return result
 
 
-def _row_scores(posterior: NarrowPosterior, particles: Particles, noise: float) -> Array:
-    """Derivative of log density and Jacobian in the log scale of every row a of F, (N, n_d).
+def _scale_scores(posterior: NarrowPosterior, particles: Particles, noise: float) -> tuple[Array, Array]:
+    """Derivative of log density and Jacobian in log scales of rows of F, (N, n_d), and of columns, (N, m).
 
-    2 (∂ log p/∂L · L)_aa + m − F_a S_K⁻¹ F_aᵀ.
+    With ∇ = 2 (∂ log p/∂L) F − F S_K⁻¹, row a has Σ_j F_aj ∇_aj + m. Of a column Σ_a F_aj ∇_aj alone: its
+    Jacobian depends on how others move with it.
     """
-    g, values, directions = posterior.eigenvalues[:, None], particles.values[:, None, :], particles.directions
+    g, values, directions = posterior.eigenvalues, particles.values[:, :, None], particles.directions
     variance = noise + g * values
-    weighted = g * particles.projections / variance  # g_i z_ij/(τ + g_i l_j)
-    explained = (values * weighted).swapaxes(1, 2) @ weighted
-    gradient = 0.5 / noise * (posterior.targets.T @ weighted - directions @ explained)
-    gradient -= 0.5 * directions * (g / variance).sum(axis=1)[:, None, :]
-    roots = particles.roots
-    precision = precision_above(posterior, particles, posterior.layers)
-    quadratic = ((roots @ precision) * roots).sum(axis=2)
-    result: Array = 2 * (directions * values * gradient).sum(axis=2) + posterior.columns - quadratic
+    weighted = g * particles.projections / variance  # g_i z_ij/(τ + g_i l_j), (N, m, r)
+    explained = weighted @ (values * weighted).swapaxes(1, 2)
+    size, columns, rows = weighted.shape
+    gradient = (weighted.reshape(-1, rows) @ posterior.targets).reshape(size, columns, -1)
+    gradient -= explained @ directions
+    gradient /= noise
+    gradient -= directions * (g / variance).sum(axis=2)[:, :, None]  # 2 (∂ log p/∂L) u_j
+    roots = np.sqrt(values) * directions
+    terms = directions * values * gradient - (precisions(posterior, particles)[-1] @ roots) * roots
+    return terms.sum(axis=1) + columns, terms.sum(axis=2)
+
+
+def _inner_scores(posterior: NarrowPosterior, particles: Particles) -> Array:
+    """The same in the log scale of row and column j of all S_k, each with the power k/(K + 1), (N, m).
+
+    ν_k − ν_{k+1} − (S_{k−1}⁻¹ S_k)_jj + (S_k⁻¹ S_{k+1})_jj for one of them, with S_{K+1} = FᵀF.
+    """
+    chain = precisions(posterior, particles)
+    result = np.zeros_like(particles.values)
+    for k, degrees in enumerate(posterior.degrees):
+        if k < posterior.layers:
+            diagonal = (chain[k] * particles.inner[k]).sum(axis=2)
+            above = posterior.shares[k]
+        else:
+            diagonal = np.diagonal(chain[k], axis1=1, axis2=2) * particles.values
+            above = 0.0
+        below = posterior.shares[k - 1] if k else 0.0
+        result += (above - below) * (degrees - diagonal)
     return result
 
 
-def _spectral_maps(posterior: NarrowPosterior) -> int:
-    """Number of maps: two shapes in log l, for L alone and, with inner matrices, through all layers."""
-    return 4 if posterior.layers else 2
+def _shapes(posterior: NarrowPosterior, values: Array, noise: float) -> tuple[Array, Array]:
+    """Functions φ(l) of the spectral maps, (maps, N, m), and Σ_i φ[l_j, l_i] (1 + δ_ij) of each.
+
+    φ[·, ·] are divided differences: the Jacobian of F → F + ε F φ(FᵀF) is
+    1 + ε (n_d Σ_j φ_j + Σ_ij l_j φ[l_j, l_i] (1 + δ_ij)).
+
+    φ = 1/(1 + ḡ l/(τ e^c)): eigenvalues that are not fitted move with the noise, fitted ones do not.
+    """
+    typical = math.exp(float(np.log(posterior.eigenvalues).mean())) / noise
+    rates = typical * np.exp(-np.array(_CENTRES))[:, None, None]
+    shapes = 1 / (1 + rates * values)
+    return shapes, -rates * shapes * (shapes.sum(axis=2, keepdims=True) + shapes)
 
 
 def _spectral_map(
@@ -569,17 +626,14 @@ def _spectral_map(
 ) -> tuple[Particles, Array]:
     """log l_j → log l_j + 2 δ_j, δ_j = Σ_k change_k φ_k(l_j), with its log Jacobian; change (N or 1, maps).
 
-    φ = τ/(τ + ḡ l) and φ (1 − φ): eigenvalues that are not fitted move with the noise, fitted ones do not.
-    The second pair of coefficients moves S_k along, S_k → D S_k D with D = diag(e^{δ k/(K+1)}).
+    The last coefficients, for the first shapes again, move S_k along: S_k → D S_k D, D = diag(e^{δ k/(K+1)}).
     """
-    typical = math.exp(float(np.log(posterior.eigenvalues).mean()))
-    unfitted = 1 / (1 + typical / noise * particles.values)
-    slope = -unfitted * (1 - unfitted)  # dφ/d log l
-    shapes, slopes = (unfitted, -slope), (slope, slope * (1 - 2 * unfitted))
-    own, stretch = np.zeros_like(unfitted), np.ones_like(unfitted)
-    for k in range(change.shape[1]):
-        own += change[:, k, None] * shapes[k % 2]
-        stretch += 2 * change[:, k, None] * slopes[k % 2]
+    shapes, _ = _shapes(posterior, particles.values, noise)
+    alone, through = change[:, : len(shapes)].T[:, :, None], change[:, len(shapes) :].T[:, :, None]
+    moves = alone.copy()
+    moves[: len(through)] += through
+    own = (moves * shapes).sum(axis=0)
+    stretch = 1 - 2 * (moves * shapes * (1 - shapes)).sum(axis=0)  # d log l'/d log l
     values = particles.values * np.exp(2 * own)
     log_jacobian = (posterior.outputs - posterior.columns + 1) * own.sum(axis=1)
     log_jacobian += log_vandermonde(values) - log_vandermonde(particles.values)
@@ -589,12 +643,12 @@ def _spectral_map(
         log_jacobian += np.log(stretch).sum(axis=1)
     inner = particles.inner
     if posterior.layers:
-        through = change[:, 2, None] * shapes[0] + change[:, 3, None] * shapes[1]
-        scales = [np.exp(through * share) for share in posterior.shares]
+        along = (through * shapes[: len(through)]).sum(axis=0)
+        scales = [np.exp(along * share) for share in posterior.shares]
         inner = [
             scale[:, :, None] * each * scale[:, None, :] for scale, each in zip(scales, inner, strict=True)
         ]
-        log_jacobian += float(posterior.shares.sum()) * (posterior.columns + 1) * through.sum(axis=1)
+        log_jacobian += float(posterior.shares.sum()) * (posterior.columns + 1) * along.sum(axis=1)
     return Particles(particles.directions, values, particles.projections, inner), log_jacobian
 
 

@@ -14,10 +14,9 @@ A particle keeps F = U diag(√l) with orthonormal columns U; an orthogonal matr
 law of nothing if the S_k are conjugated by it. The likelihood separates over the columns, z_ij = ỹ_i · u_j
 ~ N(0, τ + g_i l_j), and every move below leaves the posterior at noise variance τ invariant:
 
-- `move_values`: log l_j given everything else has a one-dimensional density; a table of it proposes, the
-  density accepts.
-  The column can take the same direction of S_k, …, S_K with it, which keeps the traces between them: a
-  direction of the outputs changes between fitted and collapsed in all layers at once.
+- `move_values`: log l_j together with the same direction of S_1, …, S_K, so that a direction of the outputs
+  changes between fitted and collapsed in all layers at once. Its law is a convolution over the layers; a
+  table proposes, the density accepts.
 - `move_column`: the same together with the angle between a column and an axis of the data.
 - `rotate_columns`: a rotation in the plane of two columns has a von Mises law.
 - `move_root`: with the hidden activities h drawn, ỹ_i = √g_i F h_i + noise is a regression, and F given h
@@ -29,28 +28,26 @@ law of nothing if the S_k are conjugated by it. The likelihood separates over th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.types import Array, IndexArray, Mask
 
 _TABLE_STEP = 0.3  # largest distance of nodes in log l: more than 90% of proposals are accepted
 _STEP_IN_DEVIATIONS = 0.9  # the same for many rows, where log l has the deviation √(2/r)
-_BELOW, _BELOW_PER_LAYER = (
-    12.0,
-    6.0,
-)  # e-folds of the table below τ/g: the prior of log l falls at least like e^{x/2} there
+_BELOW, _BELOW_PER_LAYER = 12.0, 6.0  # e-folds of the table below τ/g: the prior of log l falls at least
+# like e^{νx/2} there, ν the smallest number of degrees of freedom; half of them from ν = 2 on
 _ABOVE = 3.0  # e-folds above the largest value that prior or data suggest
 _DEEPEST = -60.0  # floor of the table relative to its maximum; proposals below it have a chance of 1e-26
-_COARSER, _ANGLES, _WIDEST = (
-    3,
-    27,
-    5.2,
-)  # tables over size and angle: every third node, ζ in steps of 0.4 up to φ = 0.011
-_COLUMN_MOVES = 2  # in a sweep; with one (and longer stages) one exact problem came out low by 0.8 nats
+_COARSER, _ANGLES = 3, np.linspace(-5.2, 5.2, 27)  # tables over size and angle: ζ up to φ = 0.011
+_GRADED = 1e-14  # ratio of values of L below which directions by a Gram matrix are off by more than 1e-9
 _SMALLEST_SINE = 1e-6  # of angles below which a direction is lost to rounding
+_TAIL = 8.0  # degrees of freedom of proposed ratios: heavier tails than their law
+_NEWTON_STEPS, _LONGEST_NEWTON = 6, 4.0  # what is left is spread over the layers; proposals need no more
+_RATIO_STEP, _RATIO_RANGE = 0.1, 30.0  # nodes of the convolution of ratios
+_CROSSED = np.linspace(-12.0, 12.0, 33)  # ρ for which it is tabulated
 _TINY = 1e-300  # keeps the logarithm of a distance of two equal values finite
 
 
@@ -68,6 +65,7 @@ class NarrowPosterior:
     degrees: tuple[int, ...]  # ν_1, …, ν_K, n_d
     base: float  # c
     nodes: Array = field(repr=False)  # of the tables of log l, equidistant
+    ratios: RatioTable = field(repr=False)
 
     @property
     def outputs(self) -> int:
@@ -111,7 +109,9 @@ def narrow_posterior(
     axes = np.linalg.svd(seen, full_matrices=True)[2].T
     rotated = targets @ axes
     step = min(_TABLE_STEP, _STEP_IN_DEVIATIONS * math.sqrt(2 / rows))
-    low = math.log(noise / eigenvalues.max()) - _BELOW - _BELOW_PER_LAYER * (len(widths) - 1)
+    degrees = (*reversed(widths[:narrowest]), *widths[narrowest + 1 :], outputs)
+    below = (_BELOW + _BELOW_PER_LAYER * (len(widths) - 1)) / min(*degrees, 2)
+    low = math.log(noise / eigenvalues.max()) - below
     high = math.log(max(8 * variance, 4 * float((rotated**2).sum(axis=0).max() / eigenvalues.sum()))) + _ABOVE
     return NarrowPosterior(
         eigenvalues,
@@ -121,9 +121,10 @@ def narrow_posterior(
         residual,
         rows if examples is None else examples,
         columns,
-        (*reversed(widths[:narrowest]), *widths[narrowest + 1 :], outputs),
+        degrees,
         variance / math.prod(widths),
         np.linspace(low, high, math.ceil((high - low) / step) + 1),
+        RatioTable(degrees, len(degrees) - 1),
     )
 
 
@@ -131,9 +132,9 @@ def narrow_posterior(
 class Particles:
     """States of the chains: U, l, ỹU and S_1, …, S_K in the basis in which FᵀF is diagonal."""
 
-    directions: Array  # U, (N, n_d, m), orthonormal columns in any order
+    directions: Array  # Uᵀ, (N, m, n_d), orthonormal rows in any order
     values: Array  # l, (N, m)
-    projections: Array  # ỹU, (N, r, m)
+    projections: Array  # (ỹU)ᵀ, (N, m, r)
     inner: list[Array]  # K arrays (N, m, m)
 
     def __len__(self) -> int:
@@ -151,7 +152,7 @@ class Particles:
     @property
     def roots(self) -> Array:
         """F = U diag(√l), (N, n_d, m)."""
-        return self.directions * np.sqrt(self.values)[:, None, :]
+        return np.asarray((self.directions * np.sqrt(self.values)[:, :, None]).swapaxes(1, 2))
 
 
 def join(parts: Sequence[Particles]) -> Particles:
@@ -167,18 +168,31 @@ def join(parts: Sequence[Particles]) -> Particles:
 def particles_of(
     posterior: NarrowPosterior, roots: Array, inner: list[Array], rng: np.random.Generator
 ) -> Particles:
-    """Particles of F (N, n_d, m) and S_k; the columns come in random order.
+    """Particles of Fᵀ (N, m, n_d) and S_k; the columns of F come in random order.
 
     An order by size would make "column one" a choice that depends on the state, and moving it no Gibbs
     move.
     """
-    left, sizes, right = np.linalg.svd(roots, full_matrices=False)
-    order = np.argsort(rng.random(sizes.shape), axis=1)
-    left = np.take_along_axis(left, order[:, None, :], axis=2)
-    sizes = np.take_along_axis(sizes, order, axis=1)
-    right = np.take_along_axis(right, order[:, :, None], axis=1)
-    turned = [right @ each @ right.swapaxes(1, 2) for each in inner]
-    return Particles(left, sizes**2, posterior.targets @ left, turned)
+    right = np.linalg.eigh(roots @ roots.swapaxes(1, 2)).eigenvectors
+    turned = right.swapaxes(1, 2) @ roots
+    values = (turned**2).sum(axis=2)
+    graded = values.min(axis=1) < _GRADED * values.max(axis=1)
+    if graded.any():  # a Gram matrix has no digits of such small singular values
+        left, sizes, directions = np.linalg.svd(roots[graded], full_matrices=False)
+        right[graded], values[graded] = left, sizes**2
+        turned[graded] = sizes[:, :, None] * directions
+    order = np.argsort(rng.random(values.shape), axis=1)
+    right = np.take_along_axis(right, order[:, None, :], axis=2)
+    values = np.take_along_axis(values, order, axis=1)
+    directions = np.take_along_axis(turned, order[:, :, None], axis=1) / np.sqrt(values)[:, :, None]
+    inner = [right.swapaxes(1, 2) @ each @ right for each in inner]
+    return Particles(directions, values, _projections(posterior, directions), inner)
+
+
+def _projections(posterior: NarrowPosterior, directions: Array) -> Array:
+    """(ỹU)ᵀ, (N, m, r)."""
+    size, columns, outputs = directions.shape
+    return np.asarray(directions.reshape(-1, outputs) @ posterior.targets.T).reshape(size, columns, -1)
 
 
 def draw_prior(posterior: NarrowPosterior, size: int, rng: np.random.Generator) -> Particles:
@@ -193,7 +207,7 @@ def draw_prior(posterior: NarrowPosterior, size: int, rng: np.random.Generator) 
         root = bartlett @ root
         inner.append(root.swapaxes(1, 2) @ root)
     normal = rng.standard_normal((size, posterior.outputs, columns))
-    return particles_of(posterior, normal @ root, inner, rng)
+    return particles_of(posterior, (normal @ root).swapaxes(1, 2), inner, rng)
 
 
 def inverse(matrices: Array) -> Array:
@@ -211,17 +225,16 @@ def log_determinant(matrices: Array) -> Array:
     return result
 
 
-def precision_above(posterior: NarrowPosterior, particles: Particles, layer: int) -> Array:
-    """S_{layer}⁻¹, (N, m, m), for layer 0, …, K."""
-    if layer:
-        return inverse(particles.inner[layer - 1])
+def precisions(posterior: NarrowPosterior, particles: Particles) -> list[Array]:
+    """S_0⁻¹, …, S_K⁻¹, (N, m, m) each."""
     shape = (len(particles), posterior.columns, posterior.columns)
-    return np.broadcast_to(np.eye(posterior.columns) / posterior.base, shape)
+    first = np.broadcast_to(np.eye(posterior.columns) / posterior.base, shape)
+    return [first, *(inverse(each) for each in particles.inner)]
 
 
 def log_likelihood(posterior: NarrowPosterior, values: Array, projections: Array, noise: float) -> Array:
     """log p(Y | L) at a noise variance, with its constants, (N,)."""
-    ratio = 1 + (posterior.eigenvalues / noise)[:, None] * values[:, None, :]
+    ratio = 1 + (posterior.eigenvalues / noise) * values[:, :, None]
     seen = (projections**2 * (1 - 1 / ratio)).sum(axis=(1, 2))
     total = float((posterior.targets**2).sum()) + posterior.residual
     constant = (
@@ -234,10 +247,10 @@ def log_likelihood(posterior: NarrowPosterior, values: Array, projections: Array
 def log_prior(posterior: NarrowPosterior, particles: Particles) -> Array:
     """Log density of F and S_1, …, S_K, up to a constant, (N,)."""
     columns = posterior.columns
-    total = np.zeros(len(particles))
+    total, chain = np.zeros(len(particles)), precisions(posterior, particles)
     log_above: Array | float = 0.0
     for layer, degrees in enumerate(posterior.degrees):
-        precision = precision_above(posterior, particles, layer)
+        precision = chain[layer]
         total -= 0.5 * degrees * log_above
         if layer == posterior.layers:
             total -= 0.5 * (np.diagonal(precision, axis1=1, axis2=2) * particles.values).sum(axis=1)
@@ -256,110 +269,231 @@ def log_vandermonde(values: Array) -> Array:
 
 
 def sweep(
-    posterior: NarrowPosterior, particles: Particles, noise: float, rng: np.random.Generator
+    posterior: NarrowPosterior,
+    particles: Particles,
+    noise: float,
+    rng: np.random.Generator,
+    axes: Sequence[int] = (),
 ) -> Particles:
-    """Every move once; particles are changed in place where that is possible.
+    """Every move once, with `move_column` for every column and each of these axes of the data.
 
-    Of the ways in which a column can take the layers with it, a random one: through all layers evenly, or
-    from one of them on.
+    Particles are changed in place where that is possible.
     """
-    alone = np.eye(posterior.layers + 1)
-    move_values(posterior, particles, noise, alone[-1], rng)
-    if posterior.layers:
-        even = np.full(posterior.layers + 1, 1 / (posterior.layers + 1))
-        for move in (move_values, *(move_column,) * _COLUMN_MOVES):
-            shares = even if rng.random() < 0.5 else alone[rng.integers(posterior.layers)]
-            move(posterior, particles, noise, shares, rng)
+    chain = precisions(posterior, particles)
+    signal = SignalTable(posterior, noise)
+    columns = np.arange(posterior.columns) if posterior.layers else rng.integers(posterior.columns, size=1)
+    move_values(posterior, particles, chain, signal, rng, columns)
+    for axis in axes:
+        for j in rng.permutation(posterior.columns):
+            move_column(posterior, particles, chain, signal, rng, int(j), axis)
     rotate_columns(posterior, particles, noise, rng)
-    move_inner(posterior, particles, rng)
-    return move_root(posterior, particles, noise, rng)
+    move_inner(posterior, particles, chain, rng)
+    return move_root(posterior, particles, chain, noise, rng)
+
+
+class SignalTable:
+    """What log p(Y | L) has of one direction of size l = e^x: logs(x) + Σ_i weights_i(x) z_i².
+
+    Nodes begin as far below the noise variance τ as those of the posterior.
+    logs = −½ Σ_i log(1 + g_i l/τ) and weights_i = ½ g_i l/(τ (τ + g_i l)), at the nodes and anywhere.
+    """
+
+    def __init__(self, posterior: NarrowPosterior, noise: float) -> None:
+        self.ratios, self.noise = posterior.eigenvalues / noise, noise
+        lowest = posterior.nodes[0] + math.log(noise / posterior.noise)
+        self.nodes = posterior.nodes[max(np.searchsorted(posterior.nodes, lowest) - 1, 0) :]
+        self.logs, self.weights = self.at(self.nodes)
+
+    def at(self, x: Array) -> tuple[Array, Array]:
+        """(…) → (…), (…, r)."""
+        ratio = 1 + np.exp(x)[..., None] * self.ratios
+        return -0.5 * np.log(ratio).sum(axis=-1), (0.5 - 0.5 / ratio) / self.noise
 
 
 class _ColumnLaw:
-    """Prior of log l_j where S_1, …, S_K go along in the direction j, given everything else.
+    """Prior of the size of column j of F given everything else, where the inner matrices go with it.
 
-    With D = I + (e^δ − 1) e_j e_jᵀ, l_j → e^{2δ} l_j and S_k → D^{a_k} S_k D^{a_k}, a_k = b_1 + … + b_k for
-    shares b of the K + 1 layers, sum one. Of the prior changes (Σ_k b_k ν_k − m + 1) δ
-    + Σ_i log|e^{2δ} l_j − l_i| − ½ Σ_k tr(P_k S_k), P_k = S_{k−1}⁻¹, each trace by the power b_k alone.
+    With D_k = I + (d_k − 1) e_j e_jᵀ let S_k → D_k S_k D_k and column j → d_{K+1} times it. The ratios
+    e^{y_k} = d_k/d_{k−1} of neighbouring layers (d_0 = 1) are independent under the prior, but for the factor
+    that eigenvalues of L have, which depends on l_j only: y_k has the log density
+    ν_k y − ½ q_k e^{2y} − c_k e^y with q_k = (P_k)_jj (S_k)_jj and c_k = Σ_{i≠j} (P_k)_ji (S_k)_ij,
+    P_k = S_{k−1}⁻¹. In v_k = y_k + ½ log q_k this is ν_k v − ½ e^{2v} − ρ_k e^v, ρ_k = c_k/√q_k, where
+    neither ν_k nor ρ_k change by the move, and log l_j is 2 Σ_k v_k and a constant. So the law of the size
+    is a convolution (`RatioTable`), and the ratios given the size are log-concave and nearly Gaussian. ρ is
+    zero for the first layer (P_1 is a multiple of I) and the last (FᵀF is diagonal).
     """
 
-    def __init__(
-        self, posterior: NarrowPosterior, particles: Particles, precisions: list[Array], shares: Array, j: int
-    ) -> None:
-        self.particles, self.precisions, self.shares, self.j = particles, precisions, shares, j
-        self.power = 0.5 * (float(shares @ np.asarray(posterior.degrees)) - posterior.columns + 1)
+    def __init__(self, posterior: NarrowPosterior, particles: Particles, chain: list[Array], j: int) -> None:
+        self.particles, self.chain, self.j, self.table = particles, chain, j, posterior.ratios
         self.others = np.delete(particles.values, j, axis=1)
-        own = particles.values[:, j]
-        self.traces = []  # (b, linear, quadratic): linear · l^{b/2} + ½ quadratic · l^b
-        for layer in np.flatnonzero(shares):
-            share = float(shares[layer])
-            row = precisions[layer][:, j]
-            if layer == posterior.layers:
-                diagonal, off = row[:, j] * own, np.zeros(len(own))
-            else:
-                below = particles.inner[layer][:, j]
-                diagonal = row[:, j] * below[:, j]
-                off = (row * below).sum(axis=1) - diagonal
-            self.traces.append((share, off * own ** (-0.5 * share), diagonal * own**-share))
+        self.extra = posterior.columns - 1
+        self.degrees = np.asarray(posterior.degrees, float)
+        self.size = np.log(particles.values[:, j])
+        products = [chain[k][:, j] * each[:, j] for k, each in enumerate(particles.inner)]
+        diagonal = [each[:, j] for each in products]
+        crossed = [each.sum(axis=1) - own for each, own in zip(products, diagonal, strict=True)]
+        diagonal.append(chain[-1][:, j, j] * particles.values[:, j])
+        crossed.append(np.zeros(len(particles)))
+        if len(crossed) > 1:
+            crossed[0] = np.zeros(len(particles))  # exactly; not by rounding
+        root = np.sqrt(np.array(diagonal))
+        self.places = np.log(root)  # v_k, (K + 1, N)
+        self.crossed = np.array(crossed) / root  # ρ_k
+        self.offset = self.places.sum(axis=0) - 0.5 * self.size
 
-    def log_prior(self, x: Array) -> Array:
-        """Up to a constant, at x = log l_j, (1 or N, any) → (N, any)."""
+    def repulsion(self, x: Array) -> Array:
+        """Factor of the density of log l_j = x by the other eigenvalues of L; (1 or N, any) → (N, any)."""
         value = np.exp(x)
-        total = np.broadcast_to(self.power * x, (len(self.others), x.shape[1])).copy()
-        for share, linear, quadratic in self.traces:
-            root = np.exp(0.5 * share * x)
-            total -= linear[:, None] * root + 0.5 * quadratic[:, None] * root**2
-        if self.others.shape[1]:
-            distance = np.abs(value - self.others[:, :1])
-            for other in self.others.T[1:]:
-                distance = distance * np.abs(value - other[:, None])
-            total += np.log(distance + _TINY)
-        return total
+        distance = np.ones((len(self.others), x.shape[1]))
+        for other in self.others.T:
+            distance *= np.abs(value - other[:, None])
+        return distance + _TINY
 
-    def scale(self, factor: Array) -> None:
-        """Multiply l_j, and take the inner matrices along, with their inverses."""
-        j = self.j
-        self.particles.values[:, j] *= factor
-        powers = np.cumsum(self.shares)[:-1]
-        for matrices, precisions, power in zip(
-            self.particles.inner, self.precisions[1:], powers, strict=True
-        ):
-            if power > 0:
-                root = factor[:, None] ** (0.5 * power)
-                for array, scale in ((matrices, root), (precisions, 1 / root)):
-                    array[:, j, :] *= scale
-                    array[:, :, j] *= scale
+    def log_marginal(self, x: Array) -> Array:
+        """Log density of log l_j = x up to a constant, but for `repulsion`; (1 or N, any) → (N, any).
+
+        For proposals.
+        """
+        return self.table.log_density(self.offset[:, None] + 0.5 * x, self.crossed) - 0.5 * self.extra * x
+
+    def log_joint(self, x: Array, places: Array) -> Array:
+        """Log density of log l_j = x and all ratios, (N,)."""
+        root = np.exp(places)
+        logs = self.degrees[:, None] * places - (0.5 * root + self.crossed) * root
+        return np.asarray(logs.sum(axis=0) - 0.5 * self.extra * x + np.log(self.repulsion(x[:, None])[:, 0]))
+
+    def draw_ratios(self, x: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Ratios v_k (K + 1, N) that belong to a size x (N,), and log q(new) − log q(current)."""
+        if len(self.places) == 1:
+            return (self.offset + 0.5 * x)[None], np.zeros(len(x))
+        totals = self.offset + 0.5 * np.stack([x, self.size])
+        modes, curvatures = _constrained_modes(self.degrees, self.crossed, totals)  # (K + 1, 2, N)
+        spread = 1 / curvatures
+        normal = np.sqrt(spread[:, 0]) * rng.standard_normal(self.places.shape)
+        normal *= np.sqrt(_TAIL / rng.chisquare(_TAIL, len(x)))
+        normal -= spread[:, 0] / spread[:, 0].sum(axis=0) * normal.sum(axis=0)
+        deviations = np.stack([normal, self.places - modes[:, 1]], axis=1)
+        square = (curvatures * deviations**2).sum(axis=0)
+        logs = 0.5 * (np.log(curvatures).sum(axis=0) + np.log(spread.sum(axis=0)))
+        logs -= 0.5 * (_TAIL + len(spread) - 1) * np.log1p(square / _TAIL)
+        return modes[:, 0] + normal, logs[0] - logs[1]
+
+    def scale(self, accepted: Mask, places: Array) -> None:
+        """Take accepted particles to other ratios: l_j, the inner matrices and their inverses."""
+        steps = np.where(accepted, places - self.places, 0.0)
+        totals = np.cumsum(steps, axis=0)
+        self.particles.values[:, self.j] *= np.exp(2 * totals[-1])
+        for matrices, inverses, total in zip(self.particles.inner, self.chain[1:], totals, strict=False):
+            root = np.exp(total)[:, None]
+            for array, scale in ((matrices, root), (inverses, 1 / root)):
+                array[:, self.j, :] *= scale
+                array[:, :, self.j] *= scale
 
 
-def _signal_terms(posterior: NarrowPosterior, x: Array, noise: float) -> tuple[Array, Array]:
-    """−½ Σ_i log(1 + g_i l/τ), and the weights ½ g_i l/(τ (τ + g_i l)) of z_i² in log p(Y | L); l = e^x."""
-    ratio = 1 + np.exp(x)[..., None] * (posterior.eigenvalues / noise)
-    return -0.5 * np.log(ratio).sum(axis=-1), 0.5 * (1 - 1 / ratio) / noise
+def _constrained_modes(degrees: Array, crossed: Array, totals: Array) -> tuple[Array, Array]:
+    """Modes of Σ_k (ν_k v_k − ½ e^{2v_k} − ρ_k e^{v_k}) given Σ_k v_k = total, and its negative curvatures.
+
+    There ν_k − e^{2v} − ρ_k e^v = λ for all k, a quadratic equation for e^{v_k}; the sum of its solutions
+    falls with λ from +∞ to −∞ (at the smallest ν), and Newton's method in log(ν_min − λ) finds the total.
+    Shapes (K + 1,), (K + 1, N), (any, N) → (K + 1, any, N) twice.
+    """
+    lowest = degrees.min()
+    above, linear = (degrees - lowest)[:, None, None], crossed[:, None, :]
+    log_gap = np.full(totals.shape, math.log(lowest))
+    for _ in range(_NEWTON_STEPS):
+        gap = np.exp(log_gap)
+        need = above + gap  # e^{2v} + ρ e^v
+        root = _positive_root(linear, need)
+        slope = (gap / (2 * root**2 + linear * root)).sum(axis=0)  # of Σ v in log gap
+        log_gap += np.clip((totals - np.log(root).sum(axis=0)) / slope, -_LONGEST_NEWTON, _LONGEST_NEWTON)
+    root = _positive_root(linear, above + np.exp(log_gap))
+    modes = np.log(root)
+    modes += (totals - modes.sum(axis=0)) / len(modes)  # what Newton's method left, so that the sum is exact
+    return modes, 2 * root**2 + linear * root
+
+
+def _positive_root(linear: Array, need: Array) -> Array:
+    """The positive solution of e² + linear · e = need, without cancellation."""
+    discriminant = np.sqrt(linear**2 + 4 * need)
+    return np.asarray(
+        np.where(linear > 0, 2 * need / (discriminant + np.abs(linear)), 0.5 * (discriminant - linear))
+    )
+
+
+class RatioTable:
+    """Log density of Σ_k v_k, v_k independent with log densities ν_k v − ½ e^{2v} − ρ_k e^v: a convolution.
+
+    Tabulated for values of ρ of the last inner matrix; other ρ_k are taken as zero, which only makes
+    proposals worse.
+    """
+
+    def __init__(self, degrees: Sequence[int], layers: int) -> None:
+        tilt = 0.9 * min(degrees)  # keeps what is far below in the range of numbers; divided out in the end
+        places = _RATIO_STEP * np.arange(-round(_RATIO_RANGE / _RATIO_STEP), round(3 / _RATIO_STEP))
+        self.slopes, self.low = _CROSSED if layers > 1 else np.zeros(1), len(degrees) * places[0]
+        logs = []
+        for slope in self.slopes:
+            crossed = [slope if k == layers - 1 > 0 else 0.0 for k in range(len(degrees))]
+            total, log_scale = np.ones(1), 0.0
+            for degree, each in zip(degrees, crossed, strict=True):
+                law = (degree - tilt) * places - (0.5 * np.exp(places) + each) * np.exp(places)
+                total, log_scale = np.convolve(total, np.exp(law - law.max())), log_scale + law.max()
+            at = self.low + _RATIO_STEP * np.arange(len(total))
+            logs.append(np.log(np.maximum(total, _TINY)) + log_scale + tilt * at)
+        self.logs = np.array(logs)
+
+    def log_density(self, totals: Array, crossed: Array) -> Array:
+        """Interpolated at totals (N, any), for ρ_k (K + 1, N)."""
+        place = np.clip((totals - self.low) / _RATIO_STEP, 0.0, self.logs.shape[1] - 1.001)
+        first = place.astype(int)
+        share = place - first
+        if len(self.slopes) == 1:
+            own = self.logs[0]
+            return np.asarray(own[first] + share * (own[first + 1] - own[first]))
+        step = self.slopes[1] - self.slopes[0]
+        row = np.clip(np.rint((crossed[-2] - self.slopes[0]) / step), 0, len(self.slopes) - 1).astype(int)
+        near = self.logs[row[:, None], first]
+        return np.asarray(near + share * (self.logs[row[:, None], first + 1] - near))
 
 
 def move_values(
-    posterior: NarrowPosterior, particles: Particles, noise: float, shares: Array, rng: np.random.Generator
+    posterior: NarrowPosterior,
+    particles: Particles,
+    chain: list[Array],
+    signal: SignalTable,
+    rng: np.random.Generator,
+    columns: Iterable[int],
 ) -> None:
-    """Draw every log l_j: a table of its law proposes, the law itself accepts."""
-    nodes = posterior.nodes
-    logs, weights = _signal_terms(posterior, nodes, noise)
-    precisions = [precision_above(posterior, particles, layer) for layer in range(posterior.layers + 1)]
-    for j in range(posterior.columns):
-        law = _ColumnLaw(posterior, particles, precisions, shares, j)
-        squares, current = particles.projections[:, :, j] ** 2, np.log(particles.values[:, j])
-        table = squares @ weights.T + logs + law.log_prior(nodes[None])
-        proposed, log_ratio, inside = _draw_from_table(nodes, table, current, rng)
+    """Draw log l_j of some columns with its ratios through all layers: a table proposes, the law accepts."""
+    nodes = signal.nodes
+    for j in columns:
+        law = _ColumnLaw(posterior, particles, chain, int(j))
+        squares, current = particles.projections[:, j] ** 2, law.size
+        table = squares @ signal.weights.T
+        table += signal.logs
+        table += law.log_marginal(nodes[None])
+        heights = _heights(table) * law.repulsion(nodes[None])
+        proposed, log_ratio, inside = _draw_from_table(nodes, heights, current, rng)
+        places, log_path = law.draw_ratios(proposed, rng)
         both = np.stack([proposed, current], axis=1)
-        exact, fits = _signal_terms(posterior, both, noise)
-        exact += law.log_prior(both) + (fits @ squares[:, :, None])[:, :, 0]
-        accepted = inside & (np.log(rng.random(len(table))) < exact[:, 0] - exact[:, 1] - log_ratio)
-        law.scale(np.where(accepted, np.exp(proposed - current), 1.0))
+        exact, fits = signal.at(both)
+        exact += (fits @ squares[:, :, None])[:, :, 0]
+        log_target = exact[:, 0] - exact[:, 1] + law.log_joint(proposed, places)
+        log_target -= law.log_joint(current, law.places)
+        accepted = inside & (np.log(rng.random(len(table))) < log_target - log_ratio - log_path)
+        law.scale(accepted, places)
 
 
 def move_column(
-    posterior: NarrowPosterior, particles: Particles, noise: float, shares: Array, rng: np.random.Generator
+    posterior: NarrowPosterior,
+    particles: Particles,
+    chain: list[Array],
+    signal: SignalTable,
+    rng: np.random.Generator,
+    j: int,
+    axis: int,
 ) -> None:
-    """Draw log l_j of a random column and the angle φ between u_j and one of the first axes of the data.
+    """Draw log l_j of a column with its ratios, and the angle φ between u_j and an axis of the data.
 
     Between a collapsed column, with any direction, and one that is fitted to the axis, size and direction
     have to change at once. With e the part of the axis orthogonal to the other columns, u_j = cos φ e +
@@ -370,21 +504,18 @@ def move_column(
     dimension = posterior.outputs - posterior.columns + 1
     if dimension < 2:
         return
-    j = int(rng.integers(posterior.columns))
-    axis = int(rng.integers(min(posterior.columns + 1, posterior.outputs)))
-    precisions = [precision_above(posterior, particles, layer) for layer in range(posterior.layers + 1)]
-    law = _ColumnLaw(posterior, particles, precisions, shares, j)
+    law = _ColumnLaw(posterior, particles, chain, j)
     rest = np.delete(np.arange(posterior.columns), j)
-    others = particles.directions[:, :, rest]
-    along = others[:, axis, :, None]  # of the axis on the other columns
-    centre = -(others @ along)[:, :, 0]
+    others = particles.directions[:, rest]  # (N, m − 1, n_d)
+    along = others[:, None, :, axis]  # of the axis on the other columns
+    centre = -(along @ others)[:, 0]
     centre[:, axis] += 1.0
     length = np.sqrt((centre**2).sum(axis=1))
     usable = length > _SMALLEST_SINE  # the axis is not in the span of the other columns
     length = np.where(usable, length, 1.0)[:, None]
     centre /= length
-    seen = (posterior.targets[:, axis] - (particles.projections[:, :, rest] @ along)[:, :, 0]) / length
-    direction, projection = particles.directions[:, :, j], particles.projections[:, :, j]
+    seen = (posterior.targets[:, axis] - (along @ particles.projections[:, rest])[:, 0]) / length
+    direction, projection = particles.directions[:, j], particles.projections[:, j]
     cosine = (direction * centre).sum(axis=1)
     tangent = direction - cosine[:, None] * centre
     sine = np.sqrt((tangent**2).sum(axis=1))
@@ -393,56 +524,70 @@ def move_column(
     tangent /= sine[:, None]
     seen_tangent = (projection - cosine[:, None] * seen) / sine[:, None]
 
-    nodes, angles = posterior.nodes[::_COARSER], np.linspace(-_WIDEST, _WIDEST, _ANGLES)
+    nodes, angles = signal.nodes[::_COARSER], _ANGLES
     steps = nodes[1] - nodes[0], angles[1] - angles[0]
-    logs, weights = _signal_terms(posterior, nodes, noise)
+    weights = signal.weights[::_COARSER].T
     cos, sin = -np.tanh(angles), 1 / np.cosh(angles)
-    table = (seen**2 @ weights.T)[:, :, None] * cos**2
-    table += (2 * seen * seen_tangent @ weights.T)[:, :, None] * (cos * sin)
-    table += (seen_tangent**2 @ weights.T)[:, :, None] * sin**2
-    table += (dimension - 1) * np.log(sin) + (logs + law.log_prior(nodes[None]))[:, :, None]
-    table = np.maximum(table - table.max(axis=(1, 2), keepdims=True), _DEEPEST).reshape(len(table), -1)
-    cumulative, rows = np.cumsum(np.exp(table), axis=1), np.arange(len(table))
-    places = rng.random(len(table)) * cumulative[:, -1]
-    cell = np.minimum((cumulative < places[:, None]).sum(axis=1), table.shape[1] - 1)
-    proposed = nodes[cell // _ANGLES] + steps[0] * (rng.random(len(table)) - 0.5)
-    proposed_angle = angles[cell % _ANGLES] + steps[1] * (rng.random(len(table)) - 0.5)
-    current = np.log(particles.values[:, j])
-    current_angle = np.log(sine) - np.log1p(cosine)
-    first = np.rint((current - nodes[0]) / steps[0])
-    second = np.rint((current_angle - angles[0]) / steps[1])
-    inside = usable & (first >= 0) & (first < len(nodes)) & (second >= 0) & (second < _ANGLES)
-    own_cell = np.where(inside, first * _ANGLES + second, 0).astype(int)
+    shapes = np.array([cos**2, 2 * cos * sin, sin**2, np.ones_like(cos), (dimension - 1) * np.log(sin)])
+    parts = np.ones((len(particles), len(nodes), 5))
+    parts[:, :, 0] = seen**2 @ weights
+    parts[:, :, 1] = (seen * seen_tangent) @ weights
+    parts[:, :, 2] = seen_tangent**2 @ weights
+    parts[:, :, 3] = signal.logs[::_COARSER] + law.log_marginal(nodes[None])
+    table = (parts.reshape(-1, 5) @ shapes).reshape(len(particles), -1)  # (N, sizes · angles)
+    rows, count = np.arange(len(table)), len(angles)
+    cells = _heights(table).reshape(len(table), -1, count)
+    cells *= law.repulsion(nodes[None])[:, :, None]
+    first, _ = _draw_cell(cells.sum(axis=2), rng)
+    second, _ = _draw_cell(cells[rows, first], rng)
+    proposed = nodes[first] + steps[0] * (rng.random(len(table)) - 0.5)
+    zeta = angles[second] + steps[1] * (rng.random(len(table)) - 0.5)
+    current, current_zeta = law.size, np.log(sine) - np.log1p(cosine)
+    own = np.rint((current - nodes[0]) / steps[0]), np.rint((current_zeta - angles[0]) / steps[1])
+    inside = usable & (own[0] >= 0) & (own[0] < len(nodes)) & (own[1] >= 0) & (own[1] < count)
+    here = [np.where(inside, each, 0).astype(int) for each in own]
+    log_ratio = np.log(cells[rows, first, second] / cells[rows, here[0], here[1]])
 
-    both, zeta = np.stack([proposed, current], axis=1), np.stack([proposed_angle, current_angle], axis=1)
-    exact, fits = _signal_terms(posterior, both, noise)
-    projected = (
-        seen_tangent[:, None, :] / np.cosh(zeta)[..., None] - seen[:, None, :] * np.tanh(zeta)[..., None]
-    )
-    exact += law.log_prior(both) + (fits * projected**2).sum(axis=2)
-    exact -= (dimension - 1) * np.log(np.cosh(zeta))
-    log_acceptance = exact[:, 0] - exact[:, 1] + table[rows, own_cell] - table[rows, cell]
-    accepted = inside & (np.log(rng.random(len(table))) < log_acceptance)
-    law.scale(np.where(accepted, np.exp(proposed - current), 1.0))
-    turned = centre * -np.tanh(proposed_angle)[:, None] + tangent / np.cosh(proposed_angle)[:, None]
-    particles.directions[:, :, j] = np.where(accepted[:, None], turned, direction)
-    particles.projections[:, :, j] = np.where(accepted[:, None], projected[:, 0], projection)
+    places, log_path = law.draw_ratios(proposed, rng)
+    both, zetas = np.stack([proposed, current], axis=1), np.stack([zeta, current_zeta], axis=1)
+    exact, fits = signal.at(both)
+    sines = 1 / np.cosh(zetas)
+    projected = seen_tangent[:, None, :] * sines[..., None] - seen[:, None, :] * np.tanh(zetas)[..., None]
+    exact += (fits * projected**2).sum(axis=2) + (dimension - 1) * np.log(sines)
+    log_target = exact[:, 0] - exact[:, 1] + law.log_joint(proposed, places)
+    log_target -= law.log_joint(current, law.places)
+    accepted = inside & (np.log(rng.random(len(table))) < log_target - log_ratio - log_path)
+    law.scale(accepted, places)
+    turned = centre * -np.tanh(zeta)[:, None] + tangent * sines[:, :1]
+    particles.directions[:, j] = np.where(accepted[:, None], turned, direction)
+    particles.projections[:, j] = np.where(accepted[:, None], projected[:, 0], projection)
+
+
+def _heights(table: Array) -> Array:
+    """Densities of log densities (N, any), relative to the largest of their row; the table is overwritten."""
+    table -= table.max(axis=1, keepdims=True)
+    np.maximum(table, _DEEPEST, out=table)
+    return np.exp(table, out=table)
+
+
+def _draw_cell(heights: Array, rng: np.random.Generator) -> tuple[IndexArray, Array]:
+    """A cell of every row, with probability proportional to its height, and the sums up to it."""
+    cumulative = np.cumsum(heights, axis=1)
+    reached = cumulative > (rng.random(len(heights)) * cumulative[:, -1])[:, None]
+    return reached.argmax(axis=1), cumulative
 
 
 def _draw_from_table(
-    nodes: Array, table: Array, current: Array, rng: np.random.Generator
-) -> tuple[Array, Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Draw from densities that are linear between nodes.
+    nodes: Array, heights: Array, current: Array, rng: np.random.Generator
+) -> tuple[Array, Array, Mask]:
+    """Draw from densities (N, nodes) that are linear between nodes.
 
     Returns the draws, log q(draw) − log q(current), and whether the current point is within the table.
     """
-    step, last, rows = nodes[1] - nodes[0], len(nodes) - 2, np.arange(len(table))
-    heights = np.exp(np.maximum(table - table.max(axis=1, keepdims=True), _DEEPEST))
-    cumulative = np.cumsum(heights[:, :-1] + heights[:, 1:], axis=1)
-    places = rng.random(len(table)) * cumulative[:, -1]
-    cell = np.minimum((cumulative < places[:, None]).sum(axis=1), last)
+    step, last, rows = nodes[1] - nodes[0], len(nodes) - 2, np.arange(len(heights))
+    cell, _ = _draw_cell(heights[:, :-1] + heights[:, 1:], rng)
     left, right = heights[rows, cell], heights[rows, cell + 1]
-    uniform = rng.random(len(table))
+    uniform = rng.random(len(heights))
     density = np.sqrt(left**2 + uniform * (right**2 - left**2))  # at the draw
     within = uniform * (left + right) / (left + density)
     place = (current - nodes[0]) / step
@@ -457,43 +602,49 @@ def rotate_columns(
     posterior: NarrowPosterior, particles: Particles, noise: float, rng: np.random.Generator
 ) -> None:
     """Rotate every pair of columns of U: the exponent is κ cos(2θ − 2θ_0), von Mises in 2θ."""
-    ratio = 1 + (posterior.eigenvalues / noise)[:, None] * particles.values[:, None, :]
-    fit = (1 - 1 / ratio) / noise
+    fit = (1 - 1 / (1 + (posterior.eigenvalues / noise) * particles.values[:, :, None])) / noise
     projections, directions = particles.projections, particles.directions
     for i, j in zip(*np.triu_indices(posterior.columns, 1), strict=True):
-        difference = fit[:, :, i] - fit[:, :, j]
-        one, two = projections[:, :, i], projections[:, :, j]
-        cosine = 0.5 * (difference * (one**2 - two**2)).sum(axis=1)
+        difference = fit[:, i] - fit[:, j]
+        one, two = projections[:, i], projections[:, j]
+        cosine = 0.5 * (difference * (one - two) * (one + two)).sum(axis=1)
         sine = (difference * one * two).sum(axis=1)
         angle = 0.5 * rng.vonmises(np.arctan2(sine, cosine), 0.5 * np.hypot(cosine, sine))
         angle += np.pi * (rng.random(len(angle)) < 0.5)
         c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
         for array in (projections, directions):
-            one, two = array[:, :, i], array[:, :, j]
-            array[:, :, i], array[:, :, j] = c * one + s * two, c * two - s * one
+            one, two = array[:, i], array[:, j]
+            array[:, i], array[:, j] = c * one + s * two, c * two - s * one
 
 
 def move_root(
-    posterior: NarrowPosterior, particles: Particles, noise: float, rng: np.random.Generator
+    posterior: NarrowPosterior,
+    particles: Particles,
+    chain: list[Array],
+    noise: float,
+    rng: np.random.Generator,
 ) -> Particles:
     """Draw the hidden activities h given F, then F: rows with precision S_K⁻¹ + Σ_i g_i h_i h_iᵀ/τ."""
-    values, root = particles.values[:, None, :], np.sqrt(posterior.eigenvalues)[:, None]
-    variance = noise + posterior.eigenvalues[:, None] * values
+    values, root = particles.values[:, :, None], np.sqrt(posterior.eigenvalues)
+    variance = noise + posterior.eigenvalues * values  # (N, m, r)
     hidden = root * np.sqrt(values) * particles.projections / variance
     hidden += np.sqrt(noise / variance) * rng.standard_normal(variance.shape)
-    design = (root * hidden).swapaxes(1, 2)  # (N, m, r)
-    precision = (
-        precision_above(posterior, particles, posterior.layers) + design @ design.swapaxes(1, 2) / noise
-    )
+    design = root * hidden
+    precision = chain[-1] + design @ design.swapaxes(1, 2) / noise
     factor = np.linalg.cholesky(precision)
-    mean = np.linalg.solve(factor, design @ posterior.targets / noise)
+    explained = (design.reshape(-1, design.shape[2]) @ (posterior.targets / noise)).reshape(
+        len(particles), posterior.columns, posterior.outputs
+    )
+    mean = np.linalg.solve(factor, explained)
     normal = rng.standard_normal(mean.shape)
-    roots = np.linalg.solve(factor.swapaxes(1, 2), mean + normal).swapaxes(1, 2)
+    roots = np.linalg.solve(factor.swapaxes(1, 2), mean + normal)
     return particles_of(posterior, roots, particles.inner, rng)
 
 
-def move_inner(posterior: NarrowPosterior, particles: Particles, rng: np.random.Generator) -> None:
-    """Draw every S_k given its neighbours, row by row.
+def move_inner(
+    posterior: NarrowPosterior, particles: Particles, chain: list[Array], rng: np.random.Generator
+) -> None:
+    """Draw every S_k given its neighbours, row by row, and keep the inverses in `chain` up to date.
 
     The density is |S|^{(ν_k − ν_{k+1} − m − 1)/2} exp(−½ tr(P S) − ½ tr(S⁻¹ M)), P = S_{k−1}⁻¹ and M =
     S_{k+1} (FᵀF for the last).
@@ -502,7 +653,7 @@ def move_inner(posterior: NarrowPosterior, particles: Particles, rng: np.random.
     """
     columns = posterior.columns
     for k, matrices in enumerate(particles.inner):
-        above = precision_above(posterior, particles, k)
+        above, inverses = chain[k], chain[k + 1]
         last = k + 1 == posterior.layers
         after = np.eye(columns) * particles.values[:, None, :] if last else particles.inner[k + 1]
         power = 0.5 * (posterior.degrees[k] - posterior.degrees[k + 1] - columns + 1)
@@ -522,6 +673,7 @@ def move_inner(posterior: NarrowPosterior, particles: Particles, rng: np.random.
             matrices[:, rest, j] = matrices[:, j, rest] = cross[:, :, 0]
             log_schur = draw_log_gig(power, above[:, j, j], np.maximum(square, _TINY), rng)
             matrices[:, j, j] = np.exp(log_schur) + (slope * cross).sum(axis=(1, 2))
+        inverses[:] = inverse(matrices)
 
 
 def draw_log_gig(power: float, rate: Array, inverse_rate: Array, rng: np.random.Generator) -> Array:

@@ -9,16 +9,27 @@ from typing import Protocol
 
 import numpy as np
 
-from lbnn._base.arrays import HOST, Moved, Place, namespace, on_batches, place_of, to_numpy, transposed
+from lbnn._base.arrays import (
+    HOST,
+    Device,
+    DeviceCache,
+    device_of,
+    namespace,
+    on_batches,
+    to_numpy,
+    transposed,
+)
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import gram_eigen
 from lbnn._base.threads import on_every_core
 from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.thin_root import ThinLikelihood, thin_likelihood
+from lbnn.likelihood.views import ViewLikelihood
 from lbnn.likelihood.zero_temperature import ScatterLikelihood
 from lbnn.scale.bartlett import BartlettCoordinates, product
-from lbnn.scale.total_factor import turned
+from lbnn.scale.total_factor import rotate_factors
 
 _SAME_AXES = 0.98  # cosine from which two axes are one
 _WORTH_MOVING = 1e8  # operations from which a batch is moved to the device of the data: some ten milliseconds
@@ -38,13 +49,17 @@ class Likelihood(Protocol):
         ...
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """Where large batches are evaluated."""
         ...
 
     def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray: ...
 
     def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]: ...
+
+
+#: Likelihoods of data as functions of the scale L; those of the hidden kernel and ratios are others.
+ScaleLikelihood = GaussianLikelihood | ViewLikelihood | PartialLikelihood
 
 
 class Target(Protocol):
@@ -146,7 +161,7 @@ class ScaleTarget:
 
     def scales(self, u: AnyArray) -> AnyArray:
         """L(u), (m, n_d, n_d)."""
-        (frame,) = self._rotation.at(place_of(u))
+        (frame,) = self._rotation.at(device_of(u))
         root = frame @ _product(self.coordinates.factors(u))
         return root @ transposed(root)
 
@@ -174,20 +189,20 @@ class ScaleTarget:
             return self._scatter.log_value(total, frame)
         if self._thin is not None:
             return self._thin.log_value(frame @ total)
-        root = self._place(len(total)).put(frame @ total)
+        root = self._device(len(total)).put(frame @ total)
         return to_numpy(self.likelihood.log_value(*gram_eigen(root @ transposed(root))))
 
     def integrand(self, u: Array, count: int) -> Array:
         """The log likelihood at u (m,), by the route and in the place of a batch of `count` points."""
-        place = self._place(count)
-        if not place.host:
-            return self._elsewhere(place, self._log_density_at, u)[0] - self.coordinates.log_prior(u)[0]
+        device = self._device(count)
+        if not device.host:
+            return self._on_device(device, self._log_density_at, u)[0] - self.coordinates.log_prior(u)[0]
         return self.log_likelihood(_product(self.coordinates.factors(u)), self.rotation)
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
         """`log_likelihood` and its gradient in T."""
-        place = self._place(len(total))
-        value, gradient = self._gradient_at(place.put(total), place.put(frame))
+        device = self._device(len(total))
+        value, gradient = self._gradient_at(device.put(total), device.put(frame))
         return to_numpy(value), to_numpy(gradient)
 
     def _gradient_at(self, total: AnyArray, frame: AnyArray) -> tuple[AnyArray, AnyArray]:
@@ -202,8 +217,8 @@ class ScaleTarget:
         return value, 2 * transposed(frame) @ gradient @ root
 
     @cached_property
-    def _rotation(self) -> Moved:
-        return Moved(self.rotation)
+    def _rotation(self) -> DeviceCache:
+        return DeviceCache(self.rotation)
 
     @cached_property
     def _scatter(self) -> ScatterLikelihood | None:
@@ -211,7 +226,7 @@ class ScaleTarget:
         own = self.likelihood
         if (
             isinstance(own, GaussianLikelihood)
-            and own.noise == 0
+            and own.noise_variance == 0
             and self.coordinates.square
             and own.units is None
             and not own.flat
@@ -222,7 +237,7 @@ class ScaleTarget:
     @cached_property
     def _thin(self) -> ThinLikelihood | None:
         """The likelihood as a function of O T where a layer is narrower than the outputs, for NumPy."""
-        narrow = self._columns < self.rows and self.likelihood.place.host
+        narrow = self._columns < self.rows and self.likelihood.device.host
         return thin_likelihood(self.likelihood) if narrow else None
 
     @property
@@ -232,9 +247,9 @@ class ScaleTarget:
 
     def log_density(self, u: Array) -> Array:
         """Log posterior up to a constant, (m,); −inf where factors or their inverses would overflow."""
-        place = self._place(len(u))
-        if not place.host:
-            return self._elsewhere(place, self._log_density_at, u)[0]
+        device = self._device(len(u))
+        if not device.host:
+            return self._on_device(device, self._log_density_at, u)[0]
         result = np.full(len(u), -np.inf)
 
         def fill(block: slice) -> None:
@@ -248,9 +263,9 @@ class ScaleTarget:
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
         """`log_density` and its gradient in u (zero where factors would overflow)."""
-        place = self._place(len(u))
-        if not place.host:
-            found = self._elsewhere(place, self.value_and_gradient_at, u)
+        device = self._device(len(u))
+        if not device.host:
+            found = self._on_device(device, self.value_and_gradient_at, u)
             return found[0], found[1]
         value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
 
@@ -267,34 +282,34 @@ class ScaleTarget:
     def _differentiate(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Log likelihood and its gradient in u: the gradient in T, then through the product."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
-        value, gradient = self._gradient_at(_product(factors), *self._rotation.at(place_of(u)))
+        value, gradient = self._gradient_at(_product(factors), *self._rotation.at(device_of(u)))
         return value, self.coordinates.pull_back(factors, slopes, gradient)
 
-    def _place(self, count: int) -> Place:
+    def _device(self, count: int) -> Device:
         """Where so many points are evaluated: with the data, if that is worth the way."""
-        there = self.likelihood.place
+        there = self.likelihood.device
         stay = there.host or self._scatter is not None or count * self.operations < _WORTH_MOVING
         return HOST if stay else there
 
-    def _elsewhere(
-        self, place: Place, function: Callable[[AnyArray], tuple[AnyArray, ...]], u: Array
+    def _on_device(
+        self, device: Device, function: Callable[[AnyArray], tuple[AnyArray, ...]], u: Array
     ) -> tuple[Array, ...]:
-        """A function of points at a place, as NumPy: few large batches, each moved there and back once."""
+        """A function of points on a device, as NumPy: few large batches, each moved there and back once."""
         fine = np.flatnonzero(self.coordinates.plausible(u))
         if len(fine) < len(u):
             whole = np.full(len(u), -np.inf), np.zeros_like(u)
-            found = self._elsewhere(place, function, u[fine]) if len(fine) else ()
+            found = self._on_device(device, function, u[fine]) if len(fine) else ()
             for each, part in zip(whole, found, strict=False):
                 each[fine] = part
             return whole
-        program = self._programs.setdefault((place, function.__name__), on_batches(function, place))
-        parts = [program(u[block]) for block in blocks(len(u), self._floats_each, place.block_floats)]
+        program = self._programs.setdefault((device, function.__name__), on_batches(function, device))
+        parts = [program(u[block]) for block in blocks(len(u), self._floats_each, device.block_floats)]
         found = parts[0] if len(parts) == 1 else tuple(map(np.concatenate, zip(*parts, strict=True)))
         self.coordinates.add_tails(u, *found)
         return found
 
     @cached_property
-    def _programs(self) -> dict[tuple[Place, str], Callable[[Array], tuple[Array, ...]]]:
+    def _programs(self) -> dict[tuple[Device, str], Callable[[Array], tuple[Array, ...]]]:
         return {}
 
     def _log_density_at(self, u: AnyArray) -> tuple[AnyArray]:
@@ -332,5 +347,5 @@ def turned_points(points: Array, target: Target, other: Target) -> Array:
     """The same factors in the coordinates of another frame."""
     if other is target:
         return points
-    factors = turned(target.coordinates.factors(points), other.rotation.T @ target.rotation)
+    factors = rotate_factors(target.coordinates.factors(points), other.rotation.T @ target.rotation)
     return other.coordinates.locate(factors)

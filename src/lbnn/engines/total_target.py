@@ -20,7 +20,7 @@ from lbnn._base.small_matrices import lower_factor, one_sign
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.target import Target
 from lbnn.scale.bartlett import BartlettCoordinates, product
-from lbnn.scale.total_factor import TotalFactorLaw, turned
+from lbnn.scale.total_factor import TotalFactorLaw, rotate_factors
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _COPIES = 4  # draws of the inner factors for each T; 1 lost a fifth of the effective draws at depth three
@@ -39,7 +39,7 @@ class Space(Protocol):
     @property
     def axes(self) -> Array: ...
 
-    def own_frame(self, root: Array) -> Array: ...
+    def diagonalising_frame(self, root: Array) -> Array: ...
 
     def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated: ...
 
@@ -47,7 +47,7 @@ class Space(Protocol):
         """What θ stands for, independent of the frame."""
         ...
 
-    def seen_from(self, roots: Array, frame: Array) -> Array: ...
+    def to_coordinates(self, roots: Array, frame: Array) -> Array: ...
 
     def log_volume(self, theta: Array) -> Array: ...
 
@@ -72,7 +72,7 @@ class FactorSpace:
         """The frame of the data."""
         return self.target.rotation
 
-    def own_frame(self, root: Array) -> Array:
+    def diagonalising_frame(self, root: Array) -> Array:
         """The one frame."""
         return self.axes
 
@@ -84,7 +84,7 @@ class FactorSpace:
         """The coordinates themselves."""
         return theta
 
-    def seen_from(self, roots: Array, frame: Array) -> Array:
+    def to_coordinates(self, roots: Array, frame: Array) -> Array:
         """The coordinates themselves."""
         return roots
 
@@ -231,7 +231,9 @@ class TotalTarget:
         inner = self.law.integrate(theta[here], _COPIES, rng)
         log_likelihood = self.target.log_likelihood(self.law.matrices(theta[here]), frame)
         value = inner.log_density + log_likelihood - self.law.log_volume(theta[here])
-        located = self.target.coordinates.locate(turned(inner.factors, self.target.rotation.T @ frame))
+        located = self.target.coordinates.locate(
+            rotate_factors(inner.factors, self.target.rotation.T @ frame)
+        )
         fine = ~np.isnan(value) & np.isfinite(located).all(axis=1)
         log_posterior[here] = np.where(fine, value, -np.inf)
         points[here] = np.where(fine[:, None], located, 0.0)
@@ -246,7 +248,7 @@ class TotalTarget:
         """The frame of the data."""
         return self.target.rotation
 
-    def own_frame(self, root: Array) -> Array:
+    def diagonalising_frame(self, root: Array) -> Array:
         """The frame in which one scale, given by its root, is diagonal, largest first."""
         if not self.target.any_frame:
             return self.axes
@@ -271,7 +273,7 @@ class TotalTarget:
         """O T, (m, n, r)."""
         return frame @ self.law.matrices(theta)
 
-    def seen_from(self, roots: Array, frame: Array) -> Array:
+    def to_coordinates(self, roots: Array, frame: Array) -> Array:
         """θ of the same scales in a frame, (m, dimension); logs of zeros are −inf."""
         with np.errstate(divide="ignore"):
             return self.law.coordinates(lower_factor(frame.T @ roots))

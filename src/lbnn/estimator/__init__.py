@@ -1,12 +1,15 @@
 """LBNNRegressor: scikit-learn's face of it. Needs the extra `sklearn` and is not imported with the package.
 
 `regressor` is the estimator, `settings` reads its parameters. `rows` and `targets` look at the data,
-`columns`, `kernels`, `seeing` and `views` at the inputs; `fitting` and `design` say what is searched and
-averaged, `model` holds what was fitted in the user's units, `saving` puts it into files. `banded` is the
-estimator of bands. Knows every room before it.
+`columns`, `kernels`, `input_transform` and `input_search` at the inputs; `fitting` and `design` say what is
+searched and averaged, `model` holds what was fitted in the user's units, `saving` puts it into files.
+`relevance` finds scales of columns, `row_noise` outliers, `extent` rows outside of the training data;
+`summary` says what was found, `scoring` serves pipelines and cross-validation. `banded` is the estimator of
+bands. Knows every room before it.
 """
 
 from lbnn.estimator.banded import BandedRegressor
 from lbnn.estimator.regressor import LBNNRegressor
+from lbnn.estimator.scoring import density_score, predictive
 
-__all__ = ["BandedRegressor", "LBNNRegressor"]
+__all__ = ["BandedRegressor", "LBNNRegressor", "density_score", "predictive"]

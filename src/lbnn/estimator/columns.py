@@ -11,6 +11,7 @@ from lbnn._base.types import AnyArray, Array, Mask
 from lbnn.data.projection import RANK_TOLERANCE
 
 RAW, STANDARDISED = "raw", "standardised"
+OWN_SCALES = "own scales"  # a prior scale for each column or group, by evidence
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class ColumnUnits:
     Attributes
     ----------
     name : str
-        "raw" or "standardised".
+        "raw", "standardised" or "own scales".
     offset, deviation : (n0,)
         Zero and one for raw columns.
     """
@@ -35,20 +36,25 @@ class ColumnUnits:
         return cls(RAW, np.zeros(columns), np.ones(columns))
 
     @classmethod
-    def standardised(cls, X: AnyArray, centre: bool) -> ColumnUnits:
+    def standardised(cls, X: AnyArray, centre: bool, weights: Array | None = None) -> ColumnUnits:
         """Mean zero and variance one over the rows of X (mean square one without centring).
 
-        Columns that vary by rounding only are divided by one.
+        Columns that vary by rounding only are divided by one. Moments are weighted where rows have weights.
         """
         xp = namespace(X)
-        offset = to_numpy(xp.mean(X, axis=0)) if centre else np.zeros(X.shape[1])
-        variance = to_numpy(xp.mean((X - like(offset, X)) ** 2, axis=0))
+        shares = np.full(X.shape[0], 1 / X.shape[0]) if weights is None else weights / weights.sum()
+        offset = to_numpy(like(shares, X) @ X) if centre else np.zeros(X.shape[1])
+        variance = to_numpy(like(shares, X) @ (X - like(offset, X)) ** 2)
         return cls.of_moments(offset, np.sqrt(variance), to_numpy(xp.max(xp.abs(X), axis=0)))
 
     @classmethod
     def of_moments(cls, offset: Array, deviation: Array, size: Array) -> ColumnUnits:
         """`standardised` from moments of the columns; `size` is what rounding is relative to."""
         return cls(STANDARDISED, offset, np.where(varying(deviation, size), deviation, 1.0))
+
+    def rescaled(self, variances: Array, name: str) -> ColumnUnits:
+        """Columns with these prior variances of their coefficients (n0,), relative to the present ones."""
+        return ColumnUnits(name, self.offset, self.deviation / np.sqrt(variances))
 
     def seen(self, X: AnyArray) -> AnyArray:
         """(x − offset)/deviation, (rows, n0)."""

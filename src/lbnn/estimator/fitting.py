@@ -2,81 +2,172 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import special
 from threadpoolctl import threadpool_limits
 
+from lbnn._base.types import Array
 from lbnn.estimator import design, settings
-from lbnn.estimator.model import FittedModel, fit_model, table_row
+from lbnn.estimator.free_noise import (
+    CLEAR_LEAD,
+    FreeNoiseModel,
+    fit_free,
+    may_be_free,
+    residuals_correlate,
+    search_free,
+)
+from lbnn.estimator.input_search import InputCandidate
+from lbnn.estimator.model import FittedModel, fit_model, log_unit_jacobian, table_row
 from lbnn.estimator.targets import TargetUnits
-from lbnn.estimator.views import View
-from lbnn.selection import Candidate, Choice, EvidenceData, Shapes, search
+from lbnn.selection import Candidate, EvidenceData, NoiseSpec, Shapes, no_signal, search
+from lbnn.selection.free_noise import FreeNoise, candidate_of
 
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
 
 def settle(
-    choice: Choice, noise: str, data: EvidenceData, shapes: Shapes, units: TargetUnits
-) -> tuple[list[Choice], Shapes, list[str]]:
+    spec: NoiseSpec, noise: str, data: EvidenceData, shapes: Shapes, units: TargetUnits
+) -> tuple[list[NoiseSpec], Shapes, list[str]]:
     """What is searched; what the data cannot tell is settled by convention, and said."""
-    settings.require_examples(data, choice)
+    settings.require_examples(data, spec)
     constant, messages = settings.constant_outputs(data), []
-    if choice.noise_variance is None and len(constant) == data.outputs:
+    if spec.noise_variance is None and len(constant) == data.outputs:
         messages.append(settings.CONSTANT_TARGETS)
-    elif choice.noise_variance is None and constant and noise == "per_output":
+    elif spec.noise_variance is None and constant and noise == "per_output":
         messages.append(f"outputs {constant} are constant: their noise is at the lower end of its range")
     if units.dependent:
         messages.append(settings.dependent_targets(units.dependent))
     if not data.spectrum.rank:
         messages.append(settings.CONSTANT_INPUTS)
-        choice = Choice(choice.noise_variance, choice.prior_scale or 1.0)
+        spec = NoiseSpec(spec.noise_variance, spec.prior_scale or 1.0)
         shapes = Shapes(fixed=((),)) if shapes.fixed is None else shapes
-    choices = settings.noise_choices(noise, choice, data, shapes, bool(units.dependent))
-    return choices, shapes, messages
+    specs = settings.noise_specs(noise, spec, data, shapes, bool(units.dependent))
+    return specs, shapes, messages
 
 
 def fit_networks(
-    settled: tuple[list[Choice], Shapes, list[str]],
+    settled: tuple[list[NoiseSpec], Shapes, list[str]],
     data: EvidenceData,
     units: TargetUnits,
     level: bool,
+    targets: Array,
+    kind: str,
     *,
     average: Any,
     verbose: Any,
     **effort: Any,
-) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str]]:
-    """Candidates, best first, the final posteriors, and what was noticed; `average` as in the estimator."""
-    choices, shapes, messages = settled
-    level_examples = data.spectrum.examples + 1 if level else None
+) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str], list[str]]:
+    """Candidates, best first, and the final posteriors; what the data show, and doubts of the accuracy.
+
+    `targets` (p, n_d) are the user's, none where data came in blocks; `kind` of noise and `average` are those
+    of the estimator.
+    """
+    specs, shapes, notices = settled
+    doubts: list[str] = []
+    weights = data.spectrum.weights
+    total = data.spectrum.examples + 1 if weights is None else float(weights.sum())
+    level_examples = total if level else None
     report = reporter(data, units, verbose)
     with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
-        candidates = search(data, choices, shapes, seed=effort["seed"], report=report)
-        number = counted(candidates) if average and average != "auto" else 1
-        models = final_models(data, candidates[:number], units, level_examples, **effort)
-        if average == "auto" and design.matters(candidates[0]):
-            models, doubts = design.integrated_models(
-                data, candidates, models[0], units, level_examples, **effort
-            )
-            messages = [*messages, *doubts]
-    if candidates[0].on_edge and settings.CONSTANT_TARGETS not in messages:
-        messages = [*messages, settings.ON_EDGE]
-    return candidates, models, messages
+        if kind == "free" and data.outputs > 1:
+            found = search_free(data, shapes, effort["seed"], report)
+            model, rows = fit_free(data, found, units, level_examples, **effort)
+            return rows, (model,), notices, list(model.free.diagnostics.messages)
+        candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
+        given = any(spec.noise_variance is not None or spec.prior_scale is not None for spec in specs)
+        constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
+        pairs: list[FreeNoise] = []
+        if may_be_free(kind, data, shapes, given) and len(targets):
+            rough = fit_model(data, candidates[0], units, level_examples, **(effort | {"rough": True}))
+            if residuals_correlate(rough, targets):
+                pairs = search_free(data, shapes, effort["seed"], report)
+        lead = candidates[0].penalised_evidence - pairs[0].log_evidence if pairs else math.inf
+        models: tuple[FittedModel, ...] = ()
+        if lead > -CLEAR_LEAD:
+            wanted = average if average != "auto" or not constant else False
+            models, doubts = _averaged(data, candidates, units, level_examples, wanted, **effort)
+        if lead < CLEAR_LEAD:
+            free, rows = fit_free(data, pairs, units, level_examples, **effort)
+            doubts = [*doubts, *free.free.diagnostics.messages]
+            models = _with_free(models, candidates[0], free, data, units, bool(average))
+            candidates = sorted([*candidates, *rows], key=lambda each: -each.penalised_evidence)
+        elif pairs:
+            rows = [candidate_of(data, pair) for pair in pairs]
+            candidates = sorted([*candidates, *rows], key=lambda each: -each.penalised_evidence)
+    if candidates[0].on_edge and not constant:
+        notices = [*notices, settings.at_edge_message(candidates[0], data, len(models) > 1)]
+    return candidates, models, notices, doubts
+
+
+def _averaged(
+    data: EvidenceData,
+    candidates: Sequence[Candidate],
+    units: TargetUnits,
+    level_examples: float | None,
+    average: Any,
+    **effort: Any,
+) -> tuple[tuple[FittedModel, ...], list[str]]:
+    """Final posteriors of networks whose noise follows from hyperparameters, and what to say of them."""
+    number = counted(candidates) if average and average != "auto" else 1
+    models = final_models(data, candidates[:number], units, level_examples, **effort)
+    if average == "auto" and design.matters(candidates[0], data):
+        return design.integrated_models(data, candidates, models[0], units, level_examples, **effort)
+    return models, []
+
+
+def _with_free(
+    models: tuple[FittedModel, ...],
+    best: Candidate,
+    free: FreeNoiseModel,
+    data: EvidenceData,
+    units: TargetUnits,
+    average: bool,
+) -> tuple[FittedModel, ...]:
+    """The other models together have the weight of the best candidate; best first."""
+    if not models:
+        return (free,)
+    own = best.penalised_evidence + log_unit_jacobian(data, units)
+    if not average:
+        return (free,) if free.log_evidence > own else models
+    shift = own - float(special.logsumexp([model.log_weight for model in models]))
+    others = tuple(replace(model, log_weight=model.log_weight + shift) for model in models)
+    return (free, *others) if free.log_evidence > own else (*others, free)
+
+
+def lead_over_no_signal(
+    candidates: Sequence[Candidate], data: EvidenceData, specs: Sequence[NoiseSpec]
+) -> float:
+    """Nats by which the evidence prefers a candidate to the same targets without signal.
+
+    NaN where noise or prior scale are given: the share of the signal is then not the evidence's choice; and
+    where rows have weights, so that their left-out errors are not alike.
+    """
+    best = candidates[0]
+    if best.noise == "free":
+        without = [each.penalised_evidence for each in candidates if each.noise == "free" and not each.signal]
+        return best.penalised_evidence - max(without) if without else math.nan
+    if data.spectrum.weights is not None or any(spec.noise_variance is not None for spec in specs):
+        return math.nan
+    without = [each.penalised_evidence for spec in specs if (each := no_signal(data, spec)) is not None]
+    return best.penalised_evidence - max(without) if without else math.nan
 
 
 def counted(candidates: Sequence[Candidate]) -> int:
     """How many candidates, best first, count in an average."""
-    supported = special.softmax(np.array([candidate.supported for candidate in candidates]))
-    return int(np.count_nonzero(supported >= _SMALLEST_WEIGHT))
+    penalised_evidence = special.softmax(np.array([candidate.penalised_evidence for candidate in candidates]))
+    return int(np.count_nonzero(penalised_evidence >= _SMALLEST_WEIGHT))
 
 
 def final_models(
     data: EvidenceData,
     candidates: Sequence[Candidate],
     units: TargetUnits,
-    level_examples: int | None,
+    level_examples: float | None,
     **effort: Any,
 ) -> tuple[FittedModel, ...]:
     """Final posteriors of the candidates, best first."""
@@ -85,16 +176,20 @@ def final_models(
 
 
 def evidence_table(
-    candidates: Sequence[Candidate], view: View, others: Sequence[View], units: TargetUnits
+    candidates: Sequence[Candidate],
+    chosen: InputCandidate,
+    others: Sequence[InputCandidate],
+    units: TargetUnits,
 ) -> list[dict[str, Any]]:
     """Every candidate, best first; of other ways to see the inputs the Gaussian process."""
-    rows = [(each, view) for each in candidates] + [(each.process, each) for each in others]
-    rows.sort(key=lambda row: -row[0].supported)
+    rows = [(each, chosen) for each in candidates] + [(each.process, each) for each in others]
+    rows.sort(key=lambda row: row[1].penalty - row[0].penalised_evidence)
     return [
         {
             **table_row(each, of.data, units),
-            "inputs": of.seeing.columns.name,
-            "kernel_params": of.seeing.kernel.parameters,
+            "penalty": each.penalty + of.penalty,
+            "inputs": of.transform.columns.name,
+            "kernel_params": of.transform.kernel.parameters,
         }
         for each, of in rows
     ]
@@ -106,8 +201,9 @@ def reporter(data: EvidenceData, units: TargetUnits, verbose: Any) -> Callable[[
     def report(candidate: Candidate) -> None:
         if verbose:
             row = table_row(candidate, data, units)
+            network = f"widths={row['widths'] or 'infinite'}" if candidate.signal else "no signal"
             print(
-                f"[LBNNRegressor] widths={row['widths'] or 'infinite'}, {row['noise']} noise: "
+                f"[LBNNRegressor] {network}, {row['noise']} noise: "
                 f"log evidence {row['log_evidence']:.2f} ± {row['error']:.2f}, beta {row['beta']:.3g}, "
                 f"prior scale {row['prior_scale']:.3g}"
             )

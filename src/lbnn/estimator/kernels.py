@@ -16,7 +16,7 @@ from scipy import optimize
 from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, IndexArray
 from lbnn.data.network_kernels import WEIGHT_VARIANCES, kernel_of
 
 Parameters = dict[str, Any]
@@ -196,8 +196,10 @@ def typical_distance(X: Array) -> float:
 _LONGEST = math.log(1e3)  # of a length scale, relative to the common one: a column that does not matter
 
 
-def with_own_length_scales(kernel: Kernel, X: Array, Z: Array, h: Array) -> tuple[Kernel, float]:
-    """The kernel with a length scale for each column that the evidence at infinite width prefers.
+def with_own_length_scales(
+    kernel: Kernel, X: Array, Z: Array, h: Array, group_of: IndexArray
+) -> tuple[Kernel, float]:
+    """The kernel with a length scale for each group of columns that the evidence at infinite width prefers.
 
     From the common length scale and the hyperparameters h at it: noise units u_j and κ. With K = I + κ G and
     α = K⁻¹ Z diag(u)^{−½}, the gradient of the log evidence −½ Σ_j [log det K + z_jᵀK⁻¹z_j/u_j + p log u_j]
@@ -211,14 +213,16 @@ def with_own_length_scales(kernel: Kernel, X: Array, Z: Array, h: Array) -> tupl
         Centred targets.
     h : (n_d + 1,)
         log u and log κ at the common length scale.
+    group_of : (n0,)
+        Number of the group of each column.
     """
-    common, columns = float(kernel.parameters["length_scale"]), X.shape[1]
+    common, groups = float(kernel.parameters["length_scale"]), int(group_of.max()) + 1
     others = {name: value for name, value in kernel.parameters.items() if name != "length_scale"}
     function = FAMILIES[kernel.metric].function
     centring = np.eye(len(X)) - 1 / len(X)
 
     def negative(theta: Array) -> tuple[float, Array]:
-        lengths, log_units, log_scale = common * np.exp(theta[:columns]), theta[columns:-1], theta[-1]
+        lengths, log_units, log_scale = common * np.exp(theta[group_of]), theta[groups:-1], theta[-1]
         gram = function(X, X, length_scale=lengths, **others)
         covariance = np.eye(len(X)) + math.exp(log_scale) * (centring @ gram @ centring)
         root = np.linalg.cholesky(covariance)
@@ -231,24 +235,23 @@ def with_own_length_scales(kernel: Kernel, X: Array, Z: Array, h: Array) -> tupl
         inner = centring @ (alpha @ alpha.T - Z.shape[1] * inverse) @ centring
         weight = 0.5 * math.exp(log_scale) * inner
         slopes = np.empty_like(theta)
-        step = 1e-4  # the kernel itself is smooth: central differences of it along each column are accurate
-        for k in range(columns):
-            ahead, behind = lengths.copy(), lengths.copy()
-            ahead[k] *= math.exp(step)
-            behind[k] *= math.exp(-step)
+        step = 1e-4  # the kernel itself is smooth: central differences of it along each group are accurate
+        for k in range(groups):
+            longer = np.exp(step * (group_of == k))
+            ahead, behind = lengths * longer, lengths / longer
             change = function(X, X, length_scale=ahead, **others) - function(
                 X, X, length_scale=behind, **others
             )
             slopes[k] = (weight * change).sum() / (2 * step)
-        slopes[columns:-1] = 0.5 * misfit - 0.5 * (len(Z) - 1)
+        slopes[groups:-1] = 0.5 * misfit - 0.5 * (len(Z) - 1)
         slopes[-1] = (weight * gram).sum()
         return value, -slopes
 
-    start = np.concatenate([np.zeros(columns), h])
-    bounds = [(-_LONGEST, _LONGEST)] * columns + [(each - 12, each + 12) for each in h]
+    start = np.concatenate([np.zeros(groups), h])
+    bounds = [(-_LONGEST, _LONGEST)] * groups + [(each - 12, each + 12) for each in h]
     found = optimize.minimize(
         negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60}
     )
-    lengths = common * np.exp(found.x[:columns])
+    lengths = common * np.exp(found.x[group_of])
     gain = negative(start)[0] - float(found.fun)
     return Kernel(kernel.metric, {**others, "length_scale": lengths.tolist()}), gain

@@ -12,16 +12,18 @@ from scipy import special
 
 from lbnn._base.arrays import like, to_numpy
 from lbnn._base.types import AnyArray, Array
-from lbnn.cross_validation import LeaveOneOut, leave_one_out
+from lbnn.cross_validation import LeaveOneOut, left_out_scores
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
-from lbnn.data.projection import TrainingProjection
+from lbnn.data.projection import Projection, ScaledProjection, TrainingProjection
+from lbnn.estimator.extent import Extent, FunctionVariance
+from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.rows import Rows
-from lbnn.estimator.seeing import Seeing
 from lbnn.estimator.targets import TargetUnits
 from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.average import MixturePredictive
+from lbnn.predict.atoms import AtomPredictive
+from lbnn.predict.model_average import MixturePredictive
 from lbnn.selection import Candidate, EvidenceData, condition, coupled
 
 
@@ -43,8 +45,8 @@ class FittedModel:
         In the user's units.
     single_output : bool
         Whether the targets were one-dimensional.
-    level_examples : int or None
-        p where a level is fitted, else None.
+    level_examples : float or None
+        Where a level is fitted the number of rows p, or the sum of their weights; else None.
     penalty : float
         Of the log evidence, for the number of hyperparameters fitted.
     log_weight : float
@@ -54,7 +56,7 @@ class FittedModel:
     posterior: Posterior
     matrix: Array
     mean: Array
-    level_examples: int | None
+    level_examples: float | None
     prior_scale: float
     log_evidence: float
     single_output: bool
@@ -98,17 +100,52 @@ class FittedModel:
         """E L in the network's own units, (q, q)."""
         return np.reshape(self.posterior.scale.mean, (self.matrix.shape[1],) * 2)
 
+    def covariance_draws(self) -> tuple[Array, Array, Array]:
+        """Weights, signal at a typical row ḡκ A L Aᵀ and noise A (τ I + ν L) Aᵀ: (m,), (m, n_d, n_d) each.
+
+        ḡκ is the mean eigenvalue of the Gram matrix of the training rows, prior scale included.
+        """
+        measure, noise, spectrum = (
+            self.posterior._scale_in_units,
+            self.posterior.noise,
+            self.posterior.spectrum,
+        )
+        mean_gram = float(spectrum.eigenvalues.sum()) / max(spectrum.examples, 1)
+        scales = self.matrix @ measure.scales @ self.matrix.T
+        own = noise.variance * (self.matrix @ self.matrix.T) + noise.coupling * scales
+        return measure.weights, mean_gram * scales, own
+
     def predictive(self, *test: Any) -> AffinePredictive:
         """The function at test points given as `Spectrum.project` wants them."""
+        return self.predictive_at(self.posterior.spectrum.project(*test))
+
+    def predictive_at(self, projection: Projection) -> AffinePredictive:
+        """The function at test points as the training data of this model see them."""
         noise, share = self.posterior.noise, 1 / self.level_examples if self.level_examples else 0.0
-        inner = self.posterior.predictive_at(self.posterior.spectrum.project(*test))
+        inner = self.posterior._predictive_at(projection)
+        if isinstance(inner, AtomPredictive):  # of a table with missing cells, levels included
+            return AffinePredictive(inner, self.matrix, self.mean, 0.0, self.single_output)
         inner = replace(inner, projection=inner.projection.shifted(share * noise.coupling))
         return AffinePredictive(inner, self.matrix, self.mean, share * noise.variance, self.single_output)
+
+    @property
+    def function_variance(self) -> FunctionVariance:
+        """Variance of the function at points, from the mean of the scale."""
+        return FunctionVariance.of(self.posterior, self._finite_scale_mean, self.level_examples)
+
+    @property
+    def _finite_scale_mean(self) -> Array:
+        """E L, or the typical scale in the place of a mean that is infinite, (q, q)."""
+        mean = self._scale_mean
+        return mean if np.isfinite(mean).all() else self.posterior.scale.typical * np.eye(len(mean))
 
     def coefficients(self) -> Array:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
         spectrum = self.posterior.spectrum
-        along, basis = self.posterior.predictive_at(TrainingProjection(np.eye(spectrum.rank))), spectrum.basis
+        along, basis = (
+            self.posterior._predictive_at(TrainingProjection(np.eye(spectrum.rank))),
+            spectrum.basis,
+        )
         inner = along.mean.reshape(spectrum.rank, self.matrix.shape[1])  # E M, (r, q)
         if isinstance(basis, InputBasis):
             combined = basis.directions.combine(like(inner.T, basis.example))
@@ -116,6 +153,8 @@ class FittedModel:
         else:
             assert isinstance(basis, GramBasis)
             weights = math.sqrt(basis.scale) * (inner.T / np.sqrt(basis.eigenvalues)) @ basis.vectors.T
+            if spectrum.weights is not None:  # the kernel with training points times √w is √w times it
+                weights = weights * np.sqrt(spectrum.weights)
         return self.matrix @ weights
 
     def leave_one_out(self, targets: Array) -> LeaveOneOut:
@@ -124,11 +163,19 @@ class FittedModel:
         if self.single_output:
             whitened = whitened[:, 0]
         centred = self.posterior.spectrum.examples < len(targets)
-        return leave_one_out(self.posterior, whitened, centred=centred, matrix=self.matrix, offset=self.mean)
+        return left_out_scores(
+            self.posterior, whitened, centred=centred, matrix=self.matrix, offset=self.mean
+        )
 
 
 def decompose(
-    points: AnyArray, targets: Array, *, linear: bool, centre: bool, noise: float
+    points: AnyArray,
+    targets: Array,
+    *,
+    linear: bool,
+    centre: bool,
+    noise_variance: float,
+    weights: Array | None = None,
 ) -> tuple[CentredInputs | CentredKernel, EvidenceData]:
     """Data after their one eigendecomposition.
 
@@ -137,20 +184,24 @@ def decompose(
     points : (p, n0) inputs where `linear`, else a (p, p) kernel matrix
     targets : (p,) or (p, q), of the search
     linear, centre : bool
-    noise : float
+    noise_variance : float
         1, or 0 at zero temperature.
+    weights : (p,), optional
+        Of rows: noise variances are divided by them.
     """
-    inputs = CentredInputs.of(points, centre) if linear else CentredKernel.of(points, centre)
-    spectrum = inputs.spectrum(points, targets)
+    inputs = (
+        CentredInputs.of(points, centre, weights) if linear else CentredKernel.of(points, centre, weights)
+    )
+    spectrum = inputs.spectrum(points, targets, weights)
     if centre:
         spectrum = contrasts(spectrum)
-    return inputs, EvidenceData(spectrum, outside_range(spectrum, targets), noise)
+    return inputs, EvidenceData(spectrum, outside_range(spectrum, targets), noise_variance)
 
 
 def fit_model(
-    data: EvidenceData, candidate: Candidate, units: TargetUnits, level_examples: int | None, **effort: Any
+    data: EvidenceData, candidate: Candidate, units: TargetUnits, level_examples: float | None, **effort: Any
 ) -> FittedModel:
-    """Condition one candidate; `level_examples` is p where a level is fitted."""
+    """Condition one candidate; `level_examples` as in `FittedModel`."""
     seen = coupled(data) if candidate.coupled else data
     posterior = condition(seen, candidate.widths, candidate.h, **effort)
     jacobian = data.log_jacobian(candidate.h) + log_unit_jacobian(data, units)
@@ -179,12 +230,14 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
         "depth": len(candidate.widths) + 1,
         "widths": candidate.widths,
         "noise": candidate.noise,
-        "beta": math.exp(-log_unit) if data.noise else math.inf,
+        "beta": math.exp(-log_unit) if data.noise_variance else math.inf,
         "prior_scale": math.exp(float(candidate.h[-1]) + log_unit),
         "log_evidence": candidate.log_evidence + log_unit_jacobian(data, units),
         "error": candidate.error,
         "penalty": candidate.penalty,
         "at_edge": candidate.on_edge,
+        "signal": candidate.signal,
+        "noise_width": candidate.noise_width,
     }
 
 
@@ -196,17 +249,36 @@ class FittedState:
     ----------
     models : tuple of FittedModel
         Best first.
-    seeing : Seeing
-        What the network sees of inputs.
+    transform : InputTransform
+        From the user's inputs to those of the network.
     targets : (k, n_d)
         Of the rows that are counted; none where data came in blocks.
     rows : Rows
+    extent : Extent
+        How far the training rows reach.
     """
 
     models: tuple[FittedModel, ...]
-    seeing: Seeing
+    transform: InputTransform
     targets: Array
     rows: Rows
+    extent: Extent
+
+    @classmethod
+    def of(
+        cls,
+        models: tuple[FittedModel, ...],
+        transform: InputTransform,
+        targets: Array,
+        rows: Rows,
+        extent: Extent,
+    ) -> FittedState:
+        """The state of a fit; the leverage of its training rows is measured here."""
+        if len(targets) > 1:
+            best = models[0]
+            own = best.function_variance.of_training_rows(best.posterior.spectrum, len(targets))
+            extent = replace(extent, variance=float(own.max()))
+        return cls(models, transform, targets, rows, extent)
 
     @property
     def best(self) -> FittedModel:
@@ -218,6 +290,11 @@ class FittedState:
         """Posterior probabilities of the models, (models,)."""
         return special.softmax(np.array([model.log_weight for model in self.models]))
 
+    @property
+    def noise_covariance(self) -> Array:
+        """Averaged over the models, (n_d, n_d)."""
+        return np.tensordot(self.weights, np.stack([each.noise_covariance for each in self.models]), axes=1)
+
     def coefficients(self) -> Array:
         """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p).
 
@@ -227,18 +304,51 @@ class FittedState:
 
     def mean(self, X: AnyArray, weights: Array) -> AnyArray:
         """Of the targets at X, from the weights of the mean function."""
-        features = self.seeing.features(X)
+        features = self.transform.features(X)
         found = features @ like(weights.T, features) + like(self.best.mean, features)
         return found[:, 0] if self.best.single_output else found
 
     def predictive(self, X: AnyArray, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:
         """The function at test points; `test_gram` in the place of the kernel among them."""
-        test = self.seeing.test(X, test_gram)
-        components = tuple(model.predictive(*test) for model in self.models)
+        best = self.best.posterior.spectrum
+        seen = best.project(*self.transform.test(X, test_gram))
+        leverage = self.extent.leverage(self.best.function_variance.at(seen))
+        components = tuple(  # models differ in the prior scale: test points are projected once
+            model.predictive_at(_scaled(seen, model.posterior.spectrum.basis.scale / best.basis.scale))
+            for model in self.models
+        )
+        if len(components) == 1:
+            return replace(components[0], leverage=leverage)
+        return MixturePredictive(components, self.weights, leverage)
+
+    def coefficient_law(self, rows: Array) -> AffinePredictive | MixturePredictive:
+        """Changes of the function along rows (k, n0) of inputs as the network sees them, without a level."""
+        best = self.best.posterior.spectrum
+        seen = best.project(like(rows, best.basis.example))
+        components = tuple(
+            AffinePredictive(
+                model.posterior._predictive_at(
+                    _scaled(seen, model.posterior.spectrum.basis.scale / best.basis.scale)
+                ),
+                model.matrix,
+                np.zeros(len(model.matrix)),
+                0.0,
+                model.single_output,
+            )
+            for model in self.models
+        )
         return components[0] if len(components) == 1 else MixturePredictive(components, self.weights)
 
     def leave_one_out(self) -> LeaveOneOut:
-        """Scores of all rows of the table, from the best model; copies have the score of what they copy."""
+        """Scores of all rows of the table, from the best model; copies have the score of what they copy.
+
+        Rows of weight zero have none.
+        """
         if not len(self.targets):
             raise ValueError("leave-one-out scores need the training data, got a fit of data in chunks")
-        return self.best.leave_one_out(self.targets).taken(self.rows.stands_for)
+        return self.best.leave_one_out(self.targets).taken(self.rows.stands_for[self.rows.stands_for >= 0])
+
+
+def _scaled(projection: Projection, factor: float) -> Projection:
+    """Test points under a prior scale that is multiplied by a factor."""
+    return projection if factor == 1 else ScaledProjection(projection, factor)

@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lbnn._base import check
-from lbnn._base.arrays import namespace, require_one_place, take, to_numpy
+from lbnn._base.arrays import namespace, require_one_device, take, to_numpy
 from lbnn._base.blocks import blocks
-from lbnn._base.types import AnyArray, Array
-from lbnn._base.warn import warn_of
+from lbnn._base.deprecated import current_value
+from lbnn._base.errors import DataWarning, ExtrapolationWarning
+from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
-from lbnn.estimator import fitting, saving, settings
+from lbnn.estimator import fitting, row_noise, saving, settings, summary
+from lbnn.estimator.extent import Extent, large_leverage
+from lbnn.estimator.free_noise import FreeNoiseModel
+from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate, make_candidate
 from lbnn.estimator.kernels import Kernel
+from lbnn.estimator.left_out import contradiction
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
+from lbnn.estimator.shares import shares
 from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
-from lbnn.estimator.views import Setting, View, best_view
 from lbnn.predict.affine import AffinePredictive
-from lbnn.predict.average import MixturePredictive
-from lbnn.selection import Choice
+from lbnn.predict.model_average import MixturePredictive
+from lbnn.selection import NoiseSpec
 
+_COEFFICIENT_FLOATS = 1 << 22  # of the rows of a block of coefficients
 _POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
 
 
@@ -43,18 +55,20 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     depth : "evidence" or int
         Number of weight matrices. "evidence" compares one (the Gaussian process), two and three.
     width : "evidence", int or tuple of int
-        Hidden widths: one for all hidden layers, or one each. "evidence" compares a ladder of widths and
-        infinite width, the Gaussian process, whatever the depth.
+        Hidden widths: one for all hidden layers, or one each. "evidence" compares widths from 128 down
+        to 1 and infinite width, the Gaussian process, whatever the depth.
     beta : "evidence" or float in (0, inf]
         1/(noise variance) in the units of the targets; with unequal noise, of its geometric mean; with
         coupled noise, of its prior mean.
     prior_scale : "evidence" or float
         Prior variance of an output at an input with mean square one (a kernel value of one), in squared
         units of the targets; with unequal noise, its geometric mean.
-    noise : "evidence", "isotropic", "per_output", "coupled" or "coupled_per_output"
-        One noise variance for all outputs; one each (outputs are whitened by their noise, and prior variances
-        are proportional to noise variances); noise that passes through the network, so that its covariance
-        across outputs is learned, with one unit for all outputs or one each; or the best of these.
+    noise : "auto", "independent", "per_output", "coupled", "coupled_per_output" or "free"
+        As in `Network.condition`: one noise variance for all outputs; one each (outputs are whitened by their
+        noise, and prior variances are proportional to noise variances); noise that passes through the
+        network, so that its covariance across outputs is learned, with one unit for all outputs or one each;
+        or noise with a covariance of its own beside that of the signal ("free"), both integrated over, with
+        widths by evidence. "auto" takes the kind with the highest evidence.
     inputs : "evidence", "raw" or "standardised"
         Whether the network (or the kernel) sees columns as they are or divided by their standard deviations;
         "evidence" takes what has the higher evidence at infinite width.
@@ -68,8 +82,17 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "coef0", "share" of the rbf kernel in "linear+rbf", "depth", "bias_variance" and "weight_variance" of
         networks, or scikit-learn's.
     ard : bool
-        Whether each column may have a length scale of its own; taken if the evidence gains more than ½ log p
-        for each.
+        Whether each column may have a scale of its own (automatic relevance determination): the prior
+        variance of its coefficients with the linear kernel, a length scale with others. Chosen by evidence at
+        infinite width, and taken if the evidence gains more than a penalty for the number of relevant
+        columns.
+    groups : list of lists of columns, optional
+        The same with one scale for each group, columns by number or by name; columns that are not listed form
+        one more group. For blocks such as 400 genes and 10 covariates, whose sizes say nothing of their
+        weight.
+    robust : bool
+        Whether single rows may have larger noise than the others, where the evidence finds that they do:
+        these outliers then count less. (New rows have the ordinary noise.)
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
@@ -95,8 +118,15 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Weights of the centred kernel; other kernels only.
     beta_, prior_scale_ : float
         As chosen or given.
+    signal_share_, signal_share_interval_ : (n_targets,) and (n_targets, 2), or float and (2,)
+        Posterior mean and 90% interval of the share of the signal in the variance of an output at a typical
+        training row (heritability), for the hyperparameters and networks that predictions average over.
+    signal_correlation_, noise_correlation_ : (n_targets, n_targets)
+        Posterior mean correlations of signal and noise across outputs, ...
+    signal_correlation_error_, noise_correlation_error_ : (n_targets, n_targets)
+        ... and their posterior standard deviations.
     noise_covariance_, noise_variance_ : (n_targets, n_targets) and (n_targets,), or floats
-        Posterior mean covariance of the noise, and its diagonal.
+        Posterior mean covariance of the noise, averaged over `models_`, and its diagonal.
     depth_, widths_ : int, tuple of int
         Of the best candidate; 1 and () for the Gaussian process.
     scale_mean_ : (n_targets, n_targets) or float
@@ -105,15 +135,25 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Of the best candidate, from the final posterior.
     evidence_table_ : list of dict
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
-        error and its penalty for fitted hyperparameters, at_edge; best first.
+        error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone),
+        noise_width (number of noise factors with noise="free"); best first.
     inputs_, kernel_params_ : str, dict
-        As chosen or given.
+        As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
+    row_variances_ : (n_samples,)
+        Noise variances of the rows relative to the ordinary one; above one of outliers where `robust`.
+    column_scales_ : (n_features,)
+        What the network or the kernel sees of a column is (x − constant) times this: relative prior standard
+        deviations of the coefficients, in the user's units.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
     models_, model_weights_ : tuple of FittedModel, (models,)
         What predictions come from: the best candidate, or those averaged.
     messages_ : tuple of str
         What was noticed during the fit.
+    noise_ : str
+        Kind of the noise of the best candidate, as in `noise`.
+    target_names_ : list of str or None
+        Columns of y where it was a table, or the name of a series.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -138,11 +178,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         width: Any = "evidence",
         beta: Any = "evidence",
         prior_scale: Any = "evidence",
-        noise: str = "evidence",
+        noise: str = "auto",
         inputs: str = "evidence",
         kernel: Any = "linear",
         kernel_params: dict[str, Any] | None = None,
         ard: bool = False,
+        groups: Any = None,
+        robust: bool = False,
         fit_intercept: bool = True,
         average: Any = "auto",
         engine: str = "auto",
@@ -159,6 +201,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.kernel_params = kernel_params
         self.ard = ard
+        self.groups = groups
+        self.robust = robust
         self.fit_intercept = fit_intercept
         self.average = average
         self.engine = engine
@@ -174,40 +218,87 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ fit
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> LBNNRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> LBNNRegressor:
         """Choose hyperparameters by evidence and condition on the data.
 
         Parameters
         ----------
         X : (n_samples, n_features), or (n_samples, n_samples) for a precomputed kernel
         y : (n_samples,) or (n_samples, n_targets)
+        sample_weight : (n_samples,), optional
+            The noise variance of row i is that of a row of weight one divided by sample_weight[i]: known
+            differences of precision. Rows of weight zero are left out. (A weight of two is one measurement of
+            half the variance. Two copies of a row are two measurements that agree, which also says that the
+            noise is small, so that the noise and the evidence are others.)
 
         Notes
         -----
         Dask arrays are read by blocks of rows, twice, and `predict` of a dask array is one; see `fit_chunks`.
         """
         if is_dask(X):
+            if sample_weight is not None:
+                raise ValueError("sample_weight is for rows in memory, got dask arrays")
             return self._fit_stream(DaskBlocks.of(X, y))
         self._validate_params()
         settings.network_shapes(self.depth, self.width)  # raises before the work begins
+        kind = current_value("noise", self.noise)
         check.unmasked(X, "X")
         check.unmasked(y, "y")
         settings.require_complete_rows(y)
         double = settings.double_of(X, self.kernel)
+        self.target_names_ = settings.names_of_targets(y)
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=double)
-        require_one_place(X=inputs, y=y)
+        require_one_device(X=inputs, y=y)
         targets = np.asarray(to_numpy(y), dtype=np.float64)
-        rows = self._rows(inputs, targets)
+        extent = self._extent(inputs)
+        weights = settings.row_weights(sample_weight, len(targets))
+        rows = self._rows(inputs, targets, weights)
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
+            weights = None if weights is None else weights[rows.kept]
+        units, setting = self._setting(targets, weights, kind)
+        kernel, group_of = self._kernel(), self._group_of()
+        chosen, others = best_candidate(inputs, self.inputs, kernel, group_of, setting)
+        self.row_variances_, unusual = np.ones(len(rows.stands_for)), ""
+        if self.robust:
+            own = self._own_variances(chosen, inputs, targets, weights, kind)
+            units, setting = self._setting(targets, settings.divided(weights, own), kind)
+            chosen, others = best_candidate(inputs, self.inputs, kernel, group_of, setting)
+            penalty = float((own > 1).sum() * row_noise.price(len(own)))
+            chosen, others = (
+                replace(chosen, penalty=chosen.penalty + penalty),
+                [replace(each, penalty=each.penalty + penalty) for each in others],
+            )
+            self.row_variances_[rows.stands_for >= 0] = own[rows.stands_for[rows.stands_for >= 0]]
+        elif chosen.data.noise_variance:
+            names = self.target_names_ or []
+            unusual = row_noise.unusual_rows(chosen, setting.targets, rows.kept, names)
+        columns = targets.reshape(len(targets), -1)
+        return self._fit_candidates(chosen, others, kind, units, columns, rows, extent, unusual)
+
+    def _setting(self, targets: Array, weights: Array | None, kind: str) -> tuple[TargetUnits, Setting]:
+        """Units of the targets, and what all transforms of the inputs share."""
         units, inner = TargetUnits.of(
-            targets, self.fit_intercept, contrasts=settings.may_be_contrasts(self.noise, self.beta)
+            targets, self.fit_intercept, weights, contrasts=settings.may_be_contrasts(kind, self.beta)
         )
-        choice = settings.view_choice(self.noise, self._given(units), inner, len(inner))
+        spec = settings.comparison_spec(kind, self._given(units), inner, len(inner))
         noise, seed = settings.noise_unit(self.beta), settings.as_seed(self.random_state)
-        setting = Setting(inner, self.fit_intercept, noise, choice, seed)
-        views = best_view(inputs, self.inputs, self._kernel(), self.ard, setting)
-        return self._fit_views(*views, units, targets.reshape(len(targets), -1), rows)
+        return units, Setting(inner, self.fit_intercept, noise, spec, seed, weights)
+
+    def _own_variances(
+        self, chosen: InputCandidate, X: AnyArray, targets: Array, weights: Array | None, kind: str
+    ) -> Array:
+        """Noise variances of the rows, relative to the ordinary one, (p,)."""
+        transform = chosen.transform
+
+        def densities(variances: Array) -> row_noise.RowDensities:
+            setting = self._setting(targets, settings.divided(weights, variances), kind)[1]
+            candidate = make_candidate(transform.columns, transform.kernel, X, setting)
+            return row_noise.RowDensities.of(candidate, setting.targets)
+
+        if not chosen.data.noise_variance or not chosen.data.spectrum.rank:
+            return np.ones(len(targets))
+        return row_noise.own_variances(len(targets), densities)
 
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
         """`fit` for data in parts, read twice, in memory that does not depend on the number of rows.
@@ -222,47 +313,99 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _fit_stream(self, stream: Stream) -> LBNNRegressor:
         self._validate_params()
+        kind = current_value("noise", self.noise)
         settings.require_linear(self.kernel)
+        settings.require_rows(self.robust)
         settings.network_shapes(self.depth, self.width)
-        self.n_features_in_ = stream.inputs
+        self.n_features_in_, self.target_names_, self.row_variances_ = stream.inputs, None, np.ones(0)
         summary = Summary.of(stream, self.fit_intercept)
-        units = summary.units(may_be_contrasts=settings.may_be_contrasts(self.noise, self.beta))
+        units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
-        choice = settings.view_choice(self.noise, self._given(units), inner, examples)
-        views = summary.best_view(self.inputs, self._kernel(), units, settings.noise_unit(self.beta), choice)
-        return self._fit_views(*views, units, np.zeros((0, len(units.mean))), Rows.all(0))
+        spec = settings.comparison_spec(kind, self._given(units), inner, examples)
+        noise, group_of = settings.noise_unit(self.beta), self._group_of()
+        found = summary.best_candidate(self.inputs, self._kernel(), group_of, units, noise, spec)
+        extent = Extent.unknown(self.n_features_in_)
+        return self._fit_candidates(*found, kind, units, np.zeros((0, len(units.mean))), Rows.all(0), extent)
 
-    def _fit_views(
-        self, view: View, others: list[View], units: TargetUnits, targets: Array, rows: Rows
+    def _fit_candidates(
+        self,
+        chosen: InputCandidate,
+        others: list[InputCandidate],
+        kind: str,
+        units: TargetUnits,
+        targets: Array,
+        rows: Rows,
+        extent: Extent,
+        unusual: str = "",
     ) -> LBNNRegressor:
-        """Search and condition, after the eigendecomposition; `targets` are those that are kept."""
+        """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
-        candidates, models, messages = fitting.fit_networks(
-            fitting.settle(self._given(units), self.noise, view.data, shapes, units),
-            view.data,
+        settled = fitting.settle(self._given(units), kind, chosen.data, shapes, units)
+        candidates, models, notices, doubts = fitting.fit_networks(
+            settled,
+            chosen.data,
             units,
             self.fit_intercept,
+            targets,
+            kind,
             average=self.average,
             verbose=self.verbose,
             engine=self.engine,
             target_error=self.target_error,
             seed=settings.as_seed(self.random_state),
         )
-        if view.seeing.feature_map.size:
-            messages.append(settings.approximate_kernel(len(targets), view.seeing, view.dropped))
-        messages += [rows.message] * rows.dropped
-        warn_of(messages)
+        if chosen.transform.feature_map.size:
+            doubts.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
+        notices += [rows.message] * (bool(rows.message) and rows.dropped)
+        notices += [unusual] * bool(unusual)
+        constant = settings.CONSTANT_TARGETS in notices
+        notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
+        state = FittedState.of(models, chosen.transform, targets, rows, extent)
+        lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
+        doubts += [said for said in [contradiction(state, candidates[0], lead)] if said]
+        warn_of(doubts)
+        warn_of(notices, DataWarning)
+        messages = [*doubts, *notices, *self._said_of_scales(chosen)]
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
-        state = FittedState(models, view.seeing, targets, rows)
-        return self._describe(state, fitting.evidence_table(candidates, view, others, units), messages)
+        return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
 
-    def _rows(self, X: AnyArray, targets: Array) -> Rows:
-        """Rows to be counted; all of them where the noise is given or the kernel is."""
+    def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:
+        """Rows to be counted; all of them where the noise is given, or the kernel, or weights are."""
+        if weights is not None:
+            if self.kernel == "precomputed" and not weights.all():
+                raise ValueError(
+                    "with a precomputed kernel rows of weight zero cannot be left out by themselves, got "
+                    f"{np.count_nonzero(weights == 0)} of them: leave out their rows and columns"
+                )
+            return Rows.weighted(weights)
         if self.kernel == "precomputed" or not isinstance(self.beta, str):
             return Rows.all(len(targets))
         return distinct_rows(X, targets.reshape(len(targets), -1), linear=self.kernel == "linear")
 
-    def _given(self, units: TargetUnits) -> Choice:
+    def _group_of(self) -> IndexArray | None:
+        """The group of each column that may have a scale of its own; None where all have one."""
+        return settings.groups_of_columns(
+            self.ard,
+            self.groups,
+            self.kernel,
+            self.beta,
+            self.n_features_in_,
+            getattr(self, "feature_names_in_", None),
+        )
+
+    def _said_of_scales(self, chosen: InputCandidate) -> list[str]:
+        """Which columns or groups have a scale of their own, where that was asked for."""
+        if not (self.ard or self.groups) or self.kernel != "linear":
+            return []
+        kind = "column" if self.groups is None else "group"
+        names = getattr(self, "feature_names_in_", None) if self.groups is None else None
+        return [settings.own_scales(chosen.own, kind, names)]
+
+    def _extent(self, X: AnyArray) -> Extent:
+        """Ranges of the columns; a kernel matrix has none."""
+        return Extent.unknown(self.n_features_in_) if self.kernel == "precomputed" else Extent.of(X)
+
+    def _given(self, units: TargetUnits) -> NoiseSpec:
         """The hyperparameters that are given, in the units of the search."""
         return settings.given(self.beta, self.prior_scale, math.exp(units.log_unit))
 
@@ -278,19 +421,29 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.models_, self.model_weights_, self.posterior_ = state.models, state.weights, best.posterior
         self.widths_, self.depth_ = best.widths, len(best.widths) + 1
         self.log_evidence_, self.log_evidence_error_ = best.log_evidence, best.posterior.log_evidence_error
-        covariance, prior_noise = best.noise_covariance, best.prior_noise
+        covariance, prior_noise = state.noise_covariance, best.prior_noise
         self.noise_covariance_ = float(covariance[0, 0]) if single else covariance
         self.noise_variance_ = float(covariance[0, 0]) if single else np.diagonal(covariance).copy()
         self.beta_ = math.exp(-float(np.log(prior_noise).mean())) if prior_noise.all() else math.inf
         self.prior_scale_ = best.mean_prior_scale
+        free = isinstance(best, FreeNoiseModel)
+        rows = (row["noise"] for row in table if row["widths"] == best.widths and row["noise"] != "free")
+        self.noise_ = "free" if free else next(rows)
+        found = shares(state.models, state.weights)
+        self.signal_share_ = float(found.share[0]) if single else found.share
+        self.signal_share_interval_ = found.interval[0] if single else found.interval
+        self.signal_correlation_, self.noise_correlation_ = found.signal_correlation, found.noise_correlation
+        self.signal_correlation_error_ = found.signal_correlation_error
+        self.noise_correlation_error_ = found.noise_correlation_error
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
-        self.inputs_, self.kernel_params_ = state.seeing.columns.name, state.seeing.kernel.parameters
-        if state.seeing.kernel.metric != "linear":
+        self.column_scales_ = 1 / state.transform.columns.deviation
+        self.inputs_, self.kernel_params_ = state.transform.columns.name, state.transform.kernel.parameters
+        if state.transform.kernel.metric != "linear":
             self.dual_coef_ = shaped
             return self
-        coefficients, intercept = state.seeing.in_units_of_columns(self._weights, best.mean)
+        coefficients, intercept = state.transform.in_units_of_columns(self._weights, best.mean)
         self.coef_ = coefficients[0] if single else coefficients
         self.intercept_ = float(intercept[0]) if single else intercept
         return self
@@ -311,7 +464,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Notes
         -----
-        For the function without its noise, quantiles, densities and draws see `predictive`.
+        For the function without its noise, quantiles, densities and draws see `predictive`. Rows that are
+        far outside the ranges of the training columns, and with `return_std` or `return_cov` rows of large
+        leverage, are announced by an `lbnn.ExtrapolationWarning`.
         """
         if return_std and return_cov:
             raise RuntimeError("at most one of return_std and return_cov can be asked for")
@@ -319,12 +474,26 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             check_is_fitted(self)
             return predict_blocks(self, X, return_std, return_cov)
         inputs = self._checked(X)
+        self._warn_of_ranges(inputs)
         mean = self._state.mean(inputs, self._weights)
         if return_cov:
-            return mean, self._predictive(inputs).with_noise().covariance
+            law = self._predictive(inputs)
+            self._warn_of_leverage([law.leverage])
+            return mean, law.with_noise().covariance
         if return_std:
             return mean, self._standard_deviations(inputs)
         return mean
+
+    def _warn_of_ranges(self, X: AnyArray) -> None:
+        message = self._state.extent.outside_ranges(X, getattr(self, "feature_names_in_", None))
+        if message:
+            warn(message, ExtrapolationWarning)
+
+    @staticmethod
+    def _warn_of_leverage(leverage: Sequence[Array | None]) -> None:
+        message = large_leverage(np.concatenate([part for part in leverage if part is not None]))
+        if message:
+            warn(message, ExtrapolationWarning)
 
     def predictive(
         self, X: ArrayLike, *, test_gram: ArrayLike | None = None
@@ -361,11 +530,85 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._state.leave_one_out()
 
+    def coefficients(self, columns: Sequence[int | str]) -> AffinePredictive | MixturePredictive:
+        """The posterior of coefficients of the linear kernel, in the user's units: one point for each column.
+
+        Parameters
+        ----------
+        columns : sequence of columns, by number or by name
+
+        Returns
+        -------
+        AffinePredictive, or MixturePredictive where models were averaged
+            With `mean`, `standard_deviation`, `interval`, `covariance`, `sample`, ..., of shape
+            (len(columns), n_targets), or (len(columns),) for a one-dimensional target.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 3))
+        >>> y = X @ [1.0, 2.0, 0.0] + 0.5 * rng.normal(size=60)
+        >>> law = lbnn.LBNNRegressor(depth=1).fit(X, y).coefficients([0, 1])
+        >>> low, high = law.interval(0.95)
+        >>> bool((low < [1.0, 2.0]).all() and (high > [1.0, 2.0]).all())
+        True
+        """
+        check_is_fitted(self)
+        if self._state.transform.kernel.metric != "linear":
+            raise ValueError(f"coefficients are those of kernel='linear', got kernel={self.kernel!r}")
+        names = getattr(self, "feature_names_in_", None)
+        chosen = settings.column_numbers(columns, self.n_features_in_, names)
+        rows = np.zeros((len(chosen), self.n_features_in_))
+        rows[np.arange(len(chosen)), chosen] = self.column_scales_[chosen]
+        return self._state.coefficient_law(rows)
+
+    def coefficient_interval(self, probability: float = 0.95) -> tuple[Array, Array]:
+        """Equal-tailed intervals of all coefficients of the linear kernel: two arrays shaped like `coef_`."""
+        parts = [
+            self.coefficients(range(self.n_features_in_)[some]).interval(probability)
+            for some in blocks(self.n_features_in_, self.n_features_in_, _COEFFICIENT_FLOATS)
+        ]
+        low, high = (np.concatenate([to_numpy(part[k]) for part in parts]) for k in (0, 1))
+        return low.T, high.T
+
+    def summary(self) -> str:
+        """What the fit found, as text: the model and its rivals, and each row predicted from all others.
+
+        Left-out R², root mean square errors and the coverage of 90% intervals stand beside the errors of a
+        ridge regression, whose penalty has the least left-out error, and of the mean of the other rows.
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 5))
+        >>> y = X @ [1.0, 2.0, 0.0, 0.0, 0.0] + rng.normal(size=40)
+        >>> print(lbnn.LBNNRegressor(depth=1).fit(X, y).summary())
+        LBNNRegressor: 40 rows, 5 columns, 1 output
+          network       infinite width (the Gaussian process)
+        ...
+        Each row predicted from all others (root mean square errors)
+          output     R²  error  of ridge  of mean  in 90%   noise
+          y       ...
+        """
+        check_is_fitted(self)
+        return summary.text(self)
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram, and under it what was chosen."""
+        diagram = str(estimator_html_repr(self))
+        try:
+            check_is_fitted(self)
+        except NotFittedError:
+            return diagram
+        return f"{diagram}<pre>{escape(self.summary())}</pre>"
+
     def _checked(self, X: ArrayLike) -> AnyArray:
         check_is_fitted(self)
         check.unmasked(X, "X")
         inputs = validate_data(self, X, reset=False, dtype=settings.double_of(X, self.kernel))
-        require_one_place(**{"X of the fit": self.posterior_.spectrum.basis.example, "X": inputs})
+        require_one_device(**{"X of the fit": self.posterior_.spectrum.basis.example, "X": inputs})
         return inputs
 
     def _predictive(
@@ -379,10 +622,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self._state.predictive(X, test_gram)
 
     def _standard_deviations(self, X: AnyArray) -> AnyArray:
-        parts = [
-            self._predictive(X[rows, :]).with_noise().standard_deviation
-            for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE)
-        ]
+        parts, leverage = [], []
+        for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE):
+            law = self._predictive(X[rows, :])
+            parts.append(law.with_noise().standard_deviation)
+            leverage.append(law.leverage)
+        self._warn_of_leverage(leverage)
         return namespace(X).concat(parts)
 
     # ------------------------------------------------------------------ files
@@ -408,5 +653,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimator.n_features_in_ = int(about["features"])
         if about["feature_names"] is not None:
             estimator.feature_names_in_ = np.array([str(name) for name in about["feature_names"]], object)
+        names = about.get("target_names")
+        estimator.row_variances_ = np.array(about.get("row_variances", []), float)
+        estimator.target_names_ = None if names is None else [str(name) for name in names]
         table = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
         return estimator._describe(state, table, about["messages"])

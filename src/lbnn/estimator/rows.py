@@ -26,7 +26,7 @@ class Rows:
     kept : (k,)
         Rows that are counted, in the order of the table.
     stands_for : (p,)
-        Position in `kept` of the row that each row of the table is counted as.
+        Position in `kept` of the row that each row of the table is counted as; −1 of rows left out.
     message : str
         What was found; empty where all rows differ.
     """
@@ -39,6 +39,14 @@ class Rows:
     def all(cls, count: int, message: str = "") -> Rows:
         """Every row for itself."""
         return cls(np.arange(count), np.arange(count), message)
+
+    @classmethod
+    def weighted(cls, weights: Array) -> Rows:
+        """Rows of positive weight, each for itself; those of weight zero have no score (−1)."""
+        kept = np.flatnonzero(weights)
+        stands_for = np.full(len(weights), -1)
+        stands_for[kept] = np.arange(len(kept))
+        return cls(kept, stands_for)
 
     @property
     def dropped(self) -> bool:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from lbnn import archive
+from lbnn._base.deprecated import VALUES
 from lbnn._base.types import Array
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator.columns import ColumnUnits
+from lbnn.estimator.extent import Extent
+from lbnn.estimator.free_noise import FreeNoiseModel
+from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.model import FittedModel, FittedState
 from lbnn.estimator.rows import Rows
-from lbnn.estimator.seeing import Seeing
+from lbnn.free_noise.posterior import FreeNoisePosterior
+from lbnn.posterior import Posterior
 
 KIND = "LBNNRegressor"
 #: Of the header and the arrays below; it has been in the header since the second.
@@ -33,6 +38,8 @@ def description(estimator: Any) -> dict[str, Any]:
         "parameters": plain_parameters(estimator.get_params(deep=False)),
         "features": estimator.n_features_in_,
         "feature_names": None if names is None else [str(name) for name in names],
+        "target_names": estimator.target_names_,
+        "row_variances": estimator.row_variances_.tolist(),
         "table": estimator.evidence_table_,
         "messages": list(estimator.messages_),
     }
@@ -52,11 +59,14 @@ def _plain(value: Any, name: str) -> Any:
 
 def write(path: str | os.PathLike[str], about: dict[str, Any], state: FittedState) -> None:
     """Write what describes the estimator and what its predictions need."""
-    inputs_header, arrays = _pack_seeing(state.seeing)
+    inputs_header, arrays = _pack_transform(state.transform)
     arrays |= {
         "targets": state.targets,
         "rows/kept": state.rows.kept.astype(float),
         "rows/stands_for": state.rows.stands_for.astype(float),
+        "extent/lowest": state.extent.lowest,
+        "extent/highest": state.extent.highest,
+        "extent/rows_variance": np.array([state.extent.rows, state.extent.variance]),
     }
     models = []
     for number, model in enumerate(state.models):
@@ -77,9 +87,22 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], FittedState]:
             f"{'an earlier' if layout == 1 else 'another'} version of lbnn: fit it again, or load it there"
         )
     try:
-        return header, _unpack_state(header, arrays)
+        return _with_current_names(header), _unpack_state(header, arrays)
     except Exception as error:  # what a header of something else leads to cannot be listed
         raise refusal(path, error) from error
+
+
+def _with_current_names(header: dict[str, Any]) -> dict[str, Any]:
+    """A header whose parameters and table of candidates have the present names of kinds of noise."""
+    former = VALUES["noise"]
+
+    def renamed(entry: dict[str, Any]) -> dict[str, Any]:
+        return entry | {"noise": former.get(entry["noise"], entry["noise"])}
+
+    return header | {
+        "parameters": renamed(header["parameters"]),
+        "table": [renamed(row) for row in header["table"]],
+    }
 
 
 def refusal(path: str | os.PathLike[str], error: Exception) -> ValueError:
@@ -94,22 +117,33 @@ def _unpack_state(header: dict[str, Any], arrays: dict[str, Array]) -> FittedSta
         own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         models.append(_unpack_model(each, own))
     rows = Rows(arrays["rows/kept"].astype(int), arrays["rows/stands_for"].astype(int))
-    return FittedState(tuple(models), _unpack_seeing(header["inputs"], arrays), arrays["targets"], rows)
+    transform = _unpack_transform(header["inputs"], arrays)
+    return FittedState(
+        tuple(models), transform, arrays["targets"], rows, _unpack_extent(arrays, int(header["features"]))
+    )
 
 
-def _pack_seeing(seeing: Seeing) -> tuple[dict[str, Any], dict[str, Array]]:
-    header, means = _pack_inputs(seeing.inputs)
+def _unpack_extent(arrays: dict[str, Array], features: int) -> Extent:
+    """How far the training rows reach; not known of files that were written before it was kept."""
+    if "extent/lowest" not in arrays:
+        return Extent.unknown(features)
+    rows, variance = arrays["extent/rows_variance"]
+    return Extent(arrays["extent/lowest"], arrays["extent/highest"], int(rows), float(variance))
+
+
+def _pack_transform(transform: InputTransform) -> tuple[dict[str, Any], dict[str, Array]]:
+    header, means = _pack_inputs(transform.inputs)
     header |= {
-        "columns": seeing.columns.name,
-        "kernel": _plain(seeing.kernel.metric, "kernel"),
-        "kernel_params": _plain(seeing.kernel.parameters, "kernel_params"),
+        "columns": transform.columns.name,
+        "kernel": _plain(transform.kernel.metric, "kernel"),
+        "kernel_params": _plain(transform.kernel.parameters, "kernel_params"),
     }
     arrays = {
         "input_means": means,
-        "columns/offset": seeing.columns.offset,
-        "columns/deviation": seeing.columns.deviation,
-        "training_inputs": seeing.training_inputs,
-        "feature_map": seeing.feature_map,
+        "columns/offset": transform.columns.offset,
+        "columns/deviation": transform.columns.deviation,
+        "training_inputs": transform.training_inputs,
+        "feature_map": transform.feature_map,
     }
     return header, arrays
 
@@ -117,11 +151,13 @@ def _pack_seeing(seeing: Seeing) -> tuple[dict[str, Any], dict[str, Array]]:
 def _pack_inputs(inputs: CentredInputs | CentredKernel) -> tuple[dict[str, Any], Array]:
     if isinstance(inputs, CentredInputs):
         return {"kind": "inputs"}, inputs.columns.means
-    return {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre}, inputs.means
+    shares = None if inputs.shares is None else inputs.shares.tolist()
+    header = {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre, "shares": shares}
+    return header, inputs.means
 
 
-def _unpack_seeing(header: dict[str, Any], arrays: dict[str, Array]) -> Seeing:
-    return Seeing(
+def _unpack_transform(header: dict[str, Any], arrays: dict[str, Array]) -> InputTransform:
+    return InputTransform(
         ColumnUnits(str(header["columns"]), arrays["columns/offset"], arrays["columns/deviation"]),
         Kernel(header["kernel"], dict(header["kernel_params"])),
         _unpack_inputs(header, arrays["input_means"]),
@@ -133,11 +169,17 @@ def _unpack_seeing(header: dict[str, Any], arrays: dict[str, Array]) -> Seeing:
 def _unpack_inputs(header: dict[str, Any], means: Array) -> CentredInputs | CentredKernel:
     if header["kind"] == "inputs":
         return CentredInputs(Columns(means))
-    return CentredKernel(means, float(header["grand_mean"]), bool(header["centre"]))
+    shares = header.get("shares")
+    return CentredKernel(
+        means,
+        float(header["grand_mean"]),
+        bool(header["centre"]),
+        None if shares is None else np.asarray(shares, float),
+    )
 
 
 def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
-    posterior, arrays = archive.pack_posterior(model.posterior)
+    posterior, arrays = model.posterior._packed()
     header = {
         "posterior": posterior,
         "level_examples": model.level_examples,
@@ -154,11 +196,13 @@ def _pack_model(model: FittedModel) -> tuple[dict[str, Any], dict[str, Array]]:
 def _unpack_model(header: dict[str, Any], arrays: dict[str, Array]) -> FittedModel:
     prefix = "posterior/"
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    return FittedModel(
-        archive.unpack_posterior(header["posterior"], own),
+    free = "noise" not in header["posterior"]  # it is part of the draws
+    posterior = FreeNoisePosterior._unpacked if free else Posterior._unpacked
+    return (FreeNoiseModel if free else FittedModel)(
+        cast(Posterior, posterior(header["posterior"], own)),
         arrays["units/matrix"],
         arrays["units/mean"],
-        None if header["level_examples"] is None else int(header["level_examples"]),
+        None if header["level_examples"] is None else float(header["level_examples"]),
         float(header["prior_scale"]),
         float(header["log_evidence"]),
         bool(header["single_output"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
@@ -14,15 +15,29 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from lbnn._base import check
-from lbnn._base.arrays import place_of, to_numpy
-from lbnn._base.types import Array
+from lbnn._base.arrays import device_of, to_numpy
+from lbnn._base.deprecated import VALUES
+from lbnn._base.types import Array, IndexArray
 from lbnn.engines import ENGINES
+from lbnn.estimator import relevance
 from lbnn.estimator.columns import RAW, STANDARDISED
+from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES
-from lbnn.estimator.seeing import Seeing
-from lbnn.selection import Choice, EvidenceData, Shapes, coupled, prefers_own_units
+from lbnn.noise.make import KINDS
+from lbnn.selection import (
+    Candidate,
+    EvidenceData,
+    NoiseSpec,
+    Shapes,
+    coupled,
+    prefers_own_units,
+    without_noise,
+    without_signal,
+)
 
 _EVIDENCE = StrOptions({"evidence"})
+#: Kinds of noise: those of `Network.condition`, one of them in units for each output, and the best of all.
+NOISES = ("auto", *KINDS, "coupled_per_output", "free")
 
 #: What scikit-learn checks of every parameter.
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -30,11 +45,13 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "width": [_EVIDENCE, Interval(Integral, 1, None, closed="left"), tuple, list],
     "beta": [_EVIDENCE, Interval(Real, 0, None, closed="neither"), Options(Real, {math.inf})],
     "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
-    "noise": [StrOptions({"evidence", "isotropic", "per_output", "coupled", "coupled_per_output"})],
+    "noise": [StrOptions({*NOISES, *VALUES["noise"]}, deprecated=set(VALUES["noise"]))],
     "inputs": [StrOptions({"evidence", RAW, STANDARDISED})],
     "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, *FAMILIES, "precomputed"}), callable],
     "kernel_params": [dict, None],
     "ard": ["boolean"],
+    "groups": [list, tuple, None],
+    "robust": ["boolean"],
     "fit_intercept": ["boolean"],
     "average": ["boolean", StrOptions({"auto"})],
     "engine": [StrOptions({"auto", *ENGINES})],
@@ -58,13 +75,22 @@ def dependent_targets(count: int) -> str:
     )
 
 
-def approximate_kernel(rows: int, seeing: Seeing, dropped: float) -> str:
+def approximate_kernel(rows: int, transform: InputTransform, dropped: float) -> str:
     """What is said of a kernel that is not decomposed exactly."""
     return (
-        f"the kernel of {rows} rows is approximated by the functions of {len(seeing.training_inputs)} of "
+        f"the kernel of {rows} rows is approximated by the functions of {len(transform.training_inputs)} of "
         f"them: {dropped:.2g} of its variance at the training points is left out, and of the uncertainty "
         "elsewhere what these functions cannot show"
     )
+
+
+def own_scales(own: Sequence[int], kind: str, names: Any) -> str:
+    """What is said of columns or groups with a prior scale of their own."""
+    if not own:
+        return f"one prior scale for all columns: no {kind} gains enough evidence from a scale of its own"
+    listed = ", ".join(str(each) if names is None else repr(str(names[each])) for each in own[:10])
+    more = f" and {len(own) - 10} more" if len(own) > 10 else ""
+    return f"{kind}s with a prior scale of their own, in the order of their evidence: {listed}{more}"
 
 
 def may_be_contrasts(noise: str, beta: Any) -> bool:
@@ -73,10 +99,38 @@ def may_be_contrasts(noise: str, beta: Any) -> bool:
 
 
 CONSTANT_INPUTS = "the inputs do not vary: all networks are the same, and prior_scale_ is a convention"
-ON_EDGE = (
-    "the best hyperparameters are at the edge of the ranges searched: the data are fitted without noise, or "
-    "they show no signal. Give beta if you know the noise"
+NO_SIGNAL = (
+    "the evidence prefers targets without signal: these examples do not show that the inputs say anything of "
+    "them, and predictions are near their mean. More rows, other columns or a nonlinear kernel "
+    "(kernel='linear+rbf') may show a signal"
 )
+_AT_AN_END = (
+    "the best hyperparameters are at the end of the ranges searched: give beta or prior_scale if you know "
+    "them"
+)
+
+
+def without_noise_message(outputs: Sequence[int], count: int, averaged: bool) -> str:
+    """What is said where some of the outputs are fitted without noise."""
+    which = "the targets are" if len(outputs) == count else f"outputs {list(outputs)} are"
+    known = (
+        "predictions average over smaller and larger noise"
+        if averaged
+        else "intervals are too narrow if the measurements have noise"
+    )
+    return (
+        f"{which} fitted without noise, and the evidence does not tell how small it is: {known}. Give beta "
+        "= 1/(noise variance) if you know it. Usual reasons: a column that is computed from the targets, or "
+        "as many columns as rows"
+    )
+
+
+def at_edge_message(candidate: Candidate, data: EvidenceData, averaged: bool) -> str:
+    """What is said of hyperparameters at the end of their ranges: which end, and what to do."""
+    noiseless = np.flatnonzero(without_noise(candidate, data)).tolist()
+    if noiseless:
+        return without_noise_message(noiseless, data.outputs, averaged)
+    return NO_SIGNAL if without_signal(candidate, data) else _AT_AN_END
 
 
 def network_shapes(depth: Any, width: Any) -> Shapes:
@@ -100,9 +154,9 @@ def _matching(widths: tuple[int, ...], layers: int | None) -> tuple[int, ...]:
     return widths
 
 
-def given(beta: Any, prior_scale: Any, unit: float) -> Choice:
+def given(beta: Any, prior_scale: Any, unit: float) -> NoiseSpec:
     """The hyperparameters that are given, for targets divided by `unit`."""
-    return Choice(
+    return NoiseSpec(
         None if isinstance(beta, str) else 1 / (float(beta) * unit**2),
         None if isinstance(prior_scale, str) else float(prior_scale) / unit**2,
     )
@@ -113,43 +167,62 @@ def noise_unit(beta: Any) -> float:
     return 0.0 if beta == math.inf else 1.0
 
 
-def noise_choices(
-    noise: str, basic: Choice, data: EvidenceData, shapes: Shapes, dependent: bool
-) -> list[Choice]:
+def noise_specs(
+    noise: str, basic: NoiseSpec, data: EvidenceData, shapes: Shapes, dependent: bool
+) -> list[NoiseSpec]:
     """The kinds of noise to be compared; with one output there is one kind."""
     if data.outputs == 1:
         return [basic]
-    if dependent and noise == "evidence":  # contrasts have no units of their own
-        choices = [replace(basic, coupled=kind) for kind in (True, False)]
-        return [choice for choice in choices if not choice.coupled or _can_couple(choice, data)]
-    if noise != "evidence":
-        choice = replace(basic, per_output=noise.endswith("per_output"), coupled=noise.startswith("coupled"))
-        _require_noise(choice, data, shapes)
-        return [choice]
+    if dependent and noise == "auto":  # contrasts have no units of their own
+        specs = [replace(basic, coupled=kind) for kind in (True, False)]
+        return [spec for spec in specs if not spec.coupled or _can_couple(spec, data)]
+    if noise == "free":
+        _require_free(basic, data)
+        return [basic]
+    if noise != "auto":
+        spec = replace(basic, per_output=noise.endswith("per_output"), coupled=noise.startswith("coupled"))
+        _require_noise(spec, data, shapes)
+        return [spec]
     units = (False, True) if not constant_outputs(data) and prefers_own_units(data, basic) else (False,)
-    choices = [replace(basic, per_output=own, coupled=kind) for kind in (True, False) for own in units]
-    return [choice for choice in choices if not choice.coupled or _can_couple(choice, data)]
+    specs = [replace(basic, per_output=own, coupled=kind) for kind in (True, False) for own in units]
+    return [spec for spec in specs if not spec.coupled or _can_couple(spec, data)]
 
 
-def _can_couple(choice: Choice, data: EvidenceData) -> bool:
-    return choice.noise_variance != 0 and coupled(data).exists(choice.per_output)
+def _require_free(basic: NoiseSpec, data: EvidenceData) -> None:
+    """Raise where noise with a covariance of its own cannot be fitted."""
+    if basic.noise_variance is not None or basic.prior_scale is not None:
+        raise ValueError(
+            "noise='free' integrates over noise and prior scale, got beta or prior_scale: leave them at "
+            "'evidence', or use Network.condition with noise_covariance"
+        )
+    constant = constant_outputs(data)
+    if not data.spectrum.rank or constant:
+        raise ValueError(
+            "noise='free' needs inputs and outputs that vary, got "
+            f"{f'constant outputs {constant}' if constant else 'constant inputs'}: leave them out, or use "
+            "noise='independent'"
+        )
 
 
-def _require_noise(choice: Choice, data: EvidenceData, shapes: Shapes) -> None:
+def _can_couple(spec: NoiseSpec, data: EvidenceData) -> bool:
+    return spec.noise_variance != 0 and coupled(data).exists(spec.per_output)
+
+
+def _require_noise(spec: NoiseSpec, data: EvidenceData, shapes: Shapes) -> None:
     """Raise where a kind of noise that is asked for has no posterior."""
-    name = f"noise={choice.noise!r}"
-    if choice.noise != "isotropic" and choice.noise_variance == 0:
-        raise ValueError(f"{name} needs noise, got beta=inf: use noise='isotropic'")
+    name = f"noise={spec.noise!r}"
+    if spec.noise != "independent" and spec.noise_variance == 0:
+        raise ValueError(f"{name} needs noise, got beta=inf: use noise='independent'")
     narrow = [widths for widths in shapes.fixed or () if widths and min(widths) < data.outputs]
-    if choice.coupled and narrow:
+    if spec.coupled and narrow:
         raise ValueError(
             f"{name} needs hidden widths of at least the number of outputs, got width={narrow[0]} with "
-            f"{data.outputs} outputs: use noise='isotropic' or 'per_output'"
+            f"{data.outputs} outputs: use noise='independent' or 'per_output'"
         )
-    if choice.coupled and not _can_couple(choice, data):
+    if spec.coupled and not _can_couple(spec, data):
         raise ValueError(
             f"{name} needs inputs that vary and targets of which every combination varies and has noise, got "
-            f"{data.spectrum.examples} contrasts of {data.outputs} outputs without: use noise='isotropic'"
+            f"{data.spectrum.examples} contrasts of {data.outputs} outputs without: use noise='independent'"
         )
 
 
@@ -162,17 +235,30 @@ def require_linear(kernel: Any) -> None:
         )
 
 
+def require_rows(robust: bool) -> None:
+    """Raise where rows that are not kept should have noise of their own."""
+    if robust:
+        raise ValueError("robust=True is for rows in memory, got data in chunks")
+
+
+def divided(weights: Array | None, variances: Array) -> Array | None:
+    """Weights of rows whose noise variances are multiplied by these; None where all are one."""
+    if (variances == 1).all():
+        return weights
+    return 1 / variances if weights is None else weights / variances
+
+
 def double_of(X: Any, kernel: Any) -> Any:
     """float64 of NumPy, or of the library of X where scikit-learn dispatches to it."""
-    place = place_of(X)
-    if place.host or not get_config()["array_api_dispatch"]:
+    device = device_of(X)
+    if device.host or not get_config()["array_api_dispatch"]:
         return np.float64
     if kernel != "linear":
         raise ValueError(
-            f"arrays of other libraries are for kernel='linear', got kernel={kernel!r} and {place}: "
+            f"arrays of other libraries are for kernel='linear', got kernel={kernel!r} and {device}: "
             "convert X to NumPy"
         )
-    return place.xp.float64
+    return device.xp.float64
 
 
 def as_seed(random_state: Any) -> int:
@@ -183,6 +269,24 @@ def as_seed(random_state: Any) -> int:
 def drawn_seed(random_state: Any) -> int:
     """A seed that is drawn from whatever scikit-learn takes."""
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def row_weights(sample_weight: Any, rows: int) -> Array | None:
+    """Weights of rows, some of them perhaps zero; None where all are one."""
+    if sample_weight is None:
+        return None
+    weights = check.real_array(sample_weight, "sample_weight")
+    if weights.shape != (rows,):
+        raise ValueError(
+            f"sample_weight must have one number for each of the {rows} rows, got "
+            f"sample_weight.shape={weights.shape}"
+        )
+    if (weights < 0).any() or not weights.any():
+        raise ValueError(
+            "sample_weight must be positive, or zero for rows that are left out, got "
+            f"{np.count_nonzero(weights < 0)} negative and {np.count_nonzero(weights > 0)} positive weights"
+        )
+    return None if (weights == 1).all() else weights
 
 
 def require_complete_rows(y: Any) -> None:
@@ -204,9 +308,52 @@ def require_complete_rows(y: Any) -> None:
         )
 
 
-def require_examples(data: EvidenceData, choice: Choice) -> None:
+def groups_of_columns(
+    ard: bool, groups: Any, kernel: Any, beta: Any, columns: int, names: Any
+) -> IndexArray | None:
+    """The group of each column that may have a scale of its own, (n0,); None where all have one."""
+    if not ard and groups is None:
+        return None
+    if ard and groups is not None:
+        raise ValueError("a scale is for each column or for each group, got ard=True and groups: give one")
+    ours = isinstance(kernel, str) and kernel in FAMILIES
+    if kernel != "linear" and not (ours and FAMILIES[kernel].stationary):
+        raise ValueError(
+            "scales of columns are for kernel='linear' and for kernels with a length scale, got "
+            f"kernel={kernel!r}: leave out ard and groups"
+        )
+    if beta == math.inf:
+        raise ValueError(
+            "scales of columns are chosen where there is noise, got beta=inf: leave out ard and groups"
+        )
+    return np.arange(columns) if groups is None else relevance.groups_of_columns(groups, columns, names)
+
+
+def column_numbers(columns: Sequence[Any], count: int, names: Any) -> IndexArray:
+    """Columns that are given by number or by name, as numbers."""
+    number = {str(name): k for k, name in enumerate(names)} if names is not None else {}
+    found = [number.get(each, -1) if isinstance(each, str) else int(each) for each in columns]
+    wrong = [each for each, k in zip(columns, found, strict=True) if not 0 <= k < count]
+    if wrong or not found:
+        raise ValueError(
+            f"columns are numbers from 0 to {count - 1}, or names where X is a table, got "
+            f"{wrong[0] if wrong else 'none'!r}"
+        )
+    return np.array(found, int)
+
+
+def names_of_targets(y: Any) -> list[str] | None:
+    """Names of the columns of a table, or of a series; None where there are none."""
+    columns = getattr(y, "columns", None)
+    if columns is not None:
+        return [str(name) for name in columns]
+    name = getattr(y, "name", None) if getattr(y, "ndim", None) == 1 else None
+    return None if name is None else [str(name)]
+
+
+def require_examples(data: EvidenceData, spec: NoiseSpec) -> None:
     """Raise where the noise is to be inferred from one example whose level takes it up."""
-    if choice.noise_variance is None and not data.spectrum.examples:
+    if spec.noise_variance is None and not data.spectrum.examples:
         raise ValueError(
             "the noise of the targets cannot be inferred from one sample with an intercept, got n_samples=1: "
             "give beta, or set fit_intercept=False"
@@ -219,13 +366,13 @@ def constant_outputs(data: EvidenceData) -> list[int]:
     return np.flatnonzero(~varying).tolist()
 
 
-def view_choice(noise: str, basic: Choice, targets: Array, examples: int) -> Choice:
-    """The hyperparameters at which ways of seeing the inputs are compared.
+def comparison_spec(noise: str, basic: NoiseSpec, targets: Array, examples: int) -> NoiseSpec:
+    """The hyperparameters at which transforms of the inputs are compared.
 
     With a noise unit for each output, so that units of outputs do not matter, unless it is to be one for all.
     """
     several = targets.ndim == 2 and targets.shape[1] > 1
-    own = noise == "evidence" or noise.endswith("per_output")
+    own = noise in ("auto", "free") or noise.endswith("per_output")
     varying = bool((targets**2).sum(axis=0).all())
     return replace(
         basic, per_output=several and own and varying and basic.noise_variance != 0 and examples > 2

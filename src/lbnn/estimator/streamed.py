@@ -1,4 +1,4 @@
-"""Data in blocks of rows: units, views and predictions without a table in memory.
+"""Data in blocks of rows: units, transforms and predictions without a table in memory.
 
 Two passes leave the moments of [X Y] and the factor X = QR with QᵀY. Rows of QᵀY and of the rest have the
 moments of the targets, and columns of R those of the inputs: units are learned from them, and inputs in other
@@ -12,18 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, IndexArray
 from lbnn.data.centring import CentredInputs, Columns, contrasts
 from lbnn.data.factor import Factor, Moments
 from lbnn.data.spectrum import Spectrum
 from lbnn.data.streams import Stream
 from lbnn.estimator import columns as column_units
-from lbnn.estimator.columns import ColumnUnits
+from lbnn.estimator import relevance
+from lbnn.estimator.columns import OWN_SCALES, ColumnUnits
+from lbnn.estimator.input_search import InputCandidate, comparable, own_scales_of, preferred
+from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import Kernel
-from lbnn.estimator.seeing import Seeing
 from lbnn.estimator.targets import TargetUnits
-from lbnn.estimator.views import View, preferred
-from lbnn.selection import Choice, EvidenceData
+from lbnn.selection import EvidenceData, NoiseSpec
 
 
 @dataclass(frozen=True)
@@ -82,33 +83,56 @@ class Summary:
             self.targets, mean, count, self.centre, self.single, contrasts=may_be_contrasts
         )
 
-    def best_view(
-        self, wanted: str, kernel: Kernel, units: TargetUnits, noise: float, choice: Choice
-    ) -> tuple[View, list[View]]:
-        """As `views.best_view`, for the linear kernel."""
+    def best_candidate(
+        self,
+        wanted: str,
+        kernel: Kernel,
+        group_of: IndexArray | None,
+        units: TargetUnits,
+        noise_variance: float,
+        spec: NoiseSpec,
+    ) -> tuple[InputCandidate, list[InputCandidate]]:
+        """As `candidates.best_candidate`, for the linear kernel."""
         deviation, size = (each[: self.inputs] for each in self._deviations)
         standardised = ColumnUnits.of_moments(self.means[: self.inputs], deviation, size)
         inner = replace(
             self.factor, targets=units.inner(self.factor.targets), outside=units.inner(self.factor.outside)
         )
-        views = [
-            self._view(each, kernel, inner, noise, choice)
-            for each in column_units.candidates(wanted, standardised)
-        ]
-        return preferred(views)
+        candidates = []
+        for each in column_units.candidates(wanted, standardised):
+            candidates.append(self._candidate(each, kernel, inner, noise_variance, spec))
+            if group_of is not None and comparable(candidates[-1:]):
+                scales = own_scales_of(candidates[-1], self._rows(each, inner), group_of)
+                rescaled = each.rescaled(scales.variances, OWN_SCALES)
+                own = replace(
+                    self._candidate(rescaled, kernel, inner, noise_variance, spec),
+                    penalty=scales.penalty,
+                    own=scales.own,
+                )
+                candidates += [own] if own.own else []
+        return preferred(candidates)
 
-    def _view(
-        self, columns: ColumnUnits, kernel: Kernel, factor: Factor, noise: float, choice: Choice
-    ) -> View:
+    def _rows(self, columns: ColumnUnits, factor: Factor) -> relevance.Rows:
+        """Rows with the moments of the data about their means."""
+        return relevance.Rows(
+            factor.root / columns.deviation,
+            factor.targets,
+            (factor.outside**2).sum(axis=0),
+            self.moments.count - self.centre,
+        )
+
+    def _candidate(
+        self, columns: ColumnUnits, kernel: Kernel, factor: Factor, noise_variance: float, spec: NoiseSpec
+    ) -> InputCandidate:
         seen = replace(factor, root=factor.root / columns.deviation)
-        spectrum = Spectrum.of_factor(seen, self.moments.count, self.single)
+        spectrum = Spectrum._from_factor(seen, self.moments.count, self.single)
         rest = np.zeros((0, spectrum.outputs)) if spectrum.outside is None else spectrum.outside
         outside = np.asarray(np.linalg.qr(rest, mode="r"), float)
         if self.centre:
             spectrum = contrasts(spectrum)
         inputs = CentredInputs(Columns(columns.seen(self.means[: self.inputs])))
-        seeing = Seeing(columns, kernel, inputs, np.zeros((0, self.inputs)), np.zeros((0, 0)))
-        return View(seeing, EvidenceData(spectrum, outside, noise), choice)
+        transform = InputTransform(columns, kernel, inputs, np.zeros((0, self.inputs)), np.zeros((0, 0)))
+        return InputCandidate(transform, EvidenceData(spectrum, outside, noise_variance), spec)
 
 
 def predict_blocks(estimator: Any, X: Any, return_std: bool, return_cov: bool) -> Any:

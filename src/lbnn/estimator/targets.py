@@ -53,10 +53,15 @@ class TargetUnits:
         return centred @ np.linalg.pinv(self.matrix).T
 
     @classmethod
-    def of(cls, y: Array, centre: bool, *, contrasts: bool) -> tuple[TargetUnits, Array]:
-        """Units of targets (p,) or (p, n_d), and the targets in them; contrasts where wanted and needed."""
+    def of(
+        cls, y: Array, centre: bool, weights: Array | None = None, *, contrasts: bool
+    ) -> tuple[TargetUnits, Array]:
+        """Units of targets (p,) or (p, n_d), and the targets in them; contrasts where wanted and needed.
+
+        The mean is weighted where rows have weights.
+        """
         columns = y.reshape(len(y), -1)
-        level = Columns.of(columns, centre)
+        level = Columns.of(columns, centre, weights)
         centred = level.centred_training(columns)
         basis = _varying(centred, len(y), _DEPENDENT) if contrasts else None
         units = cls._from(centred, level.means, len(y), centre, basis, y.ndim == 1)

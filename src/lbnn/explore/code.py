@@ -55,14 +55,12 @@ def _drawn(p: str, n0: str, nd: str, state: State) -> list[str]:
 
 
 def _file(state: State, table: Table) -> list[str]:
-    reader = "read_parquet" if table.name.endswith(".parquet") else "read_csv"
     targets = repr(table.targets[0]) if len(table.targets) == 1 else repr(list(table.targets))
     return [
         "import pandas as pd",
         "",
         f"features, targets = {list(table.features)!r}, {targets}",
-        f"table = pd.{reader}({table.name!r})",
-        *table.steps,
+        *(table.steps or [f"table = pd.read_csv({table.name!r})"]),
         f"table = table[{list(table.features + table.targets)!r}]",
         "table = (table - table.mean()) / table.std(ddof=0)",
         f"X, Y = (table[names].to_numpy()[:{state.examples}] for names in (features, targets))",
@@ -118,7 +116,7 @@ def _scale_matrix(state: State, table: Table | None) -> list[str]:
         "    axes.plot(*(vectors * np.sqrt(np.maximum(values, 0))) @ circle, style, **options)",
         "",
         "",
-        "for L in post.scale.sample(40, rng=0):",
+        "for L in post.scale.sample(40, seed=0):",
         '    draw(L, "C0-", alpha=0.25)',
         'draw(post.prior.mean, "C1--")',
         'draw(post.scale.mean, "C0-", linewidth=3)',
@@ -154,7 +152,7 @@ def _function(state: State, table: Table | None, numbers: Any) -> list[str]:
         "lbnn.plots.predictive_band(",
         '    process_band, grid, axes, "Gaussian process", probability=0.9, colour=lbnn.plots.COLOURS[1]',
         ")",
-        "axes.plot(grid, band.sample(8, rng=0).T, linewidth=0.8)  # functions drawn from the posterior",
+        "axes.plot(grid, band.sample(8, seed=0).T, linewidth=0.8)  # functions drawn from the posterior",
         'axes.plot(x, y, "ko")',
         'axes.figure.savefig("band.svg")',
     ]

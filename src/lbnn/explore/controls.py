@@ -56,7 +56,7 @@ CONTROLS: tuple[Control, ...] = (
     Control(
         "beta",
         "Inverse temperature β",
-        "0: no data count; inf: zero temperature",
+        "0: the data are ignored; inf: zero temperature (no noise)",
         ("0", *_decades(-3, 6), "inf"),
     ),
     Control(

@@ -76,7 +76,7 @@ def _rough_posterior(state: State, table: Table | None) -> Posterior:
     own = spectrum.scaled(law.prior_variances[0])
     noise.require(prior, own)
     likelihood = noise.likelihood(own)
-    scales = prior.sample(_ROUGH_DRAWS, rng=0)
+    scales = prior.sample(_ROUGH_DRAWS, seed=0)
     with np.errstate(all="ignore"):  # at zero temperature singular draws have no density
         log_weights = np.nan_to_num(likelihood.log_value(*eigen(scales)), nan=-np.inf, posinf=-np.inf)
     best = float(log_weights.max())

@@ -23,7 +23,7 @@ class Table:
     X : (p, n_0)
     Y : (p, n_d)
     steps : tuple of str
-        Lines of Python that make these columns of a pandas frame `table` of the file, before they are chosen.
+        Lines of Python that read the file into a pandas frame `table` with these columns.
     """
 
     name: str

@@ -82,7 +82,7 @@ class BidiagonalData:
         return result
 
 
-def draw_data(
+def sample_data(
     examples: int, inputs: int, teacher: Teacher, prior_law: GammaProduct, size: int, rng: np.random.Generator
 ) -> BidiagonalData:
     """Independent data sets; `prior_law` is the law of log |w|² that a norm of None is drawn from."""
@@ -92,12 +92,12 @@ def draw_data(
     upper = np.sqrt(2 * rng.standard_gamma((inputs - steps) / 2, (size, rank)))  # χ(0) is zero
     targets = teacher.noise * rng.standard_normal((size, rank))
     residual = teacher.noise**2 * rng.chisquare(examples - rank, size) if examples > rank else np.zeros(size)
-    norms = np.full(size, teacher.norm) if teacher.norm is not None else draw_norms(prior_law, size, rng)
+    norms = np.full(size, teacher.norm) if teacher.norm is not None else sample_norms(prior_law, size, rng)
     targets[:, 0] += norms * diagonal[:, 0]
     return BidiagonalData(examples, inputs, diagonal, upper, targets, residual, norms)
 
 
-def draw_norms(law: GammaProduct, size: int, rng: np.random.Generator) -> Array:
+def sample_norms(law: GammaProduct, size: int, rng: np.random.Generator) -> Array:
     """|w| of networks drawn from their prior, (size,)."""
     logs = np.full(size, law.shift)
     for width in law.widths:

@@ -18,7 +18,7 @@ from scipy import special
 from lbnn._base.types import Array
 from lbnn.engines.pareto import pareto_k
 from lbnn.learning_curves.bidiagonal import LikelihoodTable, covariances, likelihood_table
-from lbnn.learning_curves.gaussian_data import BidiagonalData, Teacher, draw_data
+from lbnn.learning_curves.gaussian_data import BidiagonalData, Teacher, sample_data
 from lbnn.learning_curves.limits import Asymptotics
 from lbnn.learning_curves.scale_law import DROP, FARTHEST, Panels, ScaleLaw, at_one_scale, integrate
 from lbnn.scale.gamma_product import GammaProduct
@@ -75,7 +75,7 @@ def sample_point(problem: Problem, target_error: float, max_draws: int, seed: in
     rows: list[Array] = []
     while True:
         size = min(batch, max_draws - sum(map(len, rows)))
-        data = draw_data(problem.examples, problem.inputs, problem.teacher, problem.norm_law, size, rng)
+        data = sample_data(problem.examples, problem.inputs, problem.teacher, problem.norm_law, size, rng)
         rows.append(_answers(problem, data, rng))
         values = np.concatenate(rows)
         mean, error = values.mean(axis=0), _standard_error(values)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from lbnn._base.row_curves import nodes_for
+from lbnn._base.chebyshev_panels import nodes_for
 from lbnn._base.types import Array
 from lbnn.scale.gamma_product import GammaProduct
 
@@ -25,7 +25,7 @@ FARTHEST = 650.0
 _FIRST_POINTS = 65
 _MOST_POINTS = 1 << 15
 _TOLERANCE = 1e-9  # relative change when the grid is halved; geometric convergence squares it
-_PANEL = 3.0  # widest range of log λ on one polynomial, as in `row_curves`
+_PANEL = 3.0  # widest range of log λ on one polynomial, as in `chebyshev_panels`
 
 
 @dataclass(frozen=True)

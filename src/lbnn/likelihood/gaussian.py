@@ -19,11 +19,11 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import HOST, Place, like, namespace, place_of
+from lbnn._base.arrays import HOST, Device, device_of, like, namespace
 from lbnn._base.blocks import blocks, in_blocks
-from lbnn._base.condensed import Condensed
+from lbnn._base.gauss_rule import GaussRule
 from lbnn._base.types import AnyArray, Array
-from lbnn.likelihood import anywhere
+from lbnn.likelihood import gaussian_xp
 
 
 @dataclass(frozen=True)
@@ -34,38 +34,40 @@ class GaussianLikelihood:
     targets: Array  # ỹ, (r, n_d)
     residual: float  # ‖Y‖² outside the range of G
     examples: int
-    noise: float  # τ = 1/β: 0 at zero temperature, inf at β = 0
+    noise_variance: float  # τ = 1/β: 0 at zero temperature, inf at β = 0
     multiplicity: float = 1.0  # directions that a row stands for, the others without targets: weight of log D
-    condensed: Condensed | None = None  # a few rows with the same sums, for value and gradient
-    place: Place = HOST  # where the data came from, and batches large enough to be moved are evaluated
+    gauss_rule: GaussRule | None = None  # a few rows with the same sums, for value and gradient
+    device: Device = HOST  # where the data came from, and batches large enough to be moved are evaluated
     units: Array | None = (
         None  # diagonal of D, (n_d,): targets and noise are those of Y D, whose scale is D L D
     )
-    log_jacobian: float = 0.0  # from densities of Y D to those of Y
+    log_jacobian: float = 0.0  # from densities of Y D, or of weighted rows, to those of Y
 
     @property
     def flat(self) -> bool:
         """Whether the data say nothing about L."""
-        return math.isinf(self.noise) or not len(self.eigenvalues)
+        return math.isinf(self.noise_variance) or not len(self.eigenvalues)
 
     @property
     def log_constant(self) -> float:
         """The part of log p(Y | L) that does not depend on L; −inf at β = 0."""
         if not self.examples:
             return 0.0
-        if math.isinf(self.noise):
+        if math.isinf(self.noise_variance):
             return -math.inf
         outputs = self.targets.shape[1]
         constant = -0.5 * self.examples * outputs * math.log(2 * math.pi)
         unseen = self.examples - round(self.multiplicity * len(self.eigenvalues))
         if unseen:
-            constant -= 0.5 * (unseen * outputs * math.log(self.noise) + self.residual / self.noise)
+            constant -= 0.5 * (
+                unseen * outputs * math.log(self.noise_variance) + self.residual / self.noise_variance
+            )
         return constant + self.log_jacobian
 
     def same_function(self, other: GaussianLikelihood) -> bool:
         """Whether another factor depends on L in the same way."""
         return (
-            self.noise == other.noise
+            self.noise_variance == other.noise_variance
             and self.multiplicity == other.multiplicity
             and np.array_equal(self.eigenvalues, other.eigenvalues)
             and np.array_equal(self.targets, other.targets)
@@ -83,12 +85,12 @@ class GaussianLikelihood:
         return float(self._rows.targets.size * (30 + 4 * self.targets.shape[1]))
 
     @cached_property
-    def _rows(self) -> Condensed:
+    def _rows(self) -> GaussRule:
         """The rows that value and gradient are summed over."""
-        if self.condensed is not None:
-            return self.condensed
+        if self.gauss_rule is not None:
+            return self.gauss_rule
         counts = np.full(len(self.eigenvalues), self.multiplicity)
-        return Condensed(self.eigenvalues, counts, self.eigenvalues, self.targets)
+        return GaussRule(self.eigenvalues, counts, self.eigenvalues, self.targets)
 
     @property
     def gradient_rows(self) -> Array:
@@ -96,7 +98,7 @@ class GaussianLikelihood:
         if self.flat:
             return np.zeros_like(self.targets)
         values, units = self.eigenvalues[:, None], self.output_units
-        return np.sqrt(values) * units / (self.noise + values * units**2) * self.targets
+        return np.sqrt(values) * units / (self.noise_variance + values * units**2) * self.targets
 
     @property
     def target_moment(self) -> Array:
@@ -113,12 +115,12 @@ class GaussianLikelihood:
         """
         if self.units is not None:
             return True
-        return self.noise == 0 and int(np.linalg.matrix_rank(self.targets)) < len(self.eigenvalues)
+        return self.noise_variance == 0 and int(np.linalg.matrix_rank(self.targets)) < len(self.eigenvalues)
 
     @property
     def keeps_from_zero(self) -> bool:
         """Whether the data exclude singular L: zero temperature and targets of full output rank."""
-        if self.noise > 0 or not len(self.eigenvalues):
+        if self.noise_variance > 0 or not len(self.eigenvalues):
             return False
         return int(np.linalg.matrix_rank(self.targets)) == self.targets.shape[1]
 
@@ -126,16 +128,16 @@ class GaussianLikelihood:
         """Log p(Y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m,)."""
         eigenvalues, vectors = self._in_units(eigenvalues, vectors)
         if not isinstance(vectors, np.ndarray):
-            return self._anywhere(lambda *scales: (anywhere.log_value(*scales),), eigenvalues, vectors)[0]
+            return self._on_device(lambda *scales: (gaussian_xp.log_value(*scales),), eigenvalues, vectors)[0]
         result = np.zeros(len(eigenvalues))
         if self.flat:
             return result
         rows, outputs = self._rows, self.targets.shape[1]
         for block in blocks(len(result), rows.targets.size):
             scale = eigenvalues[block].reshape(-1)  # all l_j of all scales in one row: large plain products
-            logs = rows.counts @ np.log(self.noise + rows.nodes[:, None] * scale)
+            logs = rows.counts @ np.log(self.noise_variance + rows.nodes[:, None] * scale)
             variance = rows.eigenvalues[:, None] * scale
-            variance += self.noise
+            variance += self.noise_variance
             if outputs == 1:
                 fit = (rows.targets[:, 0] ** 2) @ np.reciprocal(variance, out=variance)
             else:
@@ -157,9 +159,9 @@ class GaussianLikelihood:
         return value, units[:, None] * gradient * units
 
     def _differentiated(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The value and its gradient in the scale of the targets, D L D."""
+        """The value (m,) and its gradient (m, n_d, n_d) in the scale of the targets, D L D."""
         if not isinstance(vectors, np.ndarray):
-            value, gradient = self._anywhere(anywhere.value_and_gradient, eigenvalues, vectors)
+            value, gradient = self._on_device(gaussian_xp.value_and_gradient, eigenvalues, vectors)
             return value, gradient
         value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
         if self.flat:
@@ -168,8 +170,8 @@ class GaussianLikelihood:
         root, index = np.sqrt(rows.eigenvalues)[:, None], np.arange(self.targets.shape[1])
         for block in blocks(len(value), rows.targets.size):
             scale = eigenvalues[block, None, :]
-            spread = self.noise + rows.nodes[:, None] * scale
-            variance = self.noise + rows.eigenvalues[:, None] * scale
+            spread = self.noise_variance + rows.nodes[:, None] * scale
+            variance = self.noise_variance + rows.eigenvalues[:, None] * scale
             rotated = rows.targets @ vectors[block]
             logs = (rows.counts @ np.log(spread)).sum(axis=1)
             value[block] = -0.5 * (logs + (rotated**2 / variance).sum(axis=(1, 2)))
@@ -180,22 +182,22 @@ class GaussianLikelihood:
         return value, gradient
 
     def _in_units(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Eigenvalues and eigenvectors of D L D for those of L; themselves where D is the identity."""
+        """Eigenvalues (m, n_d) and eigenvectors of D L D for those of L; the same where D is the identity."""
         return (
             (eigenvalues, vectors) if self.units is None else eigen_in_units(eigenvalues, vectors, self.units)
         )
 
-    def _anywhere(
+    def _on_device(
         self, function: Callable[..., tuple[AnyArray, ...]], eigenvalues: AnyArray, vectors: AnyArray
     ) -> tuple[AnyArray, ...]:
         """A function of (rows, τ, l, V) on arrays that are not NumPy's; zeros for data that say nothing."""
         count, outputs = eigenvalues.shape
         if self.flat:
-            place = place_of(vectors)
-            return place.zeros(count), place.zeros(count, outputs, outputs)
+            device = device_of(vectors)
+            return device.zeros(count), device.zeros(count, outputs, outputs)
         rows = self._rows
         return in_blocks(
-            lambda values, axes: function(rows, self.noise, values, axes),
+            lambda values, axes: function(rows, self.noise_variance, values, axes),
             3 * rows.targets.size,
             eigenvalues,
             vectors,
@@ -208,15 +210,15 @@ class GaussianLikelihood:
         """
         if self.flat:
             return None
-        floor = self.noise / float(self.eigenvalues.sum())
+        floor = self.noise_variance / float(self.eigenvalues.sum())
         with np.errstate(over="ignore"):
-            peaks = ((self.targets**2).sum(1) - self.noise) / self.eigenvalues
+            peaks = ((self.targets**2).sum(1) - self.noise_variance) / self.eigenvalues
         turns = np.append(peaks[peaks > 0], floor) if floor > 0 else peaks[peaks > 0]
         return (math.log(turns.min()), math.log(turns.max())) if len(turns) else None
 
 
 def eigen_in_units(eigenvalues: AnyArray, vectors: AnyArray, units: Array) -> tuple[AnyArray, AnyArray]:
-    """Eigenvalues and eigenvectors of D V diag(l) Vᵀ D, from the singular values of D V diag(√l)."""
+    """Eigenvalues (m, n_d) and eigenvectors of D V diag(l) Vᵀ D, from the singular values of D V diag(√l)."""
     xp = namespace(vectors)
     root = like(units, vectors)[:, None] * vectors * xp.sqrt(eigenvalues)[:, None, :]
     left, sizes, _ = xp.linalg.svd(root)
@@ -231,7 +233,7 @@ class LikelihoodRatio:
     denominators: tuple[GaussianLikelihood, ...] = ()
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """The host: ratios are averaged over atoms that are there."""
         return HOST
 
@@ -247,7 +249,7 @@ class LikelihoodRatio:
 
     @property
     def target_moment(self) -> Array:
-        """Sum of those of the numerators."""
+        """Sum of those of the numerators, (n_d, n_d)."""
         return np.sum([factor.target_moment for factor in self.numerators], axis=0)
 
     def bounded_average(self, narrowest: float) -> bool:
@@ -255,7 +257,7 @@ class LikelihoodRatio:
 
         Noise-free targets of rank q < n_d, p rows, leave det(L)^{−p/2} on n_d − q outputs (see `existence`).
         """
-        exact = [factor.targets for factor in self.numerators if factor.noise == 0]
+        exact = [factor.targets for factor in self.numerators if factor.noise_variance == 0]
         if not exact:
             return True
         rows = np.concatenate(exact)
@@ -276,7 +278,7 @@ class LikelihoodRatio:
         return np.sum(terms, axis=0)
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
-        """`log_value` and its gradient in L."""
+        """`log_value` (m,) and its gradient in L (m, n_d, n_d)."""
         value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
         for sign, factor in self.signed:
             term, slope = factor.value_and_gradient(eigenvalues, vectors)

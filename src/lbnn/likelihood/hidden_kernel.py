@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.arrays import Place, like, namespace, transposed
+from lbnn._base.arrays import Device, like, namespace, transposed
 from lbnn._base.blocks import in_blocks
 from lbnn._base.small_matrices import lower_root
 from lbnn._base.types import AnyArray, Array
@@ -48,22 +48,26 @@ class HiddenKernelLikelihood:
         return self.primal.targets @ self.primal.targets.T
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """That of the data."""
-        return self.primal.place
+        return self.primal.device
 
     def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
         """−½ n_d log det(K + τ) − ½ tr (K + τ)⁻¹ ỹỹᵀ, (m,)."""
         return self.value_and_gradient(eigenvalues, vectors)[0]
 
     def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The value and its gradient in Λ: diag(√g) [−½ n_d M + ½ M ỹỹᵀ M] diag(√g) with M = (K + τ)⁻¹."""
+        """The value (m,) and its gradient in Λ (m, r, r).
+
+        The gradient is diag(√g) [−½ n_d M + ½ M ỹỹᵀ M] diag(√g) with M = (K + τ)⁻¹.
+        """
         value, gradient = in_blocks(
             self._value_and_gradient, len(self.primal.eigenvalues) ** 2, eigenvalues, vectors
         )
         return value, gradient
 
     def _value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """The same for one block of kernels, (m,) and (m, r, r)."""
         root, square = like(np.sqrt(self.primal.eigenvalues), vectors), like(self.target_moment, vectors)
         outputs = self.primal.targets.shape[1]
         inverse, log_determinant = self._inverse(eigenvalues, vectors)
@@ -72,14 +76,14 @@ class HiddenKernelLikelihood:
         return value, 0.5 * root[:, None] * (fit @ inverse - outputs * inverse) * root
 
     def _inverse(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """(K + τ)⁻¹ and log det(K + τ); at zero temperature from the eigenvalues of Λ, however small."""
+        """(K + τ)⁻¹ (m, r, r) and log det(K + τ) (m,); without noise from the eigenvalues of Λ."""
         xp, root = namespace(vectors), np.sqrt(self.primal.eigenvalues)
         roots = like(np.outer(root, root), vectors)
-        if self.primal.noise == 0:
+        if self.primal.noise_variance == 0:
             inverse = (vectors / eigenvalues[:, None, :]) @ transposed(vectors) / roots
             return inverse, xp.sum(xp.log(eigenvalues), axis=1) + 2 * float(np.log(root).sum())
         values, axes = xp.linalg.eigh(roots * ((vectors * eigenvalues[:, None, :]) @ transposed(vectors)))
-        values = xp.maximum(values, xp.zeros_like(values)) + self.primal.noise
+        values = xp.maximum(values, xp.zeros_like(values)) + self.primal.noise_variance
         return (axes / values[:, None, :]) @ transposed(axes), xp.sum(xp.log(values), axis=1)
 
 
@@ -91,7 +95,10 @@ def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:
 def primal_factors(
     kernel_factors: list[Array], prior: ScalePrior, factor: GaussianLikelihood, rng: np.random.Generator
 ) -> list[Array]:
-    """T_d, ..., T_2 of L given the data, for draws of the factors of Λ, the one next to the data first."""
+    """T_d, ..., T_2 (m, rows, columns) of L given the data and the factors of Λ.
+
+    Of the factors of Λ the one next to the data comes first.
+    """
     total = product(kernel_factors)
     assert total is not None
     seen = _seen_last_layer(total, factor, rng)  # (m, n_d, k)
@@ -108,7 +115,7 @@ def primal_factors(
 
 
 def _with_unseen(seen: Array, width: int, rng: np.random.Generator) -> Array:
-    """A Gaussian matrix of so many columns up to a rotation of its rows: some are known, the rest fresh."""
+    """A Gaussian matrix (m, rows, width) up to a rotation of its rows: some columns known, the rest drawn."""
     count, rows, columns = seen.shape
     if width == columns:
         return seen
@@ -121,7 +128,7 @@ def _seen_last_layer(kernel_factor: Array, factor: GaussianLikelihood, rng: np.r
     """bᵀ given T and the data, (m, n_d, k): with diag(√g) T = A D Bᵀ one-dimensional regressions along B."""
     design = np.sqrt(factor.eigenvalues)[:, None] * kernel_factor
     left, values, right = np.linalg.svd(design, full_matrices=False)
-    variance = (factor.noise + values**2)[:, :, None]
+    variance = (factor.noise_variance + values**2)[:, :, None]
     mean = values[:, :, None] * (left.swapaxes(1, 2) @ factor.targets) / variance
-    noise = np.sqrt(factor.noise / variance) * rng.standard_normal(mean.shape)
+    noise = np.sqrt(factor.noise_variance / variance) * rng.standard_normal(mean.shape)
     return (mean + noise).swapaxes(1, 2) @ right

@@ -5,7 +5,7 @@ In the eigenbasis of G the rows of the targets are independent, and row i has th
     C_i = diag(v) + (g_i + ν) L,   v the noise variances of the outputs, ν the share of L in the noise,
 
 in the units of the data as they were given; rows outside the range of G have g = 0. No eigenvectors of L, no
-thin roots, no units of the noise, no condensed rows: nothing that the engines use to be fast. So it checks
+thin roots, no units of the noise, no Gauss rule: nothing that the engines use to be fast. So it checks
 the integrand of every answer at a few of its draws, at a cost of r n_d³ operations each. The hidden kernel Λ
 has the same formula with the outputs as rows, each of the covariance diag(√g) Λ diag(√g) + v_j.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.blocks import blocks
-from lbnn._base.types import Array
+from lbnn._base.types import Array, Mask
 
 _EPS = float(np.finfo(float).eps)
 _FLOOR = 1e-6  # nats, and relative to the sum of all terms: what fast formulas may lose (thin roots, curves)
@@ -35,6 +35,7 @@ class PlainLikelihood:
     coupling: float  # ν
     outside: Array  # rows with the moments of the targets outside the range of G, (at most `unseen`, n_d) ...
     unseen: int  # ... and how many rows these stand for
+    log_jacobian: float = 0.0  # from densities of rows times √w to those of the rows
 
     def log_value(self, scale: Array) -> tuple[float, float]:
         """log p(Y | L) at one L (n_d, n_d), constant included, and a bound on what rounding may do to it.
@@ -43,6 +44,7 @@ class PlainLikelihood:
         """
         strength = self.eigenvalues + self.coupling
         value, bound = self._rows(strength, self.targets, scale)
+        value += self.log_jacobian
         if self.unseen:
             covariance = np.diag(self.variances) + self.coupling * scale
             root = _cholesky(covariance[None])
@@ -74,33 +76,10 @@ class PlainLikelihood:
         if unseen:
             logs += unseen * outputs * math.log(2 * math.pi * self.variances[0])
             fit += float((self.outside**2).sum()) / self.variances[0]
-        return -0.5 * (logs + fit), bound + _FLOOR * (abs(logs) + fit)
-
-    def gram_sensitivity(self, scale: Array) -> float:
-        """Largest change of log p(Y | L) for a change of G of norm one, to first order.
-
-        ∂ log p/∂G = ½ (A L Aᵀ − M) with A = K⁻¹Y and M the traces of blocks of K⁻¹ with L, so at most
-        ½ Σ_i (y_iᵀ C_i⁻¹ L C_i⁻¹ y_i + tr C_i⁻¹ L). Infinite where some C_i is singular to rounding.
-        """
-        strength, total = self.eigenvalues + self.coupling, 0.0
-        for block in blocks(len(self.targets), 4 * len(scale) ** 2):
-            covariance = strength[block, None, None] * scale + np.diag(self.variances)
-            if _cholesky(covariance) is None:
-                return math.inf
-            solved = np.linalg.solve(covariance, self.targets[block, :, None])[..., 0]
-            traces = np.trace(np.linalg.solve(covariance, np.broadcast_to(scale, covariance.shape)), 0, 1, 2)
-            total += 0.5 * float((np.einsum("ij,jk,ik->i", solved, scale, solved) + traces).sum())
-        if self.unseen:
-            covariance = np.diag(self.variances) + self.coupling * scale
-            if _cholesky(covariance[None]) is None:
-                return math.inf
-            pulled = np.linalg.solve(covariance, scale)
-            solved = np.linalg.solve(covariance, self.outside.T).T
-            fit = np.einsum("ij,jk,ik->", solved, scale, solved)
-            total += 0.5 * float(fit + self.unseen * np.trace(pulled))
-        return total
+        return self.log_jacobian - 0.5 * (logs + fit), bound + _FLOOR * (abs(logs) + fit)
 
     def _rows(self, strength: Array, targets: Array, scale: Array) -> tuple[float, float]:
+        """Log density of rows of targets (k, n_d) with strengths (k,), and a bound of its rounding."""
         value = bound = 0.0
         size = len(scale)
         for block in blocks(len(targets), 4 * size * size):
@@ -122,6 +101,82 @@ class PlainLikelihood:
         return value, bound
 
 
+@dataclass(frozen=True)
+class PlainViews:
+    """log p(y | L) of observations through views as they were given, with the dense covariance."""
+
+    kernel: Array  # K(a, m; b, n), (p, M, p, M)
+    observations: Array  # (p,)
+    noise: float
+
+    @property
+    def targets(self) -> Array:
+        """(p, 1): the size of the problem."""
+        return self.observations[:, None]
+
+    def log_value(self, scale: Array) -> tuple[float, float]:
+        """log p(y | L) at one L (M, M), constant included, and a bound on what rounding may do to it."""
+        covariance = np.einsum("ambn,mn->ab", self.kernel, scale) + self.noise * np.eye(len(self.kernel))
+        lower = _cholesky(covariance[None])
+        if lower is None:
+            return math.nan, math.nan
+        fit = float(self.observations @ np.linalg.solve(covariance, self.observations))
+        logs = _log_determinant(lower)[0] + len(covariance) * math.log(2 * math.pi)
+        spread = np.linalg.cond(covariance)
+        bound = _FLOOR * (1 + abs(logs) + fit) + _ROUNDING * len(covariance) * _EPS * spread * (fit + 1)
+        return -0.5 * float(logs + fit), float(bound)
+
+    def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
+        """There is no form in the hidden kernel."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PlainCells:
+    """log p(Y_obs | L) of the observed cells of a table, with their dense covariance."""
+
+    gram: Array  # of the rows (times √w), (p, p)
+    table: Array  # (p, n_d), times √w; cells that were not observed have no effect
+    observed: Mask  # (p, n_d)
+    weights: Array  # w, (p,)
+    centred: bool  # whether every output has a level, of which contrasts are free
+    noise: float
+
+    @property
+    def targets(self) -> Array:
+        """(observed cells, 1): the size of the problem."""
+        return self.table[self.observed][:, None]
+
+    def log_value(self, scale: Array) -> tuple[float, float]:
+        """log p(Y_obs | L) at one L, constant included, and a bound on what rounding may do to it."""
+        outputs, rows = np.nonzero(self.observed.T)
+        covariance = self.gram[np.ix_(rows, rows)] * scale[outputs[:, None], outputs]
+        covariance += self.noise * np.eye(len(rows))
+        values, log_weights = self.table[rows, outputs], 0.5 * float(np.log(self.weights[rows]).sum())
+        if self.centred:  # combinations of the rows of each output that are orthogonal to √w
+            contrasts = np.zeros((len(rows), 0))
+            for output in range(self.table.shape[1]):
+                here = np.flatnonzero(outputs == output)
+                level = np.sqrt(self.weights[rows[here]])
+                own = np.zeros((len(rows), len(here) - 1))
+                own[here] = np.linalg.svd(level[None])[2][1:].T
+                contrasts = np.hstack([contrasts, own])
+                log_weights -= 0.5 * math.log(float((level**2).mean()))
+            covariance, values = contrasts.T @ covariance @ contrasts, contrasts.T @ values
+        lower = _cholesky(covariance[None])
+        if lower is None:
+            return math.nan, math.nan
+        fit = float(values @ np.linalg.solve(covariance, values))
+        logs = float(_log_determinant(lower)[0]) + len(values) * math.log(2 * math.pi)
+        bound = _allowed(np.array([logs]), np.array([fit]), lower, len(values))
+        bound += _FLOOR + _ROUNDING * _EPS * float(values @ values) / self.noise
+        return log_weights - 0.5 * (logs + fit), bound
+
+    def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
+        """There is no form in the hidden kernel."""
+        raise NotImplementedError
+
+
 def _cholesky(covariances: Array) -> Array | None:
     """Lower roots (m, n, n), or (m, 1, 1) roots of numbers; None where one is singular to rounding."""
     if covariances.shape[1] == 1:
@@ -133,11 +188,15 @@ def _cholesky(covariances: Array) -> Array | None:
 
 
 def _log_determinant(lower: Array) -> Array:
+    """log det of matrices with Cholesky factors (m, n, n), (m,)."""
     return 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
 
 
 def _allowed(logs: Array | float, fit: Array | float, lower: Array, size: int) -> float:
-    """What rounding and fast formulas may do: relative to all terms, and n ε κ of every quadratic form."""
+    """Bound of the rounding of terms (m,), with Cholesky factors (m, n, n).
+
+    Relative to all terms, and n ε κ of every quadratic form.
+    """
     diagonal = np.diagonal(lower, axis1=1, axis2=2)
     condition = (diagonal.max(axis=1) / diagonal.min(axis=1)) ** 2
     lost = _ROUNDING * size * _EPS * condition * (np.asarray(fit) + size)

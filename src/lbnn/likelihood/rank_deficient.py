@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.arrays import Place, like, namespace, transposed
+from lbnn._base.arrays import Device, like, namespace, transposed
 from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -33,20 +33,20 @@ class RegularLikelihood:
 
     @property
     def target_moment(self) -> Array:
-        """ỹᵀỹ."""
+        """ỹᵀỹ, (n_d, n_d)."""
         return self.likelihood.target_moment
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """That of the likelihood."""
-        return self.likelihood.place
+        return self.likelihood.device
 
     def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
         """log p(Y | L) + ½ p log det C, less the constant, (m,)."""
         return self.value_and_gradient(eigenvalues, vectors)[0]
 
     def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The value and its gradient in L."""
+        """The value (m,) and its gradient in L (m, n_d, n_d)."""
         value, gradient = self.likelihood.value_and_gradient(eigenvalues, vectors)
         xp, null = namespace(vectors), like(self.null, vectors)
         rows = null.T @ vectors

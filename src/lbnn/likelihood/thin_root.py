@@ -28,9 +28,13 @@ _LARGEST_RATIO = 1e9  # of squared targets to noise: the log likelihood is then 
 class ThinLikelihood(Protocol):
     """A log likelihood as a function of a root F (m, n, k) of the scale."""
 
-    def log_value(self, root: Array) -> Array: ...
+    def log_value(self, root: Array) -> Array:
+        """log p(Y | F Fᵀ) for roots F (m, n_d, k), (m,)."""
+        ...
 
-    def value_and_gradient(self, root: Array) -> tuple[Array, Array]: ...
+    def value_and_gradient(self, root: Array) -> tuple[Array, Array]:
+        """The value (m,) and its gradient in F (m, n_d, k)."""
+        ...
 
 
 def thin_likelihood(likelihood: object) -> ThinLikelihood | None:
@@ -41,7 +45,7 @@ def thin_likelihood(likelihood: object) -> ThinLikelihood | None:
     own = likelihood.primal if isinstance(likelihood, HiddenKernelLikelihood) else likelihood
     if not isinstance(own, GaussianLikelihood) or own.flat:
         return None
-    if float((own.targets**2).sum()) >= _LARGEST_RATIO * own.noise:
+    if float((own.targets**2).sum()) >= _LARGEST_RATIO * own.noise_variance:
         return None
     if dual and own.units is not None:
         raise ValueError("the hidden kernel has one noise variance for all outputs, got units of the outputs")
@@ -87,11 +91,13 @@ class ThinScale:
         return self._differentiated(root, slopes=True)
 
     def _differentiated(self, root: Array, slopes: bool) -> tuple[Array, Array]:
-        """∂/∂F = 2 (∂/∂L) F = [ỹᵀ w/τ − V (sᵀw/τ + diag_j Σ_i g_i/D_ij)] Vᵀ F with w_ij = g_i z_ij/D_ij.
+        """Value (m,) and gradient (m, n_d, k) at roots F (m, n_d, k).
+
+        ∂/∂F = 2 (∂/∂L) F = [ỹᵀ w/τ − V (sᵀw/τ + diag_j Σ_i g_i/D_ij)] Vᵀ F with w_ij = g_i z_ij/D_ij.
 
         Targets in units D see the root D F, and the gradient in F is D times that in D F.
         """
-        rows, noise, units = self.likelihood._rows, self.likelihood.noise, self.likelihood.units
+        rows, noise, units = self.likelihood._rows, self.likelihood.noise_variance, self.likelihood.units
         root = root if units is None else units[:, None] * root
         axes, sizes, turns = np.linalg.svd(root, full_matrices=False)
         value, gradient = np.empty(len(root)), np.empty_like(root)
@@ -131,7 +137,7 @@ class ThinHiddenKernel:
         With A = V diag(a) Uᵀ: M A = V diag(a/(τ + a²)) Uᵀ, and M = [1 − V diag(a²/(τ + a²)) Vᵀ]/τ.
         """
         own = self.likelihood
-        noise, outputs, strength = own.noise, own.targets.shape[1], np.sqrt(own.eigenvalues)[:, None]
+        noise, outputs, strength = own.noise_variance, own.targets.shape[1], np.sqrt(own.eigenvalues)[:, None]
         axes, sizes, turns = np.linalg.svd(strength * root, full_matrices=False)
         share = sizes**2 / (noise + sizes**2)
         rotated = axes.swapaxes(1, 2) @ own.targets  # Vᵀỹ, (m, k, n_d)

@@ -41,7 +41,7 @@ class ScatterLikelihood:
         return self._solved(total, frame)[0]
 
     def value_and_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
-        """The value and its gradient in T, T⁻ᵀ (W Wᵀ − k I) with W = T⁻¹ OᵀRᵀ."""
+        """The value (m,) and its gradient in T (m, n_d, n_d), T⁻ᵀ (W Wᵀ − k I) with W = T⁻¹ OᵀRᵀ."""
         value, white = self._solved(total, frame)
         inner = white @ white.swapaxes(1, 2)
         index = np.arange(total.shape[1])

@@ -44,7 +44,10 @@ class Canonical(Protocol):
 
 
 def solve_canonical(delta: Array, nu: float, options: InferenceOptions) -> Canonical:
-    """Choose how to compute a canonical law: closed form (δ = 0 or N = 1), quadrature (N = 2) or sampling."""
+    """Choose how to compute the canonical law of δ (N,).
+
+    Closed form (δ = 0 or N = 1), quadrature (N = 2) or sampling.
+    """
     if not delta.any():
         return WishartCanonical(CanonicalTarget(delta, nu))
     if len(delta) == 1:
@@ -122,11 +125,12 @@ class PlanarCanonical:
     diagnostics = Diagnostics("quadrature", math.inf)
 
     def __init__(self, delta: Array, nu: float) -> None:
+        """Of δ (2,)."""
         self.delta, self.nu = delta, nu
 
     @cached_property
     def _nodes(self) -> tuple[Array, Array, Array, float]:
-        """Squares of T_11 and T_22, the variance of T_21 given them, log terms with their step."""
+        """Squares of T_11 and T_22, variance of T_21 given them, log terms with their step: (a, b) each."""
         v, steps = zip(*(self._axis(index) for index in range(2)), strict=True)
         first, second = np.exp(2 * v[0])[:, None], np.exp(2 * v[1])[None, :]
         spread = 1 / (1 + self.delta[0] / (first * second))
@@ -137,7 +141,10 @@ class PlanarCanonical:
         return squares[0], squares[1], spread, log_terms + constant
 
     def _axis(self, index: int) -> tuple[Array, float]:
-        """Grid of v = log T_ii that covers the density and its moments, fine enough for its curvature."""
+        """Grid (k,) of v = log T_ii and its step.
+
+        It covers the density and its moments, and is fine enough for the curvature.
+        """
         delta = float(self.delta[index])
         slopes = [2 * self.nu - index + tilt for tilt in (-2.5, 0.0, 3.5)]
         slopes = slopes if delta > 0 else [max(slope, min(0.25, self.nu)) for slope in slopes]
@@ -215,6 +222,7 @@ class SampledCanonical:
         return np.where(exists, value, math.inf), np.where(exists, error, 0.0)
 
     def _diagonal(self, values: Array) -> Estimate:
+        """Average and standard error (N,) of values (m, N)."""
         return self._measure.average(values), self._measure.standard_error(values)
 
     def weighted_sample(self, size: int, rng: np.random.Generator) -> Estimate:

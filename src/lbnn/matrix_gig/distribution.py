@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lbnn._base import check
+from lbnn._base.deprecated import renamed_argument
 from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
 from lbnn.data.projection import positive_part
@@ -45,7 +46,7 @@ class MatrixGIG:
     >>> np.round(law.mean, 6)
     array([[6.272316, 0.      ],
            [0.      , 6.913892]])
-    >>> law.sample(5, rng=0).shape
+    >>> law.sample(5, seed=0).shape
     (5, 2, 2)
     """
 
@@ -79,7 +80,7 @@ class MatrixGIG:
 
     @property
     def mode(self) -> Array:
-        """Maximum of the density, which solves the algebraic Riccati equation X Φ X − (2ν − N − 1) X = Ψ.
+        """Maximum of the density, (N, N), which solves the Riccati equation X Φ X − (2ν − N − 1) X = Ψ.
 
         On the boundary where the density is unbounded or largest (Ψ singular), it is singular.
         """
@@ -90,22 +91,22 @@ class MatrixGIG:
 
     @property
     def mean(self) -> Array:
-        """E X, infinite where it diverges."""
+        """E X, (N, N), infinite where it diverges."""
         return self._transformed(0)[0]
 
     @property
     def mean_error(self) -> Array:
-        """Monte Carlo standard error of `mean`; zero where it is deterministic."""
+        """Monte Carlo standard error of `mean`, (N, N); zero where it is deterministic."""
         return self._transformed(0)[1]
 
     @property
     def inverse_mean(self) -> Array:
-        """E X⁻¹, infinite where it diverges."""
+        """E X⁻¹, (N, N), infinite where it diverges."""
         return self._transformed(1)[0]
 
     @property
     def inverse_mean_error(self) -> Array:
-        """Monte Carlo standard error of `inverse_mean`."""
+        """Monte Carlo standard error of `inverse_mean`, (N, N)."""
         return self._transformed(1)[1]
 
     @property
@@ -143,20 +144,22 @@ class MatrixGIG:
         shaped = result.reshape(array.shape[:-2])
         return float(shaped) if shaped.ndim == 0 else shaped
 
-    def weighted_sample(self, size: int, rng: Any) -> tuple[Array, Array]:
+    @renamed_argument("rng")
+    def weighted_sample(self, size: int, seed: Any) -> tuple[Array, Array]:
         """Independent draws (size, N, N) with log weights (size,).
 
         All weights are equal where the law is drawn directly (Wishart laws, N = 1) or by Markov moves
         (`diagnostics.engine` "smc", where draws are not independent).
         """
-        count, generator = check.positive_integer(size, "size"), check.generator(rng)
+        count, generator = check.positive_integer(size, "size"), check.generator(seed)
         canonical, log_weights = self._law.weighted_sample(count, generator)
         draws = self._frame @ canonical @ self._frame.T
         return (np.asarray(np.linalg.inv(draws), float) if self._inverted else draws), log_weights
 
-    def sample(self, size: int, rng: Any) -> Array:
+    @renamed_argument("rng")
+    def sample(self, size: int, seed: Any) -> Array:
         """Draws (size, N, N) of equal weight: direct where possible, else resampled from 20 times as many."""
-        count, generator = check.positive_integer(size, "size"), check.generator(rng)
+        count, generator = check.positive_integer(size, "size"), check.generator(seed)
         if self.diagnostics.engine in ("wishart", "bessel", "smc"):
             return self.weighted_sample(count, generator)[0]
         draws, log_weights = self.weighted_sample(max(_OVERSAMPLING * count, 1000), generator)
@@ -198,12 +201,12 @@ class MatrixGIG:
 
     @property
     def _definite(self) -> Array:
-        """Φ of the canonical form."""
+        """Φ of the canonical form, (N, N)."""
         return self.psi if self._inverted else self.phi
 
     @cached_property
     def _canonical_form(self) -> tuple[Array, Array]:
-        """δ ascending, and the frame A with A Y Aᵀ ~ MGIG for Y ~ MGIG(diag δ, I, ν)."""
+        """δ (N,) ascending, and the frame A (N, N) with A Y Aᵀ ~ MGIG for Y ~ MGIG(diag δ, I, ν)."""
         other = self.phi if self._inverted else self.psi
         values, vectors = np.linalg.eigh(self._definite)
         root, back = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
@@ -213,10 +216,12 @@ class MatrixGIG:
 
     @property
     def _delta(self) -> Array:
+        """δ, (N,)."""
         return self._canonical_form[0]
 
     @property
     def _frame(self) -> Array:
+        """A, (N, N)."""
         return self._canonical_form[1]
 
     @cached_property
@@ -226,7 +231,10 @@ class MatrixGIG:
         return law
 
     def _transformed(self, which: int) -> tuple[Array, Array]:
-        """E X (which = 0) or E X⁻¹ (1) and its error, from the diagonals in the canonical frame."""
+        """E X (which = 0) or E X⁻¹ (1) and its error, (N, N) each.
+
+        From the diagonals in the canonical frame.
+        """
         of_inverse = bool(which) != self._inverted
         value, error = self._law.inverse_mean if of_inverse else self._law.mean
         frame = np.linalg.inv(self._frame).T if of_inverse else self._frame
@@ -259,20 +267,23 @@ def _scale_matrix(value: Any, name: str) -> Array:
 
 
 def _root(matrix: Array) -> Array:
-    """Symmetric square root."""
+    """Symmetric square root of a matrix (N, N)."""
     values, vectors = np.linalg.eigh(matrix)
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
 def _rank(matrix: Array) -> int:
+    """Rank of a positive semi-definite matrix (N, N)."""
     return int(positive_part(np.asarray(np.linalg.eigvalsh(matrix), float), len(matrix)).sum())
 
 
 def _is_definite(matrix: Array) -> bool:
+    """Whether a positive semi-definite matrix (N, N) is definite."""
     return _rank(matrix) == len(matrix)
 
 
 def _require_existence(psi: Array, phi: Array, nu: float) -> None:
+    """Raise unless the law with Ψ, Φ (N, N) and ν exists."""
     size, psi_rank, phi_rank = len(psi), _rank(psi), _rank(phi)
     given = f"got nu={nu:g}, N={size}, rank(psi)={psi_rank}, rank(phi)={phi_rank}"
     if psi_rank < size and phi_rank < size:
@@ -284,7 +295,10 @@ def _require_existence(psi: Array, phi: Array, nu: float) -> None:
 
 
 def _riccati(psi: Array, phi: Array, excess: float) -> Array:
-    """Positive solution of X Φ X − 2·excess X = Ψ, Φ definite: closed form in the eigenbasis of Φ^½ Ψ Φ^½."""
+    """Positive solution (N, N) of X Φ X − 2·excess X = Ψ for definite Φ.
+
+    It has a closed form in the eigenbasis of Φ^½ Ψ Φ^½.
+    """
     values, vectors = np.linalg.eigh(phi)
     root, back = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
     delta, axes = np.linalg.eigh(root @ psi @ root)

@@ -36,7 +36,7 @@ class CanonicalTarget:
 
     @cached_property
     def degrees(self) -> Array:
-        """d_i, degrees of freedom of the χ variables on the diagonal."""
+        """d_i (N,), degrees of freedom of the χ variables on the diagonal."""
         exact = 2 * self.nu - np.arange(self.rows)
         return np.where(self.delta > 0, np.maximum(exact, 1.0), exact)
 
@@ -59,12 +59,12 @@ class CanonicalTarget:
 
     @property
     def rotation(self) -> Array:
-        """O."""
+        """O, (N, N)."""
         return np.eye(self.rows) if self.turn is None else self.turn
 
     @property
     def frames(self) -> list[Array]:
-        """The axes of Δ."""
+        """The axes of Δ, (N, N)."""
         return [self.rotation]
 
     @property
@@ -73,7 +73,7 @@ class CanonicalTarget:
         return bool((self.delta > 0).all() or 2 * self.nu >= self.rows)
 
     def in_frame(self, frame: Array) -> CanonicalTarget:
-        """The same law with coordinates in another frame."""
+        """The same law with coordinates in another frame (N, N)."""
         return replace(self, turn=frame) if self.any_frame else self
 
     @property
@@ -96,7 +96,10 @@ class CanonicalTarget:
         return self._log_factor(total, frame)[0]
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
-        """f(T) in a frame and its gradient: T⁻ᵀ T⁻¹ (OᵀΔO) T⁻ᵀ, and the powers on the diagonal."""
+        """f(T) (m,) in a frame and its gradient (m, N, N).
+
+        T⁻ᵀ T⁻¹ (OᵀΔO) T⁻ᵀ, and the powers on the diagonal.
+        """
         log_factor, inverse, spread = self._log_factor(total, frame)
         slope = inverse.swapaxes(1, 2) @ (inverse @ spread)
         index = np.arange(self.rows)
@@ -114,7 +117,7 @@ class CanonicalTarget:
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
-        """`log_density` and its gradient in u (zero where T would overflow)."""
+        """`log_density` (m,) and its gradient in u (m, k) (zero where T would overflow)."""
         value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
         for block in blocks(len(u), 4 * self.rows**2):
             fine = np.flatnonzero(self.coordinates.plausible(u[block]))
@@ -122,7 +125,7 @@ class CanonicalTarget:
         return value, gradient
 
     def _differentiate(self, u: Array) -> tuple[Array, Array]:
-        """The gradient in T, through the coordinates."""
+        """The same for u (m, k) where nothing overflows: the gradient in T, through the coordinates."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
         log_prior, prior_slope = self.coordinates.log_prior(u)
         log_factor, slope = self.likelihood_gradient(factors[0], self.rotation)

@@ -80,6 +80,7 @@ class CoupledNoise(Noise):
             self.nu,
             self._outside_rows(spectrum),
             spectrum.examples - spectrum.rank,
+            spectrum.log_jacobian,
         )
 
     def scatter_root(self, spectrum: Spectrum) -> Array:
@@ -88,27 +89,34 @@ class CoupledNoise(Noise):
         rows = np.concatenate([inside, self.outside / math.sqrt(self.nu)])
         return np.asarray(np.linalg.qr(rows, mode="r"), float)
 
-    def seen_by(self, projection: Projection, spectrum: Spectrum) -> Projection:
+    def transform_projection(self, projection: Projection, spectrum: Spectrum) -> Projection:
         """Private inputs of training examples do not reach test points: Φ shrinks by √(g/(g + ν))."""
         return PrivateProjection(projection, spectrum.eigenvalues / self.eigenvalues(spectrum))
 
     def _scatter_factor(self, spectrum: Spectrum, root: Array) -> GaussianLikelihood:
+        """The likelihood from a root R (k, n_d) of the scatter, whose rows stand for all examples."""
         examples, unseen = spectrum.examples, spectrum.examples - spectrum.rank
         log_mean = (np.log(self.eigenvalues(spectrum)).sum() + unseen * math.log(self.nu)) / examples
         values = np.full(len(root), math.exp(log_mean))
         targets = np.sqrt(values)[:, None] * root
         each = examples / len(root)
-        return GaussianLikelihood(values, targets, 0.0, examples, 0.0, each, place=spectrum.place)
+        device, jacobian = spectrum.device, spectrum.log_jacobian
+        return GaussianLikelihood(
+            values, targets, 0.0, examples, 0.0, each, device=device, log_jacobian=jacobian
+        )
 
     def _every_row(self, spectrum: Spectrum) -> GaussianLikelihood:
         """The eigenvalues g + ν of the range of G and ν outside it, each with its targets."""
         rows = self._outside_rows(spectrum)
         values = np.concatenate([self.eigenvalues(spectrum), np.full(len(rows), self.nu)])
         targets = np.concatenate([spectrum.targets, rows])
-        return GaussianLikelihood(values, targets, 0.0, spectrum.examples, 0.0, place=spectrum.place)
+        device, jacobian = spectrum.device, spectrum.log_jacobian
+        return GaussianLikelihood(
+            values, targets, 0.0, spectrum.examples, 0.0, device=device, log_jacobian=jacobian
+        )
 
     def _outside_rows(self, spectrum: Spectrum) -> Array:
-        """One row for every example outside the range of G, with the moments of the targets there."""
+        """Rows (p − r, n_d) with the moments of the targets outside the range of G."""
         unseen = spectrum.examples - spectrum.rank
         rows = np.zeros((unseen, spectrum.outputs))
         _, sizes, axes = np.linalg.svd(self.outside, full_matrices=False)

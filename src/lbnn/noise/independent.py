@@ -44,8 +44,9 @@ class IndependentNoise(Noise):
             spectrum.residual,
             spectrum.examples,
             self.tau,
-            condensed=spectrum.condensed,
-            place=spectrum.place,
+            gauss_rule=spectrum.gauss_rule,
+            device=spectrum.device,
+            log_jacobian=spectrum.log_jacobian,
         )
 
     def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
@@ -58,9 +59,11 @@ class IndependentNoise(Noise):
             0.0,
             np.full((1, outputs), math.sqrt(spectrum.residual / outputs)),
             spectrum.examples - spectrum.rank,
+            spectrum.log_jacobian,
         )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """See `Noise.packed`."""
         return {"kind": self.kind, "variance": self.tau}, {}
 
     @classmethod

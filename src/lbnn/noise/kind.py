@@ -70,7 +70,7 @@ class Noise(ABC):
         """Of the Gram matrix that the noise leaves: g + ν, (r,)."""
         return spectrum.eigenvalues + self.coupling if self.coupling else spectrum.eigenvalues
 
-    def seen_by(self, projection: Projection, spectrum: Spectrum) -> Projection:
+    def transform_projection(self, projection: Projection, spectrum: Spectrum) -> Projection:
         """The function at test points, as the training observations see it."""
         return projection
 
@@ -95,7 +95,7 @@ class Noise(ABC):
 
 
 def targets_outside(spectrum: Spectrum, kind: str) -> Array:
-    """Rows with the moments of the targets outside the range of G; they must be known."""
+    """Rows (any, n_d) with the moments of the targets outside the range of G; they must be known."""
     if spectrum.outside is None:
         raise ValueError(
             f"noise={kind!r} needs the targets outside the range of the Gram matrix output by output, got a "

@@ -41,7 +41,7 @@ class PerOutputNoise(Noise):
 
     @property
     def deviations(self) -> Array:
-        """Standard deviations of the noise, 1/√β_j."""
+        """Standard deviations of the noise, 1/√β_j, (n_d,)."""
         return 1 / np.sqrt(self.betas)
 
     def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
@@ -49,10 +49,8 @@ class PerOutputNoise(Noise):
 
     def in_units(self, spectrum: Spectrum) -> Spectrum:
         """Y D; no new eigendecomposition."""
-        targets = spectrum.targets * np.sqrt(self.betas)
-        residual, known = float((self.residuals * self.betas).sum()), spectrum.condensed
-        result = replace(spectrum, targets=targets, residual=residual, outside=None)
-        return result.condensed_as(known and known.in_units(np.sqrt(self.betas)))
+        roots, residual = np.sqrt(self.betas), float((self.residuals * self.betas).sum())
+        return spectrum.with_scaled_targets(roots, spectrum.targets * roots, residual, None)
 
     def scale_in_units(self, measure: ScaleMeasure, depth: int) -> ScaleMeasure:
         """The law of D L D."""
@@ -69,10 +67,10 @@ class PerOutputNoise(Noise):
             data.residual,
             data.examples,
             1.0,
-            condensed=data.condensed,
-            place=data.place,
+            gauss_rule=data.gauss_rule,
+            device=data.device,
             units=np.sqrt(self.betas),
-            log_jacobian=0.5 * data.examples * float(np.log(self.betas).sum()),
+            log_jacobian=0.5 * data.examples * float(np.log(self.betas).sum()) + data.log_jacobian,
         )
 
     def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
@@ -85,6 +83,7 @@ class PerOutputNoise(Noise):
             0.0,
             np.diag(np.sqrt(self.residuals)),
             unseen,
+            spectrum.log_jacobian,
         )
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -125,6 +124,7 @@ class LawInUnits:
             return self.law.log_expect_exp(self._ratio(log_factor))
 
         def of_scale(eigenvalues: Array, vectors: Array) -> Array | ComplexArray:
+            """The exponent at D L D for eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d) of L, (m,)."""
             return log_factor(*eigen_in_units(eigenvalues, vectors, self.units))
 
         return self.law.log_expect_exp(of_scale)
@@ -138,15 +138,15 @@ class LawInUnits:
         )
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws of D L D."""
+        """Draws of D L D, (size, n_d, n_d)."""
         return self.units[:, None] * self.law.sample(size, rng) * self.units
 
     def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
-        """D T_d, T_{d−1}, ..., T_2, whose product is a root of D L D."""
+        """D T_d, T_{d−1}, ..., T_2, (size, rows, columns) each, whose product is a root of D L D."""
         last, *others = self.law.sample_factors(size, rng)
         return [self.units[:, None] * last, *others]
 
     def partial_products(self, layer: int) -> Array:
-        """T_ℓ ⋯ T_2, with D before the product of all, whose rows are the outputs."""
+        """T_ℓ ⋯ T_2 (m, rows, columns), with D before the product of all, whose rows are the outputs."""
         products = self.law.partial_products(layer)
         return self.units[:, None] * products if layer == self.depth else products

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _NINETY = float(special.ndtri(0.95))  # deviations on either side of a 90% interval
 _SHOWN_NATS = 20.0  # below the best evidence: odds of one to half a billion
 _MOST_LABELS = 25  # features whose names fit below an axis
-_OF_NOISE = {"isotropic": "--", "per_output": ":", "coupled": "-."}  # lines of infinite width
+_OF_NOISE = {"independent": "--", "per_output": ":", "coupled": "-."}  # lines of infinite width
 
 
 def measured_against_predicted(
@@ -74,10 +75,13 @@ def standardised_residuals(
     return axes
 
 
-def calibration_curve(scores: LeaveOneOut, y: ArrayLike, ax: Axes | None = None) -> Axes:
+def calibration_curve(
+    scores: LeaveOneOut, y: ArrayLike, ax: Axes | None = None, *, targets: Sequence[str] | None = None
+) -> Axes:
     """Draw the share of left-out values inside intervals over the probability of the intervals.
 
-    One line for each output; the diagonal is what it should be, and the band what chance allows (95%).
+    One line for each output, with its name if `targets` are given; the diagonal is what it should be, and the
+    band what chance allows (95%).
     """
     axes = axes_or_new(ax)
     truth = np.reshape(np.asarray(y, float), (len(scores.log_density), -1))
@@ -89,7 +93,8 @@ def calibration_curve(scores: LeaveOneOut, y: ArrayLike, ax: Axes | None = None)
         mean, deviation, values = _one_output(scores, truth, output)
         z = np.abs(values - mean) / deviation
         shares = (z[:, None] < special.ndtri((1 + levels) / 2)).mean(axis=0)
-        axes.plot(levels, shares, color=COLOURS[output % len(COLOURS)], lw=1.2)
+        name = plain(targets[output]) if targets is not None and output < len(targets) else None
+        axes.plot(levels, shares, color=COLOURS[output % len(COLOURS)], lw=1.2, label=name)
     axes.legend(fontsize="small", frameon=False, loc="upper left")
     axes.set(
         xlabel="probability of the interval",
@@ -124,7 +129,7 @@ def coefficients(
     reach = None if deviations is None else _NINETY * np.atleast_2d(np.asarray(deviations, float))
     if reach is not None and reach.shape != matrix.shape:
         raise ValueError(f"deviations must have shape {matrix.shape}, got {reach.shape}")
-    positions = _positions(features, matrix.shape[1])
+    positions, unit = _positions(features, matrix.shape[1])
     few = matrix.shape[1] <= _MOST_LABELS
     for number, row in enumerate(matrix):
         colour, name = COLOURS[number % len(COLOURS)], None if targets is None else plain(targets[number])
@@ -143,7 +148,7 @@ def coefficients(
     axes.axhline(0, color="0.5", lw=1)
     if few and features is not None:
         axes.set_xticks(positions, [plain(name) for name in features], rotation=90)
-    axes.set(xlabel="feature", ylabel="coefficient")
+    axes.set(xlabel=unit, ylabel="coefficient")
     if targets is not None and len(matrix) > 1:
         axes.legend(fontsize="small", ncols=2)
     return axes
@@ -218,13 +223,18 @@ def _apart(widths: list[int]) -> list[int]:
 
 def _spacing(positions: Array) -> float:
     """The smallest distance between two features on the axis."""
-    return float(np.diff(positions).min()) if len(positions) > 1 else 1.0
+    return float(np.abs(np.diff(positions)).min()) if len(positions) > 1 else 1.0
 
 
-def _positions(features: Sequence[str] | None, count: int) -> Array:
-    """Numbers that names are, such as wavelengths, or 1, 2, ..."""
-    try:
-        found = np.array([float(name) for name in features or []])
-    except ValueError:
-        found = np.zeros(0)
-    return found if len(found) == count and (np.diff(found) > 0).all() else np.arange(1.0, count + 1)
+def _positions(features: Sequence[str] | None, count: int) -> tuple[Array, str]:
+    """Numbers in names, such as wavelengths 1100, nm1102 or 1104 nm, if they are in order; or 1, 2, ...
+
+    Also the label of the axis: what stands beside the numbers, as nm.
+    """
+    numbers = [re.search(r"\d+(\.\d+)?", name) for name in features or []]
+    around = {re.sub(r"\d+(\.\d+)?", "", name, count=1) for name in features or []}
+    found = np.array([float(match[0]) for match in numbers if match])
+    steps = np.diff(found)
+    if len(found) == count and len(around) == 1 and ((steps > 0).all() or (steps < 0).all()):
+        return found, plain(around.pop().strip(" _-[]()")) or "feature"
+    return np.arange(1.0, count + 1), "feature"

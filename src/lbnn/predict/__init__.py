@@ -1,7 +1,7 @@
 """What follows from any measure of the scale: predictions, feature kernels, weights.
 
 `conditional` is the Gaussian process given L; `density`, `quantile` and `generating_function` are statistics
-given L; `predictive` is what every predictive answers; `mixture` averages over a measure, `affine` puts the
-result into the user's units, `average` averages over models; `feature_kernel` and `weights` are the hidden
-layers. Knows `data`, `scale` and `likelihood`; nothing of engines.
+given L; `predictive` is what every predictive answers; `network` averages over a measure, `affine` puts the
+result into the user's units, `model_average` averages over models; `feature_kernel` and `weights` are the
+hidden layers. Knows `data`, `scale` and `likelihood`; nothing of engines.
 """

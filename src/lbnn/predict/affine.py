@@ -16,23 +16,23 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import Place, like, namespace
+from lbnn._base.arrays import Device, like, namespace
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.data.projection import GramProjection
-from lbnn.predict.given import Conditionable
-from lbnn.predict.mixture import NetworkPredictive
-from lbnn.predict.predictive import LogTails
+from lbnn.predict.atoms import AtomPredictive
+from lbnn.predict.network import NetworkPredictive
+from lbnn.predict.predictive import LogTails, Predictive
 
 _ROUNDING = 1e-6  # relative distance from the plane of dependent outputs that is not held against them
 
 
 @dataclass(frozen=True, repr=False)
-class AffinePredictive(Conditionable):
+class AffinePredictive(Predictive):
     """Outputs F̂ Aᵀ + offset + shift at p̂ points, F̂ of a network and the shift one Gaussian for all points.
 
     Attributes
     ----------
-    predictive : NetworkPredictive
+    predictive : NetworkPredictive or AtomPredictive
         F̂ in the network's own units.
     matrix : (n_d, q)
         A, of full column rank. With q < n_d outputs fulfil n_d − q linear relations, and densities are those
@@ -43,6 +43,10 @@ class AffinePredictive(Conditionable):
         The shift is N(0, level_variance · A Aᵀ).
     single_output : bool
         Whether results drop the output axis.
+    leverage : (p̂,), optional
+        Variance of the function at each point, relative to the largest that a training row has given the
+        other rows: above one the point is farther out than every training row. None where training rows are
+        not known.
 
     Examples
     --------
@@ -55,11 +59,12 @@ class AffinePredictive(Conditionable):
     True
     """
 
-    predictive: NetworkPredictive
+    predictive: NetworkPredictive | AtomPredictive
     matrix: Array
     offset: Array
     level_variance: float = 0.0
     single_output: bool = False
+    leverage: Array | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -67,18 +72,18 @@ class AffinePredictive(Conditionable):
         return self.predictive.shape[0], len(self.matrix)
 
     @property
-    def place(self) -> Place:
+    def device(self) -> Device:
         """That of the test points."""
-        return self.predictive.place
+        return self.predictive.device
 
     @property
     def noisy(self) -> bool:
         """Whether these are observations rather than the function."""
         return self.predictive.noisy
 
-    def scale_values(self) -> tuple[Array, Array]:
+    def _scale_values(self) -> tuple[Array, Array]:
         """Of the network, in units of its own."""
-        return self.predictive.scale_values()
+        return self.predictive._scale_values()
 
     # ------------------------------------------------------------------ moments
 
@@ -108,6 +113,7 @@ class AffinePredictive(Conditionable):
 
     @property
     def _level_covariance(self) -> Array:
+        """Covariance of the level across outputs, (n_d, n_d)."""
         return self.level_variance * self.matrix @ self.matrix.T
 
     # ------------------------------------------------------------------ densities
@@ -122,12 +128,14 @@ class AffinePredictive(Conditionable):
                 "the joint density of a function with an uncertain level is not offered, got a noise-free "
                 "predictive: use with_noise(), or pointwise_log_density"
             )
+        if isinstance(self.predictive, AtomPredictive):
+            return self.predictive.log_density_with_level(inner, self.level_variance) - log_volume
         root, log_determinant = self._level_root()
         balanced = replace(self.predictive, projection=_rotated(self.predictive, root))
         return balanced._log_density(root @ inner) + self.matrix.shape[1] * log_determinant - log_volume
 
     def _level_root(self) -> tuple[Array, float]:
-        """C = (I + ε 11ᵀ)^{−½} with ε = level/noise, and log det C: C whitens noise and shift over points.
+        """C = (I + ε 11ᵀ)^{−½} (p̂, p̂) with ε = level/noise, and log det C: C whitens noise and shift.
 
         Noise and shift have the covariance τ (I + ε 11ᵀ) over points and none across outputs.
         """
@@ -136,12 +144,12 @@ class AffinePredictive(Conditionable):
         return np.eye(points) + (growth**-0.5 - 1) / points, -0.5 * math.log(growth)
 
     def _pointwise_log_density(self, values: Array) -> Array:
-        inner = self.predictive.pointwise_with_level(self._inner(values), self.level_variance)
+        inner = self.predictive._pointwise_with_level(self._inner(values), self.level_variance)
         return inner - self._log_volume
 
-    def point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
+    def _point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
         """Log of weight and density of draws at some points, (atoms, rows); None for quadrature nodes."""
-        terms = self.predictive.point_terms(self._inner(values), self.level_variance, rows)
+        terms = self.predictive._point_terms(self._inner(values), self.level_variance, rows)
         return None if terms is None else terms - self._log_volume
 
     def point_log_densities(self, values: Array) -> Array:
@@ -185,11 +193,11 @@ class AffinePredictive(Conditionable):
 
     def gaussians(self, row: int) -> tuple[Array, Array, Array]:
         """The Gaussians at one point given each atom."""
-        log_weights, means, covariances = self.predictive.gaussians_of(row, self.matrix, self.level_variance)
+        log_weights, means, covariances = self.predictive._gaussians_of(row, self.matrix, self.level_variance)
         return log_weights, means + self.offset, covariances
 
-    def _draw(self, size: int, rng: np.random.Generator) -> Array:
-        inner = self.predictive._draw(size, rng)
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
+        inner = self.predictive._sample(size, rng)
         shift = math.sqrt(self.level_variance) * rng.standard_normal((size, 1, self.matrix.shape[1]))
         return (inner + shift) @ self.matrix.T + self.offset
 
@@ -215,6 +223,6 @@ class AffinePredictive(Conditionable):
 
 
 def _rotated(predictive: NetworkPredictive, root: Array) -> GramProjection:
-    """Test points combined by a matrix C: CΦ and CRCᵀ."""
+    """Test points combined by a matrix C (p̂, p̂): CΦ and CRCᵀ."""
     projection, there = predictive.projection, like(root, predictive.projection.explained)
     return GramProjection(there @ projection.explained, there @ projection.unexplained_gram @ there.T)

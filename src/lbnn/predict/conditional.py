@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.row_curves import RowCurves, row_curves
+from lbnn._base.chebyshev_panels import ChebyshevPanels, chebyshev_panels
 from lbnn._base.types import Array, Mask
 from lbnn.data.projection import RANK_TOLERANCE
 
@@ -26,17 +26,17 @@ class ConditionalProcess:
 
     eigenvalues: Array  # g, (r,)
     targets: Array  # ỹ, (r, n_d)
-    noise: float  # τ
+    noise_variance: float  # τ
 
     @cached_property
-    def rows(self) -> RowCurves:
+    def rows(self) -> ChebyshevPanels:
         """A few nodes from which functions of g are known at every g_i."""
-        return row_curves(self.eigenvalues)
+        return chebyshev_panels(self.eigenvalues)
 
     @property
     def outputs(self) -> int:
         """n_d."""
-        return self.targets.shape[1]
+        return self.targets.shape[-1]
 
     def rotated_mean(self, scale_values: Array, scale_vectors: Array) -> Array:
         """M V: the mean's coefficients along the eigenvectors of each scale, (m, r, n_d)."""
@@ -49,8 +49,8 @@ class ConditionalProcess:
         At zero temperature directions in which L is singular carry no targets and teach nothing.
         """
         scale = scale_values[:, None, :]
-        variance = self.noise + self.eigenvalues[:, None] * scale
-        taught = variance > 0 if self.noise > 0 else _regular(scale_values)[:, None, :]
+        variance = self.noise_variance + self.eigenvalues[:, None] * scale
+        taught = variance > 0 if self.noise_variance > 0 else _regular(scale_values)[:, None, :]
         gain = np.divide(
             np.sqrt(self.eigenvalues[:, None] * scale), variance, out=np.zeros_like(variance), where=taught
         )
@@ -62,17 +62,17 @@ class ConditionalProcess:
 
     def shrinkage(self, scale_values: Array) -> Array:
         """1 / (1 + g_i l_j / τ), (m, r, n_d): one at β = 0, zero at zero temperature."""
-        if self.noise == 0:
+        if self.noise_variance == 0:
             return np.zeros((len(scale_values), len(self.eigenvalues), scale_values.shape[1]))
-        return 1 / (1 + self.eigenvalues[:, None] * scale_values[:, None, :] / self.noise)
+        return 1 / (1 + self.eigenvalues[:, None] * scale_values[:, None, :] / self.noise_variance)
 
     def _gain(self, scale_values: Array) -> Array:
         """l_j / (τ + g_i l_j), (m, r, n_d); at zero temperature 1/g_i even where l_j underflows."""
-        if self.noise == 0:
+        if self.noise_variance == 0:
             shape = len(scale_values), len(self.eigenvalues), scale_values.shape[1]
             return np.broadcast_to(1 / self.eigenvalues[:, None], shape)
         scale = scale_values[:, None, :]
-        return scale / (self.noise + self.eigenvalues[:, None] * scale)
+        return scale / (self.noise_variance + self.eigenvalues[:, None] * scale)
 
 
 def _regular(scale_values: Array) -> Mask:

@@ -23,7 +23,7 @@ import numpy as np
 
 from lbnn._base.arrays import times
 from lbnn._base.blocks import PRODUCT_FLOATS, blocks
-from lbnn._base.row_curves import RowCurves
+from lbnn._base.chebyshev_panels import ChebyshevPanels
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.measure import ScaleMeasure
@@ -46,24 +46,27 @@ class AtomCurves:
         return self.measure.typical
 
     @property
-    def rows(self) -> RowCurves:
+    def rows(self) -> ChebyshevPanels:
         """Nodes in log g."""
         return self.process.rows
 
     @cached_property
     def _known(self) -> tuple[Array, Array]:
-        """τ + g λ̄ at the nodes and at the rows."""
-        noise = self.process.noise
-        return noise + self.rows.nodes * self.typical, noise + self.process.eigenvalues * self.typical
+        """τ + g λ̄ at the nodes (k,) and at the rows (r,)."""
+        noise_variance = self.process.noise_variance
+        return (
+            noise_variance + self.rows.nodes * self.typical,
+            noise_variance + self.process.eigenvalues * self.typical,
+        )
 
     def _ratio(self, values: Array) -> Array:
         """(τ + g λ̄)/(τ + g l) at the nodes, (m, k, n_d)."""
-        noise = self.process.noise
-        return self._known[0][:, None] / (noise + self.rows.nodes[:, None] * values[:, None, :])
+        noise_variance = self.process.noise_variance
+        return self._known[0][:, None] / (noise_variance + self.rows.nodes[:, None] * values[:, None, :])
 
     def ratio(self, scale: Array) -> Array:
         """(τ + g λ̄)/(τ + g λ) at the nodes, for numbers λ (...) -> (..., k)."""
-        return self._known[0] / (self.process.noise + self.rows.nodes * scale[..., None])
+        return self._known[0] / (self.process.noise_variance + self.rows.nodes * scale[..., None])
 
     @cached_property
     def basis(self) -> tuple[Array, Array]:
@@ -74,14 +77,14 @@ class AtomCurves:
         value: the singular vectors of (τ + g l_c)/(τ + g l) on a grid of l. Where that saves nothing, nodes
         are the basis.
         """
-        values, noise, nodes = self.measure.eigen[0], self.process.noise, self.rows.nodes
+        values, noise_variance, nodes = self.measure.eigen[0], self.process.noise_variance, self.rows.nodes
         if not len(nodes):  # inputs of zero: there are no functions of g
             return np.eye(0), self._ratio(values)
         parts, size = [], 0
         for centre, inside in _ranges(values):
             grid = centre * np.exp(np.linspace(-_RANGE / 2, _RANGE / 2, _GRID))
-            middle = noise + nodes * centre
-            left, sizes, _ = np.linalg.svd(middle[:, None] / (noise + np.outer(nodes, grid)))
+            middle = noise_variance + nodes * centre
+            left, sizes, _ = np.linalg.svd(middle[:, None] / (noise_variance + np.outer(nodes, grid)))
             left = left[:, : int((sizes > _KEPT * sizes[0]).sum())]
             parts.append((inside, middle, left))
             size += left.shape[1]
@@ -95,7 +98,7 @@ class AtomCurves:
             basis[:, columns] = (self._known[0] / middle)[:, None] * left
             atom, axis = np.nonzero(inside)
             for block in blocks(len(atom), len(nodes)):
-                ratio = middle / (noise + values[atom[block], axis[block], None] * nodes)
+                ratio = middle / (noise_variance + values[atom[block], axis[block], None] * nodes)
                 coefficients[atom[block], columns, axis[block]] = ratio @ left
         return basis, coefficients
 
@@ -144,7 +147,7 @@ class AtomCurves:
         return blocks(len(self.measure.weights), max(own, floats_each), PRODUCT_FLOATS)
 
     def second_moments(self, matrix: Array) -> Array:
-        """Covariance over atoms of what deviations of means are linear in, (outputs of A, K n_d, K n_d).
+        """Second moments over atoms of the coefficients of means, (k, K n_d, K n_d) for A (k, n_d).
 
         A mean's deviation in output k of F̂ Aᵀ is Σ over basis and outputs of a point's coefficients times
         (V diag(n) Vᵀ − E) A_k: so its variance over the atoms is a quadratic form of these coefficients.
@@ -168,7 +171,7 @@ class AtomCurves:
     @cached_property
     def mean_shrunken(self) -> Array:
         """E V diag_j(s_ij) Vᵀ, (r, n_d, n_d)."""
-        factor = self.process.noise / self._known[1]
+        factor = self.process.noise_variance / self._known[1]
         return factor[:, None, None] * self.rows.at_rows(self.averages[1])
 
     @cached_property
@@ -180,12 +183,16 @@ class AtomCurves:
     @cached_property
     def _varying_weights(self) -> Array:
         """√g τ/(τ + g λ̄)², (r,)."""
-        return np.sqrt(self.process.eigenvalues) * (self.process.noise / self._known[1]) / self._known[1]
+        return (
+            np.sqrt(self.process.eigenvalues)
+            * (self.process.noise_variance / self._known[1])
+            / self._known[1]
+        )
 
     def points(self, explained: AnyArray) -> PointCurves:
         """The same seen from test points Φ (p̂, r)."""
         columns = self._varying_weights[:, None] * self.process.targets
-        squares = (self.process.noise / self._known[1])[:, None]
+        squares = (self.process.noise_variance / self._known[1])[:, None]
         return PointCurves(
             self,
             times(explained, self._reference),
@@ -198,6 +205,7 @@ class PointCurves:
     """Means and variances of every atom at test points, from products done once."""
 
     def __init__(self, curves: AtomCurves, reference: Array, linear: Array, square: Array) -> None:
+        """With means at the scale λ̄ I (p̂, n_d), and coefficients at the nodes (p̂, k, n_d) and (p̂, k)."""
         self.curves, self.reference = curves, reference  # means at the scale λ̄ I, (p̂, n_d)
         self.linear, self.square = linear, square  # at the nodes, (p̂, k, n_d) and (p̂, k)
 
@@ -255,7 +263,7 @@ class PointCurves:
             yield block, self.reference @ axes + varying, square @ self.curves.shrunken(block)
 
     def take(self, rows: IndexArray) -> PointCurves:
-        """Some of the points."""
+        """Some of the points, rows (j,)."""
         return PointCurves(self.curves, self.reference[rows], self.linear[rows], self.square[rows])
 
     def of_numbers(self, scale: Array) -> tuple[Array, Array]:

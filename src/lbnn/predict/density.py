@@ -36,10 +36,12 @@ class RootedPoints:
 
     @property
     def explained(self) -> AnyArray:
+        """Φ, (p̂, r)."""
         return self.inner.explained
 
     @property
     def unexplained_gram(self) -> AnyArray:
+        """R, (p̂, p̂)."""
         return self.inner.unexplained_gram
 
     @cached_property
@@ -82,14 +84,14 @@ def conditional_log_density(
         points: Points = RootedPoints(projection)
     else:
         points = projection
-    if process.noise == 0:
+    if process.noise_variance == 0:
         return LikelihoodRatio((_interpolating_likelihood(points, process, values),))
     own = GaussianLikelihood(
-        process.eigenvalues, process.targets, 0.0, len(process.eigenvalues), process.noise
+        process.eigenvalues, process.targets, 0.0, len(process.eigenvalues), process.noise_variance
     )
     if observation_noise > 0:
         return LikelihoodRatio((_joint_likelihood(points, process, values),), (own,))
-    if np.isinf(process.noise):
+    if np.isinf(process.noise_variance):
         return LikelihoodRatio((_prior_likelihood(points, values),))
     numerators = _prior_likelihood(points, values), _data_given_outputs(points, process, values)
     return LikelihoodRatio(numerators, (own,))
@@ -109,57 +111,65 @@ def _prior_likelihood(projection: Points, values: Array) -> GaussianLikelihood:
 
 
 def _data_given_outputs(projection: Points, process: ConditionalProcess, values: Array) -> GaussianLikelihood:
-    """Targets given F̂: ỹ ~ N(B F̂, S ⊗ L + τ), S the Schur complement of G_x̂x̂ in the joint Gram matrix."""
+    """Likelihood of the targets given F̂ (p̂, n_d): ỹ ~ N(B F̂, S ⊗ L + τ).
+
+    S is the Schur complement of G_x̂x̂ in the joint Gram matrix.
+    """
     if isinstance(projection, RootedPoints):
         slope, root = projection.given_outputs(process)
-        return _noisy_root_likelihood(root, process.targets - slope @ values, process.noise)
+        return _noisy_root_likelihood(root, process.targets - slope @ values, process.noise_variance)
     explained = projection.explained
     cross = like(np.sqrt(process.eigenvalues), explained) * explained  # (p̂, r)
     slope = namespace(explained).linalg.solve(_test_gram(projection), cross).T
     complement = like(np.diag(process.eigenvalues), explained) - slope @ cross
     largest = float(process.eigenvalues.max(initial=0.0))
-    return _noisy_likelihood(complement, process.targets - times(slope, values), process.noise, largest)
+    return _noisy_likelihood(
+        complement, process.targets - times(slope, values), process.noise_variance, largest
+    )
 
 
 def _joint_likelihood(projection: Points, process: ConditionalProcess, values: Array) -> GaussianLikelihood:
-    """Likelihood of training and test observations together."""
+    """Likelihood of training observations and test observations (p̂, n_d) together."""
     both = np.concatenate([process.targets, values])
     if isinstance(projection, RootedPoints):
-        return _noisy_root_likelihood(projection.joint_root(process), both, process.noise)
+        return _noisy_root_likelihood(projection.joint_root(process), both, process.noise_variance)
     explained = projection.explained
     xp, own = namespace(explained), like(np.diag(process.eigenvalues), explained)
     cross = like(np.sqrt(process.eigenvalues), explained) * explained  # (p̂, r)
     above, below = xp.concat([own, cross.T], axis=1), xp.concat([cross, _test_gram(projection)], axis=1)
     joint = xp.concat([above, below], axis=0)
-    return _noisy_likelihood(joint, both, process.noise, 0.0)
+    return _noisy_likelihood(joint, both, process.noise_variance, 0.0)
 
 
 def _test_gram(projection: Points) -> AnyArray:
+    """G_x̂x̂ = R + ΦΦᵀ, (p̂, p̂)."""
     return projection.unexplained_gram + projection.explained @ projection.explained.T
 
 
 def _signal_to_noise(process: ConditionalProcess, typical_scale: float) -> float:
     """The largest g_i l/τ; zero at the ends of the temperatures, where no such ratio enters."""
-    if not 0 < process.noise < np.inf:
+    if not 0 < process.noise_variance < np.inf:
         return 0.0
-    return float(process.eigenvalues.max(initial=0.0)) * typical_scale / process.noise
+    return float(process.eigenvalues.max(initial=0.0)) * typical_scale / process.noise_variance
 
 
-def _noisy_root_likelihood(root: Array, values: Array, noise: float) -> GaussianLikelihood:
-    """Likelihood of noisy values whose Gram matrix has this root."""
+def _noisy_root_likelihood(root: Array, values: Array, noise_variance: float) -> GaussianLikelihood:
+    """Likelihood of noisy values (k, n_d) whose Gram matrix has the root (k, j)."""
     if not root.shape[1]:
-        return GaussianLikelihood(np.zeros(0), values[:0], float((values**2).sum()), len(values), noise)
+        return GaussianLikelihood(
+            np.zeros(0), values[:0], float((values**2).sum()), len(values), noise_variance
+        )
     left, sizes, _ = np.linalg.svd(root, full_matrices=False)
     rotated = left.T @ values
     keep = sizes > RANK_TOLERANCE * max(root.shape) * sizes[0]
     residual = (
         float(((values - left[:, keep] @ rotated[keep]) ** 2).sum()) if keep.sum() < len(values) else 0.0
     )
-    return GaussianLikelihood(sizes[keep] ** 2, rotated[keep], residual, len(values), noise)
+    return GaussianLikelihood(sizes[keep] ** 2, rotated[keep], residual, len(values), noise_variance)
 
 
 def _definite_likelihood(gram: AnyArray, values: Array) -> GaussianLikelihood:
-    """Likelihood of noise-free values, which have a density only if the Gram matrix is invertible."""
+    """Likelihood of noise-free values (k, n_d), which have a density only if gram (k, k) is invertible."""
     eigenvalues, rotated = _rotated(gram, values)
     count = len(eigenvalues)
     rank = int(positive_part(eigenvalues, count).sum())
@@ -171,12 +181,17 @@ def _definite_likelihood(gram: AnyArray, values: Array) -> GaussianLikelihood:
     return GaussianLikelihood(eigenvalues, rotated, 0.0, count, 0.0)
 
 
-def _noisy_likelihood(gram: AnyArray, values: Array, noise: float, largest: float) -> GaussianLikelihood:
-    """Likelihood of noisy values; `largest` is the scale of the matrices that `gram` is a difference of."""
+def _noisy_likelihood(
+    gram: AnyArray, values: Array, noise_variance: float, largest: float
+) -> GaussianLikelihood:
+    """Likelihood of noisy values (k, n_d) with gram (k, k).
+
+    `largest` is the size of the matrices that `gram` is a difference of.
+    """
     eigenvalues, rotated = _rotated(gram, values)
     keep = positive_part(eigenvalues, len(eigenvalues), largest)
     residual = float((rotated[~keep] ** 2).sum())
-    return GaussianLikelihood(eigenvalues[keep], rotated[keep], residual, len(eigenvalues), noise)
+    return GaussianLikelihood(eigenvalues[keep], rotated[keep], residual, len(eigenvalues), noise_variance)
 
 
 def _rotated(gram: AnyArray, values: Array) -> tuple[Array, Array]:

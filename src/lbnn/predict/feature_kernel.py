@@ -16,7 +16,7 @@ from itertools import islice
 
 import numpy as np
 
-from lbnn._base.arrays import Place, like, place_of
+from lbnn._base.arrays import Device, device_of, like
 from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.projection import Projection
@@ -31,14 +31,14 @@ def average_feature_kernel(
     explained = projection.explained
     retained = 1 - process.outputs / width + _average_shrinkage(process, measure) / width
     kernel = projection.unexplained_gram + (explained * like(retained, explained)) @ explained.T
-    return kernel + explained @ _learned_part(process, measure, place_of(explained)) @ explained.T / width
+    return kernel + explained @ _learned_part(process, measure, device_of(explained)) @ explained.T / width
 
 
-def _learned_part(process: ConditionalProcess, measure: ScaleMeasure, place: Place) -> AnyArray:
-    """E[B Bᵀ], (r, r), at a place."""
-    total = place.zeros(len(process.eigenvalues), len(process.eigenvalues))
+def _learned_part(process: ConditionalProcess, measure: ScaleMeasure, device: Device) -> AnyArray:
+    """E[B Bᵀ], (r, r), on a device."""
+    total = device.zeros(len(process.eigenvalues), len(process.eigenvalues))
     for block in blocks(len(measure.weights), process.targets.size, PRODUCT_FLOATS):
-        features = place.put(_weighted_features(process, measure, block))
+        features = device.put(_weighted_features(process, measure, block))
         total += features @ features.T
     return total
 
@@ -98,7 +98,9 @@ def average_layer_kernel(
 def _seen_part(
     projection: Projection, process: ConditionalProcess, measure: ScaleMeasure, layer: int, depth: int
 ) -> tuple[AnyArray, int]:
-    """E[A Aᵀ] with A = X̂ Mᵀ (T_ℓ ⋯ T_2)ᵀ, M = P_1 W_1 (see `weights`), and the number r_ℓ of its columns.
+    """E[A Aᵀ] (p̂, p̂) with A = X̂ Mᵀ (T_ℓ ⋯ T_2)ᵀ, and the number r_ℓ of columns of A.
+
+    M = P_1 W_1 is that of `weights`.
 
     Given T = V diag(√l) Oᵀ the columns of M O are Gaussian and independent, with means and variances as in
     the first layer; C = T_ℓ ⋯ T_2 O mixes them.
@@ -108,13 +110,13 @@ def _seen_part(
     left, roots, right = np.linalg.svd(total, full_matrices=False)
     mixing = lower @ right.swapaxes(1, 2)  # C, (m, r_ℓ, r_1)
     gains = (mixing**2).sum(axis=1)  # (m, r_1)
-    rank, place = len(process.eigenvalues), place_of(projection.explained)
-    learned, spread = place.zeros(rank, rank), np.zeros(rank)
+    rank, device = len(process.eigenvalues), device_of(projection.explained)
+    learned, spread = device.zeros(rank, rank), np.zeros(rank)
     for block in blocks(len(measure.weights), rank * max(mixing.shape[1:]), PRODUCT_FLOATS):
         values, weights = roots[block] ** 2, measure.weights[block]
         features = process.learned_features(values, left[block]) @ mixing[block].swapaxes(1, 2)
         features *= np.sqrt(weights)[:, None, None]
-        flat = place.put(features.transpose(1, 0, 2).reshape(rank, features.shape[0] * features.shape[2]))
+        flat = device.put(features.transpose(1, 0, 2).reshape(rank, features.shape[0] * features.shape[2]))
         learned += flat @ flat.T
         spread += np.einsum("s,sij,sj->i", weights, process.shrinkage(values), gains[block])
     explained = projection.explained

@@ -44,7 +44,7 @@ class PointsGivenScale:
     process: ConditionalProcess
     explained: AnyArray  # Φ, (P, r)
     own: Array  # R, (P,)
-    noise: float  # of an observation, and of the level
+    noise_variance: float  # of an observation, and of the level
     curves: PointCurves | None  # None at the ends of the temperatures, where means do not depend on λ
 
     @classmethod
@@ -53,17 +53,17 @@ class PointsGivenScale:
         projection: Projection,
         process: ConditionalProcess,
         measure: ScaleMeasure,
-        noise: float,
+        noise_variance: float,
         rows: IndexArray,
     ) -> PointsGivenScale:
-        """Some of the test points."""
+        """Some of the test points, rows (k,)."""
         explained = take(projection.explained, rows, axis=0)
-        finite = 0 < process.noise < math.inf
+        finite = 0 < process.noise_variance < math.inf
         curves = curves_of(process, measure).points(explained) if finite else None
-        return cls(process, explained, projection.unexplained_diagonal[rows], noise, curves)
+        return cls(process, explained, projection.unexplained_diagonal[rows], noise_variance, curves)
 
     def take(self, rows: IndexArray) -> PointsGivenScale:
-        """Some of the points."""
+        """Some of the points, rows (j,)."""
         return replace(
             self,
             explained=take(self.explained, rows, axis=0),
@@ -74,7 +74,7 @@ class PointsGivenScale:
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and variances at common x (n,), (P, n) each."""
         scale = np.exp(x)
-        own = self.own[:, None] * scale + self.noise
+        own = self.own[:, None] * scale + self.noise_variance
         if self.curves is None:
             mean, slope = self._without_curves
             return np.broadcast_to(mean[:, None], own.shape), own + slope[:, None] * scale
@@ -84,7 +84,7 @@ class PointsGivenScale:
     def at_own(self, rows: IndexArray, x: Array) -> tuple[Array, Array]:
         """Means and variances of some points, each at x of its own (k, n), (k, n) each."""
         scale = np.exp(x)
-        own = self.own[rows, None] * scale + self.noise
+        own = self.own[rows, None] * scale + self.noise_variance
         if self.curves is None:
             mean, slope = self._without_curves
             return np.broadcast_to(mean[rows, None], x.shape), own + slope[rows, None] * scale
@@ -95,15 +95,15 @@ class PointsGivenScale:
     def spread(self) -> Array:
         """A variance that is zero only where the data determine the output, (P,)."""
         left = np.zeros(len(self.own))
-        if self.process.noise > 0:
+        if self.process.noise_variance > 0:
             left = times(self.explained**2, np.ones((self.explained.shape[1], 1)))[:, 0]
-        return self.own + left + self.noise
+        return self.own + left + self.noise_variance
 
     @property
     def _without_curves(self) -> tuple[Array, Array]:
         """Means and Σ_i φ_i² s_i/λ at the ends of the temperatures, (P,) each."""
         values, targets = self.process.eigenvalues, self.process.targets
-        if self.process.noise == 0:
+        if self.process.noise_variance == 0:
             return times(self.explained, targets / np.sqrt(values)[:, None])[:, 0], np.zeros(len(self.own))
         square = times(self.explained**2, np.ones((len(values), 1)))[:, 0]
         return np.zeros(len(self.own)), square
@@ -113,7 +113,7 @@ class PointsGivenScale:
         if self.curves is None:
             return np.abs(self._without_curves[0])
         scale, process = math.exp(x), self.process
-        gain = np.sqrt(process.eigenvalues) * scale / (process.noise + process.eigenvalues * scale)
+        gain = np.sqrt(process.eigenvalues) * scale / (process.noise_variance + process.eigenvalues * scale)
         return times(abs(self.explained), np.abs(process.targets) * gain[:, None])[:, 0]
 
 
@@ -125,19 +125,25 @@ class Densities:
     values: Array  # (P,)
 
     def take(self, rows: IndexArray) -> Densities:
+        """Those of some points, rows (j,)."""
         return Densities(self.points.take(rows), self.values[rows])
 
     def at(self, x: Array) -> Array:
+        """Log densities at x = log λ (n,) for all points, (k, n)."""
         mean, variance = self.points.at(x)
         return _log_normal(self.values[:, None] - mean, variance)
 
     def at_own(self, rows: IndexArray, x: Array) -> Array:
+        """Log densities of points rows (j,) at x (j, n) of their own."""
         mean, variance = self.points.at_own(rows, x)
         return _log_normal(self.values[rows, None] - mean, variance)
 
     def poles(self, narrowest: float) -> Mask:
-        """Where noise-free densities are infinite: at the value that λ → 0 leaves, behind one hidden unit."""
-        if self.points.noise > 0 or narrowest >= 2:
+        """Mask (k,) of infinite densities of the function, behind one hidden unit.
+
+        They are infinite at the value that λ → 0 leaves.
+        """
+        if self.points.noise_variance > 0 or narrowest >= 2:
             return np.zeros(len(self.values), bool)
         limit = self.points._without_curves[0] if self.points.curves is None else 0.0
         return np.asarray(self.values == limit)
@@ -147,7 +153,9 @@ class Densities:
         return _log_normal(0.0, self.points.at(x)[1])
 
     def bound_below(self, x: float) -> Array:
-        """With a deviation of at least D below x: −½ log v − D²/2v, which grows with v while v < D².
+        """Bound (k,) for scales below x.
+
+        With a deviation of at least D it is −½ log v − D²/2v, which grows with v while v < D².
 
         Elsewhere 1/√(2πv): as v/λ does not grow with λ, ρ/√v falls towards small λ where ρ falls as √λ does,
         and a prior of any widths does.
@@ -160,7 +168,7 @@ class Densities:
         return _log_normal(np.where(variance <= least**2, least, 0.0), variance)
 
     def bound_above(self, x: float) -> Array:
-        """1/√(2πv), which falls with λ."""
+        """Bound (k,) above x: 1/√(2πv), which falls with λ."""
         return _log_normal(0.0, self.points.at(np.array([x]))[1][:, 0])
 
 
@@ -173,13 +181,16 @@ class Tails:
     sign: float
 
     def take(self, rows: IndexArray) -> Tails:
+        """Those of some points, rows (j,)."""
         return Tails(self.points.take(rows), self.values[rows], self.sign)
 
     def at(self, x: Array) -> Array:
+        """Log probabilities at x = log λ (n,) for all points, (k, n)."""
         mean, variance = self.points.at(x)
         return special.log_ndtr(self.sign * (self.values[:, None] - mean) / np.sqrt(variance))
 
     def at_own(self, rows: IndexArray, x: Array) -> Array:
+        """Log probabilities of points rows (j,) at x (j, n) of their own."""
         mean, variance = self.points.at_own(rows, x)
         return special.log_ndtr(self.sign * (self.values[rows, None] - mean) / np.sqrt(variance))
 
@@ -188,9 +199,11 @@ class Tails:
         return np.zeros((len(self.values), len(x)))
 
     def bound_below(self, x: float) -> Array:
+        """Bound (k,) below x: a probability is at most one."""
         return np.zeros(len(self.values))
 
     def bound_above(self, x: float) -> Array:
+        """Bound (k,) above x: a probability is at most one."""
         return np.zeros(len(self.values))
 
 
@@ -232,5 +245,5 @@ def _doubtful(x: Array, terms: Array, ceilings: Array, totals: Array) -> Mask:
 
 
 def _log_normal(deviation: Array | float, variance: Array) -> Array:
-    """log N(deviation; 0, variance)."""
+    """log N(deviation; 0, variance), arrays of the same shape."""
     return -0.5 * (LOG_TWO_PI + np.log(variance) + deviation**2 / variance)

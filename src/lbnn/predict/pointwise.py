@@ -37,7 +37,7 @@ def integrated_anew(
     projection: Projection,
     process: ConditionalProcess,
     measure: ScaleMeasure,
-    noise: float,
+    noise_variance: float,
     values: Array,
     doubtful: Mask,
 ) -> Iterator[tuple[int, float]]:
@@ -46,8 +46,8 @@ def integrated_anew(
     The likelihood has one noise variance τ for training and test points: a point with another one, v, is
     counted in units of √(v/τ).
     """
-    same = not noise or noise == process.noise
-    unit = 1.0 if same else math.sqrt(process.noise / noise)
+    same = not noise_variance or noise_variance == process.noise_variance
+    unit = 1.0 if same else math.sqrt(process.noise_variance / noise_variance)
     for number in np.flatnonzero(doubtful).tolist():
         explained = unit * projection.explained[number : number + 1, :]
         own = np.reshape(projection.unexplained_diagonal[number], (1, 1))
@@ -55,7 +55,7 @@ def integrated_anew(
         factor = conditional_log_density(
             GramProjection(explained, unexplained),
             process,
-            noise,
+            noise_variance,
             unit * values[number : number + 1],
             measure.typical,
         )
@@ -67,7 +67,7 @@ def integrated_anew(
 
 
 def warn_without_law(measure: ScaleMeasure, doubtful: Mask) -> None:
-    """Warn of points that rest on a few draws behind which there is no law that could be integrated."""
+    """Warn of points (p̂,) that rest on a few draws behind which there is no law that could be integrated."""
     if doubtful.any() and measure.law is None:
         warn(
             f"the densities of {np.count_nonzero(doubtful)} of {len(doubtful)} points rest on fewer than "

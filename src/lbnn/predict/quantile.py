@@ -33,7 +33,10 @@ def mixture_quantile(level: float, weights: Array, means: Array, deviations: Arr
 
 
 def _solve(level: float, weights: Array, means: Array, deviations: Array) -> Array:
-    """Newton's method on the log of the tail probability on the shorter side, else a bracketed search."""
+    """Quantiles (k,) of mixtures (m, k).
+
+    Newton's method on the log of the shorter tail, else a bracketed search.
+    """
     if len(weights) == 1:
         return means[0] + deviations[0] * special.ndtri(level)
     result, settled = _newton(level, weights, means, deviations)
@@ -62,12 +65,13 @@ def _newton(level: float, weights: Array, means: Array, deviations: Array) -> tu
 
 
 def _bracketed(level: float, weights: Array, means: Array, deviations: Array) -> Array:
-    """Root of the log of the tail probability, bracketed by the components' quantiles."""
+    """Quantiles (k,) of mixtures (m, k) by a search between the components' quantiles."""
     sign, tail = (1.0, level) if level <= 0.5 else (-1.0, 1 - level)
     components = means + deviations * special.ndtri(level)
     log_weights = np.log(weights, where=weights > 0, out=np.full(len(weights), -np.inf))[:, None]
 
     def excess(q: Array, column: Array) -> Array:
+        """Log of the tail probability at q (j,) of the mixtures `column` (j,), less that of the level."""
         index = column.astype(int)
         scores = sign * (q - means[:, index]) / deviations[:, index]
         return special.logsumexp(log_weights + special.log_ndtr(scores), axis=0) - np.log(tail)

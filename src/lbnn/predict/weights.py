@@ -15,12 +15,14 @@ import math
 
 import numpy as np
 
-from lbnn._base.arrays import place_of, to_numpy
+from lbnn._base.arrays import device_of, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.bases import InputBasis
+from lbnn.data.view_data import ViewData
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.scale.bartlett import product
+from lbnn.scale.prior import ScalePrior
 
 
 def sample_weights(
@@ -32,20 +34,69 @@ def sample_weights(
     basis: InputBasis,
     rng: np.random.Generator,
 ) -> list[Array]:
-    """W_1, ..., W_d given `size` draws of T_d, ..., T_2 (no factors at depth one, where T = I).
+    """W_1, ..., W_d, (size, n_ℓ, n_{ℓ−1}) each, given draws of T_d, ..., T_2.
+
+    There are no factors at depth one, where T = I.
 
     `widths` are n_1..n_{d−1}, `variances` σ_2²..σ_d²; the first layer's variance is in the basis.
     """
-    rows = np.broadcast_to(np.eye(process.outputs), (size, process.outputs, process.outputs))
-    weights = []
+    weights, total, rows = _upper_layers(size, process.outputs, factors, widths, variances, rng)
+    return [_first_layer(total, rows, process, basis, rng), *weights]
+
+
+def sample_view_weights(
+    size: int,
+    factors: list[Array],
+    prior: ScalePrior,
+    data: ViewData,
+    noise: float,
+    rng: np.random.Generator,
+) -> list[Array]:
+    """The same for observations through views, of noise variance τ.
+
+    Given T the observations are linear in B = P_1 W_1: y_μ = Σ_m [T B ψ_m]_m + noise. So with a draw B_0 of
+    its prior and one of the noise, B = B_0 + Zᵀ C⁻¹ (y − Z B_0 − noise) is one of its posterior (Matheron's
+    rule).
+    """
+    assert data.features is not None
+    rows_of_data, _, dimension = data.features.shape
+    layers = prior.widths, prior.layer_variances or (1.0,) * len(prior.widths)
+    weights, total, rows = _upper_layers(size, prior.outputs, factors, *layers, rng)
+    deviation = math.sqrt(data.variance / dimension)
+    if not factors:
+        total = math.sqrt(prior.variance) * total
+    inner = rng.standard_normal((size, total.shape[2], dimension))  # B_0 in units of its deviation
+    for block in blocks(size, rows_of_data * (total.shape[2] * dimension + 2 * rows_of_data)):
+        features = np.einsum("qmi,smk->sqki", data.features, total[block], optimize=True)
+        features = features.reshape(len(features), rows_of_data, -1)  # Z, (k, q, columns · n0)
+        flat = inner[block].reshape(len(features), -1)
+        covariance = features @ features.swapaxes(1, 2) + noise * np.eye(rows_of_data)
+        drawn = math.sqrt(noise) * rng.standard_normal((len(features), rows_of_data))
+        misfit = data.observations - (features @ flat[:, :, None])[:, :, 0] - drawn
+        change = np.linalg.solve(covariance, misfit[:, :, None])
+        inner[block] += (features.swapaxes(1, 2) @ change).reshape(inner[block].shape)
+    first = rng.standard_normal((size, rows.shape[2], dimension))
+    return [_replace_rows(first, deviation, rows, deviation * inner), *weights]
+
+
+def _upper_layers(
+    size: int,
+    outputs: int,
+    factors: list[Array],
+    widths: tuple[int, ...],
+    variances: tuple[float, ...],
+    rng: np.random.Generator,
+) -> tuple[list[Array], Array, Array]:
+    """W_2, ..., W_d given T_d, ..., T_2; T (the identity without factors) and P_1."""
+    rows = np.broadcast_to(np.eye(outputs), (size, outputs, outputs))
+    weights: list[Array] = []
     for factor, width, variance in zip(factors, reversed(widths), reversed(variances), strict=True):
         inner = orthonormal_rows(size, factor.shape[2], width, rng)
         fresh = rng.standard_normal((size, rows.shape[2], width))
-        weights.append(_replace_rows(fresh, math.sqrt(variance / width), rows, factor @ inner))
+        weights.insert(0, _replace_rows(fresh, math.sqrt(variance / width), rows, factor @ inner))
         rows = inner
     total = product(factors)
-    weights.append(_first_layer(rows if total is None else total, rows, process, basis, rng))
-    return weights[::-1]
+    return weights, rows if total is None else total, rows
 
 
 def orthonormal_rows(size: int, rows: int, columns: int, rng: np.random.Generator) -> Array:
@@ -56,7 +107,9 @@ def orthonormal_rows(size: int, rows: int, columns: int, rng: np.random.Generato
 
 
 def _replace_rows(fresh: Array, deviation: float, rows: Array, content: Array) -> Array:
-    """deviation · `fresh`, its part in the span of the orthonormal `rows` replaced: PᵀC + (I − PᵀP) fresh.
+    """deviation · fresh (m, a, b) with its part along orthonormal rows (m, k, a) replaced by content.
+
+    PᵀC + (I − PᵀP) fresh, with P the rows and C the content (m, k, b).
 
     In place, in blocks that stay in the cache: the first layer has nearly all of the numbers.
     """
@@ -80,7 +133,7 @@ def _first_layer(
     seen = mean + spread * rng.standard_normal(mean.shape)
     fresh = rng.standard_normal((size, total.shape[2], dimension))
     flat = fresh.reshape(-1, dimension)
-    there = place_of(basis.example)
+    there = device_of(basis.example)
     drawn = to_numpy(basis.directions.coordinates(there.put(flat)))
     change = there.put(seen.swapaxes(1, 2).reshape(len(flat), -1) - drawn)
     posterior = (flat + to_numpy(basis.directions.combine(change))).reshape(fresh.shape)

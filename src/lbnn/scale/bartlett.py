@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import Moved, namespace, place_of, take, transposed
+from lbnn._base.arrays import DeviceCache, device_of, namespace, take, transposed
 from lbnn._base.types import AnyArray, Array, Mask
 
 _TABLE_END = 6.0  # Φ(−6) = 1e-9
@@ -85,7 +85,7 @@ class BartlettCoordinates:
         return value, gradient
 
     def add_tails(self, u: Array, value: Array, gradient: Array | None = None) -> None:
-        """Add, in place, what the prior has beyond the normal density of u where diagonals are far out."""
+        """Add to value (m,), in place, what the prior has beyond the normal density of u (m, k)."""
         start = 0
         for block in self.blocks:
             columns = slice(start, start + block.columns)
@@ -120,25 +120,27 @@ class _FactorBlock:
         self.entries = np.concatenate([self.on_diagonal, np.ravel_multi_index(self.below, self.shape)])
         origin = np.full(shape.rows * shape.columns, self.size)  # coordinate of each entry; the last is zero
         origin[self.entries] = np.arange(self.size)
-        self.places = Moved(self.entries, self.on_diagonal, origin)
+        self.places = DeviceCache(self.entries, self.on_diagonal, origin)
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.rows, self.columns
 
     def factor_and_slope(self, piece: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Factors (m, rows, columns) at coordinates (m, size), and ∂ log diagonal/∂u (m, columns)."""
         log_chi, slope = _ChiTable.of(self.degrees).log_chi(piece[:, : self.columns])
         if isinstance(piece, np.ndarray):
             factor = np.zeros((len(piece), self.rows, self.columns))
             factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
             factor[:, *self.below] = self.root * piece[:, self.columns :]
             return factor, slope
-        xp, count, there = namespace(piece), piece.shape[0], place_of(piece)
+        xp, count, there = namespace(piece), piece.shape[0], device_of(piece)
         entries = self.root * xp.concat([xp.exp(log_chi), piece[:, self.columns :]], axis=1)
         entries = xp.concat([entries, there.zeros(count, 1)], axis=1)
         return xp.reshape(take(entries, self.places.at(there)[2], axis=1), (count, *self.shape)), slope
 
     def locate(self, factor: Array) -> Array:
+        """Coordinates (m, size) of factors (m, rows, columns)."""
         log_chi = np.log(factor[:, self.diagonal, self.diagonal] / self.root)
         diagonal = _ChiTable.of(self.degrees).normal(log_chi)
         return np.concatenate([diagonal, factor[:, *self.below] / self.root], axis=1)
@@ -157,8 +159,9 @@ class _FactorBlock:
         return correction.sum(axis=1), change
 
     def pull_back(self, factor: AnyArray, slope: AnyArray, gradient: AnyArray) -> AnyArray:
+        """Gradient in the coordinates (m, size) from that in the factor (m, rows, columns)."""
         xp, flat = namespace(gradient), (gradient.shape[0], self.rows * self.columns)
-        places, on_diagonal, _ = self.places.at(place_of(gradient))
+        places, on_diagonal, _ = self.places.at(device_of(gradient))
         entries = take(xp.reshape(gradient, flat), places, axis=1)
         diagonal = take(xp.reshape(factor, flat), on_diagonal, axis=1)
         along = entries[:, : self.columns] * diagonal * slope
@@ -166,7 +169,7 @@ class _FactorBlock:
 
 
 def product(factors: list[AnyArray]) -> AnyArray | None:
-    """Matrix product of a list of batches, None for an empty list."""
+    """Matrix product (m, a, z) of a list of batches (m, a, b), (m, b, c), ...; None for an empty list."""
     total = None
     for factor in factors:
         total = factor if total is None else total @ factor
@@ -191,17 +194,17 @@ class _ChiTable:
         return _ChiTable(degrees)
 
     @cached_property
-    def moved(self) -> Moved:
+    def device_cache(self) -> DeviceCache:
         """Of each cell, row after row: left value, rise and bends at both ends; and where each row begins."""
         left, rise, step = self.values[:, :-1], np.diff(self.values), 1 / _TABLE_DENSITY
         bend_left, bend_right = self.slopes[:, :-1] * step - rise, rise - self.slopes[:, 1:] * step
         cells = (each.ravel() for each in (left, rise, bend_left, bend_right))
-        return Moved(*cells, np.arange(len(left)) * left.shape[1])
+        return DeviceCache(*cells, np.arange(len(left)) * left.shape[1])
 
     def log_chi(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Log χ and its derivative in u, both of the shape of u, (m, columns)."""
         xp = namespace(u)
-        *cells, starts = self.moved.at(place_of(u))
+        *cells, starts = self.device_cache.at(device_of(u))
         inside = xp.clip(u, -_TABLE_END, _TABLE_END)
         position = (inside + _TABLE_END) * _TABLE_DENSITY
         cell = xp.clip(xp.astype(position, xp.int64), 0, len(self.grid) - 2)
@@ -232,14 +235,14 @@ class _ChiTable:
 
 
 def _log_chi_quantile(degrees: Array, u: Array) -> Array:
-    """½ log of the χ² quantile at probability Φ(u), accurate in both tails."""
+    """½ log of the χ² quantile at probability Φ(u), arrays of the same shape, accurate in both tails."""
     low = special.gammaincinv(degrees / 2, special.ndtr(np.minimum(u, 0)))
     high = special.gammainccinv(degrees / 2, special.ndtr(-np.maximum(u, 0)))
     return 0.5 * np.log(2 * np.where(u < 0, low, high))
 
 
 def _log_chi_slope(degrees: Array, u: Array, log_chi: Array) -> Array:
-    """Normal density over the density of log χ."""
+    """Normal density over the density of log χ, arrays of the same shape."""
     log_density = degrees * log_chi - np.exp(2 * log_chi) / 2 - special.gammaln(degrees / 2)
     log_density += math.log(2) * (1 - degrees / 2)
     return np.exp(-(u**2) / 2 - 0.5 * math.log(2 * math.pi) - log_density)

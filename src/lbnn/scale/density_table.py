@@ -59,7 +59,7 @@ class DensityTable:
         return result.reshape(x.shape)
 
     def _fill(self, units: IndexArray) -> None:
-        """Make the series of units that have none."""
+        """Make the series of units (k,), ascending, that have none."""
         self._grow(int(units[0]), int(units[-1]))
         new = units[~self._known[units - self._first]]
         if not len(new):

@@ -53,12 +53,12 @@ class DiagonalLaw:
         log_squares = split_given(self.product.widths, 2 * x - self.product.shift, self._gap(x), rng)
         return 0.5 * (log_squares[:, ::-1] + np.log(self.degrees))
 
-    def draw(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Independent draws of x, (size,)."""
         return 0.5 * np.log(rng.chisquare(self.degrees, size=(size, len(self.degrees)))).sum(axis=1)
 
     def _gap(self, x: Array) -> Array:
-        """Distance of the saddle point from the pole, near enough for proposals of `split`."""
+        """Distance of the saddle point from the pole at x (m,), near enough for proposals of `split`."""
         near = self._near[1].x
         gap = np.exp(np.interp(x, near, _NEAR_LOGS))
         outside = (x < near[0]) | (x > near[-1])
@@ -67,7 +67,7 @@ class DiagonalLaw:
         return gap
 
     def _evaluate(self, x: Array, which: int) -> tuple[Array, Array]:
-        """Value and derivative from the near table, and from the far one where x lies beyond it."""
+        """Value and derivative at x (m,) from the near table, and from the far one where x lies beyond it."""
         near = self._near[which]
         inside = np.maximum(x, near.x[0])
         value, slope = near(inside), near(inside, 1)
@@ -87,7 +87,7 @@ class DiagonalLaw:
         return self._tables(_FAR_LOGS)
 
     def _tables(self, log_gap: Array) -> tuple[interpolate.CubicSpline, interpolate.CubicSpline]:
-        """Splines of the log density and of the typical parts."""
+        """Splines of the log density and of the typical parts, from log distances to the pole (k,)."""
         gap = np.exp(log_gap)
         arguments = self.degrees / 2 - self.product.shapes[0] + gap[:, None]
         parts = 0.5 * (special.digamma(arguments) + math.log(2))

@@ -62,7 +62,7 @@ class GammaProduct:
         return result + height[own] - (gap - self.shapes[0])[own] * away
 
     def _crossings(self, centred: Array) -> tuple[IndexArray, Array]:
-        """Points whose saddle points serve all of their neighbours: the number of its own for each, and they.
+        """Number (m,) of the crossing point of each x (m,), and the crossing points (k,).
 
         Neighbours are within a quarter of the standard deviation that x has under the law tilted to them,
         where a contour through the saddle point of one neither oscillates nor cancels for the other.
@@ -82,12 +82,12 @@ class GammaProduct:
 
     @cached_property
     def _deviation_table(self) -> Array:
-        """Standard deviation of x at some of the tilts of the saddle table."""
+        """Standard deviation of x at some of the tilts of the saddle table, (k,)."""
         arguments = self._arguments(np.exp(self._saddle_table[0][::_COARSE]))
         return np.sqrt((self.multiplicity * special.polygamma(1, arguments)).sum(-1))
 
     def saddle_log_density(self, x: Array) -> Array:
-        """Leading-order saddle-point approximation of `log_density`: cheap, to place nodes."""
+        """Leading-order saddle-point approximation of `log_density` at x (m,): cheap, to place nodes."""
         centred = x - self.shift
         gap = self.saddle_gap(centred)
         second = (self.multiplicity * special.polygamma(1, self._arguments(gap))).sum(-1)
@@ -111,7 +111,7 @@ class GammaProduct:
         return split_given(self.widths, x - self.shift, self.saddle_gap(x - self.shift), rng)
 
     def saddle_gap(self, centred: Array) -> Array:
-        """Distance from the rightmost pole to the saddle point: solves Σ_ℓ ψ(a_ℓ + c) − log a_ℓ = x.
+        """Distance (m,) from the rightmost pole to the saddle point: solves Σ_ℓ ψ(a_ℓ + c) − log a_ℓ = x.
 
         Newton's method in log(gap); any point near the saddle is as good a crossing point, since the
         integral does not depend on it.
@@ -124,32 +124,34 @@ class GammaProduct:
         return np.exp(log_gap)
 
     def _near_saddle(self, centred: Array) -> Array:
-        """`saddle_gap` from a table, within hundredths of the integrand's width: enough for densities."""
+        """`saddle_gap` (m,) from a table, within hundredths of the integrand's width."""
         grid, values = self._saddle_table
         return np.exp(np.interp(centred, values, grid))
 
     @cached_property
     def _saddle_table(self) -> tuple[Array, Array]:
+        """Logarithms of distances to the pole, and the x at which the saddle point is there, (k,) each."""
         grid = np.concatenate([np.linspace(-9.0, 30.0, 300), np.linspace(30.5, 705.0, 700)])
         return grid, self._location(np.exp(grid))
 
     def _arguments(self, gap: Array) -> Array:
-        """a_ℓ + c, shape gap.shape + (distinct widths,), without cancellation near the pole."""
+        """a_ℓ + c of shape gap.shape + (distinct widths,), without cancellation near the pole."""
         return (self.shapes - self.shapes[0]) + gap[..., None]
 
     def _location(self, gap: Array) -> Array:
+        """The x, shaped like gap, whose saddle point is at this distance from the pole."""
         terms = special.digamma(self._arguments(gap)) - np.log(self.shapes)
         return (self.multiplicity * terms).sum(-1)
 
     def _contour_shape(self, gap: Array) -> tuple[Array, Array]:
-        """Width of the integrand at the saddle point, and curvature of the steepest descent there."""
+        """Width of the integrand at the saddle points (m,), and curvature of the steepest descent there."""
         arguments = self._arguments(gap)
         second = (self.multiplicity * special.polygamma(1, arguments)).sum(-1)
         third = (self.multiplicity * special.polygamma(2, arguments)).sum(-1)
         return 1 / np.sqrt(second), -third / (6 * second)
 
     def _exponent_at_saddle(self, gap: Array, centred: Array) -> Array:
-        """Log of e^{−c x} Π Γ(a_ℓ + c) / (Γ(a_ℓ) a_ℓ^c)."""
+        """Log of e^{−c x} Π Γ(a_ℓ + c) / (Γ(a_ℓ) a_ℓ^c), (m,)."""
         tilt = gap - self.shapes[0]
         increments = log_gamma_increment(self.shapes, tilt[:, None]).real
         return (self.multiplicity * increments).sum(-1) - tilt * centred
@@ -165,7 +167,7 @@ class GammaProduct:
 
 
 def _log_gamma_density(shape: float, x: Array) -> Array:
-    """Log density of x = log λ for λ ~ Gamma(shape)/shape, which has a closed form."""
+    """Log density of x = log λ, of any shape, for λ ~ Gamma(shape)/shape, which has a closed form."""
     if shape >= _STIRLING_FROM:
         constant = 0.5 * np.log(shape / (2 * np.pi)) - float(_binet(np.asarray(shape)))
     else:
@@ -175,7 +177,10 @@ def _log_gamma_density(shape: float, x: Array) -> Array:
 
 
 def split_given(widths: Sequence[float], centred: Array, gap: Array, rng: np.random.Generator) -> Array:
-    """`GammaProduct.split` at a given tilt: every gap is exact, one near the saddle accepts most often."""
+    """`GammaProduct.split` (m, factors) at a given tilt.
+
+    Every gap (m,) is exact; one near the saddle point accepts most often.
+    """
     shapes = np.asarray(widths[::-1], float) / 2
     tilted = shapes - shapes.min() + gap[:, None]  # (m, factors)
     result = np.empty((len(centred), len(shapes)))
@@ -190,7 +195,10 @@ def split_given(widths: Sequence[float], centred: Array, gap: Array, rng: np.ran
 def _split_once(
     centred: Array, shapes: Array, tilted: Array, rng: np.random.Generator
 ) -> tuple[Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Propose factors that sum to `centred`; accept by the density of the broadest over its peak."""
+    """Propose factors (m, factors) that sum to `centred` (m,), and accept or reject them.
+
+    Accepted by the density of the broadest factor over its peak.
+    """
     draws = np.log(rng.standard_gamma(tilted)) - np.log(shapes)
     broadest = int(np.argmin(shapes))
     draws[:, broadest] = 0.0
@@ -202,7 +210,7 @@ def _split_once(
 
 
 def log_gamma_increment(base: Array, step: Array | ComplexArray) -> ComplexArray:
-    """Log Γ(base + step) − log Γ(base) − step · log(base), without cancellation for large base."""
+    """Log Γ(base + step) − log Γ(base) − step · log(base), arrays of any shape, without cancellation."""
     base, step = np.broadcast_arrays(base, np.asarray(step, complex))
     end = base + step
     large = (base >= _STIRLING_FROM) & (np.abs(end) >= _STIRLING_FROM / 2) & (end.real > 0)
@@ -215,7 +223,7 @@ def log_gamma_increment(base: Array, step: Array | ComplexArray) -> ComplexArray
 
 
 def _entropy(ratio: Array | ComplexArray) -> Array | ComplexArray:
-    """(1 + r) log(1 + r) − r, by its series where the terms would cancel."""
+    """(1 + r) log(1 + r) − r, for r of any shape, by its series where the terms would cancel."""
     small = np.abs(ratio) < 1e-3
     r = np.where(small, ratio, 0.0)
     series = r**2 * (1 / 2 - r * (1 / 6 - r * (1 / 12 - r * (1 / 20 - r / 30))))
@@ -223,11 +231,12 @@ def _entropy(ratio: Array | ComplexArray) -> Array | ComplexArray:
 
 
 def _binet(z: ComplexArray | Array) -> ComplexArray | Array:
-    """Log Γ(z) − (z − ½) log z + z − ½ log 2π, by Stirling's series."""
+    """Log Γ(z) − (z − ½) log z + z − ½ log 2π, for z of any shape, by Stirling's series."""
     inverse = 1 / z
     square = inverse**2
     return (1 / 12 - square * (1 / 360 - square / 1260)) * inverse
 
 
 def _log_ratio(argument: Array, base: Array) -> Array:
+    """log(argument/base), arrays of the same shape."""
     return np.log1p((argument - base) / base)

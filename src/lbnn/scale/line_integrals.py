@@ -85,6 +85,7 @@ def log_integrals(density: LogScaleDensity, factors: Factors, low: float, high: 
     low, high, count = _range(density.few, factors, low, high)
 
     def log_integrand(x: Array, which: IndexArray) -> Array:
+        """Log of the density and the factors `which` (j,) at x (j, n)."""
         return density.many(x) + factors.at_own(which, x)
 
     ends = np.full((2, count), [[low], [high]])

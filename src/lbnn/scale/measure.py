@@ -12,6 +12,7 @@ import numpy as np
 from scipy import special
 
 from lbnn._base import check
+from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
 from lbnn.scale.phases import Phases, single_phase, standard_error
 
@@ -89,6 +90,7 @@ class Atoms:
         return eigen(self.scales)
 
 
+@former_attributes
 @dataclass(frozen=True)
 class ScaleMeasure:
     """A law of the scale matrix L, held as weighted atoms.
@@ -123,7 +125,7 @@ class ScaleMeasure:
         """All mass on one scale matrix (n_d, n_d)."""
         return cls(scale[None], np.ones(1), single_output)
 
-    def with_law(self, law: Law) -> ScaleMeasure:
+    def _with_law(self, law: Law) -> ScaleMeasure:
         """The same atoms with the law that they stand for."""
         return replace(self, law=law)
 
@@ -150,7 +152,7 @@ class ScaleMeasure:
 
     @property
     def mean(self) -> Array | float:
-        """E L."""
+        """E L, (n_d, n_d), or a number when Y was one-dimensional."""
         return self._shaped(self.average(self.scales))
 
     @cached_property
@@ -160,14 +162,14 @@ class ScaleMeasure:
 
     @property
     def inverse_mean(self) -> Array | float:
-        """E L⁻¹; infinite (on the diagonal, undefined off it) where the integral diverges."""
+        """E L⁻¹, (n_d, n_d); infinite (on the diagonal, undefined off it) where the integral diverges."""
         if not self.tails.inverse_mean_exists:
             return self._shaped(np.where(np.eye(self.scales.shape[1]) > 0, np.inf, np.nan))
         values, vectors = self.eigen
         return self._shaped(self.average((vectors / values[:, None, :]) @ vectors.swapaxes(1, 2)))
 
     def expect(self, fn: Callable[[Array], Any]) -> Any:
-        """E fn(L) for fn of one atom: a matrix, or a number when Y was one-dimensional."""
+        """E fn(L) for fn of one atom: a matrix (n_d, n_d), or a number when Y was one-dimensional."""
         return self.average(np.stack([np.asarray(fn(atom)) for atom in self.atoms]))[()]
 
     def expect_with_error(self, fn: Callable[[Array], Any]) -> tuple[Any, Any]:
@@ -177,20 +179,20 @@ class ScaleMeasure:
 
     @property
     def mean_error(self) -> Array | float:
-        """Monte Carlo standard error of `mean`, entry by entry."""
+        """Monte Carlo standard error of `mean`, entry by entry, (n_d, n_d)."""
         return self._shaped(self.standard_error(self.scales))
 
     def standard_error(self, values: Array) -> Array:
-        """Standard error of `average(values)`, from the spread of the independent groups of atoms."""
+        """Standard error of `average(values)`, values (m, ...), from independent groups of atoms."""
         return standard_error(values, self.weights, self.groups)
 
     @property
     def weighted(self) -> tuple[Array, Array, IndexArray | None]:
-        """Scales, their weights and their groups."""
+        """Scales (m, n_d, n_d), their weights (m,) and their groups (m,)."""
         return self.scales, self.weights, self.groups
 
     def average(self, values: Array) -> Array:
-        """Σ_s w_s values_s over the leading axis."""
+        """Σ_s w_s values_s over the leading axis of values (m, ...)."""
         return np.tensordot(self.weights, values, axes=1)
 
     def phases(self) -> Phases:
@@ -274,33 +276,43 @@ class ScaleMeasure:
             return self.law.log_expect_exp(exponent)
         return complex(special.logsumexp(exponent(*self.eigen), b=self.weights.astype(complex)))
 
-    def sample(self, size: int, rng: Any) -> Array:
+    @renamed_argument("rng")
+    def sample(self, size: int, seed: Any) -> Array:
         """Draw scales: from the continuous law behind a quadrature, by resampling the atoms otherwise.
 
         Parameters
         ----------
         size : int
-        rng : int or numpy.random.Generator
+        seed : int or numpy.random.Generator
 
         Returns
         -------
         (size, n_d, n_d) array, or (size,) when Y was one-dimensional
         """
-        draws = self.draw(check.positive_integer(size, "size"), check.generator(rng))
+        draws = self._sample(check.positive_integer(size, "size"), check.generator(seed))
         return draws[:, 0, 0] if self.single_output else draws
 
-    def draw(self, size: int, rng: np.random.Generator) -> Array:
+    def _sample(self, size: int, rng: np.random.Generator) -> Array:
         """`sample` without the checks, always (size, n_d, n_d)."""
         if self.law is not None:
             return self.law.sample(size, rng)
         return self.scales[rng.choice(len(self.weights), size=size, p=self.weights)]
 
+    def _thinned(self, most: int) -> tuple[IndexArray, Array]:
+        """At most so many atoms and their weights: all, or equal ones by systematic resampling."""
+        if len(self.weights) <= most:
+            return np.arange(len(self.weights)), self.weights
+        positions = (np.arange(most) + 0.5) / most * self.weights.sum()
+        chosen = np.searchsorted(np.cumsum(self.weights), positions)
+        return np.minimum(chosen, len(self.weights) - 1), np.full(most, 1 / most)
+
     def _shaped(self, value: Array) -> Array | float:
+        """A matrix (n_d, n_d), or its entry when Y was one-dimensional."""
         return float(value[0, 0]) if self.single_output else value
 
 
 def effective_atoms(log_terms: Array) -> Array:
-    """(Σt)²/Σt² over the leading axis: how many terms of a sum count."""
+    """(Σt)²/Σt² over the leading axis of log terms (m, ...): how many terms of a sum count."""
     top = log_terms.max(axis=0)
     terms = np.exp(log_terms - np.where(np.isfinite(top), top, 0.0))
     with np.errstate(invalid="ignore"):  # no term at all counts as none can tell

@@ -99,12 +99,12 @@ class Phases(Sequence[Phase]):
 
     @property
     def mass(self) -> Array:
-        """Posterior probability of every phase; they sum to one."""
+        """Posterior probability of every phase, (phases,); they sum to one."""
         return np.array([phase.mass for phase in self.items])
 
     @property
     def error(self) -> Array:
-        """Monte Carlo standard error of every mass."""
+        """Monte Carlo standard error of every mass, (phases,)."""
         return np.array([phase.error for phase in self.items])
 
     @property
@@ -114,7 +114,7 @@ class Phases(Sequence[Phase]):
 
     @property
     def fitted_directions(self) -> IndexArray:
-        """Number of fitted output directions of every phase."""
+        """Number of fitted output directions of every phase, (phases,)."""
         return np.array([phase.fitted_directions for phase in self.items], dtype=np.intp)
 
 
@@ -178,7 +178,7 @@ def phases_of_labels(
 
 
 def standard_error(values: Array, weights: Array, groups: IndexArray | None) -> Array:
-    """Standard error of Σ_s w_s values_s over the leading axis, from the spread of independent groups."""
+    """Standard error of Σ_s w_s values_s, values (m, ...), from the spread of independent groups (m,)."""
     if groups is None:
         return np.zeros(values.shape[1:])
     names = np.unique(groups)
@@ -194,6 +194,7 @@ def standard_error(values: Array, weights: Array, groups: IndexArray | None) -> 
 
 
 def _shaped(scale: Array, single_output: bool) -> float | Array:
+    """A matrix (n_d, n_d), or its entry when Y was one-dimensional."""
     return float(scale[0, 0]) if single_output else scale
 
 
@@ -259,7 +260,7 @@ def _without(turns: list[Any], smallest: int) -> list[Any]:
 
 
 def _stationary_points(density: LogScaleDensity) -> Array:
-    """Zeros of the slope, peak first and last; an end counts as a peak where the density falls from it."""
+    """Zeros (k,) of the slope, peak first and last; an end is a peak where the density falls from it."""
     x, slope = _refined_grid(density)
     rising = np.concatenate([[True], slope > 0, [False]])
     padded = np.concatenate([x[:1], x, x[-1:]])
@@ -273,7 +274,7 @@ def _stationary_points(density: LogScaleDensity) -> Array:
 
 
 def _refined_grid(density: LogScaleDensity) -> tuple[Array, Array]:
-    """A grid and the slope on it, with more points where a peak and a minimum may hide between two."""
+    """A grid (k,) and the slope on it, with more points where a peak and a minimum may hide between two."""
     count = max(65, math.ceil((density.high - density.low) / _GRID_STEP) + 1)
     x = np.linspace(density.low, density.high, count)
     slope = density.slope(x)
@@ -287,7 +288,7 @@ def _refined_grid(density: LogScaleDensity) -> tuple[Array, Array]:
 
 
 def _near_misses(slope: Array) -> IndexArray:
-    """Where the slope comes near zero and goes away from it without crossing."""
+    """Numbers (k,) of grid points where the slope (n,) comes near zero and goes away without crossing."""
     size, sign = np.abs(slope), np.sign(slope)
     near = (size[1:-1] < size[:-2]) & (size[1:-1] <= size[2:])
     near &= (sign[:-2] == sign[1:-1]) & (sign[2:] == sign[1:-1])
@@ -295,7 +296,7 @@ def _near_misses(slope: Array) -> IndexArray:
 
 
 def _zoom(slope: RealFunction, x: Array, values: Array, index: IndexArray) -> tuple[Array, Array]:
-    """All points and values on the way to the smallest |slope| near x[index], by halving."""
+    """All points (k,) and values (k,) on the way to the smallest |slope| near x[index], by halving."""
     around = index[:, None] + np.arange(-1, 2)
     points, sizes = x[around], values[around]  # (k, 3): left, best, right
     found_points, found_values = [], []

@@ -19,11 +19,13 @@ import numpy as np
 from scipy import stats
 
 from lbnn._base import check
+from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.types import Array
 from lbnn.scale.bartlett import BartlettCoordinates, FactorShape, product
 from lbnn.scale.gamma_product import GammaProduct
 
 
+@former_attributes
 @dataclass(frozen=True)
 class ScalePrior:
     """Law of the scale matrix L of a network with given hidden widths.
@@ -45,7 +47,7 @@ class ScalePrior:
     >>> prior.mean
     array([[1., 0.],
            [0., 1.]])
-    >>> prior.sample(1000, rng=0).shape
+    >>> prior.sample(1000, seed=0).shape
     (1000, 2, 2)
     """
 
@@ -60,7 +62,7 @@ class ScalePrior:
 
     @property
     def mean(self) -> Array:
-        """E L = variance · I."""
+        """E L = variance · I, (n_d, n_d)."""
         return self.variance * np.eye(self.outputs)
 
     @property
@@ -88,9 +90,9 @@ class ScalePrior:
     @cached_property
     def coordinates(self) -> BartlettCoordinates:
         """Standard normal coordinates of T_d, ..., T_2: r_ℓ × r_{ℓ−1} with r_{ℓ−1} = min(r_ℓ, n_{ℓ−1})."""
-        return self.tilted_coordinates(0, 0)
+        return self._tilted_coordinates(0, 0)
 
-    def tilted_coordinates(self, first: int, fewer: int) -> BartlettCoordinates:
+    def _tilted_coordinates(self, first: int, fewer: int) -> BartlettCoordinates:
         """Coordinates for ϖ weighted by det(C)^{−fewer/2}, C the leading block of L of size `first`.
 
         The weight takes `fewer` degrees of freedom off the leading diagonal entries of every factor.
@@ -104,7 +106,7 @@ class ScalePrior:
             rows = columns
         return BartlettCoordinates(tuple(shapes))
 
-    def log_negative_moment(self, first: int, fewer: int) -> float:
+    def _log_negative_moment(self, first: int, fewer: int) -> float:
         """log E det(C)^{−fewer/2}, C the leading block of L of size `first`: a product of χ moments."""
         total = 0.0
         variances = self.layer_variances or (1.0,) * len(self.widths)
@@ -115,20 +117,21 @@ class ScalePrior:
                 total -= fewer / 2 * math.log(2 * variance / width)
         return total
 
-    def sample(self, size: int, rng: Any) -> Array:
+    @renamed_argument("rng")
+    def sample(self, size: int, seed: Any) -> Array:
         """Draw independent scale matrices.
 
         Parameters
         ----------
         size : int
             Number of draws.
-        rng : int or numpy.random.Generator
+        seed : int or numpy.random.Generator
 
         Returns
         -------
         (size, n_d, n_d) array
         """
-        generator = check.generator(rng)
+        generator = check.generator(seed)
         count = check.positive_integer(size, "size")
         u = generator.standard_normal((count, self.coordinates.dimension))
         factor = product(self.coordinates.factors(u) if self.widths else [np.stack([self.mean] * count)])
@@ -158,6 +161,7 @@ class ScalePrior:
         return self._log_density_of_wishart(array)
 
     def _log_density_of_number(self, array: Array) -> Array | float:
+        """Of one output: at scales (...,) or (..., 1, 1)."""
         values = array[..., 0, 0] if array.shape[-2:] == (1, 1) else array
         result = np.full(values.shape, -np.inf)
         positive = values > 0
@@ -166,6 +170,7 @@ class ScalePrior:
         return float(result) if result.ndim == 0 else result
 
     def _log_density_of_wishart(self, array: Array) -> Array | float:
+        """At depth two: at scales (..., n_d, n_d)."""
         if len(self.widths) > 1 or not self.full_rank:
             raise ValueError(
                 "the density of L is known in closed form for one output, or at depth two with n_1 ≥ n_d, "

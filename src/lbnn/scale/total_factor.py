@@ -52,7 +52,7 @@ class TotalFactorLaw:
         self.shift = 0.5 * float(np.log(self.scales).sum())
 
     @cached_property
-    def laws(self) -> list[DiagonalLaw]:
+    def diagonal_marginals(self) -> list[DiagonalLaw]:
         """Law of every diagonal entry, without the scales."""
         return [DiagonalLaw.of(tuple(shape.degrees[i] for shape in self.shapes)) for i in self.diagonal]
 
@@ -69,12 +69,12 @@ class TotalFactorLaw:
         return np.concatenate([logs, total[:, *self.below]], axis=1)
 
     def pull_back(self, total: Array, gradient: Array) -> Array:
-        """Gradient in θ from the gradient in T."""
+        """Gradient in θ (m, k) from the gradient in T (m, rows, columns)."""
         along = gradient[:, self.diagonal, self.diagonal] * total[:, self.diagonal, self.diagonal]
         return np.concatenate([along, gradient[:, *self.below]], axis=1)
 
     def log_volume(self, theta: Array) -> Array:
-        """Log of dA/dθ, A = T Q any root of L: the measure that rotations of the outputs leave alone."""
+        """Log of dA/dθ (m,), A = T Q any root of L: the measure that rotations of the outputs leave alone."""
         return theta[:, : self.columns] @ (self.columns - self.diagonal).astype(float)
 
     def log_typical(self, theta: Array) -> tuple[Array, Array]:
@@ -118,8 +118,8 @@ class TotalFactorLaw:
         return (peak + np.log(total))[:, :, 0], slope_own, slope_other
 
     def log_diagonal(self, logs: Array) -> tuple[Array, Array]:
-        """Log density of the diagonal and its gradient."""
-        both = [law.log_density(logs[:, i] - self.shift) for i, law in enumerate(self.laws)]
+        """Log density (m,) of the logarithms of the diagonal (m, columns) and its gradient."""
+        both = [law.log_density(logs[:, i] - self.shift) for i, law in enumerate(self.diagonal_marginals)]
         value = np.sum([value for value, _ in both], axis=0)
         return value, np.stack([slope for _, slope in both], axis=1)
 
@@ -128,7 +128,7 @@ class TotalFactorLaw:
         half = 0.5 * np.log(self.scales)
         parts = np.zeros((len(logs), self.rows, len(self.shapes)))
         slopes = np.zeros_like(parts)
-        for i, law in enumerate(self.laws):
+        for i, law in enumerate(self.diagonal_marginals):
             parts[:, i], slopes[:, i] = law.typical_parts(logs[:, i] - self.shift)
         parts[:, self.columns :] = self._typical_beyond
         parts = parts + half
@@ -145,13 +145,16 @@ class TotalFactorLaw:
 
     def typical_loads_along(self, axis: int, logs: Array) -> tuple[Array, Array]:
         """`typical_loads` of one row at given logs of its diagonal entry, each (m, factors)."""
-        parts = self.laws[axis].typical_parts(logs - self.shift)[0] + 0.5 * np.log(self.scales)
+        parts = self.diagonal_marginals[axis].typical_parts(logs - self.shift)[0] + 0.5 * np.log(self.scales)
         under = _products_before(parts[:, ::-1])[:, ::-1]
         return self.scales * np.exp(2 * _products_before(parts)), np.exp(2 * under)
 
     @cached_property
     def _typical_beyond(self) -> Array:
-        """Typical log χ of rows behind the bottleneck, where a factor has a diagonal there; else 0."""
+        """Typical log χ (rows − columns, factors) of rows behind the bottleneck.
+
+        Zero where a factor has no diagonal entry there.
+        """
         rows = range(self.columns, self.rows)
         table = [
             [
@@ -179,10 +182,17 @@ class TotalFactorLaw:
         )
 
     def typical_factors(self, theta: Array) -> list[Array]:
-        """Factors with product T whose inner ones are diagonal and typical given the diagonal of T."""
+        """Factors (m, rows, columns) with product T.
+
+        The inner ones are diagonal and typical given the diagonal of T.
+        """
         half = 0.5 * np.log(self.scales)
         parts = np.stack(
-            [law.typical_parts(theta[:, i] - self.shift)[0] + half for i, law in enumerate(self.laws)], axis=1
+            [
+                law.typical_parts(theta[:, i] - self.shift)[0] + half
+                for i, law in enumerate(self.diagonal_marginals)
+            ],
+            axis=1,
         )
         inner = []
         for k, shape in enumerate(self.shapes[1:], 1):
@@ -198,39 +208,40 @@ class TotalFactorLaw:
         top[:, beyond, beyond] = np.exp(self._typical_beyond[beyond - self.columns, 0] + half[0])
         return [top, *inner]
 
-    def draw_typical(self, size: int, rng: np.random.Generator) -> Array:
+    def sample_typical(self, size: int, rng: np.random.Generator) -> Array:
         """Draws close to the prior of T: exact diagonals, Student rows below, (size, dimension)."""
-        logs = np.stack([law.draw(size, rng) + self.shift for law in self.laws], axis=1)
+        logs = np.stack([law.sample(size, rng) + self.shift for law in self.diagonal_marginals], axis=1)
         spread = np.exp(0.5 * self.log_typical_variance(logs)[0])
         return np.concatenate([logs, spread * rng.standard_t(_TAIL, size=spread.shape)], axis=1)
 
     def log_drawn(self, theta: Array) -> Array:
-        """Log density of `draw_typical`, (m,)."""
+        """Log density of `sample_typical`, (m,)."""
         logs = theta[:, : self.columns]
         half = 0.5 * self.log_typical_variance(logs)[0]
         student = stats.t.logpdf(theta[:, self.columns :] * np.exp(-half), _TAIL) - half
         return self.log_diagonal(logs)[0] + student.sum(axis=1)
 
     def integrate(self, theta: Array, copies: int, rng: np.random.Generator) -> InnerDraws:
-        """Prior density of T with the inner factors integrated by so many draws for each θ."""
+        """Prior density of T at θ (m, k) with the inner factors integrated by so many draws for each θ."""
         log_diagonal, _ = self.log_diagonal(theta[:, : self.columns])
         total = self.matrices(theta)
         if len(self.shapes) == 1:
             square = theta[:, self.columns :] ** 2 / self.scales[0]
             log_rows = -0.5 * (math.log(2 * math.pi * self.scales[0]) + square).sum(axis=1)
             return InnerDraws(log_diagonal + log_rows, [total])
-        walk = RowWalk(self, np.repeat(total, copies, axis=0), rng)
-        log_rows = walk.run().reshape(len(theta), copies)
+        recursion = RowRecursion(self, np.repeat(total, copies, axis=0), rng)
+        log_rows = recursion.run().reshape(len(theta), copies)
         chosen = np.argmax(log_rows + rng.gumbel(size=log_rows.shape), axis=1)
         index = np.arange(len(theta)) * copies + chosen
         log_mean = log_sum_exp(log_rows, axis=1) - math.log(copies)
-        return InnerDraws(log_diagonal + log_mean, [factor[index] for factor in walk.factors])
+        return InnerDraws(log_diagonal + log_mean, [factor[index] for factor in recursion.factors])
 
 
-class RowWalk:
+class RowRecursion:
     """Inner factors drawn row by row given T (m, n, r), with the density of every row of T on the way."""
 
     def __init__(self, law: TotalFactorLaw, total: Array, rng: np.random.Generator) -> None:
+        """For given T (m, rows, columns)."""
         self.law, self.total, self.rng = law, total, rng
         self.factors = [np.zeros((len(total), shape.rows, shape.columns)) for shape in law.shapes]
         # products of the factors below each: P of the last one is the identity
@@ -238,7 +249,7 @@ class RowWalk:
         self.under[-1][:] = np.eye(law.columns)
 
     def run(self) -> Array:
-        """Walk down all rows: Σ_i log N(row i; 0, V_i), (m,)."""
+        """Go through all rows: Σ_i log N(row i; 0, V_i), (m,)."""
         log_density = np.zeros(len(self.total))
         for row in range(self.law.rows):
             diagonal = self._diagonal(row)
@@ -251,7 +262,7 @@ class RowWalk:
         return log_density
 
     def choose_row(self, row: int, root: Array) -> None:
-        """Where T is not given beforehand: choose its row, knowing V = rootᵀ root and what stands above."""
+        """Where T is not given: choose its row, with V = rootᵀ root (m, width, width) and the rows above."""
 
     def _diagonal(self, row: int) -> Array:
         """Draw the diagonal entries of this row in the factors, (m, factors), given T_ii if T has one."""
@@ -259,7 +270,7 @@ class RowWalk:
         entries = np.ones((len(self.total), len(law.shapes)))
         if row < law.columns:
             logs = np.log(self.total[:, row, row]) - law.shift
-            entries = np.exp(law.laws[row].split(logs, self.rng) + 0.5 * np.log(law.scales))
+            entries = np.exp(law.diagonal_marginals[row].split(logs, self.rng) + 0.5 * np.log(law.scales))
         else:
             for k in range(law._last_factor[row]):
                 square = self.rng.chisquare(law.shapes[k].degrees[row], size=len(entries))
@@ -270,7 +281,7 @@ class RowWalk:
         return entries
 
     def _loads(self, row: int, diagonal: Array) -> list[Array]:
-        """√s_ℓ A_ℓ P_ℓ of every factor that the row reaches: row = Σ_ℓ b_ℓ · load, b_ℓ standard normal."""
+        """√s_ℓ A_ℓ P_ℓ (m, columns, width) of every factor that the row reaches: row = Σ_ℓ b_ℓ · load."""
         law = self.law
         above = np.cumprod(np.concatenate([np.ones((len(diagonal), 1)), diagonal], axis=1), axis=1)
         width = min(row, law.columns)
@@ -281,7 +292,7 @@ class RowWalk:
         ]
 
     def _entries(self, row: int, loads: list[Array], root: Array) -> Array:
-        """Density of the row of T left of its diagonal, and a draw of what makes it up in every factor."""
+        """Log density (m,) of the row of T left of its diagonal, and a draw of its parts in every factor."""
         width = root.shape[2]
         wanted = self.total[:, row, :width]
         white = solve_transposed(root, wanted)
@@ -305,8 +316,8 @@ class RowWalk:
                 self.under[k][:, row] = product[:, 0]
 
 
-def turned(factors: list[Array], rotation: Array) -> list[Array]:
-    """Lower trapezoidal factors of rotation · T_d ⋯ T_2, up to a rotation on the right."""
+def rotate_factors(factors: list[Array], rotation: Array) -> list[Array]:
+    """Lower trapezoidal factors (m, rows, columns) of rotation · T_d ⋯ T_2, up to a rotation on the right."""
     result, left = [], np.broadcast_to(rotation, (len(factors[0]), *rotation.shape))
     for factor in factors:
         lower, right = lower_root(left @ factor)
@@ -316,5 +327,5 @@ def turned(factors: list[Array], rotation: Array) -> list[Array]:
 
 
 def _products_before(parts: Array) -> Array:
-    """Sums of the parts before each along the last axis (exclusive cumulative sums)."""
+    """Sums of the parts (..., k) before each along the last axis (exclusive cumulative sums)."""
     return np.cumsum(parts, axis=-1) - parts

@@ -1,33 +1,38 @@
 """Hyperparameters by evidence: noise, prior scale, width and depth from one eigendecomposition.
 
-The Gaussian process (infinite width) has a closed form and is searched first, over a wide grid. Then the
-width goes down a ladder; every network starts from the hyperparameters of its wider neighbour and climbs its
-own evidence by quasi-Newton steps with gradients from Fisher's identity. Networks with coupled noise, which
-need n_d rows of the data only, go first. Knows `network` and what stands before it.
+The Gaussian process (infinite width) has a closed form and is searched first, over a wide grid. Then
+widths are tried from the widest down; every network starts from the hyperparameters of its wider neighbour
+and maximises its evidence by quasi-Newton steps with gradients from Fisher's identity. Networks with coupled
+noise, which need n_d rows of the data only, go first. Knows `network` and what stands before it.
 """
 
 from __future__ import annotations
 
 from lbnn.selection.coupled import CoupledData, coupled
 from lbnn.selection.data import EvidenceData
+from lbnn.selection.evidence_search import Shapes, search
 from lbnn.selection.finite_width import condition
-from lbnn.selection.gaussian_process import prefers_own_units
-from lbnn.selection.ladder import Shapes, search
-from lbnn.selection.parameters import NOISE_RANGE, RATIO_RANGE, Choice, free_parameters
-from lbnn.selection.walk import Candidate, infinite_width
+from lbnn.selection.gaussian_process import log_evidence, prefers_own_units
+from lbnn.selection.no_signal import no_signal
+from lbnn.selection.parameters import NOISE_RANGE, RATIO_RANGE, NoiseSpec, free_parameters
+from lbnn.selection.width_search import Candidate, infinite_width, without_noise, without_signal
 
 __all__ = [
     "NOISE_RANGE",
     "RATIO_RANGE",
     "Candidate",
-    "Choice",
     "CoupledData",
     "EvidenceData",
+    "NoiseSpec",
     "Shapes",
     "condition",
     "coupled",
     "free_parameters",
     "infinite_width",
+    "log_evidence",
+    "no_signal",
     "prefers_own_units",
     "search",
+    "without_noise",
+    "without_signal",
 ]

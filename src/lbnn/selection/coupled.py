@@ -48,11 +48,11 @@ class CoupledData(EvidenceData):
         return inside == self.outputs and growth <= 0
 
     def noise_at(self, h: Array) -> CoupledNoise:
-        """Of the covariance L in whitened units."""
+        """Noise of the covariance L in whitened units, at h (n_d + 1,)."""
         return CoupledNoise(1.0, self.outside / np.exp(h[:-1] / 2))
 
     def likelihood(self, h: Array) -> GaussianLikelihood:
-        """log p(Y_w | L), from n_d rows."""
+        """log p(Y_w | L) at h (n_d + 1,), from n_d rows."""
         return self.noise_at(h).likelihood(self.whitened(h).scaled(math.exp(h[-1])))
 
     def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
@@ -72,7 +72,7 @@ class CoupledData(EvidenceData):
 
 
 def _rank(rows: Array, smallest: float) -> int:
-    """Number of combinations of the columns with a sum of squares above the smallest that counts."""
+    """Number of combinations of the columns of (m, n_d) with a sum of squares above the smallest."""
     return int((np.linalg.svd(rows, compute_uv=False) ** 2 > smallest).sum())
 
 

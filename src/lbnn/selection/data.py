@@ -12,7 +12,7 @@ the last sum the Jacobian of the whitening. The hyperparameters are h = (log u_1
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -32,8 +32,8 @@ class EvidenceData:
 
     spectrum: Spectrum
     outside: Array  # rows with the moments of the targets outside the range of G, (≤ n_d, n_d)
-    noise: float = 1.0  # τ in whitened units: 1, or 0 without noise
-    #: Maxima at infinite width that `gaussian_process` has found, by choice: kinds of noise share them.
+    noise_variance: float = 1.0  # τ in whitened units: 1, or 0 without noise
+    #: Maxima at infinite width that `gaussian_process` has found, by `NoiseSpec`: kinds of noise share them.
     found: dict[Any, Any] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
@@ -47,27 +47,23 @@ class EvidenceData:
         return (self.outside**2).sum(axis=0)
 
     def whitened(self, h: Array) -> Spectrum:
-        """The data in units of the noise; no new eigendecomposition."""
+        """The data in units of the noise at h (n_d + 1,); no new eigendecomposition."""
         units = np.exp(h[:-1])
         residual, roots = float((self.residuals / units).sum()), np.sqrt(units)
-        known = self.spectrum.condensed
-        return replace(
-            self.spectrum,
-            targets=self.spectrum.targets / roots,
-            residual=residual,
-            outside=self.outside / np.exp(h[:-1] / 2),
-        ).condensed_as(known and known.in_units(1 / roots))
+        return self.spectrum.with_scaled_targets(
+            1 / roots, self.spectrum.targets / roots, residual, self.outside / np.exp(h[:-1] / 2)
+        )
 
     def noise_at(self, h: Array) -> Noise:
-        """The noise of whitened data."""
-        return IndependentNoise(self.noise)
+        """The noise of whitened data, at h (n_d + 1,)."""
+        return IndependentNoise(self.noise_variance)
 
     def log_jacobian(self, h: Array) -> float:
-        """−(p/2) Σ_j log u_j, from densities of whitened targets to those of targets."""
+        """−(p/2) Σ_j log u_j at h (n_d + 1,), from densities of whitened targets to those of targets."""
         return -0.5 * self.spectrum.examples * float(h[:-1].sum())
 
     def likelihood(self, h: Array) -> GaussianLikelihood:
-        """log p(Y_w | L) with the prior scale in the eigenvalues of G."""
+        """log p(Y_w | L) at h (n_d + 1,), with the prior scale in the eigenvalues of G."""
         data = self.whitened(h)
         eigenvalues = math.exp(h[-1]) * data.eigenvalues
         return GaussianLikelihood(
@@ -75,8 +71,9 @@ class EvidenceData:
             data.targets,
             data.residual,
             data.examples,
-            self.noise,
-            condensed=data.condensed and data.condensed.scaled(math.exp(h[-1])),
+            self.noise_variance,
+            gauss_rule=data.gauss_rule and data.gauss_rule.scaled(math.exp(h[-1])),
+            log_jacobian=data.log_jacobian,
         )
 
     def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
@@ -88,7 +85,7 @@ class EvidenceData:
         outside = self._slopes_outside(h)
         for block in blocks(len(result), likelihood.targets.size):
             signal = likelihood.eigenvalues[:, None] * scale_values[block, None, :]
-            variance = self.noise + signal
+            variance = self.noise_variance + signal
             rotated = likelihood.targets @ vectors[block]
             fit = rotated / variance
             by_unit = 0.5 * (vectors[block] * (likelihood.targets.T @ fit)).sum(2)
@@ -105,15 +102,15 @@ class EvidenceData:
         likelihood, result = self.likelihood(h), np.empty((len(kernels), self.outputs + 1))
         root, identity = np.sqrt(likelihood.eigenvalues), np.eye(len(likelihood.eigenvalues))
         for block in blocks(len(result), 4 * identity.size):
-            inverse = np.linalg.inv(root[:, None] * kernels[block] * root + self.noise * identity)
+            inverse = np.linalg.inv(root[:, None] * kernels[block] * root + self.noise_variance * identity)
             fit = inverse @ likelihood.targets
             misfit = (likelihood.targets * fit).sum(1)
-            taken = len(root) - self.noise * np.trace(inverse, axis1=1, axis2=2)
-            by_scale = misfit.sum(1) - self.noise * (fit**2).sum((1, 2)) - self.outputs * taken
+            taken = len(root) - self.noise_variance * np.trace(inverse, axis1=1, axis2=2)
+            by_scale = misfit.sum(1) - self.noise_variance * (fit**2).sum((1, 2)) - self.outputs * taken
             result[block] = np.column_stack([0.5 * misfit + self._slopes_outside(h), 0.5 * by_scale])
         return result
 
     def _slopes_outside(self, h: Array) -> Array:
         """∂f/∂log u_j of the terms without L: the Jacobian and the targets outside the range of G, (n_d,)."""
-        seen = 0.5 * self.residuals / np.exp(h[:-1]) if self.noise else np.zeros(self.outputs)
+        seen = 0.5 * self.residuals / np.exp(h[:-1]) if self.noise_variance else np.zeros(self.outputs)
         return seen - 0.5 * self.spectrum.examples

@@ -41,7 +41,9 @@ class NetworkEvidence(Protocol):
 
     error: float
 
-    def __call__(self, h: Array) -> tuple[float, Array]: ...
+    def __call__(self, h: Array) -> tuple[float, Array]:
+        """Log evidence at h (n_d + 1,) and its gradient, shaped like h."""
+        ...
 
 
 def network_evidence(
@@ -58,7 +60,7 @@ def network_evidence(
     """
     if data.outputs == 1:
         return QuadratureEvidence(data, widths)
-    more_outputs = data.noise > 0 and len(widths) > 0 and data.outputs > data.spectrum.rank > 0
+    more_outputs = data.noise_variance > 0 and len(widths) > 0 and data.outputs > data.spectrum.rank > 0
     kind = DualEvidence if more_outputs else SampledEvidence
     evidence = kind(data, widths, start, seed, points, directions)
     many = TotalFactorLaw(evidence.coordinates.shapes).dimension > POLICY.most_for_mixture
@@ -68,10 +70,13 @@ def network_evidence(
 def evidence_by_rows(
     data: EvidenceData, widths: tuple[int, ...], start: Array, seed: int, points: int
 ) -> RowEvidence | None:
-    """The evidence of a network with many outputs and a narrow layer; None where rows do not apply."""
+    """The evidence of a network with many outputs and a narrow layer, near h = start (n_d + 1,).
+
+    None where rows do not apply.
+    """
     evidence = SampledEvidence(data, widths, start, seed, 1)
     many = TotalFactorLaw(evidence.coordinates.shapes).dimension > POLICY.most_for_mixture
-    return RowEvidence(evidence, seed, points) if many and data.noise else None
+    return RowEvidence(evidence, seed, points) if many and data.noise_variance else None
 
 
 class QuadratureEvidence:
@@ -81,6 +86,7 @@ class QuadratureEvidence:
         self.data, self.widths, self.error = data, widths, 0.0
 
     def __call__(self, h: Array) -> tuple[float, Array]:
+        """Log evidence at h (n_d + 1,) and its gradient, shaped like h."""
         with collected():  # the final answer has messages of its own
             posterior = condition(self.data, self.widths, h)
         slopes = self.data.slopes(h, *posterior.scale.eigen)
@@ -99,6 +105,7 @@ class SampledEvidence:
         points: int,
         directions: Array | None = None,
     ) -> None:
+        """Near h = start (n_d + 1,), with gradients along directions (n_d + 1, k)."""
         self.directions = np.eye(len(start)) if directions is None else directions
         self.data, self.prior, self.error = data, Network(widths).scale_prior(data.outputs), math.inf
         likelihood = data.likelihood(start)
@@ -109,6 +116,7 @@ class SampledEvidence:
         self.best = -math.inf
 
     def __call__(self, h: Array) -> tuple[float, Array]:
+        """Log evidence at h (n_d + 1,) and its gradient, shaped like h."""
         target, likelihood = self.target(h), self.data.likelihood(h)
         proposal = self._proposal(target)
         points = proposal.place(self.white)
@@ -125,7 +133,9 @@ class SampledEvidence:
     def _slope(
         self, h: Array, proposal: GaussianProposal, points: Array, weights: Array, gradient: Array
     ) -> Array:
-        """Fisher's identity, E ∂f/∂h, plus E ∇_u log π · ∂mode/∂h, which is zero for the posterior itself.
+        """Gradient of the log evidence, (n_d + 1,).
+
+        Fisher's identity, E ∂f/∂h, plus E ∇_u log π · ∂mode/∂h, which is zero for the posterior itself.
 
         The second term (Stein's identity) makes this the derivative of log π along draws that move with the
         mode: the part of ∂f/∂h that is linear in u, nearly all of its variance, cancels.
@@ -161,7 +171,7 @@ class SampledEvidence:
         return proposal
 
     def target(self, h: Array) -> ScaleTarget:
-        """The posterior of the draws at h."""
+        """The posterior of the draws at h (n_d + 1,)."""
         return ScaleTarget(self.coordinates, self._likelihood(h), self.axes)
 
     def _setting(self, weighted_targets: Array) -> tuple[BartlettCoordinates, Array]:
@@ -169,10 +179,11 @@ class SampledEvidence:
         return self.prior.coordinates, weighted_targets
 
     def _likelihood(self, h: Array) -> Likelihood:
+        """The likelihood of the scale at h (n_d + 1,)."""
         return self.data.likelihood(h)
 
     def slopes_given(self, h: Array, scales: Array) -> Array:
-        """∂f/∂h given each draw."""
+        """∂f/∂h (m, n_d + 1) given each of the scales (m, n_d, n_d)."""
         return self.data.slopes(h, *gram_eigen(scales))
 
 
@@ -183,9 +194,11 @@ class DualEvidence(SampledEvidence):
         return dual_prior(self.prior, len(weighted_targets)).coordinates, weighted_targets.T
 
     def _likelihood(self, h: Array) -> Likelihood:
+        """The likelihood of the hidden kernel at h (n_d + 1,)."""
         return HiddenKernelLikelihood(self.data.likelihood(h))
 
     def slopes_given(self, h: Array, scales: Array) -> Array:
+        """∂f/∂h (m, n_d + 1) given each of the hidden kernels (m, r, r)."""
         return self.data.dual_slopes(h, scales)
 
 
@@ -197,6 +210,7 @@ class RowEvidence:
         self.error, self.best = math.inf, -math.inf
 
     def __call__(self, h: Array) -> tuple[float, Array]:
+        """Log evidence at h (n_d + 1,) and its gradient, shaped like h."""
         target, data = self.setting.target(h), self.setting.data
         sample = next(proposals(target))[0].sample(self.size, np.random.default_rng([self.seed, 22]))
         log_total = float(special.logsumexp(sample.log_weights))
@@ -209,7 +223,7 @@ class RowEvidence:
 
 
 def error_of(weights: Array) -> float:
-    """Relative standard error of the mean of n weights that are given normalised: √(Σw² − 1/n)."""
+    """Relative standard error of the mean of n weights (n,) that are given normalised: √(Σw² − 1/n)."""
     return float(np.sqrt(max((weights**2).sum() - 1 / len(weights), 0.0)))
 
 
@@ -223,7 +237,7 @@ def condition(
     seed: int = 0,
     rough: bool = False,
 ) -> Posterior:
-    """The posterior of one network at h, in whitened units; `rough` as in `InferenceOptions`."""
+    """The posterior of one network at h (n_d + 1,), in whitened units; `rough` as in `InferenceOptions`."""
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
     return condition_with(
         network, data.whitened(h), data.noise_at(h), InferenceOptions(target_error, seed, engine, rough)
@@ -233,7 +247,7 @@ def condition(
 def confirmed_evidence(
     data: EvidenceData, widths: tuple[int, ...], h: Array, target_error: float, seed: int
 ) -> tuple[float, float]:
-    """Log evidence of one network at h by the engines, with an error that holds; no warnings.
+    """Log evidence of one network at h (n_d + 1,) by the engines, with an error that holds; no warnings.
 
     An answer that is not ok has an error of at least one nat: such a row must not choose the model.
     """

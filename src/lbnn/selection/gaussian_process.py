@@ -10,7 +10,7 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.optimise import Optimum, gradient_curvature, maximise
-from lbnn.selection.parameters import Choice, FreeParameters, free_parameters, target_variances
+from lbnn.selection.parameters import FreeParameters, NoiseSpec, free_parameters, target_variances
 
 _GRID = 241
 _STARTS = 3  # local maxima of the grid that are followed up
@@ -20,57 +20,58 @@ def log_evidence(data: EvidenceData, h: Array) -> Array:
     """log p(Y | h) at L = I, for h of shape (k, n_d + 1) -> (k,)."""
     eigenvalues, squares = data.spectrum.eigenvalues, data.spectrum.targets**2
     units, examples = np.exp(h[:, :-1]), data.spectrum.examples
-    variance = data.noise + np.exp(h[:, -1:]) * eigenvalues
-    misfit = (1 / variance) @ squares + (data.residuals if data.noise else 0.0)
-    constant = -0.5 * examples * data.outputs * math.log(2 * math.pi)
+    variance = data.noise_variance + np.exp(h[:, -1:]) * eigenvalues
+    misfit = (1 / variance) @ squares + (data.residuals if data.noise_variance else 0.0)
+    constant = data.spectrum.log_jacobian - 0.5 * examples * data.outputs * math.log(2 * math.pi)
     return constant - 0.5 * (
         data.outputs * np.log(variance).sum(1) + (misfit / units + examples * h[:, :-1]).sum(1)
     )
 
 
 def evidence_and_gradient(data: EvidenceData, h: Array) -> tuple[float, Array]:
-    """Log evidence and its gradient in h: the likelihood at L = I."""
+    """Log evidence and its gradient in h (n_d + 1,): the likelihood at L = I."""
     slope = data.slopes(h, np.ones((1, data.outputs)), np.eye(data.outputs)[None])
     return float(log_evidence(data, h[None])[0]), slope[0]
 
 
-def optima(data: EvidenceData, choice: Choice) -> list[Optimum]:
+def optima(data: EvidenceData, spec: NoiseSpec) -> list[Optimum]:
     """Local maxima of the evidence at infinite width, best first; searched once for each unit of the noise.
 
     At infinite width coupled noise is independent noise, so that the two share their search.
     """
-    key = replace(choice, coupled=False)
+    key = replace(spec, coupled=False)
     if key not in data.found:
         data.found[key] = search(data, key, free_parameters(data, key))
     return list(data.found[key])
 
 
-def search(data: EvidenceData, choice: Choice, free: FreeParameters) -> list[Optimum]:
+def search(data: EvidenceData, spec: NoiseSpec, free: FreeParameters) -> list[Optimum]:
     """Local maxima of the evidence at infinite width, best first: a wide grid, then BFGS."""
-    grid = np.stack([free.nearest(h) for h in _grid(data, choice, free)])
+    grid = np.stack([free.nearest(h) for h in _grid(data, spec, free)])
     values = log_evidence(data, np.stack([free.at(phi) for phi in grid]))
     tops = [_climb(data, free, grid[index]) for index in _peaks(values)]
     return _distinct(sorted(tops, key=lambda optimum: -optimum.value))
 
 
-def prefers_own_units(data: EvidenceData, choice: Choice) -> bool:
+def prefers_own_units(data: EvidenceData, spec: NoiseSpec) -> bool:
     """Whether noise units of their own are worth ½ log p for each of the n_d − 1 further parameters.
 
     Where noise has no range (one example, zero temperature) they are not.
     """
-    if choice.noise_variance == 0 or data.spectrum.examples < 2:
+    if spec.noise_variance == 0 or data.spectrum.examples < 2:
         return False
     equal, own = (
         optima(data, each)[0].value
-        for each in (replace(choice, per_output=False), replace(choice, per_output=True))
+        for each in (replace(spec, per_output=False), replace(spec, per_output=True))
     )
     return own - equal > 0.5 * (data.outputs - 1) * math.log(data.spectrum.examples)
 
 
 def _climb(data: EvidenceData, free: FreeParameters, start: Array) -> Optimum:
-    """A local maximum, with the true curvature there."""
+    """A local maximum from start (k,), with the true curvature there."""
 
     def evidence(h: Array) -> tuple[float, Array]:
+        """Log evidence and gradient at h (n_d + 1,)."""
         return evidence_and_gradient(data, h)
 
     curvature = gradient_curvature(evidence, free, start)
@@ -78,33 +79,34 @@ def _climb(data: EvidenceData, free: FreeParameters, start: Array) -> Optimum:
     return replace(top, curvature=gradient_curvature(evidence, free, top.phi))
 
 
-def _grid(data: EvidenceData, choice: Choice, free: FreeParameters) -> Array:
+def _grid(data: EvidenceData, spec: NoiseSpec, free: FreeParameters) -> Array:
     """Hyperparameters along one line through the box, (k, n_d + 1): the other ones at their best or typical.
 
     Given κ the best noise variances are averages: u_j = [Σ_i ỹ_ij²/(1 + κ g_i) + residual_j]/p.
     """
     if not free.count:
         return free.base[None]
-    if choice.prior_scale is not None:
+    if spec.prior_scale is not None:
         shifts = np.linspace(free.lower - free.lower, free.upper - free.lower, _GRID) + free.lower
         return np.stack([free.at(phi) for phi in shifts])
     log_scale = np.linspace(free.lower[-1], free.upper[-1], _GRID)[:, None]
-    if choice.noise_variance is not None:
+    if spec.noise_variance is not None:
         return np.hstack([np.broadcast_to(free.base[:-1], (_GRID, data.outputs)), log_scale])
-    return np.hstack([_best_log_units(data, choice, log_scale), log_scale])
+    return np.hstack([_best_log_units(data, spec, log_scale), log_scale])
 
 
-def _best_log_units(data: EvidenceData, choice: Choice, log_scale: Array) -> Array:
+def _best_log_units(data: EvidenceData, spec: NoiseSpec, log_scale: Array) -> Array:
+    """Log of the best noise variances (m, n_d) at prior scales with logarithms (m, 1)."""
     weights = 1 / (1 + np.exp(log_scale) * data.spectrum.eigenvalues)
     misfit = weights @ data.spectrum.targets**2 + data.residuals
-    if not choice.per_output:
+    if not spec.per_output:
         misfit = np.broadcast_to(misfit.mean(axis=1, keepdims=True), misfit.shape)
     floor = np.finfo(float).tiny * target_variances(data)
     return np.log(misfit / max(data.spectrum.examples, 1) + floor)
 
 
 def _peaks(values: Array) -> list[int]:
-    """Indices of the highest local maxima."""
+    """Indices of the highest local maxima of values (n,)."""
     padded = np.concatenate([[-np.inf], values, [-np.inf]])
     peaks = np.flatnonzero((padded[1:-1] >= padded[:-2]) & (padded[1:-1] > padded[2:]))
     return sorted(peaks.tolist(), key=lambda index: -values[index])[:_STARTS]

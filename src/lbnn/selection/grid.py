@@ -107,7 +107,7 @@ def evidence_grid(spectrum: Spectrum, widths: Sequence[Sequence[int]], betas: Ar
 
 
 def _batch(network: Network, spectrum: Spectrum, betas: Array, answers: Array, single: Mask) -> None:
-    """Fill in what converges in one batch, and unmark it."""
+    """Fill in answers (3, betas) that converge in one batch for betas (n,), and unmark them."""
     inside = np.flatnonzero((betas > 0) & (betas < math.inf))
     if not network.widths or not spectrum.rank or len(inside) < _FEWEST:
         return

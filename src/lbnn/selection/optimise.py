@@ -38,7 +38,7 @@ def maximise(
     evaluations: int = 60,
     rival: float = -np.inf,
 ) -> Optimum:
-    """BFGS inside the box until a step promises less than `tolerance`.
+    """The maximum by quasi-Newton steps in the box, from start (k,) and curvature (k, k).
 
     One evaluation is expensive, so `curvature` is handed on from a neighbouring problem, and every evaluation
     teaches the curvature, whether its step is kept or not. A climb that would need ten steps like its next
@@ -46,6 +46,7 @@ def maximise(
     """
 
     def evaluate(phi: Array, curvature: Array) -> Optimum:
+        """Value and gradient at φ (k,), with the curvature (k, k) known there."""
         value, gradient = evidence(free.at(phi))
         return Optimum(phi, value, gradient @ free.directions, curvature)
 
@@ -66,7 +67,7 @@ def maximise(
 
 
 def gradient_curvature(evidence: Evidence, free: FreeParameters, phi: Array) -> Array:
-    """Curvature of the negative log evidence from differences of its gradient, made positive definite."""
+    """Positive definite curvature (k, k) of −log evidence from differences of its gradient."""
     slopes = [
         (evidence(free.at(phi + step))[1] - evidence(free.at(phi - step))[1]) @ free.directions
         for step in _DIFFERENCE * np.eye(free.count)
@@ -77,7 +78,7 @@ def gradient_curvature(evidence: Evidence, free: FreeParameters, phi: Array) -> 
 
 
 def _step(here: Optimum, free: FreeParameters, longest: float) -> Array:
-    """The quasi-Newton step of the parameters that are not held by the box, shortened and kept inside."""
+    """The quasi-Newton step (k,) of the parameters that the box does not hold, shortened and kept inside."""
     moving = _moving(here, free)
     step = np.zeros_like(here.phi)
     values, vectors = np.linalg.eigh(here.curvature[np.ix_(moving, moving)])
@@ -88,14 +89,14 @@ def _step(here: Optimum, free: FreeParameters, longest: float) -> Array:
 
 
 def _moving(here: Optimum, free: FreeParameters) -> Mask:
-    """Parameters that are not at an edge which the gradient points across."""
+    """Mask (k,) of parameters that are not at an edge which the gradient points across."""
     return ~(
         ((here.phi <= free.lower) & (here.gradient < 0)) | ((here.phi >= free.upper) & (here.gradient > 0))
     )
 
 
 def _learn(curvature: Array, step: Array, change: Array) -> Array:
-    """The BFGS update; skipped where the log evidence is not concave along the step."""
+    """The BFGS update of a curvature (k, k); skipped where the log evidence is not concave along the step."""
     bend, known = float(step @ change), curvature @ step
     if bend <= 1e-3 * float(step @ known):
         return curvature

@@ -15,11 +15,11 @@ NOISE_RANGE = (1e-10, 10.0)
 #: ... and the ratio of signal to noise, κ · mean eigenvalue of G, between these.
 RATIO_RANGE = (1e-8, 1e15)
 
-_AT_EDGE = 0.5  # distance of a logarithm from the end of its range
+AT_EDGE = 0.5  # distance of a logarithm from the end of its range
 
 
 @dataclass(frozen=True)
-class Choice:
+class NoiseSpec:
     """What is given and what the evidence chooses; None means free.
 
     Variances are those of the targets as the search sees them.
@@ -40,7 +40,7 @@ class Choice:
     @property
     def units(self) -> str:
         """The kind of noise at infinite width, where coupled noise is independent noise."""
-        return "per_output" if self.per_output else "isotropic"
+        return "per_output" if self.per_output else "independent"
 
 
 @dataclass(frozen=True)
@@ -58,40 +58,40 @@ class FreeParameters:
         return len(self.lower)
 
     def at(self, phi: Array) -> Array:
-        """The hyperparameters h = base + M φ."""
+        """The hyperparameters h = base + M φ, (n_d + 1,), of φ (k,)."""
         return self.base + self.directions @ phi
 
     def inside(self, phi: Array) -> Array:
-        """The nearest point of the box."""
+        """The nearest point (k,) of the box."""
         return np.clip(phi, self.lower, self.upper)
 
     def nearest(self, h: Array) -> Array:
-        """The φ of the box whose h is nearest to a given one."""
+        """The φ (k,) of the box whose h is nearest to a given one (n_d + 1,)."""
         if not self.count:
             return np.zeros(0)
         return self.inside(np.asarray(np.linalg.pinv(self.directions) @ (h - self.base), float))
 
     def on_edge(self, phi: Array) -> bool:
-        """Whether the search ended at the edge of the box, or so near that the evidence has become flat."""
-        return bool((np.minimum(phi - self.lower, self.upper - phi) < _AT_EDGE).any())
+        """Whether φ (k,) is at the edge of the box, or so near that the evidence has become flat."""
+        return bool((np.minimum(phi - self.lower, self.upper - phi) < AT_EDGE).any())
 
 
-def free_parameters(data: EvidenceData, choice: Choice) -> FreeParameters:
-    """The parameters that a choice leaves to the evidence.
+def free_parameters(data: EvidenceData, spec: NoiseSpec) -> FreeParameters:
+    """The parameters that a specification leaves to the evidence.
 
     The prior scale in the units of the targets is κ times the geometric mean of the u_j: where it is given,
     log κ = log(prior scale) − mean log u.
     """
     outputs = data.outputs
-    units, log_variance = _unit_directions(data, choice)
+    units, log_variance = _unit_directions(data, spec)
     base, columns = np.zeros(outputs + 1), np.zeros((outputs + 1, units.shape[1]))
-    base[:-1], columns[:-1] = _given_units(data, choice), units
+    base[:-1], columns[:-1] = _given_units(data, spec), units
     lower = log_variance + math.log(NOISE_RANGE[0])
     upper = log_variance + math.log(NOISE_RANGE[1])
-    if choice.noise_variance is not None:  # deviations of log u from its mean
+    if spec.noise_variance is not None:  # deviations of log u from its mean
         lower, upper = lower - log_variance, upper - log_variance - math.log(NOISE_RANGE[0])
-    if choice.prior_scale is not None:
-        base[-1] = math.log(choice.prior_scale) - base[:-1].mean()
+    if spec.prior_scale is not None:
+        base[-1] = math.log(spec.prior_scale) - base[:-1].mean()
         columns[-1] = -columns[:-1].mean(axis=0)
         return FreeParameters(base, columns, lower, upper)
     log_mean = math.log(float(data.spectrum.eigenvalues.mean())) if data.spectrum.rank else 0.0
@@ -110,20 +110,20 @@ def target_variances(data: EvidenceData) -> Array:
     return np.where(squares > 0, squares, average if average > 0 else 1.0)
 
 
-def _unit_directions(data: EvidenceData, choice: Choice) -> tuple[Array, Array]:
+def _unit_directions(data: EvidenceData, spec: NoiseSpec) -> tuple[Array, Array]:
     """Directions of log u (n_d, k) and the log variances of the targets that each stands for (k,)."""
     outputs, variances = data.outputs, target_variances(data)
-    if not choice.per_output:
-        free = choice.noise_variance is None
+    if not spec.per_output:
+        free = spec.noise_variance is None
         return np.ones((outputs, int(free))), np.full(int(free), math.log(float(variances.mean())))
-    if choice.noise_variance is None:
+    if spec.noise_variance is None:
         return np.eye(outputs), np.log(variances)
     return np.eye(outputs) - 1 / outputs, np.log(variances)
 
 
-def _given_units(data: EvidenceData, choice: Choice) -> float:
+def _given_units(data: EvidenceData, spec: NoiseSpec) -> float:
     """log u where it is given; without noise the units of the data themselves."""
-    if choice.noise_variance is None:
+    if spec.noise_variance is None:
         return 0.0
-    given = choice.noise_variance or float(target_variances(data).mean())
+    given = spec.noise_variance or float(target_variances(data).mean())
     return math.log(given)

@@ -6,8 +6,19 @@ that survives being killed; `workers` runs them here or on Dask; `run` is `lbnn.
 what stands before it; not pictures.
 """
 
-from lbnn.sweeps.quantities import QUANTITIES, Quantity
+from typing import Any
+
+from lbnn._base.deprecated import announce
+from lbnn.sweeps.quantities import QUANTITIES, SweepQuantity
 from lbnn.sweeps.run import sweep
 from lbnn.sweeps.store import STATUS, open_sweep
 
-__all__ = ["QUANTITIES", "STATUS", "Quantity", "open_sweep", "sweep"]
+__all__ = ["QUANTITIES", "STATUS", "SweepQuantity", "open_sweep", "sweep"]
+
+
+def __getattr__(name: str) -> Any:
+    """The former name of `SweepQuantity`."""
+    if name != "Quantity":
+        raise AttributeError(f"module 'lbnn.sweeps' has no attribute {name!r}")
+    announce("lbnn.sweeps.Quantity", "lbnn.SweepQuantity")
+    return SweepQuantity

@@ -19,7 +19,7 @@ from lbnn._base.warn import collected
 from lbnn.data.spectrum import Spectrum
 from lbnn.sweeps.axes import Axes, ContractError, Coordinates, coordinate_seed
 from lbnn.sweeps.batch import BATCHED, batch
-from lbnn.sweeps.quantities import NotApplicableError, Point, Problem, Quantity
+from lbnn.sweeps.quantities import NotApplicableError, Point, Problem, SweepQuantity
 
 Region = tuple[slice, ...]
 
@@ -42,7 +42,7 @@ class Work:
     noise: str
     target_error: float
     seed: int
-    quantities: tuple[Quantity, ...]
+    quantities: tuple[SweepQuantity, ...]
     key: str  # the specification's digest
 
     @property
@@ -239,7 +239,7 @@ def messages_of_point() -> Iterator[list[str]]:
             yield messages
 
 
-def _fill(answer: Answer, quantity: Quantity, point: Point) -> None:
+def _fill(answer: Answer, quantity: SweepQuantity, point: Point) -> None:
     """One quantity at one point: a value, NaN where it has no meaning, or that point's failure."""
     try:
         answer.values.update(zip(quantity.variables, quantity(point), strict=False))

@@ -76,7 +76,7 @@ OFFERED = ("posterior", "network", "beta", "latent", "predictive", "X", "Y", "X_
 
 
 @dataclass(frozen=True)
-class Quantity:
+class SweepQuantity:
     """A number at every point, by name.
 
     Parameters
@@ -124,7 +124,7 @@ class Quantity:
 
 
 @lru_cache  # asked at every point
-def _taken(quantity: Quantity, axes: tuple[str, ...]) -> tuple[str, ...]:
+def _taken(quantity: SweepQuantity, axes: tuple[str, ...]) -> tuple[str, ...]:
     return parameters(quantity.function, f"quantity {quantity.name!r}", [*OFFERED, *axes])
 
 
@@ -186,7 +186,9 @@ def _test_coverage(predictive: Any, Y_test: Array) -> float:
         low, high = predictive.interval(COVERED)
         return float(((low <= Y_test) & (Y_test <= high)).mean())
     values, below = np.reshape(Y_test, predictive.shape), np.empty(predictive.shape)
-    components = len(predictive.scale_values()[1])  # atoms times outputs; each block of rows asks all of them
+    components = len(
+        predictive._scale_values()[1]
+    )  # atoms times outputs; each block of rows asks all of them
     for rows in blocks(len(values), components, PRODUCT_FLOATS):
         weights, means, deviations = predictive.marginals(rows)
         below[rows] = np.tensordot(weights, special.ndtr((values[rows] - means) / deviations), axes=1)
@@ -197,22 +199,22 @@ def _test_coverage(predictive: Any, Y_test: Array) -> float:
 QUANTITIES = {
     each.name: each
     for each in (
-        Quantity("log_evidence", _log_evidence, "log p(Y | X)", "nats", True),
-        Quantity("scale_mean", _scale_mean, "tr E L / n_d", "1", True),
-        Quantity("scale_inverse_mean", _scale_inverse_mean, "tr E L⁻¹ / n_d", "1", True),
-        Quantity("kernel_change", _kernel_change, "‖⟨K⟩ − G‖ / ‖G‖ of the first hidden layer"),
-        Quantity("effective_sample_size", _effective_sample_size, "1/Σw² of the draws of L", "draws"),
-        Quantity(
+        SweepQuantity("log_evidence", _log_evidence, "log p(Y | X)", "nats", True),
+        SweepQuantity("scale_mean", _scale_mean, "tr E L / n_d", "1", True),
+        SweepQuantity("scale_inverse_mean", _scale_inverse_mean, "tr E L⁻¹ / n_d", "1", True),
+        SweepQuantity("kernel_change", _kernel_change, "‖⟨K⟩ − G‖ / ‖G‖ of the first hidden layer"),
+        SweepQuantity("effective_sample_size", _effective_sample_size, "1/Σw² of the draws of L", "draws"),
+        SweepQuantity(
             "test_error", _test_error, "mean squared error of the predictive mean", "squared units of Y"
         ),
-        Quantity("test_variance", _test_variance, "mean predictive variance", "squared units of Y"),
-        Quantity(
+        SweepQuantity("test_variance", _test_variance, "mean predictive variance", "squared units of Y"),
+        SweepQuantity(
             "test_log_density",
             _test_log_density,
             "mean log predictive density of an observation, jointly over outputs",
             "nats per test point",
         ),
-        Quantity("test_coverage", _test_coverage, f"share of test targets in {COVERED:.0%} intervals"),
+        SweepQuantity("test_coverage", _test_coverage, f"share of test targets in {COVERED:.0%} intervals"),
     )
 }
 
@@ -232,7 +234,7 @@ def theory_error(
     return found[0].error, found[0].monte_carlo
 
 
-def _theory_quantity(name: str) -> Quantity | None:
+def _theory_quantity(name: str) -> SweepQuantity | None:
     """`proportional:kernel_error`: a theory and a compared quantity, spaces and commas as underscores."""
     theory, _, rest = name.partition(":")
     theories = {_as_name(each): each for each in THEORIES}
@@ -241,7 +243,7 @@ def _theory_quantity(name: str) -> Quantity | None:
         return None
     pair = theories[theory], compared[rest]
     definition = f"{pair[0]} against exact: {COMPARED[pair[1]]}"
-    return Quantity(name, partial(theory_error, pair=pair), definition, with_error=True)
+    return SweepQuantity(name, partial(theory_error, pair=pair), definition, with_error=True)
 
 
 @lru_cache(maxsize=64)  # all quantities of a point share one curve
@@ -270,7 +272,7 @@ def average_over_data(
     return getattr(found, quantity)[0], getattr(found, f"{quantity}_error")[0]
 
 
-def _average_quantity(name: str) -> Quantity | None:
+def _average_quantity(name: str) -> SweepQuantity | None:
     """`average:gibbs_error`: the average over Gaussian data sets with a linear teacher."""
     start, _, quantity = name.partition(":")
     if start != "average" or quantity not in AVERAGED:
@@ -279,14 +281,14 @@ def _average_quantity(name: str) -> Quantity | None:
         f"average of {quantity} over data sets y = Xw + target_noise ε, |w| = teacher_norm, both axes or "
         "1 and 0, by lbnn.learning_curve"
     )
-    return Quantity(name, partial(average_over_data, quantity=quantity), definition, with_error=True)
+    return SweepQuantity(name, partial(average_over_data, quantity=quantity), definition, with_error=True)
 
 
 def _as_name(words: str) -> str:
     return words.replace(",", "").replace(" ", "_")
 
 
-def resolve(quantities: Any, axes: Sequence[str]) -> tuple[Quantity, ...]:
+def resolve(quantities: Any, axes: Sequence[str]) -> tuple[SweepQuantity, ...]:
     """Quantities from names, functions and `Quantity` objects."""
     if isinstance(quantities, str | Mapping) or not isinstance(quantities, Sequence) or not quantities:
         raise TypeError(f"quantities must be a sequence of names or functions, got {quantities!r}")
@@ -304,8 +306,8 @@ def resolve(quantities: Any, axes: Sequence[str]) -> tuple[Quantity, ...]:
 RESERVED = ("status", "message", "made_with")
 
 
-def _one(quantity: Any) -> Quantity:
-    if isinstance(quantity, Quantity):
+def _one(quantity: Any) -> SweepQuantity:
+    if isinstance(quantity, SweepQuantity):
         return quantity
     if callable(quantity):
         name = getattr(quantity, "__name__", "")
@@ -314,7 +316,7 @@ def _one(quantity: Any) -> Quantity:
                 f"a function needs a name to be a quantity, got {quantity!r}: use "
                 "lbnn.sweeps.Quantity(name, function)"
             )
-        return Quantity(name, quantity, (quantity.__doc__ or "").strip().partition("\n")[0])
+        return SweepQuantity(name, quantity, (quantity.__doc__ or "").strip().partition("\n")[0])
     found = QUANTITIES.get(quantity) if isinstance(quantity, str) else None
     if found is None and isinstance(quantity, str):
         found = _theory_quantity(quantity) or _average_quantity(quantity)

@@ -26,7 +26,7 @@ from lbnn.sweeps.axes import Axes
 from lbnn.sweeps.chunk import Chunk, Region
 from lbnn.sweeps.integrity import SPECIFICATION, DamagedError, StoreError, seal, update, verified
 from lbnn.sweeps.layout import Layout
-from lbnn.sweeps.quantities import Quantity
+from lbnn.sweeps.quantities import SweepQuantity
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -161,7 +161,7 @@ class Store:
 
 
 def create(
-    path: Path, axes: Axes, chunk: Sequence[int], quantities: Sequence[Quantity], about: dict[str, Any]
+    path: Path, axes: Axes, chunk: Sequence[int], quantities: Sequence[SweepQuantity], about: dict[str, Any]
 ) -> None:
     """Make an empty store: in a folder beside its place, which is then put there in one step."""
     try:
@@ -181,7 +181,7 @@ def create(
 
 
 def _fill(
-    folder: Path, axes: Axes, chunk: Sequence[int], quantities: Sequence[Quantity], about: dict[str, Any]
+    folder: Path, axes: Axes, chunk: Sequence[int], quantities: Sequence[SweepQuantity], about: dict[str, Any]
 ) -> None:
     """Metadata and coordinates."""
     import zarr
@@ -195,7 +195,7 @@ def _fill(
         _variable(group, name, attributes, axes, chunk)
 
 
-def repair(path: Path, axes: Axes, quantities: Sequence[Quantity], text: str) -> None:
+def repair(path: Path, axes: Axes, quantities: Sequence[SweepQuantity], text: str) -> None:
     """Write metadata and coordinates again that are missing or were altered: the specification gives them."""
     try:
         verified(path)
@@ -226,7 +226,7 @@ def remove_leftovers(path: Path) -> None:
         each.unlink(missing_ok=True)
 
 
-def _variables(quantities: Sequence[Quantity]) -> dict[str, dict[str, str]]:
+def _variables(quantities: Sequence[SweepQuantity]) -> dict[str, dict[str, str]]:
     """Attributes of every variable."""
     found: dict[str, dict[str, str]] = {}
     for each in quantities:

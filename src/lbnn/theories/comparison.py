@@ -16,7 +16,7 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.network import TARGET_ERROR, Network, Seed
 from lbnn.posterior import Posterior
 from lbnn.predict.feature_kernel import average_feature_kernel
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid, error_picture, legend
 from lbnn.theories.limits.regimes import THEORIES, as_setting
@@ -138,7 +138,7 @@ def compare(
     _require_known(theories, tuple(THEORIES), "theories")
     spectrum = Spectrum.from_inputs(X, Y)
     setting = as_setting(net, spectrum, beta)
-    if math.isinf(setting.noise):
+    if math.isinf(setting.noise_variance):
         raise ValueError("theories are compared on data that count, got beta=0")
     exact = net.condition_spectrum(spectrum, beta, target_error=target_error, seed=seed)
     found, left_out = {}, {}
@@ -167,9 +167,10 @@ class Truth:
     def __init__(
         self, exact: Posterior, width: int, X_test: ArrayLike | None, quantities: Sequence[str]
     ) -> None:
+        """The exact answers at X_test (p̂, n0), and their errors."""
         self.exact, self.X_test, self.quantities = exact, X_test, quantities
         training, points = exact.spectrum.project(), exact.spectrum.project(X_test)
-        process = exact.predictive_at(training).process
+        process = exact._process
         statistics: dict[str, Callable[[ScaleMeasure], Array]] = {
             "kernel": lambda measure: average_feature_kernel(training, process, measure, width),
             "scale": lambda measure: measure.average(measure.scales),
@@ -201,6 +202,7 @@ class Truth:
         return Discrepancy(name, quantity, error / size, self.errors[source] / size)
 
     def _answer(self, theory: Theory, source: str) -> Array | None:
+        """What a theory says of a source: kernel (p, p), scale (n_d, n_d), mean (p̂, n_d) or covariance."""
         if source == "kernel":
             return theory.kernel
         if source == "scale":
@@ -210,7 +212,7 @@ class Truth:
 
 
 def group_error(measure: ScaleMeasure, statistic: Callable[[ScaleMeasure], Array], value: Array) -> float:
-    """Monte Carlo error of a statistic, as a norm, from the spread of the independent groups of atoms."""
+    """Monte Carlo error of a statistic of any shape, as a norm, from independent groups of atoms."""
     if measure.groups is None:
         return 0.0
     labels = np.unique(measure.groups)

@@ -193,6 +193,7 @@ def _entry(result: Comparison, theory: str, quantity: str) -> tuple[float, float
 def _study(
     regime: str, chosen: Regime, quantity: str, sizes: list[int], measured: list[Array]
 ) -> ConvergenceStudy:
+    """The table of one quantity from its errors (sets, 2) at each size."""
     logs = np.log(np.array([each[:, 0] for each in measured]))  # (sizes, data sets)
     slopes = np.polyfit(np.log(sizes), logs, 1)[0]
     errors = np.exp(logs.mean(axis=1))
@@ -210,7 +211,7 @@ def _study(
 
 
 def _standard_error(values: Array) -> Array:
-    """Of the mean over the last axis; NaN for one value."""
+    """Of the mean over the last axis of (..., n); NaN for one value."""
     count = values.shape[-1]
     if count == 1:
         return np.full(values.shape[:-1], math.nan)

@@ -120,7 +120,7 @@ class LogScaleLaw:
     prior: Any
 
     def log_density(self, x: Array) -> Array:
-        """Log density of x."""
+        """Log density of x (m,)."""
         return np.asarray(self.prior.logpdf(np.exp(x))) + x
 
     saddle_log_density = log_density
@@ -164,7 +164,7 @@ class MixedScaleLaw(QuadratureLaw):
                 f"got {decay:g}: use a prior with a lighter tail, or more data"
             )
         if (
-            self.likelihood.noise == 0
+            self.likelihood.noise_variance == 0
             and not self.likelihood.targets.any()
             and self._lost >= self.law.left_exponent
         ):
@@ -196,32 +196,36 @@ class IsotropicLaw:
             return complex(math.inf)
 
         def of_number(values: Array, vectors: Array) -> Any:
+            """The exponent at s I for numbers s (m, 1), (m,)."""
             identities = np.broadcast_to(np.eye(self.outputs), (len(values), self.outputs, self.outputs))
             return exponent(np.repeat(values, self.outputs, axis=1), identities)
 
         return self.scalar.log_expect_exp(of_number)
 
     def log_density(self, x: Array) -> Array:
-        """Log density of x = log s."""
+        """Log density of x = log s, (m,)."""
         return self.scalar.log_density(x)
 
     def _has_pole(self, ratio: LikelihoodRatio) -> bool:
         """Whether noise-free outputs of exactly zero have infinite density: s^{−rows·n_d/2} near s = 0."""
-        exact = [likelihood.targets for likelihood in ratio.numerators if likelihood.noise == 0]
+        exact = [likelihood.targets for likelihood in ratio.numerators if likelihood.noise_variance == 0]
         zeros = sum(targets.size for targets in exact if not targets.any())
         return zeros > 0 and zeros / 2 >= self.scalar.law.left_exponent
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws of s I, (size, n_d, n_d)."""
         return self.scalar.sample(size, rng) * np.eye(self.outputs)
 
     def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
+        """An error: there is no finite list of factors (size, rows, columns)."""
         raise ValueError("an infinitely wide network has no finite list of weights to draw")
 
     def partial_products(self, layer: int) -> Array:
+        """An error: there are no finite hidden layers with products (m, rows, columns)."""
         raise ValueError("an infinitely wide network has no finite hidden layers")
 
 
-def _stacked_likelihood(spectrum: Spectrum, noise: float) -> GaussianLikelihood:
+def _stacked_likelihood(spectrum: Spectrum, noise_variance: float) -> GaussianLikelihood:
     """p(Y | s I): that of one output with n_d times the examples, the outputs stacked."""
     outputs = spectrum.outputs
     return GaussianLikelihood(
@@ -229,5 +233,5 @@ def _stacked_likelihood(spectrum: Spectrum, noise: float) -> GaussianLikelihood:
         spectrum.targets.reshape(-1, 1),
         spectrum.residual,
         spectrum.examples * outputs,
-        noise,
+        noise_variance,
     )

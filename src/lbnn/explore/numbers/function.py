@@ -145,13 +145,13 @@ def _law(posterior: Posterior) -> ScaleLaw:
 def _draws(posterior: Posterior, first_variance: float, x: Array, y: Array, beta: float) -> Draws:
     """Scales from their law, and one function each: given λ the network is a process of variance σ_1² λ."""
     rng = np.random.default_rng(0)
-    scales = np.sort(np.asarray(posterior.scale.sample(_DRAWS, rng=rng), float).ravel())
+    scales = np.sort(np.asarray(posterior.scale.sample(_DRAWS, seed=rng), float).ravel())
     grams = {"cross_gram": kernel(GRID, x), "test_gram": kernel(GRID, GRID)}
     functions = [
         Network((), [first_variance * scale]).condition_gram(kernel(x, x), y, beta).predict(**grams)
         for scale in scales
     ]
-    paths = np.array([np.ravel(each.sample(1, rng=rng)) for each in functions])
+    paths = np.array([np.ravel(each.sample(1, seed=rng)) for each in functions])
     return Draws(scales, paths, np.exp(log_scale_density(posterior, np.log(scales))))
 
 

@@ -187,7 +187,7 @@ def _matrices(here: Posterior) -> MatrixNumbers:
 def _resampled(measure: ScaleMeasure) -> Array:
     """Draws of the law, or of the atoms where nothing else is known."""
     if measure.law is not None:
-        return np.asarray(measure.sample(_DRAWS, rng=0))
+        return np.asarray(measure.sample(_DRAWS, seed=0))
     chosen = np.random.default_rng(0).choice(len(measure.weights), _DRAWS, p=measure.weights)
     return measure.scales[chosen]
 
@@ -213,7 +213,7 @@ def _weighted_quantiles(values: Array, weights: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _prior_quantiles(prior: ScalePrior) -> Array:
-    draws = np.linalg.eigvalsh(prior.sample(_PRIOR_DRAWS, rng=0))[:, ::-1]
+    draws = np.linalg.eigvalsh(prior.sample(_PRIOR_DRAWS, seed=0))[:, ::-1]
     return np.quantile(_above_rounding(draws), _LEVELS, axis=0).T
 
 

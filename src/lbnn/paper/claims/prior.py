@@ -22,7 +22,7 @@ from lbnn.paper.registry import Run, claim
 from lbnn.paper.routes import dense, scale_laws
 from lbnn.paper.routes.problem import draw_weights, random_problem
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.measure import ScaleMeasure
 
 SCALES = np.geomspace(1e-6, 30.0, 60)

@@ -15,7 +15,7 @@ from lbnn._base.types import Array
 from lbnn.data.projection import GramProjection, Projection
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.theories.limits.saddle import find_saddle
 from lbnn.theories.limits.single_scale import Setting
@@ -31,6 +31,7 @@ class KernelSaddle:
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
+        """Eigenvalues (r,) and eigenvectors (r, r) of the hidden kernel."""
         values, vectors = np.linalg.eigh(self.hidden)
         return values, vectors
 
@@ -41,17 +42,17 @@ class KernelSaddle:
         return self._gain(layer) * (vectors * up_to_layer) @ vectors.T
 
     def kernel_at(self, projection: Projection, layer: int) -> Array:
-        """⟨K_ℓ⟩: training directions carry Λ_ℓ, the rest of the inputs keeps its prior."""
+        """⟨K_ℓ⟩ (p̂, p̂): training directions carry Λ_ℓ, the rest of the inputs keeps its prior."""
         explained = projection.explained
         rest = self._gain(layer) * projection.unexplained_gram
         return explained @ self.of_layer(layer) @ explained.T + rest
 
-    def predictive_at(self, projection: Projection) -> NetworkPredictive:
+    def _predictive_at(self, projection: Projection) -> NetworkPredictive:
         """The Gaussian process with the learned kernel, independent over outputs."""
         data = self.setting.spectrum
         root = np.sqrt(data.eigenvalues)
         values, axes = np.linalg.eigh(root[:, None] * self.hidden * root)
-        process = ConditionalProcess(values, axes.T @ data.targets, self.setting.noise)
+        process = ConditionalProcess(values, axes.T @ data.targets, self.setting.noise_variance)
         weights = (root[:, None] * axes) / np.sqrt(values)  # Φ' = Φ Λ diag(√g) axes / √values
         explained = projection.explained @ self.hidden @ weights
         # Φ Λ Φᵀ lies in the span of the training directions: only the prior's part stays unexplained.
@@ -74,13 +75,14 @@ def many_output_theory(name: str, setting: Setting) -> Theory:
         _log_evidence(setting, saddle.hidden),
         len(setting.widths),
         saddle.kernel_at,
-        saddle.predictive_at,
+        saddle._predictive_at,
     )
 
 
 def _hidden_kernel(setting: Setting) -> Array:
+    """The hidden kernel Λ at the saddle point, (r, r)."""
     prior, targets = setting.wide_prior, setting.spectrum.targets
-    if setting.noise == 0:
+    if setting.noise_variance == 0:
         root = targets / np.sqrt(setting.spectrum.eigenvalues)[:, None]
         squares, vectors = np.linalg.eigh(root @ root.T)
         return (vectors * prior.stationary(np.maximum(squares, 0.0), targets.shape[1])) @ vectors.T
@@ -90,7 +92,7 @@ def _hidden_kernel(setting: Setting) -> Array:
 
 
 def _log_evidence(setting: Setting, hidden: Array) -> float:
-    """log p(Y | Λ) + Σ ψ: leading order."""
+    """log p(Y | Λ) + Σ ψ for Λ (r, r): leading order."""
     values, vectors = np.linalg.eigh(hidden[None])
     log_likelihood = HiddenKernelLikelihood(setting.likelihood).log_value(values, vectors)[0]
     return setting.likelihood.log_constant + float(log_likelihood + setting.wide_prior.rate(values[0]).sum())

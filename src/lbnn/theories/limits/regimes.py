@@ -183,16 +183,16 @@ def as_setting(net: Network, spectrum: Spectrum, beta: float) -> Setting:
     """The checked setting; every theory is about hidden layers."""
     if not net.widths:
         raise ValueError("limit theories are about hidden layers, got a network of depth one (widths=())")
-    if not spectrum.place.host:
+    if not spectrum.device.host:
         raise ValueError(
-            f"limit theories compute with NumPy, got {spectrum!r} of {spectrum.place}: convert "
+            f"limit theories compute with NumPy, got {spectrum!r} of {spectrum.device}: convert "
             "X and Y to NumPy"
         )
     beta = check.inverse_temperature(beta)
-    noise = 1 / beta if beta else math.inf
-    if noise == 0:
+    noise_variance = 1 / beta if beta else math.inf
+    if noise_variance == 0:
         require_invertible_gram(spectrum)
-    return Setting(net, spectrum.scaled(net.prior_variances[0]), noise)
+    return Setting(net, spectrum.scaled(net.prior_variances[0]), noise_variance)
 
 
 def wide(setting: Setting) -> Theory:
@@ -219,7 +219,7 @@ def renormalised(setting: Setting) -> Theory:
     _require_data(setting)
     _require_full_rank_scale(setting)
     prior = setting.wide_prior
-    if setting.noise == 0:
+    if setting.noise_variance == 0:
         squares, vectors = np.linalg.eigh(setting.target_square)
         _require_saddle(setting, setting.spectrum.examples, setting.spectrum.outputs)
         values = prior.stationary(np.maximum(squares, 0.0), setting.spectrum.examples)
@@ -244,6 +244,7 @@ def printed(setting: Setting) -> Theory:
         )
 
     def kernel_at(projection: Projection, layer: int) -> Array:
+        """⟨K⟩ (p̂, p̂) as the paper prints it."""
         alpha = data.examples / net.widths[0]
         vectors, singular, _ = np.linalg.svd(data.targets / np.sqrt(data.eigenvalues)[:, None])
         squares = np.zeros(data.examples)
@@ -273,7 +274,7 @@ def expanded(setting: Setting) -> Theory:
 def dual_saddle(setting: Setting) -> Theory:
     """The saddle point of the prior's rate + log likelihood over hidden kernels."""
     _require_data(setting)
-    if setting.noise == 0:
+    if setting.noise_variance == 0:
         _require_saddle(setting, setting.spectrum.outputs, setting.spectrum.examples)
     return many_output_theory("many outputs", setting)
 
@@ -290,13 +291,13 @@ THEORIES = {
 
 
 def _require_data(setting: Setting) -> None:
-    if math.isinf(setting.noise):
+    if math.isinf(setting.noise_variance):
         raise ValueError("a saddle point between prior and data needs data that count, got beta=0")
 
 
 def _require_zero_temperature(setting: Setting, theory: str) -> None:
-    if setting.noise > 0:
-        raise ValueError(f"{theory} is for zero temperature, got beta={1 / setting.noise:g}")
+    if setting.noise_variance > 0:
+        raise ValueError(f"{theory} is for zero temperature, got beta={1 / setting.noise_variance:g}")
 
 
 def _require_full_rank_scale(setting: Setting) -> None:

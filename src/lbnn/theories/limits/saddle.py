@@ -37,7 +37,7 @@ class LogScaleObjective:
     size: int
 
     def value_and_gradient(self, coordinates: Array) -> tuple[float, Array]:
-        """Φ and its derivative in the coordinates of H.
+        """Φ and its derivative in the coordinates (k,) of H.
 
         dL = V [Λ ∘ (Vᵀ dH V)] Vᵀ with the divided differences Λ_jk of the exponential (Daleckii and Krein).
         """
@@ -56,7 +56,7 @@ class LogScaleObjective:
         return np.diag(np.diagonal(matrix)) + (np.tril(matrix, -1) + np.tril(matrix, -1).T) / np.sqrt(2)
 
     def coordinates(self, matrix: Array) -> Array:
-        """The lower triangle of a symmetric matrix, off-diagonal entries times √2."""
+        """The lower triangle (k,) of a symmetric matrix (n, n), off-diagonal entries times √2."""
         scaled = np.sqrt(2) * matrix
         scaled[np.diag_indices(self.size)] /= np.sqrt(2)
         return scaled[np.tril_indices(self.size)]
@@ -79,6 +79,7 @@ def find_saddle(prior: WidePrior, likelihood: Likelihood, standardised: Array, c
     strength = float(sum(prior.widths) + count)
 
     def loss(u: Array) -> tuple[float, Array]:
+        """The negative objective and its gradient at u (k,), in units of the strength."""
         value, gradient = objective.value_and_gradient(u)
         return -value / strength, -gradient / strength
 
@@ -92,7 +93,7 @@ def find_saddle(prior: WidePrior, likelihood: Likelihood, standardised: Array, c
 
 
 def _first_guess(prior: WidePrior, standardised: Array, count: int) -> Array:
-    """log L at zero temperature, with `count` kept below every width so that it exists."""
+    """log L (n, n) at zero temperature, with `count` kept below every width so that it exists."""
     vectors, singular, _ = np.linalg.svd(standardised)
     squares = np.zeros(len(standardised))
     squares[: len(singular)] = singular**2
@@ -101,11 +102,15 @@ def _first_guess(prior: WidePrior, standardised: Array, count: int) -> Array:
 
 
 def _newton(gradient: Callable[[Array], Array], point: Array) -> Array:
-    """Newton's steps while they help, each by conjugate gradients on differences of the gradient."""
+    """Newton's steps from a point (k,) while they help.
+
+    Each step by conjugate gradients on differences of the gradient.
+    """
     slope = gradient(point)
     for _ in range(_MOST_NEWTON_STEPS):
 
         def curvature(direction: Array, at: Array = point, here: Array = slope) -> Array:
+            """The curvature times a direction (k,)."""
             length = float(np.linalg.norm(direction)) or 1.0
             return (gradient(at + _DIFFERENCE / length * direction) - here) * (length / _DIFFERENCE)
 
@@ -120,7 +125,7 @@ def _newton(gradient: Callable[[Array], Array], point: Array) -> Array:
 
 
 def _divided_differences(logs: Array) -> Array:
-    """(e^a − e^b)/(a − b) = e^{(a+b)/2} sinh(δ)/δ, δ = (a − b)/2."""
+    """(e^a − e^b)/(a − b) = e^{(a+b)/2} sinh(δ)/δ, δ = (a − b)/2, for all pairs of logs (n,), (n, n)."""
     half = (logs[:, None] - logs) / 2
     ratio = np.ones_like(half)
     np.divide(np.sinh(half), half, out=ratio, where=np.abs(half) > 1e-8)

@@ -15,7 +15,7 @@ from lbnn.network import Network
 from lbnn.noise.independent import IndependentNoise
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.feature_kernel import average_feature_kernel, average_layer_kernel
-from lbnn.predict.mixture import NetworkPredictive
+from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.measure import Exponent, ScaleMeasure
 from lbnn.theories.limits.theory import PredictiveOf, Theory
 from lbnn.theories.limits.wide_prior import WidePrior
@@ -27,7 +27,7 @@ class Setting:
 
     network: Network
     spectrum: Spectrum
-    noise: float
+    noise_variance: float
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -47,12 +47,12 @@ class Setting:
     @property
     def process(self) -> ConditionalProcess:
         """The Gaussian process given a scale."""
-        return ConditionalProcess(self.spectrum.eigenvalues, self.spectrum.targets, self.noise)
+        return ConditionalProcess(self.spectrum.eigenvalues, self.spectrum.targets, self.noise_variance)
 
     @property
     def likelihood(self) -> GaussianLikelihood:
         """log p(Y | L)."""
-        return IndependentNoise(self.noise).likelihood(self.spectrum)
+        return IndependentNoise(self.noise_variance).likelihood(self.spectrum)
 
     @property
     def wide_prior(self) -> WidePrior:
@@ -69,11 +69,12 @@ class Setting:
     def standardised_targets(self) -> Array:
         """Targets over the root of their prior variance, ỹ_ij/√(g_i + τ/v), (r, n_d)."""
         return (
-            self.spectrum.targets / np.sqrt(self.spectrum.eigenvalues + self.noise / self.variance)[:, None]
+            self.spectrum.targets
+            / np.sqrt(self.spectrum.eigenvalues + self.noise_variance / self.variance)[:, None]
         )
 
     def log_likelihood(self, scale: Array) -> float:
-        """log p(Y | L)."""
+        """log p(Y | L) for a scale (n_d, n_d)."""
         values, vectors = np.linalg.eigh(scale[None])
         return self.likelihood.log_constant + float(self.likelihood.log_value(values, vectors)[0])
 
@@ -89,12 +90,16 @@ class AlignedLaw(FactorLaw):
 def from_scale(
     name: str, setting: Setting, scale: Array, log_evidence: float | None, *, aligned: bool
 ) -> Theory:
-    """The theory with all mass on `scale`; `aligned` if every layer's C_ℓ follows from it by `WidePrior`."""
+    """The theory with all mass on one scale (n_d, n_d).
+
+    `aligned` if every layer's C_ℓ follows from it by `WidePrior`.
+    """
     measure = ScaleMeasure.atom(scale, setting.spectrum.single_output)
     if aligned:
-        measure = measure.with_law(_aligned_law(setting, measure))
+        measure = measure._with_law(_aligned_law(setting, measure))
 
     def kernel_at(projection: Projection, layer: int) -> Array:
+        """⟨K_ℓ⟩, (p̂, p̂)."""
         return average_layer_kernel(
             projection, setting.process, measure, setting.widths, setting.variances, layer
         )
@@ -114,6 +119,7 @@ def at_infinite_width(name: str, setting: Setting, log_evidence: float) -> Theor
     measure = ScaleMeasure.atom(scale, setting.spectrum.single_output)
 
     def kernel_at(projection: Projection, layer: int) -> Array:
+        """⟨K_ℓ⟩ (p̂, p̂) to first order in 1/n."""
         harmonic = 1 / sum(1 / width for width in setting.widths[:layer])
         gain = float(np.prod(setting.variances[: layer - 1]))
         return gain * average_feature_kernel(projection, setting.process, measure, harmonic)

@@ -47,7 +47,7 @@ class Theory:
     log_evidence: float | None
     layers: int  # hidden layers whose kernels the theory gives
     kernel_at: KernelOfLayer
-    predictive_at: PredictiveOf
+    _predictive_at: PredictiveOf
 
     def __repr__(self) -> str:
         """One line: name, data and evidence."""
@@ -82,6 +82,6 @@ class Theory:
         cross_gram: ArrayLike | None = None,
         test_gram: ArrayLike | None = None,
     ) -> Predictive:
-        """The predictive at test points, as `Posterior.predict`; the training points by default."""
+        """The predictive at X_test (p̂, n0), as `Posterior.predict`; the training points by default."""
         points = self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
-        return self.predictive_at(points)
+        return self._predictive_at(points)

@@ -31,6 +31,7 @@ class WidePrior:
 
     @cached_property
     def _ratios(self) -> Array:
+        """Narrowest width over each width, (d − 1,)."""
         return min(self.widths) / np.asarray(self.widths, float)
 
     def layer_values(self, values: Array) -> Array:
@@ -38,12 +39,12 @@ class WidePrior:
         return self._all_layers(self._narrowest_value(np.log(values / self.variance)))
 
     def rate(self, values: Array) -> Array:
-        """ψ(l), zero at l = v."""
+        """ψ(l), shaped like l, zero at l = v."""
         c = self.layer_values(values)
         return 0.5 * (np.asarray(self.widths, float) * (np.log(c) - c + 1)).sum(axis=-1)
 
     def log_slope(self, values: Array) -> Array:
-        """dψ/d log l = n_ℓ(1 − c_ℓ)/2, the same for every layer."""
+        """dψ/d log l = n_ℓ(1 − c_ℓ)/2, shaped like l, the same for every layer."""
         return 0.5 * min(self.widths) * (1 - self._narrowest_value(np.log(values / self.variance)))
 
     def stationary(self, squares: Array, count: float) -> Array:
@@ -54,6 +55,7 @@ class WidePrior:
         narrowest = min(self.widths)
 
         def imbalance(log_narrowest: Array, square: Array) -> Array:
+            """What the stationary point makes zero, shaped like the squares."""
             narrowest_value = np.exp(log_narrowest)
             scale = self.variance * np.exp(self._log_product(narrowest_value))
             return narrowest * (1 - narrowest_value) - count + square / scale
@@ -63,22 +65,26 @@ class WidePrior:
         return self.variance * np.exp(self._log_product(found))
 
     def _narrowest_value(self, log_product: Array) -> Array:
-        """The c with Π_ℓ c_ℓ = exp(log_product): between that product and its root of order d − 1."""
+        """The c with Π_ℓ c_ℓ = exp(log_product), of the same shape.
+
+        It lies between that product and its root of order d − 1.
+        """
         if len(self.widths) == 1:
             return np.exp(log_product)
         guess = log_product / len(self.widths)
         return np.exp(_root(lambda x, y: self._log_product(np.exp(x)) - y, guess, (log_product,)))
 
     def _log_product(self, narrowest: Array) -> Array:
+        """log Π_ℓ c_ℓ, shaped like the value of the narrowest layer."""
         return np.log(self._all_layers(narrowest)).sum(axis=-1)
 
     def _all_layers(self, narrowest: Array) -> Array:
-        """c_ℓ = (1 − r_ℓ) + r_ℓ c of every layer, given that of the narrowest."""
+        """c_ℓ = (1 − r_ℓ) + r_ℓ c (..., d − 1) of every layer, given that of the narrowest (...)."""
         return (1 - self._ratios) + self._ratios * narrowest[..., None]
 
 
 def _root(function: Callable[..., Array], guess: Array, arguments: tuple[Array, ...]) -> Array:
-    """Roots of a monotone function, one for each entry, to rounding."""
+    """Roots of a monotone function, shaped like the guess, one for each entry, to rounding."""
     bracket = elementwise.bracket_root(function, guess - 0.5, guess + 0.5, args=arguments, maxiter=200)
     found = elementwise.find_root(
         function,

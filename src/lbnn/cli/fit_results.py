@@ -1,0 +1,349 @@
+"""The numbers of a fit, for its report and for `--json`: what was chosen, how good it is, what to look at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from lbnn._base.types import Array, IndexArray
+from lbnn._base.warn import collected
+from lbnn.cli.problems import in_terms_of_the_table
+from lbnn.cross_validation import LeaveOneOut
+from lbnn.estimator import LBNNRegressor
+from lbnn.estimator.summary import Facts, facts
+
+LEVELS = (0.5, 0.9, 0.99)  # of the intervals whose coverage is counted
+INTERVAL = 0.9  # of coefficients
+#: Variance of the function at a row given the others, over that of the median row, from which the row is
+#: listed: twice its deviation. Of normal inputs in three columns 2% of the rows are listed.
+_LARGE_VARIANCE = 4.0
+_FEATURES_AT_ONCE = 100  # whose joint covariance is formed
+_MOST_FEATURES = 5000  # whose coefficients get intervals: some ten seconds
+#: Shares of the rows of the learning curve. Below _FEWEST_ROWS the smallest would be two or three rows.
+_SHARES = (0.125, 0.25, 0.5, 0.75)
+_FEWEST_ROWS = 30
+_SPLITS = 5
+_CURVE_SECONDS = 5.0  # from which no other split is begun
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a fit: features and targets as frames, and what each row is called."""
+
+    X: Any
+    Y: Any
+    labels: Sequence[str]
+
+
+@dataclass(frozen=True)
+class FitResults:
+    """What a fit found.
+
+    Attributes
+    ----------
+    model : LBNNRegressor
+    names : list of str
+        Of the targets.
+    rows : int
+    data : Rows, optional
+        None where the file was read in parts.
+    scores : LeaveOneOut, optional
+        Of the same rows.
+    found : Facts
+    notes : list of str
+        What was done to the table.
+    """
+
+    model: Any
+    names: list[str]
+    rows: int
+    data: Rows | None
+    scores: LeaveOneOut | None
+    found: Facts
+    notes: list[str]
+
+    @classmethod
+    def of(
+        cls, model: Any, names: Sequence[str], rows: int, data: Rows | None, notes: Sequence[str]
+    ) -> FitResults:
+        """Of a fitted `LBNNRegressor`."""
+        scores = None
+        if data is not None:
+            with collected():  # the scores have them as messages
+                scores = model.leave_one_out()
+        return cls(model, list(names), rows, data, scores, facts(model), list(notes))
+
+    @property
+    def messages(self) -> list[str]:
+        """What the fit and the left-out predictions noticed."""
+        found = [*self.model.messages_, *(self.scores.messages if self.scores else ())]
+        labels = () if self.data is None else self.data.labels
+        return [in_terms_of_the_table(message, labels) for message in dict.fromkeys(found)]
+
+    # ------------------------------------------------------------------ what was chosen
+
+    def chosen(self) -> dict[str, Any]:
+        """Network, noise and evidence."""
+        model = self.model
+        deviations = np.sqrt(np.atleast_1d(model.noise_variance_))
+        return {
+            "depth": model.depth_,
+            "widths": list(model.widths_),
+            "noise": model.noise_,
+            "noise_deviation": dict(zip(self.names, deviations.tolist(), strict=True)),
+            "beta": model.beta_,
+            "prior_scale": model.prior_scale_,
+            "inputs": model.inputs_,
+            "kernel": model.kernel,
+            "kernel_parameters": model.kernel_params_,
+            "log_evidence": model.log_evidence_,
+            "log_evidence_error": model.log_evidence_error_,
+            "models_averaged": len(model.models_),
+        }
+
+    def candidates(self) -> list[dict[str, Any]]:
+        """The evidence table, best first by evidence less penalty."""
+        table = sorted(self.model.evidence_table_, key=lambda row: row["penalty"] - row["log_evidence"])
+        best = table[0]["log_evidence"] - table[0]["penalty"]
+        return [{**row, "below_the_best": best - row["log_evidence"] + row["penalty"]} for row in table]
+
+    def correlations(self) -> Array:
+        """E L as correlations of the targets, (n_d, n_d)."""
+        scale = np.atleast_2d(self.model.scale_mean_)
+        size = np.sqrt(np.diag(scale))
+        return scale / np.outer(size, size)
+
+    # ------------------------------------------------------------------ rows predicted from all others
+
+    def left_out(self) -> list[dict[str, Any]]:
+        """For each target: errors beside those of a ridge and of the mean, z, and coverage of intervals."""
+        if self.data is None or self.scores is None:
+            return []
+        truth = self.data.Y.to_numpy()
+        z, residual = (np.reshape(each, truth.shape) for each in (self.scores.z, self.scores.residual))
+        reach = special.ndtri((1 + np.array(LEVELS)) / 2)
+        baselines = {each.name: each for each in self.found.outputs}
+        rows = []
+        for j, name in enumerate(self.names):
+            about = truth[:, j] - truth[:, j].mean()
+            spread = float((about**2).sum())
+            known = baselines.get(name)
+            rows.append(
+                {
+                    "target": name,
+                    "r2": 1 - float((residual[:, j] ** 2).sum()) / spread if spread else float("nan"),
+                    "rmse": float(np.sqrt((residual[:, j] ** 2).mean())),
+                    "rmse_of_ridge": known.ridge_error if known else float("nan"),
+                    "rmse_of_mean": known.mean_error if known else float("nan"),
+                    "mean_z": float(z[:, j].mean()),
+                    "sd_z": float(z[:, j].std()),
+                    "coverage": {
+                        str(level): float((np.abs(z[:, j]) < each).mean())
+                        for level, each in zip(LEVELS, reach, strict=True)
+                    },
+                }
+            )
+        return rows
+
+    def outliers(self) -> list[dict[str, Any]]:
+        """Rows whose left-out residuals are larger than Gaussian noise makes them, largest first."""
+        if self.data is None or self.scores is None:
+            return []
+        truth = self.data.Y.to_numpy()
+        mean = np.reshape(self.scores.mean, truth.shape)
+        return [
+            {
+                "row": self.data.labels[each.row],
+                "target": each.output,
+                "value": float(truth[each.row, self.names.index(each.output)]),
+                "predicted": float(mean[each.row, self.names.index(each.output)]),
+                "z": each.z,
+            }
+            for each in self.found.outliers
+        ]
+
+    def leverage(self) -> list[dict[str, Any]]:
+        """Rows whose features are far from those of all others, farthest first.
+
+        The number is the variance of the function at the row given the others, over that of the median row.
+        """
+        state = self.model._state
+        if self.data is None or len(state.targets) < 3:
+            return []
+        best = state.best
+        own = best.function_variance.of_training_rows(best.posterior.spectrum, len(state.targets))
+        median = float(np.median(own))
+        ratio = (own / median if median else np.zeros_like(own))[state.rows.stands_for]
+        far = [row for row in np.argsort(-ratio, kind="stable") if ratio[row] > _LARGE_VARIANCE]
+        return [{"row": self.data.labels[row], "variance": float(ratio[row])} for row in far]
+
+    # ------------------------------------------------------------------ coefficients
+
+    def coefficients(self) -> Coefficients | None:
+        """Of the linear kernel; None for others."""
+        if not hasattr(self.model, "coef_"):
+            return None
+        matrix = np.atleast_2d(self.model.coef_)
+        features = [str(name) for name in self.model.feature_names_in_]
+        units = None if self.data is None else self.data.X.to_numpy().std(axis=0)
+        return Coefficients(features, self.names, matrix, _coefficient_deviations(self.model), units)
+
+    # ------------------------------------------------------------------ learning curve
+
+    def learning_curve(self) -> LearningCurve | None:
+        """Errors on the other rows of fits to some of the rows, with the network and noise of this fit."""
+        if self.data is None or self.rows < _FEWEST_ROWS or self.model.kernel == "precomputed":
+            return None
+        X, Y = self.data.X, self.data.Y.to_numpy()
+        sizes = [round(share * self.rows) for share in _SHARES]
+        spread = Y.std(axis=0)
+        if not spread.all():
+            return None
+        found, rng, started = [], np.random.default_rng(0), time.monotonic()
+        try:
+            with collected():
+                for _ in range(_SPLITS):
+                    order = rng.permutation(self.rows)
+                    found.append([_error(self.model, X, Y, order[:m], order[m:]) / spread for m in sizes])
+                    if time.monotonic() - started > _CURVE_SECONDS:
+                        break
+        except (ValueError, np.linalg.LinAlgError):  # a part of the rows that has no such posterior
+            return None
+        last = [each["rmse"] for each in self.left_out()] / spread
+        return LearningCurve(sizes, np.array(found), self.rows - 1, last, self.names)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but pictures and the learning curve."""
+        coefficients = self.coefficients()
+        scores = self.scores
+        return {
+            "rows": self.rows,
+            "features": self.model.n_features_in_,
+            "targets": self.names,
+            "chosen": self.chosen(),
+            "evidence": self.candidates(),
+            "correlations": self.correlations() if len(self.names) > 1 else None,
+            "left_out": self.left_out(),
+            "left_out_log_density": None if scores is None else scores.elpd,
+            "left_out_log_density_error": None if scores is None else scores.elpd_error,
+            "outliers": self.outliers(),
+            "large_leverage": self.leverage(),
+            "coefficients": coefficients.rows() if coefficients is not None else None,
+            "intercept": dict(zip(self.names, np.atleast_1d(self.model.intercept_), strict=True))
+            if coefficients is not None
+            else None,
+            "table": self.notes,
+            "messages": self.messages,
+        }
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Of a linear fit.
+
+    Attributes
+    ----------
+    features, targets : list of str
+    values : (n_d, n_features)
+        In the units of the table.
+    deviations : (n_d, n_features), optional
+        Posterior standard deviations; None for very many features.
+    units : (n_features,), optional
+        Standard deviations of the features; None where the file was read in parts.
+    """
+
+    features: list[str]
+    targets: list[str]
+    values: Array
+    deviations: Array | None
+    units: Array | None
+
+    @property
+    def reach(self) -> float:
+        """Half the width of the interval, in standard deviations."""
+        return float(special.ndtri((1 + INTERVAL) / 2))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each target and feature, those of a target largest effect first."""
+        units = np.ones(len(self.features)) if self.units is None else self.units
+        found = []
+        for j, target in enumerate(self.targets):
+            for k in np.argsort(-np.abs(self.values[j] * units), kind="stable"):
+                value = float(self.values[j, k])
+                half = float("nan") if self.deviations is None else self.reach * float(self.deviations[j, k])
+                found.append(
+                    {
+                        "target": target,
+                        "feature": self.features[k],
+                        "value": value,
+                        "low": value - half,
+                        "high": value + half,
+                        "effect": value * float(units[k]) if self.units is not None else float("nan"),
+                    }
+                )
+        return found
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Root mean square errors on other rows, in standard deviations of each target.
+
+    Attributes
+    ----------
+    sizes : list of int
+        Rows of the fits.
+    errors : (splits, len(sizes), n_d)
+    last : int
+        Rows of the left-out predictions,
+    last_errors : (n_d,)
+        and their errors.
+    targets : list of str
+    """
+
+    sizes: list[int]
+    errors: Array
+    last: int
+    last_errors: Array
+    targets: list[str]
+
+
+def _coefficient_deviations(model: Any) -> Array | None:
+    """Posterior deviations of `coef_`, (n_d, n_features): of f(e_k) − f(0), for some features at a time."""
+    count = model.n_features_in_
+    if count > _MOST_FEATURES:
+        return None
+    outputs = len(np.atleast_2d(model.coef_))
+    parts = []
+    for start in range(0, count, _FEATURES_AT_ONCE):
+        chosen = np.eye(min(_FEATURES_AT_ONCE, count - start), count, k=start)
+        points, size = np.vstack([np.zeros(count), chosen]), 1 + len(chosen)
+        law = model._predictive(
+            points
+        )  # `predictive` would look for the names of columns, which takes longer
+        covariance = np.reshape(law.covariance, (size, outputs, size, outputs))
+        own = np.einsum("iaja->aij", covariance)
+        parts.append(own[:, 1:, 1:].diagonal(axis1=1, axis2=2) + own[:, :1, 0] - 2 * own[:, 0, 1:])
+    return np.sqrt(np.maximum(np.hstack(parts), 0.0))
+
+
+def _error(model: Any, X: Any, Y: Array, some: IndexArray, others: IndexArray) -> Array:
+    """Root mean square error on `others` of a fit to `some`, (n_d,)."""
+    given = {
+        "depth": model.depth_,
+        "width": model.widths_ or "evidence",
+        "beta": model.beta_,
+        "prior_scale": model.prior_scale_,
+        "noise": model.noise_,
+        "inputs": model.inputs_,
+        "kernel_params": model.kernel_params_ or None,
+        "average": False,
+    }
+    refit = LBNNRegressor(**{**model.get_params(), **given})
+    refit.fit(X.iloc[some].to_numpy(), Y[some] if Y.shape[1] > 1 else Y[some, 0])
+    mean = np.reshape(refit.predict(X.iloc[others].to_numpy()), (len(others), -1))
+    return np.sqrt(((mean - Y[others]) ** 2).mean(axis=0))

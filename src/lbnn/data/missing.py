@@ -1,0 +1,176 @@
+"""Tables with missing cells: which targets were observed, and the observed ones as rows of their own.
+
+Rows are those of a `Spectrum`, multiplied by √w where there are weights of rows; missing cells are filled
+with numbers that have no effect on any answer. With a level (`centred`) every output has one, of flat prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lbnn._base.types import Array, IndexArray, Mask
+from lbnn.data.examples import example_vectors
+from lbnn.data.spectrum import Spectrum
+
+
+@dataclass(frozen=True)
+class MissingCells:
+    """The cells (a, j) of a table Y (p, n_d) that were not observed.
+
+    Attributes
+    ----------
+    observed : (p, n_d) of bool
+    targets : (p, n_d)
+        Y times √w, filled, as the spectrum has it.
+    weights : (p,)
+        w, ones without weights.
+    centred : bool
+        Whether each output has a level of flat prior; targets are then less the means of the filled table.
+    """
+
+    observed: Mask
+    targets: Array
+    weights: Array
+    centred: bool
+
+    @property
+    def count(self) -> int:
+        """m, the number of missing cells."""
+        return int(np.count_nonzero(~self.observed))
+
+    @cached_property
+    def cells(self) -> tuple[IndexArray, IndexArray]:
+        """Rows and outputs of the missing cells, sorted by output, (m,) each."""
+        outputs, rows = np.nonzero(~self.observed.T)
+        return rows, outputs
+
+    def in_units(self, units: Array) -> MissingCells:
+        """The same with the outputs divided by units (n_d,)."""
+        return replace(self, targets=self.targets / units)
+
+    @cached_property
+    def shares(self) -> Array:
+        """w over its sum over the observed rows of each output, zero where not observed, (p, n_d)."""
+        observed = self.weights[:, None] * self.observed
+        return observed / observed.sum(axis=0)
+
+    @property
+    def log_jacobian(self) -> float:
+        """From densities of observed cells times √w to those of the cells: ½ Σ log w.
+
+        Of the contrasts of each output the level has the weight Σw, which is taken out relative to its rows.
+        """
+        logs = np.log(self.weights) @ self.observed
+        if self.centred:
+            totals = self.weights @ self.observed
+            logs = logs - np.log(totals / self.observed.sum(axis=0))
+        return 0.5 * float(logs.sum())
+
+    @property
+    def log_levels(self) -> float:
+        """½ Σ_j log(Σ_observed w/Σw): from levels of the whole table to those of the observed rows."""
+        if not self.centred:
+            return 0.0
+        totals = self.weights @ self.observed
+        return 0.5 * float(np.log(totals / self.weights.sum()).sum())
+
+    @property
+    def examples(self) -> int:
+        """Numbers that were observed, less one for every level."""
+        return int(self.observed.sum()) - self.centred * self.observed.shape[1]
+
+    def features(self, spectrum: Spectrum) -> Array:
+        """Features of the rows, whose inner products are the Gram matrix, (p, r)."""
+        return example_vectors(spectrum) * np.sqrt(spectrum.eigenvalues)
+
+    def rows(self, spectrum: Spectrum) -> ObservedRows:
+        """The observed cells, output by output, each reduced to the span of its features."""
+        features, parts = self.features(spectrum), []
+        for j in range(self.observed.shape[1]):
+            here = np.flatnonzero(self.observed[:, j])
+            own, y = features[here], self.targets[here, j]
+            if self.centred:
+                level = np.sqrt(self.weights[here] / self.weights[here].sum())
+                own, y = _without_level(own, level), _without_level(y[:, None], level)[:, 0]
+            parts.append(_reduced(own, y))
+        return ObservedRows(
+            np.concatenate([part[0] for part in parts]),
+            np.concatenate([part[1] for part in parts]),
+            np.repeat(np.arange(len(parts)), [len(part[1]) for part in parts]),
+            sum(part[2] for part in parts),
+        )
+
+
+@dataclass(frozen=True)
+class ObservedRows:
+    """Observed cells as rows: of output j, features (r) and a target each."""
+
+    features: Array  # (q, r)
+    targets: Array  # (q,)
+    outputs: IndexArray  # (q,), sorted
+    residual: float  # of the targets outside the span of the features of their outputs
+
+
+def _without_level(rows: Array, level: Array) -> Array:
+    """Rows (k, any) as k − 1 contrasts, by the reflection that takes the level to the first axis."""
+    normal = level.copy()
+    normal[0] += 1
+    normal /= np.linalg.norm(normal)
+    return np.asarray((rows - np.outer(normal, 2 * (normal @ rows)))[1:])
+
+
+def _reduced(features: Array, y: Array) -> tuple[Array, Array, float]:
+    """Features, targets and ‖rest‖², of at most as many rows as there are features."""
+    if len(y) <= features.shape[1]:
+        return features, y, 0.0
+    basis, root = np.linalg.qr(features)
+    own = basis.T @ y
+    rest = y - basis @ own
+    return root, own, float(rest @ rest)
+
+
+def checked_table(Y: ArrayLike, observed: ArrayLike) -> tuple[Array, Mask | None]:
+    """Targets (p, n_d) and which of them were observed; None for the mask where all were."""
+    table, mask = np.asarray(Y, dtype=float), np.asarray(observed)
+    if mask.dtype != bool or mask.shape != table.shape or table.ndim not in (1, 2):
+        raise ValueError(
+            "observed must be an array of bool with the shape of Y, true where a target was observed, got "
+            f"dtype {mask.dtype} and observed.shape={mask.shape} for Y.shape={table.shape}"
+        )
+    if table.ndim == 1:
+        table, mask = table[:, None], mask[:, None]
+    if not np.isfinite(table[mask]).all():
+        raise ValueError(
+            f"observed targets must be finite, got {np.count_nonzero(~np.isfinite(table[mask]))} NaN or "
+            "infinite values among them"
+        )
+    require_told(mask)
+    return table, None if mask.all() else mask
+
+
+def require_told(observed: Mask) -> None:
+    """Raise where an output, or a row, has no observed target."""
+    if not observed.any(axis=0).all():
+        raise ValueError(
+            "every output needs at least one observed target, got none for outputs "
+            f"{np.flatnonzero(~observed.any(axis=0)).tolist()}: leave them out"
+        )
+    if not observed.any(axis=1).all():
+        raise ValueError(
+            "rows without any target tell nothing of the network, got "
+            f"{np.count_nonzero(~observed.any(axis=1))} of them: leave them out"
+        )
+
+
+def elimination_is_cheaper(cells: MissingCells, rank: int) -> bool:
+    """Whether eliminating the missing cells costs less than a factorisation of the observed ones.
+
+    One gradient takes m² r n_d + m³ operations in the one way and q³ in the other, q = Σ_j min(p_j, r).
+    """
+    outputs = cells.observed.shape[1]
+    size = float(np.minimum(cells.observed.sum(axis=0) - cells.centred, rank).sum())
+    return cells.count**2 * (rank * outputs + cells.count) <= size**3

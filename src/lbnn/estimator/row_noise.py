@@ -1,0 +1,139 @@
+"""Rows with noise of their own: which ones the evidence finds, and how large their variance is.
+
+At infinite width the density of row a given the others is Gaussian, with residual e_aj and variance u_j t_a
+for output j, t_a = s_a + 1 the variances of function and noise in units u_j of the noise. All that depends
+on the noise variance v_a of the row is this density, with t_a = s_a + v_a. With m_a the mean of e_aj²/u_j
+over the q outputs its maximum over v_a ≥ 1 is at s_a + v_a = max(t_a, m_a) and gains
+
+    ½ q [m_a/t_a − 1 − log(m_a/t_a)]    where m_a > t_a
+
+(the variance shift model of outliers; Thompson, 1985). A row gets a variance of its own if that gains more
+than ½ log p for the variance and log p for the choice of the row, so that rows of Gaussian noise hardly ever
+do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.types import Array, IndexArray
+from lbnn.data.examples import example_vectors
+from lbnn.estimator.input_search import InputCandidate
+from lbnn.estimator.summary import largest_z
+
+_MOST_ROUNDS = 30
+_SETTLED = 0.01  # relative change of a variance
+_LARGEST_SHARE = 0.2  # of the rows that may have noise of their own: more are another law of the noise
+_MOST_FLOATS = 4e7  # of the eigenvectors over the rows, up to which every fit looks at its rows
+_FEWEST_ROWS = 8
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class RowDensities:
+    """Rows given all others at infinite width.
+
+    Attributes
+    ----------
+    gain : (p,)
+        Of the log evidence, from a noise variance of its own.
+    variance : (p,)
+        The best such variance, relative to the present one; below one only of rows that could have less.
+    z : (p, q)
+        Standardised left-out residuals.
+    """
+
+    gain: Array
+    variance: Array
+    z: Array
+
+    @classmethod
+    def of(cls, candidate: InputCandidate, targets: Array) -> RowDensities:
+        """Of the targets of the search, (p,) or (p, q), at the best hyperparameters at infinite width."""
+        spectrum, h = candidate.data.spectrum, candidate.process.h
+        columns = targets.reshape(len(targets), -1) / np.exp(h[:-1] / 2)
+        weights = np.ones(len(columns)) if spectrum.weights is None else spectrum.weights
+        centred, shares = spectrum.examples < len(columns), weights / weights.sum()
+        about = np.sqrt(weights)[:, None] * (columns - centred * (shares @ columns))
+        vectors, squares = example_vectors(spectrum), example_vectors(spectrum) ** 2
+        inside = vectors.T @ about
+        unseen = np.maximum(1 - centred * shares - squares.sum(axis=1), 0.0)
+        inverse = 1 / (1 + math.exp(h[-1]) * spectrum.eigenvalues)
+        precision = np.maximum(squares @ inverse + unseen, np.finfo(float).tiny)  # 1/t
+        weighted = vectors @ (inverse[:, None] * inside) + (about - vectors @ inside)
+        residual, total = weighted / precision[:, None], 1 / precision
+        mean = (residual**2).mean(axis=1)
+        ratio = np.maximum(mean / total, 1.0)
+        gain = 0.5 * columns.shape[1] * (ratio - 1 - np.log(ratio))
+        return cls(gain, np.maximum(mean - (total - 1), 0.0), residual / np.sqrt(total)[:, None])
+
+
+def price(rows: int) -> float:
+    """What the log evidence must gain for a row to have noise of its own."""
+    return 1.5 * math.log(max(rows, 2))
+
+
+def own_variances(rows: int, densities: Callable[[Array], RowDensities]) -> Array:
+    """Noise variances of the rows relative to the ordinary one, (p,).
+
+    Parameters
+    ----------
+    rows : int
+        p.
+    densities : function of variances (p,)
+        The rows given all others where the noise has these variances.
+    """
+    variances = np.ones(rows)
+    for _ in range(_MOST_ROUNDS):
+        found, own = densities(variances), variances > 1
+        changed = np.where(own, np.maximum(variances * found.variance, 1.0), 1.0)
+        new = ~own & (found.gain > max(price(rows), 0.5 * found.gain[~own].max(initial=0.0)))
+        changed[new] = found.variance[new]
+        if (changed > 1).sum() > _LARGEST_SHARE * rows:
+            break
+        settled = not new.any() and (np.abs(changed - variances) <= _SETTLED * variances).all()
+        variances = changed
+        if settled:
+            break
+    return variances
+
+
+def unusual_rows(candidate: InputCandidate, targets: Array, numbers: IndexArray, names: list[str]) -> str:
+    """What to say of rows that the others predict badly; empty if there are none.
+
+    Parameters
+    ----------
+    candidate : InputCandidate
+    targets : (p,) or (p, q)
+        Of the search.
+    numbers : (p,)
+        Of the rows in the user's table.
+    names : list of str
+        Of the targets; those of the search are other ones where targets are dependent.
+    """
+    count, rank = len(targets), candidate.data.spectrum.rank
+    if count < _FEWEST_ROWS or not rank or count * rank > _MOST_FLOATS:
+        return ""
+    found = RowDensities.of(candidate, targets)
+    size = np.abs(found.z).max(axis=1)
+    far = np.flatnonzero((found.gain > price(count)) | (size > largest_z(found.z.size)))
+    if not len(far):
+        return ""
+    listed = far[np.argsort(-size[far], kind="stable")]
+    named = []
+    for row in listed[:_MOST_NAMED]:
+        output = int(np.abs(found.z[row]).argmax())
+        where = f", {names[output]}" if len(names) == found.z.shape[1] > 1 else ""
+        named.append(f"row {numbers[row]} (z = {found.z[row, output]:+.1f}{where})")
+    more = f" and {len(far) - _MOST_NAMED} more" if len(far) > _MOST_NAMED else ""
+    top = int(found.gain.argmax())
+    return (
+        f"{len(far)} row{'s are' if len(far) > 1 else ' is'} far from what the others predict: "
+        f"{', '.join(named)}{more}. A noise variance of its own for row {numbers[top]} would raise the log "
+        f"evidence by {found.gain[top]:.1f}: check these rows, or use robust=True, which gives such rows "
+        "larger noise"
+    )

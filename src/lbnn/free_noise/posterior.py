@@ -1,0 +1,224 @@
+"""FreeNoisePosterior: a network and a noise covariance of its own, conditioned on data."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lbnn import archive
+from lbnn._base import check
+from lbnn._base.html import card
+from lbnn._base.types import Array
+from lbnn._base.warn import warn_of
+from lbnn.cross_validation import LeaveOneOut, kept_targets
+from lbnn.data.projection import Projection
+from lbnn.data.spectrum import Spectrum
+from lbnn.engines import Diagnostics, InferenceOptions
+from lbnn.engines.signal_noise import SignalNoiseInference, infer_signal_noise
+from lbnn.free_noise.left_out import free_noise_scores
+from lbnn.free_noise.target import given_target
+from lbnn.predict.signal_noise import SignalNoisePredictive, SignalNoiseProcess
+from lbnn.scale.prior import ScalePrior
+from lbnn.scale.signal_noise import SignalNoiseDraws
+
+#: What a file of `FreeNoisePosterior.save` holds.
+KIND = "free-noise posterior"
+
+
+@dataclass(frozen=True)
+class FreeNoisePosterior:
+    """The posterior of signal and noise. Returned by `Network.condition(..., noise="free")`.
+
+    Row i of the targets in the eigenbasis of the Gram matrix has the covariance Σ + g_i L across outputs.
+
+    Attributes
+    ----------
+    prior : ScalePrior
+        Law of the network's scale L before the data.
+    spectrum : Spectrum
+        The data, with the first layer's prior variance in the Gram matrix.
+    inference : SignalNoiseInference
+        Draws of L and Σ, the evidence and diagnostics.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(15, 20))
+    >>> noise = rng.normal(size=(15, 1)) @ np.ones((1, 2)) + 0.3 * rng.normal(size=(15, 2))
+    >>> post = lbnn.Network(widths=(5,)).condition(X, noise, noise="free", noise_covariance=np.cov(noise.T))
+    >>> post.predict(X[:3]).with_noise().mean.shape
+    (3, 2)
+    >>> post.noise_covariance.shape
+    (2, 2)
+    """
+
+    prior: ScalePrior
+    spectrum: Spectrum
+    inference: SignalNoiseInference
+
+    def __repr__(self) -> str:
+        """One line: network, data, evidence, engine."""
+        return (
+            f"FreeNoisePosterior(widths={self.prior.widths}, examples={self.spectrum.examples}, "
+            f"outputs={self.prior.outputs}, log_evidence={self.log_evidence:.6g}, "
+            f"engine={self.diagnostics.engine!r}, ok={self.diagnostics.ok})"
+        )
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks."""
+        error = f" ± {self.log_evidence_error:.2g}" if self.log_evidence_error else ""
+        shares = ", ".join(f"{each:.2f}" for each in self.signal_share()[:12])
+        rows = [
+            ("hidden widths", self.prior.widths or "none"),
+            ("examples", self.spectrum.examples),
+            ("outputs", self.prior.outputs),
+            ("noise", "free"),
+            ("share of the signal", shares),
+            ("log evidence", f"{self.log_evidence:.6g}{error}"),
+            ("diagnostics", "ok" if self.diagnostics.ok else "; ".join(self.diagnostics.messages)),
+        ]
+        return card("FreeNoisePosterior", rows, "")
+
+    # ------------------------------------------------------------------ what was found
+
+    @property
+    def log_evidence(self) -> float:
+        """Log p(Y | X)."""
+        return self.inference.log_evidence
+
+    @property
+    def log_evidence_error(self) -> float:
+        """Standard error of `log_evidence`; 0.0 where it is deterministic."""
+        return self.inference.log_evidence_error
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """How the answer was computed and whether it supports itself."""
+        return self.inference.diagnostics
+
+    @property
+    def draws(self) -> SignalNoiseDraws:
+        """Weighted draws of signal and noise: `.signal` and `.noise` are (m, n_d, n_d)."""
+        return self.inference.draws
+
+    @property
+    def signal_covariance(self) -> Array:
+        """E L, (n_d, n_d): of the outputs at an input of mean square one."""
+        return self.draws.average(self.draws.signal)
+
+    @property
+    def noise_covariance(self) -> Array:
+        """E Σ, (n_d, n_d)."""
+        return self.draws.average(self.draws.noise)
+
+    def signal_share(self) -> Array:
+        """Posterior mean of ḡ L_jj/(ḡ L_jj + Σ_jj), the share of the signal (heritability), (n_d,).
+
+        ḡ is the mean of the diagonal of the Gram matrix.
+        """
+        return self.draws.average(self.draws.signal_shares(self.mean_gram))
+
+    @property
+    def mean_gram(self) -> float:
+        """ḡ, tr G/p."""
+        return float(self.spectrum.eigenvalues.sum()) / max(self.spectrum.examples, 1)
+
+    # ------------------------------------------------------------------ predictions
+
+    def predict(
+        self,
+        X_test: ArrayLike | None = None,
+        *,
+        cross_gram: ArrayLike | None = None,
+        test_gram: ArrayLike | None = None,
+    ) -> SignalNoisePredictive:
+        """The posterior predictive of the function; `.with_noise()` for observations.
+
+        Parameters
+        ----------
+        X_test : (p̂, n0), optional
+            Test inputs; the training points by default.
+        cross_gram, test_gram : (p̂, p) and (p̂, p̂), optional
+            After `condition_gram`, in the place of X_test.
+        """
+        return self._predictive_at(
+            self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram), 0.0
+        )
+
+    def _predictive_at(self, projection: Projection, level_share: float = 0.0) -> SignalNoisePredictive:
+        """At projected test points, with a level of the covariance level_share · Σ."""
+        process = SignalNoiseProcess(
+            self.draws, self.spectrum.eigenvalues, self.spectrum.targets, projection, level_share
+        )
+        return SignalNoisePredictive.of(process, self.spectrum.single_output)
+
+    def leave_one_out(self, Y: ArrayLike | None = None) -> LeaveOneOut:
+        """Score every example given all others, without conditioning anew.
+
+        Parameters
+        ----------
+        Y : (p, n_d), optional
+            The targets that the posterior was conditioned on; needed where it does not keep them.
+        """
+        targets = kept_targets(self.spectrum) if Y is None else check.real_array(Y, "Y")
+        columns = np.reshape(targets, (len(targets), -1))
+        scores = self._scores(columns, np.eye(columns.shape[1]), 0.0)
+        return scores.single() if self.spectrum.single_output else scores
+
+    def _scores(self, targets: Array, matrix: Array, offset: Array | float) -> LeaveOneOut:
+        """Of targets (p, q), in outputs Y Aᵀ + b."""
+        if self.spectrum.weights is not None:
+            raise ValueError(
+                "leave-one-out scores of noise='free' are for rows of equal weight, got weights: use another "
+                "kind of noise"
+            )
+        return free_noise_scores(
+            self.spectrum,
+            self.draws,
+            targets,
+            centred=len(targets) > self.spectrum.examples,
+            matrix=matrix,
+            offset=offset,
+            messages=self.diagnostics.messages,
+        )
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior to a file that executes nothing when it is loaded (see docs/archive.md)."""
+        archive.write(path, KIND, *self._packed())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> FreeNoisePosterior:
+        """Read a posterior; a file that does not hold one, or not whole, is a ValueError."""
+        return cls._unpacked(*archive.read(path, KIND))
+
+    def _packed(self) -> archive.Packed:
+        return archive.pack_signal_noise(self.prior, self.spectrum, self.inference)
+
+    @classmethod
+    def _unpacked(cls, header: dict[str, Any], arrays: dict[str, Any]) -> FreeNoisePosterior:
+        return cls(*archive.unpack_signal_noise(header, arrays))
+
+
+def condition_free(
+    prior: ScalePrior,
+    spectrum: Spectrum,
+    beta: Any,
+    noise_prior: ScalePrior | None,
+    noise_covariance: Any,
+    options: InferenceOptions,
+) -> FreeNoisePosterior:
+    """The posterior of signal and noise; an answer that is not ok warns."""
+    if options.engine not in ("auto", "smc"):
+        raise ValueError(f"noise='free' is integrated by engine='smc', got engine={options.engine!r}")
+    inference = infer_signal_noise(
+        given_target(prior, spectrum, beta, noise_prior, noise_covariance), options
+    )
+    warn_of(inference.diagnostics.messages)
+    return FreeNoisePosterior(prior, spectrum, inference)

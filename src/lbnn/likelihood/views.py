@@ -1,0 +1,265 @@
+"""The likelihood of observations that see the outputs of a network through several views.
+
+Observation μ is y_μ = Σ_m [P ψ_m(x_μ)]_m + noise, P = W_d ⋯ W_1. Given the scale L (M × M) of the M channels,
+with K_mm' = σ_1² Ψ_m Ψ_m'ᵀ/n0 the Gram matrices between views,
+
+    y ~ N(0, C(L)),   C(L) = τ I + Σ_mm' L_mm' K_mm'.
+
+The K_mm' have no common eigenvectors, so every scale takes a Cholesky factorisation of C. Its size q is the
+smaller of the number of observations and of all features, M n0: rows are first reduced to the span of the
+features (`data.view_data`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import lapack
+
+from lbnn._base.arrays import HOST, Device
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array, IndexArray
+
+_LAPACK_FROM = 48  # rows from which one factorisation after the other beats NumPy's batches of inverses
+
+
+class Design(ABC):
+    """How a scale makes the covariance of q rows: a linear map L ↦ Σ_mm' L_mm' K_mm', and its adjoint."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """q."""
+
+    @property
+    @abstractmethod
+    def channels(self) -> int:
+        """M."""
+
+    @property
+    @abstractmethod
+    def operations(self) -> float:
+        """Rough number of floating-point operations of one covariance."""
+
+    @abstractmethod
+    def covariances(self, scales: Array) -> Array:
+        """Σ_mm' L_mm' K_mm' of scales (k, M, M), (k, q, q)."""
+
+    @abstractmethod
+    def contracted(self, matrices: Array) -> Array:
+        """⟨W, K_mm'⟩ of symmetric matrices W (k, q, q), as symmetric matrices (k, M, M)."""
+
+
+@dataclass(frozen=True)
+class ViewDesign(Design):
+    """Any views: the Gram matrices of all pairs of them."""
+
+    grams: Array  # K_mm' + K_m'm for m < m' and K_mm, in the order of np.triu_indices, (pairs, q, q)
+    number: int  # M
+
+    @classmethod
+    def of(cls, features: Array) -> ViewDesign:
+        """From features (q, M, n), whose inner products are the kernel."""
+        return cls.of_blocks(np.einsum("ami,bni->ambn", features, features, optimize=True))
+
+    @classmethod
+    def of_blocks(cls, kernel: Array) -> ViewDesign:
+        """From the Gram matrices between all views, (q, M, q, M)."""
+        count = kernel.shape[1]
+        first, second = np.triu_indices(count)
+        grams = np.stack([kernel[:, m, :, n] for m, n in zip(first, second, strict=True)])
+        mixed = first != second
+        grams[mixed] += grams[mixed].swapaxes(1, 2)
+        return cls(grams, count)
+
+    @property
+    def rows(self) -> int:
+        return self.grams.shape[1]
+
+    @property
+    def channels(self) -> int:
+        return self.number
+
+    @property
+    def operations(self) -> float:
+        return 2.0 * self.grams.size
+
+    def covariances(self, scales: Array) -> Array:
+        upper = scales[:, *np.triu_indices(self.number)]
+        return np.asarray((upper @ self.grams.reshape(len(self.grams), -1)).reshape(-1, self.rows, self.rows))
+
+    def contracted(self, matrices: Array) -> Array:
+        pairs = matrices.reshape(len(matrices), -1) @ self.grams.reshape(len(self.grams), -1).T
+        first, second = np.triu_indices(self.number)
+        result = np.empty((len(matrices), self.number, self.number))
+        halves = np.where(first == second, pairs, 0.5 * pairs)
+        result[:, first, second] = halves
+        result[:, second, first] = halves
+        return result
+
+
+@dataclass(frozen=True)
+class CellDesign(Design):
+    """Observed cells of a table: cell (a, j) sees output j of row a, C = G ∘ L over cells."""
+
+    gram: Array  # G between the rows of cells, (q, q); cells are sorted by output
+    outputs: IndexArray  # j of every cell, (q,)
+    number: int  # n_d
+
+    @property
+    def rows(self) -> int:
+        return len(self.gram)
+
+    @property
+    def channels(self) -> int:
+        return self.number
+
+    @property
+    def operations(self) -> float:
+        return 4.0 * self.gram.size
+
+    def covariances(self, scales: Array) -> Array:
+        return np.asarray(self.gram * scales[:, self.outputs[:, None], self.outputs])
+
+    def contracted(self, matrices: Array) -> Array:
+        present, starts = np.unique(self.outputs, return_index=True)
+        sums = np.add.reduceat(np.add.reduceat(self.gram * matrices, starts, axis=1), starts, axis=2)
+        result = np.zeros((len(matrices), self.number, self.number))
+        result[:, present[:, None], present] = sums
+        return result
+
+
+@dataclass(frozen=True)
+class ViewLikelihood:
+    """log p(y | L) as a function of L, with its gradient, for one data set and one noise variance."""
+
+    design: Design
+    observations: Array  # y in the span of the features, (q,)
+    residual: float  # ‖y‖² outside of it
+    examples: int  # all observations
+    noise_variance: float  # τ, positive and finite
+    log_jacobian: float = 0.0
+
+    # -- what the engines ask of every likelihood
+
+    flat = False
+    keeps_from_zero = False
+    dual_deficient = True  # there is no form in the kernel of the hidden layer
+    multiplicity = 1.0
+    units = None
+    device: Device = HOST
+
+    @property
+    def output_units(self) -> Array:
+        """Ones."""
+        return np.ones(self.design.channels)
+
+    @property
+    def log_constant(self) -> float:
+        """The part of log p(y | L) that does not depend on L."""
+        constant = -0.5 * self.examples * math.log(2 * math.pi) + self.log_jacobian
+        unseen = self.examples - self.design.rows
+        return constant - 0.5 * (unseen * math.log(self.noise_variance) + self.residual / self.noise_variance)
+
+    @property
+    def operations(self) -> float:
+        """Rough number of floating-point operations of one gradient, for planning."""
+        return 2 * self.design.operations + 2.0 * self.design.rows**3
+
+    @cached_property
+    def eigenvalues(self) -> Array:
+        """Of the signal's covariance at L = I, (q,)."""
+        signal = self.design.covariances(np.eye(self.design.channels)[None])[0]
+        return np.maximum(np.linalg.eigvalsh(signal), 0.0)
+
+    @cached_property
+    def _pull(self) -> Array:
+        """⟨αα ᵀ, K_mm'⟩ with α = C⁻¹y at L = I, (M, M): what the fit gains from every channel."""
+        covariance = self._covariances(np.eye(self.design.channels)[None])[0]
+        alpha = np.linalg.solve(covariance, self.observations)
+        return np.asarray(self.design.contracted(np.outer(alpha, alpha)[None])[0])
+
+    @property
+    def gradient_rows(self) -> Array:
+        """Rows (M, M) whose Gram matrix is twice the gradient of the fit at L = I: their axes are used."""
+        values, vectors = np.linalg.eigh(self._pull)
+        return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+
+    @property
+    def target_moment(self) -> Array:
+        """Its eigenvectors are the channels: a second frame in which modes are looked for."""
+        return np.diag(np.diagonal(self._pull))
+
+    # -- value and gradient
+
+    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
+        """Log p(y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, M), V (m, M, M) -> (m,)."""
+        result = np.empty(len(eigenvalues))
+        for block, covariances in self._in_blocks(eigenvalues, vectors):
+            lower = _lower_roots(covariances)
+            white = np.linalg.solve(lower, np.broadcast_to(self.observations, lower.shape[:2])[..., None])
+            result[block] = self._of_roots(lower, np.asarray(white[..., 0], float))
+        return result
+
+    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+        """`log_value` (m,) and its gradient in L, ½ ⟨ααᵀ − C⁻¹, K_mm'⟩ with α = C⁻¹y, (m, M, M)."""
+        value, gradient = np.empty(len(eigenvalues)), np.empty_like(vectors)
+        for block, covariances in self._in_blocks(eigenvalues, vectors):
+            lower = _lower_roots(covariances)
+            inverse = _inverses(lower)
+            alpha = inverse @ self.observations
+            logs = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+            value[block] = -0.5 * (logs + alpha @ self.observations)
+            pull = alpha[:, :, None] * alpha[:, None, :] - inverse
+            gradient[block] = 0.5 * self.design.contracted(pull)
+        fine = np.isfinite(value)
+        return np.where(fine, value, -np.inf), np.where(fine[:, None, None], gradient, 0.0)
+
+    def _of_roots(self, lower: Array, white: Array) -> Array:
+        logs = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+        value = -0.5 * (logs + (white**2).sum(axis=1))
+        return np.where(np.isfinite(value), value, -np.inf)
+
+    def _covariances(self, scales: Array) -> Array:
+        covariances = self.design.covariances(scales)
+        index = np.arange(self.design.rows)
+        covariances[:, index, index] += self.noise_variance
+        return covariances
+
+    def _in_blocks(self, eigenvalues: Array, vectors: Array) -> Iterator[tuple[slice, Array]]:
+        """C(L) of blocks of scales."""
+        for block in blocks(len(eigenvalues), 4 * self.design.rows**2):
+            axes = vectors[block]
+            yield block, self._covariances((axes * eigenvalues[block, None, :]) @ axes.swapaxes(1, 2))
+
+
+def _lower_roots(covariances: Array) -> Array:
+    """Cholesky factors (k, q, q); NaN where rounding has left a matrix indefinite or not finite."""
+    try:
+        return np.asarray(np.linalg.cholesky(covariances), float)
+    except np.linalg.LinAlgError:
+        return np.stack([_lower_root(each) for each in covariances])
+
+
+def _lower_root(covariance: Array) -> Array:
+    try:
+        return np.asarray(np.linalg.cholesky(covariance), float)
+    except np.linalg.LinAlgError:
+        return np.full_like(covariance, np.nan)
+
+
+def _inverses(lower: Array) -> Array:
+    """(R Rᵀ)⁻¹ of lower roots R (k, q, q)."""
+    if lower.shape[1] < _LAPACK_FROM:
+        inverse = np.linalg.inv(lower)
+        return np.asarray(inverse.swapaxes(1, 2) @ inverse)
+    result = np.empty_like(lower)
+    for number, root in enumerate(lower):
+        upper = lapack.dpotri(root, lower=1)[0]
+        result[number] = np.tril(upper) + np.tril(upper, -1).T
+    return result

@@ -1,0 +1,85 @@
+"""Independent noise of one variance on a table with missing cells: the likelihood of the observed ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lbnn._base.types import Array
+from lbnn.data.examples import example_vectors, level_of
+from lbnn.data.missing import MissingCells, elimination_is_cheaper
+from lbnn.data.projection import RANK_TOLERANCE
+from lbnn.data.spectrum import Spectrum
+from lbnn.likelihood.missing import PartialLikelihood
+from lbnn.likelihood.plain import PlainCells
+from lbnn.likelihood.views import CellDesign, ViewLikelihood
+from lbnn.noise.independent import IndependentNoise
+
+
+def observed_likelihood(
+    spectrum: Spectrum, cells: MissingCells, noise: float
+) -> PartialLikelihood | ViewLikelihood:
+    """log p(Y_obs | L): by eliminating the missing cells, or from the observed ones, whichever is cheaper."""
+    if elimination_is_cheaper(cells, spectrum.rank):
+        return partial_likelihood(spectrum, cells, noise)
+    rows = cells.rows(spectrum)
+    design = CellDesign(rows.features @ rows.features.T, rows.outputs, spectrum.outputs)
+    return ViewLikelihood(design, rows.targets, rows.residual, cells.examples, noise, cells.log_jacobian)
+
+
+def partial_likelihood(spectrum: Spectrum, cells: MissingCells, noise: float) -> PartialLikelihood:
+    """By eliminating the missing cells from the complete table."""
+    complete = IndependentNoise(noise).likelihood(spectrum)
+    complete = replace(complete, gauss_rule=None, log_jacobian=0.0)
+    rows, outputs = cells.cells
+    lacking, position = np.unique(rows, return_inverse=True)
+    vectors = example_vectors(spectrum)
+    level = level_of(spectrum, len(vectors)) if cells.centred else np.zeros(len(vectors))
+    own, part = vectors[lacking], level[lacking]
+    unseen, rest = np.zeros((len(lacking),) * 2), np.zeros((len(lacking), spectrum.outputs))
+    if spectrum.rank < spectrum.examples:
+        unseen = np.eye(len(lacking)) - own @ own.T - np.outer(part, part)
+        rest = cells.targets[lacking] - np.outer(part, level @ cells.targets) - own @ spectrum.targets
+        spanned = np.diagonal(unseen) <= RANK_TOLERANCE * len(vectors)
+        unseen[spanned], unseen[:, spanned], rest[spanned] = 0.0, 0.0, 0.0
+    extra = cells.log_jacobian + cells.log_levels
+    return PartialLikelihood(complete, own, unseen, rest, position.reshape(-1), outputs, extra)
+
+
+def level_shares(cells: MissingCells) -> Array:
+    """Share of a unit of every row that lacks cells (times √w) in the level of the complete table, (k,)."""
+    lacking = np.unique(cells.cells[0])
+    if not cells.centred:
+        return np.zeros(len(lacking))
+    return np.sqrt(cells.weights[lacking]) / cells.weights.sum()
+
+
+def refilled(spectrum: Spectrum, cells: MissingCells, noise: float) -> tuple[Spectrum, MissingCells]:
+    """The same table with missing cells filled by their means at L = I, where little cancels."""
+    outputs = spectrum.outputs
+    likelihood = partial_likelihood(spectrum, cells, noise)
+    shift = likelihood.eliminate(np.ones(outputs), np.eye(outputs)).shift
+    targets = cells.targets.copy()
+    targets[cells.cells] += shift
+    return with_targets(spectrum, cells, targets)
+
+
+def with_targets(spectrum: Spectrum, cells: MissingCells, targets: Array) -> tuple[Spectrum, MissingCells]:
+    """The same inputs with other (scaled) targets (p, n_d)."""
+    vectors = example_vectors(spectrum)
+    level = level_of(spectrum, len(vectors)) if cells.centred else np.zeros(len(vectors))
+    own = vectors.T @ targets
+    rest = targets - np.outer(level, level @ targets) - vectors @ own
+    if spectrum.rank == spectrum.examples:
+        rest = np.zeros_like(rest)
+    changed = replace(spectrum, targets=own, residual=float((rest**2).sum()), outside=rest)
+    return changed, replace(cells, targets=targets)
+
+
+def plain_cells(spectrum: Spectrum, cells: MissingCells, noise: float) -> PlainCells:
+    """The same by dense algebra over the observed cells."""
+    features = cells.features(spectrum)
+    return PlainCells(
+        features @ features.T, cells.targets, cells.observed, cells.weights, cells.centred, noise
+    )

@@ -1,0 +1,223 @@
+"""Predictions from a table with missing cells, given draws of the scale.
+
+Two ways to the same Gaussians. `CompletedProcess` completes the table: given L the missing cells are Gaussian
+with the precision P = (K⁻¹)_mm, predictions are those of the complete table at their mean, and what is
+unknown of them adds G P⁻¹ Gᵀ to the covariance, G the derivative of a prediction in the missing cells.
+`ObservedProcess` takes the observed cells alone, by dense algebra. Each output may have a level b_j of flat
+prior: it is the mean of its (observed or completed) targets less that of the function.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg
+
+from lbnn._base.arrays import to_numpy
+from lbnn._base.types import Array
+from lbnn.data.missing import MissingCells, ObservedRows
+from lbnn.data.projection import Projection
+from lbnn.likelihood.missing import Elimination, PartialLikelihood
+from lbnn.predict.atoms import AtomPredictive
+from lbnn.predict.conditional import ConditionalProcess
+
+_LARGEST = 1 << 26  # floats that factors of all draws may fill
+_WORK = 2e10  # operations that factorisations may take: some seconds
+_FEWEST_ATOMS = 128  # to which draws are thinned at most
+
+
+class TableProcess(ABC):
+    """The Gaussian process given some draws of the scale, for one table with missing cells."""
+
+    scales: Array  # (m, n_d, n_d)
+
+    @abstractmethod
+    def means(self, explained: Array) -> Array:
+        """At test points Φ (p̂, r) given each draw, (m, p̂, n_d)."""
+
+    @abstractmethod
+    def joint(self, explained: Array, unexplained: Array, number: int) -> Array:
+        """Covariance over points and outputs, (p̂ n_d, p̂ n_d), given one draw; R (p̂, p̂)."""
+
+    @abstractmethod
+    def at_points(self, explained: Array, unexplained: Array) -> Array:
+        """Covariances across outputs at single points given each draw, (m, p̂, n_d, n_d); diag R (p̂,)."""
+
+
+def table_predictive(
+    process: TableProcess, projection: Projection, weights: Array, noise: float, single_output: bool
+) -> AtomPredictive:
+    """The predictive at projected test points."""
+    explained = to_numpy(projection.explained)
+
+    def covariances(rows: slice) -> Array:
+        return process.at_points(explained[rows], projection.unexplained_diagonal[rows])
+
+    def joint(number: int) -> Array:
+        return process.joint(explained, to_numpy(projection.unexplained_gram), number)
+
+    means = process.means(explained)
+    return AtomPredictive(
+        weights, means, covariances, joint, process.scales, noise, single_output=single_output
+    )
+
+
+def most_draws(size: int) -> int:
+    """How many draws are kept where each takes a factorisation of this size."""
+    return max(_FEWEST_ATOMS, min(int(_WORK / (float(size) ** 3 + 1e4)), _LARGEST // max(size, 1) ** 2))
+
+
+@dataclass(frozen=True)
+class CompletedProcess(TableProcess):
+    """From the complete table and the missing cells given the others."""
+
+    likelihood: PartialLikelihood
+    level: Array  # share of every row that lacks cells in the level of its outputs, (k,); zeros without
+    level_variance: float  # of the level given the complete table
+    scales: Array
+
+    @cached_property
+    def _eigen(self) -> tuple[Array, Array]:
+        values, vectors = np.linalg.eigh(self.scales)
+        return np.maximum(values, 0.0), np.asarray(vectors, float)
+
+    @cached_property
+    def _gone(self) -> list[Elimination]:
+        return [self.likelihood.eliminate(*each) for each in zip(*self._eigen, strict=True)]
+
+    def means(self, explained: Array) -> Array:
+        own, result = self.likelihood, np.empty((len(self.scales), len(explained), self.scales.shape[1]))
+        for number, (values, axes) in enumerate(zip(*self._eigen, strict=True)):
+            shift = self._gone[number].shift
+            process = ConditionalProcess(own.eigenvalues, own.completed(shift), own.noise_variance)
+            rotated = process.rotated_mean(values[None], axes[None])[0]
+            level = np.zeros(len(values))
+            np.add.at(level, own.outputs, self.level[own.rows] * shift)
+            result[number] = explained @ (rotated @ axes.T) + level
+        return result
+
+    def _derivative(self, explained: Array, number: int) -> Array:
+        """Of predictions in the missing cells, (p̂, n_d, m).
+
+        Σ_l V_jl V_kl Σ_i φ_i √g_i l_l/D_il U_ai for the cell (a, k), and its share in the level of output k.
+        """
+        own, values, axes = self.likelihood, self._eigen[0][number], self._eigen[1][number]
+        gain = (
+            np.sqrt(own.eigenvalues)[:, None]
+            * values
+            / (own.noise_variance + np.outer(own.eigenvalues, values))
+        )
+        along = axes[own.outputs]  # (m, n_d)
+        result = np.zeros((len(explained), len(values), len(own.rows)))
+        for axis in range(len(values)):
+            seen = (explained * gain[:, axis]) @ own.vectors.T  # (p̂, k)
+            result += axes[:, axis][:, None] * (seen[:, own.rows] * along[:, axis])[:, None, :]
+        result[:, own.outputs, np.arange(len(own.rows))] += self.level[own.rows]
+        return result
+
+    def at_points(self, explained: Array, unexplained: Array) -> Array:
+        outputs = self.scales.shape[1]
+        result = np.empty((len(self.scales), len(explained), outputs, outputs))
+        for number, (values, axes) in enumerate(zip(*self._eigen, strict=True)):
+            left = values / (
+                1 + np.outer(self.likelihood.eigenvalues, values) / self.likelihood.noise_variance
+            )
+            spread = unexplained[:, None] * values + explained**2 @ left  # (p̂, n_d)
+            base = (axes * spread[:, None, :]) @ axes.T + self.level_variance * np.eye(outputs)
+            white = self._whitened(explained, number)  # (m, p̂, n_d)
+            result[number] = base + np.einsum("cpj,cpk->pjk", white, white, optimize=True)
+        return result
+
+    def _whitened(self, explained: Array, number: int) -> Array:
+        """R⁻¹Gᵀ, (m, p̂, n_d)."""
+        derivative = self._derivative(explained, number)
+        flat = derivative.reshape(-1, derivative.shape[2]).T
+        solved = linalg.solve_triangular(self._gone[number].root, flat, lower=True, check_finite=False)
+        return np.asarray(solved.reshape(-1, *derivative.shape[:2]))
+
+    def joint(self, explained: Array, unexplained: Array, number: int) -> Array:
+        values, axes = self._eigen[0][number], self._eigen[1][number]
+        points, outputs = len(explained), len(values)
+        left = values / (1 + np.outer(self.likelihood.eigenvalues, values) / self.likelihood.noise_variance)
+        total = np.kron(unexplained, self.scales[number])
+        total += np.kron(np.full((points, points), self.level_variance), np.eye(outputs))
+        for axis in range(outputs):
+            along = (explained * left[:, axis]) @ explained.T
+            total += np.kron(along, np.outer(axes[:, axis], axes[:, axis]))
+        white = self._whitened(explained, number).reshape(-1, points * outputs)
+        return np.asarray(total + white.T @ white)
+
+
+@dataclass(frozen=True)
+class ObservedProcess(TableProcess):
+    """From the observed cells alone."""
+
+    rows: ObservedRows
+    noise: float
+    centres: Array  # mean features of the observed rows of each output, (n_d, r); zeros without a level
+    levels: Array  # mean targets of the observed rows of each output, (n_d,)
+    level_variances: Array  # (n_d,)
+    scales: Array
+
+    @classmethod
+    def of(
+        cls, cells: MissingCells, rows: ObservedRows, features: Array, noise: float, scales: Array
+    ) -> ObservedProcess:
+        """For a table whose rows have these features (p, r)."""
+        outputs = cells.observed.shape[1]
+        if not cells.centred:
+            nothing = np.zeros((outputs, features.shape[1]))
+            return cls(rows, noise, nothing, np.zeros(outputs), np.zeros(outputs), scales)
+        plain = 1 / np.sqrt(cells.weights)[:, None]  # rows were multiplied by √w
+        totals = cells.weights @ cells.observed
+        levels = (cells.shares * cells.targets * plain).sum(axis=0)
+        return cls(rows, noise, cells.shares.T @ (features * plain), levels, noise / totals, scales)
+
+    @cached_property
+    def _roots(self) -> list[Array]:
+        gram, j = self.rows.features @ self.rows.features.T, self.rows.outputs
+        eye = self.noise * np.eye(len(gram))
+        return [np.linalg.cholesky(gram * scale[j[:, None], j] + eye) for scale in self.scales]
+
+    def means(self, explained: Array) -> Array:
+        rows, outputs = self.rows, self.scales.shape[1]
+        result = np.empty((len(self.scales), len(explained), outputs))
+        for number, (scale, root) in enumerate(zip(self.scales, self._roots, strict=True)):
+            alpha = linalg.cho_solve((root, True), rows.targets, check_finite=False)
+            weights = (scale[:, rows.outputs] * alpha) @ rows.features  # (n_d, r)
+            shift = self.levels - (self.centres * weights).sum(axis=1)
+            result[number] = explained @ weights.T + shift
+        return result
+
+    def _cross(self, explained: Array, number: int) -> Array:
+        """R⁻¹k̂ᵀ of test cells, (q, p̂, n_d)."""
+        rows, scale = self.rows, self.scales[number]
+        seen = rows.features @ explained.T  # (q, p̂)
+        own = rows.features @ self.centres.T  # (q, n_d)
+        cross = scale[rows.outputs][:, None, :] * (seen[:, :, None] - own[:, None, :])
+        flat = cross.reshape(len(cross), -1)
+        solved = linalg.solve_triangular(self._roots[number], flat, lower=True, check_finite=False)
+        return np.asarray(solved.reshape(cross.shape))
+
+    def at_points(self, explained: Array, unexplained: Array) -> Array:
+        outputs = self.scales.shape[1]
+        result = np.empty((len(self.scales), len(explained), outputs, outputs))
+        shifted = explained[:, None, :] - self.centres  # (p̂, n_d, r)
+        inner = shifted @ shifted.swapaxes(1, 2) + unexplained[:, None, None]
+        for number, scale in enumerate(self.scales):
+            white = self._cross(explained, number)
+            gained = np.einsum("cpj,cpk->pjk", white, white, optimize=True)
+            result[number] = scale * inner - gained + np.diag(self.level_variances)
+        return result
+
+    def joint(self, explained: Array, unexplained: Array, number: int) -> Array:
+        points, outputs = len(explained), self.scales.shape[1]
+        shifted = (explained[:, None, :] - self.centres).reshape(points * outputs, -1)
+        whole = np.tile(self.scales[number], (points, points))
+        prior = whole * (shifted @ shifted.T + np.kron(unexplained, np.ones((outputs, outputs))))
+        prior += np.kron(np.ones((points, points)), np.diag(self.level_variances))
+        white = self._cross(explained, number).reshape(-1, points * outputs)
+        return np.asarray(prior - white.T @ white)

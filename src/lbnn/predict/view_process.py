@@ -1,0 +1,115 @@
+"""The Gaussian process given one scale, for observations through views: dense algebra in the reduced rows.
+
+With C(L) = τ I + Σ L_mm' K_mm' and the kernel k̂(L) = Σ L_mm' K̂_mm' between test and training views,
+
+    mean k̂ C⁻¹ y,   covariance Σ L_mm' K̂̂_mm' − k̂ C⁻¹ k̂ᵀ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lbnn._base.blocks import blocks
+from lbnn._base.types import Array
+from lbnn.data.view_data import ViewData
+
+
+@dataclass(frozen=True)
+class TestViews:
+    """Views at test points, as the training rows see them."""
+
+    cross: Array  # K̂, (p̂, M, q, M)
+    own: Array  # of every point with itself, (p̂, M, M)
+    gram: Array | None  # among test points, (p̂, M, p̂, M) ...
+    features: Array | None  # ... or features (p̂, M, n) of which it is made
+
+    __test__ = False  # not a test, whatever pytest thinks of its name
+
+    @classmethod
+    def of_features(cls, features: Array, data: ViewData) -> TestViews:
+        """From features (p̂, M, n) in the units of the training features."""
+        assert data.features is not None
+        cross = np.einsum("ami,bni->ambn", features, data.features, optimize=True)
+        return cls(cross, np.einsum("ami,ani->amn", features, features), None, features)
+
+    @classmethod
+    def of_kernel(cls, cross: Array, gram: Array) -> TestViews:
+        """From the kernels between test and training views and among test views."""
+        return cls(cross, np.einsum("aman->amn", gram), gram, None)
+
+    @property
+    def points(self) -> int:
+        """p̂."""
+        return len(self.own)
+
+    def among(self, scale: Array) -> Array:
+        """Σ L_mm' K̂̂_mm', (p̂, p̂)."""
+        if self.gram is not None:
+            return np.einsum("ambn,mn->ab", self.gram, scale)
+        assert self.features is not None
+        seen = np.einsum("ami,mk->aki", self.features, _root(scale)).reshape(self.points, -1)
+        return np.asarray(seen @ seen.T)
+
+
+def _root(scale: Array) -> Array:
+    values, vectors = np.linalg.eigh(scale)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+@dataclass(frozen=True)
+class ViewProcess:
+    """Gaussian processes given scales, for one data set and one noise variance."""
+
+    data: ViewData
+    noise: float
+
+    def covariances(self, scales: Array) -> Array:
+        """C(L), (k, q, q)."""
+        size = len(self.data.observations)
+        flat = self.data.kernel.transpose(1, 3, 0, 2).reshape(self.data.channels**2, -1)
+        result = (scales.reshape(len(scales), -1) @ flat).reshape(-1, size, size)
+        result[:, np.arange(size), np.arange(size)] += self.noise
+        return np.asarray(result)
+
+    def moments(self, test: TestViews, scales: Array) -> tuple[Array, Array]:
+        """Means and variances of the function at test points given every scale, (m, p̂) each."""
+        means, variances = np.empty((2, len(scales), test.points))
+        for block, lower, cross in self._factorised(test, scales):
+            white = np.linalg.solve(lower, self.data.observations)
+            seen = np.linalg.solve(lower, cross.swapaxes(1, 2))  # R⁻¹k̂ᵀ, (k, q, p̂)
+            means[block] = np.einsum("kq,kqp->kp", white, seen)
+            prior = np.einsum("kmn,amn->ka", scales[block], test.own)
+            # What is left is positive; where nothing is, rounding may leave a little less than zero.
+            variances[block] = np.maximum(prior - (seen**2).sum(axis=1), 0.0)
+        return means, variances
+
+    def joint(self, test: TestViews, scale: Array) -> Array:
+        """Covariance of the function over test points given one scale, (p̂, p̂)."""
+        _, lower, cross = next(self._factorised(test, scale[None]))
+        seen = np.linalg.solve(lower[0], cross[0].T)
+        return np.asarray(test.among(scale) - seen.T @ seen)
+
+    def _factorised(self, test: TestViews, scales: Array) -> Iterator[tuple[slice, Array, Array]]:
+        """Lower roots of C(L) and k̂(L), for blocks of scales."""
+        size, points = len(self.data.observations), test.points
+        flat = test.cross.transpose(1, 3, 0, 2).reshape(self.data.channels**2, -1)
+        for block in blocks(len(scales), 4 * size * (size + points)):
+            own = scales[block]
+            cross = (own.reshape(len(own), -1) @ flat).reshape(-1, points, size)
+            yield block, np.asarray(np.linalg.cholesky(self.covariances(own)), float), cross
+
+    def precisions(self, scales: Array) -> Iterator[tuple[slice, Array, Array]]:
+        """Diagonal of C⁻¹ and C⁻¹y over all p observations, (k, p) each, for blocks of scales."""
+        size, basis = len(self.data.observations), self.data.basis
+        for block in blocks(len(scales), 8 * size**2):
+            inverse = np.linalg.inv(self.covariances(scales[block]))
+            alpha = inverse @ self.data.observations
+            if basis is None:
+                yield block, np.diagonal(inverse, axis1=1, axis2=2), alpha
+                continue
+            unseen = np.maximum(1 - (basis**2).sum(axis=1), 0.0) / self.noise
+            diagonal = np.einsum("pq,kqr,pr->kp", basis, inverse, basis, optimize=True) + unseen
+            yield block, diagonal, alpha @ basis.T + self.data.outside / self.noise

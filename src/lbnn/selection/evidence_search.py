@@ -1,0 +1,122 @@
+"""Which networks and which kinds of noise are tried, and in which order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lbnn.selection.data import EvidenceData
+from lbnn.selection.no_signal import no_signal
+from lbnn.selection.parameters import NoiseSpec
+from lbnn.selection.width_search import WIDTHS, Candidate, Report, WidthSearch
+
+_CLEAR_LEAD = 3.0  # nats
+_MOST_FROM_DEPTH = 10.0  # nats, more than a third layer is expected to bring
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Which networks are candidates.
+
+    Attributes
+    ----------
+    fixed : tuple of tuple of int, optional
+        These widths only.
+    depth : int, optional
+        Equal widths from the list at this depth; None for depth two, and depth three near the best width.
+    """
+
+    fixed: tuple[tuple[int, ...], ...] | None = None
+    depth: int | None = None
+
+
+def search(
+    data: EvidenceData,
+    specs: Sequence[NoiseSpec],
+    shapes: Shapes,
+    *,
+    seed: int = 0,
+    report: Report = lambda _: None,
+) -> list[Candidate]:
+    """Every candidate of every specification, best first."""
+    found: list[Candidate] = []
+    searches: list[WidthSearch] = []
+    for spec in sorted(specs, key=lambda each: (not each.coupled, not each.per_output)):
+        if shapes.fixed is None and _settled_by_units(spec, found):
+            continue
+        searches.append(WidthSearch(data, spec, seed, report, _best(found)))
+        if shapes.fixed is None:
+            _search_widths(searches[-1], shapes.depth, found)
+        else:
+            _visit(searches[-1], shapes.fixed, found)
+        found += [each for each in searches[-1].candidates if each not in found]
+    if shapes.fixed is None and shapes.depth is None:
+        _go_deeper(searches, _best(found))
+    leader = max(
+        (each.penalised_evidence for width_search in searches for each in width_search.candidates),
+        default=-math.inf,
+    )
+    for width_search in searches:
+        width_search.confirm(leader)
+    tried = dict.fromkeys(each for width_search in searches for each in width_search.candidates)
+    if shapes.fixed is None:  # networks that are asked for by name are not replaced by none
+        kinds = dict.fromkeys(replace(spec, coupled=False) for spec in specs)
+        without = [each for kind in kinds if (each := no_signal(data, kind)) is not None]
+        for each in without:
+            report(each)
+        tried |= dict.fromkeys(without)
+    return sorted(tried, key=lambda candidate: -candidate.penalised_evidence)
+
+
+def _settled_by_units(spec: NoiseSpec, found: Sequence[Candidate]) -> bool:
+    """Whether independent noise with a unit for all is far behind units of their own at infinite width.
+
+    Narrow networks do not make up for it; coupled noise, which learns a covariance, can.
+    """
+    process = {each.noise: each.penalised_evidence for each in found if not each.widths}
+    if spec.coupled or spec.per_output or not {"independent", "per_output"} <= process.keys():
+        return False
+    return process["per_output"] > process["independent"] + _MOST_FROM_DEPTH
+
+
+def _best(found: Sequence[Candidate]) -> float:
+    return max((each.penalised_evidence for each in found), default=-math.inf)
+
+
+def _go_deeper(searches: Sequence[WidthSearch], best: float) -> None:
+    """Depth three near the best widths, for the kinds of noise that are not far behind."""
+    for width_search in searches:
+        if width_search.best.penalised_evidence > best - _MOST_FROM_DEPTH:
+            width_search.visit_depth_three()
+
+
+def _visit(width_search: WidthSearch, fixed: Sequence[tuple[int, ...]], found: Sequence[Candidate]) -> None:
+    """The given widths; coupled noise is for networks as wide as the outputs, and infinite width is one."""
+    for widths in fixed:
+        if not widths:
+            width_search.visit_infinite_width(_known_infinite_width(width_search.spec, found))
+        elif not width_search.spec.coupled or min(widths) >= width_search.data.outputs:
+            width_search.visit_from_all(widths)
+
+
+def _search_widths(width_search: WidthSearch, depth: int | None, found: Sequence[Candidate]) -> None:
+    """Infinite width and the widths of the list.
+
+    Where coupled noise is clearly better than infinite width, independent noise is left the networks that
+    couple outputs by being narrower than them.
+    """
+    infinite = width_search.visit_infinite_width(_known_infinite_width(width_search.spec, found))
+    layers = (depth or 2) - 1
+    if width_search.spec.coupled:
+        width_search.visit_coupled_widths(layers)
+    else:
+        coupled_leads = any(
+            each.penalised_evidence > infinite.penalised_evidence + _CLEAR_LEAD for each in found
+        )
+        width_search.visit_widths(layers, width_search.data.outputs if coupled_leads else WIDTHS[0])
+
+
+def _known_infinite_width(spec: NoiseSpec, found: Sequence[Candidate]) -> Candidate | None:
+    """The Gaussian process in the units of a specification, if it has been visited."""
+    return next((each for each in found if not each.widths and each.noise == spec.units), None)

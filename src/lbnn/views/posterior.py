@@ -1,0 +1,266 @@
+"""ViewPosterior: a network conditioned on observations that see its outputs through views."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lbnn._base import check
+from lbnn._base.html import card, density_picture
+from lbnn._base.types import Array, IndexArray
+from lbnn._base.warn import warn_of
+from lbnn.cross_validation import LeaveOneOut
+from lbnn.cross_validation.averages import score_atoms
+from lbnn.cross_validation.scores import pareto_messages
+from lbnn.data.view_data import ViewData, checked_views
+from lbnn.engines import Diagnostics, ScaleInference
+from lbnn.predict.atoms import AtomPredictive
+from lbnn.predict.view_process import TestViews, ViewProcess
+from lbnn.predict.weights import sample_view_weights
+from lbnn.scale.measure import ScaleMeasure
+from lbnn.scale.prior import ScalePrior
+
+_WORK = 2e10  # operations that predictions may take: some seconds
+_FEWEST_ATOMS = 400  # to which draws are thinned at most: an error of 0.05 posterior deviations
+
+
+@dataclass(frozen=True)
+class ViewPosterior:
+    """The posterior of a network whose outputs are seen through views. Returned by `condition_views`.
+
+    Attributes
+    ----------
+    prior : ScalePrior
+        Law of the scale of the M channels before the data.
+    data : ViewData
+        Observations and views.
+    noise_variance : float
+        1/β.
+    inference : ScaleInference
+        What the engine found.
+
+    Examples
+    --------
+    >>> import numpy as np, lbnn
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(20, 3))
+    >>> views = lbnn.views.gates(x, np.stack([x[:, 0] > 0, x[:, 0] <= 0], axis=1))
+    >>> post = lbnn.Network(widths=(10,)).condition_views(views, np.abs(x[:, 0]), beta=100.0)
+    >>> post.predict(views=views[:2]).mean.shape, post.scale.mean.shape
+    ((2,), (2, 2))
+    """
+
+    prior: ScalePrior
+    data: ViewData
+    noise_variance: float
+    inference: ScaleInference
+
+    def __repr__(self) -> str:
+        """One line: network, data, evidence, engine."""
+        return (
+            f"ViewPosterior(widths={self.prior.widths}, examples={self.data.examples}, "
+            f"channels={self.prior.outputs}, log_evidence={self.log_evidence:.6g}, "
+            f"engine={self.diagnostics.engine!r}, ok={self.diagnostics.ok})"
+        )
+
+    def _repr_html_(self) -> str:
+        """A small table with a picture of the scale's density, for notebooks."""
+        error = f" ± {self.log_evidence_error:.2g}" if self.log_evidence_error else ""
+        rows = [
+            ("hidden widths", self.prior.widths or "none"),
+            ("examples", self.data.examples),
+            ("channels", self.prior.outputs),
+            ("log evidence", f"{self.log_evidence:.6g}{error}"),
+            ("engine", self.diagnostics.engine),
+            ("diagnostics", "ok" if self.diagnostics.ok else "; ".join(self.diagnostics.messages)),
+        ]
+        values = self.scale.eigen[0]
+        weights = np.repeat(self.scale.weights, values.shape[1])
+        return card(
+            "ViewPosterior", rows, density_picture(values.ravel(), weights, "eigenvalues of the scale")
+        )
+
+    @property
+    def log_evidence(self) -> float:
+        """Log p(y | views), noise included."""
+        return self.inference.log_evidence
+
+    @property
+    def log_evidence_error(self) -> float:
+        """Standard error of `log_evidence`; 0.0 where it is deterministic."""
+        return self.inference.log_evidence_error
+
+    @property
+    def scale(self) -> ScaleMeasure:
+        """The posterior of the scale L over the M channels; `scale.phases()` are its modes."""
+        return self.inference.measure
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """How the answer was computed and whether it supports itself."""
+        return self.inference.diagnostics
+
+    # ------------------------------------------------------------------ predictions
+
+    def predict(
+        self,
+        views: ArrayLike | None = None,
+        *,
+        cross_gram: ArrayLike | None = None,
+        test_gram: ArrayLike | None = None,
+    ) -> AtomPredictive:
+        """The posterior predictive of the function at test points.
+
+        Parameters
+        ----------
+        views : (p̂, M, n0), optional
+            Views of the test points; the training points by default.
+        cross_gram, test_gram : (p̂, M, p, M) and (p̂, M, p̂, M), optional
+            After a kernel between views, in the place of `views`: the kernels between test and training views
+            and among test views.
+
+        Returns
+        -------
+        AtomPredictive
+            `.with_noise()` for observations.
+        """
+        test = self._test(views, cross_gram, test_gram)
+        chosen, weights = self._kept
+        scales = self.scale.scales[chosen]
+        means, variances = self._process.moments(test, scales)
+        return AtomPredictive(
+            weights,
+            means[:, :, None],
+            lambda rows: variances[:, rows, None, None],
+            lambda number: self._process.joint(test, scales[number]),
+            scales,
+            self.noise_variance,
+            single_output=True,
+        )
+
+    def _test(
+        self, views: ArrayLike | None, cross_gram: ArrayLike | None, test_gram: ArrayLike | None
+    ) -> TestViews:
+        data = self.data
+        if views is None and cross_gram is None and test_gram is None:
+            return self._training
+        if data.features is None:
+            if cross_gram is None or test_gram is None or views is not None:
+                raise TypeError(
+                    "after a kernel between views test points are cross_gram and test_gram, got "
+                    f"{'views' if views is not None else 'one of them'}"
+                )
+            return self._kernel_test(cross_gram, test_gram)
+        if views is None or cross_gram is not None or test_gram is not None:
+            raise TypeError("after views test points are views of shape (p̂, M, n0), got kernels")
+        array = checked_views(views)
+        expected = data.features.shape[1:]
+        if array.ndim != 3 or array.shape[1:] != expected:
+            raise ValueError(
+                f"views at test points must have shape (p̂, M, n0) with (M, n0) = {expected}, as in training, "
+                f"got views.shape={array.shape}"
+            )
+        return TestViews.of_features(self._feature_scale * array, data)
+
+    def _kernel_test(self, cross_gram: ArrayLike, test_gram: ArrayLike) -> TestViews:
+        cross, gram = check.real_array(cross_gram, "cross_gram"), check.real_array(test_gram, "test_gram")
+        count, channels = self.data.examples, self.data.channels
+        if cross.ndim != 4 or cross.shape[1:] != (channels, count, channels):
+            raise ValueError(
+                f"cross_gram must have shape (p̂, {channels}, {count}, {channels}), got "
+                f"cross_gram.shape={cross.shape}"
+            )
+        if gram.shape != (len(cross), channels, len(cross), channels):
+            raise ValueError(
+                f"test_gram must have shape (p̂, M, p̂, M) = {(len(cross), channels) * 2}, got "
+                f"test_gram.shape={gram.shape}"
+            )
+        return TestViews.of_kernel(self._variance * cross, self._variance * gram)
+
+    @property
+    def _training(self) -> TestViews:
+        """The training points themselves."""
+        data = self.data
+        if data.features is None:
+            return TestViews.of_kernel(data.kernel, data.kernel)
+        features = data.features
+        if data.basis is not None:
+            features = np.einsum("pq,qmi->pmi", data.basis, features)
+        return TestViews.of_features(features, data)
+
+    @property
+    def _feature_scale(self) -> float:
+        assert self.data.features is not None
+        return math.sqrt(self._variance / self.data.features.shape[2])
+
+    @property
+    def _variance(self) -> float:
+        """σ_1²."""
+        return self.data.variance
+
+    @cached_property
+    def _process(self) -> ViewProcess:
+        return ViewProcess(self.data, self.noise_variance)
+
+    @cached_property
+    def _kept(self) -> tuple[IndexArray, Array]:
+        """Draws that predictions rest on, and their weights: all, or as many as the work allows."""
+        each = float(len(self.data.observations)) ** 3 + 1e4
+        return self.scale._thinned(max(int(_WORK / each), _FEWEST_ATOMS))
+
+    # ------------------------------------------------------------------ weights
+
+    def sample_weights(self, size: int, seed: int | np.random.Generator) -> list[Array]:
+        """Draw all weights from their exact posterior.
+
+        Parameters
+        ----------
+        size : int
+        seed : int or numpy.random.Generator
+
+        Returns
+        -------
+        list of arrays
+            W_1 (size, n_1, n0), ..., W_d (size, M, n_{d−1}): y_μ = Σ_m [W_d ⋯ W_1 ψ_m(x_μ)]_m + noise.
+        """
+        count, generator = check.positive_integer(size, "size"), check.generator(seed)
+        if self.data.features is None:
+            raise ValueError("weights act on views: condition on views (p, M, n0), got a kernel between them")
+        law = self.scale.law
+        factors = [] if law is None else law.sample_factors(count, generator)
+        return sample_view_weights(count, factors, self.prior, self.data, self.noise_variance, generator)
+
+    # ------------------------------------------------------------------ leaving one out
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Score every observation given all others.
+
+        Returns
+        -------
+        LeaveOneOut
+            `.mean`, `.variance` and `.log_density` of each left-out observation, noise included.
+        """
+        chosen, weights = self._kept
+        kept = self.scale.groups
+        groups = None if kept is None else kept[chosen]
+        measure = ScaleMeasure(self.scale.scales[chosen], weights, False, self.scale.tails, None, groups)
+        given = self.data.given
+        precision, residual = np.empty((2, len(given), len(measure.weights)))
+        for block, diagonal, alpha in self._process.precisions(measure.scales):
+            precision[:, block], residual[:, block] = diagonal.T, (alpha / diagonal).T
+        scores = score_atoms(measure, precision, residual)
+        messages = pareto_messages(scores.pareto_k)
+        warn_of(messages)
+        return LeaveOneOut(
+            given - scores.residual[:, 0],
+            scores.variance[:, 0],
+            scores.residual[:, 0],
+            scores.log_density,
+            scores.log_density_error,
+            scores.pareto_k,
+            self.diagnostics.messages + messages,
+        )

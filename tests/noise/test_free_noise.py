@@ -1,0 +1,333 @@
+"""Signal and noise, each with a covariance of its own."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import lbnn
+from lbnn._base.errors import LikelihoodMismatch
+from lbnn.engines.estimate import Call
+from lbnn.engines.inference import InferenceOptions
+from lbnn.engines.signal_noise import SCREENING, mode_start, prior_start, tempered
+from lbnn.engines.signal_noise_target import SignalNoiseTarget, UnitPrior, root_coordinates
+from lbnn.free_noise.target import given_target
+from lbnn.likelihood.signal_and_noise import Roots, SignalNoiseLikelihood, check_integrand
+from lbnn.scale.prior import ScalePrior
+
+
+def make_likelihood(rng: np.random.Generator, outputs: int, rows: int, unseen: int) -> SignalNoiseLikelihood:
+    outside = rng.normal(size=(min(unseen, outputs), outputs))
+    return SignalNoiseLikelihood(rng.gamma(1.0, size=rows), rng.normal(size=(rows, outputs)), outside, unseen)
+
+
+def dense(likelihood: SignalNoiseLikelihood, signal: np.ndarray, noise: np.ndarray) -> float:
+    """SciPy's density of every row; rows outside by their moments."""
+    zero = np.zeros(likelihood.outputs)
+    rows = sum(
+        stats.multivariate_normal(zero, g * signal + noise).logpdf(row)
+        for g, row in zip(likelihood.eigenvalues, likelihood.targets, strict=True)
+    )
+    moments = likelihood.outside.T @ likelihood.outside
+    logs = likelihood.unseen * np.linalg.slogdet(2 * math.pi * noise)[1]
+    return rows - 0.5 * (logs + np.trace(np.linalg.solve(noise, moments)))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(0, 5), st.integers(0, 5), st.integers(0, 4))
+@settings(max_examples=25, deadline=None)
+def test_likelihood_is_that_of_dense_covariances(
+    seed: int, outputs: int, columns: int, factors: int, unseen: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    likelihood = make_likelihood(rng, outputs, 6, unseen)
+    sizes = (2, outputs)
+    roots = Roots(
+        rng.normal(size=(*sizes, columns)), rng.normal(size=(*sizes, factors)), rng.normal(size=sizes)
+    )
+    found = likelihood.log_constant + likelihood.log_value(roots)
+    expected = [
+        dense(likelihood, *pair) for pair in zip(roots.signal_covariance, roots.noise_covariance, strict=True)
+    ]
+    assert np.allclose(found, expected, rtol=1e-9)
+    check_integrand(likelihood, roots, found)
+    with pytest.raises(LikelihoodMismatch):
+        check_integrand(likelihood, roots, found + 0.01)
+
+
+def free_target(outputs: int, width: int, factors: int, seed: int = 0):
+    """A target with units that are drawn, and all of its parts."""
+    rng = np.random.default_rng(seed)
+    axes = np.linalg.qr(rng.normal(size=(outputs, outputs)))[0]
+    medians = rng.normal(size=outputs)
+    return SignalNoiseTarget(
+        root_coordinates(ScalePrior((width,), outputs), axes),
+        root_coordinates(ScalePrior((factors,), outputs), axes),
+        UnitPrior(medians, medians - 0.5, 2.0, 0.3, 1.0, 1.5, True, True),
+        make_likelihood(rng, outputs, 7, 2),
+    )
+
+
+@pytest.mark.parametrize(("width", "factors"), [(2, 1), (4, 2), (3, 3), (7, 5)])
+def test_gradient_is_that_of_differences(width: int, factors: int) -> None:
+    target = free_target(3, width, factors)
+    rng = np.random.default_rng(1)
+    u, direction = 0.5 * rng.normal(size=(4, target.dimension)), rng.normal(size=(4, target.dimension))
+    value, gradient = target.value_and_gradient(u)
+    assert np.allclose(value, target.log_density(u))
+    ahead, behind = (target.log_density(u + sign * 1e-6 * direction) for sign in (1, -1))
+    assert np.allclose((ahead - behind) / 2e-6, (gradient * direction).sum(axis=1), rtol=1e-5, atol=1e-5)
+
+
+def test_trajectories_that_diverge_have_no_density() -> None:
+    target = free_target(3, 2, 2)
+    for far in (1e3, 1e12, -1e5):
+        assert target.log_density(np.full((1, target.dimension), far))[0] == -math.inf
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(0)
+    X, X_test = rng.normal(size=(20, 8)), rng.normal(size=(3, 8))
+    noise = rng.normal(size=(20, 1)) @ np.array([[1.0, -0.8]]) + 0.3 * rng.normal(size=(20, 2))
+    return X, 0.4 * X @ rng.normal(size=(8, 2)) + noise, X_test
+
+
+@pytest.fixture(scope="module")
+def both(problem):
+    """A diagonal covariance that is given, and the same as a noise variance for each output."""
+    X, Y, _ = problem
+    variances, network = np.array([1.0, 0.5]), lbnn.Network(widths=(4,))
+    free = network.condition(
+        X, Y, noise="free", noise_covariance=np.diag(variances), target_error=0.1, seed=1
+    )
+    return free, network.condition(X, Y, beta=1 / variances, noise="per_output", target_error=0.02)
+
+
+def test_a_given_diagonal_covariance_is_noise_per_output(both, problem) -> None:
+    free, known = both
+    assert free.diagnostics.ok
+    assert abs(free.log_evidence - known.log_evidence) < 4 * free.log_evidence_error + 0.05
+    assert np.allclose(free.noise_covariance, np.diag([1.0, 0.5]))
+    first, second = free.predict(problem[2]), known.predict(problem[2])
+    assert np.abs(first.mean - second.mean).max() < 0.1 * second.standard_deviation.min()
+    assert np.allclose(first.variance, second.variance, rtol=0.15)
+    F = second.mean + 0.3
+    for one, other in ((first, second), (first.with_noise(), second.with_noise())):
+        assert abs(one.log_density(F) - other.log_density(F)) < 0.2
+        assert np.allclose(one.pointwise_log_density(F), other.pointwise_log_density(F), atol=0.1)
+        assert abs(one.characteristic(0.2 * F) - other.characteristic(0.2 * F)) < 0.02
+    known_first = np.column_stack([F[:, 0], np.full(3, np.nan)])
+    given_first, given_second = (each.with_noise().given(known_first) for each in (first, second))
+    assert np.allclose(given_first.mean, given_second.mean, atol=0.1)
+    assert np.allclose(first.quantile(0.1), second.quantile(0.1), atol=0.15)
+
+
+def test_left_out_scores_are_those_of_noise_per_output(both) -> None:
+    free, known = (each.leave_one_out() for each in both)
+    assert np.allclose(free.log_density, known.log_density, atol=0.1)
+    assert np.allclose(free.mean, known.mean, atol=0.1)
+    assert np.allclose(free.variance, known.variance, rtol=0.1)
+
+
+def test_draws_have_the_moments_of_the_predictive(both, problem) -> None:
+    law = both[0].predict(problem[2]).with_noise()
+    draws = law.sample(20_000, 0).reshape(20_000, -1)
+    deviation = np.sqrt(np.diag(law.covariance.reshape(6, 6)))
+    assert np.abs(draws.mean(axis=0) - law.mean.ravel()).max() < 0.05 * deviation.max()
+    assert np.allclose(np.cov(draws.T), law.covariance.reshape(6, 6), atol=0.05 * deviation.max() ** 2)
+
+
+def test_files_hold_the_same_numbers(both, problem, tmp_path) -> None:
+    free = both[0]
+    free.save(tmp_path / "posterior.lbnn")
+    again = lbnn.FreeNoisePosterior.load(tmp_path / "posterior.lbnn")
+    assert np.array_equal(again.predict(problem[2]).mean, free.predict(problem[2]).mean)
+    assert again.log_evidence == free.log_evidence
+    assert again.diagnostics == free.diagnostics
+
+
+def test_depth_one_with_a_given_covariance_is_a_gaussian_process(problem) -> None:
+    X, Y, X_test = problem
+    noise = np.array([[1.0, 0.6], [0.6, 0.8]])
+    post = lbnn.Network(widths=()).condition(X, Y, noise="free", noise_covariance=noise)
+    gram, cross = X @ X.T / 8, X_test @ X.T / 8
+    joint = np.kron(gram, np.eye(2)) + np.kron(np.eye(20), noise)
+    law = stats.multivariate_normal(np.zeros(40), joint)
+    assert post.log_evidence_error == 0
+    assert np.isclose(post.log_evidence, law.logpdf(Y.ravel()))
+    weights = np.linalg.solve(joint, Y.ravel())
+    assert np.allclose(post.predict(X_test).mean, (np.kron(cross, np.eye(2)) @ weights).reshape(3, 2))
+    seen = np.kron(cross, np.eye(2)) @ np.linalg.solve(joint, np.kron(cross, np.eye(2)).T)
+    expected = np.kron(X_test @ X_test.T / 8, np.eye(2)) - seen
+    assert np.allclose(post.predict(X_test).covariance.reshape(6, 6), expected)
+
+
+@pytest.mark.slow
+def test_rotations_of_the_outputs_do_not_matter(problem) -> None:
+    """The two networks have no preferred outputs: evidence and predictions rotate."""
+    X, Y, X_test = problem
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    first, second = (
+        lbnn.Network(widths=(3,)).condition(
+            X, targets, beta=4.0, noise="free", noise_network=lbnn.Network((1,)), target_error=0.1
+        )
+        for targets in (Y, Y @ turn.T)
+    )
+    error = math.hypot(first.log_evidence_error, second.log_evidence_error)
+    assert abs(first.log_evidence - second.log_evidence) < 4 * error
+    deviation = float(first.predict(X_test).standard_deviation.max())
+    assert np.abs(first.predict(X_test).mean @ turn.T - second.predict(X_test).mean).max() < 0.2 * deviation
+
+
+def test_evidence_with_a_noise_network_is_that_of_draws_of_the_prior() -> None:
+    """Few rows, so that plain averages over both priors are exact enough; another likelihood and law."""
+    rng = np.random.default_rng(2)
+    X, Y = rng.normal(size=(4, 3)), 1.5 * rng.normal(size=(4, 2))
+    post = lbnn.Network((3,)).condition(
+        X, Y, beta=2.0, noise="free", noise_network=lbnn.Network((2,)), target_error=0.05
+    )
+    count = 40_000
+    signal = lbnn.Network((3,)).scale_prior(2).sample(count, 1)
+    noise = lbnn.Network((2,)).scale_prior(2).sample(count, 2) + 0.5 * np.eye(2)
+    values, vectors = np.linalg.eigh(X @ X.T / 3)
+    rotated, logs = vectors.T @ Y, np.zeros(count)
+    for g, row in zip(np.maximum(values, 0.0), rotated, strict=True):
+        covariance = g * signal + noise
+        fit = np.linalg.solve(covariance, np.broadcast_to(row[:, None], (count, 2, 1)))[:, :, 0] @ row
+        logs -= 0.5 * (np.linalg.slogdet(2 * math.pi * covariance)[1] + fit)
+    weights = np.exp(logs - logs.max())
+    expected = logs.max() + math.log(weights.mean())
+    error = weights.std() / weights.mean() / math.sqrt(count)
+    assert abs(post.log_evidence - expected) < 4 * math.hypot(error, post.log_evidence_error)
+
+
+def test_two_starts_of_the_path_agree(problem) -> None:
+    X, Y, _ = problem
+    spectrum = lbnn.Spectrum.from_inputs(X, Y)
+    target = given_target(ScalePrior((4,), 2), spectrum, 4.0, ScalePrior((1,), 2), None)
+    call = Call(InferenceOptions(0.1, 0))
+    first, second = (
+        tempered(target, start(target), call, SCREENING, name)
+        for start, name in ((prior_start, "prior"), (mode_start, "mode"))
+    )
+    error = math.hypot(first.log_evidence_error, second.log_evidence_error)
+    assert abs(first.log_evidence - second.log_evidence) < 5 * error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "neither"),
+        ({"noise_covariance": np.eye(2), "noise_network": lbnn.Network((1,)), "beta": 1.0}, "both"),
+        ({"noise_covariance": np.eye(2), "beta": 1.0}, "beta must be None"),
+        ({"noise_covariance": np.ones((2, 2))}, "positive definite"),
+        ({"noise_covariance": np.eye(3)}, "symmetric"),
+        ({"noise_network": lbnn.Network((1,))}, "0 < beta < inf"),
+        ({"noise_network": lbnn.Network((1,)), "beta": math.inf}, "0 < beta < inf"),
+        ({"noise_network": lbnn.Network((1,), [2.0, 1.0]), "beta": 1.0}, "first layer"),
+        ({"noise_covariance": np.eye(2), "engine": "dual"}, "engine='smc'"),
+    ],
+)
+def test_what_is_not_a_noise_is_refused(problem, arguments, message) -> None:
+    X, Y, _ = problem
+    with pytest.raises(ValueError, match=message):
+        lbnn.Network((3,)).condition(X, Y, noise="free", **arguments)
+
+
+def test_a_covariance_needs_free_noise(problem) -> None:
+    X, Y, _ = problem
+    with pytest.raises(ValueError, match="noise='free'"):
+        lbnn.Network((3,)).condition(X, Y, beta=1.0, noise_covariance=np.eye(2))
+
+
+# ---------------------------------------------------------------------- the estimator
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(30, 6))
+    noise = rng.normal(size=(30, 1)) @ np.array([[1.0, -1.0]]) + 0.3 * rng.normal(size=(30, 2))
+    Y = X[:, :3] @ rng.normal(size=(3, 2)) + noise
+    return X, Y, lbnn.LBNNRegressor(noise="free").fit(X, Y)
+
+
+def test_the_estimator_tells_signal_from_noise(fitted) -> None:
+    X, _, model = fitted
+    assert model.noise_ == "free"
+    assert model.noise_covariance_.shape == (2, 2)
+    assert model.noise_correlation_[0, 1] < -0.7
+    assert model.noise_correlation_error_[0, 1] < 0.2
+    low, high = model.signal_share_interval_.T
+    assert ((low >= 0) & (low < model.signal_share_) & (model.signal_share_ < high) & (high <= 1)).all()
+    mean, deviation = model.predict(X[:4], return_std=True)
+    law = model.predictive(X[:4])
+    assert np.allclose(mean, law.mean)
+    assert np.allclose(deviation, law.with_noise().standard_deviation)
+    assert model.leave_one_out().mean.shape == (30, 2)
+    assert "signal share" in model.summary()
+
+
+@pytest.mark.slow
+def test_units_of_the_outputs_do_not_matter(fitted) -> None:
+    """Up to Monte Carlo errors: trajectories are chaotic, and rounding decides which are accepted."""
+    X, Y, model = fitted
+    units = np.array([1e3, 1e-2])
+    other = lbnn.LBNNRegressor(noise="free").fit(X, units * Y + 5.0)
+    mean, deviation = model.predict(X), model.predictive(X).standard_deviation
+    assert np.abs((other.predict(X) - 5.0) / units - mean).max() < 0.2 * deviation.min()
+    assert np.allclose(other.signal_share_, model.signal_share_, atol=0.03)
+    jacobian = 29 * np.log(units).sum()
+    assert abs(other.log_evidence_ - model.log_evidence_ + jacobian) < 6 * model.log_evidence_error_
+
+
+def test_a_saved_fit_predicts_the_same(fitted, tmp_path) -> None:
+    X, _, model = fitted
+    model.save(tmp_path / "model.lbnn")
+    again = lbnn.LBNNRegressor.load(tmp_path / "model.lbnn")
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert again.noise_ == "free"
+    assert np.array_equal(again.signal_share_interval_, model.signal_share_interval_)
+
+
+@pytest.mark.slow
+def test_an_output_that_is_a_copy_is_predicted_as_its_original(fitted) -> None:
+    X, Y, _ = fitted
+    with pytest.warns(UserWarning, match="does not vary"):
+        model = lbnn.LBNNRegressor(noise="free").fit(X, np.column_stack([Y, Y[:, 0]]))
+    mean = model.predict(X)
+    assert np.allclose(mean[:, 0], mean[:, 2])
+    assert np.allclose(model.noise_covariance_[0], model.noise_covariance_[2])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "column", "message"),
+    [
+        ({}, np.ones(30), "constant outputs"),
+        ({"beta": 2.0}, None, "integrates over noise"),
+        ({"prior_scale": 2.0}, None, "integrates over noise"),
+    ],
+)
+def test_what_free_noise_cannot_fit_is_refused(fitted, parameters, column, message) -> None:
+    X, Y, _ = fitted
+    targets = Y if column is None else np.column_stack([Y, column])
+    with pytest.raises(ValueError, match=message):
+        lbnn.LBNNRegressor(noise="free", **parameters).fit(X, targets)
+
+
+@pytest.mark.slow
+def test_correlated_noise_is_not_taken_for_signal() -> None:
+    """The example that was fitted with a train R² of 0.73 and a test R² of −0.18."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(230, 100))
+    Y = 0.8 * rng.normal(size=(230, 3)) @ rng.normal(size=(3, 12)) / 3**0.5 + 0.6 * rng.normal(size=(230, 12))
+    with pytest.warns(UserWarning, match="without signal"):
+        model = lbnn.LBNNRegressor().fit(X[:30], Y[:30])
+    assert model.noise_ == "free"
+    left, alone = (Y[30:] - mean for mean in (model.predict(X[30:]), Y[:30].mean(axis=0)))
+    assert 1 - ((left**2).sum(axis=0) / (alone**2).sum(axis=0)).mean() > -0.02
+    assert model.score(X[:30], Y[:30]) < 0.2
+    assert (model.signal_share_ < 0.1).all()

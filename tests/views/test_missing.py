@@ -1,0 +1,243 @@
+"""Missing targets, against dense algebra over the observed cells."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import lbnn
+from lbnn.data.centring import CentredInputs, contrasts
+from lbnn.data.missing import MissingCells, elimination_is_cheaper
+from lbnn.data.spectrum import Spectrum
+from lbnn.noise.missing import level_shares, observed_likelihood, partial_likelihood, plain_cells, refilled
+from lbnn.predict.missing import CompletedProcess, ObservedProcess
+from tests.views import referee
+
+
+def table(rows, outputs, inputs, missing, seed=0):
+    """Inputs, targets that are not drawn from the prior, and a mask without empty rows or columns."""
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(rows, inputs)) * rng.gamma(1.0, size=inputs), rng.standard_t(4, (rows, outputs))
+    observed = np.ones((rows, outputs), bool)
+    for cell in rng.permutation(rows * outputs):
+        a, j = divmod(int(cell), outputs)
+        if observed[a].sum() > 1 and observed[:, j].sum() > 2 and missing:
+            observed[a, j], missing = False, missing - 1
+    assert not missing
+    return X, Y, observed
+
+
+def cells_of(X, Y, observed, weights=None, fill=0.7, centred=False):
+    """A spectrum of the filled table and its cells."""
+    filled = np.where(observed, Y, fill)
+    own = np.ones(len(X)) if weights is None else weights
+    if centred:
+        inputs = CentredInputs.of(X, True, weights)
+        filled = filled - (own / own.sum()) @ filled
+        spectrum = contrasts(inputs.spectrum(X, filled, weights))
+    else:
+        spectrum = Spectrum.from_inputs(X, filled, weights=weights)
+    return spectrum, MissingCells(observed, np.sqrt(own)[:, None] * filled, own, centred)
+
+
+def dense(X, Y, observed, scale, noise, weights=None):
+    """log N of the observed cells, entry by entry."""
+    a, j = np.nonzero(observed)
+    w = np.ones(len(X)) if weights is None else weights
+    covariance = (X @ X.T / X.shape[1])[np.ix_(a, a)] * scale[np.ix_(j, j)] + np.diag(noise / w[a])
+    return referee.log_gaussian(Y[a, j], covariance)
+
+
+def scale_of(outputs, seed=3):
+    root = np.random.default_rng(seed).normal(size=(outputs, outputs))
+    return root @ root.T
+
+
+def value_at(likelihood, scale):
+    values, vectors = np.linalg.eigh(scale)
+    return likelihood.log_constant + float(likelihood.log_value(values[None], vectors[None])[0])
+
+
+@pytest.mark.parametrize("beta", [1e-3, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("missing", [1, 7, 60, 200])
+def test_elimination_is_the_dense_gaussian_of_the_observed_cells(missing, beta):
+    rows, outputs = (10, 3) if missing < 20 else (50, 6)
+    X, Y, observed = table(rows, outputs, 60, missing)
+    spectrum, cells = cells_of(X, Y, observed)
+    spectrum, cells = refilled(spectrum, cells, 1 / beta)
+    scale = scale_of(outputs) + 0.1 * np.eye(outputs)
+    expected = dense(X, Y, observed, scale, 1 / beta)
+    assert value_at(partial_likelihood(spectrum, cells, 1 / beta), scale) == pytest.approx(
+        expected, rel=1e-10
+    )
+    assert plain_cells(spectrum, cells, 1 / beta).log_value(scale)[0] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("inputs", [3, 40])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("centred", [False, True])
+def test_all_routes_agree_with_weights_and_levels(inputs, weighted, centred):
+    X, Y, observed = table(20, 3, inputs, 15)
+    weights = np.random.default_rng(1).gamma(2.0, size=20) if weighted else None
+    scale, noise = scale_of(3), 0.3
+    spectrum, cells = cells_of(X, Y, observed, weights, centred=centred)
+    eliminated = partial_likelihood(spectrum, cells, noise)
+    rows = cells.rows(spectrum)
+    assert len(rows.targets) <= min(cells.examples, 3 * spectrum.rank)
+    plain, bound = plain_cells(spectrum, cells, noise).log_value(scale)
+    assert value_at(eliminated, scale) == pytest.approx(plain, abs=max(bound, 1e-8))
+    by_rows = observed_likelihood(spectrum, cells, noise)
+    assert value_at(by_rows, scale) == pytest.approx(plain, abs=max(bound, 1e-8))
+    if not centred:
+        assert plain == pytest.approx(dense(X, Y, observed, scale, noise, weights), abs=1e-7)
+    other, more = cells_of(X, Y, observed, weights, fill=-20.0, centred=centred)
+    assert value_at(partial_likelihood(other, more, noise), scale) == pytest.approx(plain, abs=1e-6)
+
+
+def test_gradient_of_elimination_is_the_derivative():
+    X, Y, observed = table(12, 3, 8, 9)
+    spectrum, cells = cells_of(X, Y, observed)
+    likelihood, scale = partial_likelihood(spectrum, cells, 0.3), scale_of(3) + np.eye(3)
+    values, vectors = np.linalg.eigh(scale)
+    own, gradient = likelihood.value_and_gradient(values[None], vectors[None])
+    assert own[0] + likelihood.log_constant == pytest.approx(value_at(likelihood, scale), rel=1e-12)
+    change = np.random.default_rng(3).normal(size=(3, 3))
+    change += change.T
+    ahead, behind = (value_at(likelihood, scale + step * change) for step in (1e-5, -1e-5))
+    assert float((gradient[0] * change).sum()) == pytest.approx((ahead - behind) / 2e-5, rel=1e-6)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_both_processes_predict_the_same(centred, weighted):
+    X, Y, observed = table(14, 3, 5, 12)
+    weights = np.random.default_rng(1).gamma(2.0, size=14) if weighted else None
+    spectrum, cells = cells_of(X, Y, observed, weights, centred=centred)
+    scales = np.stack([scale_of(3, seed) for seed in range(3)])
+    level = 0.3 / cells.weights.sum() if centred else 0.0
+    one = CompletedProcess(partial_likelihood(spectrum, cells, 0.3), level_shares(cells), level, scales)
+    other = ObservedProcess.of(cells, cells.rows(spectrum), cells.features(spectrum), 0.3, scales)
+    rng = np.random.default_rng(5)
+    points, rest = rng.normal(size=(4, spectrum.rank)), rng.normal(size=(4, 2))
+    np.testing.assert_allclose(one.means(points), other.means(points), atol=1e-8)
+    gram = rest @ rest.T
+    np.testing.assert_allclose(
+        one.at_points(points, np.diagonal(gram)), other.at_points(points, np.diagonal(gram)), atol=1e-8
+    )
+    for number in range(3):
+        joint = one.joint(points, gram, number)
+        np.testing.assert_allclose(joint, other.joint(points, gram, number), atol=1e-8)
+        blocks = joint.reshape(4, 3, 4, 3)[np.arange(4), :, np.arange(4)]
+        np.testing.assert_allclose(blocks, one.at_points(points, np.diagonal(gram))[number], atol=1e-8)
+
+
+@pytest.mark.parametrize("inputs", [3, 30])
+def test_predictions_are_those_of_dense_gaussians(inputs):
+    X, Y, observed = table(15, 2, inputs, 6)
+    X_test = np.random.default_rng(9).normal(size=(3, inputs))
+    post = lbnn.Network((5,)).condition(X, np.where(observed, Y, np.nan), 4.0, observed=observed)
+    assert elimination_is_cheaper(post.missing, post.spectrum.rank) == (inputs == 30)
+    assert post.diagnostics.ok
+    a, j = np.nonzero(observed)
+    points, which = np.divmod(np.arange(6), 2)
+    own, cross, test = X @ X.T / inputs, X_test @ X.T / inputs, X_test @ X_test.T / inputs
+    pred = post.predict(X_test).with_noise()
+    means, covariances = [], []
+    for scale in pred.scales:
+        C = own[np.ix_(a, a)] * scale[np.ix_(j, j)] + np.eye(len(a)) / 4
+        k = cross[np.ix_(points, a)] * scale[np.ix_(which, j)]
+        means.append(k @ np.linalg.solve(C, Y[a, j]))
+        prior = test[np.ix_(points, points)] * scale[np.ix_(which, which)]
+        covariances.append(prior - k @ np.linalg.solve(C, k.T) + np.eye(6) / 4)
+    means, covariances = np.array(means), np.array(covariances)
+    mean = pred.weights @ means
+    np.testing.assert_allclose(pred.mean, mean.reshape(3, 2), atol=1e-8)
+    total = np.tensordot(pred.weights, covariances, axes=1)
+    total += (pred.weights[:, None] * (means - mean)).T @ (means - mean)
+    np.testing.assert_allclose(pred.covariance.reshape(6, 6), total, atol=1e-8)
+    np.testing.assert_allclose(pred.variance.ravel(), np.diagonal(total), atol=1e-8)
+    values = np.random.default_rng(4).normal(size=(3, 2))
+    terms = [
+        stats.multivariate_normal(m, c).logpdf(values.ravel())
+        for m, c in zip(means, covariances, strict=True)
+    ]
+    assert pred.log_density(values) == pytest.approx(special.logsumexp(terms, b=pred.weights), abs=1e-7)
+    told = pred.given(np.where(which.reshape(3, 2) == 0, values, np.nan))
+    np.testing.assert_array_equal(told.mean[:, 0], values[:, 0])
+
+
+def test_evidence_and_scale_are_those_of_prior_draws():
+    X, Y, observed = table(7, 2, 3, 4)
+    post = lbnn.Network((4,)).condition(X, Y, 2.0, observed=observed)
+    a, j = np.nonzero(observed)
+    views = np.zeros((len(a), 2, 3))
+    views[np.arange(len(a)), j] = X[a]
+    value, error, mean, size = referee.evidence_by_prior_draws(
+        views, Y[a, j], (4,), 0.5, 60_000, np.random.default_rng(8)
+    )
+    assert size > 500
+    assert post.diagnostics.ok
+    assert post.log_evidence == pytest.approx(value, abs=4.5 * math.hypot(error, post.log_evidence_error))
+    np.testing.assert_allclose(post.scale.mean, mean, atol=0.3 * np.abs(mean).max())
+    tasks = lbnn.Network((4,)).condition_views(lbnn.views.tasks(X[a], j), Y[a, j], 2.0)
+    joint = math.hypot(tasks.log_evidence_error, post.log_evidence_error)
+    assert tasks.log_evidence == pytest.approx(post.log_evidence, abs=4.5 * joint)
+
+
+@pytest.mark.parametrize("widths", [(6,), ()])
+def test_weights_have_the_moments_of_the_predictions(widths):
+    X, Y, observed = table(10, 2, 3, 5)
+    post = lbnn.Network(widths).condition(X, Y, 5.0, observed=observed)
+    weights = post.sample_weights(20_000, 1)
+    product = weights[0]
+    for each in weights[1:]:
+        product = each @ product
+    X_test = np.random.default_rng(2).normal(size=(2, 3))
+    functions = X_test @ product.swapaxes(1, 2)
+    pred = post.predict(X_test)
+    error = functions.std(axis=0) / math.sqrt(400)
+    np.testing.assert_allclose(functions.mean(axis=0), pred.mean, atol=4 * error.max())
+    np.testing.assert_allclose(functions.var(axis=0), pred.variance, rtol=0.25)
+
+
+def test_a_saved_posterior_keeps_its_missing_cells(tmp_path):
+    X, Y, observed = table(10, 2, 3, 5)
+    post = lbnn.Network((5,)).condition(X, Y, 2.0, observed=observed)
+    post.save(tmp_path / "posterior.lbnn")
+    again = lbnn.Posterior.load(tmp_path / "posterior.lbnn")
+    np.testing.assert_array_equal(again.predict(X[:2]).mean, post.predict(X[:2]).mean)
+    assert again.missing.count == 5
+
+
+def test_a_mask_of_all_is_no_mask():
+    X, Y, _ = table(10, 2, 3, 0)
+    one = lbnn.Network((5,)).condition(X, Y, 2.0, observed=np.ones((10, 2), bool))
+    assert one.missing is None
+    assert one.log_evidence == lbnn.Network((5,)).condition(X, Y, 2.0).log_evidence
+
+
+def test_bad_masks_are_told():
+    X, Y, observed = table(10, 2, 3, 5)
+    network = lbnn.Network((5,))
+    empty_row, empty_column = observed.copy(), observed.copy()
+    empty_row[0], empty_column[:, 1] = False, False
+    unseen = Y.copy()
+    unseen[np.nonzero(observed)[0][0], np.nonzero(observed)[1][0]] = np.nan
+    for mask, targets, more, said in (
+        (observed[:5], Y, {}, "with the shape of Y"),
+        (observed.astype(float), Y, {}, "array of bool"),
+        (empty_column, Y, {}, r"none for outputs \[1\]"),
+        (empty_row, Y, {}, "rows without any target"),
+        (observed, unseen, {}, "1 NaN"),
+        (observed, Y, {"noise": "coupled"}, "noise='independent'"),
+        (observed, Y, {"beta": math.inf}, "0 < beta < inf"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            network.condition(X, targets, **({"beta": 2.0} | more), observed=mask)
+    post = network.condition(X, Y, 2.0, observed=observed)
+    for call in (post.feature_kernel, post.leave_one_out):
+        with pytest.raises(ValueError, match="5 missing cells"):
+            call()

@@ -1,0 +1,300 @@
+"""Networks seen through views, against dense algebra, prior draws of weights, and networks without views."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import lbnn
+from lbnn.data.view_data import ViewData
+from lbnn.likelihood.plain import PlainViews
+from lbnn.likelihood.views import CellDesign, ViewDesign, ViewLikelihood
+from tests.views import referee
+
+RNG = np.random.default_rng(2028)
+
+
+def problem(count=12, channels=3, dimension=4, seed=0):
+    """Views of all kinds of sizes, and observations that are not drawn from the prior."""
+    rng = np.random.default_rng(seed)
+    views = rng.normal(size=(count, channels, dimension)) * rng.gamma(1.0, size=(channels, 1))
+    return views, rng.standard_t(3, size=count)
+
+
+def random_scales(count, channels, seed=1):
+    root = np.random.default_rng(seed).normal(size=(count, channels, channels))
+    return root @ root.swapaxes(1, 2)
+
+
+# ---------------------------------------------------------------- the likelihood
+
+
+@pytest.mark.parametrize(("count", "dimension"), [(12, 4), (40, 3)])  # fewer, and more rows than features
+@pytest.mark.parametrize("noise", [1e-4, 0.3, 1e3])
+def test_likelihood_is_the_dense_gaussian(count, dimension, noise):
+    views, y = problem(count, 3, dimension)
+    data = ViewData.of_views(views, y, 1.7)
+    likelihood = ViewLikelihood(
+        ViewDesign.of_blocks(data.kernel), data.observations, data.residual, count, noise
+    )
+    scales = random_scales(4, 3)
+    values, vectors = np.linalg.eigh(scales)
+    found = likelihood.log_constant + likelihood.log_value(np.maximum(values, 0), vectors)
+    expected = [
+        referee.log_gaussian(y, referee.covariance(math.sqrt(1.7) * views, scale, noise)) for scale in scales
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    kernel = 1.7 * np.einsum("ami,bni->ambn", views, views) / dimension
+    plain, bound = PlainViews(kernel, y, noise).log_value(scales[0])
+    assert plain == pytest.approx(expected[0], abs=bound)
+
+
+@pytest.mark.parametrize("cells", [False, True])
+@pytest.mark.parametrize("count", [20, 60])  # below and above the size from which LAPACK is called one by one
+def test_gradient_is_the_derivative(cells, count):
+    views, y = problem(count, 3, 30)
+    if cells:
+        gram = views[:, 0] @ views[:, 0].T / 30
+        design = CellDesign(gram, np.sort(np.arange(count) % 3), 3)
+    else:
+        design = ViewDesign.of(views / math.sqrt(30))
+    likelihood = ViewLikelihood(design, y, 0.0, count, 0.3)
+    scale = random_scales(1, 3)[0]
+
+    def value(matrix):
+        values, vectors = np.linalg.eigh(matrix)
+        return float(likelihood.log_value(values[None], vectors[None])[0])
+
+    values, vectors = np.linalg.eigh(scale)
+    own, gradient = likelihood.value_and_gradient(values[None], vectors[None])
+    assert own[0] == pytest.approx(value(scale), rel=1e-12)
+    change = np.random.default_rng(3).normal(size=(3, 3))
+    change += change.T
+    numeric = (value(scale + 1e-5 * change) - value(scale - 1e-5 * change)) / 2e-5
+    assert float((gradient[0] * change).sum()) == pytest.approx(numeric, rel=1e-6)
+
+
+# ---------------------------------------------------------------- what is known already
+
+
+@pytest.mark.parametrize("beta", [0.5, 100.0])
+def test_one_view_is_the_network_without_views(beta):
+    X, y, X_test = RNG.normal(size=(9, 5)), RNG.normal(size=9), RNG.normal(size=(3, 5))
+    network = lbnn.Network((4, 6), (1.0, 2.0, 0.5))
+    one, other = network.condition_views(X[:, None], y, beta), network.condition(X, y, beta)
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-12)
+    np.testing.assert_allclose(
+        one.predict(views=X_test[:, None]).mean, other.predict(X_test).mean, rtol=1e-12
+    )
+    kernel = (X @ X.T / 5)[:, None, :, None]
+    assert network.condition_views(kernel, y, beta).log_evidence == pytest.approx(
+        other.log_evidence, abs=1e-9
+    )
+
+
+def test_tasks_with_all_cells_are_several_outputs():
+    X, Y, X_test = RNG.normal(size=(8, 3)), RNG.normal(size=(8, 2)), RNG.normal(size=(2, 3))
+    network = lbnn.Network((6,))
+    views = np.concatenate([lbnn.views.tasks(X, np.full(8, j), 2) for j in range(2)])
+    one = network.condition_views(views, Y.T.ravel(), 3.0)
+    other = network.condition(X, Y, 3.0, target_error=0.02)
+    joint = math.hypot(one.log_evidence_error, other.log_evidence_error)
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=4 * joint)
+    test = np.concatenate([lbnn.views.tasks(X_test, np.full(2, j), 2) for j in range(2)])
+    deviation = one.predict(test).standard_deviation.max()
+    np.testing.assert_allclose(
+        one.predict(test).mean, other.predict(X_test).mean.T.ravel(), atol=0.2 * deviation
+    )
+
+
+def test_depth_one_is_deterministic():
+    views, y = problem()
+    post = lbnn.Network((), (2.0,)).condition_views(views, y, 4.0)
+    expected = referee.log_gaussian(y, referee.covariance(math.sqrt(2) * views, np.eye(3), 0.25))
+    assert post.log_evidence == pytest.approx(expected, abs=1e-9)
+    assert post.diagnostics.engine == "atom"
+
+
+@pytest.mark.parametrize(("widths", "channels"), [((6,), 2), ((4, 5), 3), ((2,), 3)])
+def test_evidence_and_scale_are_those_of_prior_draws(widths, channels):
+    views, y = problem(8, channels, 3, seed=5)
+    post = lbnn.Network(widths).condition_views(views, y, 2.0)
+    value, error, mean, size = referee.evidence_by_prior_draws(
+        views, y, widths, 0.5, 60_000, np.random.default_rng(8)
+    )
+    assert size > 500
+    assert post.diagnostics.ok
+    assert post.log_evidence == pytest.approx(value, abs=4.5 * math.hypot(error, post.log_evidence_error))
+    np.testing.assert_allclose(post.scale.mean, mean, atol=0.3 * np.abs(mean).max())
+
+
+def test_other_units_and_other_orders_change_nothing():
+    views, y = problem(10, 2, 3)
+    order, network = np.random.default_rng(0).permutation(10), lbnn.Network((5,))
+    post = network.condition_views(views, y, 2.0)
+    turned = network.condition_views(views[order][:, ::-1], y[order], 2.0)
+    scaled = lbnn.Network((5,), (9.0, 1.0)).condition_views(views, 3 * y, 2.0 / 9)
+    for other, shift in ((turned, 0.0), (scaled, 10 * math.log(3))):
+        joint = math.hypot(post.log_evidence_error, other.log_evidence_error)
+        assert post.log_evidence == pytest.approx(other.log_evidence + shift, abs=4.5 * joint)
+
+
+# ---------------------------------------------------------------- predictions
+
+
+def dense_moments(views, y, test, scale, noise):
+    """Mean and covariance at test views given one scale, by a joint Gaussian of all."""
+    every = referee.covariance(np.concatenate([views, test]), scale, 0.0)
+    count = len(y)
+    own = every[:count, :count] + noise * np.eye(count)
+    mean = every[count:, :count] @ np.linalg.solve(own, y)
+    return mean, every[count:, count:] - every[count:, :count] @ np.linalg.solve(own, every[:count, count:])
+
+
+@pytest.mark.parametrize("count", [7, 30])
+def test_predictions_are_mixtures_of_dense_ones(count):
+    views, y = problem(count, 2, 4)
+    test, post = problem(3, 2, 4, seed=9)[0], lbnn.Network((5,)).condition_views(views, y, 5.0)
+    given = [dense_moments(views, y, test, scale, 0.2) for scale in post.scale.atoms]
+    means, covariances = (np.array(each) for each in zip(*given, strict=True))
+    weights, pred = post.scale.weights, post.predict(views=test)
+    mean = weights @ means
+    np.testing.assert_allclose(pred.mean, mean, rtol=1e-8)
+    total = np.tensordot(weights, covariances, axes=1) + (weights[:, None] * (means - mean)).T @ (
+        means - mean
+    )
+    np.testing.assert_allclose(pred.variance, np.diagonal(total), rtol=1e-7)
+    np.testing.assert_allclose(pred.covariance, total, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(pred.with_noise().variance, np.diagonal(total) + 0.2, rtol=1e-7)
+    values = np.array([0.3, -1.0, 2.0])
+    deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2) + 0.2)
+    expected = special.logsumexp(stats.norm(means, deviations).logpdf(values), b=weights[:, None], axis=0)
+    np.testing.assert_allclose(pred.with_noise().pointwise_log_density(values), expected, rtol=1e-7)
+    low, high = pred.with_noise().interval(0.9)
+    below = weights @ stats.norm(means, deviations).cdf(low)
+    np.testing.assert_allclose(below, 0.05, atol=1e-6)
+    assert (low < high).all()
+    np.testing.assert_allclose(post.predict().mean, post.predict(views=views).mean, rtol=1e-6, atol=1e-9)
+    draws = pred.sample(4000, 0)
+    np.testing.assert_allclose(draws.mean(axis=0), pred.mean, atol=5 * pred.standard_deviation.max() / 60)
+    joint = pred.with_noise().log_density(values)
+    terms = [
+        stats.multivariate_normal(m, c + 0.2 * np.eye(3)).logpdf(values)
+        for m, c in zip(means, covariances, strict=True)
+    ]
+    assert joint == pytest.approx(special.logsumexp(terms, b=weights), abs=1e-7)
+    assert abs(pred.characteristic(np.zeros(3)) - 1) < 1e-12
+
+
+def test_predictions_after_a_kernel_are_those_after_views():
+    views, y = problem(8, 2, 4)
+    test, network = problem(3, 2, 4, seed=9)[0], lbnn.Network((5,))
+    every = np.concatenate([views, test])
+    kernel = np.einsum("ami,bni->ambn", every, every) / 4
+    one, other = network.condition_views(views, y, 5.0), network.condition_views(kernel[:8, :, :8], y, 5.0)
+    seen = other.predict(cross_gram=kernel[8:, :, :8], test_gram=kernel[8:, :, 8:])
+    np.testing.assert_allclose(seen.mean, one.predict(views=test).mean, rtol=1e-6)
+    np.testing.assert_allclose(seen.covariance, one.predict(views=test).covariance, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("widths", [(6,), (3, 4), ()])
+def test_weights_have_the_moments_of_the_predictions(widths):
+    views, y = problem(8, 2, 3)
+    post = lbnn.Network(widths).condition_views(views, y, 5.0)
+    weights = post.sample_weights(20_000, 1)
+    shapes = [3, *widths, 2]
+    assert [w.shape[1:] for w in weights] == [(b, a) for a, b in pairwise(shapes)]
+    product = weights[0]
+    for each in weights[1:]:
+        product = each @ product
+    test = problem(3, 2, 3, seed=4)[0]
+    functions = np.einsum("smi,ami->sa", product, test)
+    pred = post.predict(views=test)
+    error = functions.std(axis=0) / math.sqrt(400)
+    np.testing.assert_allclose(functions.mean(axis=0), pred.mean, atol=4 * error.max())
+    np.testing.assert_allclose(functions.var(axis=0), pred.variance, rtol=0.2)
+
+
+@pytest.mark.parametrize("count", [7, 25])
+def test_left_out_observations_are_those_of_refits(count):
+    views, y = problem(count, 2, 4)
+    network, a = lbnn.Network((8,)), 3
+    others = np.arange(count) != a
+    scores = network.condition_views(views, y, 5.0).leave_one_out()
+    refit = network.condition_views(views[others], y[others], 5.0).predict(views=views[[a]]).with_noise()
+    assert scores.mean[a] == pytest.approx(refit.mean[0], abs=0.1 * refit.standard_deviation[0])
+    assert scores.variance[a] == pytest.approx(refit.variance[0], rel=0.15)
+    assert scores.log_density[a] == pytest.approx(refit.pointwise_log_density(y[[a]])[0], abs=0.1)
+
+
+def test_phases_of_a_channel_that_is_switched_off():
+    rng = np.random.default_rng(0)
+    views = rng.normal(size=(60, 2, 5))
+    y = views[:, 0] @ rng.normal(size=5) + 0.1 * rng.normal(size=60)
+    phases = lbnn.Network((3, 3)).condition_views(views, y, 100.0).scale.phases()
+    assert sum(phase.mass for phase in phases) == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------- helpers and bad input
+
+
+def test_helpers():
+    X = RNG.normal(size=(6, 3))
+    task = np.array([0, 2, 1, 1, 0, 2])
+    views = lbnn.views.tasks(X, task)
+    assert views.shape == (6, 3, 3)
+    np.testing.assert_array_equal(views[1, 2], X[1])
+    assert np.count_nonzero(views.any(axis=2)) == 6
+    images = RNG.normal(size=(2, 5, 6))
+    patches = lbnn.views.patches(images, size=(2, 3), stride=(1, 3))
+    assert patches.shape == (2, 8, 6)
+    np.testing.assert_array_equal(patches[1, 3], images[1, 1:3, 3:6].ravel())  # row by row: second row
+    colours = RNG.normal(size=(2, 4, 4, 3))
+    patches = lbnn.views.patches(colours, size=2, stride=2)
+    assert patches.shape == (2, 4, 12)
+    assert set(patches[0, 1]) == set(colours[0, :2, 2:].ravel())
+    tokens, attention = RNG.normal(size=(2, 4, 3)), RNG.random((5, 4))
+    np.testing.assert_allclose(lbnn.views.paths(tokens, attention)[1, 2], attention[2] @ tokens[1])
+    every = RNG.random((2, 5, 4))
+    np.testing.assert_allclose(lbnn.views.paths(tokens, every)[1, 2], every[1, 2] @ tokens[1])
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda n: n.condition_views(np.ones((4, 2)), np.ones(4), 1.0), "shape \\(p, M, n0\\)"),
+        (lambda n: n.condition_views(np.zeros((4, 2, 3)), np.ones(4), 1.0), "not all be zero"),
+        (lambda n: n.condition_views(np.full((4, 2, 3), np.nan), np.ones(4), 1.0), "24 NaN"),
+        (lambda n: n.condition_views(np.ones((4, 2, 3)), np.ones(3), 1.0), "each of the 4 observations"),
+        (lambda n: n.condition_views(np.ones((4, 2, 3)), np.ones(4), math.inf), "0 < beta < inf"),
+        (lambda n: n.condition_views(np.ones((4, 2, 3)), np.ones(4), 0.0), "0 < beta < inf"),
+        (lambda n: n.condition_views(np.ones((4, 2, 3, 2)), np.ones(4), 1.0), "\\(p, M, p, M\\)"),
+        (lambda n: n.condition_views(-np.ones((4, 2, 4, 2)), np.ones(4), 1.0), "positive semi-definite"),
+        (lambda n: lbnn.views.gates(np.ones((4, 3)), np.ones((5, 2))), "a row for each of the 4 rows"),
+        (lambda n: lbnn.views.tasks(np.ones((4, 3)), [0, 1, 2, -1]), "whole number from 0"),
+        (lambda n: lbnn.views.tasks(np.ones((4, 3)), [0, 1, 2, 3], 3), "below the number of tasks"),
+        (lambda n: lbnn.views.patches(np.ones((4, 3, 3)), 4), "not be larger than the images"),
+        (lambda n: lbnn.views.paths(np.ones((4, 3, 2)), np.ones((2, 5))), "S = 3 tokens"),
+    ],
+)
+def test_bad_input_is_told(call, said):
+    with pytest.raises(ValueError, match=said):
+        call(lbnn.Network((4,)))
+
+
+def test_bad_test_points_are_told():
+    views, y = problem(8, 2, 4)
+    post = lbnn.Network((5,)).condition_views(views, y, 5.0)
+    with pytest.raises(ValueError, match=r"\(M, n0\) = \(2, 4\)"):
+        post.predict(views=np.ones((3, 3, 4)))
+    with pytest.raises(TypeError, match="got kernels"):
+        post.predict(cross_gram=np.ones((3, 2, 8, 2)), test_gram=np.ones((3, 2, 3, 2)))
+    with pytest.raises(ValueError, match="not offered"):
+        post.predict().mgf(np.zeros(8))
+    one = lbnn.Network((5,)).condition_views(views[:, :1], y, 5.0)
+    with pytest.raises(ValueError, match="one view of each point"):
+        one.predict(views=views)
