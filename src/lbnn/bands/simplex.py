@@ -36,6 +36,7 @@ _TAILS = (
     4.0  # degrees of freedom of Student's t; posteriors of log ratios fall exponentially, which is faster
 )
 _CORE = float(special.stdtrit(_TAILS, 0.99))
+_COINCIDE = 0.02  # distance in deviations; the condition number grows with its fifth power
 FEWEST_POINTS = 16  # of a rule
 _START = 0.25  # part of the points that a rule is thought to need with which it begins
 #: Generating vector of embedded lattices: component by component, the smallest worst-case error in Korobov's
@@ -137,12 +138,17 @@ def interpolation(rules: Sequence[Rule], fine: Rule, chosen: Mask) -> Array | No
 
     By radial basis functions |x|⁵ and quadratic polynomials, which need no length scale, in the coordinates
     of the fine rule. Far out, beyond the quantiles 0.01 and 0.99 of its axes, it is the value of the nearest
-    point. None where there are too few points for a quadratic polynomial in both halves.
+    point. Of two points that nearly coincide, which would make the equations ill-conditioned, the later is
+    used. None where there are too few points, and in one dimension, where a finer rule costs little.
     """
     x, new = (fine.whitened(z) for z in (np.concatenate([rule.points for rule in rules]), fine.points))
     near = chosen & (np.abs(x).max(axis=1) < 2 * _CORE)
+    candidates = np.flatnonzero(near)
+    near[candidates[KDTree(x[near]).query_pairs(_COINCIDE, output_type="ndarray")[:, 0]]] = False
     dimension = x.shape[1]
-    if near.sum() < 2 * (dimension + 1) * (dimension + 2):  # four times the coefficients of a quadratic
+    if dimension < 2 or near.sum() < 2 * (dimension + 1) * (
+        dimension + 2
+    ):  # four times the coefficients of a quadratic
         return None
     core = np.abs(new).max(axis=1) < _CORE
     matrix = np.zeros((len(new), len(x)))
