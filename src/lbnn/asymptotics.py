@@ -8,7 +8,7 @@
 | `proportional_expansion` | n, p → ∞, then γ → 0 | n_d | zero; any depth |
 | `many_outputs` | n, n_d → ∞ | p | any |
 
-With α = p/n_1, γ = n_d/n_1, S = Yᵀ G_xx⁻¹ Y, G_yy = YYᵀ/n_d. The theories live in `lbnn.theories.limits`.
+With α = p/n_1, γ = n_d/n_1, S = Yᵀ G_xx⁻¹ Y, G_yy = YYᵀ/n_d. The theories are in `lbnn.theories.limits`.
 """
 
 from lbnn.theories.limits.regimes import (

@@ -1,4 +1,4 @@
-"""How fast each limit theory approaches the exact answer. The study lives in `lbnn.theories.convergence`."""
+"""How fast each limit theory approaches the exact answer. The study is in `lbnn.theories.convergence`."""
 
 from lbnn.theories.convergence import REGIMES, ConvergenceStudy, Regime, Sizes, study
 

@@ -97,7 +97,7 @@ class Network:
         noise: str = "independent",
         zero_temperature: bool = False,
     ) -> Plan:
-        """Tell what `condition` does by itself for data of this size, and why; nothing is drawn.
+        """Plan what `condition` does by default for data of this size, and why; nothing is drawn.
 
         Parameters
         ----------
@@ -241,8 +241,8 @@ class Network:
         'coupled'
         >>> post = net.condition(X, Y, beta=4.0, weights=np.where(np.arange(20) < 10, 1.0, 0.1))
         >>> post.predict(X[:3]).mean.shape
-        (3, 2)
-        >>> observed = rng.random((20, 2)) < 0.8  # both outputs tell of the other's missing cells
+        (3, 2) >>> observed = rng.random((20, 2)) < 0.8  # outputs are dependent: each informs the other's
+        missing cells
         >>> observed[:, 0] |= ~observed[:, 1]
         >>> net.condition(X, Y, beta=4.0, observed=observed).predict(X[:3]).mean.shape
         (3, 2)
@@ -274,7 +274,7 @@ class Network:
         target_error: float = TARGET_ERROR,
         seed: Seed = 0,
     ) -> Posterior:
-        """Condition on any positive semi-definite kernel matrix (p, p) in the place of G_xx."""
+        """Condition on any positive semi-definite kernel matrix (p, p) instead of G_xx."""
         spectrum = Spectrum.from_gram(gram, Y, weights=weights)
         options = _options(engine, target_error, seed)
         return self._conditioned(spectrum, beta, noise, noise_covariance, noise_network, options)
@@ -288,7 +288,7 @@ class Network:
         noise_network: Network | None,
         options: InferenceOptions,
     ) -> Posterior:
-        """The posterior with any kind of noise."""
+        """The posterior with any kind of noise; noise_covariance (n_d, n_d) for noise="free"."""
         if noise == "free":
             data, outputs = spectrum.scaled(self.prior_variances[0]), spectrum.outputs
             own = None if noise_network is None else noise_network.scale_prior(outputs)
@@ -424,7 +424,7 @@ def _partial_posterior(
     weights: ArrayLike | None,
     options: InferenceOptions,
 ) -> Posterior:
-    """The posterior given the observed cells of a table; answers that are not ok warn."""
+    """The posterior given the cells of a table (p, n_d) that are observed; answers that are not ok warn."""
     number = check.inverse_temperature(beta)
     if not 0 < number < math.inf:
         raise ValueError(f"missing targets need noise, 0 < beta < inf, got beta={number:g}")

@@ -95,7 +95,8 @@ def test_rows_in_other_units_are_announced():
 def test_left_out_residuals_name_a_planted_outlier():
     y = Y.copy()
     y[17, 1] += 6.0
-    model = LBNNRegressor(width=(4,), noise="independent").fit(X, pd.DataFrame(y, columns=["oil", "ash"]))
+    with pytest.warns(lbnn.DataWarning, match=r"row 17 \(z = .*, ash\)"):
+        model = LBNNRegressor(width=(4,), noise="independent").fit(X, pd.DataFrame(y, columns=["oil", "ash"]))
     scores = model.leave_one_out()
     np.testing.assert_allclose(scores.mean + scores.residual, y, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(scores.z, scores.residual / np.sqrt(scores.variance))

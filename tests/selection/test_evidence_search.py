@@ -10,8 +10,17 @@ import pytest
 from scipy import stats
 
 import lbnn
+from lbnn.estimator.model import decompose
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
-from lbnn.selection import EvidenceData, NoiseSpec, Shapes, condition, free_parameters, search
+from lbnn.selection import (
+    EvidenceData,
+    NoiseSpec,
+    Shapes,
+    condition,
+    free_parameters,
+    gaussian_process,
+    search,
+)
 from lbnn.selection import gaussian_process as gp
 from lbnn.selection.finite_width import DualEvidence, SampledEvidence, network_evidence
 from lbnn.selection.optimise import maximise
@@ -283,3 +292,21 @@ def test_kinds_of_noise_share_the_search_at_infinite_width(monkeypatch):
     assert [top.value for top in shared[1]] == [top.value for top in alone]
     gp.optima(EvidenceData(data.spectrum, data.outside), NoiseSpec())
     assert len(searched) == 4  # other data, another search
+
+
+@pytest.mark.parametrize("noise", [1.0, 0.0])
+def test_curvature_at_infinite_width_is_that_of_differences(noise):
+    """In closed form; before, by 2 (n_d + 1) gradients, each with a product of n_d columns."""
+    rng = np.random.default_rng(7)
+    Y = rng.normal(size=(12, 3))
+    _, data = decompose(
+        rng.normal(size=(12, 20)), Y - Y.mean(axis=0), linear=True, centre=True, noise_variance=noise
+    )
+    h, step = np.array([0.1, -0.3, 0.2, 0.5]), 1e-5 * np.eye(4)
+    expected = data.slopes(h, np.ones((1, 3)), np.eye(3)[None])[0]
+    np.testing.assert_allclose(gaussian_process.evidence_and_gradient(data, h)[1], expected, rtol=1e-10)
+    ahead, behind = (
+        np.stack([gaussian_process.evidence_and_gradient(data, h + each)[1] for each in sign * step])
+        for sign in (1, -1)
+    )
+    np.testing.assert_allclose(gaussian_process.curvature(data, h), (behind - ahead) / 2e-5, atol=1e-6)

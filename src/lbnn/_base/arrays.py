@@ -1,4 +1,4 @@
-"""Arrays of any kind: the one place that knows the namespaces of the array API standard.
+"""Arrays of any kind: the one module that uses the namespaces of the array API standard.
 
 Heavy work follows X: its Gram matrix, eigenvectors and projected test points stay in the library and on the
 device of X (NumPy, PyTorch, JAX, CuPy, array-api-strict). What is small comes back as NumPy, and all control

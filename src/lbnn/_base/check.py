@@ -90,7 +90,7 @@ def square_matrix(value: Any, name: str) -> AnyArray:
 
 
 def targets(value: Any, examples: int) -> tuple[AnyArray, bool]:
-    """Convert Y of shape (p,) or (p, n_d) to (p, n_d) where it lives, and tell whether it was (p,)."""
+    """Convert Y of shape (p,) or (p, n_d) to (p, n_d) in its library, and whether it was (p,)."""
     array = _real_in_place(value, "Y")
     if array.ndim not in (1, 2) or array.shape[0] != examples or 0 in array.shape:
         raise ValueError(

@@ -13,7 +13,7 @@ def install_command(extra: str) -> str:
     """The command that installs an extra of lbnn.
 
     Where lbnn runs from its source folder (an editable installation), the command names that folder; an
-    installed copy does not know where its source is, and the command is for use in that folder.
+    installed copy does not record where its source is, and the command is for use in that folder.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Files written in one step: a reader sees the old file or the whole new one."""
+"""Files written in one step: a reader finds the old file or the whole new one."""
 
 from __future__ import annotations
 

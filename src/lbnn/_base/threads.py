@@ -80,7 +80,7 @@ def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:
 
 @cache
 def _blas() -> Any | None:
-    """The libraries of NumPy and SciPy; None where they cannot be told what to do."""
+    """The libraries of NumPy and SciPy; None where they cannot be set."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:

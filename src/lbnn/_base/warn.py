@@ -2,7 +2,7 @@
 
 Python's warning filters belong to the whole process: a thread that changes them for a while changes them
 for all threads, and two that do so at once leave them changed. So the library never touches them. Where an
-answer of its own is only a part of another one, `collected` takes the messages of that part in the place of
+answer of its own is only a part of another one, `collected` takes the messages of that part instead of
 warnings.
 """
 
@@ -19,7 +19,7 @@ from types import FrameType
 from lbnn._base.errors import AccuracyWarning
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
-#: Where messages of the running thread go in the place of warnings; None outside of `collected`.
+#: Where messages of the running thread go instead of warnings; None outside of `collected`.
 _COLLECTED: ContextVar[list[str] | None] = ContextVar("lbnn_collected_messages", default=None)
 
 
@@ -40,7 +40,7 @@ def warn_of(messages: Iterable[str], category: type[Warning] = AccuracyWarning) 
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """Messages of what the library would warn of in the running thread, in the place of warnings.
+    """Messages of what the library would warn of in the running thread, instead of warnings.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """Results in files that execute nothing: plain arrays and a header.
 
 `container` is the file, `packing` takes the parts of a posterior (prior, data, noise, inference) apart and
-puts them together; `Posterior.save` and `Posterior.load` use both. Knows `engines` and what stands before it.
+puts them together; `Posterior.save` and `Posterior.load` use both. Imports `engines` and what stands before
+it.
 """
 
 from importlib import import_module

@@ -44,7 +44,7 @@ def write(
     *,
     overwrite: bool = True,
 ) -> None:
-    """Write a header and arrays into one file, in one step: a reader sees the old file or the whole new one.
+    """Write a header and arrays into one file, in one step: a reader finds the old file or the whole new one.
 
     Parameters
     ----------

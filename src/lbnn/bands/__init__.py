@@ -1,6 +1,6 @@
 """Several kernels, each with a random scale of its own, for many targets: y = Σ_k f_k + noise.
 
-Knows the one-output law of the scale (`scale`), arrays of any library and networks; not the engines of
+Imports the one-output law of the scale (`scale`), arrays of any library and networks; not the engines of
 `condition`, which have one scale matrix.
 """
 

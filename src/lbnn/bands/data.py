@@ -47,12 +47,12 @@ class BandKernels:
 
     @property
     def device(self) -> Device:
-        """Where the arrays live."""
+        """Library and device of the arrays."""
         return device_of(self.grams[0] if self.grams else (self.blocks or [np.zeros(1)])[0])
 
     @property
     def used(self) -> IndexArray:
-        """Bands that are not zero."""
+        """Numbers of the bands that are not zero, (used,)."""
         return np.flatnonzero(self.sizes > 0)
 
     @property
@@ -118,6 +118,7 @@ def kernels_of_grams(kernels: Any, first_variances: Array) -> BandKernels:
 
 
 def _normalised(grams: list[AnyArray], examples: int, basis: Any, blocks: Any) -> BandKernels:
+    """Kernels (p, p) divided by their mean diagonal entries."""
     xp = namespace(grams[0])
     sizes = np.array([float(xp.linalg.trace(each)) / examples for each in grams])
     kept = tuple(each / float(size) for each, size in zip(grams, sizes, strict=True) if size > 0)
@@ -154,7 +155,7 @@ class BandTargets:
         return int(self.values.shape[1])
 
     def some(self, columns: IndexArray) -> BandTargets:
-        """Some of the targets."""
+        """Some of the targets, columns (k,)."""
         device = device_of(self.values)
         where = device.put(columns)
         return replace(
@@ -166,7 +167,7 @@ class BandTargets:
 
 
 def targets_in_units(Y: AnyArray, units: Array, given_noise: bool, kernels: BandKernels) -> BandTargets:
-    """Targets (p, V) divided by the roots of squared units (V,), as the kernels see them."""
+    """Targets (p, V) divided by the roots of squared units (V,), in the basis of the kernels."""
     xp, device = namespace(Y), device_of(Y)
     scaled = Y / xp.sqrt(device.put(units))
     if kernels.basis is None:

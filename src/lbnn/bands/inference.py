@@ -71,7 +71,7 @@ _PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
 
 @dataclass(frozen=True)
 class Effort:
-    """How far to go: standard error aimed at, directions of a target at most, the seed, and who is told."""
+    """Standard error aimed at, most directions of a target, seed, and the function that reports progress."""
 
     target_error: float
     most_directions: int

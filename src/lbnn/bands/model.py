@@ -110,7 +110,7 @@ class Bands:
             Cauchy prior whose scale is the root mean square of the target, so that the prior follows the
             units of the target.
         noise_scale : float or (V,), optional
-            The scale of that half-Cauchy prior, in the place of the root mean square of the target.
+            The scale of that half-Cauchy prior, instead of the root mean square of the target.
         target_error : float
             Standard error aimed at: of log evidences, and of the mean of every share in units of its
             posterior standard deviation.
@@ -164,7 +164,7 @@ class Bands:
         parts: Sequence[Sequence[int]],
         posteriors: tuple[BlockPosterior, ...],
     ) -> BandsFit:
-        """A fit whose posteriors were kept in a file."""
+        """A fit whose posteriors were kept in a file: K blocks (p, n_k) or kernels (p, p), Y (p, V)."""
         first = np.array([network.prior_variances[0] for network in self.networks])
         data = (kernels_of_grams if kernels else kernels_of_blocks)(blocks, first)
         units, given = _units(Y, noise_variance, None)
@@ -185,6 +185,7 @@ class Bands:
         client: Any,
         progress: bool,
     ) -> BandsFit:
+        """The posteriors of targets Y (p, V) with units (V,), block by block."""
         size = check.positive_integer(block_size or _default_block(kernels), "block_size")
         parts = list(slices(int(Y.shape[1]), 1, size))
         work = Work(kernels, self._priors(kernels), given, effort)
@@ -237,40 +238,49 @@ class BandsFit:
 
     @cached_property
     def log_evidence(self) -> Array:
+        """Log evidence of every target, (V,)."""
         return self._joined("log_evidence") - 0.5 * self._kernels.examples * np.log(self._units)
 
     @cached_property
     def log_evidence_error(self) -> Array:
+        """Its numerical error, (V,)."""
         return self._joined("log_evidence_error")
 
     @cached_property
     def noise_mean(self) -> Array:
+        """Posterior mean of the noise variance, (V,)."""
         return self._joined("noise_mean") * self._units
 
     @cached_property
     def effective_directions(self) -> Array:
+        """Number of directions that carry the posterior, (V,)."""
         return self._joined("effective_directions")
 
     @cached_property
     def scale_mean(self) -> Array:
+        """Posterior mean of the scales of the bands, (V, K)."""
         prior = [float(network.scale_prior(1).variance) for network in self.bands.networks]
         inner = self._joined("scale_mean") * self._units[:, None] / self._kernels.sizes[self._kernels.used]
         return self._of_all_bands(inner, np.array(prior))
 
     @cached_property
     def share_mean(self) -> Array:
+        """Posterior mean of the bands' shares of the variance, (V, K)."""
         return self._of_all_bands(self._joined("share_mean"))
 
     @cached_property
     def share_deviation(self) -> Array:
+        """Posterior standard deviation of the shares, (V, K)."""
         return self._of_all_bands(self._joined("share_deviation"))
 
     @cached_property
     def share_error(self) -> Array:
+        """Numerical error of `share_mean`, (V, K)."""
         return self._of_all_bands(self._joined("share_error"))
 
     @cached_property
     def ok(self) -> Mask:
+        """Mask (V,) of targets whose errors are within the target error."""
         return np.concatenate([each.ok(self._effort.target_error) for each in self._posteriors])
 
     def _warn(self) -> None:
@@ -297,7 +307,7 @@ class BandsFit:
         return self.share_quantile([(1 - level) / 2, (1 + level) / 2])
 
     def share_quantile(self, q: ArrayLike) -> Array:
-        """Quantiles of the shares, (V, K, len(q)), to about a hundredth of a posterior standard deviation."""
+        """Quantiles (V, K, levels) of the shares, to about a hundredth of a posterior standard deviation."""
         levels = np.atleast_1d(check.probability(q, "q"))
         found = np.concatenate([_quantiles(each, levels) for each in self._posteriors])
         return np.stack([self._of_all_bands(found[..., i]) for i in range(len(levels))], axis=-1)
@@ -387,13 +397,15 @@ class BandsFit:
 
     @property
     def _first_variances(self) -> Array:
+        """Prior variances of the first layers, (K,)."""
         return np.array([network.prior_variances[0] for network in self.bands.networks])
 
     def _joined(self, name: str) -> Array:
+        """A quantity of all blocks of targets, (V, ...)."""
         return np.concatenate([getattr(each, name) for each in self._posteriors])
 
     def _of_all_bands(self, inner: Array, others: Array | None = None) -> Array:
-        """Columns of the bands that are not zero among those of all; `others` (zeros) for the rest."""
+        """Columns (V, K) of all bands from those that are not zero; `others` (K,), or zeros, for the rest."""
         fill = np.zeros(len(self.bands.networks)) if others is None else others
         full = np.tile(fill, (len(inner), 1))
         full[:, self._kernels.used] = inner
@@ -401,7 +413,7 @@ class BandsFit:
 
 
 def _curve(places: Array, heights: Array) -> tuple[Array, Array]:
-    """A distribution function at increasing places."""
+    """A distribution function (k,) at increasing arguments (k,)."""
     unique, first = np.unique(places, return_index=True)
     last = np.append(first[1:], len(places)) - 1
     return unique, np.maximum.accumulate(heights[last])
@@ -419,7 +431,7 @@ def _quantiles(posterior: BlockPosterior, levels: Array) -> Array:
 
 
 def _targets(Y: Any, examples: int) -> AnyArray:
-    """Targets (p, V) where they live; NaN is an error that names the target."""
+    """Targets (p, V) in their library; NaN is an error that names the target."""
     device = device_of(Y)
     if device.host:
         array = np.asarray(Y)
@@ -453,6 +465,7 @@ def _units(Y: AnyArray, noise_variance: Any, noise_scale: Any) -> tuple[Array, b
 
 
 def _positive(value: Any, name: str, count: int) -> Array:
+    """A positive number for each target, (V,)."""
     array = check.real_array(value, name)
     if array.shape not in ((), (count,)) or (array <= 0).any():
         raise ValueError(

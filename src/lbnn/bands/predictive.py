@@ -35,7 +35,7 @@ _GRID = np.sinh(np.linspace(-3.0, 3.0, 61)) / np.sinh(3.0) * 10.0  # deviations 
 
 @dataclass(frozen=True)
 class TestKernels:
-    """New inputs as the bands that are not zero see them, in units of mean diagonal one.
+    """New inputs for the bands that are not zero, in units of mean diagonal one.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class TestKernels:
 def test_kernels(
     kernels: BandKernels, variances: Array, blocks: Any, cross_kernels: Any, diagonals: Any
 ) -> TestKernels:
-    """Check new inputs, or kernels with the training inputs."""
+    """Check new inputs (m, n_k), or kernels (m, p) with the training inputs."""
     if kernels.blocks is not None:
         if blocks is None:
             raise ValueError("a fit of inputs predicts at inputs, got none: give one block for each band")
@@ -83,6 +83,7 @@ test_kernels.__test__ = False  # type: ignore[attr-defined]
 
 
 def _checked(arrays: Any, columns: Sequence[int], name: str) -> list[AnyArray]:
+    """The arrays (m, columns) of all bands, if they fit together."""
     listed = list(arrays)
     if len(listed) != len(columns):
         raise ValueError(f"there must be one {name} for each of {len(columns)} bands, got {len(listed)}")
@@ -216,6 +217,7 @@ class BandsPredictive:
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def _like_mean(self, F: ArrayLike) -> Array:
+        """F (m, V), if it is shaped like the mean."""
         values = check.real_array(F, "F")
         shape = int(self.test.cross[0].shape[0]), len(self.fit.units)
         if values.shape != shape:
@@ -254,7 +256,10 @@ class BandsPredictive:
     def _along(
         self, directions: Directions, log_theta: Array, data: BandTargets, exact_variance: bool
     ) -> tuple[Array, Array, Array]:
-        """Atoms along one direction in units of the targets."""
+        """Weights (a, V), means and variances (a, m, V) of atoms along one direction.
+
+        All are in units of the targets.
+        """
         xp, theta = directions.xp, np.exp(log_theta)
         kernels = directions.kernels
         line = directions.line(log_theta)

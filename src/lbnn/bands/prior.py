@@ -94,6 +94,7 @@ class PriorTable:
         return c0 + away * (c1 + away * (c2 + away * c3))
 
     def _cells(self, x: AnyArray, xp: Any) -> tuple[AnyArray, ...]:
+        """Coefficients of the cubic and distance from its left end at x of any shape."""
         cells = self.coefficients.shape[0]
         flat = xp.reshape(x, (-1,))
         cell = xp.clip(xp.floor((flat - self.low) / self.step), 0.0, cells - 1.0)
@@ -113,6 +114,7 @@ class _LogDensity:
         self._first, self._slope = float(values[0]), float(self._spline(x[0], 1))
 
     def __call__(self, x: Array) -> Array:
+        """Log density at x of any shape, linear to the left of the table."""
         inside = self._spline(np.clip(x, self._low, self.high))
         return np.where(x < self._low, self._first + self._slope * (x - self._low), inside)
 

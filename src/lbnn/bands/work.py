@@ -44,7 +44,7 @@ class Work:
         return infer_block(self.kernels, targets, self.priors, effort)
 
     def digest(self, Y: AnyArray, units: Array, parts: Sequence[slice]) -> str:
-        """What a folder of finished blocks belongs to."""
+        """What a folder of finished blocks belongs to, for Y (p, V) and units (V,)."""
         found = hashlib.blake2b(digest_size=16)
         for gram in self.kernels.grams:
             found.update(np.ascontiguousarray(to_numpy(gram)).tobytes())
@@ -62,7 +62,7 @@ class Work:
 def run_blocks(
     work: Work, Y: AnyArray, units: Array, parts: Sequence[slice], store: Any, client: Any, progress: bool
 ) -> list[BlockPosterior]:
-    """The posteriors of all blocks: from the store, or computed here or on a cluster."""
+    """The posteriors of all blocks of Y (p, V): from the store, or computed here or on a cluster."""
     found: dict[int, BlockPosterior] = {}
     folder = None if store is None else _Folder(Path(store), work.digest(Y, units, parts))
     if folder is not None:
@@ -88,7 +88,7 @@ def run_blocks(
 def _run_with(
     client: Any, work: Work, Y: AnyArray, units: Array, parts: Any, waiting: Any, found: Any, folder: Any
 ) -> None:
-    """On a Dask cluster: the kernels travel once, every block is a task."""
+    """On a Dask cluster: the kernels are sent once, every block of Y (p, V) is a task."""
     from distributed import as_completed
 
     if not device_of(Y).host:
@@ -109,11 +109,12 @@ def _run_with(
 
 
 def _task(work: Work, number: int, Y: Array, units: Array) -> BlockPosterior:
+    """The posterior of one block Y (p, v) with units (v,)."""
     return work.block(number, Y, units)
 
 
 def _silent(message: str) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 def _seed(seed: int, number: int) -> int:

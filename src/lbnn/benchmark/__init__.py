@@ -3,7 +3,7 @@
 `density` holds the density of all weights and functions of them; `reference` the known answers; `task` and
 `catalogue` the tasks; `scorers` what is compared and with what null distribution; `report` one call for all
 of them; `adaptors` the ways from and to other packages; `export` files for posteriordb and netCDF; `board`
-the leaderboard. Knows every room but `cli`.
+the leaderboard. `picture` draws the report. Imports every other folder but `cli`.
 """
 
 from __future__ import annotations

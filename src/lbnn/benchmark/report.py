@@ -242,7 +242,7 @@ def _p(value: float) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Numbers that JSON does not know become null."""
+    """Numbers that JSON does not have become null."""
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -150,7 +150,7 @@ class Task:
 
     @property
     def grade(self) -> str:
-        """A: one output, no Monte Carlo error. B: several outputs, stated error, two witnesses agree."""
+        """A: one output, no Monte Carlo error. B: several outputs, stated error, two estimates agree."""
         return self.answers.grade
 
     @property
@@ -209,7 +209,3 @@ class Task:
     def posterior(self) -> Posterior:
         """The posterior behind the task."""
         return condition(self.functions, 0)
-
-    def predictive_marginals(self) -> tuple[Array, Array, Array]:
-        """Weights (atoms,), means and deviations (atoms, p̂, n_d) of the Gaussians that predict F̂."""
-        return self.posterior.predict(self.X_test).marginals(slice(None))

@@ -129,7 +129,7 @@ def score(
     """Judge draws of all weights that were made anywhere.
 
     A file has a column for each weight, z.1, z.2, ... (or z[1], ...), and a line
-    for each draw; a column chain tells chains apart. Ends with code 1 if the
+    for each draw; a column chain numbers the chains. Ends with code 1 if the
     draws fail.
     """
     from lbnn.benchmark import load

@@ -72,15 +72,16 @@ def _chosen(results: FitResults) -> Section:
             f"Predictions average {len(model.models_)} models, of other noise, scale or width as well; "
             "this is the best of them."
         )
-    noise = results.chosen()["noise_deviation"].items()
-    shares = np.atleast_1d(model.signal_share_)
-    ends = np.reshape(model.signal_share_interval_, (-1, 2))
-    rows = [
-        (name, shown(deviation), f"{share:.2f}", f"{low:.2f} to {high:.2f}")
-        for (name, deviation), share, (low, high) in zip(noise, shares, ends, strict=True)
-    ]
+    chosen = results.chosen()
+    rows = []
+    for name, deviation in chosen["noise_deviation"].items():
+        low, high = chosen["signal_share_interval"][name]
+        # one Gaussian process has one share: an interval of no width would claim that it is known exactly
+        interval = f"{low:.2f} to {high:.2f}" if high > low else "–"
+        rows.append((name, shown(deviation), f"{chosen['signal_share'][name]:.2f}", interval))
     header = ("target", "noise", "share of the signal", "90% interval")
-    lines.append(Grid(header, rows, "Standard deviation of the noise, and share of the signal"))
+    caption = "Standard deviation of the noise, and share of the signal in the variance of the target"
+    lines.append(Grid(header, rows, caption))
     lines += [f"Note: {message}" for message in results.messages]
     return Section("What was chosen", lines)
 

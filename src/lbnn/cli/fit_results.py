@@ -91,11 +91,15 @@ class FitResults:
         """Network, noise and evidence."""
         model = self.model
         deviations = np.sqrt(np.atleast_1d(model.noise_variance_))
+        shares = np.atleast_1d(model.signal_share_).tolist()
+        intervals = np.reshape(model.signal_share_interval_, (-1, 2)).tolist()
         return {
             "depth": model.depth_,
             "widths": list(model.widths_),
             "noise": model.noise_,
             "noise_deviation": dict(zip(self.names, deviations.tolist(), strict=True)),
+            "signal_share": dict(zip(self.names, shares, strict=True)),
+            "signal_share_interval": dict(zip(self.names, intervals, strict=True)),
             "beta": model.beta_,
             "prior_scale": model.prior_scale_,
             "inputs": model.inputs_,

@@ -52,7 +52,7 @@ def load_model(path: Path) -> NamedModel:
     features = getattr(estimator, "feature_names_in_", None)
     if features is None:
         raise BadInputError(
-            f"{path}: the model must know the names of its features, got one fitted without names"
+            f"{path}: the model must have names of its features, got one fitted without names"
         )
     count = np.size(estimator.noise_variance_)
     unnamed = ["y"] if count == 1 else [f"y{number}" for number in range(1, count + 1)]

@@ -91,7 +91,7 @@ Missing = Annotated[
     typer.Option("--missing", help="Missing values: an error, drop the row, or the median (features only)."),
 ]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the results as JSON in the place of tables.", show_default=False)
+    bool, typer.Option("--json", help="Print the results as JSON instead of tables.", show_default=False)
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist.", show_default=False)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a problem.", show_default=False)]

@@ -96,7 +96,7 @@ def predict(
     Where a row has some of the targets, the others are predicted given these;
     where every row has all of them, the predictions are scored instead.
 
-    Columns are found by name; those that the model does not know are listed
+    Columns are found by name; those that the model was not fitted with are listed
     and not used.
     """
     check_suffix(out, OUT_FORMATS, "--out")
@@ -204,7 +204,7 @@ def _insert_ids(frame: Any, id_column: str, table: Table) -> None:
 def _preparation(
     model: NamedModel, table: Table | LargeTable, id_column: str | None, missing: MissingValues | None
 ) -> Preparation:
-    """How features are made; raises where a column is missing, and tells of those that are not used."""
+    """How features are made; raises where a column is missing, and lists those that are not used."""
     require_id(table, id_column)
     preparation = model.preparation
     absent = [name for name in preparation.columns if name not in table.columns]
@@ -235,7 +235,7 @@ def _with_missing(preparation: Preparation, missing: MissingValues) -> Preparati
 
 
 def _known_targets(model: NamedModel, table: Table) -> Array | None:
-    """Targets of rows that have some of them, (rows, n_d), NaN elsewhere; None if there is no such row."""
+    """Targets of rows that have some of them, (rows, n_d), NaN where missing; None without such rows."""
     there = [name for name in model.targets if name in table.columns]
     values = np.full((len(table.frame), len(model.targets)), np.nan)
     for name in there:

@@ -86,7 +86,7 @@ class Sheet:
     frame : pandas.DataFrame
         Named columns; the index holds the numbers of lines or rows in the file.
     unit : str
-        "line" in text, "row" elsewhere: what the index counts.
+        "line" in text files, "row" in others: what the index counts.
     decimal : str
         Decimal mark of texts.
     notes : list of str

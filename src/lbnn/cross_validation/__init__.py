@@ -17,7 +17,7 @@ the data without the example are decomposed anew.
 
 `scores` computes them, `boundary` checks its arguments, `fitted` says what they need of a posterior,
 `examples` are predictions of left-out examples given L, `averages` over the scale, `refits` the data without
-an example. Knows `predict`, `engines` and what stands before them.
+an example. Imports `predict`, `engines` and what stands before them.
 """
 
 from lbnn.cross_validation.boundary import kept_targets

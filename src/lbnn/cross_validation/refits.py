@@ -3,7 +3,7 @@
 Left-out predictions from one posterior divide by what an example adds to it. That loses digits where the
 others determine an example almost entirely, where data are close to dependent, and where an example is so
 improbable that its log density hides how it depends on the scale. And without one example the scale may be
-where the posterior has no quadrature nodes. A bound tells (`Examples.rounding`).
+where the posterior has no quadrature nodes. A bound decides (`Examples.rounding`).
 """
 
 from __future__ import annotations

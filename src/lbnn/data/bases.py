@@ -153,7 +153,7 @@ def _unexplained(gram: AnyArray, cross: AnyArray, explained: AnyArray, basis: Gr
             raise ValueError(
                 "predictions need a training gram that is not close to singular along what it explains of "
                 f"the test points: rounding may change unexplained variances by {worst.max():.3g}; {found}: "
-                "use inputs in the place of kernels, or a kernel matrix of smaller condition"
+                "use inputs instead of kernels, or a kernel matrix of smaller condition"
             )
         raise ValueError(
             "cross_gram and test_gram must form a positive semi-definite matrix with the training gram, "

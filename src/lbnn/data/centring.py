@@ -1,7 +1,7 @@
 """Centred data. A flat prior of the level leaves the p − 1 contrasts of the data, which centring keeps.
 
 The centred Gram matrix has the eigenvector 1 with the eigenvalue 0: its other eigenvectors are contrasts, so
-that the evidence of centred data with p − 1 in the place of p is the evidence with the level integrated out.
+that the evidence of centred data with p − 1 instead of p is the evidence with the level integrated out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class CentredInputs:
-    """Inputs of the linear kernel: what the network sees is x − mean."""
+    """Inputs of the linear kernel: the network's input is x − mean."""
 
     columns: Columns
     centre: bool = False
@@ -66,7 +66,7 @@ class CentredInputs:
         return _of_input_contrasts(centred, targets, weights)
 
     def test(self, X: AnyArray) -> tuple[AnyArray, ...]:
-        """Test points (p̂, n0) as `Posterior.predict` wants them."""
+        """Test points (p̂, n0) as arguments of `Posterior.predict`."""
         return (self.columns.centred(X),)
 
 
@@ -102,7 +102,7 @@ class CentredKernel:
         return _of_contrasts(centred, targets, weights)
 
     def test(self, cross: Array, gram: Array) -> tuple[Array, ...]:
-        """Cross kernel (p̂, p) and test kernel (p̂, p̂) as `Posterior.predict` wants them."""
+        """Cross kernel (p̂, p) and test kernel (p̂, p̂) as arguments of `Posterior.predict`."""
         own = self._own_means(cross)
         return self.cross(cross), gram - own[:, None] - own + self.grand_mean
 

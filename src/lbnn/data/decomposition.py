@@ -1,4 +1,4 @@
-"""Eigenvectors of a Gram matrix or singular vectors of the inputs, wherever they live.
+"""Eigenvectors of a Gram matrix or singular vectors of the inputs, in any library.
 
 Eigenvalues g of XXᵀ/n0 (or XᵀX/n0) are known to ε g_max: those of small singular values σ = √(n0 g) lose
 (σ_max/σ)² times the rounding, where the singular values themselves lose σ_max/σ. So a Gram matrix is
@@ -90,7 +90,7 @@ def singular_vectors(
 ) -> tuple[Array, AnyArray, AnyArray]:
     """X = U diag(σ) Vᵀ for X (p, n0): positive σ (r,), ascending, U (p, r), V (n0, r).
 
-    `size` is that of the rank decision. Large X take what the eigenvectors of `side` know.
+    `size` is that of the rank decision. For large X the eigenvectors of `side` are used.
     """
     examples, dimension = X.shape
     floats = 4.0 * examples * dimension + 6.0 * min(examples, dimension) ** 2

@@ -138,7 +138,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Frame:
-    """What a second pass needs to know of the first: means, a first factor, first coefficients."""
+    """What a second pass needs of the first: means, a first factor, first coefficients."""
 
     means: Array  # subtracted from [X Y]
     root: Array | None  # R₁ (n0, n0), upper; None where XᵀX is too close to singular

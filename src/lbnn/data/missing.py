@@ -124,7 +124,7 @@ def _without_level(rows: Array, level: Array) -> Array:
 
 
 def _reduced(features: Array, y: Array) -> tuple[Array, Array, float]:
-    """Features, targets and ‖rest‖², of at most as many rows as there are features."""
+    """Features (k, r), targets (k,) and ‖rest‖², of at most as many rows k as there are features."""
     if len(y) <= features.shape[1]:
         return features, y, 0.0
     basis, root = np.linalg.qr(features)
@@ -148,12 +148,12 @@ def checked_table(Y: ArrayLike, observed: ArrayLike) -> tuple[Array, Mask | None
             f"observed targets must be finite, got {np.count_nonzero(~np.isfinite(table[mask]))} NaN or "
             "infinite values among them"
         )
-    require_told(mask)
+    require_observed(mask)
     return table, None if mask.all() else mask
 
 
-def require_told(observed: Mask) -> None:
-    """Raise where an output, or a row, has no observed target."""
+def require_observed(observed: Mask) -> None:
+    """Raise where an output, or a row, of the mask (p, n_d) has no observed target."""
     if not observed.any(axis=0).all():
         raise ValueError(
             "every output needs at least one observed target, got none for outputs "
@@ -161,7 +161,7 @@ def require_told(observed: Mask) -> None:
         )
     if not observed.any(axis=1).all():
         raise ValueError(
-            "rows without any target tell nothing of the network, got "
+            "rows without any target carry no information, got "
             f"{np.count_nonzero(~observed.any(axis=1))} of them: leave them out"
         )
 

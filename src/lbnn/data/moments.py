@@ -27,7 +27,7 @@ def require_in_range(cross: AnyArray, vectors: AnyArray, total: float, dropped: 
     if outside <= np.sqrt(total * dropped):
         raise ValueError(
             "moments need inputs that are not close to dependent, got a cross_moment with "
-            f"{outside:.3g} along directions that input_moment does not tell from rounding: {_USE}"
+            f"{outside:.3g} along directions that input_moment does not distinguish from rounding: {_USE}"
         )
     raise ValueError(
         "input_moment and cross_moment must come from the same data, got a cross_moment with "

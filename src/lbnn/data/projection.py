@@ -1,4 +1,4 @@
-"""Test points as the training inputs see them.
+"""Test points projected on the training inputs.
 
 The training Gram matrix is G_xx = U diag(g) Uᵀ. A test point splits into a part that the training inputs
 explain and a rest that they do not:
@@ -98,7 +98,7 @@ class Directions(Protocol):
 
 @dataclass(frozen=True)
 class InputDirections:
-    """v_i = Xᵀ u_i / √(n0 g_i), for p ≤ n0: applied as two thin products, never formed."""
+    """v_i = Xᵀ u_i / √(n0 g_i), for p ≤ n0: applied as two products with r columns, never formed."""
 
     inputs: AnyArray  # X, (p, n0)
     combination: AnyArray  # u_i / √(n0 g_i), (p, r)

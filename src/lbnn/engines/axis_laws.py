@@ -11,7 +11,7 @@ which couples the axes weakly. So each axis is a problem of one variable, tabula
 shows every phase of its axis (fitted, collapsed), and draws of all axes together hold all of their
 combinations.
 
-What they know of a likelihood are the data as rows y = T z + noise (`Examples`): with L = T Tᵀ in a frame of
+What they use of a likelihood are the data as rows y = T z + noise (`Examples`): with L = T Tᵀ in a frame of
 the outputs, a row of targets divided by √g is y ~ N(0, L + e), e = τ/g, the sum of T z, z standard normal,
 and independent noise. Rows of similar noise are put into one group, of which only the moments matter. This
 approximates: what is made of it is for proposals, never for a density.
@@ -67,13 +67,17 @@ class Examples:
         first = np.flatnonzero(np.diff(np.minimum(cells[order].astype(int), most - 1), prepend=-1))
 
         def sums(each: Array) -> Array:
+            """Sums of rows (p, n) over the rows that are merged."""
             return np.add.reduceat(each[order], first, axis=0)
 
         noise = np.exp(sums(np.log(self.noise)) / sums(np.ones_like(self.noise)))
         return Examples(np.sqrt(sums(self.rows**2)), noise, sums(self.count))
 
     def _group(self, own: Array, reference: float) -> tuple[Array, Array, Array]:
-        """Noise, count and moments of one group; rows are shrunk so that y/(e + reference) stays."""
+        """Noise and count (n,) and moments (n, n) of one group.
+
+        Rows are shrunk so that y/(e + reference) stays.
+        """
         inverse = 1 / (self.noise[own] + reference)
         noise = np.maximum(1 / inverse.mean(axis=0) - reference, 0.0)
         rows = self.rows[own] * inverse / inverse.mean(axis=0)
@@ -99,7 +103,7 @@ class Groups:
 
 
 def examples_of(likelihood: object, frame: Array) -> Examples | None:
-    """The rows behind a likelihood as seen in a frame; None where it is not of this kind."""
+    """The rows behind a likelihood in a frame (n, n); None where it is not of this kind."""
     if isinstance(likelihood, GaussianLikelihood):
         return _of_gaussian(likelihood, frame)
     if isinstance(likelihood, LikelihoodRatio) and not likelihood.denominators:
@@ -115,7 +119,10 @@ def examples_of(likelihood: object, frame: Array) -> Examples | None:
 
 
 def _of_gaussian(factor: GaussianLikelihood, frame: Array) -> Examples:
-    """In the units of L; where outputs differ in noise, an axis of the frame has the average along it."""
+    """The rows of a Gaussian likelihood in the units of L and a frame (n, n).
+
+    Where outputs differ in noise, an axis of the frame has the average along it.
+    """
     units, noise = factor.output_units, (factor.noise_variance / factor.eigenvalues)[:, None]
     rows = factor.targets / units @ frame / np.sqrt(factor.eigenvalues)[:, None]
     noise = np.broadcast_to(noise, rows.shape) if factor.units is None else noise * (units**-2 @ frame**2)
@@ -123,7 +130,7 @@ def _of_gaussian(factor: GaussianLikelihood, frame: Array) -> Examples:
 
 
 def _of_hidden_kernel(primal: GaussianLikelihood, frame: Array) -> Examples:
-    """Every output is a row over the examples, with noise τ/g_i; what a frame mixes of it is left out."""
+    """Every output is a row over the examples, with noise τ/g_i, in a frame (n, n)."""
     rows = (primal.targets / np.sqrt(primal.eigenvalues)[:, None]).T @ frame
     noise = (primal.noise_variance / primal.eigenvalues) @ frame**2
     return Examples(rows, np.broadcast_to(noise, rows.shape), np.ones(rows.shape))
@@ -145,10 +152,12 @@ class _Table:
 
     @classmethod
     def of(cls, nodes: Array, log_density: Array) -> _Table:
+        """From a log density (k,) at nodes (k,)."""
         return cls._normalised(nodes, np.exp(log_density - log_density.max()))
 
     @classmethod
     def _normalised(cls, nodes: Array, density: Array) -> _Table:
+        """From a density (k,) at nodes (k,), up to a constant."""
         below = np.append(0.0, np.cumsum(density[1:] + density[:-1])) * 0.5 * (nodes[1] - nodes[0])
         return cls(nodes, density / below[-1], below / below[-1])
 
@@ -167,7 +176,7 @@ class _Table:
         return self._normalised(self.nodes, (1 - share) * self.density + share * flat.density)
 
     def quantile(self, uniform: Array) -> tuple[Array, Array]:
-        """Points at given probabilities, and the log density there."""
+        """Points (m,) at given probabilities (m,), and the log density there."""
         cell = np.clip(np.searchsorted(self.below, uniform) - 1, 0, len(self.nodes) - 2)
         left, right = self.density[cell], self.density[cell + 1]
         slope = (right - left) / (self.nodes[1] - self.nodes[0])
@@ -227,7 +236,7 @@ class AxisLaws:
         return _Table.of(nodes, self._height(axis, nodes, others))
 
     def _height(self, axis: int, nodes: Array, others: _Others) -> Array:
-        """Log density of one axis with the entries of its row and column integrated."""
+        """Log density of one axis at nodes (k,) with the entries of its row and column integrated."""
         with np.errstate(over="ignore", invalid="ignore"):  # the ends of the scan
             height = self._along(axis, nodes) - others.half_log_precisions(axis, nodes)
         return np.where(np.isnan(height), -np.inf, height)
@@ -243,9 +252,10 @@ class AxisLaws:
 
 
 class _Others:
-    """All axes at their centres, as the law of one of them sees the others."""
+    """All axes at their centres, as they enter the law of one of them."""
 
     def __init__(self, law: TotalFactorLaw, groups: Groups, centres: Array) -> None:
+        """With the logarithms of the diagonal at centres (columns,)."""
         self.law, self.groups = law, groups
         self.squares = np.zeros(law.rows)  # rows behind a bottleneck have no diagonal entry
         self.squares[: law.columns] = np.exp(2 * centres)

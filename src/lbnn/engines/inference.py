@@ -110,5 +110,5 @@ class ScaleInference:
     diagnostics: Diagnostics
 
     def doubted(self, message: str) -> ScaleInference:
-        """The same answer, not ok for a reason that the engine cannot know."""
+        """The same answer, not ok for a reason outside of the engine."""
         return replace(self, diagnostics=self.diagnostics.with_message(message))

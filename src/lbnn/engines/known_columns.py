@@ -1,6 +1,6 @@
 """Bartlett factors of a chain of Gaussian weights of which some columns are known.
 
-A sampler that works with hidden activities knows W_ℓ on their span and nothing about it elsewhere. In a
+A sampler that works with hidden activities has W_ℓ on their span and nothing of it beside the span. In a
 basis of the units that starts with this span W_ℓ = [B, G], B known and G Gaussian, and the factor T of T Q
 = W_ℓ follows without any matrix of the layer's width:
 G Gᵀ is replaced by its own Bartlett factor. What the factors below need is Q on the span.
@@ -25,7 +25,10 @@ def bartlett_draws(size: int, rows: int, width: int, rng: np.random.Generator) -
 
 
 def lower_factor(matrices: Array) -> tuple[Array, Array]:
-    """T, lower trapezoidal with a positive diagonal, and Q with orthonormal rows, T Q = A."""
+    """T (m, a, a), lower with a positive diagonal, and Q (m, a, b) with T Q = A (m, a, b).
+
+    The rows of Q are orthonormal.
+    """
     orthogonal, upper = np.linalg.qr(matrices.swapaxes(1, 2))
     signs = np.where(np.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
     return (upper * signs[:, :, None]).swapaxes(1, 2), (orthogonal * signs[:, None, :]).swapaxes(1, 2)

@@ -102,7 +102,7 @@ def _gaussian(likelihood: ScaleLikelihood) -> GaussianLikelihood:
 
 
 def problem_of(prior: ScalePrior, likelihood: ScaleLikelihood) -> Problem:
-    """What a plan needs to know."""
+    """What a plan depends on."""
     return Problem(
         prior.widths,
         prior.outputs,
@@ -249,6 +249,7 @@ class Run:
         return self.prior.inverse_mean_exists or self.likelihood.keeps_from_zero
 
     def _measure(self, scales: Array, answer: Answer, inverse_mean_exists: bool) -> ScaleMeasure:
+        """The measure with scales (m, n_d, n_d)."""
         tails = Tails(inverse_mean_exists, self.prior.exponential_rate, min(self.prior.widths))
         groups = answer.estimate.groups
         return ScaleMeasure(scales, answer.weights, self.single_output, tails, None, groups)
@@ -261,7 +262,7 @@ def _inference(measure: ScaleMeasure, answer: Answer, log_constant: float) -> Sc
 
 
 def _taken(estimate: Estimate, index: IndexArray | slice, log_weights: Array | None = None) -> Estimate:
-    """Some of the draws of an estimate."""
+    """Some of the draws of an estimate, index (k,)."""
     weights = estimate.log_weights[index] if log_weights is None else log_weights
     return replace(
         estimate,
@@ -442,7 +443,7 @@ class Sampling:
         return None
 
     def _quick_checks(self, mixture: Mixture) -> Iterator[Estimate]:
-        """Draws of the prior; a few of the mixture, unless it has parts for means that live in a tail."""
+        """Draws of the prior; a few of the mixture, unless it has parts for means carried by a tail."""
         yield prior_importance(self.target, self.call)
         if not mixture.tails:
             yield unfitted_estimate(mixture, self.call)
@@ -467,7 +468,7 @@ class Sampling:
     def _checks(self, estimate: Estimate, mixture: Mixture) -> Iterator[Estimate]:
         """Estimates in the coordinates of all factors, where nothing but their plain product is needed.
 
-        A Gaussian sees one phase; so mixtures follow that are fitted to draws of the first estimate.
+        A Gaussian covers one phase; so mixtures follow that are fitted to draws of the first estimate.
         """
         turned = self.target.in_frame(mixture.parts[int(np.argmax(mixture.shares[:-1]))].frame)
         rng = self.call.stream("draws that checks start from")
@@ -509,7 +510,7 @@ class Sampling:
         return self._gaussian_check(other, start, "Gaussian at the mode in another frame")
 
     def _gaussian_check(self, target: Target, start: Array, method: str) -> Estimate | None:
-        """One round of the Gaussian at the mode near a start, if it can check another estimate."""
+        """One round of the Gaussian at the mode near start (k,), if it can check another estimate."""
         check = gaussian_round(target, laplace_proposal(target, start), self.call, method, self.target)
         return check if can_check(check, self.policy) else None
 
@@ -596,6 +597,6 @@ class Sampling:
 
 
 def _interdecile(log_weights: Array) -> float:
-    """Range of the middle four fifths of log weights; infinite where many draws have none."""
+    """Range of the middle four fifths of log weights (m,); infinite where many draws have none."""
     low, high = np.quantile(log_weights, (0.1, 0.9), method="nearest")
     return float(high - low) if np.isfinite(low) else math.inf

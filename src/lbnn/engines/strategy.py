@@ -1,6 +1,6 @@
 """Which estimates are tried for a problem, in which order, and what checks each: a pure function.
 
-`plan` draws nothing and sees no data, only their sizes: depth, outputs, the rank of the Gram matrix, the
+`plan` draws nothing and uses no data, only their sizes: depth, outputs, the rank of the Gram matrix, the
 narrowest layer, and which forms of the likelihood exist. `lbnn.engines.run` executes it step by step. A step
 whose estimate falls short is followed by the next one; its draws are kept and serve as a start or a check of
 what comes after.
@@ -209,7 +209,7 @@ def _more_outputs_than_data(problem: Problem, rough: bool, policy: Policy) -> tu
     if problem.narrow("kernel") and _rows_and_spectral(problem, "scale", policy):
         return scale
     if min(problem.widths) < problem.rank and problem.entries("scale") > policy.most_for_mixture:
-        reason = "a layer passes on fewer directions than the data have, and rows see them one by one"
+        reason = "a layer passes on fewer directions than the data have, and rows take them one by one"
         first = Step("rough rows" if rough else "rows", "scale", "" if rough else _OTHER_ORDER, reason)
         return (first, *kernel, *scale)
     return (*kernel, *scale)

@@ -5,8 +5,8 @@ An answer is ok where three things hold:
 1. its estimate *reaches* the target error (`reaches`): enough effective draws, for the evidence and for E L
    along every axis of the data, weights without a heavy tail, moves that were not cut short;
 2. a second estimate that shares no proposal with it could be had and can be trusted (`can_check`);
-3. the two *agree* (`agree`) on the log evidence and on E L along every axis that both can tell. A check
-   without draws (`EvidenceEstimate`) tells the log evidence only.
+3. the two *agree* (`agree`) on the log evidence and on E L along every axis that both resolve. A check
+   without draws (`EvidenceEstimate`) gives the log evidence only.
 
 Two estimates agree where no difference exceeds a quantile of Student's law with as many degrees of freedom
 as there are independent groups of draws, less one. `Policy.false_alarm` is the probability that two right
@@ -35,7 +35,7 @@ TRY_SMC = "try engine='smc'"
 TAKE_OR_RAISE = "take the stated errors as they are, or raise target_error"
 _MEANS_DIFFER = (
     "two estimates of the mean of the scale that share no proposal contradict each other: one of them misses "
-    "a part of the posterior in which the mean lives; do not trust E L and what rests on it"
+    "a part of the posterior that carries the mean; do not trust E L and what rests on it"
 )
 _ALONE = (
     "no second estimate of the log evidence that shares no proposal could be had: the answer supports itself "
@@ -108,7 +108,7 @@ def serves_means(estimate: Estimate, policy: Policy) -> bool:
 
 
 def means_message(estimate: Estimate, log_diagonal: Array, policy: Policy) -> str:
-    """What to say where E L rests on few draws that were chosen for the hidden kernel; empty where not."""
+    """What to say where E L rests on few of the draws, with logs (m, n) of the diagonals; empty where not."""
     log_terms = estimate.log_weights[:, None] + log_diagonal
     fewest = float(effective_atoms(log_terms).min())
     largest = max(pareto_k(column) for column in log_terms.T)
@@ -146,7 +146,7 @@ def evidence_agrees(estimate: Estimate, check: Estimate | EvidenceEstimate, poli
 
 
 def means_agree(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
-    """Whether two estimates of E L_jj differ by no more than chance allows, along axes that both can tell."""
+    """Whether two estimates of E L_jj differ by no more than chance allows, along axes that both resolve."""
     told = _can_tell(estimate, policy) & _can_tell(check, policy)
     (mean, error), (other, other_error) = estimate.scale_mean, check.scale_mean
     allowed = joint_errors(0.5 * policy.false_alarm / len(mean)) * np.hypot(error, other_error)

@@ -512,7 +512,7 @@ class BandedPredictive:
         return replace(self, inner=self.inner.with_noise())
 
     def given(self, Y: ArrayLike) -> BandedPredictive:
-        """Other targets of the same rows tell nothing: the distribution as it is."""
+        """Other targets of the same rows carry no information: the distribution as it is."""
         return self
 
     @property

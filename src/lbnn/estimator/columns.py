@@ -1,4 +1,4 @@
-"""Columns of the inputs in the units in which the network sees them: their own, or standard deviations."""
+"""Columns of the inputs in the units of the network's inputs: their own, or standard deviations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OWN_SCALES = "own scales"  # a prior scale for each column or group, by evidence
 
 @dataclass(frozen=True)
 class ColumnUnits:
-    """What the network or the kernel sees of x is (x − offset)/deviation, column by column.
+    """The network's or the kernel's input is (x − offset)/deviation, column by column.
 
     Attributes
     ----------

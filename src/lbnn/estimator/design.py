@@ -7,8 +7,8 @@ along orthogonal directions, have the covariance of that Gaussian. Each is condi
     w_i ∝ p(Y | φ_i) exp(½ |ξ_i|²),
 
 which is the same for all where the evidence is that Gaussian. No weight may exceed √n times the mean, which
-bounds their variance (Ionides, 2008). Predictions are the mixture. Networks that the evidence does not tell
-apart share the points.
+bounds their variance (Ionides, 2008). Predictions are the mixture. Networks that the evidence does not
+distinguish share the points.
 
 Where the maximum is at the end of a range, noise or signal vanish there and the evidence becomes flat: it
 says that they are small, not how small. Points then follow the evidence at infinite width over the whole

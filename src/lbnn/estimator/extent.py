@@ -157,7 +157,7 @@ class Extent:
     ) -> str:
         """What to say of rows (m, n_features) that are far outside the range of a column; empty if none.
 
-        `labels` are what rows are called, in the place of their numbers.
+        `labels` are what rows are called, instead of their numbers.
         """
         if self.rows < 2:
             return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,9 @@ import numpy as np
 from scipy import special
 from threadpoolctl import threadpool_limits
 
+from lbnn._base.errors import DataWarning
 from lbnn._base.types import Array
+from lbnn._base.warn import warn
 from lbnn.estimator import design, settings
 from lbnn.estimator.free_noise import (
     CLEAR_LEAD,
@@ -27,13 +30,15 @@ from lbnn.estimator.targets import TargetUnits
 from lbnn.selection import Candidate, EvidenceData, NoiseSpec, Shapes, no_signal, search
 from lbnn.selection.free_noise import FreeNoise, candidate_of
 
+_LONG = 10.0  # seconds for the first network, from which a search is announced, ...
+_NETWORKS_TRIED = 8  # ... with so many networks and a final posterior as long as one to come
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
 
 def settle(
     spec: NoiseSpec, noise: str, data: EvidenceData, shapes: Shapes, units: TargetUnits
 ) -> tuple[list[NoiseSpec], Shapes, list[str]]:
-    """What is searched; what the data cannot tell is settled by convention, and said."""
+    """What is searched; what the data do not determine is set by convention, with a message."""
     settings.require_examples(data, spec)
     constant, messages = settings.constant_outputs(data), []
     if spec.noise_variance is None and len(constant) == data.outputs:
@@ -62,7 +67,7 @@ def fit_networks(
     verbose: Any,
     **effort: Any,
 ) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str], list[str]]:
-    """Candidates, best first, and the final posteriors; what the data show, and doubts of the accuracy.
+    """Candidates, best first, and the final posteriors; what the data show, and messages about the accuracy.
 
     `targets` (p, n_d) are the user's, none where data came in blocks; `kind` of noise and `average` are those
     of the estimator.
@@ -72,7 +77,7 @@ def fit_networks(
     weights = data.spectrum.weights
     total = data.spectrum.examples + 1 if weights is None else float(weights.sum())
     level_examples = total if level else None
-    report = reporter(data, units, verbose)
+    report = Forecast(data.outputs, reporter(data, units, verbose))
     with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads would only wait
         if kind == "free" and data.outputs > 1:
             found = search_free(data, shapes, effort["seed"], report)
@@ -181,7 +186,7 @@ def evidence_table(
     others: Sequence[InputCandidate],
     units: TargetUnits,
 ) -> list[dict[str, Any]]:
-    """Every candidate, best first; of other ways to see the inputs the Gaussian process."""
+    """Every candidate, best first; of other transforms of the inputs the Gaussian process."""
     rows = [(each, chosen) for each in candidates] + [(each.process, each) for each in others]
     rows.sort(key=lambda row: row[1].penalty - row[0].penalised_evidence)
     return [
@@ -193,6 +198,23 @@ def evidence_table(
         }
         for each, of in rows
     ]
+
+
+class Forecast:
+    """Announces a long search once, after its first network, with what it will take and what is faster."""
+
+    def __init__(self, outputs: int, report: Callable[[Candidate], None]) -> None:
+        self.outputs, self.report = outputs, report
+        self.started, self.announced = time.monotonic(), False
+
+    def __call__(self, candidate: Candidate) -> None:
+        """Report a candidate."""
+        self.report(candidate)
+        seconds = time.monotonic() - self.started
+        if candidate.widths and not self.announced:
+            self.announced = True
+            if seconds > _LONG:
+                warn(settings.long_search(self.outputs, seconds * _NETWORKS_TRIED), DataWarning)
 
 
 def reporter(data: EvidenceData, units: TargetUnits, verbose: Any) -> Callable[[Candidate], None]:

@@ -182,7 +182,7 @@ def preferred(candidates: list[InputCandidate]) -> tuple[InputCandidate, list[In
 
 
 def comparable(candidates: list[InputCandidate]) -> bool:
-    """Whether there are data and inputs that tell candidates apart."""
+    """Whether there are data and inputs by which candidates can be compared."""
     return all(
         candidate.data.spectrum.examples > 1 and candidate.data.spectrum.rank > 0 for candidate in candidates
     )

@@ -16,7 +16,7 @@ from lbnn.estimator.kernels import Kernel
 
 @dataclass(frozen=True)
 class InputTransform:
-    """From the user's inputs to what `Spectrum.project` wants.
+    """From the user's inputs to the arguments of `Spectrum.project`.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class InputTransform:
     inputs : CentredInputs or CentredKernel
         Of inputs or features, or of a kernel matrix.
     training_inputs : (k, n0)
-        Rows that the kernel is taken with, as it sees them; empty for the linear kernel.
+        Rows that the kernel is taken with, in its units; empty for the linear kernel.
     feature_map : (k, m) or (0, 0)
         Where the kernel is approximated: its values with the k rows, times this, are features.
     """
@@ -43,7 +43,7 @@ class InputTransform:
         return self.inputs.columns.centred(self._linear(X))
 
     def test(self, X: AnyArray, test_gram: ArrayLike | None = None) -> tuple[AnyArray, ...]:
-        """Test points as `Spectrum.project` wants them; `test_gram` in the place of the kernel among them."""
+        """Test points as arguments of `Spectrum.project`; `test_gram` is the kernel among them."""
         if not isinstance(self.inputs, CentredKernel):
             return self.inputs.test(self._linear(X))
         seen = self.columns.seen(X)

@@ -208,7 +208,7 @@ def with_own_length_scales(
     Parameters
     ----------
     X : (p, n0)
-        Rows as the kernel sees them.
+        Rows in the units of the kernel.
     Z : (p, n_d)
         Centred targets.
     h : (n_d + 1,)

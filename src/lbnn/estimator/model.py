@@ -116,11 +116,11 @@ class FittedModel:
         return measure.weights, mean_gram * scales, own
 
     def predictive(self, *test: Any) -> AffinePredictive:
-        """The function at test points given as `Spectrum.project` wants them."""
+        """The function at test points given as arguments of `Spectrum.project`."""
         return self.predictive_at(self.posterior.spectrum.project(*test))
 
     def predictive_at(self, projection: Projection) -> AffinePredictive:
-        """The function at test points as the training data of this model see them."""
+        """The function at test points, projected on the training data of this model."""
         noise, share = self.posterior.noise, 1 / self.level_examples if self.level_examples else 0.0
         inner = self.posterior._predictive_at(projection)
         if isinstance(inner, AtomPredictive):  # of a table with missing cells, levels included
@@ -135,7 +135,7 @@ class FittedModel:
 
     @property
     def _finite_scale_mean(self) -> Array:
-        """E L, or the typical scale in the place of a mean that is infinite, (q, q)."""
+        """E L, or the typical scale instead of a mean that is infinite, (q, q)."""
         mean = self._scale_mean
         return mean if np.isfinite(mean).all() else self.posterior.scale.typical * np.eye(len(mean))
 
@@ -298,7 +298,7 @@ class FittedState:
     def coefficients(self) -> Array:
         """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p).
 
-        Of inputs (or of a kernel) in the units in which the network sees them.
+        Of inputs (or of a kernel) in the units of the network's inputs.
         """
         return np.tensordot(self.weights, np.stack([model.coefficients() for model in self.models]), axes=1)
 
@@ -309,7 +309,7 @@ class FittedState:
         return found[:, 0] if self.best.single_output else found
 
     def predictive(self, X: AnyArray, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:
-        """The function at test points; `test_gram` in the place of the kernel among them."""
+        """The function at test points; `test_gram` instead of the kernel among them."""
         best = self.best.posterior.spectrum
         seen = best.project(*self.transform.test(X, test_gram))
         leverage = self.extent.leverage(self.best.function_variance.at(seen))
@@ -322,7 +322,7 @@ class FittedState:
         return MixturePredictive(components, self.weights, leverage)
 
     def coefficient_law(self, rows: Array) -> AffinePredictive | MixturePredictive:
-        """Changes of the function along rows (k, n0) of inputs as the network sees them, without a level."""
+        """Changes of the function along rows (k, n0) of the network's inputs, without a level."""
         best = self.best.posterior.spectrum
         seen = best.project(like(rows, best.basis.example))
         components = tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any, ClassVar
@@ -25,10 +25,16 @@ from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
-from lbnn.estimator import fitting, row_noise, saving, settings, summary
+from lbnn.estimator import fitting, row_noise, saving, settings, summary, target_transform
 from lbnn.estimator.extent import Extent, large_leverage
 from lbnn.estimator.free_noise import FreeNoiseModel
-from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate, make_candidate
+from lbnn.estimator.input_search import (
+    InputCandidate,
+    Setting,
+    best_candidate,
+    comparable,
+    make_candidate,
+)
 from lbnn.estimator.kernels import Kernel
 from lbnn.estimator.left_out import contradiction
 from lbnn.estimator.model import FittedState
@@ -38,6 +44,7 @@ from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.model_average import MixturePredictive
+from lbnn.predict.transformed import TRANSFORMS, TransformedPredictive
 from lbnn.selection import NoiseSpec
 
 _COEFFICIENT_FLOATS = 1 << 22  # of the rows of a block of coefficients
@@ -70,7 +77,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         or noise with a covariance of its own beside that of the signal ("free"), both integrated over, with
         widths by evidence. "auto" takes the kind with the highest evidence.
     inputs : "evidence", "raw" or "standardised"
-        Whether the network (or the kernel) sees columns as they are or divided by their standard deviations;
+        Whether the network (or the kernel) gets columns as they are or divided by their standard deviations;
         "evidence" takes what has the higher evidence at infinite width.
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
@@ -93,6 +100,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     robust : bool
         Whether single rows may have larger noise than the others, where the evidence finds that they do:
         these outliers then count less. (New rows have the ordinary noise.)
+    target_transform : None, "log", "log1p", "sqrt", "logit" or "auto"
+        A function of the targets that is modelled in their place; "auto" takes the one with the highest
+        evidence at infinite width, Jacobian included. Predictions, intervals and densities are those of the
+        targets themselves; coefficients, noise and left-out means are those of the transformed targets.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
@@ -139,10 +150,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         noise_width (number of noise factors with noise="free"); best first.
     inputs_, kernel_params_ : str, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
+    target_transform_ : str or None
+        As chosen or given.
     row_variances_ : (n_samples,)
         Noise variances of the rows relative to the ordinary one; above one of outliers where `robust`.
     column_scales_ : (n_features,)
-        What the network or the kernel sees of a column is (x − constant) times this: relative prior standard
+        The network's or the kernel's input is (x − constant) times this: relative prior standard
         deviations of the coefficients, in the user's units.
     posterior_ : Posterior
         Of the best candidate, in whitened units.
@@ -185,6 +198,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ard: bool = False,
         groups: Any = None,
         robust: bool = False,
+        target_transform: str | None = None,
         fit_intercept: bool = True,
         average: Any = "auto",
         engine: str = "auto",
@@ -203,6 +217,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.ard = ard
         self.groups = groups
         self.robust = robust
+        self.target_transform = target_transform
         self.fit_intercept = fit_intercept
         self.average = average
         self.engine = engine
@@ -211,7 +226,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that a precomputed kernel is indexed on both axes."""
+        """Declare to scikit-learn that a precomputed kernel is indexed on both axes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
@@ -256,10 +271,23 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
             weights = None if weights is None else weights[rows.kept]
-        units, setting = self._setting(targets, weights, kind)
         kernel, group_of = self._kernel(), self._group_of()
+
+        def evidence(of: Array) -> float:
+            """Of transformed targets, at infinite width."""
+            setting = self._setting(of, weights, kind)
+            found = best_candidate(inputs, self.inputs, kernel, group_of, setting[1])[0]
+            jacobian = -found.data.spectrum.examples * found.data.outputs * setting[0].log_unit
+            return found.penalised_evidence + jacobian
+
+        self.target_transform_ = self._transform_of_targets(targets, evidence)
+        plain = targets
+        targets, jacobian = target_transform.applied(self.target_transform_, targets)
+        units, setting = self._setting(targets, weights, kind)
         chosen, others = best_candidate(inputs, self.inputs, kernel, group_of, setting)
-        self.row_variances_, unusual = np.ones(len(rows.stands_for)), ""
+        self.row_variances_, unusual, advice = np.ones(len(rows.stands_for)), "", ""
+        if self.target_transform is None and comparable([chosen]) and chosen.data.noise_variance:
+            advice = target_transform.advice(plain, evidence)
         if self.robust:
             own = self._own_variances(chosen, inputs, targets, weights, kind)
             units, setting = self._setting(targets, settings.divided(weights, own), kind)
@@ -274,7 +302,17 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             names = self.target_names_ or []
             unusual = row_noise.unusual_rows(chosen, setting.targets, rows.kept, names)
         columns = targets.reshape(len(targets), -1)
-        return self._fit_candidates(chosen, others, kind, units, columns, rows, extent, unusual)
+        said = [each for each in (unusual, advice) if each]
+        return self._fit_candidates(chosen, others, kind, units, columns, rows, extent, said, jacobian)
+
+    def _transform_of_targets(self, targets: Array, evidence: Callable[[Array], float]) -> str | None:
+        """The transform of the targets that is given, or the one that the evidence prefers."""
+        if self.target_transform is None:
+            return None
+        if self.target_transform == "auto":
+            return target_transform.chosen(targets, evidence)
+        target_transform.require(self.target_transform, targets)
+        return str(self.target_transform)
 
     def _setting(self, targets: Array, weights: Array | None, kind: str) -> tuple[TargetUnits, Setting]:
         """Units of the targets, and what all transforms of the inputs share."""
@@ -317,7 +355,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         settings.require_linear(self.kernel)
         settings.require_rows(self.robust)
         settings.network_shapes(self.depth, self.width)
+        settings.require_plain_targets(self.target_transform)
         self.n_features_in_, self.target_names_, self.row_variances_ = stream.inputs, None, np.ones(0)
+        self.target_transform_ = None
         summary = Summary.of(stream, self.fit_intercept)
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
@@ -336,7 +376,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         targets: Array,
         rows: Rows,
         extent: Extent,
-        unusual: str = "",
+        said: Sequence[str] = (),
+        jacobian: float = 0.0,
     ) -> LBNNRegressor:
         """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
@@ -357,9 +398,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if chosen.transform.feature_map.size:
             doubts.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
         notices += [rows.message] * (bool(rows.message) and rows.dropped)
-        notices += [unusual] * bool(unusual)
+        notices += said
         constant = settings.CONSTANT_TARGETS in notices
         notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
+        models = tuple(replace(each, log_evidence=each.log_evidence + jacobian) for each in models)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
         doubts += [said for said in [contradiction(state, candidates[0], lead)] if said]
@@ -367,7 +409,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         warn_of(notices, DataWarning)
         messages = [*doubts, *notices, *self._said_of_scales(chosen)]
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
-        return self._describe(state, fitting.evidence_table(candidates, chosen, others, units), messages)
+        table = fitting.evidence_table(candidates, chosen, others, units)
+        table = [{**row, "log_evidence": row["log_evidence"] + jacobian} for row in table]
+        return self._describe(state, table, messages)
 
     def _rows(self, X: AnyArray, targets: Array, weights: Array | None) -> Rows:
         """Rows to be counted; all of them where the noise is given, or the kernel, or weights are."""
@@ -475,6 +519,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return predict_blocks(self, X, return_std, return_cov)
         inputs = self._checked(X)
         self._warn_of_ranges(inputs)
+        if self.target_transform_ is not None:
+            return self._predict_transformed(inputs, return_std, return_cov)
         mean = self._state.mean(inputs, self._weights)
         if return_cov:
             law = self._predictive(inputs)
@@ -483,6 +529,18 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if return_std:
             return mean, self._standard_deviations(inputs)
         return mean
+
+    def _predict_transformed(self, X: AnyArray, return_std: bool, return_cov: bool) -> Any:
+        """Means of targets that were transformed, and their deviations."""
+        laws = [self._predictive(X[rows, :]) for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE)]
+        if return_cov:
+            return laws[0].with_noise().mean, laws[0].with_noise().covariance
+        noisy = [law.with_noise() for law in laws]
+        mean = np.concatenate([law.mean for law in noisy])
+        if not return_std:
+            return mean
+        self._warn_of_leverage([law.leverage for law in laws])
+        return mean, np.concatenate([law.standard_deviation for law in noisy])
 
     def _warn_of_ranges(self, X: AnyArray) -> None:
         message = self._state.extent.outside_ranges(X, getattr(self, "feature_names_in_", None))
@@ -497,7 +555,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def predictive(
         self, X: ArrayLike, *, test_gram: ArrayLike | None = None
-    ) -> AffinePredictive | MixturePredictive:
+    ) -> AffinePredictive | MixturePredictive | TransformedPredictive:
         """The predictive distribution of the function at X; `.with_noise()` for observations.
 
         Parameters
@@ -508,7 +566,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        AffinePredictive, or MixturePredictive where models were averaged
+        AffinePredictive, MixturePredictive where models were averaged, or TransformedPredictive
         """
         return self._predictive(self._checked(X), test_gram)
 
@@ -613,13 +671,16 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _predictive(
         self, X: AnyArray, test_gram: ArrayLike | None = None
-    ) -> AffinePredictive | MixturePredictive:
+    ) -> AffinePredictive | MixturePredictive | TransformedPredictive:
         if self.kernel == "precomputed" and test_gram is None:
             raise ValueError(
                 "the uncertainty at test points needs the kernel among them, got a precomputed cross kernel "
                 "only: use predictive(X, test_gram=...)"
             )
-        return self._state.predictive(X, test_gram)
+        law = self._state.predictive(X, test_gram)
+        if self.target_transform_ is None:
+            return law
+        return TransformedPredictive(law, TRANSFORMS[self.target_transform_])
 
     def _standard_deviations(self, X: AnyArray) -> AnyArray:
         parts, leverage = [], []
@@ -654,6 +715,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if about["feature_names"] is not None:
             estimator.feature_names_in_ = np.array([str(name) for name in about["feature_names"]], object)
         names = about.get("target_names")
+        estimator.target_transform_ = about.get("target_transform")
         estimator.row_variances_ = np.array(about.get("row_variances", []), float)
         estimator.target_names_ = None if names is None else [str(name) for name in names]
         table = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]

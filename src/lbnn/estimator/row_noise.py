@@ -51,6 +51,19 @@ class RowDensities:
     variance: Array
     z: Array
 
+    @property
+    def credible_gain(self) -> Array:
+        """The gain where residuals of the outputs are correlated, (p,): of as many outputs as vary freely.
+
+        Sums of squares of q residuals with the correlation matrix C vary as those of q²/tr C² independent
+        ones.
+        """
+        sizes = np.sqrt((self.z**2).sum(axis=0, keepdims=True))
+        scaled = np.divide(self.z, sizes, out=np.zeros_like(self.z), where=sizes > 0)
+        gram = scaled @ scaled.T if len(scaled) < scaled.shape[1] else scaled.T @ scaled
+        outputs = self.z.shape[1]
+        return self.gain * min(outputs / max(float((gram**2).sum()), 1.0), 1.0)
+
     @classmethod
     def of(cls, candidate: InputCandidate, targets: Array) -> RowDensities:
         """Of the targets of the search, (p,) or (p, q), at the best hyperparameters at infinite width."""
@@ -91,7 +104,8 @@ def own_variances(rows: int, densities: Callable[[Array], RowDensities]) -> Arra
     for _ in range(_MOST_ROUNDS):
         found, own = densities(variances), variances > 1
         changed = np.where(own, np.maximum(variances * found.variance, 1.0), 1.0)
-        new = ~own & (found.gain > max(price(rows), 0.5 * found.gain[~own].max(initial=0.0)))
+        gain = found.credible_gain
+        new = ~own & (gain > max(price(rows), 0.5 * gain[~own].max(initial=0.0)))
         changed[new] = found.variance[new]
         if (changed > 1).sum() > _LARGEST_SHARE * rows:
             break
@@ -120,7 +134,7 @@ def unusual_rows(candidate: InputCandidate, targets: Array, numbers: IndexArray,
         return ""
     found = RowDensities.of(candidate, targets)
     size = np.abs(found.z).max(axis=1)
-    far = np.flatnonzero((found.gain > price(count)) | (size > largest_z(found.z.size)))
+    far = np.flatnonzero((found.credible_gain > price(count)) | (size > largest_z(found.z.size)))
     if not len(far):
         return ""
     listed = far[np.argsort(-size[far], kind="stable")]

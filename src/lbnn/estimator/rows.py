@@ -1,7 +1,7 @@
 """Rows that occur twice: copies of whole rows, and replicates, which share their inputs only.
 
-Replicates are data, and their likelihood is the ordinary one: they tell the noise. Copies that agree in
-every digit are nearly always an accident. Where the inputs can tell all other rows apart, the noise would be
+Replicates are data, and their likelihood is the ordinary one: they determine the noise. Copies that agree in
+every digit are nearly always an accident. Where the inputs distinguish all other rows, the noise would be
 learned from the copies alone, and the evidence grows without bound as it goes to zero: there each is counted
 once.
 """
@@ -57,7 +57,7 @@ class Rows:
 def distinct_rows(X: AnyArray, Y: Array, linear: bool = True) -> Rows:
     """Rows to be counted, for inputs (p, n0) of any library and targets (p, n_d).
 
-    Features of a kernel that is not `linear` tell all points apart.
+    Features of a kernel that is not `linear` distinguish all points.
     """
     points = _points(X)
     whole = _groups(np.column_stack([points, Y]))

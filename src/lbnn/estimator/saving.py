@@ -39,6 +39,7 @@ def description(estimator: Any) -> dict[str, Any]:
         "features": estimator.n_features_in_,
         "feature_names": None if names is None else [str(name) for name in names],
         "target_names": estimator.target_names_,
+        "target_transform": estimator.target_transform_,
         "row_variances": estimator.row_variances_.tolist(),
         "table": estimator.evidence_table_,
         "messages": list(estimator.messages_),

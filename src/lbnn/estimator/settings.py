@@ -24,6 +24,7 @@ from lbnn.estimator.columns import RAW, STANDARDISED
 from lbnn.estimator.input_transform import InputTransform
 from lbnn.estimator.kernels import FAMILIES
 from lbnn.noise.make import KINDS
+from lbnn.predict.transformed import TRANSFORMS
 from lbnn.selection import (
     Candidate,
     EvidenceData,
@@ -52,6 +53,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "ard": ["boolean"],
     "groups": [list, tuple, None],
     "robust": ["boolean"],
+    "target_transform": [StrOptions({*TRANSFORMS, "auto"}), None],
     "fit_intercept": ["boolean"],
     "average": ["boolean", StrOptions({"auto"})],
     "engine": [StrOptions({"auto", *ENGINES})],
@@ -79,8 +81,17 @@ def approximate_kernel(rows: int, transform: InputTransform, dropped: float) -> 
     """What is said of a kernel that is not decomposed exactly."""
     return (
         f"the kernel of {rows} rows is approximated by the functions of {len(transform.training_inputs)} of "
-        f"them: {dropped:.2g} of its variance at the training points is left out, and of the uncertainty "
-        "elsewhere what these functions cannot show"
+        f"them: {dropped:.2g} of its variance at the training points is left out, with the uncertainty "
+        "that these functions cannot represent"
+    )
+
+
+def long_search(outputs: int, seconds: float) -> str:
+    """What is said where the search over networks takes long."""
+    return (
+        f"the search over networks with {outputs} outputs will take {seconds / 60:.0f} minutes or more: "
+        "verbose=1 shows its progress. Faster: depth=1, the Gaussian process, in closed form; or a given "
+        "width; or lbnn.BandedRegressor, which fits every target by itself"
     )
 
 
@@ -119,7 +130,7 @@ def without_noise_message(outputs: Sequence[int], count: int, averaged: bool) ->
         else "intervals are too narrow if the measurements have noise"
     )
     return (
-        f"{which} fitted without noise, and the evidence does not tell how small it is: {known}. Give beta "
+        f"{which} fitted without noise, and the evidence does not say how small it is: {known}. Give beta "
         "= 1/(noise variance) if you know it. Usual reasons: a column that is computed from the targets, or "
         "as many columns as rows"
     )
@@ -227,7 +238,7 @@ def _require_noise(spec: NoiseSpec, data: EvidenceData, shapes: Shapes) -> None:
 
 
 def require_linear(kernel: Any) -> None:
-    """Raise where data in blocks of rows should be seen by a kernel."""
+    """Raise where data in blocks of rows are combined with a kernel."""
     if kernel != "linear":
         raise ValueError(
             f"data in chunks are for kernel='linear', got kernel={kernel!r}: a kernel matrix of all rows "
@@ -239,6 +250,15 @@ def require_rows(robust: bool) -> None:
     """Raise where rows that are not kept should have noise of their own."""
     if robust:
         raise ValueError("robust=True is for rows in memory, got data in chunks")
+
+
+def require_plain_targets(transform: Any) -> None:
+    """Raise where targets that are read in chunks should be transformed."""
+    if transform is not None:
+        raise ValueError(
+            f"target_transform is for rows in memory, got {transform!r} and data in chunks: transform them "
+            "there"
+        )
 
 
 def divided(weights: Array | None, variances: Array) -> Array | None:

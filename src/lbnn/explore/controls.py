@@ -20,7 +20,7 @@ class Control:
     stops : tuple of str
         Where a slider stops; the field takes every value that the state allows.
     choices : tuple of str
-        Of a list to choose from, in the place of a slider.
+        Of a list to choose from, instead of a slider.
     views : tuple of str
         Where the control does something.
     """

@@ -103,7 +103,7 @@ class Pages:
         repaint("light")
         wire = Wire(name="wire")
         figures[0].tags = [wire]  # part of the document by way of a figure, since it has no place on the page
-        with document.models.freeze():  # one walk over all models in the place of eleven
+        with document.models.freeze():  # one walk over all models instead of eleven
             for each in figures:
                 document.add_root(each)
         later = document.add_next_tick_callback

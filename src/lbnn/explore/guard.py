@@ -1,7 +1,7 @@
-"""Who may ask the server: requests to one of its own names, from its own page, by who knows the token.
+"""Who may ask the server: requests to one of its own names, from its own page, by those who have the token.
 
-A page of a stranger can make a name of its own resolve to this machine (DNS rebinding); the browser then
-takes the server for a part of that page. Such requests carry the stranger's name as `Host`, and so they are
+A foreign page can make a name of its own resolve to this machine (DNS rebinding); the browser then
+takes the server for a part of that page. Such requests carry the foreign name as `Host`, and so they are
 refused. The token stands in the address that the command prints, as Jupyter's does, and is made anew at
 every start; the first visit exchanges it for a cookie, so that it stays out of the addresses that are
 copied and kept in the history.

@@ -10,7 +10,7 @@ from lbnn.explore.state import State
 
 @dataclass(frozen=True)
 class Preset:
-    """A state, its name, and what it tells."""
+    """A state, its name, and what it shows."""
 
     name: str
     story: str

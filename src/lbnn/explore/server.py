@@ -1,4 +1,4 @@
-"""The server: on this machine's own address unless told otherwise, and for its own page only."""
+"""The server: on this machine's own address by default, and for its own page only."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _cookie(request: Any, guard: Guard) -> str | None:
 
 
 def _no_log(handler: RequestHandler) -> None:
-    """Requests are not logged: a stranger's page could fill the terminal."""
+    """Requests are not logged: a foreign page could fill the terminal."""
 
 
 def make_server(
@@ -223,7 +223,7 @@ def address_of(server: ExploreServer) -> str:
 
 
 def serve(server: ExploreServer, ready: Callable[[str], None]) -> None:
-    """Run until interrupted; `ready` is told the address once browsers may come."""
+    """Run until interrupted; `ready` gets the address once browsers may connect."""
     server.start()
     server.io_loop.add_callback(ready, address_of(server))
     try:

@@ -61,7 +61,7 @@ class Worker:
         try:
             return self._here.recv() if self._here.poll(seconds) else None
         except (EOFError, OSError) as problem:
-            raise StoppedError("the process that computed has ended, perhaps for want of memory") from problem
+            raise StoppedError("the process that computed has ended, perhaps for lack of memory") from problem
 
     def stop(self) -> None:
         """End the process, whatever it does."""

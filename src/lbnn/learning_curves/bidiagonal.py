@@ -23,6 +23,7 @@ class Tridiagonal:
     """Positive definite tridiagonal matrices (m, k, r): their LDLᵀ, all in one."""
 
     def __init__(self, diagonal: Array, beside: Array, pivots: Array | None = None) -> None:
+        """Matrices with this diagonal (..., n) and entries beside it (..., n), the last of them zero."""
         self.shape = diagonal.shape
         self._diagonal, self._beside = diagonal, beside  # beside[..., -1] is zero
         if pivots is None:
@@ -50,7 +51,10 @@ class Tridiagonal:
 
 
 def _factorised(diagonal: Array, beside: Array) -> tuple[Array, Array]:
-    """Pivots and multipliers; `beside` may have one entry too many."""
+    """Pivots (n,) and multipliers (n − 1,) of a matrix with diagonal (n,).
+
+    `beside` may have one entry too many.
+    """
     pivots, factor, info = lapack.dpttrf(diagonal, beside[: len(diagonal) - 1])
     if info:
         raise ArithmeticError(
@@ -80,7 +84,7 @@ def likelihood_table(data: BidiagonalData, nodes: Array, temperature: float) -> 
 
 
 def covariances(data: BidiagonalData, nodes: Array, temperature: float) -> Tridiagonal:
-    """n0/λ + BᵀB/τ at nodes of log λ: inverse covariance of the linear map where the data see it.
+    """n0/λ + BᵀB/τ at nodes (k,) of log λ: inverse covariance of the linear map along the data.
 
     With p < n0 the data leave one direction open, and its n0/λ is lost beside BᵀB/τ if τ is very small. Then
     pivots come from a recurrence without differences.

@@ -6,8 +6,8 @@ from the right, the first of which fixes the direction of w, bring X to bidiagon
     X = U B Vᵀ,   V e_1 = w/|w|,   B_kk ~ χ(p − k + 1),   B_{k,k+1} ~ χ(n0 − k),   all independent,
 
 because a reflection that is chosen from one row or column leaves the others standard normal. Uᵀε is standard
-normal and independent of B, so that Uᵀy = |w| B_11 e_1 + σ ε'. A network sees the data up to rotations: B and
-Uᵀy, some 3 min(p, n0) random numbers, have the exact law of the whole problem.
+normal and independent of B, so that Uᵀy = |w| B_11 e_1 + σ ε'. A network depends on the data up to rotations:
+B and Uᵀy, some 3 min(p, n0) random numbers, have the exact law of the whole problem.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BidiagonalData:
 
     @property
     def columns(self) -> int:
-        """Number of columns of B: directions of the inputs that the data see."""
+        """Number of columns of B: directions of the inputs that the data span."""
         return self.diagonal.shape[1] + (self.examples < self.inputs)
 
     def take(self, rows: slice) -> BidiagonalData:

@@ -73,6 +73,7 @@ def log_odds_rule(first: float, second: float, count: int, power: float = 0.0, d
     log_constant = -float(special.betaln(first, second))
 
     def log_density(t: Array) -> Array:
+        """Log density at t of any shape."""
         return first * t - (first + second) * np.logaddexp(0.0, t) + log_constant
 
     return _stretched(
@@ -165,7 +166,9 @@ def _norm_rule(law: GammaProduct, count: int) -> Rule:
 
 
 def _functions_of(problem: Problem, s: Array) -> tuple[Array, Array, Array]:
-    """log Z(s), E λσ_1², and the quantile of √λσ_1² times a normal variable, each interpolated in log s.
+    """log Z(s), E λσ_1² and the quantile of √λσ_1² times a normal variable, (k,) each.
+
+    They are interpolated in log s.
 
     Z(s) = ∫ ϖ(λ) λ^{−p/2} e^{−s/2λ} dλ is analytic for Re s > 0, |Im log s| < π/2. Where s is so large that
     every layer is e^{10} times its prior size, log Z and log λ are powers of s, s^{1/d} and s^{(d−1)/d}.
@@ -307,7 +310,7 @@ def _averages(problem: Problem, halved: bool) -> tuple[Array, Array]:
 
 
 def _at(problem: Problem, s: Array) -> tuple[Array, Array, Array]:
-    """log Z, E λσ_1² and the quantile at values of s."""
+    """log Z, E λσ_1² and the quantile at values of s, (k,) each."""
     if not s.any():
         law = _law_given_zero(problem)
         quantile = _symmetric_quantile((1 + problem.level) / 2, law.weights, np.sqrt(np.exp(law.x)))
@@ -349,6 +352,7 @@ def _mean_norm(dimension: int) -> float:
 
 
 def _deviation(weights: Array, values: Array) -> float:
+    """Standard deviation of values (k,) with weights (k,)."""
     mean = weights @ values
     return math.sqrt(max(float(weights @ (values - mean) ** 2), 0.0))
 
@@ -390,7 +394,7 @@ def _coverage(problem: Problem, rule: int) -> float:
 
 
 def _normal_within(a: Array, b: Array, c: Array) -> Array:
-    """P(a g² − 2b g − c ≤ 0) for a standard normal g and c ≥ 0."""
+    """P(a g² − 2b g − c ≤ 0) for a standard normal g and c ≥ 0, arrays of the same shape."""
     root = np.sqrt(np.maximum(b**2 + a * c, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         first, second = (b - root) / a, (b + root) / a
@@ -412,7 +416,7 @@ def _log_gamma_rule(shape: float, count: int) -> Rule:
 
 
 def _direction_within(square: Array, dimension: int) -> Array:
-    """Probability that a coordinate of a uniform direction has at most this square."""
+    """Probability, shaped like `square`, that a coordinate of a uniform direction has at most this square."""
     if dimension == 1:
         return (square >= 1).astype(float)
     return special.betainc(0.5, (dimension - 1) / 2, square)

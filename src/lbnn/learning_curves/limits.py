@@ -59,7 +59,7 @@ class Asymptotics:
     temperature: float  # τ = 1/β
 
     def kappa(self, scale: Array) -> Array:
-        """The root κ of ακ² + (α − 1 − ρ)κ − ρ = 0, by the form that does not cancel."""
+        """The root κ of ακ² + (α − 1 − ρ)κ − ρ = 0, shaped like the scale, without cancellation."""
         alpha, rho = self.examples / self.inputs, self.temperature / scale
         linear = 1 + rho - alpha
         root = np.sqrt(linear**2 + 4 * alpha * rho)
@@ -68,7 +68,7 @@ class Asymptotics:
         return np.where(linear > 0, (linear + root) / (2 * alpha), falling)
 
     def log_likelihood(self, scale: Array) -> Array:
-        """log p(y | λ)."""
+        """log p(y | λ), shaped like the scale."""
         alpha, kappa = self.examples / self.inputs, self.kappa(scale)
         # p log λ + n0 log((1+κ)/κ) + p log(ακ) with the two logs of κ joined: they cancel for p near n0
         logs = np.log1p(kappa) - (1 - alpha) * np.log(kappa) + alpha * math.log(alpha)
@@ -79,14 +79,14 @@ class Asymptotics:
         return -0.5 * (self.examples * math.log(2 * math.pi) + determinant + square)
 
     def error(self, scale: Array) -> Array:
-        """|m − w|² of the predictive mean m."""
+        """|m − w|² of the predictive mean m, shaped like the scale."""
         alpha, kappa = self.examples / self.inputs, self.kappa(scale)
         gamma = 1 / (alpha * (1 + kappa) ** 2)
         bias = self.square * (kappa / (1 + kappa)) ** 2
         return (bias + self.noise_variance * gamma) / (1 - gamma)
 
     def variance(self, scale: Array) -> Array:
-        """Posterior variance of the function at a new input."""
+        """Posterior variance of the function at a new input, shaped like the scale."""
         kappa = self.kappa(scale)
         return scale * kappa / (1 + kappa)
 
@@ -101,6 +101,7 @@ def saddle(data: Asymptotics, widths: tuple[int, ...], variance: float) -> tuple
     prior = WidePrior(widths, variance)
 
     def exponent(log_ratio: Array) -> Array:
+        """Exponent at log λ/variance (k,), (k,)."""
         scale = variance * np.exp(np.atleast_1d(log_ratio))
         return prior.rate(scale) + data.log_likelihood(scale)
 

@@ -89,7 +89,7 @@ def sample_point(problem: Problem, target_error: float, max_draws: int, seed: in
 
 
 def _standard_error(values: Array) -> Array:
-    """Of the mean; a Student law's standard deviation, as the variance is estimated from few draws."""
+    """Of the mean over draws (n, k), (k,); a Student law's standard deviation, as n is small."""
     count = len(values)
     if count < 4:
         return np.full(values.shape[1], math.inf)
@@ -97,7 +97,10 @@ def _standard_error(values: Array) -> Array:
 
 
 def _allowance(mean: Array) -> Array:
-    """What the target error is relative to: the average; for log evidence and coverage at least one."""
+    """What the target error is relative to, shaped like the mean.
+
+    The average; for log evidence and coverage at least one.
+    """
     scale = np.abs(mean)
     scale[1] = max(scale[1], 1.0)
     scale[5] = 1.0
@@ -107,6 +110,7 @@ def _allowance(mean: Array) -> Array:
 def _messages(
     problem: Problem, values: Array, mean: Array, error: Array, target_error: float
 ) -> tuple[str, ...]:
+    """What to say of averages (k,) of draws (n, k) with errors (k,)."""
     where, found = f"at {problem.examples} examples", []
     late = [
         f"{name} ({each:.2g} of it)"
@@ -221,9 +225,9 @@ def _answers_of(
     low, high : float
         Range of log λ to begin with.
     inputs : (m, columns)
-        Coordinates of a test input for each draw where the data see it.
+        Coordinates of a test input for each draw along the data.
     outside : (m,)
-        Its squared norm elsewhere.
+        Its squared norm along the other directions.
     """
     found = _posterior(problem, data, low, high)
     temperature, rank = problem.temperature, data.diagonal.shape[1]
@@ -322,7 +326,7 @@ def _means(data: BidiagonalData, solutions: Array) -> Array:
 
 
 def _root(squares: Array) -> Array:
-    """Square roots of variances, which interpolation may have left at −0."""
+    """Square roots of variances of any shape, which interpolation may have left at −0."""
     return np.sqrt(np.maximum(squares, np.finfo(float).tiny))
 
 

@@ -146,13 +146,14 @@ def integrate(
 
 
 def _interleaved(even: Array, odd: Array) -> Array:
+    """Columns of (n, a) and (n, b) in turn, (n, a + b)."""
     merged = np.empty((len(even), even.shape[1] + odd.shape[1]))
     merged[:, ::2], merged[:, 1::2] = even, odd
     return merged
 
 
 def _still_high(x: Array, values: Array) -> tuple[bool, bool]:
-    """Whether the integrand, or λ times it, has not dropped at either end for some data set."""
+    """Whether values (n, k) at x (k,), or λ times them, have not dropped at either end for some data set."""
     left = right = False
     for power in (0, 1):
         tilted = values + power * x

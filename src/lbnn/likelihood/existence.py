@@ -3,8 +3,9 @@
 At β = ∞ the network interpolates, which needs an invertible Gram matrix, and the prior density of the
 targets, E_ϖ[det(L)^{−p/2} etr(−½ YᵀG⁻¹Y L⁻¹)] up to constants, must be finite. Let q = rank(Y). Rotate the
 outputs so that the first m = n_d − q of them are zero. The Bartlett factors are lower triangular, so their
-diagonal blocks multiply separately: the Schur complement P of the first block C in L is independent of C,
-and det L = det C det P. The targets only see P, where the exponential closes the singularity; what is left is
+diagonal blocks multiply separately: the Schur complement P of the first block C in L is independent of C, and
+det L = det C det P. The targets depend on P only, where the exponential closes the singularity; what is left
+is
 
     E det(C)^{−p/2} = Π_ℓ E det(W_ℓ)^{−p/2},   W_ℓ Wishart of size m with n_ℓ degrees of freedom,
 

@@ -7,7 +7,7 @@ eigenbasis, z_ij ~ N(0, τ + g_i l_j), so that
 
 This is the paper's dρ/dϖ with its normalisation, and τ = 0 is the zero-temperature limit of it (the prior
 density of Y): one formula for every temperature. Targets may be given in units of their own, Y D with D
-diagonal (`units`), where each output has a noise variance of its own: then D L D stands in the place of L.
+diagonal (`units`), where each output has a noise variance of its own: then D L D stands instead of L.
 """
 
 from __future__ import annotations

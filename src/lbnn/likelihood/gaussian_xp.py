@@ -1,7 +1,7 @@
-"""The Gaussian likelihood of a batch of scales where their arrays live, in any library.
+"""The Gaussian likelihood of a batch of scales, on arrays of any library.
 
 The formulas are those of `gaussian`, which computes them for NumPy in place and in blocks that fit into the
-cache (written as here, NumPy was 15 to 20% slower). Devices want few large calls instead.
+cache (written as here, NumPy was 15 to 20% slower). Other devices are faster with few large calls.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """The dual factor: integrate the last layer out instead of the first, for more outputs than examples.
 
 The training outputs in the eigenbasis are diag(√g) T b with T Tᵀ = Λ, the kernel of the last hidden layer,
-and b (k, n_d) standard normal, the last layer as the features see it. So
+and b (k, n_d) standard normal, the last layer along the features. So
 
     ỹ | Λ ~ MN(0, K + τ I, I_{n_d}),   K = diag(√g) Λ diag(√g),
 
 a Bartlett problem of the size r of the data rather than n_d of the outputs, which shares nothing with the
 primal factor. Seen from the data the layers come in reverse: Λ is the scale of a network with the same widths
 in reverse order and r outputs. Its factors U_1 ⋯ U_{d−1} = T (U_1 next to the data) are triangular parts of
-Gaussian matrices, A_ℓ = U_ℓ Q_ℓ, and what Q_ℓ does not see of the next layer keeps its prior. So every draw
-of them becomes an exact draw of the factors of L, from the last layer down (`primal_factors`): in the bases
-Q_ℓ of the hidden layers
+Gaussian matrices, A_ℓ = U_ℓ Q_ℓ, and what lies outside of Q_ℓ in the next layer keeps its prior. So every
+draw of them becomes an exact draw of the factors of L, from the last layer down (`primal_factors`): in the
+bases Q_ℓ of the hidden layers
 
     W_d ∝ [bᵀ, fresh],   then for ℓ = d−1, ..., 2, with W_{ℓ+1} = T_{ℓ+1} P:   P W_ℓ ∝ [P_seen U_ℓᵀ, fresh].
 """

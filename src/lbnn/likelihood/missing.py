@@ -79,7 +79,7 @@ class PartialLikelihood:
 
     @property
     def output_units(self) -> Array:
-        """Ones."""
+        """Ones (n_d,)."""
         return self.complete.output_units
 
     @property
@@ -96,12 +96,12 @@ class PartialLikelihood:
 
     @property
     def gradient_rows(self) -> Array:
-        """Those of the filled table."""
+        """Those of the filled table, (r, n_d)."""
         return self.complete.gradient_rows
 
     @property
     def target_moment(self) -> Array:
-        """That of the filled table."""
+        """That of the filled table, (n_d, n_d)."""
         return self.complete.target_moment
 
     # -- value and gradient
@@ -140,7 +140,7 @@ class PartialLikelihood:
         return value, gradient
 
     def eliminate(self, values: Array, axes: Array) -> Elimination:
-        """The missing cells given one scale V diag(l) Vᵀ."""
+        """The missing cells given one scale V diag(l) Vᵀ, l (n_d,), V (n_d, n_d)."""
         inverse = 1 / (self.noise_variance + np.outer(self.eigenvalues, values))  # 1/D, (r, n_d)
         along = axes[self.outputs]  # V_jl of every cell, (m, n_d)
         weighted = self.vectors @ (inverse * (self.targets @ axes)) + (self.rest @ axes) / self.noise_variance

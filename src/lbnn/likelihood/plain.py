@@ -5,7 +5,7 @@ In the eigenbasis of G the rows of the targets are independent, and row i has th
     C_i = diag(v) + (g_i + ν) L,   v the noise variances of the outputs, ν the share of L in the noise,
 
 in the units of the data as they were given; rows outside the range of G have g = 0. No eigenvectors of L, no
-thin roots, no units of the noise, no Gauss rule: nothing that the engines use to be fast. So it checks
+roots of low rank, no units of the noise, no Gauss rule: nothing that the engines use to be fast. So it checks
 the integrand of every answer at a few of its draws, at a cost of r n_d³ operations each. The hidden kernel Λ
 has the same formula with the outputs as rows, each of the covariance diag(√g) Λ diag(√g) + v_j.
 """
@@ -13,7 +13,7 @@ has the same formula with the outputs as rows, each of the covariance diag(√g)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from lbnn._base.blocks import blocks
 from lbnn._base.types import Array, Mask
 
 _EPS = float(np.finfo(float).eps)
-_FLOOR = 1e-6  # nats, and relative to the sum of all terms: what fast formulas may lose (thin roots, curves)
+_FLOOR = 1e-6  # nats, and relative to the sum of all terms: what fast formulas may lose
 _ROUNDING = 64.0  # times n ε κ: what a factorisation may lose of a quadratic form
 
 
@@ -82,6 +82,14 @@ class PlainLikelihood:
         """Log density of rows of targets (k, n_d) with strengths (k,), and a bound of its rounding."""
         value = bound = 0.0
         size = len(scale)
+        if size > 1 and not np.any(scale - np.diag(np.diagonal(scale))):  # independent outputs: one at a time
+            parts = [
+                replace(self, variances=self.variances[j : j + 1])._rows(
+                    strength, targets[:, j : j + 1], scale[j : j + 1, j : j + 1]
+                )
+                for j in range(size)
+            ]
+            return sum(part[0] for part in parts), sum(part[1] for part in parts)
         for block in blocks(len(targets), 4 * size * size):
             covariance = strength[block, None, None] * scale + np.diag(self.variances)
             lower = _cholesky(covariance)
@@ -127,7 +135,7 @@ class PlainViews:
         return -0.5 * float(logs + fit), float(bound)
 
     def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
-        """There is no form in the hidden kernel."""
+        """There is no form in the hidden kernel (r, r)."""
         raise NotImplementedError
 
 
@@ -144,11 +152,11 @@ class PlainCells:
 
     @property
     def targets(self) -> Array:
-        """(observed cells, 1): the size of the problem."""
+        """The observed targets as one column, (cells, 1): the size of the problem."""
         return self.table[self.observed][:, None]
 
     def log_value(self, scale: Array) -> tuple[float, float]:
-        """log p(Y_obs | L) at one L, constant included, and a bound on what rounding may do to it."""
+        """log p(Y_obs | L) at one L (n_d, n_d), constant included, and a bound of its rounding."""
         outputs, rows = np.nonzero(self.observed.T)
         covariance = self.gram[np.ix_(rows, rows)] * scale[outputs[:, None], outputs]
         covariance += self.noise * np.eye(len(rows))
@@ -173,7 +181,7 @@ class PlainCells:
         return log_weights - 0.5 * (logs + fit), bound
 
     def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
-        """There is no form in the hidden kernel."""
+        """There is no form in the hidden kernel (r, r)."""
         raise NotImplementedError
 
 

@@ -1,12 +1,12 @@
-"""Scales of low rank: the likelihood from a thin root, for networks with a layer narrower than the outputs.
+"""Likelihood of scales of low rank, from a root with few columns: a layer is narrower than the outputs.
 
-Behind a layer of width k the scale is L = F Fᵀ with F of k columns. With F = V diag(√l) Uᵀ (thin singular
+Behind a layer of width k the scale is L = F Fᵀ with F of k columns. With F = V diag(√l) Uᵀ (reduced singular
 value decomposition) and the noise τ > 0, directions outside of V have the variance τ and nothing else:
 
     log p(Y | L) = −½ Σ_ij [log(1 + g_i l_j/τ) − s_ij z_ij/τ] + constant,   z = ỹV,   s = z gl/(τ + gl),
 
 sums over k directions only, without any matrix of n_d rows and columns. The same for the hidden kernel, with
-the data in the place of the outputs. The part of the targets that V does not see is a difference, so that the
+the data instead of the outputs. The part of the targets outside of V is a difference, so that the
 digits of very large targets are lost: `thin_likelihood` answers None for those.
 """
 
@@ -38,7 +38,7 @@ class ThinLikelihood(Protocol):
 
 
 def thin_likelihood(likelihood: object) -> ThinLikelihood | None:
-    """The likelihood as a function of a thin root; None where it has no noise, or hardly any."""
+    """The likelihood as a function of a root with few columns; None where it has no noise, or hardly any."""
     if isinstance(likelihood, LikelihoodRatio):
         return _thin_ratio(likelihood)
     dual = isinstance(likelihood, HiddenKernelLikelihood)
@@ -53,7 +53,7 @@ def thin_likelihood(likelihood: object) -> ThinLikelihood | None:
 
 
 def _thin_ratio(ratio: LikelihoodRatio) -> ThinRatio | None:
-    """Factor by factor; None where one of them has no thin form."""
+    """Factor by factor; None where one of them has no such form."""
     signed = [(sign, thin_likelihood(factor)) for sign, factor in ratio.signed]
     parts = tuple((sign, thin) for sign, thin in signed if thin is not None)
     return ThinRatio(parts) if len(parts) == len(signed) else None
@@ -95,7 +95,7 @@ class ThinScale:
 
         ∂/∂F = 2 (∂/∂L) F = [ỹᵀ w/τ − V (sᵀw/τ + diag_j Σ_i g_i/D_ij)] Vᵀ F with w_ij = g_i z_ij/D_ij.
 
-        Targets in units D see the root D F, and the gradient in F is D times that in D F.
+        Targets in units D have the root D F, and the gradient in F is D times that in D F.
         """
         rows, noise, units = self.likelihood._rows, self.likelihood.noise_variance, self.likelihood.units
         root = root if units is None else units[:, None] * root

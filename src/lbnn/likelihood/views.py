@@ -105,7 +105,7 @@ class ViewDesign(Design):
 
 @dataclass(frozen=True)
 class CellDesign(Design):
-    """Observed cells of a table: cell (a, j) sees output j of row a, C = G ∘ L over cells."""
+    """Observed cells of a table: cell (a, j) is output j of row a, C = G ∘ L over cells."""
 
     gram: Array  # G between the rows of cells, (q, q); cells are sorted by output
     outputs: IndexArray  # j of every cell, (q,)
@@ -156,7 +156,7 @@ class ViewLikelihood:
 
     @property
     def output_units(self) -> Array:
-        """Ones."""
+        """Ones (M,)."""
         return np.ones(self.design.channels)
 
     @property
@@ -192,7 +192,7 @@ class ViewLikelihood:
 
     @property
     def target_moment(self) -> Array:
-        """Its eigenvectors are the channels: a second frame in which modes are looked for."""
+        """A diagonal matrix (M, M): the channels are a second frame in which modes are searched."""
         return np.diag(np.diagonal(self._pull))
 
     # -- value and gradient
@@ -221,18 +221,20 @@ class ViewLikelihood:
         return np.where(fine, value, -np.inf), np.where(fine[:, None, None], gradient, 0.0)
 
     def _of_roots(self, lower: Array, white: Array) -> Array:
+        """Log likelihood (m,) from Cholesky factors (m, p, p) and whitened observations (m, p)."""
         logs = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
         value = -0.5 * (logs + (white**2).sum(axis=1))
         return np.where(np.isfinite(value), value, -np.inf)
 
     def _covariances(self, scales: Array) -> Array:
+        """C(L) with noise, (m, p, p), of scales (m, M, M)."""
         covariances = self.design.covariances(scales)
         index = np.arange(self.design.rows)
         covariances[:, index, index] += self.noise_variance
         return covariances
 
     def _in_blocks(self, eigenvalues: Array, vectors: Array) -> Iterator[tuple[slice, Array]]:
-        """C(L) of blocks of scales."""
+        """C(L), (k, p, p), of blocks of scales."""
         for block in blocks(len(eigenvalues), 4 * self.design.rows**2):
             axes = vectors[block]
             yield block, self._covariances((axes * eigenvalues[block, None, :]) @ axes.swapaxes(1, 2))
@@ -247,6 +249,7 @@ def _lower_roots(covariances: Array) -> Array:
 
 
 def _lower_root(covariance: Array) -> Array:
+    """Cholesky factors of (m, p, p); NaN where there are none."""
     try:
         return np.asarray(np.linalg.cholesky(covariance), float)
     except np.linalg.LinAlgError:

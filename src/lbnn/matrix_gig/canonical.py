@@ -1,7 +1,7 @@
 """Canonical matrix generalised inverse Gaussians, MGIG(diag(δ), I, ν), ν ≥ 0: one class for each way.
 
-Every class knows the log normaliser, the diagonals of E X and E X⁻¹ (the law does not change when the sign of
-a coordinate does, so both are diagonal), their errors, and weighted independent draws.
+Every class computes the log normaliser, the diagonals of E X and E X⁻¹ (the law does not change when the sign
+of a coordinate does, so both are diagonal), their errors, and weighted independent draws.
 """
 
 from __future__ import annotations

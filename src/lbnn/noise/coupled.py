@@ -6,7 +6,7 @@ network on a nonsingular Gram matrix. Of the data its likelihood needs the scatt
 
     log p(Y | L) = −½ tr L⁻¹S − ½ p log det L − ½ n_d log det(G + ν I) + constant,
 
-so that for S of full rank it is written with n_d rows R, RᵀR = S, in the place of p: rows √ḡ R with
+so that for S of full rank it is written with n_d rows R, RᵀR = S, instead of p: rows √ḡ R with
 eigenvalues ḡ, the geometric mean of those of G + ν I, each row standing for p/n_d directions.
 """
 

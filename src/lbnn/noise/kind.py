@@ -71,7 +71,7 @@ class Noise(ABC):
         return spectrum.eigenvalues + self.coupling if self.coupling else spectrum.eigenvalues
 
     def transform_projection(self, projection: Projection, spectrum: Spectrum) -> Projection:
-        """The function at test points, as the training observations see it."""
+        """The projection of test points for this noise."""
         return projection
 
     def mean_covariance(self, scale_mean: Array) -> Array:

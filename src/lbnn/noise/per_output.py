@@ -2,7 +2,7 @@
 
 In units of the noise, D = diag(√β_j), the targets are Y D = F D + noise of variance one, and given L the
 function F D is MN(0, G, D L D): in these units the likelihood and all predictions are those of independent
-noise, with D L D in the place of L. The prior stays that of L. So the engines integrate over L, the factor
+noise, with D L D instead of L. The prior stays that of L. So the engines integrate over L, the factor
 takes L to D L D, and predictions take the law of L to that of D L D, and the outputs back by D⁻¹. Densities
 of Y are those of Y D times Π_j β_j^{p/2}.
 """

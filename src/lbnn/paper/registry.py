@@ -166,7 +166,7 @@ def claim(
     correction : str, optional
         What the printed text must be corrected to for the claim to hold.
     figure : function of a Run, optional
-        Returns a `Picture`. It runs after the check and sees the check's `run.record`.
+        Returns a `Picture`. It runs after the check and has the check's `run.record`.
     """
 
     def register(check: Check) -> Check:
@@ -188,7 +188,7 @@ def load() -> None:
 
 
 def section_title(section: str) -> str:
-    """Title of the section of a claim; sections that the page does not know keep their name."""
+    """Title of the section of a claim; sections that the page does not list keep their name."""
     return SECTIONS.get(section.replace("-", "_"), section.replace("-", " ").capitalize())
 
 

@@ -70,7 +70,7 @@ def sweep_curves(
     else:
         means, errors = means[None], errors[None]
     if len(names) > _MOST_CURVES:
-        raise ValueError(f"at most {_MOST_CURVES} curves can be told apart, got {len(names)} values of {by}")
+        raise ValueError(f"at most {_MOST_CURVES} curves can be read, got {len(names)} values of {by}")
     places, words = _ticks(axes, dataset[x].values)
     for number, (curve, bar, name) in enumerate(zip(means, errors, names, strict=True)):
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number // len(COLOURS) % len(MARKERS)]

@@ -24,7 +24,7 @@ _GRAM_ROUNDING = 1e-11  # error of a Gram matrix relative to the noise, above wh
 
 
 class RootedPoints:
-    """Test points with a root of the joint Gram matrix in the place of the matrix itself.
+    """Test points with a root of the joint Gram matrix instead of the matrix itself.
 
     Rows (√g, 0) for the training directions and (Φ, E) for the test points, E Eᵀ = R, have the joint Gram
     matrix as their products. Rounding errors are ε relative to the largest singular value of the root, and so

@@ -27,7 +27,7 @@ from lbnn.scale.measure import ScaleMeasure
 def average_feature_kernel(
     projection: Projection, process: ConditionalProcess, measure: ScaleMeasure, width: float
 ) -> AnyArray:
-    """⟨K⟩ at the projected points, (p̂, p̂), where they live; `width` is n_1."""
+    """⟨K⟩ at the projected points, (p̂, p̂), in their library; `width` is n_1."""
     explained = projection.explained
     retained = 1 - process.outputs / width + _average_shrinkage(process, measure) / width
     kernel = projection.unexplained_gram + (explained * like(retained, explained)) @ explained.T
@@ -70,8 +70,8 @@ def average_layer_kernels(
 ) -> Iterator[AnyArray]:
     """⟨K_ℓ⟩, K_ℓ = X W_1ᵀ⋯W_ℓᵀ W_ℓ⋯W_1 Xᵀ / n_ℓ, at the projected points, (p̂, p̂) for ℓ = 1, 2, ..., d − 1.
 
-    Of the n_ℓ units of a layer r_ℓ directions see the data (`_seen_part`); the others repeat the layer below:
-    ⟨K_ℓ⟩ = ⟨seen⟩/n_ℓ + (1 − r_ℓ/n_ℓ) σ_ℓ² ⟨K_{ℓ−1}⟩, up from the first layer.
+    Of the n_ℓ units of a layer r_ℓ directions depend on the data (`_seen_part`); the others repeat the layer
+    below: ⟨K_ℓ⟩ = ⟨seen⟩/n_ℓ + (1 − r_ℓ/n_ℓ) σ_ℓ² ⟨K_{ℓ−1}⟩, up from the first layer.
     """
     kernel = average_feature_kernel(projection, process, measure, widths[0])
     yield kernel

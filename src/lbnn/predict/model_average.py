@@ -121,7 +121,7 @@ class MixturePredictive(Predictive):
         return float(log_average(self.weights, terms))
 
     def _pointwise_log_density(self, values: Array) -> Array:
-        """From the draws of all models together where enough of them count; integrated anew elsewhere."""
+        """From the draws of all models together where enough of them count, else by an integral."""
         if any(each._point_terms(values[:1], rows=slice(0, 1)) is None for each in self.components):
             return self._by_models(values)
         with np.errstate(divide="ignore"):
@@ -160,7 +160,7 @@ class MixturePredictive(Predictive):
         return np.concatenate(weights), np.concatenate(means), np.concatenate(deviations)
 
     def log_tails(self, rows: IndexArray, values: Array, sign: float) -> LogTails | None:
-        """Averages over models, if every one of them knows its own."""
+        """Averages over models, if every one of them has its own."""
         parts = [component.log_tails(rows, values, sign) for component in self.components]
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):

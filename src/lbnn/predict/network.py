@@ -41,7 +41,7 @@ class NetworkPredictive(Predictive):
     Attributes
     ----------
     projection : Projection
-        Test points as the training inputs see them.
+        Test points projected on the training inputs.
     process : ConditionalProcess
         The Gaussian process given L, with its noise variance τ.
     measure : ScaleMeasure
@@ -51,7 +51,7 @@ class NetworkPredictive(Predictive):
     coupling : float
         ν: an observation given L has the noise τ I + ν L.
     units : (n_d,) array or 1
-        The measure is that of D L D, D = diag(units), for an L whose tails it knows.
+        The measure is that of D L D, D = diag(units), for an L with the tails of the measure.
 
     Examples
     --------
@@ -139,6 +139,8 @@ class NetworkPredictive(Predictive):
 
     def variance_of(self, matrix: Array) -> Array:
         """Variances of outputs F̂ Aᵀ at every point, (p̂, outputs)."""
+        if len(self.measure.weights) == 1 and self._curves is not None:
+            return self._variance_of_atom(matrix)
         average = matrix @ self.measure.average(self.measure.scales) @ matrix.T
         total = np.outer(self.projection.unexplained_diagonal, np.diagonal(average))
         shrunken = np.einsum("kj,ijl,kl->ik", matrix, self._mean_shrunken, matrix, optimize=True)
@@ -146,6 +148,13 @@ class NetworkPredictive(Predictive):
         if len(self.measure.weights) > 1 and self._points is not None:
             total += self._points.spread_of_means(matrix)
         return total + self.observation_noise * (matrix**2).sum(axis=1)
+
+    def _variance_of_atom(self, matrix: Array) -> Array:
+        """The same given the one scale V diag(l) Vᵀ: Σ_j (AV)_kj² (R l_j + Σ_i φ_i² s_ij), and the noise."""
+        values, vectors = self.measure.eigen
+        seen = times(self.projection.explained**2, self.process.shrunken_scale(values)[0])
+        along = np.outer(self.projection.unexplained_diagonal, values[0]) + seen
+        return along @ ((matrix @ vectors[0]) ** 2).T + self.observation_noise * (matrix**2).sum(axis=1)
 
     @cached_property
     def _curves(self) -> AtomCurves | None:
@@ -159,6 +168,9 @@ class NetworkPredictive(Predictive):
     @property
     def _mean_coefficients(self) -> Array:
         """E M, (r, n_d); at the ends of the temperatures the same for every scale."""
+        if self._curves is not None and len(self.measure.weights) == 1:  # one scale needs no curves
+            values, vectors = self.measure.eigen
+            return np.asarray(self.process.rotated_mean(values, vectors)[0] @ vectors[0].T)
         if self._curves is not None:
             return self._curves.mean_coefficients
         if self.process.noise_variance == 0:

@@ -3,7 +3,7 @@
     m(λ) = Σ_i φ_i √g_i λ ỹ_i/(τ + g_i λ),    v(λ) = R λ + Σ_i φ_i² τλ/(τ + g_i λ) + noise.
 
 Averages of densities and of tail probabilities over the law of log λ are taken from the quadrature nodes of
-the posterior where these resolve the integrand and can miss no mass, and on nodes of their own elsewhere.
+the posterior where these resolve the integrand and can miss no mass, and on nodes of their own where not.
 With v growing in λ, a density is at most 1/√(2πv), so that
 
     ∫_A ρ(x) N(y; m, v) dx ≤ ∫_A ρ(x)/√(2πv) dx
@@ -157,7 +157,7 @@ class Densities:
 
         With a deviation of at least D it is −½ log v − D²/2v, which grows with v while v < D².
 
-        Elsewhere 1/√(2πv): as v/λ does not grow with λ, ρ/√v falls towards small λ where ρ falls as √λ does,
+        Otherwise 1/√(2πv): as v/λ does not grow with λ, ρ/√v falls towards small λ where ρ falls as √λ does,
         and a prior of any widths does.
         """
         variance = self.points.at(np.array([x]))[1][:, 0]

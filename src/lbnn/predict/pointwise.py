@@ -1,4 +1,4 @@
-"""Densities at each point by itself: from the atoms of the scale where they serve, integrated anew elsewhere.
+"""Densities at each point by itself: from the atoms where enough of them count, else by an integral.
 
 An outlier makes other scales probable than the data do. Where only a few atoms of the measure count for a
 point, or quadrature nodes do not resolve its integrand, the density there is a tilted integral of its own, as
@@ -41,7 +41,7 @@ def integrated_anew(
     values: Array,
     doubtful: Mask,
 ) -> Iterator[tuple[int, float]]:
-    """Number and log density of every doubtful point, for values (p̂, n_d) with noise of this variance.
+    """Number and log density of the points marked, for values (p̂, n_d) with noise of this variance.
 
     The likelihood has one noise variance τ for training and test points: a point with another one, v, is
     counted in units of √(v/τ).

@@ -322,7 +322,7 @@ class Predictive(ABC):
         """The predictive of observations rather than of the function."""
 
     def _given_back(self, values: Array) -> AnyArray:
-        """Values (..., p̂, n_d) without the output axis where Y had none, in the place of the test points."""
+        """Values (..., p̂, n_d) without the output axis where Y had none, instead of the test points."""
         return self.device.put(values[..., 0] if self.single_output else values)
 
 
@@ -348,8 +348,8 @@ class ConditionedPredictive(Predictive):
     >>> Y = common @ np.ones((1, 2)) + 0.1 * rng.normal(size=(40, 2))
     >>> post = lbnn.Network(widths=(20,)).condition(X, Y, beta=1.0, noise="coupled")
     >>> law = post.predict(X[:1]).with_noise()
-    >>> told = law.given([[2.0, np.nan]])
-    >>> bool(told.standard_deviation[0, 1] < 0.5 * law.standard_deviation[0, 1])
+    >>> conditioned = law.given([[2.0, np.nan]])
+    >>> bool(conditioned.standard_deviation[0, 1] < 0.5 * law.standard_deviation[0, 1])
     True
     """
 
@@ -422,7 +422,7 @@ class ConditionedPredictive(Predictive):
         if few:
             warn(
                 f"what is known at {few} of {self.shape[0]} points leaves fewer than {_FEWEST_ATOMS:g} "
-                "effective draws of the scale: condition with a smaller target_error, or doubt the values"
+                "effective draws of the scale: use a smaller target_error, or do not trust the values"
             )
 
     @cached_property

@@ -67,7 +67,7 @@ class BartlettCoordinates:
         )
 
     def plausible(self, u: Array) -> Mask:
-        """Where neither factors nor their inverses overflow (m,): elsewhere a trajectory has diverged."""
+        """Where neither factors nor their inverses overflow, (m,): otherwise a trajectory has diverged."""
         if u.min(initial=0.0) > -_FARTHEST_DOWN and u.max(initial=0.0) < _FARTHEST_DOWN:
             return np.ones(len(u), bool)
         fine: Mask = np.all(np.abs(u) < _FARTHEST_BELOW, axis=1)

@@ -74,7 +74,7 @@ class DensityTable:
         self._series[new - self._first], self._known[new - self._first] = series, True
 
     def _grow(self, low: int, high: int) -> None:
-        """Make room for units from low to high."""
+        """Allocate units from low to high."""
         if not len(self._known):
             self._first = low
         before, after = max(self._first - low, 0), max(high + 1 - self._first - len(self._known), 0)

@@ -5,7 +5,7 @@ Densities and tail probabilities of one output are averages over the law of log 
     I_a = ∫ exp(log ρ(x) + h_a(x)) dx,    a = 1, ..., P,
 
 and what is far from the data puts the mass of its integrand where ρ itself has none. Both terms are analytic
-in x up to ± iπ, so that they vary on scales of order one: a scan in steps of a quarter sees where an
+in x up to ± iπ, so that they vary on scales of order one: a scan in steps of a quarter finds where an
 integrand is large. `_base.log_integrals` then places the nodes. The scan reaches as far as bounds of h_a
 allow mass to be, which a drop of the integrand itself does not show where it has two peaks.
 """

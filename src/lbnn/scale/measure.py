@@ -45,7 +45,7 @@ class Law(Protocol):
 
 @runtime_checkable
 class PhasedLaw(Protocol):
-    """A law that knows its phases; atoms without one count as a single phase."""
+    """A law with computable phases; atoms without one count as a single phase."""
 
     def phases(self, measure: ScaleMeasure) -> Phases:
         """Phases of the law behind the atoms of `measure`."""
@@ -63,7 +63,7 @@ class DensityLaw(Protocol):
 
 @dataclass(frozen=True)
 class Tails:
-    """What the atoms cannot tell about the law of L: which of its integrals converge."""
+    """What the atoms do not determine of the law of L: which of its integrals converge."""
 
     inverse_mean_exists: bool = True
     exponential_rate: float = math.inf  # supremum of c with E exp(½ c l_max) finite
@@ -299,7 +299,7 @@ class ScaleMeasure:
         return self.scales[rng.choice(len(self.weights), size=size, p=self.weights)]
 
     def _thinned(self, most: int) -> tuple[IndexArray, Array]:
-        """At most so many atoms and their weights: all, or equal ones by systematic resampling."""
+        """At most so many atoms and weights, (k,) each: all, or equal ones by systematic resampling."""
         if len(self.weights) <= most:
             return np.arange(len(self.weights)), self.weights
         positions = (np.arange(most) + 0.5) / most * self.weights.sum()

@@ -77,5 +77,5 @@ def _rank(rows: Array, smallest: float) -> int:
 
 
 def coupled(data: EvidenceData) -> CoupledData:
-    """The same data; the engines see a problem without independent noise."""
+    """The same data; for the engines a problem without independent noise."""
     return CoupledData(data.spectrum, data.outside, 0.0)

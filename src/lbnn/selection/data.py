@@ -94,7 +94,7 @@ class EvidenceData:
         return result
 
     def dual_slopes(self, h: Array, kernels: Array) -> Array:
-        """∂f/∂h given the hidden kernel Λ (m, r, r) in the place of L, (m, n_d + 1); for finite noise.
+        """∂f/∂h given the hidden kernel Λ (m, r, r) instead of L, (m, n_d + 1); for finite noise.
 
         See `likelihood.hidden_kernel`. With M = (diag(√κg) Λ diag(√κg) + τ)⁻¹, f is ½ n_d log det M −
         ½ tr M ỹỹᵀ plus terms without Λ.

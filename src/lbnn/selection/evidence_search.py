@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.no_signal import no_signal
 from lbnn.selection.parameters import NoiseSpec
-from lbnn.selection.width_search import WIDTHS, Candidate, Report, WidthSearch
+from lbnn.selection.width_search import MANY_OUTPUTS, WIDTHS, Candidate, Report, WidthSearch
 
 _CLEAR_LEAD = 3.0  # nats
 _MOST_FROM_DEPTH = 10.0  # nats, more than a third layer is expected to bring
@@ -51,7 +51,7 @@ def search(
         else:
             _visit(searches[-1], shapes.fixed, found)
         found += [each for each in searches[-1].candidates if each not in found]
-    if shapes.fixed is None and shapes.depth is None:
+    if shapes.fixed is None and shapes.depth is None and data.outputs <= MANY_OUTPUTS:
         _go_deeper(searches, _best(found))
     leader = max(
         (each.penalised_evidence for width_search in searches for each in width_search.candidates),

@@ -56,7 +56,8 @@ def network_evidence(
 ) -> NetworkEvidence:
     """The evidence of a network with these hidden widths; `start` is a typical h, `points` a power of two.
 
-    With `directions` (n_d + 1, k) of h the gradient is asked for along these, and is less accurate elsewhere.
+    With `directions` (n_d + 1, k) of h the gradient is computed along these, and is less accurate along
+    others.
     """
     if data.outputs == 1:
         return QuadratureEvidence(data, widths)
@@ -188,7 +189,7 @@ class SampledEvidence:
 
 
 class DualEvidence(SampledEvidence):
-    """More outputs than data: the last hidden kernel is sampled in the place of the scale."""
+    """More outputs than data: the last hidden kernel is sampled instead of the scale."""
 
     def _setting(self, weighted_targets: Array) -> tuple[BartlettCoordinates, Array]:
         return dual_prior(self.prior, len(weighted_targets)).coordinates, weighted_targets.T

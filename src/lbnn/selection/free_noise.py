@@ -3,7 +3,7 @@
 The network of the signal and that of the noise have units of the outputs as hyperparameters; these have
 proper priors in units of the targets (`unit_prior`) and are drawn with the covariances, so that the evidence
 of a pair of widths needs no penalty. Widths of the noise are tried first, without signal; then those of the
-signal, with the noise that led. Pairs that the evidence does not tell apart are averaged.
+signal, with the noise that led. Pairs that the evidence does not distinguish are averaged.
 """
 
 from __future__ import annotations
@@ -242,6 +242,6 @@ def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoise
 
 
 def _systematic(weights: Array, count: int, rng: np.random.Generator) -> Array:
-    """Indices of so many draws in proportion to their weights."""
+    """Indices (count,) of draws in proportion to their weights (m,)."""
     bounds = np.cumsum(weights) / weights.sum()
     return np.minimum(np.searchsorted(bounds, (np.arange(count) + rng.random()) / count), len(bounds) - 1)

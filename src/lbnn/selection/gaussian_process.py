@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import optimize
 
 from lbnn._base.types import Array
 from lbnn.selection.data import EvidenceData
-from lbnn.selection.optimise import Optimum, gradient_curvature, maximise
+from lbnn.selection.optimise import Optimum, maximise, positive_definite
 from lbnn.selection.parameters import FreeParameters, NoiseSpec, free_parameters, target_variances
 
 _GRID = 241
@@ -29,9 +30,43 @@ def log_evidence(data: EvidenceData, h: Array) -> Array:
 
 
 def evidence_and_gradient(data: EvidenceData, h: Array) -> tuple[float, Array]:
-    """Log evidence and its gradient in h (n_d + 1,): the likelihood at L = I."""
-    slope = data.slopes(h, np.ones((1, data.outputs)), np.eye(data.outputs)[None])
-    return float(log_evidence(data, h[None])[0]), slope[0]
+    """Log evidence and its gradient in h (n_d + 1,): the likelihood at L = I.
+
+    With D_i = τ + κ g_i, s_i = κ g_i/D_i and m_j = Σ_i ỹ_ij²/D_i + residual_j the gradient is ½ (m_j/u_j −
+    p) in log u_j and −½ Σ_ij s_i (1 − ỹ_ij²/(u_j D_i)) in log κ.
+    """
+    terms = _terms(data, h)
+    by_unit = 0.5 * (terms.misfit - data.spectrum.examples)
+    by_scale = -0.5 * (data.outputs * terms.share.sum() - (terms.share @ terms.squares).sum())
+    return float(log_evidence(data, h[None])[0]), np.append(by_unit, by_scale)
+
+
+def curvature(data: EvidenceData, h: Array) -> Array:
+    """Minus the second derivatives of the log evidence in h, (n_d + 1, n_d + 1)."""
+    terms = _terms(data, h)
+    squares, share = terms.squares.sum(axis=1), terms.share
+    result = np.zeros((data.outputs + 1,) * 2)
+    np.fill_diagonal(result, np.append(0.5 * terms.misfit, 0.0))
+    result[-1, :-1] = result[:-1, -1] = 0.5 * share @ terms.squares
+    result[-1, -1] = 0.5 * (share * (1 - share) * (data.outputs - squares) + share**2 * squares).sum()
+    return result
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What the derivatives are made of."""
+
+    share: Array  # s_i = κ g_i/D_i, (r,)
+    squares: Array  # ỹ_ij²/(u_j D_i), (r, n_d)
+    misfit: Array  # their sums over i, with the targets outside the range of G, (n_d,)
+
+
+def _terms(data: EvidenceData, h: Array) -> _Terms:
+    signal, units = np.exp(h[-1]) * data.spectrum.eigenvalues, np.exp(h[:-1])
+    variance = data.noise_variance + signal
+    squares = data.spectrum.targets**2 / variance[:, None] / units
+    outside = data.residuals / units if data.noise_variance else 0.0
+    return _Terms(signal / variance, squares, squares.sum(axis=0) + outside)
 
 
 def optima(data: EvidenceData, spec: NoiseSpec) -> list[Optimum]:
@@ -47,9 +82,10 @@ def optima(data: EvidenceData, spec: NoiseSpec) -> list[Optimum]:
 
 def search(data: EvidenceData, spec: NoiseSpec, free: FreeParameters) -> list[Optimum]:
     """Local maxima of the evidence at infinite width, best first: a wide grid, then BFGS."""
-    grid = np.stack([free.nearest(h) for h in _grid(data, spec, free)])
+    line = _grid(data, spec, free)
+    grid = np.stack([free.nearest(h) for h in line])
     values = log_evidence(data, np.stack([free.at(phi) for phi in grid]))
-    tops = [_climb(data, free, grid[index]) for index in _peaks(values)]
+    tops = [_climb(data, free, _polished(data, spec, free, line, index)) for index in _peaks(values)]
     return _distinct(sorted(tops, key=lambda optimum: -optimum.value))
 
 
@@ -74,9 +110,30 @@ def _climb(data: EvidenceData, free: FreeParameters, start: Array) -> Optimum:
         """Log evidence and gradient at h (n_d + 1,)."""
         return evidence_and_gradient(data, h)
 
-    curvature = gradient_curvature(evidence, free, start)
-    top = maximise(evidence, free, start, curvature, tolerance=1e-9)
-    return replace(top, curvature=gradient_curvature(evidence, free, top.phi))
+    def curved(phi: Array) -> Array:
+        return positive_definite(free.directions.T @ curvature(data, free.at(phi)) @ free.directions)
+
+    top = maximise(evidence, free, start, curved(start), tolerance=1e-9)
+    return replace(top, curvature=curved(top.phi))
+
+
+def _polished(data: EvidenceData, spec: NoiseSpec, free: FreeParameters, line: Array, index: int) -> Array:
+    """A point of the grid (k,), moved to the maximum along the line where units are at their best there."""
+    if spec.noise_variance is not None or spec.prior_scale is not None or not 0 < index < len(line) - 1:
+        return free.nearest(line[index])
+
+    def at(log_scale: float) -> Array:
+        scale = np.full((1, 1), log_scale)
+        return np.append(_best_log_units(data, spec, scale)[0], log_scale)
+
+    ends = line[index - 1, -1], line[index + 1, -1]
+    found = optimize.minimize_scalar(
+        lambda log_scale: -float(log_evidence(data, at(log_scale)[None])[0]),
+        bounds=ends,
+        method="bounded",
+        options={"xatol": 1e-7},
+    )
+    return free.nearest(at(float(found.x)))
 
 
 def _grid(data: EvidenceData, spec: NoiseSpec, free: FreeParameters) -> Array:

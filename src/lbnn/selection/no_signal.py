@@ -22,7 +22,7 @@ def no_signal(data: EvidenceData, spec: NoiseSpec) -> Candidate | None:
     the noise variances that maximise its evidence: mean squares of the targets. The evidence is
     −(p/2) Σ_j (log 2πu_j + 1), of curvature p/2 in each log u_j. It counts as many hyperparameters as the
     Gaussian process, of which it is a limit, so that it is preferred only where no signal raises the
-    evidence: data of few examples may have a signal that the evidence cannot tell from noise.
+    evidence: data of few examples may have a signal that the evidence does not distinguish from noise.
     """
     if spec.prior_scale is not None or not data.noise_variance or not data.spectrum.rank:
         return None
@@ -51,4 +51,5 @@ def no_signal(data: EvidenceData, spec: NoiseSpec) -> Candidate | None:
 
 
 def _log_evidence(data: EvidenceData, h: Array) -> float:
+    """Log evidence of the Gaussian process at h (n_d + 1,)."""
     return float(gaussian_process.log_evidence(data, h[None])[0])

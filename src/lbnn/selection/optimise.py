@@ -15,7 +15,6 @@ Evidence = Callable[[Array], tuple[float, Array]]
 
 _LONGEST_STEP = 1.0  # largest change of a parameter (a logarithm) in one step
 _SMALLEST_GAIN = 0.1  # share of the gain promised by the gradient that a step must bring to be kept
-_DIFFERENCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -66,13 +65,8 @@ def maximise(
     return here
 
 
-def gradient_curvature(evidence: Evidence, free: FreeParameters, phi: Array) -> Array:
-    """Positive definite curvature (k, k) of −log evidence from differences of its gradient."""
-    slopes = [
-        (evidence(free.at(phi + step))[1] - evidence(free.at(phi - step))[1]) @ free.directions
-        for step in _DIFFERENCE * np.eye(free.count)
-    ]
-    matrix = -np.reshape(slopes, (free.count, free.count)) / (2 * _DIFFERENCE)
+def positive_definite(matrix: Array) -> Array:
+    """A curvature (k, k) whose eigenvalues are made positive, and no smaller than one."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * np.maximum(np.abs(values), 1.0)) @ vectors.T
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -22,7 +23,7 @@ AT_EDGE = 0.5  # distance of a logarithm from the end of its range
 class NoiseSpec:
     """What is given and what the evidence chooses; None means free.
 
-    Variances are those of the targets as the search sees them.
+    Variances are those of the targets in the units of the search.
     """
 
     noise_variance: float | None = None  # geometric mean over outputs; 0 at zero temperature
@@ -69,7 +70,14 @@ class FreeParameters:
         """The φ (k,) of the box whose h is nearest to a given one (n_d + 1,)."""
         if not self.count:
             return np.zeros(0)
-        return self.inside(np.asarray(np.linalg.pinv(self.directions) @ (h - self.base), float))
+        return self.inside(np.asarray(self._inverse @ (h - self.base), float))
+
+    @cached_property
+    def _inverse(self) -> Array:
+        """Pseudoinverse of M, (k, n_d + 1)."""
+        identity = np.eye(*self.directions.shape)
+        plain = np.array_equal(self.directions, identity)
+        return np.asarray(identity.T if plain else np.linalg.pinv(self.directions), float)
 
     def on_edge(self, phi: Array) -> bool:
         """Whether φ (k,) is at the edge of the box, or so near that the evidence has become flat."""

@@ -33,6 +33,11 @@ _REFINEMENT = 8  # ... with so many times the points
 _SEARCH_MISSES = 3.0  # nats by which the evidence of a search may be low: 0.4 to 5 were seen
 _MOST_CONFIRMED = 4  # rows of one kind of noise: each costs as much as a final posterior
 _CONFIRMED_ERROR = 0.1  # target error of the engines for rows that may choose the model
+#: Beyond so many outputs a network costs seconds, and widths differ by tens of nats: fewer are tried, with
+#: fewer steps, and the best of them is confirmed.
+MANY_OUTPUTS = 32
+_FEW_WIDTHS = (64, 20, 8, 5, 3)
+_EVALUATIONS, _FEW_EVALUATIONS = 12, 5
 _TOLERANCE = 0.02  # nats left on the table by the search for one network
 
 Report = Callable[["Candidate"], None]
@@ -168,14 +173,14 @@ class WidthSearch:
 
     def visit_widths(self, layers: int, widest: int) -> None:
         """Widest first, until two steps in a row are clearly worse, then the integers next to the best."""
-        widths = [width for width in WIDTHS if width <= widest]
+        widths = [width for width in (_FEW_WIDTHS if self._many else WIDTHS) if width <= widest]
         start, drops = self.visit_from_all((widths[0],) * layers), 0
         for width in widths[1:]:
             start = self.visit((width,) * layers, start)
             drops = drops + 1 if self._clearly_worse(self.candidates[-1]) else 0
             if drops == 2:
                 break
-        for width in _between(self.best.widths):
+        for width in () if self._many else _between(self.best.widths):
             self.visit((width,) * layers, self.optima[self.best.widths])
 
     def visit_coupled_widths(self, layers: int) -> None:
@@ -185,7 +190,7 @@ class WidthSearch:
         """
         outputs = self.data.outputs
         start = self.visit_from_all((2 * outputs,) * layers)
-        for width in dict.fromkeys((round(1.4 * outputs), outputs)):
+        for width in (outputs,) if self._many else dict.fromkeys((round(1.4 * outputs), outputs)):
             start = self.visit((width,) * layers, start)
         wide = 2 * outputs
         while self._best_finite == (wide,) * layers and wide < WIDTHS[0]:
@@ -194,13 +199,17 @@ class WidthSearch:
             self.visit((wide,) * layers, start)
 
     @property
+    def _many(self) -> bool:
+        return self.data.outputs > MANY_OUTPUTS
+
+    @property
     def _best_finite(self) -> tuple[int, ...]:
         """The best finite widths so far."""
         finite = [candidate for candidate in self.candidates if candidate.widths]
         return max(finite, key=lambda candidate: candidate.log_evidence).widths
 
     def _clearly_worse(self, candidate: Candidate) -> bool:
-        """Whether a candidate is far below the best; an estimate from a few draws is too low to tell."""
+        """Whether a candidate is far below the best; an estimate from a few draws is too low to compare."""
         drop = self.best.log_evidence - candidate.log_evidence
         return candidate.error < _TOO_UNCERTAIN and drop > _CLEAR_DROP
 
@@ -245,7 +254,9 @@ class WidthSearch:
             return
         close = [each for each in self.candidates if each.widths and self._may_lead(each, leader)]
         close.sort(key=lambda each: -each.penalised_evidence)
-        for each in close[:_MOST_CONFIRMED]:
+        if self._many and len(close) < 2:
+            return
+        for each in close[: 2 if self._many else _MOST_CONFIRMED]:
             value, error = confirmed_evidence(self.data, each.widths, each.h, _CONFIRMED_ERROR, self.seed)
             self.candidates[self.candidates.index(each)] = replace(each, log_evidence=value, error=error)
 
@@ -267,7 +278,13 @@ class WidthSearch:
         own = self.best.log_evidence if self.candidates else -np.inf
         rival = max(own, self.rival + self.penalty) - _CLEAR_DROP
         top = maximise(
-            evidence, self.free, phi, start.curvature, tolerance=_TOLERANCE, evaluations=12, rival=rival
+            evidence,
+            self.free,
+            phi,
+            start.curvature,
+            tolerance=_TOLERANCE,
+            evaluations=_FEW_EVALUATIONS if self._many else _EVALUATIONS,
+            rival=rival,
         )
         if evidence.error > _UNCERTAIN and top.value > rival:
             return self._refined(widths, top)

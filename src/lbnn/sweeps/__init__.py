@@ -1,9 +1,11 @@
 """Exact answers over grids of data sets, networks and temperatures. Needs the extra `scale`.
 
-`axes` tells data axes from network axes and gives every point its seed; `quantities` names what is computed;
-`chunk` computes one rectangle of points; `layout` cuts the grid into them; `store` keeps them in a zarr store
-that survives being killed; `workers` runs them here or on Dask; `run` is `lbnn.sweep`. Knows `theories` and
-what stands before it; not pictures.
+`axes` separates data axes from network axes and gives every point its seed; `quantities` names what is
+computed; `chunk` computes one rectangle of points; `layout` cuts the grid into them; `store` keeps them in a
+zarr store that survives being killed; `workers` runs them here or on Dask; `run` is `lbnn.sweep`. `batch`
+computes many temperatures at once; `identity` and `integrity` say what a store belongs to and whether it is
+whole, `plan` what is left to do, `progress` how far it is. Imports `theories` and what stands before it; not
+pictures.
 """
 
 from typing import Any

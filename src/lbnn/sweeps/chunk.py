@@ -168,7 +168,7 @@ def _answer_group(work: Work, members: Sequence[Member]) -> None:
 def _not_batched(work: Work, problem: Problem, members: Sequence[Member]) -> Sequence[Member]:
     """Answer what `evidence_grid` can, and return the other points.
 
-    It takes one output, one network and many temperatures, and knows the evidence and the scale. Networks
+    It takes one output, one network and many temperatures, and gives the evidence and the scale. Networks
     whose points it does not answer without a warning or an error are left for the single quadrature.
     """
     if not batchable(work, problem):

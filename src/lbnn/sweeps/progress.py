@@ -1,4 +1,4 @@
-"""How far a sweep has come: a bar in a terminal or a notebook, a line now and then elsewhere."""
+"""How far a sweep has come: a bar in a terminal or a notebook, a line now and then where there is neither."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 
 class Show(Protocol):
-    """What is told about a sweep that runs."""
+    """Messages about a running sweep."""
 
     def note(self, text: str) -> None:
-        """Something to know, such as an address."""
+        """A message, such as an address."""
 
     def add(self, ok: int, warned: int, failed: int) -> None:
         """So many points more are done."""

@@ -54,7 +54,7 @@ def sweep(
     Parameters
     ----------
     axes : mapping of names to sequences
-        Numbers, strings or booleans. Which function takes an axis is told from the names of its parameters.
+        Numbers, strings or booleans. Which function takes an axis follows from the names of its parameters.
     data : function of axes -> X, Y or X, Y, X_test, Y_test
         Or an `lbnn.Spectrum`. Called once for every combination of the axes that it names, with their values;
         a parameter named rng is a `numpy.random.Generator` whose seed follows from those. All networks of one
@@ -64,7 +64,7 @@ def sweep(
     quantities : sequence of str, functions and `lbnn.sweeps.Quantity`
         Names are those of `lbnn.sweeps.QUANTITIES`, and THEORY:QUANTITY_error for limit theories.
     store : path
-        A folder, usually *.zarr; on several machines, one that all of them see.
+        A folder, usually *.zarr; on several machines, one that all of them can reach.
     beta : float or function of axes -> float, optional
         The inverse temperature where it is no axis of that name.
     noise, target_error
@@ -151,7 +151,7 @@ def _require_extra() -> None:
 
 
 def _is_complete(place: Path, text: str, retry_failed: bool) -> bool:
-    """Whether nothing is left to do, as far as can be told without writing."""
+    """Whether nothing is left to do, as far as can be seen without writing."""
     try:
         kept = _open(place, text, "r")
         status, damaged = kept.status()
@@ -170,7 +170,7 @@ def _numbered(kept: Store, here: dict[str, str], mixed_versions: bool) -> int:
         raise ValueError(
             f"{kept.path} must be continued with what it was begun with, got other versions: "
             f"{differences_between(known[0], compared(here))}. Go on with those, or give "
-            "mixed_versions=True: the variable made_with then tells the points apart"
+            "mixed_versions=True: the variable made_with then distinguishes the points"
         )
     kept.add_provenance(here)
     return len(known)

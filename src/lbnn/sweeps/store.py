@@ -76,8 +76,8 @@ class Store:
             self._array("status")[region] = chunk.status
         except Exception as problem:
             raise StoreError(
-                f"{self.path} must be writable and have room, got {_one_line(problem)}; what is finished is "
-                "kept, and calling again goes on from there"
+                f"{self.path} must be writable, with free space, got {_one_line(problem)}; what is "
+                "finished is kept, and calling again goes on from there"
             ) from problem
 
     def status(self) -> tuple[np.ndarray[Any, np.dtype[np.int8]], dict[tuple[int, ...], Path]]:
@@ -175,7 +175,7 @@ def create(
         seal(temporary)
         os.replace(temporary, path)
     except OSError as problem:
-        raise StoreError(f"a store must be in a folder with room, got {problem}") from problem
+        raise StoreError(f"a store must be in a folder with free space, got {problem}") from problem
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

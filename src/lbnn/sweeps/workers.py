@@ -142,7 +142,7 @@ def _give_up(
     region = store.layout.region(position)
     chunk = Chunk.empty([part.stop - part.start for part in region], assignment.work.variables)
     chunk.status[...] = FAILED
-    text = "a worker died with this chunk again and again, perhaps for want of memory: take smaller chunks"
+    text = "a worker died with this chunk again and again, perhaps for lack of memory: take smaller chunks"
     chunk.message[...] = np.array(f"{text} ({' '.join(str(problem).split())[:120]})", dtype=object)
     store.write(region, chunk, assignment.made_with)
     return chunk.counts()

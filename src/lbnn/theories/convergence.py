@@ -129,7 +129,7 @@ def study(
         Of the exact side, see `Network.condition`.
     seed : int, numpy.random.SeedSequence or numpy.random.Generator
     progress : callable, optional
-        Told each size as it is done.
+        Called with each size when it is done.
 
     Returns
     -------

@@ -26,7 +26,7 @@ def tasks(X: ArrayLike, task: ArrayLike, number: int | None = None) -> Array:
     Returns
     -------
     (p, number, n0) array
-        x in the place of its task, zeros elsewhere.
+        x in the columns of its task, zeros in the others.
 
     Examples
     --------

@@ -120,7 +120,7 @@ class ViewPosterior:
         views : (p̂, M, n0), optional
             Views of the test points; the training points by default.
         cross_gram, test_gram : (p̂, M, p, M) and (p̂, M, p̂, M), optional
-            After a kernel between views, in the place of `views`: the kernels between test and training views
+            After a kernel between views, instead of `views`: the kernels between test and training views
             and among test views.
 
         Returns

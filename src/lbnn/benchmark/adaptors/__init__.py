@@ -1,6 +1,6 @@
 """Ways to and from other packages: a task as their model, their results as draws (chains, draws, dimension).
 
-Each package is imported where it is used. Knows `benchmark.task`.
+Each package is imported where it is used. Imports `benchmark.task`.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def from_files(task: Task, paths: Sequence[str | Path], chains: int | None = Non
         column `chain` (or `.chain`) where one file holds several; lines that begin with # are comments, as
         in CmdStan's files. Or netCDF with the variable z of ArviZ.
     chains : int, optional
-        Number of chains in one file without a column that tells them apart: they stand one after the other.
+        Number of chains in one file without a column that numbers them: they stand one after the other.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def from_files(task: Task, paths: Sequence[str | Path], chains: int | None = Non
     parts = [part for file in files for part in _parts(task, file)]
     if chains is not None:
         if len(parts) > 1:
-            raise ValueError(f"chains must be left out where files tell them apart, got {len(parts)} chains")
+            raise ValueError(f"chains must be left out with one file for each, got {len(parts)} files")
         count = len(parts[0])
         if not 1 <= chains <= count or count % chains:
             raise ValueError(f"{count} draws must divide into the chains, got {chains}")

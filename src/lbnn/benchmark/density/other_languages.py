@@ -1,4 +1,4 @@
-"""The same density for samplers that want JAX, PyTorch or Stan.
+"""The same density for samplers that use JAX, PyTorch or Stan.
 
 All three run the network forward layer by layer from the inputs, unlike the NumPy density, which multiplies
 the layers from the top: their agreement is a test of both.

@@ -32,7 +32,7 @@ class Expectations:
     error : (functions,) array
         Standard error of `mean`: zero for one output.
     skewness, kurtosis : (functions,) arrays
-        Of single draws, estimated: they tell how many draws a mean needs to be nearly normal.
+        Of single draws, estimated: they determine how many draws a mean needs to be nearly normal.
     """
 
     names: tuple[str, ...]

@@ -67,7 +67,7 @@ class ExactMoments:
         return [*zip(mean, second, strict=True), *zip(second, fourth, strict=True)]
 
     def _norms(self) -> list[Moments]:
-        """|W_ℓ|²: for the first layer the row that the data see; for others its gain; the rest is χ²."""
+        """|W_ℓ|²: for the first layer the row along the data; for others its gain; the rest is χ²."""
         moments = []
         for layer, ((rows, columns), deviation) in enumerate(
             zip(self.density.shapes, self.density.deviations, strict=True)
@@ -159,7 +159,7 @@ class ExactMoments:
         return moments
 
     def _first_gain(self) -> Moments:
-        """E log Q and E log² Q of the squared norm Q of the row of W_1 that the data see.
+        """E log Q and E log² Q of the squared norm Q of the row of W_1 along the data.
 
         With φ(s) = E e^{−sQ}, which is elementary, and γ Euler's constant,
         E log Q = ∫ (e^{−e^u} − φ(e^u)) du and E log² Q = −2 ∫ u (e^{−e^u} − φ(e^u)) du − 2γ E log Q.

@@ -1,8 +1,9 @@
 """Moments of the gains of the layers given their product, for one output.
 
-With one output λ = Π_ℓ t_ℓ², t_ℓ² = σ_ℓ² χ²(n_{ℓ−1})/n_{ℓ−1} for ℓ = 2, ..., d, and the data see λ alone.
-Weighting a χ²(n) by its k-th power gives χ²(n + 2k), so that moments given λ are ratios of two densities of
-log λ. Logs of one gain, or of two neighbours together, have the density p(y) π_rest(x − y) given x = log λ.
+With one output λ = Π_ℓ t_ℓ², t_ℓ² = σ_ℓ² χ²(n_{ℓ−1})/n_{ℓ−1} for ℓ = 2, ..., d, and the data depend on λ
+alone. Weighting a χ²(n) by its k-th power gives χ²(n + 2k), so that moments given λ are ratios of two
+densities of log λ. Logs of one gain, or of two neighbours together, have the density p(y) π_rest(x − y) given
+x = log λ.
 """
 
 from __future__ import annotations

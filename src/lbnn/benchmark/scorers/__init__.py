@@ -2,5 +2,5 @@
 
 `chains` prepares draws and counts effective ones; `moments`, `ranks`, `energy`, `phase_mass`, `evidence` and
 `predictive` judge a set of draws; `invariance` judges a kernel; `blind` computes what many look at and what
-sees nothing here. Knows `benchmark.task`.
+detects nothing here. Imports `benchmark.task`.
 """

@@ -1,8 +1,8 @@
 """What many look at, shown as what it is: blind here.
 
-Raw-weight r̂ compares chains with each other and cannot see what none of them visits. The kernel Stein
-discrepancy sees scores ∇log p, which do not know how much mass an isolated phase has. Neither takes part in
-a verdict.
+Raw-weight r̂ compares chains with each other and cannot detect what none of them visits. The kernel Stein
+discrepancy uses scores ∇log p, which do not depend on how much mass an isolated phase has. Neither takes part
+in a verdict.
 """
 
 from __future__ import annotations

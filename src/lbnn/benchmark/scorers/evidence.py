@@ -1,6 +1,6 @@
 """A claimed log evidence against the exact one: Δ and Δ/√(claimed error² + exact error²).
 
-Null distribution: normal, if the claimed error is honest. A claim without an error is taken to be meant to
+Null distribution: normal, if the claimed error is right. A claim without an error is taken to be meant to
 half a nat.
 """
 

@@ -2,7 +2,7 @@
 
 Start thousands of chains at exact draws, apply the kernel a few times, and compare every chain with itself:
 for any h, E h(after) − E h(before) = 0. h are the ranks u of all functions among the starting points, and
-(u − ½)², which sees a change of spread; both are bounded, so that the mean difference is normal. Null
+(u − ½)², which detects a change of spread; both are bounded, so that the mean difference is normal. Null
 distribution: Student's t over the chains, corrected for the number of h. No mixing is needed: a wrong prior
 or a missing accept step shows at once.
 """

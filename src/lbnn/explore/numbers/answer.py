@@ -55,7 +55,7 @@ class Numbers(Protocol):
 
     @property
     def messages(self) -> tuple[str, ...]:
-        """What the user should know: answers that do not support themselves, what does not apply."""
+        """Messages for the user: answers that are not ok, what does not apply."""
         ...
 
     def table(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:

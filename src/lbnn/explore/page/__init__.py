@@ -1,1 +1,1 @@
-"""The page that the browser is sent: its template, style and script, which fetch nothing from elsewhere."""
+"""The page of the browser: template, style and script, which fetch nothing from other servers."""

@@ -78,7 +78,7 @@ class FunctionView:
         self.law = made
 
     def _make_band(self, made: Any, who: str, colour: str, dash: str, name: str, *, filled: bool) -> None:
-        """Areas where filled, else lines at their edges: told apart without colour."""
+        """Areas where filled, else lines at their edges: distinguished without colour."""
         options: dict[str, Any] = {"source": self._bands}
         for low, high, alpha in (("q5", "q95", 0.18), ("q25", "q75", 0.3)):
             if filled:

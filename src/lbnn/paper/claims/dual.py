@@ -1,4 +1,4 @@
-"""§VI: the adaptive-kernel interpretation. Integrating W_d out in the place of W_1 mixes over kernels.
+"""§VI: the adaptive-kernel interpretation. Integrating W_d out instead of W_1 mixes over kernels.
 
 At depth two K = X W_1ᵀ W_1 Xᵀ / n_1 ~ Wishart_p(G_xx/n_1, n_1), and the targets given K are Gaussian.
 """

@@ -137,7 +137,7 @@ def first_two_moments(posterior: Posterior, X_test: Array) -> Array:
     equation="§III-C",
     latex=r"n_0 n_1 + n_1 n_2 \;\; \longrightarrow \;\; \tfrac{1}{2} n_2 (n_2 + 1) \leq n_2^2",
     statement=(
-        "Sampling the scale in the place of the weights gives the same posterior in a space whose "
+        "Sampling the scale instead of the weights gives the same posterior in a space whose "
         "dimension does not grow with the width: three outputs, depth two."
     ),
     route=(

@@ -1,7 +1,7 @@
 """Many outputs: the saddle point over hidden kernels rather than over L (the dual problem).
 
 Integrating the last layer out leaves Y given the last hidden kernel Λ a matrix Gaussian over examples, and
-the prior of Λ is that of L with the rank of the data in the place of n_d: the same rate, the same equation.
+the prior of Λ is that of L with the rank of the data instead of n_d: the same rate, the same equation.
 """
 
 from __future__ import annotations

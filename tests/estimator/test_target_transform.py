@@ -1,0 +1,103 @@
+"""Transforms of targets: evidence with the Jacobian, predictions in the user's units, advice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import lbnn
+from lbnn import LBNNRegressor
+from lbnn.predict.transformed import TRANSFORMS, TransformedPredictive
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(80, 3))
+Z = X @ np.array([0.8, -0.5, 0.0]) + 0.4 * RNG.normal(size=80)
+FIXED = {"depth": 1, "noise": "independent"}
+
+
+@pytest.mark.parametrize("name", list(TRANSFORMS))
+def test_transforms_are_increasing_and_inverted(name):
+    transform = TRANSFORMS[name]
+    y = np.linspace(0.05, 0.95, 50)
+    np.testing.assert_allclose(transform.inverse(transform.forward(y)), y, rtol=1e-12)
+    slope = (transform.forward(y + 1e-6) - transform.forward(y - 1e-6)) / 2e-6
+    np.testing.assert_allclose(transform.log_slope(y), np.log(slope), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", list(TRANSFORMS))
+def test_densities_moments_quantiles_and_draws_belong_together(name):
+    """The density integrates to one, to the mean and the variance; quantiles to their levels."""
+    transform = TRANSFORMS[name]
+    y = transform.inverse(0.3 * Z if name == "logit" else 0.3 * Z + 3.0)
+    model = LBNNRegressor(target_transform=name, **FIXED).fit(X[:40], y[:40])
+    law = model.predictive(X[40:41]).with_noise()
+    grid = transform.inverse(np.linspace(*law.predictive.quantile([1e-7, 1 - 1e-7])[:, 0], 4001))
+    points = model.predictive(np.repeat(X[40:41], len(grid), axis=0)).with_noise()
+    density = np.exp(points.pointwise_log_density(grid))
+    total = [integrate.trapezoid(density * grid**k, grid) for k in range(3)]
+    assert total[0] == pytest.approx(1.0, abs=1e-4)
+    assert law.mean[0] == pytest.approx(total[1], rel=1e-3)
+    assert law.variance[0] == pytest.approx(total[2] - total[1] ** 2, rel=1e-2)
+    assert integrate.trapezoid(density[grid < law.quantile(0.8)[0]], grid[grid < law.quantile(0.8)[0]]) == (
+        pytest.approx(0.8, abs=2e-3)
+    )
+    draws = law.sample(4000, 0)[:, 0]
+    assert (
+        stats.kstest(
+            draws, lambda v: np.interp(v, grid, integrate.cumulative_trapezoid(density, grid, initial=0))
+        ).pvalue
+        > 1e-3
+    )
+
+
+def test_evidence_has_the_jacobian_and_auto_takes_the_best(tmp_path):
+    y = np.exp(1.5 * Z)
+    log = LBNNRegressor(target_transform="log", **FIXED).fit(X, y)
+    inner = LBNNRegressor(**FIXED).fit(X, np.log(y))
+    assert log.log_evidence_ == pytest.approx(inner.log_evidence_ - np.log(y).sum())
+    assert log.evidence_table_[0]["log_evidence"] == pytest.approx(log.log_evidence_, abs=1e-6)
+    with pytest.warns(lbnn.DataWarning) as caught:
+        plain = LBNNRegressor(**FIXED).fit(X, y)
+    assert any("target_transform='log' raises the log evidence by" in str(each.message) for each in caught)
+    assert log.log_evidence_ > plain.log_evidence_ + 20
+    auto = LBNNRegressor(target_transform="auto", **FIXED).fit(X, y)
+    assert auto.target_transform_ == "log"
+    assert LBNNRegressor(target_transform="auto", **FIXED).fit(X, Z).target_transform_ is None
+    mean, deviation = auto.predict(X[:5], return_std=True)
+    law = auto.predictive(X[:5]).with_noise()
+    assert isinstance(law, TransformedPredictive)
+    np.testing.assert_allclose(mean, law.mean)
+    assert (law.interval(0.99)[0] > 0).all()
+    assert (deviation > 0).all()
+    auto.save(tmp_path / "model.lbnn")
+    np.testing.assert_allclose(LBNNRegressor.load(tmp_path / "model.lbnn").predict(X[:5]), mean)
+
+
+def test_units_of_lognormal_targets_do_not_matter():
+    y = np.exp(Z)
+    small, large = (LBNNRegressor(target_transform="log", **FIXED).fit(X, c * y) for c in (1e-3, 1e3))
+    np.testing.assert_allclose(large.predict(X[:5]), 1e6 * small.predict(X[:5]), rtol=1e-6)
+
+
+def test_what_is_known_of_some_outputs():
+    Y = np.exp(np.column_stack([Z, Z + 0.1 * RNG.normal(size=80)]))
+    model = LBNNRegressor(width=(4,), noise="coupled", target_transform="log", average=False).fit(X, Y)
+    law = model.predictive(X[:3]).with_noise()
+    known = law.given(np.column_stack([np.full(3, np.nan), Y[:3, 1]]))
+    assert (known.variance[:, 0] < law.variance[:, 0]).all()
+    with pytest.raises(ValueError, match="sample"):
+        _ = law.covariance
+
+
+def test_bad_targets_and_two_levels():
+    with pytest.raises(ValueError, match="targets above 0"):
+        LBNNRegressor(target_transform="log").fit(X, Z)
+    with pytest.raises(ValueError, match="between 0 and inf"):
+        LBNNRegressor(target_transform="log", **FIXED).fit(X, np.exp(Z)).predictive(
+            X[:1]
+        ).pointwise_log_density([-1.0])
+    with pytest.warns(lbnn.DataWarning, match="two values"):
+        LBNNRegressor(**FIXED).fit(X, (Z > 0).astype(float))
+    with pytest.raises(ValueError, match="rows in memory"):
+        LBNNRegressor(target_transform="log").fit_chunks([(X, np.exp(Z))])
