@@ -27,7 +27,9 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
+from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.rank_deficient import RegularLikelihood
+from lbnn.likelihood.views import ViewLikelihood
 from lbnn.scale.total_factor import TotalFactorLaw
 
 _SCAN = np.arange(-30.0, 15.0, 0.125)  # logs of a diagonal entry, relative to the prior's typical one
@@ -106,6 +108,8 @@ def examples_of(likelihood: object, frame: Array) -> Examples | None:
     """The rows behind a likelihood in a frame (n, n); None where it is not of this kind."""
     if isinstance(likelihood, GaussianLikelihood):
         return _of_gaussian(likelihood, frame)
+    if isinstance(likelihood, ViewLikelihood | PartialLikelihood):  # weights correct what proposals miss
+        return None if likelihood.surrogate is None else _of_gaussian(likelihood.surrogate, frame)
     if isinstance(likelihood, LikelihoodRatio) and not likelihood.denominators:
         parts = [_of_gaussian(factor, frame) for factor in likelihood.numerators if not factor.flat]
         return _joined(parts) if parts else None

@@ -110,6 +110,7 @@ def problem_of(prior: ScalePrior, likelihood: ScaleLikelihood) -> Problem:
         kernel=not likelihood.flat and not likelihood.dual_deficient and likelihood.multiplicity == 1,
         scale=likelihood.noise_variance > 0 or prior.full_rank,
         deficient=likelihood.noise_variance == 0 and not likelihood.flat and not likelihood.keeps_from_zero,
+        completed=not isinstance(likelihood, GaussianLikelihood) and likelihood.surrogate is not None,
     )
 
 

@@ -24,7 +24,10 @@ from scipy.linalg import lapack
 from lbnn._base.arrays import HOST, Device
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array, IndexArray
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.missing import PartialLikelihood
 
+_COST, _OVERHEAD = 4.0, 2e5  # of a gradient, in operations: small factorisations are far from peak speed
 _LAPACK_FROM = 48  # rows from which one factorisation after the other beats NumPy's batches of inverses
 
 
@@ -144,6 +147,12 @@ class ViewLikelihood:
     examples: int  # all observations
     noise_variance: float  # τ, positive and finite
     log_jacobian: float = 0.0
+    completion: PartialLikelihood | None = None  # of a table with missing cells: the same in another form
+
+    @property
+    def surrogate(self) -> GaussianLikelihood | None:
+        """A likelihood of a complete table from which proposals are made, where there is one."""
+        return None if self.completion is None else self.completion.surrogate
 
     # -- what the engines ask of every likelihood
 
@@ -169,7 +178,7 @@ class ViewLikelihood:
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient, for planning."""
-        return 2 * self.design.operations + 2.0 * self.design.rows**3
+        return _COST * (self.design.operations + self.design.rows**3) + _OVERHEAD
 
     @cached_property
     def eigenvalues(self) -> Array:

@@ -26,7 +26,7 @@ from lbnn.predict.conditional import ConditionalProcess
 
 _LARGEST = 1 << 26  # floats that factors of all draws may fill
 _WORK = 2e10  # operations that factorisations may take: some seconds
-_FEWEST_ATOMS = 128  # to which draws are thinned at most
+_FEWEST_ATOMS, _MOST_ATOMS = 128, 1024  # to which draws are thinned
 
 
 class TableProcess(ABC):
@@ -69,7 +69,8 @@ def table_predictive(
 
 def most_draws(size: int) -> int:
     """How many draws are kept where each takes a factorisation of this size."""
-    return max(_FEWEST_ATOMS, min(int(_WORK / (float(size) ** 3 + 1e4)), _LARGEST // max(size, 1) ** 2))
+    allowed = min(int(_WORK / (float(size) ** 3 + 1e4)), _LARGEST // max(size, 1) ** 2)
+    return min(max(_FEWEST_ATOMS, allowed), _MOST_ATOMS)
 
 
 @dataclass(frozen=True)
