@@ -52,9 +52,9 @@ class LearningNumbers:
         about = "From a few data sets, and being refined: on" if self.rough else "On"
         return (
             f"{about} average over data sets of {self.state.examples} examples the squared error of the "
-            f"predictive mean is {error}; without data it is {size}, the square of the teacher's size. Bars are "
-            "two standard errors, dashed lines limit theories at infinite size; the dotted line marks where you "
-            "are."
+            f"predictive mean is {error}; without data it is {size}, the square of the teacher's size. "
+            "Bars are two standard errors, dashed lines limit theories at infinite size; the dotted line "
+            "marks where you are."
         )
 
     @property
