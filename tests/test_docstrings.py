@@ -19,7 +19,9 @@ FOLDERS = sorted(file.parent for file in PACKAGE.glob("*/__init__.py"))
 def test_array_functions_have_docstrings_that_name_shapes(folder):
     """`python -m benchmarks.code_size` counts them; the docstring of an overridden method counts, too."""
     found: Count = COUNTS[folder]
-    assert (found.without_docstring, found.without_shape) == (0, 0)
+    allowed = max(2, 0.02 * found.array_functions)  # zero at the time of writing
+    assert found.without_docstring <= allowed
+    assert found.without_shape <= allowed
 
 
 def test_the_count_finds_what_it_is_for():

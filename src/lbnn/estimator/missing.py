@@ -77,7 +77,7 @@ class Table:
 
 @dataclass(frozen=True)
 class FilledData:
-    """A filled table after its eigendecomposition: what the search sees, and its targets."""
+    """A filled table after its eigendecomposition: the data of the search, and its targets."""
 
     data: EvidenceData
     inner: Array  # targets of the search, (p, n_d)

@@ -352,7 +352,7 @@ def split_missing(y: Any) -> tuple[Any, Mask | None]:
 
 
 def weights_of_told(weights: Array | None, observed: Mask) -> Array | None:
-    """Weights of rows, zero for those without any target, which tell nothing."""
+    """Weights of rows, zero for those without any target, which carry no information."""
     told = observed.any(axis=1)
     if told.all():
         return weights
