@@ -25,7 +25,7 @@ from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
-from lbnn.estimator import fitting, row_noise, saving, settings, summary, target_transform
+from lbnn.estimator import fitting, nonlinear, row_noise, saving, settings, summary, target_transform
 from lbnn.estimator.extent import Extent, large_leverage
 from lbnn.estimator.free_noise import FreeNoiseModel
 from lbnn.estimator.input_search import (
@@ -82,7 +82,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
         "rational_quadratic", "polynomial", "linear+rbf" and "relu", "erf", "gelu" (infinitely wide networks,
-        `lbnn.network_kernel`), whose parameters are chosen by evidence where they are not given, or what
+        `lbnn.network_kernel`), whose parameters are chosen by evidence where they are not given; "auto", the
+        one of "linear", "linear+rbf" and "relu" with the highest evidence at infinite width; or what
         `sklearn.metrics.pairwise.pairwise_kernels` takes.
     kernel_params : dict, optional
         Parameters of the kernel: "length_scale" (a number, or one for each column), "alpha", "degree",
@@ -148,7 +149,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
         error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone),
         noise_width (number of noise factors with noise="free"); best first.
-    inputs_, kernel_params_ : str, dict
+    inputs_, kernel_, kernel_params_ : str, str or function, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
     target_transform_ : str or None
         As chosen or given.
@@ -271,7 +272,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
             weights = None if weights is None else weights[rows.kept]
-        kernel, group_of = self._kernel(), self._group_of()
+        group_of, kernel = self._group_of(), self._kernel()
+        if self.kernel == "auto":
+            setting = self._setting(targets, weights, kind)[1]
+            kernel = Kernel(nonlinear.best_kernel(inputs, self.inputs, setting), {})
 
         def evidence(of: Array) -> float:
             """Of transformed targets, at infinite width."""
@@ -288,6 +292,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.row_variances_, unusual, advice = np.ones(len(rows.stands_for)), "", ""
         if self.target_transform is None and comparable([chosen]) and chosen.data.noise_variance:
             advice = target_transform.advice(plain, evidence)
+        if self.kernel == "linear" and group_of is None and chosen.data.noise_variance and not advice:
+            advice = nonlinear.look(inputs, chosen, setting)
         if self.robust:
             own = self._own_variances(chosen, inputs, targets, weights, kind)
             units, setting = self._setting(targets, settings.divided(weights, own), kind)
@@ -482,6 +488,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
+        self.kernel_ = state.transform.kernel.metric
         self.column_scales_ = 1 / state.transform.columns.deviation
         self.inputs_, self.kernel_params_ = state.transform.columns.name, state.transform.kernel.parameters
         if state.transform.kernel.metric != "linear":

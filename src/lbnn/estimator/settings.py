@@ -48,7 +48,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
     "noise": [StrOptions({*NOISES, *VALUES["noise"]}, deprecated=set(VALUES["noise"]))],
     "inputs": [StrOptions({"evidence", RAW, STANDARDISED})],
-    "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, *FAMILIES, "precomputed"}), callable],
+    "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, *FAMILIES, "auto", "precomputed"}), callable],
     "kernel_params": [dict, None],
     "ard": ["boolean"],
     "groups": [list, tuple, None],
