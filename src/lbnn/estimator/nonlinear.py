@@ -45,8 +45,8 @@ def look(X: AnyArray, chosen: InputCandidate, setting: Setting) -> str:
     if gains[best] <= _CLEAR_GAIN:
         return ""
     return (
-        f"the relation is not linear: kernel={best!r} raises the log evidence by {gains[best]:.0f} on {count} "
-        f"rows. Use kernel={best!r}, or kernel='auto', which compares kernels"
+        f"the relation is not linear: kernel={best!r} raises the log evidence by {gains[best]:.0f} on "
+        f"{count} rows. Use kernel={best!r}, or kernel='auto', which compares kernels"
     )
 
 
