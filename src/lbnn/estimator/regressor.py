@@ -406,7 +406,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         notices += [rows.message] * (bool(rows.message) and rows.dropped)
         notices += said
         constant = settings.CONSTANT_TARGETS in notices
-        notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
+        several = chosen.data.spectrum.examples >= settings.FEWEST_TO_SHOW_SIGNAL
+        notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant and several)
         models = tuple(replace(each, log_evidence=each.log_evidence + jacobian) for each in models)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
