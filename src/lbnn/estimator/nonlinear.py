@@ -23,12 +23,12 @@ _LENGTHS, _SHARES = (0.5, 1.0, 2.0), (0.1, 0.5)  # times the median distance; sh
 
 def look(X: AnyArray, chosen: InputCandidate, setting: Setting) -> str:
     """What to say where a nonlinear kernel has a clearly higher evidence than the linear one on some rows."""
-    count = min(len(X), _LOOK_ROWS)
+    count = min(X.shape[0], _LOOK_ROWS)
     if count < _FEWEST_ROWS or not comparable([chosen]) or not device_of(X).host:
         return ""
     if chosen.transform.kernel.metric != "linear" or count**2 * X.shape[1] > _LOOK_FLOATS:
         return ""
-    rows = np.sort(np.random.default_rng([setting.seed, 17]).choice(len(X), count, replace=False))
+    rows = np.sort(np.random.default_rng([setting.seed, 17]).choice(X.shape[0], count, replace=False))
     part, few = np.asarray(X)[rows], setting.of_rows(rows)
     few = _recentred(few)
     columns = ColumnUnits.standardised(part, setting.centre, few.weights)

@@ -290,7 +290,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         units, setting = self._setting(targets, weights, kind)
         chosen, others = best_candidate(inputs, self.inputs, kernel, group_of, setting)
         self.row_variances_, unusual, advice = np.ones(len(rows.stands_for)), "", ""
-        if self.target_transform is None and comparable([chosen]) and chosen.data.noise_variance:
+        independent = not units.dependent  # relations such as a sum of 100 do not survive a transform
+        if (
+            self.target_transform is None
+            and comparable([chosen])
+            and chosen.data.noise_variance
+            and independent
+        ):
             advice = target_transform.advice(plain, evidence)
         if self.kernel == "linear" and group_of is None and chosen.data.noise_variance and not advice:
             advice = nonlinear.look(inputs, chosen, setting)
