@@ -95,7 +95,7 @@ def test_same_fit_and_predictions(name: str, library: str, dispatched: Any, tmp_
     near(scores.mean, expected_scores.mean, 1e-5)
     model.save(tmp_path / "model.lbnn")
     loaded = lbnn.LBNNRegressor.load(tmp_path / "model.lbnn")
-    np.testing.assert_allclose(loaded.predict(X[:5] + 0.1), to_numpy(mean), rtol=1e-12)
+    np.testing.assert_allclose(loaded.predict(new), to_numpy(mean), rtol=1e-12)
 
 
 def near(got: Any, expected: Any, rtol: float = 1e-6) -> None:
