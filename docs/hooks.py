@@ -73,4 +73,5 @@ def _mathml(latex: str, display: str) -> str:
     """One equation, with its source for those who cannot see it."""
     source = html.unescape(latex).strip()
     math = convert(source, display=display)
+    math = re.sub(r"(<mi>(?:log|det|max)</mi>)(?!<mo)", r'\1<mspace width="0.17em"/>', math)  # log x, log(x)
     return math.replace("<math ", f'<math alttext="{html.escape(source)}" ', 1)

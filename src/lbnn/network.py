@@ -288,7 +288,7 @@ class Network:
         noise_network: Network | None,
         options: InferenceOptions,
     ) -> Posterior:
-        """The posterior with any kind of noise."""
+        """The posterior with any kind of noise; noise_covariance (n_d, n_d) for noise="free"."""
         if noise == "free":
             data, outputs = spectrum.scaled(self.prior_variances[0]), spectrum.outputs
             own = None if noise_network is None else noise_network.scale_prior(outputs)
@@ -424,7 +424,7 @@ def _partial_posterior(
     weights: ArrayLike | None,
     options: InferenceOptions,
 ) -> Posterior:
-    """The posterior given the observed cells of a table; answers that are not ok warn."""
+    """The posterior given the cells of a table (p, n_d) that are observed; answers that are not ok warn."""
     number = check.inverse_temperature(beta)
     if not 0 < number < math.inf:
         raise ValueError(f"missing targets need noise, 0 < beta < inf, got beta={number:g}")

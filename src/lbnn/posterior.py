@@ -375,7 +375,10 @@ class Posterior:
 
     @cached_property
     def _table_process(self) -> tuple[TableProcess, Array]:
-        """The Gaussian process given draws of the scale, from observed cells, and weights of the draws."""
+        """The Gaussian process given draws of the scale and the observed cells.
+
+        Also the weights (m,) of the draws.
+        """
         cells, noise, measure = self.missing, self.noise.variance, self.scale
         assert cells is not None
         completing = elimination_is_cheaper(cells, self.spectrum.rank)
@@ -391,7 +394,7 @@ class Posterior:
         return CompletedProcess(likelihood, shares, level, scales), weights
 
     def _completed(self, factors: list[Array], count: int, rng: np.random.Generator) -> ConditionalProcess:
-        """The Gaussian processes given scales and draws of the missing cells, a table for each draw."""
+        """Gaussian processes given scales and draws of the missing cells, a table (r, n_d) for each draw."""
         assert self.missing is not None
         likelihood = partial_likelihood(self.spectrum, self.missing, self.noise.variance)
         root = product(factors)

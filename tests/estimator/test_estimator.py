@@ -156,12 +156,13 @@ def test_evidence_table_is_complete_and_in_order():
     table = model.evidence_table_
     assert {row["widths"] for row in table} >= {(), (128,), (32,)}
     assert table[0]["widths"] == model.widths_
-    assert table[0]["log_evidence"] == pytest.approx(model.log_evidence_, abs=0.3)
+    stated = math.hypot(table[0]["error"], model.log_evidence_error_)  # two independent estimates of it
+    assert abs(table[0]["log_evidence"] - model.log_evidence_) <= 4 * stated + 1e-9
     assert model.beta_ == pytest.approx(table[0]["beta"])
     assert model.prior_scale_ == pytest.approx(table[0]["prior_scale"])
     assert all(row["depth"] == len(row["widths"]) + 1 for row in table)
-    isotropic = [row for row in table if row["noise"] == "independent"]
-    for row in isotropic[:3]:  # each line is the evidence of that network at these hyperparameters
+    independent = [row for row in table if row["noise"] == "independent"]
+    for row in independent[:3]:  # each line is the evidence of that network at these hyperparameters
         again = LBNNRegressor(width=row["widths"], beta=row["beta"], prior_scale=row["prior_scale"])
         again.fit(problem.X, problem.Y)
         error = math.hypot(row["error"], again.log_evidence_error_)

@@ -370,7 +370,7 @@ def test_theories_that_noise_does_not_tell_apart_are_a_tie():
     state = State(view="theories", outputs=4)
     here = Errors(8, rows, (), ())
     sentence = TheoryNumbers(state, here, (here,), 1.0, 1.0, 0.1).sentence
-    assert "does not tell “proportional” (0.1022), “many outputs” (0.114) apart" in sentence
+    assert "does not distinguish between “proportional” (0.1022), “many outputs” (0.114)" in sentence
     assert [name for name, _, _ in closest_of([("a", 0.1, 0.0), ("b", 0.1001, 0.0)])] == ["a"]
 
 

@@ -343,7 +343,7 @@ def test_size_must_be_an_integer(sampler: str, size: Any) -> None:
 @pytest.mark.parametrize("rng", [None, 1.0, "0", True, np.random.RandomState(0), -1])
 def test_rng_must_be_a_seed_or_a_generator(sampler: str, rng: Any) -> None:
     with pytest.raises(
-        (TypeError, ValueError), match=r"rng must be a non-negative int or a numpy.random.Generator"
+        (TypeError, ValueError), match=r"seed must be a non-negative int or a numpy.random.Generator"
     ):
         SAMPLERS[sampler](3, rng)
 

@@ -139,7 +139,7 @@ def test_predictions_are_those_of_dense_gaussians(inputs):
     X, Y, observed = table(15, 2, inputs, 6)
     X_test = np.random.default_rng(9).normal(size=(3, inputs))
     post = lbnn.Network((5,)).condition(X, np.where(observed, Y, np.nan), 4.0, observed=observed)
-    assert elimination_is_cheaper(post.missing, post.spectrum.rank) == (inputs == 30)
+    assert not elimination_is_cheaper(post.missing, post.spectrum.rank)
     assert post.diagnostics.ok
     a, j = np.nonzero(observed)
     points, which = np.divmod(np.arange(6), 2)
@@ -201,6 +201,98 @@ def test_weights_have_the_moments_of_the_predictions(widths):
     error = functions.std(axis=0) / math.sqrt(400)
     np.testing.assert_allclose(functions.mean(axis=0), pred.mean, atol=4 * error.max())
     np.testing.assert_allclose(functions.var(axis=0), pred.variance, rtol=0.25)
+
+
+def test_large_tables_with_few_missing_cells_are_completed():
+    """The way that is cheaper for them predicts what the other one does, at the same draws."""
+    X, Y, observed = table(60, 4, 80, 5)
+    post = lbnn.Network((30,)).condition(X, Y, 1.0, observed=observed, target_error=0.2)
+    assert elimination_is_cheaper(post.missing, post.spectrum.rank)
+    assert post.diagnostics.ok
+    process, weights = post._table_process
+    cells, points = post.missing, post.spectrum.project(X[:3]).explained
+    other = ObservedProcess.of(
+        cells, cells.rows(post.spectrum), cells.features(post.spectrum), 1.0, process.scales[:5]
+    )
+    np.testing.assert_allclose(process.means(points)[:5], other.means(points), atol=1e-7)
+    assert weights.sum() == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------- the estimator
+
+
+def regression(missing=0.2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 4))
+    Y = X @ rng.normal(size=(4, 1)) @ np.array([[1.0, -1.0, 2.0]]) + 0.5 * rng.normal(size=(40, 3)) + 4.0
+    return X, Y, np.where(rng.random(Y.shape) < missing, np.nan, Y)
+
+
+def estimator(**more):
+    return lbnn.LBNNRegressor(**{"width": (4,), "depth": 2, "missing_targets": "allow"} | more)
+
+
+def test_estimator_fits_the_observed_targets(tmp_path):
+    X, Y, partial = regression()
+    model = estimator().fit(X, partial)
+    np.testing.assert_array_equal(model.missing_counts_, np.isnan(partial).sum(axis=0))
+    assert any("targets were missing" in message for message in model.messages_)
+    mean, deviation = model.predict(X[:4], return_std=True)
+    np.testing.assert_allclose(mean, X[:4] @ model.coef_.T + model.intercept_, rtol=1e-8)
+    law = model.predictive(X[:4]).with_noise()
+    np.testing.assert_allclose(mean, law.mean, rtol=1e-8)
+    np.testing.assert_allclose(deviation, law.standard_deviation, rtol=1e-8)
+    assert np.isfinite(law.log_density(Y[:4]))
+    assert np.abs((Y - model.predict(X)) / np.sqrt(model.noise_variance_)).mean() < 1.2
+    filled = X, np.where(np.isnan(partial), np.nanmean(partial, axis=0), partial)
+    naive = lbnn.LBNNRegressor(width=(4,), depth=2, average=False).fit(*filled)
+    assert model.noise_variance_.mean() < 0.8 * naive.noise_variance_.mean()  # filled means count as noise
+    model.save(tmp_path / "model.lbnn")
+    again = lbnn.LBNNRegressor.load(tmp_path / "model.lbnn")
+    np.testing.assert_allclose(again.predict(X[:4], return_std=True), (mean, deviation), rtol=1e-10)
+    np.testing.assert_array_equal(again.missing_counts_, model.missing_counts_)
+    assert "targets were missing" in model.summary()
+    with pytest.raises(ValueError, match="every target was observed"):
+        model.leave_one_out()
+
+
+def test_estimator_evidence_is_that_of_the_observed_cells():
+    """At given hyperparameters and infinite width: independent Gaussians, one for each output."""
+    X, _, partial = regression()
+    given = {"depth": 1, "width": "evidence", "beta": 4.0, "prior_scale": 2.0, "inputs": "raw"}
+    model = estimator(**given, noise="independent", fit_intercept=False).fit(X, partial)
+    expected = 0.0
+    for column in partial.T:
+        here = ~np.isnan(column)
+        covariance = 2.0 * X[here] @ X[here].T / 4 + np.eye(here.sum()) / 4
+        expected += referee.log_gaussian(column[here], covariance)
+    assert model.log_evidence_ == pytest.approx(expected, abs=1e-7)
+
+
+def test_estimator_leaves_rows_without_any_target_out():
+    X, _, partial = regression()
+    partial[[3, 7]] = np.nan
+    told = ~np.isnan(partial).all(axis=1)
+    given = {"depth": 1, "width": "evidence", "beta": 4.0, "prior_scale": 2.0}
+    one, other = estimator(**given).fit(X, partial), estimator(**given).fit(X[told], partial[told])
+    np.testing.assert_allclose(one.predict(X[:3]), other.predict(X[:3]), rtol=1e-6)
+    assert any("without any target" in message for message in one.messages_)
+
+
+def test_estimator_refuses_what_does_not_go_with_missing_targets():
+    X, _, partial = regression()
+    with pytest.raises(ValueError, match="missing_targets='allow'"):
+        lbnn.LBNNRegressor().fit(X, partial)
+    for more, said in (
+        ({"noise": "coupled"}, "noise='auto', 'independent' or 'per_output'"),
+        ({"beta": math.inf}, "need noise"),
+        ({"robust": True}, "robust=True"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            estimator(**more).fit(X, partial)
+    partial[:, 1] = np.nan
+    with pytest.raises(ValueError, match=r"none for outputs \[1\]"):
+        estimator().fit(X, partial)
 
 
 def test_a_saved_posterior_keeps_its_missing_cells(tmp_path):

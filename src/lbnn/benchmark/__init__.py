@@ -3,14 +3,14 @@
 `density` holds the density of all weights and functions of them; `reference` the known answers; `task` and
 `catalogue` the tasks; `scorers` what is compared and with what null distribution; `report` one call for all
 of them; `adaptors` the ways from and to other packages; `export` files for posteriordb and netCDF; `board`
-the leaderboard. Imports every other folder but `cli`.
+the leaderboard. `picture` draws the report. Imports every other folder but `cli`.
 """
 
 from __future__ import annotations
 
 from lbnn.benchmark import adaptors
 from lbnn.benchmark.catalogue import TaskEntry, load, load_file, tasks
-from lbnn.benchmark.export import to_netcdf, to_posteriordb, to_stan
+from lbnn.benchmark.export import to_inference_gym, to_netcdf, to_posteriordb, to_stan
 from lbnn.benchmark.report import Report, score
 from lbnn.benchmark.scorers.invariance import invariance
 from lbnn.benchmark.scorers.score import Score
@@ -27,6 +27,7 @@ __all__ = [
     "load_file",
     "score",
     "tasks",
+    "to_inference_gym",
     "to_netcdf",
     "to_posteriordb",
     "to_stan",

@@ -47,12 +47,15 @@ from lbnn.cli.options import (
     Force,
     IdColumn,
     Missing,
+    MissingTargets,
+    MissingTargetValues,
     MissingTexts,
     MissingValues,
     Seed,
     Separator,
     SheetName,
     Targets,
+    Weights,
 )
 from lbnn.cli.preparing import DROP, Columns, Preparation, choose_examples, read_examples
 from lbnn.cli.problems import BadInputError, console, say, warn_once, working
@@ -131,6 +134,8 @@ def fit(
     id_column: IdColumn = None,
     categorical: Categorical = [],  # noqa: B006
     missing: Missing = MissingValues.error,
+    missing_targets: MissingTargets = MissingTargetValues.error,
+    weights: Weights = None,
     sep: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -166,9 +171,20 @@ def fit(
         "beta": number_or_evidence(beta, "--beta"),
     }
     model = LBNNRegressor(
-        average=average or ("auto" if not no_integrate else False), ard=ard, robust=robust, **size, **shared
+        average=average or ("auto" if not no_integrate else False),
+        ard=ard,
+        robust=robust,
+        missing_targets=missing_targets.value,
+        **size,
+        **shared,
     )
-    columns = Columns(targets, features, drop, id_column, categorical)
+    partial = missing_targets is MissingTargetValues.allow
+    columns = Columns(targets, features, drop, id_column, categorical, weights, partial)
+    if (partial or weights) and (band or is_large(data)):
+        raise BadInputError(
+            "--missing-targets allow and --weights are for tables in memory without --band, got "
+            f"{'--band' if band else 'a file that is read in parts'}"
+        )
     dialect = Dialect.of(sep, decimal, encoding, sheet, na)
     if band and robust:
         raise BadInputError("--robust is for fits without --band, got both")
@@ -180,9 +196,10 @@ def fit(
     else:
         examples = read_examples(data, columns, dialect, missing.value)
         with working("comparing networks"), collected():  # the report has what it warns of
-            model.fit(examples.X, examples.Y)
-        rows = Rows(examples.X, examples.Y, examples.labels)
-        results = FitResults.of(model, list(examples.Y.columns), len(rows.Y), rows, examples.notes)
+            model.fit(examples.X, examples.Y, sample_weight=examples.weights)
+        plain = examples.weights is None and not model.missing_counts_.any()
+        rows = Rows(examples.X, examples.Y, examples.labels) if plain else None
+        results = FitResults.of(model, list(examples.Y.columns), len(examples.Y), rows, examples.notes)
         preparation = examples.preparation
     _tell(results, preparation, data, out, report, as_json)
 

@@ -93,6 +93,32 @@ Missing = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the results as JSON instead of tables.", show_default=False)
 ]
+
+
+class MissingTargetValues(enum.StrEnum):
+    """What is done about missing targets."""
+
+    error = "error"
+    allow = "allow"
+
+
+MissingTargets = Annotated[
+    MissingTargetValues,
+    typer.Option(
+        "--missing-targets",
+        help="Rows that lack some of their targets: an error (or as --missing says), or allow, to fit what "
+        "was measured.",
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        help="Column of positive weights: the noise variance of a row is divided by its weight.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist.", show_default=False)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a problem.", show_default=False)]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that is drawn.")]

@@ -169,6 +169,8 @@ class Examples:
         What was guessed about the file, and which rows were left out or filled.
     table : Table
         The file as it was read.
+    weights : array, optional
+        Of rows.
     """
 
     X: Any
@@ -177,17 +179,20 @@ class Examples:
     labels: list[str]
     notes: list[str]
     table: Table
+    weights: Any = None
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns play which part, as options name them."""
+    """Which columns play which part, as options name them; `partial` where targets may be missing."""
 
     targets: Sequence[str]
     features: Sequence[str] = ()
     drop: Sequence[str] = ()
     id_column: str | None = None
     categorical: Sequence[str] = ()
+    weights: str | None = None
+    partial: bool = False
 
 
 def read_examples(
@@ -204,14 +209,20 @@ def read_examples(
     outputs = replace(table, frame=table.frame[rows])
     absent = outputs.absent(goals)
     present = ~absent.any(axis=1).to_numpy()
-    if missing == DROP and not present.all():
+    if missing == DROP and not present.all() and not columns.partial:
         _tell_dropped(outputs, absent, present)
         X, outputs = X[present].reset_index(drop=True), replace(table, frame=outputs.frame[present])
     labels = [f"{table.unit} {number}" for number in outputs.frame.index]
     if columns.id_column is not None:
         labels = [str(name) for name in outputs.frame[columns.id_column]]
-    Y = outputs.numbers(goals).reset_index(drop=True)
-    return Examples(X, Y, preparation, labels, table.notes, table)
+    Y = (outputs.partial_numbers(goals) if columns.partial else outputs.numbers(goals)).reset_index(drop=True)
+    weights = None if columns.weights is None else outputs.numbers([columns.weights]).to_numpy()[:, 0]
+    if weights is not None and not (weights > 0).all():
+        raise BadInputError(
+            f"--weights: {table.path} must have positive numbers in {columns.weights}, got "
+            f"{np.count_nonzero(weights <= 0)} that are not: leave these rows out"
+        )
+    return Examples(X, Y, preparation, labels, table.notes, table, weights)
 
 
 def _require_usable(table: Table, columns: Columns, preparation: Preparation, goals: Sequence[str]) -> None:
@@ -220,6 +231,8 @@ def _require_usable(table: Table, columns: Columns, preparation: Preparation, go
     features, targets = table.problems(numeric), table.problems(goals)
     if preparation.missing == DROP:
         features.missing, targets.missing = {}, {}
+    if columns.partial:
+        targets.missing = {}
     if preparation.missing == MEDIAN:
         features.missing = {}
     if not features and not targets:
@@ -283,6 +296,12 @@ def choose_examples(table: Table, columns: Columns) -> tuple[list[str], list[str
     named = columns.id_column
     require_id(table, named)
     left_out = [*columns.drop, *([named] if named and not columns.features else [])]
+    if columns.weights is not None:
+        if columns.weights not in table.columns:
+            raise BadInputError(
+                f"--weights: {table.path} has no column {columns.weights}; it has {listed(table.columns)}"
+            )
+        left_out += [] if columns.features or columns.weights in left_out else [columns.weights]
     return choose_columns(table, columns.targets, columns.features, left_out)
 
 

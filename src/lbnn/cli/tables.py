@@ -82,6 +82,15 @@ class Table:
         values = self.frame[list(names)].to_numpy(dtype=np.float64, na_value=np.nan)
         return pd.DataFrame(values, index=self.frame.index, columns=list(names))
 
+    def partial_numbers(self, names: Sequence[str]) -> Any:
+        """`numbers` of columns in which cells may be missing, NaN there."""
+        wrong = self.problems(names)
+        wrong.missing = {}
+        if wrong:
+            raise BadInputError(f"{self.path}: values must be finite numbers or missing: {wrong.describe()}")
+        values = self.frame[list(names)].to_numpy(dtype=np.float64, na_value=np.nan)
+        return pd.DataFrame(values, index=self.frame.index, columns=list(names))
+
     def problems(self, names: Sequence[str]) -> Problems:
         """What keeps these columns from being finite numbers."""
         chosen = self.frame[list(names)]

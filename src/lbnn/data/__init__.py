@@ -2,6 +2,7 @@
 
 `spectrum` holds the sufficient statistics (eigenvalues of the Gram matrix, targets in its eigenbasis),
 `factor` a triangular factor of tall data, `streams` data in blocks of rows, `bases` how they were reached
-(inputs, Gram matrix, private inputs), `projection` the test points, `centring` the intercept. Imports
-`_base`; nothing of networks and temperatures.
+(inputs, Gram matrix, private inputs), `projection` the test points, `centring` the intercept. `examples` are
+the training rows in the eigenbasis, `missing` tables with missing cells, `view_data` observations through
+several views. Imports `_base`; nothing of networks and temperatures.
 """

@@ -187,7 +187,7 @@ class Spectrum:
     def _rounding_message(
         self, noise_variance: float, scale: Array, target_error: float, coupling: float = 0.0
     ) -> str:
-        """What to say where rounding of moments or of a Gram matrix matters; empty where it does not.
+        """What to say where rounding matters to the log evidence at L (n_d, n_d); empty where it does not.
 
         Arguments as of `_rounding_shares`, L at its posterior mean; `target_error` is of the log evidence.
         """

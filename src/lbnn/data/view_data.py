@@ -83,6 +83,7 @@ class ViewData:
 
 
 def _inner(features: Array) -> Array:
+    """Inner products (p, M, p, M) of features (p, M, k)."""
     return np.asarray(np.einsum("ami,bni->ambn", features, features, optimize=True))
 
 

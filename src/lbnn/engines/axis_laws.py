@@ -27,7 +27,9 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
+from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.rank_deficient import RegularLikelihood
+from lbnn.likelihood.views import ViewLikelihood
 from lbnn.scale.total_factor import TotalFactorLaw
 
 _SCAN = np.arange(-30.0, 15.0, 0.125)  # logs of a diagonal entry, relative to the prior's typical one
@@ -67,13 +69,17 @@ class Examples:
         first = np.flatnonzero(np.diff(np.minimum(cells[order].astype(int), most - 1), prepend=-1))
 
         def sums(each: Array) -> Array:
+            """Sums of rows (p, n) over the rows that are merged."""
             return np.add.reduceat(each[order], first, axis=0)
 
         noise = np.exp(sums(np.log(self.noise)) / sums(np.ones_like(self.noise)))
         return Examples(np.sqrt(sums(self.rows**2)), noise, sums(self.count))
 
     def _group(self, own: Array, reference: float) -> tuple[Array, Array, Array]:
-        """Noise, count and moments of one group; rows are shrunk so that y/(e + reference) stays."""
+        """Noise and count (n,) and moments (n, n) of one group.
+
+        Rows are shrunk so that y/(e + reference) stays.
+        """
         inverse = 1 / (self.noise[own] + reference)
         noise = np.maximum(1 / inverse.mean(axis=0) - reference, 0.0)
         rows = self.rows[own] * inverse / inverse.mean(axis=0)
@@ -99,9 +105,11 @@ class Groups:
 
 
 def examples_of(likelihood: object, frame: Array) -> Examples | None:
-    """The rows behind a likelihood as seen in a frame; None where it is not of this kind."""
+    """The rows behind a likelihood in a frame (n, n); None where it is not of this kind."""
     if isinstance(likelihood, GaussianLikelihood):
         return _of_gaussian(likelihood, frame)
+    if isinstance(likelihood, ViewLikelihood | PartialLikelihood):  # weights correct what proposals miss
+        return None if likelihood.surrogate is None else _of_gaussian(likelihood.surrogate, frame)
     if isinstance(likelihood, LikelihoodRatio) and not likelihood.denominators:
         parts = [_of_gaussian(factor, frame) for factor in likelihood.numerators if not factor.flat]
         return _joined(parts) if parts else None
@@ -115,7 +123,10 @@ def examples_of(likelihood: object, frame: Array) -> Examples | None:
 
 
 def _of_gaussian(factor: GaussianLikelihood, frame: Array) -> Examples:
-    """In the units of L; where outputs differ in noise, an axis of the frame has the average along it."""
+    """The rows of a Gaussian likelihood in the units of L and a frame (n, n).
+
+    Where outputs differ in noise, an axis of the frame has the average along it.
+    """
     units, noise = factor.output_units, (factor.noise_variance / factor.eigenvalues)[:, None]
     rows = factor.targets / units @ frame / np.sqrt(factor.eigenvalues)[:, None]
     noise = np.broadcast_to(noise, rows.shape) if factor.units is None else noise * (units**-2 @ frame**2)
@@ -123,7 +134,7 @@ def _of_gaussian(factor: GaussianLikelihood, frame: Array) -> Examples:
 
 
 def _of_hidden_kernel(primal: GaussianLikelihood, frame: Array) -> Examples:
-    """Every output is a row over the examples, with noise τ/g_i; what a frame mixes of it is left out."""
+    """Every output is a row over the examples, with noise τ/g_i, in a frame (n, n)."""
     rows = (primal.targets / np.sqrt(primal.eigenvalues)[:, None]).T @ frame
     noise = (primal.noise_variance / primal.eigenvalues) @ frame**2
     return Examples(rows, np.broadcast_to(noise, rows.shape), np.ones(rows.shape))
@@ -145,10 +156,12 @@ class _Table:
 
     @classmethod
     def of(cls, nodes: Array, log_density: Array) -> _Table:
+        """From a log density (k,) at nodes (k,)."""
         return cls._normalised(nodes, np.exp(log_density - log_density.max()))
 
     @classmethod
     def _normalised(cls, nodes: Array, density: Array) -> _Table:
+        """From a density (k,) at nodes (k,), up to a constant."""
         below = np.append(0.0, np.cumsum(density[1:] + density[:-1])) * 0.5 * (nodes[1] - nodes[0])
         return cls(nodes, density / below[-1], below / below[-1])
 
@@ -167,7 +180,7 @@ class _Table:
         return self._normalised(self.nodes, (1 - share) * self.density + share * flat.density)
 
     def quantile(self, uniform: Array) -> tuple[Array, Array]:
-        """Points at given probabilities, and the log density there."""
+        """Points (m,) at given probabilities (m,), and the log density there."""
         cell = np.clip(np.searchsorted(self.below, uniform) - 1, 0, len(self.nodes) - 2)
         left, right = self.density[cell], self.density[cell + 1]
         slope = (right - left) / (self.nodes[1] - self.nodes[0])
@@ -227,7 +240,7 @@ class AxisLaws:
         return _Table.of(nodes, self._height(axis, nodes, others))
 
     def _height(self, axis: int, nodes: Array, others: _Others) -> Array:
-        """Log density of one axis with the entries of its row and column integrated."""
+        """Log density of one axis at nodes (k,) with the entries of its row and column integrated."""
         with np.errstate(over="ignore", invalid="ignore"):  # the ends of the scan
             height = self._along(axis, nodes) - others.half_log_precisions(axis, nodes)
         return np.where(np.isnan(height), -np.inf, height)
@@ -246,6 +259,7 @@ class _Others:
     """All axes at their centres, as they enter the law of one of them."""
 
     def __init__(self, law: TotalFactorLaw, groups: Groups, centres: Array) -> None:
+        """With the logarithms of the diagonal at centres (columns,)."""
         self.law, self.groups = law, groups
         self.squares = np.zeros(law.rows)  # rows behind a bottleneck have no diagonal entry
         self.squares[: law.columns] = np.exp(2 * centres)

@@ -233,6 +233,7 @@ class Estimate:
 
     @property
     def _log_terms(self) -> Array:
+        """Log of weight times L_jj, (m, n)."""
         return self.log_weights[:, None] + self.log_diagonal
 
 
@@ -243,7 +244,7 @@ class Located:
     points: Array
 
     def __call__(self) -> Array:
-        """The coordinates."""
+        """The coordinates, (m, k)."""
         return self.points
 
 
@@ -272,7 +273,7 @@ class Answer:
 
 
 def group_spread(log_weights: Array, groups: int) -> tuple[float, float]:
-    """Log of the mean weight, and its standard error from the spread between groups of equal size."""
+    """Log of the mean weight (m,), and its standard error from the spread between groups of equal size."""
     by_group = log_sum_exp(log_weights.reshape(groups, -1), axis=1)
     total = float(log_sum_exp(by_group))
     ratios = np.exp(by_group - total) * groups

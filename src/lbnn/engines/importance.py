@@ -57,11 +57,12 @@ class GaussianProposal:
 
     @cached_property
     def _inverse_root(self) -> Array | None:
+        """Inverse of the root, (k, k); None for the identity."""
         return None if self.root is None else np.asarray(np.linalg.inv(self.root), float)
 
 
 def laplace_proposal(target: Target, start: Array | None = None) -> GaussianProposal:
-    """The Gaussian at the posterior mode with its curvature; the prior itself in very many dimensions.
+    """The Gaussian at the mode next to start (k,) with its curvature; the prior in very many dimensions.
 
     The mode is sought from `start`, by default the centre of the prior.
     """
@@ -73,7 +74,7 @@ def laplace_proposal(target: Target, start: Array | None = None) -> GaussianProp
 
 
 def nearby_proposal(target: Target, start: Array) -> GaussianProposal:
-    """The Gaussian at the mode next to a start, by one step of Newton's method where that is a short one."""
+    """The Gaussian at the mode next to start (k,), by one step of Newton's method where that is short."""
     hessian = curvature(target, start)
     values, vectors = np.linalg.eigh(hessian)
     along = vectors.T @ target.value_and_gradient(start[None])[1][0]
@@ -83,7 +84,7 @@ def nearby_proposal(target: Target, start: Array) -> GaussianProposal:
 
 
 def _gaussian(mean: Array, hessian: Array) -> GaussianProposal:
-    """The Gaussian with a given curvature, somewhat wider."""
+    """The Gaussian with mean (k,) and curvature (k, k), somewhat wider."""
     values, vectors = np.linalg.eigh(hessian)
     inflation = 1 + _INFLATION / np.sqrt(len(mean))
     deviations = inflation / np.sqrt(np.maximum(values, _WIDEST**-2))
@@ -104,9 +105,10 @@ def gaussian_of(points: Array) -> GaussianProposal:
 
 
 def find_mode(target: Target, start: Array) -> Array:
-    """Maximise the log posterior."""
+    """Maximise the log posterior from start (k,)."""
 
     def negative(u: Array) -> tuple[float, Array]:
+        """Minus the log posterior and its gradient at u (k,)."""
         value, gradient = target.value_and_gradient(u[None])
         return -float(value[0]), -gradient[0]
 
@@ -184,6 +186,7 @@ def weighted_draws(
 def _estimate(
     method: str, target: Target, axes: Target, points: Array, log_weights: Array, seconds: float
 ) -> Estimate:
+    """The estimate of points (m, k) with log weights (m,)."""
     diagonal = log_diagonal(target, points, axes.rotation)
     # Scrambled Sobol points through one Gaussian: over 24 seeds of six problems the spread between groups had
     # 0.8 to 1.2 times the true error, independent draws would have up to four times as much.
@@ -199,6 +202,7 @@ def _last_size(target_error: float, dimension: int) -> int:
 
 
 def _log_weights(target: Target, proposal: GaussianProposal, points: Array) -> Array:
+    """Log weights (m,) of points (m, k) of the mixture of proposal and prior."""
     log_normal = -0.5 * (points**2).sum(axis=1)
     log_gauss = -0.5 * (proposal.whiten(points) ** 2).sum(axis=1) - proposal.log_determinant
     log_mixture = np.logaddexp(math.log1p(-_DEFENSIVE) + log_gauss, math.log(_DEFENSIVE) + log_normal)
@@ -206,7 +210,7 @@ def _log_weights(target: Target, proposal: GaussianProposal, points: Array) -> A
 
 
 def _mixture(proposal: GaussianProposal, uniform: Array) -> Array:
-    """Points of the mixture: the last uniform chooses the component, the others the point."""
+    """Points (m, k) of the mixture from uniforms (m, k + 1): the last chooses the component."""
     white = special.ndtri(uniform[:, :-1])
     from_prior = uniform[:, -1:] < _DEFENSIVE
     return np.where(from_prior, white, proposal.place(white))

@@ -29,7 +29,7 @@ class IntegrandCheck:
     plain: PlainLikelihood | PlainViews | PlainCells
 
     def few(self, weights: Array) -> IndexArray:
-        """The draw of largest weight and up to two others, at thirds of the total weight."""
+        """The draw of largest weight (m,) and up to two others, at thirds of the total weight."""
         rows, outputs = self.plain.targets.shape
         count = int(np.clip(CHECKED_WORK // (rows * outputs**3 + 1), 1, _MOST_DRAWS))
         others = np.searchsorted(np.cumsum(weights), np.arange(1, count) / _MOST_DRAWS * weights.sum())
@@ -45,6 +45,7 @@ class IntegrandCheck:
 
     @staticmethod
     def _compare(formula: Callable[[Array], tuple[float, float]], matrices: Array, log_values: Array) -> None:
+        """Raise unless log values (k,) at matrices (k, n, n) are those of a formula."""
         for matrix, found in zip(matrices, log_values, strict=True):
             expected, bound = formula(matrix)
             if np.isnan(expected):  # a covariance that is singular to rounding tells nothing

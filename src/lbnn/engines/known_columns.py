@@ -25,7 +25,10 @@ def bartlett_draws(size: int, rows: int, width: int, rng: np.random.Generator) -
 
 
 def lower_factor(matrices: Array) -> tuple[Array, Array]:
-    """T, lower trapezoidal with a positive diagonal, and Q with orthonormal rows, T Q = A."""
+    """T (m, a, a), lower with a positive diagonal, and Q (m, a, b) with T Q = A (m, a, b).
+
+    The rows of Q are orthonormal.
+    """
     orthogonal, upper = np.linalg.qr(matrices.swapaxes(1, 2))
     signs = np.where(np.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
     return (upper * signs[:, :, None]).swapaxes(1, 2), (orthogonal * signs[:, None, :]).swapaxes(1, 2)

@@ -38,6 +38,7 @@ class AtomLaw:
     """The law behind weighted draws, each known with its Bartlett factors."""
 
     def __init__(self, weights: Array, scales: Array) -> None:
+        """With weights (m,) and scales (m, n_d, n_d)."""
         self.weights, self.atoms = weights, Atoms(scales)
 
     def log_expect_exp(self, exponent: Exponent) -> complex:
@@ -58,21 +59,21 @@ class AtomLaw:
         return None
 
     def factors(self, index: IndexArray) -> list[Array]:
-        """T_d, ..., T_2 of the given atoms."""
+        """T_d, ..., T_2, (k, rows, columns) each, of the atoms with index (k,)."""
         raise NotImplementedError
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
-        """Resample the atoms."""
+        """Resample the atoms, (size, n_d, n_d)."""
         total = product(self.sample_factors(size, rng))
         assert total is not None
         return total @ total.swapaxes(1, 2)
 
     def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
-        """Bartlett factors of resampled atoms."""
+        """Bartlett factors of resampled atoms, (size, rows, columns) each."""
         return self.factors(rng.choice(len(self.weights), size=size, p=self.weights))
 
     def partial_products(self, layer: int) -> Array:
-        """T_ℓ ⋯ T_2 of every atom."""
+        """T_ℓ ⋯ T_2 of every atom, (m, rows, columns)."""
         factors = self.factors(np.arange(len(self.weights)))
         width = factors[-1].shape[2]
         lower = product(factors[len(factors) - (layer - 1) :])
@@ -90,6 +91,7 @@ class SampledLaw(AtomLaw):
         options: InferenceOptions,
         again: Callable[[ScaleTarget, InferenceOptions], Answer],
     ) -> None:
+        """With the scales (m, n_d, n_d) of an answer."""
         super().__init__(answer.weights, scales)
         self.target, self.answer, self.options, self.again = target, answer, options, again
 
@@ -151,6 +153,7 @@ class FactorLaw(AtomLaw):
     """The posterior behind draws that are stored with their Bartlett factors (up to a rotation)."""
 
     def __init__(self, weights: Array, scales: Array, factors: list[Array]) -> None:
+        """With weights (m,), scales (m, n_d, n_d) and factors (m, rows, columns)."""
         super().__init__(weights, scales)
         self.all_factors = factors
 

@@ -41,7 +41,7 @@ class Part(Protocol):
 
     @property
     def frame(self) -> Array:
-        """Orthonormal axes of the outputs, as columns."""
+        """Orthonormal axes of the outputs, as columns, (n, n)."""
         ...
 
     def place(self, uniform: Array, rng: np.random.Generator) -> Array:
@@ -68,6 +68,7 @@ class StudentPart:
 
     @cached_property
     def _inverse_root(self) -> Array:
+        """Inverse of the root, (k, k)."""
         return np.asarray(np.linalg.inv(self.root), float)
 
     @cached_property
@@ -78,7 +79,7 @@ class StudentPart:
         return gammas - dimension / 2 * math.log(degrees * math.pi) - log_root
 
     def place(self, uniform: Array, rng: np.random.Generator) -> Array:
-        """Normal draws over the root of a χ² draw, from quantiles."""
+        """Points (m, k) from uniforms (m, k + 1): normal draws over the root of a χ² draw."""
         square = 2 * special.gammaincinv(self.degrees / 2, uniform[:, -1:]) / self.degrees
         return self.mean + (special.ndtri(uniform[:, :-1]) / np.sqrt(square)) @ self.root.T
 
@@ -100,7 +101,7 @@ class PriorPart:
     law: TotalFactorLaw
 
     def place(self, uniform: Array, rng: np.random.Generator) -> Array:
-        """Plain draws: the law has no simple quantiles."""
+        """Points (m, k) of plain draws: the law has no simple quantiles."""
         return self.law.sample_typical(len(uniform), rng)
 
     def log_density(self, theta: Array) -> Array:
@@ -272,7 +273,10 @@ def adapted(sample: MixtureSample, grow: bool) -> Mixture:
 
 
 def _moved(part: StudentPart, sample: MixtureSample, weights: Array) -> StudentPart:
-    """One step of expectation maximisation for a Student part, as far as its draws allow."""
+    """One step of expectation maximisation with weights (m,) for a Student part.
+
+    It goes as far as the number of effective draws allows.
+    """
     largest = float(weights.max())
     if largest <= 0:
         return part
@@ -292,7 +296,7 @@ def _moved(part: StudentPart, sample: MixtureSample, weights: Array) -> StudentP
 
 
 def mixture_of_draws(space: FactorSpace, points: Array, labels: IndexArray) -> Mixture:
-    """Student parts shaped by draws (u) of somebody else, one for each label, and a wider one."""
+    """Student parts shaped by other draws u (m, k), one for each of the labels (m,), and a wider one."""
     parts: list[Part] = []
     shares = []
     points = space.of_points(points)
@@ -313,7 +317,7 @@ def _covariance(points: Array) -> Array:
 
 
 def _new_part(sample: MixtureSample, weights: Array) -> StudentPart | None:
-    """A part around the draw of largest weight, shaped by its neighbours (incremental mixtures).
+    """A part around the draw of largest weight (m,), shaped by its neighbours (incremental mixtures).
 
     None where the draws have no spread along some coordinate, since all weight is on one of them.
     """
@@ -333,20 +337,20 @@ def _new_part(sample: MixtureSample, weights: Array) -> StudentPart | None:
 
 
 def _finite(theta: Array, weights: Array) -> tuple[Array, Array]:
-    """Points that a frame can show (a zero on the diagonal of T has no logarithm), with their weights."""
+    """Points θ (m, k) with finite entries in a frame (T_ii = 0 has no logarithm), with their weights."""
     fine = np.isfinite(theta).all(axis=1)
     return theta[fine], weights[fine]
 
 
 def _root(spread: Array) -> Array:
-    """A root of a covariance, kept away from singular ones by rounding of its diagonal."""
+    """A root (k, k) of a covariance (k, k), kept from singular ones by rounding of its diagonal."""
     scale = np.sqrt(np.diagonal(spread))
     values, vectors = np.linalg.eigh(spread / np.outer(scale, scale))
     return np.asarray(scale[:, None] * vectors * np.sqrt(np.maximum(values, 1e-10)), float)
 
 
 def _tempered(log_weights: Array, fewest: float) -> Array:
-    """Normalised log weights, flattened until so many draws count."""
+    """Normalised log weights (m,), flattened until so many draws count."""
     power = 1.0
     while power > 0.02:
         flattened = power * log_weights
@@ -358,6 +362,6 @@ def _tempered(log_weights: Array, fewest: float) -> Array:
 
 
 def _floored(shares: Array) -> Array:
-    """Shares of which none is negligible: a part that was found keeps being looked at."""
+    """Shares (parts,) of which none is negligible, so that a part that was found stays in use."""
     raised = np.maximum(shares, _LEAST_SHARE)
     return raised / raised.sum()

@@ -97,14 +97,14 @@ def _apart(peaks: list[tuple[float, float]], from_: float) -> list[tuple[float, 
 
 
 def _local_maxima(logs: Array, height: Array) -> list[tuple[float, float]]:
-    """Positions and heights of the local maxima of a scan, highest first."""
+    """Positions and heights of the local maxima of a scan (k,), highest first."""
     padded = np.concatenate([[-np.inf], height, [-np.inf]])
     top = np.flatnonzero((padded[1:-1] >= padded[:-2]) & (padded[1:-1] > padded[2:]))
     return sorted(((float(logs[i]), float(height[i])) for i in top), key=lambda peak: -peak[1])
 
 
 def scan_axes(target: TotalTarget, frame: Array) -> list[AxisScan]:
-    """One scan for every axis of a frame: first leading, then last behind the peaks of all the others."""
+    """One scan for every axis of a frame (n, n): first leading, then last behind the peaks of all others."""
     law = target.law
     middle = typical_logs(target)
     places = [0 if target.target.any_frame else min(axis, law.columns - 1) for axis in range(law.rows)]
@@ -162,7 +162,10 @@ def typical_logs(target: TotalTarget) -> Array:
 
 
 def starts(target: TotalTarget, frame: Array, scans: list[AxisScan]) -> tuple[Array, Array]:
-    """Points and frames to start from: combinations of the peaks along the axes of a frame."""
+    """Points θ (m, k) and frames (m, n, n) to start from.
+
+    They are combinations of the peaks along the axes of a frame (n, n).
+    """
     law = target.law
     combinations = _combinations([scan.peaks() for scan in scans])
     if target.target.any_frame:
@@ -172,7 +175,7 @@ def starts(target: TotalTarget, frame: Array, scans: list[AxisScan]) -> tuple[Ar
 
 
 def _ordered(target: TotalTarget, axes: Array, combinations: list[Array]) -> tuple[Array, Array]:
-    """Diagonal T with given logs along the axes, strongest first, and their frames."""
+    """θ (m, k) of diagonal T with given logs along the axes, strongest first, and frames (m, n, n)."""
     thetas, frames = [], []
     for logs in combinations:
         for chosen in _leading(np.argsort(-logs, kind="stable"), target.law.columns):
@@ -200,7 +203,7 @@ def find_tails(target: TotalTarget, scans: list[AxisScan]) -> list[Mode]:
 
 
 def _random_starts(target: TotalTarget) -> tuple[Array, Array]:
-    """Draws of the prior in random frames, which do not depend on the data."""
+    """Draws θ (m, k) of the prior in random frames (m, n, n), which do not depend on the data."""
     count = _RANDOM_STARTS[min(len(target.law.shapes), 2) - 1]
     rng = np.random.default_rng(0)
     frames = np.linalg.qr(rng.standard_normal((count, target.law.rows, target.law.rows))).Q
@@ -208,7 +211,7 @@ def _random_starts(target: TotalTarget) -> tuple[Array, Array]:
 
 
 def _leading(order: IndexArray, columns: int) -> list[IndexArray]:
-    """The axes strongest first; behind a bottleneck every choice of those that lead."""
+    """Orders (n,) of the axes, strongest first; behind a bottleneck every choice of those that lead."""
     if columns == len(order):
         return [order]
     choices = itertools.islice(itertools.combinations(order, columns), _MOST_STARTS)
@@ -216,13 +219,14 @@ def _leading(order: IndexArray, columns: int) -> list[IndexArray]:
 
 
 def _diagonal(target: TotalTarget, logs: Array) -> Array:
+    """θ (k,) of a diagonal T with these logarithms (columns,)."""
     theta = np.zeros(target.law.dimension)
     theta[: len(logs)] = logs
     return theta
 
 
 def _combinations(peaks: list[list[tuple[float, float]]]) -> list[Array]:
-    """Logs of the diagonal for combinations of the two highest peaks of every axis, best rivals first."""
+    """Logs (n,) of the diagonal for combinations of the two highest peaks of every axis, closest first."""
     two = [axis[:2] for axis in peaks]
     doubtful = [i for i, axis in enumerate(two) if len(axis) > 1]
     doubtful.sort(key=lambda i: two[i][0][1] - two[i][1][1])
@@ -264,7 +268,10 @@ def climb(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | N
 
 
 def _oblique(target: TotalTarget, theta: Array, root: Array) -> bool:
-    """Whether a scale is far enough from diagonal, or out of order, for a frame of its own."""
+    """Whether a scale with θ (k,) and root (n, columns) needs a frame of its own.
+
+    It does where it is far from diagonal, or out of order.
+    """
     if not np.isfinite(root).all():
         return False
     logs, entries = theta[: target.law.columns], theta[target.law.columns :]
@@ -273,7 +280,10 @@ def _oblique(target: TotalTarget, theta: Array, root: Array) -> bool:
 
 
 def _maximise(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | None) -> Array:
-    """Newton's method for all starts at once, steps along the absolute curvature, cut where needed."""
+    """Newton's method for all starts θ (m, k) at once.
+
+    Steps go along the absolute curvature and are cut where needed.
+    """
     best = theta.copy()
     value = _tilted_value(target, best, frames, tilt)
     active = np.flatnonzero(np.isfinite(value))
@@ -339,7 +349,7 @@ def _tilted_value(target: TotalTarget, theta: Array, frames: Array, tilt: IndexA
 
 
 def _tilted(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray | None) -> tuple[Array, Array]:
-    """`_tilted_value` and its gradient."""
+    """`_tilted_value` (m,) and its gradient (m, k)."""
     value, gradient = target.typical(theta, frames)
     if tilt is None:
         return value, gradient
@@ -352,7 +362,7 @@ def _tilted(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray |
 
 
 def _along(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray) -> tuple[Array, Array, Array]:
-    """T, the tilted axes of the data in the frames, and the rows of T along them."""
+    """T (m, n, columns), the tilted axes (m, n) of the data in the frames, and the rows of T along them."""
     total = target.law.matrices(theta)
     axis = (frames.swapaxes(1, 2) @ target.axes.T[tilt][:, :, None])[:, :, 0]
     return total, axis, (axis[:, None, :] @ total)[:, 0]

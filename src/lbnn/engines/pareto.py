@@ -14,7 +14,9 @@ _LIGHT_TAIL = -0.5  # Pareto k below which weights are bounded so sharply that t
 
 
 def pareto_k(log_weights: Array) -> float:
-    """Shape of the generalised Pareto law of the largest weights: above 0.7 averages are not to be trusted.
+    """Shape of the generalised Pareto law of the largest of the weights (m,).
+
+    Above 0.7 averages are not to be trusted.
 
     The estimator is that of Zhang & Stephens (2009), with the weak prior towards 1/2 of the reference.
     """
@@ -29,12 +31,12 @@ def pareto_k(log_weights: Array) -> float:
 
 
 def _tail_size(log_weights: Array) -> int:
-    """How many of the largest weights make the tail."""
+    """How many of the largest of the weights (m,) make the tail."""
     return min(int(3 * math.sqrt(len(log_weights))), len(log_weights) // 5)
 
 
 def _zhang_stephens(excess: Array) -> float:
-    """Posterior mean of the shape under Zhang & Stephens' data-dependent prior; excess sorted, positive."""
+    """Posterior mean of the shape for sorted positive excesses (m,) (Zhang and Stephens)."""
     count = len(excess)
     points = 30 + int(np.sqrt(count))
     quarter = excess[int(count / 4 + 0.5) - 1]
@@ -65,7 +67,7 @@ def pareto_smoothed(log_weights: Array) -> tuple[Array, float]:
 
 
 def pareto_scale(excess: Array, shape: float) -> float:
-    """Maximum-likelihood scale σ of a generalised Pareto law of known shape k: mean (1 + k)x/(σ + kx) = 1."""
+    """Maximum-likelihood scale σ for excesses (m,) of a generalised Pareto law of known shape k."""
     positive = excess[excess > 0]  # some may have underflowed
     largest = float(positive.max())
     floor = max(-shape, 0.0) * largest  # σ is above it, or the largest would be out of range

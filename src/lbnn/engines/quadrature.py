@@ -86,7 +86,7 @@ class QuadratureLaw:
         return complex(total) - self.nodes.log_total
 
     def log_density(self, x: Array) -> Array:
-        """Log density of x = log λ, at any λ that a double holds."""
+        """Log density of x = log λ (m,), at any λ that a double holds."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             data = self.likelihood.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
             smallest = self.likelihood.noise_variance + self.likelihood.eigenvalues.min(
@@ -117,7 +117,7 @@ class QuadratureLaw:
         )
 
     def _slope(self, x: Array) -> Array:
-        """Derivative of `log_density`: π′/π = a (1 − π₊/π), π₊ with one width n = 2a raised by two."""
+        """Derivative (m,) of `log_density`: π′/π = a (1 − π₊/π), π₊ with one width n = 2a raised by two."""
         widths, narrowest = sorted(self.prior.widths), min(self.prior.widths)
         growth = (narrowest + 2) / narrowest
         raised = GammaProduct((narrowest + 2, *widths[1:]), self.prior.variance * growth)
@@ -125,7 +125,7 @@ class QuadratureLaw:
         return narrowest / 2 * (1 - ratio) + data_slope(self.likelihood, x)
 
     def _rounding(self, x: Array) -> Array:
-        """What rounding may do to `log_density`: so many units of the last place of its terms."""
+        """Rounding of `log_density`, (m,): so many units of the last place of its terms."""
         return _ROUNDING * (1 + np.abs(self.law.log_density(x)) + size_of_terms(self.likelihood, x))
 
     def _signal(self, x: float) -> float:
@@ -133,11 +133,11 @@ class QuadratureLaw:
         return float(self.likelihood.eigenvalues.max(initial=0.0)) * math.exp(x)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
-        """Independent draws by inversion of the distribution function."""
+        """Independent draws (size, 1, 1) by inversion of the distribution function."""
         return np.exp(self._inverse_distribution(rng.random(size)))[:, None, None]
 
     def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
-        """Draws of T_d, ..., T_2 (numbers here): the factors of a product given the product."""
+        """Draws (size, 1, 1) of T_d, ..., T_2: the factors of a product given the product."""
         log_squares = self.law.split(np.log(self.sample(size, rng)[:, 0, 0]), rng)
         roots = [math.sqrt(variance) for variance in reversed(self.prior.layer_variances)]
         return [
@@ -177,6 +177,7 @@ class QuadratureLaw:
         """The log integrand as a batch of one."""
 
         def log_integrand(points: Array, which: IndexArray) -> Array | ComplexArray:
+            """Log of the integrand at points (j, n)."""
             x = points.ravel()
             value = log_prior(x) + self.likelihood.log_value(np.exp(x)[:, None], np.ones((len(x), 1, 1)))
             return (value if tilt is None else value + tilt(x)).reshape(points.shape)
@@ -216,6 +217,7 @@ def integrate_over_noise(
         return result
 
     def exact(x: Array, which: IndexArray) -> Array:
+        """Log of the integrands `which` (j,) at x (j, n)."""
         return table.log_density(x) + log_likelihood(x, which)
 
     ranges = [first_range(law, each.turning_region()) for each in likelihoods]

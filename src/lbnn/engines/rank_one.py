@@ -111,6 +111,7 @@ def sample_rank_one(
         constant -= 0.5 * (unseen * outputs * math.log(noise) + residual / noise)
 
     def log_integrand(x: Array) -> Array:
+        """Log of the integrand at x = log λ (k,)."""
         total = noise + eigenvalue * np.exp(x)
         result: Array = law.log_density(x) - 0.5 * (outputs * np.log(total) + square / total)
         return result
@@ -159,7 +160,7 @@ def rank_one_estimate(target: ScaleTarget, call: Call) -> Estimate:
 
 
 def _grid(law: GammaProduct, log_integrand: object) -> Array:
-    """Equidistant nodes over all x = log λ at which the integrand counts."""
+    """Equidistant nodes (k,) over all x = log λ at which the integrand counts."""
     count = len(law.widths)
     low = law.location(0.0) - _FALL / law.left_exponent
     high = law.location(0.0) + count * math.log(2 + _FALL / count / law.left_exponent) + 3
@@ -172,7 +173,7 @@ def _grid(law: GammaProduct, log_integrand: object) -> Array:
 
 
 def _draw_linear(nodes: Array, heights: Array, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draws from a density that is linear between nodes, with its log up to a constant."""
+    """Draws (size,) from a density that is linear between nodes (k,), with its log up to a constant."""
     cumulative = np.cumsum(heights[:-1] + heights[1:])
     cell = np.minimum(np.searchsorted(cumulative, rng.random(size) * cumulative[-1]), len(nodes) - 2)
     left, right, uniform = heights[cell], heights[cell + 1], rng.random(size)
@@ -190,7 +191,7 @@ def _draw_factors(
     variances: Sequence[float],
     rng: np.random.Generator,
 ) -> list[Array]:
-    """T_d, …, T_2 given log λ: weights in units of their deviations σ_ℓ/√n_{ℓ−1}, known on the activities."""
+    """T_d, …, T_2, (m, rows, columns) each, given log λ (m,): weights in units of σ_ℓ/√n_{ℓ−1}."""
     widths = law.widths
     signal = eigenvalue * np.exp(x)
     share = signal / (signal + noise)

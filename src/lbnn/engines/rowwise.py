@@ -168,7 +168,7 @@ class _FilteredWalk(RowRecursion):
         self._choose(row, root)
 
     def _choose(self, row: int, root: Array) -> None:
-        """Draw x = rootᵀ w with w Gaussian: precision R Rᵀ = 1 + root A rootᵀ, the prior's is 1."""
+        """Draw x = rootᵀ w with w Gaussian, root (m, row, row): precision R Rᵀ = 1 + root A rootᵀ."""
         variance = self._variance(row, root)
         excess = self.groups.count[:, row, None] - self.groups.moments[:, row, row, None] / variance
         width = min(row, self.law.columns)
@@ -205,6 +205,7 @@ class _FilteredWalk(RowRecursion):
         return variance
 
     def _precision(self, row: int, root: Array, variance: Array, excess: Array) -> Array:
+        """1 + root A rootᵀ, (m, row, row)."""
         data = _weighted(1 / variance, self.square[:, :, :row, :row])
         data += _weighted(excess / variance, self.spread[:, :, :row, :row])
         scalar = root.ndim == 1
@@ -399,7 +400,7 @@ def proposals(target: Target) -> Iterator[list[Candidate]]:
 
 
 def _orders(law: TotalFactorLaw, first: Examples) -> tuple[IndexArray, IndexArray]:
-    """Two orders of the axes: fitted ones first, strongest or weakest of them ahead.
+    """Two orders (rows,) of the axes: fitted ones first, strongest or weakest of them ahead.
 
     Behind a bottleneck the axes of the data come strongest first, and as many can be fitted as it passes on.
     """
@@ -414,7 +415,7 @@ def _orders(law: TotalFactorLaw, first: Examples) -> tuple[IndexArray, IndexArra
 
 
 def _swapped(axes: IndexArray) -> IndexArray:
-    """Neighbours in each other's place."""
+    """Axes (k,) with neighbours exchanged."""
     pairs = len(axes) // 2 * 2
     return np.append(axes[:pairs].reshape(-1, 2)[:, ::-1].ravel(), axes[pairs:])
 
@@ -422,7 +423,10 @@ def _swapped(axes: IndexArray) -> IndexArray:
 def _plans(
     target: Target, law: TotalFactorLaw, frame: Array, examples: Examples, name: str
 ) -> list[Candidate]:
-    """With very many outputs entries by themselves, then rows with ever more groups of examples."""
+    """Proposals in a frame (n, n).
+
+    With very many outputs single entries, then rows with ever more groups of examples.
+    """
     laws = AxisLaws(law, examples)
     if law.columns < law.rows:  # rows without a T_jj see the noise alone, and so differ more
         groups = examples.grouped(0.0, _GROUP_WIDTH, _MOST)
@@ -521,7 +525,7 @@ def _drawn(
 
 
 def _by_group(one: Array, two: Array) -> Array:
-    """Arrays of draws in groups of equal size, joined within the groups."""
+    """Arrays (m, ...) of draws in groups of equal size, joined within the groups."""
     parts = [each.reshape(GROUPS, -1, *each.shape[1:]) for each in (one, two)]
     joined = np.concatenate(parts, axis=1)
     return joined.reshape(-1, *one.shape[1:])

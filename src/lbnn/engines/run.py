@@ -110,6 +110,7 @@ def problem_of(prior: ScalePrior, likelihood: ScaleLikelihood) -> Problem:
         kernel=not likelihood.flat and not likelihood.dual_deficient and likelihood.multiplicity == 1,
         scale=likelihood.noise_variance > 0 or prior.full_rank,
         deficient=likelihood.noise_variance == 0 and not likelihood.flat and not likelihood.keeps_from_zero,
+        completed=not isinstance(likelihood, GaussianLikelihood) and likelihood.surrogate is not None,
     )
 
 
@@ -249,6 +250,7 @@ class Run:
         return self.prior.inverse_mean_exists or self.likelihood.keeps_from_zero
 
     def _measure(self, scales: Array, answer: Answer, inverse_mean_exists: bool) -> ScaleMeasure:
+        """The measure with scales (m, n_d, n_d)."""
         tails = Tails(inverse_mean_exists, self.prior.exponential_rate, min(self.prior.widths))
         groups = answer.estimate.groups
         return ScaleMeasure(scales, answer.weights, self.single_output, tails, None, groups)
@@ -261,7 +263,7 @@ def _inference(measure: ScaleMeasure, answer: Answer, log_constant: float) -> Sc
 
 
 def _taken(estimate: Estimate, index: IndexArray | slice, log_weights: Array | None = None) -> Estimate:
-    """Some of the draws of an estimate."""
+    """Some of the draws of an estimate, index (k,)."""
     weights = estimate.log_weights[index] if log_weights is None else log_weights
     return replace(
         estimate,
@@ -509,7 +511,7 @@ class Sampling:
         return self._gaussian_check(other, start, "Gaussian at the mode in another frame")
 
     def _gaussian_check(self, target: Target, start: Array, method: str) -> Estimate | None:
-        """One round of the Gaussian at the mode near a start, if it can check another estimate."""
+        """One round of the Gaussian at the mode near start (k,), if it can check another estimate."""
         check = gaussian_round(target, laplace_proposal(target, start), self.call, method, self.target)
         return check if can_check(check, self.policy) else None
 
@@ -596,6 +598,6 @@ class Sampling:
 
 
 def _interdecile(log_weights: Array) -> float:
-    """Range of the middle four fifths of log weights; infinite where many draws have none."""
+    """Range of the middle four fifths of log weights (m,); infinite where many draws have none."""
     low, high = np.quantile(log_weights, (0.1, 0.9), method="nearest")
     return float(high - low) if np.isfinite(low) else math.inf

@@ -103,7 +103,7 @@ def _rounds(target: SignalNoiseTarget, start: GaussianProposal, call: Call, meth
 
 
 def diagonal_draws(roots: Roots, weights: Array, groups: IndexArray) -> SignalNoiseDraws:
-    """Draws from roots of the two covariances: one generalised eigenproblem for each."""
+    """Draws from roots of the two covariances with weights (m,): one generalised eigenproblem for each."""
     root = np.linalg.cholesky(roots.noise_covariance)
     white = np.linalg.solve(root, roots.signal)
     values, vectors = np.linalg.eigh(white @ white.swapaxes(1, 2))
@@ -137,6 +137,7 @@ def mode_start(target: SignalNoiseTarget) -> GaussianProposal:
     begin = 0.1 * rng.standard_normal(target.dimension)
 
     def negative(u: Array) -> tuple[float, Array]:
+        """Minus the log posterior and its gradient at u (k,)."""
         value, gradient = target.value_and_gradient(u[None])
         return -float(value[0]), -gradient[0]
 
@@ -190,6 +191,7 @@ class _Path:
         return replace(found, seconds=time.perf_counter() - began)
 
     def _estimate(self, states: list[State], bridges: list[Bridge], weights: Array) -> Estimate:
+        """The estimate of all islands, with weights (islands,)."""
         log_evidence, error = chain_of_bridges(bridges)
         points = self.start.place(np.concatenate([state[0] for state in states]))
         groups = np.tile(np.repeat(np.arange(ISLANDS), self.effort.particles), len(states))
@@ -208,6 +210,7 @@ class _Path:
         )
 
     def _evaluate(self, white: Array) -> State:
+        """Log density and gradient at white coordinates (m, k)."""
         value, gradient = self.target.value_and_gradient(self.start.place(white))
         return white, value + self.start.log_determinant, self.start.pull_back(gradient)
 
@@ -219,7 +222,10 @@ class _Path:
         )
 
     def _move(self, state: State, temperature: float, units: Array) -> State:
-        """One Hamiltonian Monte Carlo move of every particle, adapting the step to the acceptance."""
+        """One Hamiltonian Monte Carlo move of every particle, in units (k, k).
+
+        The step is adapted to the acceptance.
+        """
         momentum = self.rng.standard_normal(state[0].shape)
         step = self.step * self.rng.uniform(0.8, 1.2)
         with np.errstate(over="ignore", invalid="ignore"):  # diverged trajectories are rejected below
@@ -236,6 +242,7 @@ class _Path:
     def _leapfrog(
         self, state: State, momentum: Array, temperature: float, units: Array, step: float
     ) -> tuple[State, Array]:
+        """The state and momentum (m, k) at the end of a trajectory."""
         for _ in range(max(1, round(_TRAJECTORY / self.step))):
             momentum = momentum + 0.5 * step * _force(state, temperature) @ units
             state = self._evaluate(state[0] + step * momentum @ units.T)
@@ -244,15 +251,17 @@ class _Path:
 
 
 def _log_ratio(state: State) -> Array:
-    """log posterior − log start."""
+    """log posterior − log start, (m,)."""
     return state[1] + 0.5 * (state[0] ** 2).sum(axis=-1)
 
 
 def _force(state: State, temperature: float) -> Array:
+    """Gradient of the log density along the path, (m, k)."""
     return temperature * state[2] - (1 - temperature) * state[0]
 
 
 def _energy(state: State, momentum: Array, temperature: float) -> Array:
+    """Log density of position and momentum (m, k) along the path, (m,)."""
     start = -0.5 * (state[0] ** 2).sum(axis=1)
     return temperature * state[1] + (1 - temperature) * start - 0.5 * (momentum**2).sum(axis=1)
 

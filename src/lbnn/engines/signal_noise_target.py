@@ -49,16 +49,16 @@ class GivenUnits:
         return 0
 
     def units(self, w: Array) -> Units:
-        """The same for every draw."""
+        """The same for every draw w (m, 0)."""
         ones = np.zeros((len(w), self.outputs))
         return Units(ones, ones, np.full(len(w), self.log_variance), np.zeros(len(w)))
 
     def pull_back(self, w: Array, slopes: Units) -> Array:
-        """No coordinates, no gradient."""
+        """No coordinates, no gradient: (m, 0)."""
         return np.zeros((len(w), 0))
 
     def plausible(self, w: Array) -> Mask:
-        """Everywhere."""
+        """All of (m,)."""
         return np.ones(len(w), bool)
 
 
@@ -128,6 +128,7 @@ class UnitPrior:
         return self.common * w[:, :1] + self._sigma(w)[:, None] * w[:, 2:]
 
     def _sigma(self, w: Array) -> Array:
+        """Spread of the units of outputs, (m,)."""
         return self.own * np.exp(self.own_spread * w[:, 1])
 
     def pull_back(self, w: Array, slopes: Units) -> Array:
@@ -163,11 +164,11 @@ class RootCoordinates(Protocol):
         ...
 
     def pull_back(self, u: Array, slope: Array) -> Array:
-        """Gradient in u from that in the root."""
+        """Gradient in u (m, k) from that in the root (m, n, columns)."""
         ...
 
     def log_prior_tails(self, u: Array, gradient: Array) -> Array | float:
-        """What the log prior has beyond a standard normal one; its gradient is added in place."""
+        """What the log prior has beyond a normal one, (m,); its gradient (m, k) is added in place."""
         ...
 
     def plausible(self, u: Array) -> Mask:
@@ -192,19 +193,19 @@ class GivenRoot:
         return self.matrix.shape[1]
 
     def root(self, u: Array) -> Array:
-        """The same for every draw."""
+        """The same (m, n, columns) for every draw."""
         return np.broadcast_to(self.matrix, (len(u), *self.matrix.shape))
 
     def pull_back(self, u: Array, slope: Array) -> Array:
-        """No coordinates, no gradient."""
+        """No coordinates, no gradient: (m, 0)."""
         return np.zeros((len(u), 0))
 
     def log_prior_tails(self, u: Array, gradient: Array) -> float:
-        """None."""
+        """Zero for u (m, 0)."""
         return 0.0
 
     def plausible(self, u: Array) -> Mask:
-        """Everywhere."""
+        """All of (m,)."""
         return np.ones(len(u), bool)
 
 
@@ -230,15 +231,15 @@ class LastWeights:
         return self.deviation * u.reshape(len(u), self.outputs, self.columns)
 
     def pull_back(self, u: Array, slope: Array) -> Array:
-        """Linear."""
+        """Gradient (m, k) in the weights, which enter linearly."""
         return self.deviation * slope.reshape(len(u), -1)
 
     def log_prior_tails(self, u: Array, gradient: Array) -> float:
-        """None: the prior is normal."""
+        """Zero for u (m, k): the prior is normal."""
         return 0.0
 
     def plausible(self, u: Array) -> Mask:
-        """Within what doubles can square."""
+        """Mask (m,) of weights that doubles can square."""
         return np.asarray((np.abs(u) < _FARTHEST_WEIGHT).all(axis=1))
 
 
@@ -266,23 +267,26 @@ class BartlettRoot:
         return self.axes @ total
 
     def pull_back(self, u: Array, slope: Array) -> Array:
-        """Through the product of the factors."""
+        """Gradient in u (m, k) through the product of the factors."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
         return self.coordinates.pull_back(factors, slopes, self.axes.T @ slope)
 
     def log_prior_tails(self, u: Array, gradient: Array) -> Array:
-        """Of the diagonals of the factors."""
+        """Of the diagonals of the factors, (m,)."""
         tails = np.zeros(len(u))
         self.coordinates.add_tails(u, tails, gradient)
         return tails
 
     def plausible(self, u: Array) -> Mask:
-        """Where neither factors nor their inverses overflow."""
+        """Mask (m,) where neither factors nor their inverses overflow."""
         return self.coordinates.plausible(u)
 
 
 def root_coordinates(prior: ScalePrior, axes: Array) -> RootCoordinates:
-    """Coordinates of a root of a network's scale; `axes` of the outputs as columns, strongest first."""
+    """Coordinates of a root of a network's scale.
+
+    `axes` (n, n) of the outputs are columns, strongest first.
+    """
     if not prior.widths:
         return GivenRoot(np.sqrt(prior.variance) * np.eye(prior.outputs))
     if len(prior.widths) == 1 and prior.widths[0] < prior.outputs:
@@ -351,7 +355,7 @@ class SignalNoiseTarget:
         return self.likelihood.log_constant + self.likelihood.log_value(self.roots(u))
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
-        """`log_density` and its gradient in u (zero where factors would overflow)."""
+        """`log_density` (m,) and its gradient in u (m, k) (zero where factors would overflow)."""
         value, gradient = np.full(len(u), -np.inf), np.zeros_like(u)
         for block, fine in self._blocks(u):
             points = u[block][fine]
@@ -361,7 +365,7 @@ class SignalNoiseTarget:
         return value, gradient
 
     def _differentiate(self, u: Array) -> tuple[Array, Array]:
-        """Log likelihood and its gradient in u, through units and factors."""
+        """Log likelihood (m,) and its gradient in u (m, k), through units and factors."""
         first, second = self._ends
         roots = self.roots(u)
         value, slopes = self.likelihood.value_and_gradient(roots)
@@ -387,7 +391,7 @@ class SignalNoiseTarget:
         )
 
     def _log_prior(self, u: Array) -> tuple[Array, Array]:
-        """Standard normal, but for the tails of the diagonals of the factors."""
+        """Log prior (m,) and gradient (m, k): standard normal but for the tails of diagonals."""
         value, gradient = -0.5 * (u**2).sum(axis=1), -u
         for coordinates, part in self._parts():
             value = value + coordinates.log_prior_tails(u[:, part], gradient[:, part])
@@ -399,7 +403,7 @@ class SignalNoiseTarget:
         yield self.noise, slice(first, second)
 
     def _blocks(self, u: Array) -> Iterator[tuple[slice, IndexArray]]:
-        """Blocks of points, and those of them whose factors do not overflow."""
+        """Blocks of points u (m, k), and those of them whose factors do not overflow."""
         fine = self.unit_prior.plausible(u[:, self._ends[1] :])
         for coordinates, part in self._parts():
             fine &= coordinates.plausible(u[:, part])

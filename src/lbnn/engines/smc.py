@@ -53,20 +53,20 @@ class Particles:
 
     @property
     def log_start(self) -> Array:
-        """Log q = −½‖ξ‖²."""
+        """Log q = −½‖ξ‖², (m,)."""
         return -0.5 * (self.white**2).sum(axis=1)
 
     @property
     def log_ratio(self) -> Array:
-        """log π − log q."""
+        """log π − log q, (m,)."""
         return self.log_target - self.log_start
 
     def take(self, index: IndexArray) -> Particles:
-        """The particles of the given indices."""
+        """The particles with index (k,)."""
         return Particles(self.white[index], self.log_target[index], self.gradient[index])
 
     def where(self, mask: Mask, other: Particles) -> Particles:
-        """Own particles where the mask holds, the other's where not."""
+        """Own particles where the mask (m,) holds, the other's where not."""
         return Particles(
             np.where(mask[:, None], self.white, other.white),
             np.where(mask, self.log_target, other.log_target),
@@ -141,7 +141,7 @@ class Path:
         return replace(self._collect(states, bridges), seconds=time.perf_counter() - began)
 
     def evaluate(self, white: Array) -> Particles:
-        """Density and gradient of the posterior, as functions of ξ."""
+        """Density and gradient of the posterior, as functions of ξ (m, k)."""
         u = self.proposal.place(white)
         value, gradient = self.target.value_and_gradient(u)
         self.work += len(u) * (_OVERHEAD + 5 * max(self.target.operations - _OVERHEAD, 0.0))
@@ -185,6 +185,7 @@ class Path:
     def _leapfrog(
         self, particles: Particles, momentum: Array, temperature: float, step: float
     ) -> tuple[Particles, Array]:
+        """Particles and momentum (m, k) at the end of a trajectory."""
         force = _force(particles, temperature)
         for _ in range(self.steps):
             momentum = momentum + 0.5 * step * _times(force, self.units.T)
@@ -231,6 +232,7 @@ def _pooled(states: list[Particles]) -> Particles:
     """All states as one population, island by island."""
 
     def joined(name: str) -> Array:
+        """A field of all states, (m, ...), grouped by islands."""
         parts = [getattr(state, name) for state in states]
         shape = (ISLANDS, -1, *parts[0].shape[1:])
         return np.concatenate([part.reshape(shape) for part in parts], axis=1).reshape(-1, *shape[2:])
@@ -250,11 +252,12 @@ def _spread(white: Array) -> Array:
 
 
 def _times(rows: Array, units: Array) -> Array:
+    """Rows (m, k) times units (k,) or (k, k)."""
     return rows * units if units.ndim == 1 else rows @ units.T
 
 
 def temperature_step(ratio: Array, remaining: float, share: float = 0.5) -> float:
-    """The step in t that brings the effective sample size down to a share, or what remains."""
+    """The step in t that brings the effective sample size of ratios (m,) down to a share, or what remains."""
 
     def excess(step: float) -> float:
         log_weights = step * ratio
@@ -270,6 +273,7 @@ def chain_of_bridges(bridges: list[Bridge]) -> tuple[float, float]:
     """log evidence along the path, and its standard error by leaving out one island at a time."""
 
     def total(islands: IndexArray) -> float:
+        """Log ratio of normalisers from the islands (k,)."""
         return sum(bridge(before[islands].ravel(), after[islands].ravel()) for before, after in bridges)
 
     everyone = np.arange(ISLANDS)
@@ -278,7 +282,7 @@ def chain_of_bridges(bridges: list[Bridge]) -> tuple[float, float]:
 
 
 def bridge(before: Array, after: Array) -> float:
-    """log ∫π₂ − log ∫π₁ from log π₂/π₁ at draws of π₁ and of π₂ (Bennett's acceptance ratio)."""
+    """log ∫π₂ − log ∫π₁ from log π₂/π₁ at draws (a,) of π₁ and (b,) of π₂ (Bennett's acceptance ratio)."""
     more = math.log(after.size / before.size)
 
     def imbalance(log_ratio: float) -> float:
@@ -311,16 +315,18 @@ def chain_efficiency(states: Array) -> float:
 
 
 def _force(particles: Particles, temperature: float) -> Array:
+    """Gradient of the log density along the path, (m, k)."""
     return temperature * particles.gradient - (1 - temperature) * particles.white
 
 
 def _energy(particles: Particles, momentum: Array, temperature: float) -> Array:
-    """Log density of position and momentum along the path."""
+    """Log density of position and momentum (m, k) along the path, (m,)."""
     log_density = temperature * particles.log_target + (1 - temperature) * particles.log_start
     return log_density - 0.5 * (momentum**2).sum(axis=1)
 
 
 def _correlation(before: Array, after: Array) -> float:
+    """Absolute correlation of two arrays of the same shape."""
     before, after = before - before.mean(), after - after.mean()
     scale = math.sqrt(float((before**2).sum() * (after**2).sum()))
     return abs(float((before * after).sum())) / scale if scale > 0 else 0.0

@@ -63,7 +63,7 @@ _CHANGING = 0.003  # variance of the fitted share along an axis; where it is les
 _SNAPSHOTS = 4  # sweeps at the end of a round after each of which the particles are kept as draws
 _START_SWEEPS = 40  # from the fitted state
 _COPIES, _COPY_SWEEPS = 4, 5  # of every such particle, and sweeps after which copies go their own ways
-_ROUNDS, _USUAL_ERROR, _MOST_ROUNDS = 4, 0.05, 16  # rounds allowed for that target error; most for any
+_ROUNDS, _USUAL_ERROR, _MOST_ROUNDS = 6, 0.05, 16  # rounds allowed for that target error; most for any
 SPECTRAL = "sequential Monte Carlo over noise variances"
 _PARTICLES = 1024  # of a round, unless told
 _REVERSE_SHARE = 0.5  # particles of the reverse way per particle of a round
@@ -185,7 +185,7 @@ def reverse_evidence(
     examples: int | None = None,
     particles: int = _PARTICLES,
 ) -> tuple[float, float]:
-    """Log evidence with its standard error by annealing from the posterior to the prior.
+    """Log evidence with its standard error by annealing from the posterior to the prior, ỹ (r, n_d).
 
     Arguments as of `sample_narrow`. Particles start where every column of F is fitted to an axis of the
     data, and are independent of those of `sample_narrow`.
@@ -323,7 +323,7 @@ def _merge(first: NarrowSample, second: NarrowSample) -> NarrowSample:
 
 
 def _mean_and_error(log_evidence: Array) -> tuple[float, float]:
-    """Log of the mean of the groups' evidences, and its standard error."""
+    """Log of the mean of the groups' evidences (groups,), and its standard error."""
     total = float(log_sum_exp(log_evidence)) - math.log(len(log_evidence))
     ratios = np.exp(log_evidence - total)
     return total, float(ratios.std(ddof=1) / math.sqrt(len(ratios)))
@@ -399,11 +399,14 @@ class _Path:
         return math.exp(self.log_noise)
 
     def log_likelihood(self) -> Array:
-        """log p(Y | L) of every particle at the present noise variance."""
+        """log p(Y | L) of every particle at the present noise variance, (N,)."""
         return log_likelihood(self.posterior, self.particles.values, self.particles.projections, self.noise)
 
     def weigh(self, log_ratios: Array) -> None:
-        """Multiply the weights, and take their mean in every group into its evidence."""
+        """Multiply the weights by exp of log ratios (N,).
+
+        Their mean in every group enters its evidence.
+        """
         joint = self.log_weights + log_ratios.reshape(GROUPS, -1)
         totals = log_sum_exp(joint, axis=1)
         self.log_evidence = self.log_evidence + totals
@@ -474,7 +477,10 @@ class _Path:
             self.weigh(self._step(maps, log_noise))
 
     def _maps(self) -> tuple[Array, Array, float]:
-        """Log densities, coefficients of the transport, and the deviation of the slope of log weights."""
+        """Log densities (N,), coefficients of the transport (N, maps), and a standard deviation.
+
+        The deviation is that of the slope of log weights.
+        """
         weights = np.exp(self.log_weights).ravel() / GROUPS
         here = self.log_likelihood() + log_prior(self.posterior, self.particles)
         slope, scores = _noise_score(self.posterior, self.particles, self.noise), self._scores()
@@ -483,14 +489,14 @@ class _Path:
         return here, coefficients, math.sqrt(float(weights @ (left - weights @ left) ** 2))
 
     def _log_ratios(self, maps: tuple[Array, Array, float], there: float) -> tuple[Particles, Array]:
-        """The particles transported to another log τ, and their log weights there."""
+        """The particles transported to another log τ, and their log weights (N,) there."""
         here, coefficients, _ = maps
         moved, log_jacobian = self._transport(coefficients * (there - self.log_noise))
         likelihood = log_likelihood(self.posterior, moved.values, moved.projections, math.exp(there))
         return moved, likelihood + log_prior(self.posterior, moved) + log_jacobian - here
 
     def _step(self, maps: tuple[Array, Array, float], end: float) -> Array:
-        """Go as far towards `end` as the weights allow; the log weights."""
+        """Go as far towards `end` as the weights allow; the log weights (N,)."""
         weights = np.exp(self.log_weights).ravel() / GROUPS
         length = min(math.sqrt(_STEP_VARIANCE) / max(maps[2], 1e-9), _LONGEST_STEP)
         while True:
@@ -530,7 +536,7 @@ class _Path:
         return result
 
     def _transport(self, change: Array) -> tuple[Particles, Array]:
-        """Spectral maps, then rows of F scaled along the axes of the data; with the log Jacobian."""
+        """Spectral maps, then rows of F scaled along the axes of the data; with the log Jacobian (N,)."""
         posterior, rows = self.posterior, self.shrinking.shape[1]
         moved, log_jacobian = _spectral_map(posterior, self.particles, self.noise, change[:, rows:])
         log_scale = change[:, :rows] @ self.shrinking.T  # (N, n_d)
@@ -542,7 +548,7 @@ class _Path:
 
 
 def _relative_variance(log_values: Array, weights: Array) -> float:
-    """Variance over squared mean: where few particles are far ahead, their logs vary little."""
+    """Variance over squared mean of exp of log values (N,) with weights (N,)."""
     ratios = np.exp(log_values - log_values.max())
     mean = weights @ ratios
     return float(weights @ (ratios / mean - 1) ** 2)  # NaN where a map folds
@@ -624,7 +630,9 @@ def _shapes(posterior: NarrowPosterior, values: Array, noise: float) -> tuple[Ar
 def _spectral_map(
     posterior: NarrowPosterior, particles: Particles, noise: float, change: Array
 ) -> tuple[Particles, Array]:
-    """log l_j → log l_j + 2 δ_j, δ_j = Σ_k change_k φ_k(l_j), with its log Jacobian; change (N or 1, maps).
+    """log l_j → log l_j + 2 δ_j with its log Jacobian (N,).
+
+    δ_j = Σ_k change_k φ_k(l_j), change (N, maps) or (1, maps).
 
     The last coefficients, for the first shapes again, move S_k along: S_k → D S_k D, D = diag(e^{δ k/(K+1)}).
     """

@@ -92,7 +92,7 @@ def narrow_posterior(
     residual: float = 0.0,
     examples: int | None = None,
 ) -> NarrowPosterior:
-    """Posterior of L for hidden widths of which the narrowest is at most n_d, `variance` = ∏ σ_ℓ²."""
+    """Posterior of L for g (r,), ỹ (r, n_d) and widths of which the narrowest is at most n_d."""
     rows, outputs = targets.shape
     narrowest = int(np.argmin(widths))
     columns = widths[narrowest]
@@ -141,7 +141,7 @@ class Particles:
         return len(self.values)
 
     def take(self, index: IndexArray | slice) -> Particles:
-        """Copies of some particles."""
+        """Copies of the particles with index (k,)."""
         return Particles(
             self.directions[index].copy(),
             self.values[index].copy(),
@@ -211,7 +211,7 @@ def draw_prior(posterior: NarrowPosterior, size: int, rng: np.random.Generator) 
 
 
 def inverse(matrices: Array) -> Array:
-    """Inverses of positive definite matrices whose rows may differ by many orders of magnitude."""
+    """Inverses (N, m, m) of positive definite matrices whose rows may differ by many orders of magnitude."""
     scale = 1 / np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))
     both = scale[:, :, None] * scale[:, None, :]
     result: Array = np.linalg.inv(matrices * both) * both
@@ -219,7 +219,7 @@ def inverse(matrices: Array) -> Array:
 
 
 def log_determinant(matrices: Array) -> Array:
-    """Log determinants of positive definite matrices, by their Cholesky factors."""
+    """Log determinants (N,) of positive definite matrices (N, m, m), by their Cholesky factors."""
     diagonal = np.diagonal(np.linalg.cholesky(matrices), axis1=1, axis2=2)
     result: Array = 2 * np.log(diagonal).sum(axis=1)
     return result
@@ -324,6 +324,7 @@ class _ColumnLaw:
     """
 
     def __init__(self, posterior: NarrowPosterior, particles: Particles, chain: list[Array], j: int) -> None:
+        """The law of column j, with inverses (N, m, m) of the inner matrices in `chain`."""
         self.particles, self.chain, self.j, self.table = particles, chain, j, posterior.ratios
         self.others = np.delete(particles.values, j, axis=1)
         self.extra = posterior.columns - 1
@@ -379,7 +380,7 @@ class _ColumnLaw:
         return modes[:, 0] + normal, logs[0] - logs[1]
 
     def scale(self, accepted: Mask, places: Array) -> None:
-        """Take accepted particles to other ratios: l_j, the inner matrices and their inverses."""
+        """Take accepted particles (N,) to other ratios: l_j, the inner matrices and their inverses."""
         steps = np.where(accepted, places - self.places, 0.0)
         totals = np.cumsum(steps, axis=0)
         self.particles.values[:, self.j] *= np.exp(2 * totals[-1])
@@ -413,7 +414,7 @@ def _constrained_modes(degrees: Array, crossed: Array, totals: Array) -> tuple[A
 
 
 def _positive_root(linear: Array, need: Array) -> Array:
-    """The positive solution of e² + linear · e = need, without cancellation."""
+    """The positive solution of e² + linear · e = need, arrays of the same shape, without cancellation."""
     discriminant = np.sqrt(linear**2 + 4 * need)
     return np.asarray(
         np.where(linear > 0, 2 * need / (discriminant + np.abs(linear)), 0.5 * (discriminant - linear))
@@ -464,7 +465,7 @@ def move_values(
     rng: np.random.Generator,
     columns: Iterable[int],
 ) -> None:
-    """Draw log l_j of some columns with its ratios through all layers: a table proposes, the law accepts."""
+    """Draw log l_j of some columns with the ratios through all layers, inverses (N, m, m) in `chain`."""
     nodes = signal.nodes
     for j in columns:
         law = _ColumnLaw(posterior, particles, chain, int(j))
@@ -493,7 +494,7 @@ def move_column(
     j: int,
     axis: int,
 ) -> None:
-    """Draw log l_j of a column with its ratios, and the angle φ between u_j and an axis of the data.
+    """Draw log l_j (N,) of a column with its ratios, and the angle φ between u_j and an axis of the data.
 
     Between a collapsed column, with any direction, and one that is fitted to the axis, size and direction
     have to change at once. With e the part of the axis orthogonal to the other columns, u_j = cos φ e +
@@ -571,7 +572,7 @@ def _heights(table: Array) -> Array:
 
 
 def _draw_cell(heights: Array, rng: np.random.Generator) -> tuple[IndexArray, Array]:
-    """A cell of every row, with probability proportional to its height, and the sums up to it."""
+    """A cell (N,) of every row of heights (N, k), drawn in proportion, and cumulative sums (N, k)."""
     cumulative = np.cumsum(heights, axis=1)
     reached = cumulative > (rng.random(len(heights)) * cumulative[:, -1])[:, None]
     return reached.argmax(axis=1), cumulative
@@ -624,7 +625,7 @@ def move_root(
     noise: float,
     rng: np.random.Generator,
 ) -> Particles:
-    """Draw the hidden activities h given F, then F: rows with precision S_K⁻¹ + Σ_i g_i h_i h_iᵀ/τ."""
+    """Draw the hidden activities h given F, then F, inverses (N, m, m) of the inner matrices in `chain`."""
     values, root = particles.values[:, :, None], np.sqrt(posterior.eigenvalues)
     variance = noise + posterior.eigenvalues * values  # (N, m, r)
     hidden = root * np.sqrt(values) * particles.projections / variance
@@ -644,7 +645,9 @@ def move_root(
 def move_inner(
     posterior: NarrowPosterior, particles: Particles, chain: list[Array], rng: np.random.Generator
 ) -> None:
-    """Draw every S_k given its neighbours, row by row, and keep the inverses in `chain` up to date.
+    """Draw every S_k (N, m, m) given its neighbours, row by row.
+
+    The inverses in `chain` are kept up to date.
 
     The density is |S|^{(ν_k − ν_{k+1} − m − 1)/2} exp(−½ tr(P S) − ½ tr(S⁻¹ M)), P = S_{k−1}⁻¹ and M =
     S_{k+1} (FᵀF for the last).
@@ -677,7 +680,7 @@ def move_inner(
 
 
 def draw_log_gig(power: float, rate: Array, inverse_rate: Array, rng: np.random.Generator) -> Array:
-    """Draw logs of generalised inverse Gaussians.
+    """Draw logs of generalised inverse Gaussians with rates (N,), (N,).
 
     x has the log density power · x − ½ (rate e^x + inverse_rate e^{−x}). Rejection with a hat that is flat
     around the mode and exponential beyond the points where the log density has fallen by about one (Devroye
@@ -690,9 +693,11 @@ def draw_log_gig(power: float, rate: Array, inverse_rate: Array, rng: np.random.
         mode = np.log(inverse_rate) - np.log(concentration - power)
 
     def log_density(t: Array, concentration: Array) -> Array:
+        """Log density at t (N,) from the mode, up to a constant."""
         return -2 * concentration * np.sinh(0.5 * t) ** 2 - power * (np.sinh(t) - t)
 
     def fall(sign: float) -> Array:
+        """Distance (N,) from the mode at which the log density has fallen by about one."""
         low, high = np.zeros_like(concentration), np.full_like(concentration, 2.0)
         while (short := log_density(sign * high, concentration) > -1).any():
             high = np.where(short, 2 * high, high)

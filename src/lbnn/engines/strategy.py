@@ -34,6 +34,8 @@ class Problem:
         Whether L has a density that can be sampled: not at zero temperature behind a narrow layer.
     deficient : bool
         Whether a singularity at zero temperature is taken into the prior (targets of deficient rank).
+    completed : bool
+        Whether targets are missing and a completed table gives proposals.
     """
 
     widths: tuple[int, ...]
@@ -42,6 +44,7 @@ class Problem:
     kernel: bool = True
     scale: bool = True
     deficient: bool = False
+    completed: bool = False
 
     def entries(self, of: str) -> int:
         """Entries of the triangular root T of the scale, or of the kernel."""
@@ -217,6 +220,7 @@ def _more_outputs_than_data(problem: Problem, rough: bool, policy: Policy) -> tu
 
 _OTHER_ORDER = "rows in another order of the axes"
 _ROWS = "many entries of T: rows are regressions on those above, and their cost grows slowly"
+_COMPLETED = "missing targets: rows for a completed table, whose posterior is close, weighted"
 _GAUSSIAN = "if one mode is found, the Gaussian there is nearly the posterior where layers are wide"
 _MIXTURE = "several modes, or one that is far from Gaussian: a mixture over all phases"
 _SMC = "where importance sampling does not reach the target error"
@@ -237,7 +241,8 @@ def _sampling(problem: Problem, of: str, engine: str, rough: bool, policy: Polic
         if small:
             mixture = Step("mixture", of, "", "a few dozen draws are enough")
             rest = (mixture, _smc(problem, of, policy)) if engine == "auto" else (mixture,)
-            return (few, *rest) if _few_rows_serve(problem, of, policy) else rest
+            first = problem.completed or _few_rows_serve(problem, of, policy)
+            return (few, *rest) if first else rest
         return (few, *_sampling(problem, of, engine, False, policy))
     return _few_entries(problem, of, engine, policy) if small else _many_entries(problem, of, engine, policy)
 
@@ -259,7 +264,9 @@ def _few_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tupl
     rows = Step(
         "rows", of, _OTHER_ORDER, "one narrow layer: no phases to be looked for, and too many entries"
     )
-    steps = [rows] if _few_rows_serve(problem, of, policy) else []
+    if problem.completed:
+        rows = Step("rows", of, _OTHER_ORDER, _COMPLETED)
+    steps = [rows] if problem.completed or _few_rows_serve(problem, of, policy) else []
     steps.append(Step("gaussian", of, "draws of the prior, else of a mixture", _GAUSSIAN))
     check = "the Gaussian at the mode of all factors, else a mixture fitted to all factors, else rows"
     steps.append(Step("mixture", of, check, _MIXTURE))

@@ -53,9 +53,13 @@ class Likelihood(Protocol):
         """Where large batches are evaluated."""
         ...
 
-    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray: ...
+    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
+        """log p(Y | L), less a constant, (m,), at l (m, n_d), V (m, n_d, n_d)."""
+        ...
 
-    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]: ...
+    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """The value (m,) and its gradient in L (m, n_d, n_d)."""
+        ...
 
 
 #: Likelihoods of data as functions of the scale L; those of the hidden kernel and ratios are others.
@@ -92,7 +96,7 @@ class Target(Protocol):
 
     @property
     def frames(self) -> list[Array]:
-        """Frames in which phases are looked for, `rotation` first."""
+        """Frames (n, n) in which phases are searched, `rotation` first."""
         ...
 
     @property
@@ -101,7 +105,7 @@ class Target(Protocol):
         ...
 
     def in_frame(self, frame: Array) -> Target:
-        """The same posterior with coordinates in another frame; itself where frames are not free."""
+        """The same posterior with coordinates in another frame (n, n); itself where frames are not free."""
         ...
 
     def scales(self, u: Array) -> Array:
@@ -113,7 +117,7 @@ class Target(Protocol):
         ...
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
-        """`log_likelihood` and its gradient in T."""
+        """`log_likelihood` (m,) and its gradient in T (m, n, columns)."""
         ...
 
     def log_density(self, u: Array) -> Array:
@@ -121,7 +125,7 @@ class Target(Protocol):
         ...
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
-        """`log_density` and its gradient in u."""
+        """`log_density` (m,) and its gradient in u (m, k)."""
         ...
 
 
@@ -166,13 +170,13 @@ class ScaleTarget:
         return root @ transposed(root)
 
     def factors(self, u: Array) -> list[Array]:
-        """O T_d, T_{d−1}, ..., T_2, whose product is a root of L."""
+        """O T_d, T_{d−1}, ..., T_2, (m, rows, columns) each, whose product is a root of L."""
         first, *others = self.coordinates.factors(u)
         return [self.rotation @ first, *others]
 
     @property
     def frames(self) -> list[Array]:
-        """The axes of the data, and those of the plain targets: where these are small, L collapses."""
+        """Axes (n, n) of the data, and those of the plain targets: where these are small, L collapses."""
         if not self.any_frame:
             return [self.rotation]
         plain = np.linalg.eigh(self.likelihood.target_moment).eigenvectors[:, ::-1]
@@ -180,7 +184,7 @@ class ScaleTarget:
         return [self.rotation] if overlap.min() > _SAME_AXES else [self.rotation, plain]
 
     def in_frame(self, frame: Array) -> ScaleTarget:
-        """The same posterior with coordinates in another frame."""
+        """The same posterior with coordinates in another frame (n, n)."""
         return replace(self, rotation=frame) if self.any_frame else self
 
     def log_likelihood(self, total: Array, frame: Array) -> Array:
@@ -200,13 +204,13 @@ class ScaleTarget:
         return self.log_likelihood(_product(self.coordinates.factors(u)), self.rotation)
 
     def likelihood_gradient(self, total: Array, frame: Array) -> tuple[Array, Array]:
-        """`log_likelihood` and its gradient in T."""
+        """`log_likelihood` (m,) and its gradient in T (m, n, columns)."""
         device = self._device(len(total))
         value, gradient = self._gradient_at(device.put(total), device.put(frame))
         return to_numpy(value), to_numpy(gradient)
 
     def _gradient_at(self, total: AnyArray, frame: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The same in the library of T and O: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
+        """`likelihood_gradient` of T (m, n, columns) in its library: ∂/∂T = 2 Oᵀ (∂/∂L) O T."""
         if self._scatter is not None:
             return self._scatter.value_and_gradient(total, frame)
         root = frame @ total
@@ -262,7 +266,7 @@ class ScaleTarget:
         return result
 
     def value_and_gradient(self, u: Array) -> tuple[Array, Array]:
-        """`log_density` and its gradient in u (zero where factors would overflow)."""
+        """`log_density` (m,) and its gradient in u (m, k) (zero where factors would overflow)."""
         device = self._device(len(u))
         if not device.host:
             found = self._on_device(device, self.value_and_gradient_at, u)
@@ -280,7 +284,7 @@ class ScaleTarget:
         return value, gradient
 
     def _differentiate(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Log likelihood and its gradient in u: the gradient in T, then through the product."""
+        """Log likelihood (m,) and its gradient in u (m, k): the gradient in T, then through the product."""
         factors, slopes = self.coordinates.factors_and_slopes(u)
         value, gradient = self._gradient_at(_product(factors), *self._rotation.at(device_of(u)))
         return value, self.coordinates.pull_back(factors, slopes, gradient)
@@ -294,7 +298,7 @@ class ScaleTarget:
     def _on_device(
         self, device: Device, function: Callable[[AnyArray], tuple[AnyArray, ...]], u: Array
     ) -> tuple[Array, ...]:
-        """A function of points on a device, as NumPy: few large batches, each moved there and back once."""
+        """A function of points (m, k) on a device, as NumPy: few large batches, each moved there once."""
         fine = np.flatnonzero(self.coordinates.plausible(u))
         if len(fine) < len(u):
             whole = np.full(len(u), -np.inf), np.zeros_like(u)
@@ -313,12 +317,12 @@ class ScaleTarget:
         return {}
 
     def _log_density_at(self, u: AnyArray) -> tuple[AnyArray]:
-        """`log_density` in the library of the points, with a normal prior however far out."""
+        """`log_density` (m,) in the library of the points (m, k), with a normal prior in the tails."""
         log_likelihood = self.likelihood.log_value(*gram_eigen(self.scales(u)))
         return (log_likelihood - 0.5 * namespace(u).sum(u * u, axis=1),)
 
     def value_and_gradient_at(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """`value_and_gradient` in the library of the points, with a normal prior however far out."""
+        """`value_and_gradient` in the library of the points (m, k), with a normal prior in the tails."""
         log_likelihood, slope = self._differentiate(u)
         return log_likelihood - 0.5 * namespace(u).sum(u * u, axis=1), slope - u
 
@@ -329,7 +333,7 @@ class ScaleTarget:
 
 
 def _product(factors: list[AnyArray]) -> AnyArray:
-    """T, the product of all factors."""
+    """T (m, n, columns), the product of all factors."""
     total = product(factors)
     assert total is not None  # engines that sample have at least one hidden layer
     return total
@@ -344,7 +348,7 @@ def log_diagonal(target: Target, points: Array, axes: Array) -> Array:
 
 
 def turned_points(points: Array, target: Target, other: Target) -> Array:
-    """The same factors in the coordinates of another frame."""
+    """The same factors, points (m, k), in the coordinates of another frame."""
     if other is target:
         return points
     factors = rotate_factors(target.coordinates.factors(points), other.rotation.T @ target.rotation)

@@ -37,21 +37,33 @@ class Space(Protocol):
     def dimension(self) -> int: ...
 
     @property
-    def axes(self) -> Array: ...
-
-    def diagonalising_frame(self, root: Array) -> Array: ...
-
-    def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated: ...
-
-    def roots(self, theta: Array, frame: Array) -> Array:
-        """What θ stands for, independent of the frame."""
+    def axes(self) -> Array:
+        """The frame of the data, (n, n)."""
         ...
 
-    def to_coordinates(self, roots: Array, frame: Array) -> Array: ...
+    def diagonalising_frame(self, root: Array) -> Array:
+        """The frame (n, n) in which one scale, given by its root, is diagonal."""
+        ...
 
-    def log_volume(self, theta: Array) -> Array: ...
+    def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated:
+        """Log posterior at θ (m, k) in a frame (n, n)."""
+        ...
 
-    def log_diagonal(self, roots: Array) -> Array: ...
+    def roots(self, theta: Array, frame: Array) -> Array:
+        """What θ (m, k) represents, independent of the frame."""
+        ...
+
+    def to_coordinates(self, roots: Array, frame: Array) -> Array:
+        """θ (m, k) of roots in a frame (n, n)."""
+        ...
+
+    def log_volume(self, theta: Array) -> Array:
+        """Log of the volume element at θ (m, k), (m,)."""
+        ...
+
+    def log_diagonal(self, roots: Array) -> Array:
+        """Logarithms (m, n) of the diagonal of L in the frame of the data."""
+        ...
 
 
 class FactorSpace:
@@ -69,27 +81,27 @@ class FactorSpace:
 
     @property
     def axes(self) -> Array:
-        """The frame of the data."""
+        """The frame of the data, (n, n)."""
         return self.target.rotation
 
     def diagonalising_frame(self, root: Array) -> Array:
-        """The one frame."""
+        """The one frame, (n, n)."""
         return self.axes
 
     def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated:
-        """Log posterior at u."""
+        """Log posterior at u (m, k)."""
         return Evaluated(self.target.log_density(theta) - theta.shape[1] * _HALF_LOG_TWO_PI, theta)
 
     def roots(self, theta: Array, frame: Array) -> Array:
-        """The coordinates themselves."""
+        """The coordinates themselves, (m, k)."""
         return theta
 
     def to_coordinates(self, roots: Array, frame: Array) -> Array:
-        """The coordinates themselves."""
+        """The coordinates themselves, (m, k)."""
         return roots
 
     def log_volume(self, theta: Array) -> Array:
-        """Zero."""
+        """Zeros (m,)."""
         return np.zeros(len(theta))
 
     def log_diagonal(self, roots: Array) -> Array:
@@ -100,7 +112,7 @@ class FactorSpace:
             return np.log((total**2).sum(axis=2))
 
     def of_points(self, points: Array) -> Array:
-        """The coordinates of given u."""
+        """The coordinates of given u, (m, k)."""
         return points
 
 
@@ -119,13 +131,13 @@ class CentredSpace(FactorSpace):
         self.top = target.coordinates.shapes[0]
 
     def of_points(self, points: Array) -> Array:
-        """θ of T and u of the inner factors, at given u."""
+        """θ of T and u of the inner factors, at given u (m, k)."""
         total = product(self.target.coordinates.factors(points))
         assert total is not None
         return np.concatenate([self.law.coordinates(total), points[:, -self.inner.dimension :]], axis=1)
 
     def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated:
-        """Log posterior: prior of the inner factors, of T_d given them, and likelihood of T."""
+        """Log posterior at θ (m, k): prior of the inner factors, of T_d given them, and likelihood of T."""
         own, inner = theta[:, : self.law.dimension], theta[:, self.law.dimension :]
         fine = np.flatnonzero(self.inner.plausible(inner) & (np.abs(own) < _LARGEST_LOG).all(axis=1))
         log_posterior, points = np.full(len(theta), -np.inf), np.zeros((len(theta), self.target.dimension))
@@ -142,7 +154,7 @@ class CentredSpace(FactorSpace):
         return Evaluated(log_posterior, points)
 
     def _log_top(self, top: Array, under: Array) -> Array:
-        """Log density of T_d as a function of θ: that of its entries, and ∂T_d/∂T given the inner product."""
+        """Log density (m,) of T_d as a function of θ: of its entries, and ∂T_d/∂T given the inner product."""
         scale = self.top.variance / self.top.width
         logs = np.log(np.diagonal(top, axis1=1, axis2=2)) - 0.5 * math.log(scale)
         degrees = np.array(self.top.degrees)
@@ -208,7 +220,7 @@ class TotalTarget:
         return value
 
     def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated:
-        """Log posterior at θ in a frame with inner factors integrated, and one draw of them."""
+        """Log posterior at θ (m, k) in a frame (n, n) with inner factors integrated, and one draw of them."""
         log_posterior = np.full(len(theta), -np.inf)
         points = np.zeros((len(theta), self.target.coordinates.dimension))
         fine = np.flatnonzero((np.abs(theta[:, : self.law.columns]) < _LARGEST_LOG).all(axis=1))
@@ -227,7 +239,7 @@ class TotalTarget:
         log_posterior: Array,
         points: Array,
     ) -> None:
-        """Fill in log posterior and u of some of the θ; −inf and zeros beyond double precision."""
+        """Fill in log posterior (m,) and u of the θ `here` (j,); −inf and zeros beyond double precision."""
         inner = self.law.integrate(theta[here], _COPIES, rng)
         log_likelihood = self.target.log_likelihood(self.law.matrices(theta[here]), frame)
         value = inner.log_density + log_likelihood - self.law.log_volume(theta[here])
@@ -245,11 +257,11 @@ class TotalTarget:
 
     @property
     def axes(self) -> Array:
-        """The frame of the data."""
+        """The frame of the data, (n, n)."""
         return self.target.rotation
 
     def diagonalising_frame(self, root: Array) -> Array:
-        """The frame in which one scale, given by its root, is diagonal, largest first."""
+        """The frame (n, n) in which one scale, given by its root, is diagonal, largest first."""
         if not self.target.any_frame:
             return self.axes
         return one_sign(np.linalg.svd(root, full_matrices=True).U)

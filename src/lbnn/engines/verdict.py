@@ -108,7 +108,7 @@ def serves_means(estimate: Estimate, policy: Policy) -> bool:
 
 
 def means_message(estimate: Estimate, log_diagonal: Array, policy: Policy) -> str:
-    """What to say where E L rests on few draws that were chosen for the hidden kernel; empty where not."""
+    """What to say where E L rests on few of the draws, with logs (m, n) of the diagonals; empty where not."""
     log_terms = estimate.log_weights[:, None] + log_diagonal
     fewest = float(effective_atoms(log_terms).min())
     largest = max(pareto_k(column) for column in log_terms.T)

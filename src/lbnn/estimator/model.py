@@ -142,11 +142,10 @@ class FittedModel:
     def coefficients(self) -> Array:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
         spectrum = self.posterior.spectrum
-        along, basis = (
-            self.posterior._predictive_at(TrainingProjection(np.eye(spectrum.rank))),
-            spectrum.basis,
-        )
-        inner = along.mean.reshape(spectrum.rank, self.matrix.shape[1])  # E M, (r, q)
+        unit, basis = TrainingProjection(np.eye(spectrum.rank)), spectrum.basis
+        inner = self.posterior._predictive_at(unit).mean.reshape(-1, self.matrix.shape[1])  # E M, (r, q)
+        if self.posterior.missing is not None:
+            inner = inner - self._level
         if isinstance(basis, InputBasis):
             combined = basis.directions.combine(like(inner.T, basis.example))
             weights = math.sqrt(basis.scale) * to_numpy(combined)
@@ -157,8 +156,24 @@ class FittedModel:
                 weights = weights * np.sqrt(spectrum.weights)
         return self.matrix @ weights
 
+    @property
+    def _level(self) -> Array:
+        """Mean of the levels that the posterior of a table with missing targets has, (q,)."""
+        nowhere = TrainingProjection(np.zeros((1, self.posterior.spectrum.rank)))
+        return np.asarray(self.posterior._predictive_at(nowhere).mean).reshape(-1)
+
+    @property
+    def centre(self) -> Array:
+        """Mean of the targets where the features are zero, (n_d,)."""
+        return self.mean if self.posterior.missing is None else self.mean + self.matrix @ self._level
+
     def leave_one_out(self, targets: Array) -> LeaveOneOut:
         """Scores of the training targets (p, n_d), each given all others, in the user's units."""
+        if self.posterior.missing is not None:
+            raise ValueError(
+                "leave-one-out scores are offered where every target was observed, got a fit with "
+                f"{self.posterior.missing.count} missing targets"
+            )
         whitened = (targets - self.mean) @ np.linalg.pinv(self.matrix).T
         if self.single_output:
             whitened = whitened[:, 0]
@@ -305,7 +320,7 @@ class FittedState:
     def mean(self, X: AnyArray, weights: Array) -> AnyArray:
         """Of the targets at X, from the weights of the mean function."""
         features = self.transform.features(X)
-        found = features @ like(weights.T, features) + like(self.best.mean, features)
+        found = features @ like(weights.T, features) + like(self.best.centre, features)
         return found[:, 0] if self.best.single_output else found
 
     def predictive(self, X: AnyArray, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:

@@ -15,17 +15,27 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from lbnn._base import check
 from lbnn._base.arrays import namespace, require_one_device, take, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.deprecated import current_value
 from lbnn._base.errors import DataWarning, ExtrapolationWarning
-from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
-from lbnn.estimator import fitting, nonlinear, row_noise, saving, settings, summary, target_transform
+from lbnn.estimator import (
+    fitting,
+    missing,
+    nonlinear,
+    row_noise,
+    saving,
+    settings,
+    summary,
+    target_transform,
+)
 from lbnn.estimator.extent import Extent, large_leverage
 from lbnn.estimator.free_noise import FreeNoiseModel
 from lbnn.estimator.input_search import (
@@ -45,7 +55,7 @@ from lbnn.estimator.targets import TargetUnits
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.model_average import MixturePredictive
 from lbnn.predict.transformed import TRANSFORMS, TransformedPredictive
-from lbnn.selection import NoiseSpec
+from lbnn.selection import NoiseSpec, search
 
 _COEFFICIENT_FLOATS = 1 << 22  # of the rows of a block of coefficients
 _POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
@@ -111,6 +121,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "auto" integrates over hyperparameters and networks where noise variances are known no better than by
         a fifth: predictions are then a mixture of models around the best. False takes the best candidate.
         True averages over all candidates, each at its best hyperparameters, with their evidence as weights.
+    missing_targets : "error" or "allow"
+        Whether NaN in y is an error or a target that was not measured. "allow" fits the observed targets
+        alone: noise, scale and width by their evidence, for independent noise of one variance or of one for
+        each output. Predictions are then those of the best network, not of an average.
     engine : str
         As in `Network.condition`, for the final answer.
     target_error : float
@@ -162,6 +176,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Of the best candidate, in whitened units.
     models_, model_weights_ : tuple of FittedModel, (models,)
         What predictions come from: the best candidate, or those averaged.
+    missing_counts_ : (n_targets,)
+        Missing targets of each output, of the rows that are counted.
     messages_ : tuple of str
         What was noticed during the fit.
     noise_ : str
@@ -202,6 +218,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         target_transform: str | None = None,
         fit_intercept: bool = True,
         average: Any = "auto",
+        missing_targets: str = "error",
         engine: str = "auto",
         target_error: float = 0.1,
         random_state: Any = 0,
@@ -221,6 +238,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.target_transform = target_transform
         self.fit_intercept = fit_intercept
         self.average = average
+        self.missing_targets = missing_targets
         self.engine = engine
         self.target_error = target_error
         self.random_state = random_state
@@ -260,18 +278,27 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kind = current_value("noise", self.noise)
         check.unmasked(X, "X")
         check.unmasked(y, "y")
-        settings.require_complete_rows(y)
-        double = settings.double_of(X, self.kernel)
         self.target_names_ = settings.names_of_targets(y)
+        observed: Mask | None = None
+        if self.missing_targets == "allow":
+            y, observed = settings.split_missing(y)
+        else:
+            settings.require_complete_rows(y)
+        double = settings.double_of(X, self.kernel)
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=double)
         require_one_device(X=inputs, y=y)
         targets = np.asarray(to_numpy(y), dtype=np.float64)
         extent = self._extent(inputs)
         weights = settings.row_weights(sample_weight, len(targets))
+        if observed is not None:
+            weights = settings.weights_of_told(weights, observed)
         rows = self._rows(inputs, targets, weights)
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
             weights = None if weights is None else weights[rows.kept]
+        self.missing_counts_ = np.zeros(1 if targets.ndim == 1 else targets.shape[1], int)
+        if observed is not None and not observed[rows.kept].all():
+            return self._fit_table(inputs, targets, observed[rows.kept], weights, kind, rows, extent)
         group_of, kernel = self._group_of(), self._kernel()
         if self.kernel == "auto":
             setting = self._setting(targets, weights, kind)[1]
@@ -326,6 +353,46 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         target_transform.require(self.target_transform, targets)
         return str(self.target_transform)
 
+    def _fit_table(
+        self,
+        inputs: AnyArray,
+        targets: Array,
+        observed: Mask,
+        weights: Array | None,
+        kind: str,
+        rows: Rows,
+        extent: Extent,
+    ) -> LBNNRegressor:
+        """Fit the observed cells of a table of targets (p, n_d), filled anyhow."""
+        settings.require_table(kind, self.beta, self.robust, self.target_transform)
+        if self.kernel == "auto":
+            raise ValueError("kernel='auto' compares complete targets, got missing ones: give a kernel")
+        self.target_transform_ = None
+        self.missing_counts_ = (~observed).sum(axis=0)
+        self.row_variances_ = np.ones(len(rows.stands_for))
+        table = missing.Table.of(observed, weights, self.fit_intercept)
+        seed, shapes = settings.as_seed(self.random_state), settings.network_shapes(self.depth, self.width)
+        filled = table.filled(targets)
+        for last in (False, True):  # a table filled with means, then one that is drawn given the observed
+            units, setting = self._setting(filled, weights, "per_output")
+            chosen, _ = best_candidate(inputs, self.inputs, self._kernel(), self._group_of(), setting)
+            own = settings.table_kind(kind, self._given(units), chosen.data)
+            specs, searched, notices = fitting.settle(self._given(units), own, chosen.data, shapes, units)
+            report = fitting.reporter(chosen.data, units, self.verbose)
+            data = missing.FilledData(chosen.data, setting.targets, table, units)
+            with threadpool_limits(limits=1, user_api="blas"):
+                candidates = search(chosen.data, specs, searched, seed=seed, report=report)
+                if not last:
+                    filled = missing.completed_targets(data, candidates[0], seed)
+                    continue
+                effort = {"engine": self.engine, "target_error": self.target_error, "seed": seed}
+                candidates, models = missing.final_tables(data, candidates, **effort)
+        state = FittedState.of(models, chosen.transform, filled, rows, extent)
+        empty = len(rows.stands_for) - len(rows.kept)
+        notices = [*notices, settings.missing_message(observed, empty)]
+        messages = [*models[0].posterior.diagnostics.messages, *notices, *self._said_of_scales(chosen)]
+        return self._describe(state, fitting.evidence_table(candidates, chosen, [], units), messages)
+
     def _setting(self, targets: Array, weights: Array | None, kind: str) -> tuple[TargetUnits, Setting]:
         """Units of the targets, and what all transforms of the inputs share."""
         units, inner = TargetUnits.of(
@@ -373,6 +440,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         summary = Summary.of(stream, self.fit_intercept)
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
+        self.missing_counts_ = np.zeros(len(units.mean), int)
         spec = settings.comparison_spec(kind, self._given(units), inner, examples)
         noise, group_of = settings.noise_unit(self.beta), self._group_of()
         found = summary.best_candidate(self.inputs, self._kernel(), group_of, units, noise, spec)
@@ -501,7 +569,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if state.transform.kernel.metric != "linear":
             self.dual_coef_ = shaped
             return self
-        coefficients, intercept = state.transform.in_units_of_columns(self._weights, best.mean)
+        coefficients, intercept = state.transform.in_units_of_columns(self._weights, best.centre)
         self.coef_ = coefficients[0] if single else coefficients
         self.intercept_ = float(intercept[0]) if single else intercept
         return self
@@ -731,6 +799,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         names = about.get("target_names")
         estimator.target_transform_ = about.get("target_transform")
         estimator.row_variances_ = np.array(about.get("row_variances", []), float)
+        outputs = len(state.best.mean)
+        estimator.missing_counts_ = np.array(about.get("missing_counts", [0] * outputs), int)
         estimator.target_names_ = None if names is None else [str(name) for name in names]
         table = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
         return estimator._describe(state, table, about["messages"])

@@ -41,6 +41,7 @@ def description(estimator: Any) -> dict[str, Any]:
         "target_names": estimator.target_names_,
         "target_transform": estimator.target_transform_,
         "row_variances": estimator.row_variances_.tolist(),
+        "missing_counts": estimator.missing_counts_.tolist(),
         "table": estimator.evidence_table_,
         "messages": list(estimator.messages_),
     }

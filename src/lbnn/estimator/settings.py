@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from lbnn._base import check
 from lbnn._base.arrays import device_of, to_numpy
 from lbnn._base.deprecated import VALUES
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.engines import ENGINES
 from lbnn.estimator import relevance
 from lbnn.estimator.columns import RAW, STANDARDISED
@@ -56,6 +56,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "target_transform": [StrOptions({*TRANSFORMS, "auto"}), None],
     "fit_intercept": ["boolean"],
     "average": ["boolean", StrOptions({"auto"})],
+    "missing_targets": [StrOptions({"error", "allow"})],
     "engine": [StrOptions({"auto", *ENGINES})],
     "target_error": [Interval(Real, 0, 1, closed="neither")],
     "random_state": ["random_state"],
@@ -322,11 +323,77 @@ def require_complete_rows(y: Any) -> None:
     partly = missing.any(axis=1) & ~missing.all(axis=1)
     if partly.any():
         raise ValueError(
-            "every row needs all of its targets: one eigendecomposition serves all outputs only if they "
-            f"are measured at the same rows, got NaN in {np.count_nonzero(partly)} rows that have other "
-            "targets. Leave these rows out, or fit targets that were measured at the same rows together; "
-            "what is known of new rows can be used with predictive(X).with_noise().given(Y)"
+            f"every row needs all of its targets, got NaN in {np.count_nonzero(partly)} rows that have other "
+            "targets: missing_targets='allow' takes NaN for targets that were not measured (what is known of "
+            "new rows can be used with predictive(X).with_noise().given(Y))"
         )
+
+
+def split_missing(y: Any) -> tuple[Any, Mask | None]:
+    """Targets with the mean of each output in the place of NaN, and which were observed; None if all were."""
+    array = to_numpy(y)
+    if array.dtype.kind != "f":
+        array = np.asarray(array, dtype=object if array.dtype.kind == "O" else float)
+    try:
+        numbers = np.asarray(array, dtype=float)
+    except (TypeError, ValueError):
+        return y, None  # scikit-learn says what is wrong with it
+    missing = np.isnan(numbers)
+    if not missing.any() or numbers.ndim not in (1, 2):
+        return y, None
+    observed = ~missing.reshape(len(numbers), -1)
+    if not observed.any(axis=0).all():
+        raise ValueError(
+            "every output needs at least one observed target, got none for outputs "
+            f"{np.flatnonzero(~observed.any(axis=0)).tolist()}: leave them out"
+        )
+    with np.errstate(invalid="ignore"):
+        means = np.nanmean(numbers, axis=0)
+    return np.where(missing, means, numbers), observed
+
+
+def weights_of_told(weights: Array | None, observed: Mask) -> Array | None:
+    """Weights of rows, zero for those without any target, which carry no information."""
+    told = observed.any(axis=1)
+    if told.all():
+        return weights
+    return told.astype(float) if weights is None else np.where(told, weights, 0.0)
+
+
+def require_table(noise: str, beta: Any, robust: bool, transform: Any) -> None:
+    """Raise where settings do not go with missing targets."""
+    if transform is not None:
+        raise ValueError(
+            "target_transform is for rows that have all of their targets, got missing targets: transform the "
+            "targets before the fit"
+        )
+    if robust:
+        raise ValueError("robust=True is for rows that have all of their targets, got missing targets")
+    if noise not in ("auto", "independent", "per_output"):
+        raise ValueError(
+            f"missing targets are for noise='auto', 'independent' or 'per_output', got noise={noise!r}"
+        )
+    if beta == math.inf:
+        raise ValueError("missing targets need noise, got beta=inf: give a finite beta, or leave it out")
+
+
+def table_kind(noise: str, basic: NoiseSpec, data: EvidenceData) -> str:
+    """The kind of noise that a table with missing targets is searched with: one variance, or one each."""
+    if noise != "auto":
+        return noise
+    own = data.outputs > 1 and not constant_outputs(data) and prefers_own_units(data, basic)
+    return "per_output" if own else "independent"
+
+
+def missing_message(observed: Mask, empty: int) -> str:
+    """How many targets were missing, output by output."""
+    counts = (~observed).sum(axis=0)
+    listed = ", ".join(f"{count}" for count in counts[:12]) + (", ..." if len(counts) > 12 else "")
+    rows = f"; {empty} rows without any target are left out" if empty else ""
+    return (
+        f"{counts.sum()} of {observed.size} targets were missing ({listed} of the {len(observed)} rows of "
+        f"each output): the fit is that of the observed ones{rows}"
+    )
 
 
 def groups_of_columns(

@@ -93,7 +93,7 @@ def facts(model: Any) -> Facts:
     """The numbers of a fitted estimator."""
     state = model._state
     count = len(state.rows.stands_for)
-    if len(state.targets) < 3:
+    if len(state.targets) < 3 or state.best.posterior.missing is not None:
         return Facts(count, model.n_features_in_, (), (), float("nan"), float("nan"))
     with collected():  # the model has messages of its own
         scores = model.leave_one_out()

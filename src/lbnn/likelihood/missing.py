@@ -17,7 +17,8 @@ One eigendecomposition serves, as for complete tables, and a scale takes m³ ope
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
@@ -25,6 +26,10 @@ from scipy import linalg
 from lbnn._base.arrays import HOST, Device
 from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
+
+_OVERHEAD = 2e6  # operations in the time that Python takes for one scale, some 0.4 ms
+_TURNS = 4  # of completing the table and estimating the scale, for proposals
+_SMALLEST = 0.01  # eigenvalue of that estimate, relative to the largest
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class PartialLikelihood:
 
     @property
     def output_units(self) -> Array:
-        """Ones."""
+        """Ones (n_d,)."""
         return self.complete.output_units
 
     @property
@@ -92,16 +97,16 @@ class PartialLikelihood:
         """Rough number of floating-point operations of one gradient, for planning."""
         count, rank = len(self.rows), len(self.eigenvalues)
         own = count**2 * (count + rank * self.targets.shape[1])
-        return self.complete.operations + 2.0 * own
+        return self.complete.operations + 2.0 * own + _OVERHEAD
 
     @property
     def gradient_rows(self) -> Array:
-        """Those of the filled table."""
+        """Those of the filled table, (r, n_d)."""
         return self.complete.gradient_rows
 
     @property
     def target_moment(self) -> Array:
-        """That of the filled table."""
+        """That of the filled table, (n_d, n_d)."""
         return self.complete.target_moment
 
     # -- value and gradient
@@ -140,7 +145,7 @@ class PartialLikelihood:
         return value, gradient
 
     def eliminate(self, values: Array, axes: Array) -> Elimination:
-        """The missing cells given one scale V diag(l) Vᵀ."""
+        """The missing cells given one scale V diag(l) Vᵀ, l (n_d,), V (n_d, n_d)."""
         inverse = 1 / (self.noise_variance + np.outer(self.eigenvalues, values))  # 1/D, (r, n_d)
         along = axes[self.outputs]  # V_jl of every cell, (m, n_d)
         weighted = self.vectors @ (inverse * (self.targets @ axes)) + (self.rest @ axes) / self.noise_variance
@@ -157,6 +162,38 @@ class PartialLikelihood:
         shift = -linalg.solve_triangular(root, white, lower=True, trans=1, check_finite=False)
         value = -float(np.log(np.diagonal(root)).sum()) + 0.5 * float(white @ white)
         return Elimination(np.asarray(root, float), shift, value)
+
+    @cached_property
+    def surrogate(self) -> GaussianLikelihood:
+        """A likelihood of a complete table that is close to this one, from which proposals are made.
+
+        That of the table completed at an estimate of L, to the power of the share of cells that were observed
+        (log determinants count that share, and so do squares of targets). L is estimated by moments,
+        E ỹ_i ỹ_iᵀ = τ I + g_i L, in turns with the completion; what is unknown of the missing cells counts.
+        """
+        outputs, rank = self.targets.shape[1], len(self.eigenvalues)
+        scale, targets = np.eye(outputs), self.targets
+        for _ in range(_TURNS):
+            values, axes = np.linalg.eigh(scale)
+            gone = self.eliminate(values, axes)
+            targets = self.completed(gone.shift)
+            size = float(values.mean())
+            weights = self.eigenvalues / (self.noise_variance + self.eigenvalues * size) ** 2
+            moment = targets.T @ (weights[:, None] * targets) + self._spread(gone, weights)
+            moment -= self.noise_variance * float(weights.sum()) * np.eye(outputs)
+            values, axes = np.linalg.eigh(moment / float(weights @ self.eigenvalues))
+            scale = (axes * np.maximum(values, _SMALLEST * max(float(values.max()), 0.0) + 1e-12)) @ axes.T
+        share = 1 - len(self.rows) / (outputs * max(self.examples, rank))
+        return replace(self.complete, targets=math.sqrt(share) * targets, multiplicity=share, gauss_rule=None)
+
+    def _spread(self, gone: Elimination, weights: Array) -> Array:
+        """Σ_i w_i cov(ỹ_i) of the missing cells given the others, (n_d, n_d)."""
+        covariance = linalg.cho_solve((gone.root, True), np.eye(len(gone.root)), check_finite=False)
+        rows = (self.vectors * weights) @ self.vectors.T
+        result = np.zeros((self.targets.shape[1],) * 2)
+        terms = covariance * rows[np.ix_(self.rows, self.rows)]
+        np.add.at(result, (self.outputs[:, None], self.outputs), terms)
+        return result
 
     def completed(self, shift: Array) -> Array:
         """ỹ of the table with the missing cells shifted, (r, n_d)."""

@@ -135,7 +135,7 @@ class PlainViews:
         return -0.5 * float(logs + fit), float(bound)
 
     def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
-        """There is no form in the hidden kernel."""
+        """There is no form in the hidden kernel (r, r)."""
         raise NotImplementedError
 
 
@@ -152,11 +152,11 @@ class PlainCells:
 
     @property
     def targets(self) -> Array:
-        """(observed cells, 1): the size of the problem."""
+        """The observed targets as one column, (cells, 1): the size of the problem."""
         return self.table[self.observed][:, None]
 
     def log_value(self, scale: Array) -> tuple[float, float]:
-        """log p(Y_obs | L) at one L, constant included, and a bound on what rounding may do to it."""
+        """log p(Y_obs | L) at one L (n_d, n_d), constant included, and a bound of its rounding."""
         outputs, rows = np.nonzero(self.observed.T)
         covariance = self.gram[np.ix_(rows, rows)] * scale[outputs[:, None], outputs]
         covariance += self.noise * np.eye(len(rows))
@@ -181,7 +181,7 @@ class PlainCells:
         return log_weights - 0.5 * (logs + fit), bound
 
     def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
-        """There is no form in the hidden kernel."""
+        """There is no form in the hidden kernel (r, r)."""
         raise NotImplementedError
 
 

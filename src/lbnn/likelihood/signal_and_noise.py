@@ -82,7 +82,7 @@ class SignalNoiseLikelihood:
 
     @cached_property
     def _rows(self) -> tuple[Array, Array]:
-        """Eigenvalues and targets with the rows outside, whose eigenvalue is zero."""
+        """Eigenvalues (rows,) and targets (rows, n_d) with the rows outside, whose eigenvalue is zero."""
         values = np.append(self.eigenvalues, np.zeros(len(self.outside)))
         return values, np.concatenate([self.targets, self.outside])
 
@@ -96,7 +96,7 @@ class SignalNoiseLikelihood:
         return self.value_and_gradient(roots, gradient=False)[0]
 
     def value_and_gradient(self, roots: Roots, gradient: bool = True) -> tuple[Array, Roots | None]:
-        """`log_value`, and its gradient in B, A and log t."""
+        """`log_value` (m,), and its gradient in B, A and log t."""
         g, targets = self._rows
         inverse_units = np.exp(-0.5 * roots.log_variances)[:, :, None]
         A, B = roots.noise * inverse_units, roots.signal * inverse_units
@@ -135,7 +135,7 @@ _ROUNDING = 1e-8  # relative to the sum of all terms and times the condition num
 
 
 def plain_log_value(likelihood: SignalNoiseLikelihood, signal: Array, noise: Array) -> tuple[float, float]:
-    """log p(Y | L, Σ) by a dense factorisation of the covariance of every row, and a bound on rounding."""
+    """log p(Y | L, Σ), L and Σ (n_d, n_d), by dense factorisations row by row, and a bound of rounding."""
     value, bound = 0.0, 1e-6
     outside = likelihood.outside.T @ likelihood.outside
     for strength, row in zip(likelihood.eigenvalues, likelihood.targets, strict=True):

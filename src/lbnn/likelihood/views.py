@@ -24,7 +24,10 @@ from scipy.linalg import lapack
 from lbnn._base.arrays import HOST, Device
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array, IndexArray
+from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.missing import PartialLikelihood
 
+_COST, _OVERHEAD = 4.0, 2e5  # of a gradient, in operations: small factorisations are far from peak speed
 _LAPACK_FROM = 48  # rows from which one factorisation after the other beats NumPy's batches of inverses
 
 
@@ -144,6 +147,12 @@ class ViewLikelihood:
     examples: int  # all observations
     noise_variance: float  # τ, positive and finite
     log_jacobian: float = 0.0
+    completion: PartialLikelihood | None = None  # of a table with missing cells: the same in another form
+
+    @property
+    def surrogate(self) -> GaussianLikelihood | None:
+        """A likelihood of a complete table from which proposals are made, where there is one."""
+        return None if self.completion is None else self.completion.surrogate
 
     # -- what the engines ask of every likelihood
 
@@ -156,7 +165,7 @@ class ViewLikelihood:
 
     @property
     def output_units(self) -> Array:
-        """Ones."""
+        """Ones (M,)."""
         return np.ones(self.design.channels)
 
     @property
@@ -169,7 +178,7 @@ class ViewLikelihood:
     @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient, for planning."""
-        return 2 * self.design.operations + 2.0 * self.design.rows**3
+        return _COST * (self.design.operations + self.design.rows**3) + _OVERHEAD
 
     @cached_property
     def eigenvalues(self) -> Array:
@@ -192,7 +201,7 @@ class ViewLikelihood:
 
     @property
     def target_moment(self) -> Array:
-        """Its eigenvectors are the channels: a second frame in which modes are looked for."""
+        """A diagonal matrix (M, M): the channels are a second frame in which modes are searched."""
         return np.diag(np.diagonal(self._pull))
 
     # -- value and gradient
@@ -221,18 +230,20 @@ class ViewLikelihood:
         return np.where(fine, value, -np.inf), np.where(fine[:, None, None], gradient, 0.0)
 
     def _of_roots(self, lower: Array, white: Array) -> Array:
+        """Log likelihood (m,) from Cholesky factors (m, p, p) and whitened observations (m, p)."""
         logs = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
         value = -0.5 * (logs + (white**2).sum(axis=1))
         return np.where(np.isfinite(value), value, -np.inf)
 
     def _covariances(self, scales: Array) -> Array:
+        """C(L) with noise, (m, p, p), of scales (m, M, M)."""
         covariances = self.design.covariances(scales)
         index = np.arange(self.design.rows)
         covariances[:, index, index] += self.noise_variance
         return covariances
 
     def _in_blocks(self, eigenvalues: Array, vectors: Array) -> Iterator[tuple[slice, Array]]:
-        """C(L) of blocks of scales."""
+        """C(L), (k, p, p), of blocks of scales."""
         for block in blocks(len(eigenvalues), 4 * self.design.rows**2):
             axes = vectors[block]
             yield block, self._covariances((axes * eigenvalues[block, None, :]) @ axes.swapaxes(1, 2))
@@ -247,6 +258,7 @@ def _lower_roots(covariances: Array) -> Array:
 
 
 def _lower_root(covariance: Array) -> Array:
+    """Cholesky factors of (m, p, p); NaN where there are none."""
     try:
         return np.asarray(np.linalg.cholesky(covariance), float)
     except np.linalg.LinAlgError:

@@ -25,7 +25,15 @@ def observed_likelihood(
         return partial_likelihood(spectrum, cells, noise)
     rows = cells.rows(spectrum)
     design = CellDesign(rows.features @ rows.features.T, rows.outputs, spectrum.outputs)
-    return ViewLikelihood(design, rows.targets, rows.residual, cells.examples, noise, cells.log_jacobian)
+    return ViewLikelihood(
+        design,
+        rows.targets,
+        rows.residual,
+        cells.examples,
+        noise,
+        cells.log_jacobian,
+        partial_likelihood(spectrum, cells, noise),
+    )
 
 
 def partial_likelihood(spectrum: Spectrum, cells: MissingCells, noise: float) -> PartialLikelihood:

@@ -1,6 +1,8 @@
 """Pictures of posteriors: functions that take posteriors and return matplotlib axes.
 
-Needs matplotlib, the extra `plots`. Imports the objects it draws; computes nothing of its own.
+Needs matplotlib, the extra `plots`. One file for each subject: `scale`, `band`, `bands`, `matrices`,
+`curves`, `learning`, `phase`, `theories`, `fitted`, `sweeps`; `_style` is shared. Imports the objects it
+draws; computes nothing of its own.
 """
 
 from lbnn.plots._style import COLOURS

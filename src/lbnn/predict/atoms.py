@@ -114,7 +114,7 @@ class AtomPredictive(Predictive):
         return self.log_density_with_level(values, 0.0)
 
     def log_density_with_level(self, values: Array, level_variance: float) -> float:
-        """Joint log density with a level of this variance that all points share."""
+        """Joint log density of values (p̂, n_d) with a level of this variance that all points share."""
         points, outputs = self.shape
         level = level_variance * np.kron(np.ones((points, points)), np.eye(outputs))
         own = level + self.observation_noise * np.eye(points * outputs)
@@ -135,7 +135,10 @@ class AtomPredictive(Predictive):
         return log_average(self.weights, terms)
 
     def _warn_of_few(self, terms: Array) -> None:
-        """Say where few draws count, as at outliers: they are all that is known."""
+        """Warn where few draws count in terms (atoms, k), as at outliers.
+
+        There is nothing beside the draws that could be integrated.
+        """
         with np.errstate(divide="ignore"):
             log_terms = np.log(self.weights)[:, None] + terms
         fewest = min(_FEWEST_ATOMS, 0.5 / float((self.weights**2).sum()))
@@ -165,6 +168,7 @@ class AtomPredictive(Predictive):
         return flat.reshape(count, points)
 
     def _observed(self, rows: slice, level_variance: float) -> Array:
+        """Covariances (atoms, rows, n_d, n_d) with noise and level."""
         own = self.observation_noise + level_variance
         return np.asarray(self.covariances(rows) + own * np.eye(self.shape[1]))
 
@@ -175,7 +179,7 @@ class AtomPredictive(Predictive):
         return self.marginals_of(rows, np.eye(self.shape[1]), 0.0)
 
     def marginals_of(self, rows: slice, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
-        """The same of outputs F̂ Aᵀ, with a level of this variance."""
+        """`marginals` of outputs F̂ Aᵀ, A (k, n_d), with a level of this variance."""
         variances = np.einsum(
             "kj,smjl,kl->smk", matrix, self._observed(rows, level_variance), matrix, optimize=True
         )
@@ -184,7 +188,7 @@ class AtomPredictive(Predictive):
     def log_tails_with_level(
         self, rows: IndexArray, values: Array, sign: float, level_variance: float
     ) -> LogTails | None:
-        """None: the draws are all that is known."""
+        """None, for points rows (k,) and values (k,): there is nothing beside the draws."""
         return None
 
     def gaussians(self, row: int) -> tuple[Array, Array, Array]:
@@ -192,7 +196,7 @@ class AtomPredictive(Predictive):
         return self._gaussians_of(row, np.eye(self.shape[1]), 0.0)
 
     def _gaussians_of(self, row: int, matrix: Array, level_variance: float) -> tuple[Array, Array, Array]:
-        """The Gaussians of outputs F̂ Aᵀ at one point, with a level of this variance."""
+        """`gaussians` of outputs F̂ Aᵀ, A (k, n_d), at one point, with a level of this variance."""
         covariances = self._observed(slice(row, row + 1), level_variance)[:, 0]
         with np.errstate(divide="ignore"):  # weights may have underflowed to zero
             log_weights = np.log(self.weights)

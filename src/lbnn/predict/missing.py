@@ -26,7 +26,7 @@ from lbnn.predict.conditional import ConditionalProcess
 
 _LARGEST = 1 << 26  # floats that factors of all draws may fill
 _WORK = 2e10  # operations that factorisations may take: some seconds
-_FEWEST_ATOMS = 128  # to which draws are thinned at most
+_FEWEST_ATOMS, _MOST_ATOMS = 128, 1024  # to which draws are thinned
 
 
 class TableProcess(ABC):
@@ -50,13 +50,15 @@ class TableProcess(ABC):
 def table_predictive(
     process: TableProcess, projection: Projection, weights: Array, noise: float, single_output: bool
 ) -> AtomPredictive:
-    """The predictive at projected test points."""
+    """The predictive at projected test points, from draws with weights (m,)."""
     explained = to_numpy(projection.explained)
 
     def covariances(rows: slice) -> Array:
+        """Of some points given each draw, (m, rows, n_d, n_d)."""
         return process.at_points(explained[rows], projection.unexplained_diagonal[rows])
 
     def joint(number: int) -> Array:
+        """Over points and outputs given one draw, (k, k), k = p̂ n_d."""
         return process.joint(explained, to_numpy(projection.unexplained_gram), number)
 
     means = process.means(explained)
@@ -67,7 +69,8 @@ def table_predictive(
 
 def most_draws(size: int) -> int:
     """How many draws are kept where each takes a factorisation of this size."""
-    return max(_FEWEST_ATOMS, min(int(_WORK / (float(size) ** 3 + 1e4)), _LARGEST // max(size, 1) ** 2))
+    allowed = min(int(_WORK / (float(size) ** 3 + 1e4)), _LARGEST // max(size, 1) ** 2)
+    return min(max(_FEWEST_ATOMS, allowed), _MOST_ATOMS)
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class CompletedProcess(TableProcess):
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
+        """Eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d) of the scales."""
         values, vectors = np.linalg.eigh(self.scales)
         return np.maximum(values, 0.0), np.asarray(vectors, float)
 
@@ -178,6 +182,7 @@ class ObservedProcess(TableProcess):
 
     @cached_property
     def _roots(self) -> list[Array]:
+        """Cholesky factors (cells, cells) of the covariances of the observed cells."""
         gram, j = self.rows.features @ self.rows.features.T, self.rows.outputs
         eye = self.noise * np.eye(len(gram))
         return [np.linalg.cholesky(gram * scale[j[:, None], j] + eye) for scale in self.scales]

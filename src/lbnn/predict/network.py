@@ -150,7 +150,7 @@ class NetworkPredictive(Predictive):
         return total + self.observation_noise * (matrix**2).sum(axis=1)
 
     def _variance_of_atom(self, matrix: Array) -> Array:
-        """The same given the one scale V diag(l) Vᵀ: Σ_j (AV)_kj² (R l_j + Σ_i φ_i² s_ij), and the noise."""
+        """`variance_of` A (k, n_d) given one scale: Σ_j (AV)_kj² (R l_j + Σ_i φ_i² s_ij), and the noise."""
         values, vectors = self.measure.eigen
         seen = times(self.projection.explained**2, self.process.shrunken_scale(values)[0])
         along = np.outer(self.projection.unexplained_diagonal, values[0]) + seen

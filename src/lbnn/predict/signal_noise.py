@@ -49,7 +49,7 @@ class SignalNoiseProcess:
 
     @cached_property
     def explained(self) -> Array:
-        """Φ, as NumPy."""
+        """Φ (p̂, r), as NumPy."""
         return np.asarray(to_numpy(self.projection.explained), float)
 
     @cached_property
@@ -89,7 +89,7 @@ class SignalNoiseProcess:
         return np.asarray(among + self.level_share + float(noisy) * np.eye(len(self.explained)))
 
     def joint(self, number: int, noisy: bool) -> Array:
-        """Over points and outputs given one draw, (p̂ n_d, p̂ n_d)."""
+        """Over points and outputs given one draw, (k, k), k = p̂ n_d."""
         basis, white = self.draws.basis[number], self.white_covariance(number, noisy)
         points, outputs = len(self.explained), len(basis)
         full = np.einsum("aj,bj,jmn->manb", basis, basis, white, optimize=True)
@@ -131,7 +131,7 @@ class SignalNoisePredictive(AtomPredictive):
         return replace(observed, leverage=self.leverage)
 
     def log_density_with_level(self, values: Array, level_variance: float) -> float:
-        """Joint log density: output by output in the basis of each draw."""
+        """Joint log density of values (p̂, n_d): output by output in the basis of each draw."""
         assert self.process is not None
         if level_variance:
             return super().log_density_with_level(values, level_variance)

@@ -46,16 +46,18 @@ class Transform:
     closed: bool = False
 
     def takes(self, values: Array) -> bool:
-        """Whether the transform is defined at all values."""
+        """Whether the transform is defined at all values, of any shape."""
         above = values >= self.lowest if self.closed else values > self.lowest
         return bool(above.all() and (values < self.highest).all())
 
 
 def _square(values: Array) -> Array:
+    """Squares of the positive parts of values of any shape."""
     return np.maximum(values, 0.0) ** 2
 
 
 def _half_log(values: Array) -> Array:
+    """log t'(y) of the square root, for values of any shape."""
     with np.errstate(divide="ignore"):
         return -math.log(2.0) - 0.5 * np.log(values)
 
@@ -121,7 +123,7 @@ class TransformedPredictive(Predictive):
 
     @property
     def leverage(self) -> Array | None:
-        """As in `AffinePredictive`."""
+        """As in `AffinePredictive`, (p̂,)."""
         found: Array | None = getattr(self.predictive, "leverage", None)
         return found
 

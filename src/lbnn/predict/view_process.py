@@ -37,7 +37,7 @@ class TestViews:
 
     @classmethod
     def of_kernel(cls, cross: Array, gram: Array) -> TestViews:
-        """From the kernels between test and training views and among test views."""
+        """From kernels (p̂, M, p, M) with the training views and (p̂, M, p̂, M) among test views."""
         return cls(cross, np.einsum("aman->amn", gram), gram, None)
 
     @property
@@ -55,6 +55,7 @@ class TestViews:
 
 
 def _root(scale: Array) -> Array:
+    """A root (M, M) of a scale (M, M)."""
     values, vectors = np.linalg.eigh(scale)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
@@ -93,7 +94,7 @@ class ViewProcess:
         return np.asarray(test.among(scale) - seen.T @ seen)
 
     def _factorised(self, test: TestViews, scales: Array) -> Iterator[tuple[slice, Array, Array]]:
-        """Lower roots of C(L) and k̂(L), for blocks of scales."""
+        """Lower roots (k, p, p) of C(L) and k̂(L) (k, p̂, p), for blocks of scales (m, M, M)."""
         size, points = len(self.data.observations), test.points
         flat = test.cross.transpose(1, 3, 0, 2).reshape(self.data.channels**2, -1)
         for block in blocks(len(scales), 4 * size * (size + points)):

@@ -52,7 +52,7 @@ def sample_view_weights(
     noise: float,
     rng: np.random.Generator,
 ) -> list[Array]:
-    """The same for observations through views, of noise variance τ.
+    """W_1, ..., W_d, (size, n_ℓ, n_{ℓ−1}) each, for observations through views, of noise variance τ.
 
     Given T the observations are linear in B = P_1 W_1: y_μ = Σ_m [T B ψ_m]_m + noise. So with a draw B_0 of
     its prior and one of the noise, B = B_0 + Zᵀ C⁻¹ (y − Z B_0 − noise) is one of its posterior (Matheron's
@@ -87,7 +87,10 @@ def _upper_layers(
     variances: tuple[float, ...],
     rng: np.random.Generator,
 ) -> tuple[list[Array], Array, Array]:
-    """W_2, ..., W_d given T_d, ..., T_2; T (the identity without factors) and P_1."""
+    """W_2, ..., W_d, (size, n_ℓ, n_{ℓ−1}) each, given T_d, ..., T_2.
+
+    Also T (the identity without factors) and P_1.
+    """
     rows = np.broadcast_to(np.eye(outputs), (size, outputs, outputs))
     weights: list[Array] = []
     for factor, width, variance in zip(factors, reversed(widths), reversed(variances), strict=True):

@@ -299,7 +299,7 @@ class ScaleMeasure:
         return self.scales[rng.choice(len(self.weights), size=size, p=self.weights)]
 
     def _thinned(self, most: int) -> tuple[IndexArray, Array]:
-        """At most so many atoms and their weights: all, or equal ones by systematic resampling."""
+        """At most so many atoms and weights, (k,) each: all, or equal ones by systematic resampling."""
         if len(self.weights) <= most:
             return np.arange(len(self.weights)), self.weights
         positions = (np.arange(most) + 0.5) / most * self.weights.sum()

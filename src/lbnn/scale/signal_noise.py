@@ -71,7 +71,7 @@ class SignalNoiseDraws:
         return replace(self, basis=matrix @ self.basis)
 
     def average(self, values: Array) -> Array:
-        """Σ_s w_s values_s."""
+        """Σ_s w_s values_s, values (m, ...)."""
         return np.tensordot(self.weights, values, axes=1)
 
     def thinned(self, most: int, rng: np.random.Generator) -> SignalNoiseDraws:

@@ -242,6 +242,6 @@ def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoise
 
 
 def _systematic(weights: Array, count: int, rng: np.random.Generator) -> Array:
-    """Indices of so many draws in proportion to their weights."""
+    """Indices (count,) of draws in proportion to their weights (m,)."""
     bounds = np.cumsum(weights) / weights.sum()
     return np.minimum(np.searchsorted(bounds, (np.arange(count) + rng.random()) / count), len(bounds) - 1)

@@ -62,6 +62,7 @@ class _Terms:
 
 
 def _terms(data: EvidenceData, h: Array) -> _Terms:
+    """Terms of the log evidence at h (n_d + 1,)."""
     signal, units = np.exp(h[-1]) * data.spectrum.eigenvalues, np.exp(h[:-1])
     variance = data.noise_variance + signal
     squares = data.spectrum.targets**2 / variance[:, None] / units
@@ -111,6 +112,7 @@ def _climb(data: EvidenceData, free: FreeParameters, start: Array) -> Optimum:
         return evidence_and_gradient(data, h)
 
     def curved(phi: Array) -> Array:
+        """Curvature (k, k) at φ (k,), made positive definite."""
         return positive_definite(free.directions.T @ curvature(data, free.at(phi)) @ free.directions)
 
     top = maximise(evidence, free, start, curved(start), tolerance=1e-9)
@@ -123,6 +125,7 @@ def _polished(data: EvidenceData, spec: NoiseSpec, free: FreeParameters, line: A
         return free.nearest(line[index])
 
     def at(log_scale: float) -> Array:
+        """h (n_d + 1,) with the best noise variances at a prior scale."""
         scale = np.full((1, 1), log_scale)
         return np.append(_best_log_units(data, spec, scale)[0], log_scale)
 

@@ -51,4 +51,5 @@ def no_signal(data: EvidenceData, spec: NoiseSpec) -> Candidate | None:
 
 
 def _log_evidence(data: EvidenceData, h: Array) -> float:
+    """Log evidence of the Gaussian process at h (n_d + 1,)."""
     return float(gaussian_process.log_evidence(data, h[None])[0])

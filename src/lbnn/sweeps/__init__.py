@@ -2,8 +2,10 @@
 
 `axes` separates data axes from network axes and gives every point its seed; `quantities` names what is
 computed; `chunk` computes one rectangle of points; `layout` cuts the grid into them; `store` keeps them in a
-zarr store that survives being killed; `workers` runs them here or on Dask; `run` is `lbnn.sweep`. Imports
-`theories` and what stands before it; not pictures.
+zarr store that survives being killed; `workers` runs them here or on Dask; `run` is `lbnn.sweep`. `batch`
+computes many temperatures at once; `identity` and `integrity` say what a store belongs to and whether it is
+whole, `plan` what is left to do, `progress` how far it is. Imports `theories` and what stands before it; not
+pictures.
 """
 
 from typing import Any

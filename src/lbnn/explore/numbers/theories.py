@@ -81,7 +81,7 @@ class TheoryNumbers:
         else:
             names = ", ".join(f"“{each}” ({written(abs(off))}{unit})" for each, off, _ in closest)
             found = (
-                f"The Monte Carlo error of the exact answer does not distinguish {names} apart in "
+                f"The Monte Carlo error of the exact answer does not distinguish between {names} in "
                 f"{self.state.quantity}: they are closest together"
             )
         return (

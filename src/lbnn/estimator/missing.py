@@ -1,0 +1,187 @@
+"""Fits of tables with missing targets: hyperparameters by the evidence of the observed cells.
+
+Candidates are searched on a completed table, one that is drawn given the observed cells. Then each of the
+best moves to the maximum of the evidence of the observed cells alone. Its gradient is that of the evidence of
+the complete table, averaged over draws of the scale and of the missing cells (Fisher's identity), and the
+curvature of the complete table turns it into a step (expectation maximisation by gradients). The final
+posterior, its evidence and its predictions are those of the observed cells; no filled-in number enters them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lbnn._base.types import Array, Mask
+from lbnn._base.warn import warn_of
+from lbnn.data.missing import MissingCells
+from lbnn.engines import InferenceOptions
+from lbnn.estimator.model import FittedModel, log_unit_jacobian
+from lbnn.estimator.targets import TargetUnits
+from lbnn.network import Network, table_posterior
+from lbnn.noise.independent import IndependentNoise
+from lbnn.noise.missing import partial_likelihood, refilled, with_targets
+from lbnn.posterior import Posterior
+from lbnn.selection import Candidate, EvidenceData
+
+_STEPS = 2  # of each of the best candidates towards the maximum for the observed cells
+_LONGEST = 1.0  # step along a free hyperparameter, a factor of e
+_TABLES = 48  # completed tables that a gradient is averaged over
+_COARSE = 0.3  # target error of the posteriors on the way
+_MOST_CANDIDATES = 3
+_RIVAL = 4.0  # nats behind the best on the completed table within which a candidate is followed up
+
+
+@dataclass(frozen=True)
+class Table:
+    """Which targets of a fit were observed.
+
+    Attributes
+    ----------
+    observed : (p, n_d) of bool
+    weights : (p,)
+        Of rows; ones without weights.
+    centred : bool
+        Whether there is a level.
+    """
+
+    observed: Mask
+    weights: Array
+    centred: bool
+
+    @classmethod
+    def of(cls, observed: Mask, weights: Array | None, centred: bool) -> Table:
+        """With weights of rows that may not be given."""
+        return cls(observed, np.ones(len(observed)) if weights is None else weights, centred)
+
+    def filled(self, targets: Array) -> Array:
+        """Targets (p, n_d) with the mean of the observed ones in the place of missing ones."""
+        shares = self.weights[:, None] * self.observed
+        means = (shares * np.where(self.observed, targets, 0.0)).sum(axis=0) / shares.sum(axis=0)
+        return np.where(self.observed, targets, means)
+
+    def cells(self, inner: Array, h: Array) -> MissingCells:
+        """Of whitened data, from the filled targets of the search, (p, n_d)."""
+        targets = np.sqrt(self.weights)[:, None] * inner / np.exp(h[:-1] / 2)
+        return MissingCells(self.observed, targets, self.weights, self.centred)
+
+    @property
+    def counted(self) -> Array:
+        """Observed targets of each output, less one for its level, (n_d,)."""
+        return self.observed.sum(axis=0) - float(self.centred)
+
+
+@dataclass(frozen=True)
+class FilledData:
+    """A filled table after its eigendecomposition: the data of the search, and its targets."""
+
+    data: EvidenceData
+    inner: Array  # targets of the search, (p, n_d)
+    table: Table
+    units: TargetUnits
+
+
+def condition_table(filled: FilledData, candidate: Candidate, options: InferenceOptions) -> Posterior:
+    """The posterior of a candidate given the observed cells, in whitened units, without warnings."""
+    widths, h, data = candidate.widths, candidate.h, filled.data
+    network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
+    spectrum = data.whitened(h).scaled(network.prior_variances[0])
+    spectrum, cells = refilled(spectrum, filled.table.cells(filled.inner, h), 1.0)
+    prior = network.scale_prior(spectrum.outputs)
+    return table_posterior(prior, spectrum, IndependentNoise(1.0), cells, options)
+
+
+def drawn_tables(posterior: Posterior, count: int, seed: Sequence[int]) -> list[tuple[Array, Array]]:
+    """Draws of the scale (n_d, n_d) and completed tables (p, n_d) given it, in units of the posterior."""
+    cells, rng = posterior.missing, np.random.default_rng(seed)
+    assert cells is not None
+    likelihood = partial_likelihood(posterior.spectrum, cells, posterior.noise.variance)
+    scales = posterior.scale.scales
+    result = []
+    for number in rng.choice(len(scales), size=count, p=posterior.scale.weights):
+        values, axes = np.linalg.eigh(scales[number])
+        gone = likelihood.eliminate(np.maximum(values, 0.0), axes)
+        drawn = np.linalg.solve(gone.root.T, rng.standard_normal(len(gone.shift)))
+        targets = cells.targets.copy()
+        targets[cells.cells] += gone.shift + drawn
+        result.append((scales[number], targets))
+    return result
+
+
+def improved(filled: FilledData, candidate: Candidate, seed: int) -> Candidate:
+    """The candidate nearer to the maximum of the evidence of the observed cells."""
+    for step in range(_STEPS if candidate.curvature.size and not candidate.on_edge else 0):
+        rough = InferenceOptions(_COARSE, seed, "auto", rough=True)
+        posterior = condition_table(filled, candidate, rough)
+        slope = np.zeros(len(candidate.h))
+        tables = drawn_tables(posterior, _TABLES, [seed, 28, step])
+        for scale, targets in tables:
+            slope += _slope(filled.data, candidate.h, scale, targets, posterior) / len(tables)
+        along = np.linalg.solve(candidate.curvature, candidate.directions.T @ slope)
+        along *= min(1.0, _LONGEST / max(float(np.abs(along).max(initial=0.0)), 1e-12))
+        candidate = replace(candidate, h=candidate.h + candidate.directions @ along)
+    return candidate
+
+
+def _slope(data: EvidenceData, h: Array, scale: Array, targets: Array, posterior: Posterior) -> Array:
+    """∂f/∂h of one completed table, whitened, at one scale, (n_d + 1,)."""
+    assert posterior.missing is not None
+    plain = targets * np.exp(h[:-1] / 2)
+    spectrum, _ = with_targets(data.spectrum, replace(posterior.missing, targets=plain), plain)
+    assert spectrum.outside is not None
+    values, axes = np.linalg.eigh(scale)
+    complete = EvidenceData(spectrum, spectrum.outside, data.noise_variance)
+    return np.asarray(complete.slopes(h, np.maximum(values, 0.0)[None], axes[None])[0])
+
+
+def completed_targets(filled: FilledData, candidate: Candidate, seed: int) -> Array:
+    """The user's targets (p, n_d) with the missing ones drawn given the observed ones."""
+    rough = InferenceOptions(_COARSE, seed, "auto", rough=True)
+    posterior = condition_table(filled, candidate, rough)
+    _, targets = drawn_tables(posterior, 1, [seed, 29])[0]
+    plain = targets * np.exp(candidate.h[:-1] / 2) / np.sqrt(filled.table.weights)[:, None]
+    return np.asarray(filled.units.mean + plain @ filled.units.matrix.T)
+
+
+def final_tables(
+    filled: FilledData, candidates: Sequence[Candidate], **effort: Any
+) -> tuple[list[Candidate], tuple[FittedModel, ...]]:
+    """The best candidates by the evidence of the observed cells, best first, and the model of the best."""
+    lead = candidates[0].penalised_evidence
+    chosen = [each for each in candidates[:_MOST_CANDIDATES] if each.penalised_evidence > lead - _RIVAL]
+    seed = effort["seed"]
+    options = InferenceOptions(effort["target_error"], seed, effort["engine"])
+    fitted = []
+    for each in chosen:
+        fitted.append(_fitted(filled, improved(filled, each, seed), options))
+    fitted.sort(key=lambda pair: -pair[0].penalised_evidence)
+    warn_of(fitted[0][1].posterior.diagnostics.messages)
+    return [candidate for candidate, _ in fitted], (fitted[0][1],)
+
+
+def _fitted(
+    filled: FilledData, candidate: Candidate, options: InferenceOptions
+) -> tuple[Candidate, FittedModel]:
+    """The candidate with its evidence, and its model; densities in the units of the search and the user's."""
+    posterior, units = condition_table(filled, candidate, options), filled.units
+    counted, error = filled.table.counted, posterior.log_evidence_error
+    search = posterior.log_evidence - 0.5 * float(counted @ candidate.h[:-1])
+    own = search - float(counted.sum()) * units.log_unit
+    shown = own - log_unit_jacobian(filled.data, units)  # as the evidence table wants it
+    judged = error if posterior.diagnostics.ok else max(error, 0.5)
+    model = FittedModel(
+        posterior,
+        units.matrix * np.exp(candidate.h[:-1] / 2),
+        units.mean,
+        None,
+        math.exp(candidate.h[-1]),
+        own,
+        units.single_output,
+        candidate.penalty,
+        own - candidate.penalty,
+    )
+    return replace(candidate, log_evidence=shown, error=judged), model

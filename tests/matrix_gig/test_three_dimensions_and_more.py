@@ -1,0 +1,155 @@
+"""N ≥ 3 against quadrature, reductions to smaller N and Gibbs chains."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+from lbnn import MatrixGIG
+from tests.helpers.problems import random_rotation
+from tests.matrix_gig.test_one_and_two_dimensions import PLANES, PSI, plane
+from tests.referees.matrix_gig import (
+    REPLICATE_FREEDOM,
+    PlaneReferee,
+    ScalarReferee,
+    SpaceReferee,
+    gibbs_chains,
+    library_values,
+    with_spectrum,
+)
+from tests.referees.statistics import assert_agrees
+
+SPACES = [((0.5, 1.0, 4.0), 2.5), ((0.3, 2.0, 9.0), 1.3), ((1.0, 1.0, 1.0), 4.0)]
+
+
+@pytest.mark.parametrize(("delta", "nu"), SPACES, ids=str)
+def test_space_quadrature_has_converged(delta: tuple[float, float, float], nu: float) -> None:
+    fine, coarse = SpaceReferee(delta, nu), SpaceReferee(delta, nu, nodes=36)
+    assert coarse.log_normalizer == pytest.approx(fine.log_normalizer, abs=1e-8)
+    np.testing.assert_allclose(coarse.means, fine.means, rtol=1e-7)
+
+
+@pytest.mark.parametrize(("delta", "nu"), SPACES, ids=str)
+def test_three_dimensions_against_quadrature(delta: tuple[float, float, float], nu: float) -> None:
+    """In random axes and inverted too; errors are honest and small."""
+    exact = SpaceReferee(delta, nu)
+    mean, inverse = exact.means
+    axes = random_rotation(3, 401)
+    psi = (axes * np.array(delta)) @ axes.T
+    law = MatrixGIG((psi + psi.T) / 2, np.eye(3), nu)
+    options = {"comparisons": 3 * 26, "degrees_of_freedom": REPLICATE_FREEDOM}
+    inverted = law.inverse()
+    for found, first, second in ((law, "mean", "inverse_mean"), (inverted, "inverse_mean", "mean")):
+        assert_agrees(found.log_normalizer, found.log_normalizer_error, exact.log_normalizer, **options)
+        assert found.log_normalizer_error < 0.01
+        for name, values in ((first, mean), (second, inverse)):
+            error = np.sqrt(np.diag(axes.T**2 @ getattr(found, f"{name}_error") ** 2 @ axes**2))
+            diagonal = np.diag(axes.T @ getattr(found, name) @ axes)
+            assert_agrees(diagonal, error, values, largest_error=0.02, **options)
+
+
+@pytest.mark.parametrize("size", [3, 5, 8])
+@pytest.mark.parametrize("nu", [0.4, 2.6])
+def test_rank_two_reduces_to_the_plane(size: int, nu: float) -> None:
+    """Ψ = diag(0, Ψ₂): a Wishart block, Gaussians, and the law of the plane with ν − (N − 2)/2.
+
+    `nu` is that of the plane; 2ν of the whole is nu's double plus N − 2, above N − 1 − rank(Ψ).
+    """
+    whole, rest = nu + (size - 2) / 2, size - 2
+    psi = np.zeros((size, size))
+    psi[rest:, rest:] = PSI
+    exact = PlaneReferee(PSI, np.eye(2), nu)
+    log_wishart = special.multigammaln(whole, rest) + rest * whole * math.log(2)
+    log_normalizer = exact.log_normalizer + log_wishart + 2 * rest / 2 * math.log(2 * math.pi)
+    law = MatrixGIG(psi, np.eye(size), whole, target_error=0.02)
+    assert law.diagnostics.engine in ("importance", "smc")
+    options = {"comparisons": 6 * 9, "degrees_of_freedom": REPLICATE_FREEDOM}
+    assert_agrees(law.log_normalizer, law.log_normalizer_error, log_normalizer, **options)
+    assert law.log_normalizer_error < 0.02
+    corner = (slice(rest, None),) * 2
+    mean = exact.expect("mean") + rest * np.eye(2)
+    assert_agrees(law.mean[corner], law.mean_error[corner], mean, **options)
+    np.testing.assert_array_less(np.abs(np.diag(law.mean)[:rest] - 2 * whole), 6 * law.mean_error[0, 0])
+    inverse, error = law.inverse_mean[corner], law.inverse_mean_error[corner]
+    if np.isfinite(law.inverse_mean).all():
+        assert_agrees(inverse, error, exact.expect("inverse mean"), **options)
+
+
+@pytest.mark.parametrize(("size", "nu"), [(4, 0.4), (6, 2.9), (15, 3.0)])
+def test_rank_one_in_closed_form(size: int, nu: float) -> None:
+    """Ψ = ψ vvᵀ: χ variables, Gaussians, and one generalised inverse Gaussian of order ν − (N − 1)/2."""
+    law = MatrixGIG(np.diag([0.0] * (size - 1) + [3.0]), np.eye(size), nu + (size - 1) / 2, target_error=0.02)
+    whole = nu + (size - 1) / 2
+    exact = ScalarReferee(3.0, 1.0, nu)
+    log_normalizer = special.multigammaln(whole, size - 1) + (size - 1) * whole * math.log(2)
+    log_normalizer += exact.log_normalizer + (size - 1) / 2 * math.log(2 * math.pi)
+    options = {"comparisons": 9, "degrees_of_freedom": REPLICATE_FREEDOM}
+    assert_agrees(law.log_normalizer, law.log_normalizer_error, log_normalizer, **options)
+    assert_agrees(law.mean[-1, -1], law.mean_error[-1, -1], exact.moment(1) + size - 1, **options)
+    finite = nu > 0.5  # 2ν of the whole above (N − 1) + 1
+    assert np.isfinite(np.diag(law.inverse_mean)[:-1]).all() == finite
+    if finite:
+        assert_agrees(law.inverse_mean[-1, -1], law.inverse_mean_error[-1, -1], exact.moment(-1), **options)
+    else:
+        assert law.inverse_mean[-1, -1] == pytest.approx(exact.moment(-1), rel=0.05)
+
+
+def test_finite_part_of_a_divergent_mean_has_an_error() -> None:
+    """(X⁻¹)_33 is finite and drawn, so its error is not zero."""
+    law = MatrixGIG(np.diag([0.0, 1.0, 2.0]), np.eye(3), 0.9)
+    assert math.isinf(law.inverse_mean[0, 0])
+    assert law.inverse_mean_error[2, 2] > 0
+
+
+CHAINS = {
+    "three": (with_spectrum([0.4, 1.0, 3.0], 402), with_spectrum([0.5, 1.0, 2.0], 403), 1.8),
+    "five": (with_spectrum([0.4, 1.0, 1.0, 3.0, 8.0], 404), with_spectrum([0.5, 1, 1, 2, 4], 405), 3.5),
+    "five, negative": (with_spectrum([0.5, 1, 1, 2, 4], 406), with_spectrum([1.0, 1, 2, 3, 3], 407), -4.0),
+    "five, 2ν < N": (with_spectrum([2.0, 3, 4, 5, 6], 408), with_spectrum([1.0, 1, 1, 2, 2], 409), 1.5),
+    "three, ν = 0": (with_spectrum([2.0, 3.0, 8.0], 410), with_spectrum([1.0, 1.0, 2.0], 411), 0.0),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_means_against_gibbs_chains(name: str) -> None:
+    """E X and E X⁻¹ of general laws, within the errors of both."""
+    psi, phi, nu = CHAINS[name]
+    law = MatrixGIG(psi, phi, nu, target_error=0.02)
+    values, errors = library_values(law)
+    chains, chains_error = gibbs_chains(psi, phi, nu, seed=412)
+    error = np.hypot(errors, chains_error[:-1])
+    freedom = {"comparisons": len(CHAINS) * 50, "degrees_of_freedom": 2 * REPLICATE_FREEDOM}
+    assert_agrees(values, error, chains[:-1], **freedom)
+    spread = np.sqrt(np.abs(chains[:-1]).max())
+    assert error.max() < 0.05 * spread  # the comparison has power
+
+
+def test_gibbs_chains_agree_with_the_plane() -> None:
+    """The referee against the other referee."""
+    psi, phi, nu = PLANES["2ν < N"]
+    values, errors = gibbs_chains(psi, phi, nu, seed=413)
+    exact = [plane("2ν < N").expect(which).ravel() for which in ("mean", "inverse mean")]
+    logs = plane("2ν < N").expect("log det")[0, 0]
+    assert_agrees(values, errors, np.append(np.concatenate(exact), logs))
+
+
+SCENARIOS = {
+    "I": np.eye(15),
+    "two strong": np.diag([1.0] * 13 + [10.0, 50.0]),
+    "1..15": np.diag(np.arange(1.0, 16.0)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_fifteen_dimensions_against_gibbs_chains(name: str) -> None:
+    """ν = 10, Φ = I: diagonals and off-diagonals of E X and E X⁻¹."""
+    law = MatrixGIG(SCENARIOS[name], np.eye(15), 10.0)
+    assert law.diagnostics.ok
+    values, errors = library_values(law)
+    chains, chains_error = gibbs_chains(SCENARIOS[name], np.eye(15), 10.0, seed=414, chains=200, sweeps=200)
+    error = np.hypot(errors, chains_error[:-1])
+    assert_agrees(values, error, chains[:-1], comparisons=3 * 450, degrees_of_freedom=2 * REPLICATE_FREEDOM)
