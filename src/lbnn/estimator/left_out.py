@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 from scipy import stats
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, Mask
 from lbnn._base.warn import collected
+from lbnn.estimator.free_noise import FreeNoiseModel
 from lbnn.estimator.model import FittedModel, FittedState
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.selection import Candidate
@@ -66,6 +67,8 @@ def _cheaper(state: FittedState) -> FittedModel:
     Left-out scores need a product of rows, directions, outputs and draws: 14 s for 300 rows of 50 outputs.
     """
     model = state.best
+    if isinstance(model, FreeNoiseModel):  # which has few draws
+        return model
     measure, (rows, outputs) = model.posterior.scale, state.targets.shape
     if len(measure.weights) * rows * model.posterior.spectrum.rank * outputs < _MOST_WORK:
         return model
@@ -81,7 +84,7 @@ def left_out_r2(targets: Array, means: Array) -> float:
     """
     alone = (targets - targets.mean(axis=0)) * len(targets) / (len(targets) - 1)
     total, left = (alone**2).sum(axis=0), ((targets - means) ** 2).sum(axis=0)
-    varying = total > 0
+    varying = _varying(targets)
     return float(1 - (left[varying] / total[varying]).mean()) if varying.any() else math.nan
 
 
@@ -92,9 +95,17 @@ def without_signal(targets: Array) -> Array:
     """
     count = len(targets)
     centred = targets - targets.mean(axis=0)
+    varying = _varying(targets)
+    centred = centred[:, varying]
     total = (centred**2).sum(axis=0)
-    centred, total = centred[:, total > 0], total[total > 0]
     others = np.maximum(total - centred**2 * count / (count - 1), np.finfo(float).eps * total)
     spread = np.sqrt(others / (count - 2) * count / (count - 1))
     distance = centred * count / (count - 1) / spread
     return np.asarray((stats.t.logpdf(distance, count - 2) - np.log(spread)).sum(axis=1))
+
+
+def _varying(targets: Array) -> Mask:
+    """Outputs that vary by more than the rounding of their mean, (n_d,)."""
+    centred = targets - targets.mean(axis=0)
+    rounding = len(targets) * np.finfo(float).eps
+    return np.asarray((centred**2).sum(axis=0) > rounding**2 * (targets**2).sum(axis=0))
