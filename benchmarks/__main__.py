@@ -24,10 +24,13 @@ OWN_COMMAND_LINE = (
     "bands_calibration",
     "bands_himalaya",
     "bands_real",
+    "code_size",
     "coverage",
     "data_repairs",
+    "default_fits",
     "explore_latency",
     "far_answers",
+    "free_noise",
     "gpu.__main__",
     "ill_conditioned",
     "many_outputs_truth",
@@ -37,6 +40,7 @@ OWN_COMMAND_LINE = (
     "practice",
     "real_data.study",
     "traced_edges",
+    "views_truth",
 )
 
 

@@ -144,6 +144,10 @@ def table(counts: dict[str, Count]) -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
+def main() -> None:
     checkout = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
     print(table(count(checkout / "src" / "lbnn")))
+
+
+if __name__ == "__main__":
+    main()

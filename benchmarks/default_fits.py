@@ -99,5 +99,9 @@ def run(fits: int) -> dict[str, object]:
     }
 
 
-if __name__ == "__main__":
+def main() -> None:
     print(json.dumps(run(int(sys.argv[1]) if len(sys.argv) > 1 else 60), indent=1, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

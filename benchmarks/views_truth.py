@@ -106,7 +106,7 @@ def ranks(count):
     return result
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--problems", type=int, default=24)
     parser.add_argument("--draws", type=int, default=60_000)
@@ -125,3 +125,7 @@ if __name__ == "__main__":
     print(json.dumps(summary))
     if options.out is not None:
         options.out.write_text(json.dumps({"summary": summary, "problems": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

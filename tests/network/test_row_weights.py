@@ -142,6 +142,7 @@ def estimator(**more):
     return lbnn.LBNNRegressor(**{"width": (8,), "depth": 2, "inputs": "raw", "average": False} | more)
 
 
+@pytest.mark.filterwarnings("ignore::lbnn.DataWarning")  # the given noise is too small for some rows
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_estimator_with_integer_weights_has_the_predictions_of_replicates(kernel):
     """With a level: a weighted one. At given hyperparameters, where copies tell nothing of the noise."""

@@ -475,7 +475,7 @@ class _Search:
     def price(self) -> float:
         """Cost of an eigendecomposition in units of that of a target along a direction.
 
-        Operations of `eigh` count 10 r³ on the host and 50 r³ elsewhere; a target has 2r² of projections and
+        Operations of `eigh` count 10 r³ on the host and 50 r³ on other devices; a target has 2r² of projections and
         nodes that take the time of some 3·10⁵ (measured at r = 30 to 500 on one core, 2000 on an H200).
         """
         rank = self.kernels.rank

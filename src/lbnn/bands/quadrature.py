@@ -122,7 +122,7 @@ class Conditional:
         )
 
     def on_lattice(self, values: AnyArray, xp: Any) -> AnyArray:
-        """Values (nodes, V) at their places on the lattice, (M, V), zero elsewhere."""
+        """Values (nodes, V) at their places on the lattice, (M, V), zero at the others."""
         device, nodes = device_of(values), values.shape[0]
         rows = device.put(np.arange(len(self.lattice)))[:, None] - self.first[None, :]
         node = rows // self.stride[None, :]
