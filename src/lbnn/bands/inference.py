@@ -475,8 +475,9 @@ class _Search:
     def price(self) -> float:
         """Cost of an eigendecomposition in units of that of a target along a direction.
 
-        Operations of `eigh` count 10 r³ on the host and 50 r³ on other devices; a target has 2r² of projections and
-        nodes that take the time of some 3·10⁵ (measured at r = 30 to 500 on one core, 2000 on an H200).
+        Operations of `eigh` count 10 r³ on the host and 50 r³ on other devices; a target has 2r² of
+        projections and nodes that take the time of some 3·10⁵ (measured at r = 30 to 500 on one core, 2000
+        on an H200).
         """
         rank = self.kernels.rank
         return (10.0 if self.device.host else 50.0) * rank**3 / (2 * rank**2 + 3e5)
