@@ -323,18 +323,54 @@ def test_answers_that_are_not_ok_are_announced():
 def test_stated_errors_hold():
     """Answers of few directions against those of many: three errors hold in 97% of cases at least."""
     rng = np.random.default_rng(11)
-    blocks = inputs(rng, 25, [8, 12, 20])
-    signals = [[0.0, 0.0, 0.0], [3.0, 0.3, 0.0], [0.0, 1.0, 1.0], [10.0, 10.0, 0.1]]
-    Y = np.hstack([noisy(rng, blocks, signal, 8) for signal in signals])
+    blocks = inputs(rng, 40, [8, 12, 20])
+    signals = [[0.0, 0.0, 0.0], [3.0, 0.3, 0.0], [0.0, 1.0, 1.0], [10.0, 10.0, 0.1], [30.0, 0.0, 0.0]]
+    Y = np.hstack([noisy(rng, blocks, signal, 4) for signal in signals])
     bands = lbnn.Bands([lbnn.Network((3,)), lbnn.Network((2, 2)), lbnn.Network((6,))])
-    exact = bands.condition(blocks, Y, target_error=0.005, max_directions=1500, seed=1, warn_of_errors=False)
-    rough = [
-        bands.condition(blocks, Y, target_error=0.9, seed=seed, warn_of_errors=False) for seed in range(2, 5)
-    ]
+    exact = bands.condition(blocks, Y, target_error=0.01, max_directions=1200, seed=1, warn_of_errors=False)
     inside = []
-    for fit in rough:
+    for seed, target_error in ((2, 0.9), (3, 0.3), (4, 0.1)):
+        fit = bands.condition(blocks, Y, target_error=target_error, seed=seed, warn_of_errors=False)
         error = 3 * np.hypot(fit.log_evidence_error, exact.log_evidence_error)
         inside.append(np.abs(fit.log_evidence - exact.log_evidence) < error)
         error = 3 * np.hypot(fit.share_error, exact.share_error)
         inside.extend((np.abs(fit.share_mean - exact.share_mean) < error).T)
+        # ends of intervals, of answers that are interpolated too
+        off = np.abs(fit.share_interval(0.9) - exact.share_interval(0.9)) / exact.share_deviation[..., None]
+        if target_error == 0.1:
+            assert np.quantile(off, 0.9) < 0.25
     assert np.mean(inside) >= 0.97
+
+
+def test_interpolation_between_directions_reproduces_smooth_functions():
+    from lbnn.bands.simplex import Rule, interpolation
+
+    rng = np.random.default_rng(0)
+    rule = Rule.around(np.array([0.5, -1.0]), np.diag([1.0, 0.5]), 128, 128, rng)
+    fine = rule.doubled().doubled()
+    assert (fine.points[:128] == rule.points).all()  # lattices are embedded
+    matrix = interpolation([rule], fine, np.ones(128, bool))
+    near = np.abs(fine.whitened(fine.points)).max(axis=1) < 2.0
+
+    def function(z):
+        return 50 * np.logaddexp(z[:, 0], 0.3 * z[:, 1])
+
+    off = matrix @ function(rule.points) - function(fine.points)
+    assert np.abs(off[near]).max() < 0.02
+    np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-8)
+
+
+def test_a_strong_signal_is_answered_with_few_directions():
+    """One sharp posterior: interpolated answers against a rule that is fine enough by itself."""
+    rng = np.random.default_rng(7)
+    blocks = inputs(rng, 60, [20, 30, 40])
+    Y = noisy(rng, blocks, [20.0, 10.0, 5.0], 1)
+    bands = lbnn.Bands([lbnn.Network((4,))] * 3)
+    fit = bands.condition(blocks, Y, target_error=0.1)
+    exact = bands.condition(blocks, Y, target_error=0.01, seed=5)
+    assert fit.ok.all()
+    assert fit.direction_count[0] < exact.direction_count[0]
+    error = np.hypot(fit.share_error, exact.share_error)
+    assert (np.abs(fit.share_mean - exact.share_mean) < 3 * error).all()
+    ends = np.abs(fit.share_interval(0.9) - exact.share_interval(0.9))
+    assert (ends < 0.2 * exact.share_deviation[..., None]).all()

@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from lbnn.benchmark import adaptors, load, score, to_posteriordb, to_stan
+from lbnn.benchmark import adaptors, load, score, to_inference_gym, to_posteriordb, to_stan
 from lbnn.benchmark.scorers.chains import Chains
 from lbnn.benchmark.scorers.moments import POWER, score_moments
 
@@ -187,6 +187,41 @@ def test_export_from_the_command_line(tmp_path, task):
     assert (tmp_path / "db" / "bibliography" / "references.bib").exists()
     assert run("benchmark", "export", "--task", TASK, "--to", "julia").exit_code == 2
     assert to_stan(task, tmp_path / "again")[1].exists()
+    ok("benchmark", "export", TASK, "--to", "inference-gym", "--out", tmp_path / "gym")
+    assert "class Plain15(gym.targets.Model)" in (tmp_path / "gym" / "plain_15.py").read_text()
+
+
+def test_a_target_of_inference_gym_has_the_density_and_the_outputs_of_the_task(task, tmp_path, monkeypatch):
+    """The written module with its three packages replaced by the little of them that it uses."""
+    import sys
+    from types import ModuleType, SimpleNamespace
+
+    class Model:
+        SampleTransformation = SimpleNamespace
+
+        def __init__(self, **about):
+            self.about = about
+
+    gym = SimpleNamespace(targets=SimpleNamespace(Model=Model))
+    tfp = SimpleNamespace(bijectors=SimpleNamespace(Identity=lambda: None))
+    names = {"inference_gym": {"using_jax": gym}, "tensorflow_probability.substrates": {"jax": tfp}}
+    for name in ("inference_gym", "tensorflow_probability", "tensorflow_probability.substrates", "jax"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        for key, value in names.get(name, {}).items():
+            setattr(sys.modules[name], key, value)
+    monkeypatch.setitem(sys.modules, "jax.numpy", np)
+    path, _ = to_inference_gym(task, tmp_path)
+    space = {"__file__": str(path), "__name__": "plain_15"}
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), space)
+    target = space["Plain15"]()
+    z = task.prior_draws(4, 0)
+    np.testing.assert_allclose(target._unnormalized_log_prob(z), task.log_density(z), rtol=1e-12)
+    assert target.about["event_shape"] == (task.dimension,)
+    known = target.about["sample_transformations"]["outputs"]
+    values = known.fn(task.reference(4000, 0))
+    off = (values.mean(axis=0) - known.ground_truth_mean) / known.ground_truth_standard_deviation
+    assert np.abs(off).max() < 4.5 / np.sqrt(4000)
+    np.testing.assert_allclose(values.std(axis=0), known.ground_truth_standard_deviation, rtol=0.1)
 
 
 # ---------------------------------------------------------------------- how strong a pass is

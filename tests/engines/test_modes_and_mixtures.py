@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 import lbnn
+from lbnn.engines import mixture_sampling
+from lbnn.engines.estimate import Call
 from lbnn.engines.importance import curvature, laplace_proposal, nearby_proposal
+from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.mixture import (
     Mixture,
     PriorPart,
@@ -21,6 +24,7 @@ from lbnn.engines.mixture import (
     mixture_of_draws,
 )
 from lbnn.engines.modes import AxisScan, find_modes, find_tails, scan_axes
+from lbnn.engines.policy import POLICY
 from lbnn.engines.run import primal_target
 from lbnn.engines.total_target import CentredSpace, FactorSpace, TotalTarget
 from lbnn.noise.make import make_noise
@@ -276,3 +280,11 @@ def test_all_weight_on_one_draw_adds_no_part():
         warnings.simplefilter("ignore", lbnn.AccuracyWarning)
         post = lbnn.Network((1,)).condition(X, Y, 1e9)
     assert np.isfinite(post.log_evidence)
+
+
+def test_draws_do_not_grow_without_end_for_a_tail_that_stays(monkeypatch):
+    """The tail index of w L_jj does not fall with the number of draws: 0.46 to 0.58 from 2,048 to 262,144."""
+    monkeypatch.setattr(mixture_sampling, "POLICY", replace(POLICY, largest_mean_k=-10.0))
+    call = Call(InferenceOptions(0.05, 0))
+    estimate, _ = mixture_sampling.mixture_estimate(laplace_mixture(TotalTarget(target_of())), call)
+    assert len(estimate.log_weights) <= 8192

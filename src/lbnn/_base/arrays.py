@@ -219,6 +219,13 @@ def take(array: AnyArray, indices: AnyArray, axis: int) -> AnyArray:
     return xp.take(array, there, axis=axis)
 
 
+def largest_rows(array: AnyArray, count: int) -> AnyArray:
+    """Indices (count, k) of the largest entries of each column of an array (m, k), the largest first."""
+    if isinstance(array, np.ndarray):
+        return np.argsort(-array, axis=0, kind="stable")[:count]
+    return namespace(array).argsort(array, axis=0, descending=True)[:count, :]
+
+
 def with_columns(matrix: AnyArray, first: AnyArray, others: AnyArray) -> AnyArray:
     """Columns first (m, a) and others (m, k − a) side by side, (m, k); NumPy's are written into `matrix`."""
     if not isinstance(matrix, np.ndarray):
@@ -250,6 +257,8 @@ def add_to_columns(array: AnyArray, columns: AnyArray, values: AnyArray) -> AnyA
         chosen = np.zeros((len(columns), array.shape[-1]))
         chosen[np.arange(len(columns)), columns] = 1.0
         return array + xp.matmul(values, like(chosen, array))
+    if library == "torch":  # without a copy of the columns
+        return array.index_add_(array.ndim - 1, like(columns, array), values)
     array[..., columns] += values
     return array
 
@@ -349,6 +358,21 @@ def within_memory(work: Callable[[], Result], device: Device, floats: float, pur
         f"{purpose} needs about {8e-9 * floats:.3g} GB of memory in float64, got too little free memory "
         f"({device}): free some, take fewer examples, or accumulate moments (Spectrum.from_moments)"
     )
+
+
+def free_floats(device: Device) -> int:
+    """Floats that there is free memory for on a device; 2^28 (2 GB) where its library cannot tell."""
+    known = str(device.native).startswith("cuda") if device.library == "torch" else device.library == "cupy"
+    if not known:
+        return 1 << 28
+    if device.library == "torch":
+        torch = importlib.import_module("torch").cuda
+        unused = torch.memory_reserved(device.native) - torch.memory_allocated(device.native)
+        return int((torch.mem_get_info(device.native)[0] + unused) // 8)
+    cupy = importlib.import_module("cupy")
+    with device.native:
+        unused = cupy.get_default_memory_pool().free_bytes()
+        return int((cupy.cuda.runtime.memGetInfo()[0] + unused) // 8)
 
 
 def _out_of_memory(error: Exception) -> bool:

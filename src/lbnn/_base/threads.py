@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ _LIMITS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 _MOST = 8
 
 Piece = TypeVar("Piece")
+Result = TypeVar("Result")
 
 
 def threads() -> int:
@@ -49,6 +50,27 @@ def on_every_core(work: Callable[[Piece], None], pieces: Iterable[Piece]) -> Non
         waiting = [pool.submit(contextvars.copy_context().run, work, piece) for piece in listed]
         for each in waiting:
             each.result()
+
+
+def one_ahead(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> Iterator[Result]:
+    """The results of the work on pieces, in order; while one is used, another thread makes the next.
+
+    For devices, on which one thread waits for results while the other gives orders.
+
+    Examples
+    --------
+    >>> list(one_ahead(abs, [-1, 2, -3]))
+    [1, 2, 3]
+    """
+    with ThreadPoolExecutor(1) as pool:
+        waiting = None
+        for piece in pieces:
+            later = pool.submit(contextvars.copy_context().run, work, piece)
+            if waiting is not None:
+                yield waiting.result()
+            waiting = later
+        if waiting is not None:
+            yield waiting.result()
 
 
 def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:

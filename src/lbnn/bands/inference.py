@@ -2,40 +2,68 @@
 
 For every direction and target five numbers are kept: the log of the integral, E ω, E ω², E s and E τ along
 it, with ω = s/(s + τ). All answers are weighted sums of them, so that weights may change as rules are
-added. A round looks where targets whose errors are too large have their mass, makes clusters of them, and
-adds a rule for each cluster.
+added. The first rules serve all targets. Those whose errors are small enough are finished; the others are
+divided into clusters that have their mass in one place, and each cluster goes on with a rule of its own.
+
+With much signal the posterior is narrow, but the log of the integral along a direction remains a smooth
+function of the direction. Where sums over directions are not precise enough, these numbers are interpolated
+to a lattice of many more points, and the answers are sums over these; their errors are differences of the
+answers from interpolations of two halves of the directions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from lbnn._base.arrays import add_to_columns, device_of, namespace, take, take_rows, to_numpy
-from lbnn._base.threads import on_every_core
+from lbnn._base.arrays import (
+    add_to_columns,
+    device_of,
+    free_floats,
+    largest_rows,
+    namespace,
+    take,
+    take_rows,
+    to_numpy,
+)
+from lbnn._base.blocks import blocks
+from lbnn._base.threads import on_every_core, one_ahead
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.bands.data import BandKernels, BandTargets
 from lbnn.bands.prior import BandPriors
-from lbnn.bands.quadrature import Conditional, Directions, Eigensystem
+from lbnn.bands.quadrature import Conditional, Directions, Eigensystem, Line
 from lbnn.bands.simplex import (
+    FEWEST_POINTS,
     SETS,
     Rule,
     first_rules,
+    interpolation,
     log_directions,
     log_weights,
-    points_for_one,
+    nearest_points,
     rules_for,
     set_numbers,
 )
 
-_LOOKED_AT = 2000  # targets that a round looks at to make clusters
 _TEMPERATURES = 4.0 ** np.arange(0, 8)
-_NEGLIGIBLE = 1e-7  # weight of a direction below which it is left out of intervals and predictions
-_HOST_ROOM, _DEVICE_ROOM = 1 << 27, 5 << 30  # floats of eigenvectors that are kept: 1 GB and 43 GB
+#: Weight of a direction below which it is left out of intervals and predictions: a thousand of them move a
+#: probability by less than 0.001.
+_NEGLIGIBLE = 1e-6
+#: Effective directions of answers without interpolation. With fewer, two halves agree by chance now and then
+#: (one of 44 answers was off by twelve stated errors), and distribution functions have steps.
+_FEWEST_EFFECTIVE = 12.0
+_ENOUGH = 2.0  # times the points that a rule is thought to need, after which it is not doubled again
+#: Part of the points that a rule was thought to need below which new rules for those targets that it does not
+#: serve take its place: they have their mass in a corner of it.
+_ELSEWHERE = 1.0
+_FINER = 32  # times the points of a rule, or `_MOST_POINTS`: those of the lattice of interpolated directions
+_MOST_POINTS = 8192
+_MIXED = 512  # directions with the largest weights of which distribution functions of interpolations consist
 _ABSOLUTE = 1e-9  # error of a share that is always small enough: rounding
 #: Places, in posterior deviations from the mean, at which distribution functions of shares are kept.
 _PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
@@ -43,7 +71,7 @@ _PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
 
 @dataclass(frozen=True)
 class Effort:
-    """Standard error aimed at, most directions, seed, and the function that reports progress."""
+    """Standard error aimed at, most directions of a target, seed, and the function that reports progress."""
 
     target_error: float
     most_directions: int
@@ -58,21 +86,24 @@ class BlockPosterior:
     Attributes
     ----------
     log_directions : (J, K)
-    weights : (J, V)
-        Posterior probabilities of the directions.
+    weights : sparse (J, V)
+        Posterior probabilities of the directions, where they are not negligible.
+    direction_count : (V,)
+        Directions that were looked at for each target.
     log_evidence, log_evidence_error, noise_mean, effective_directions : (V,)
         In units of the targets.
     scale_mean : (V, K)
         For kernels of mean diagonal one.
     share_mean, share_deviation, share_error : (V, K)
-    share_places, share_distribution : (V, K, values)
+    share_places, share_distribution : (V, K, places)
         Distribution functions of the shares.
     dual_coefficients : (K, r, V) on the device of the data
         Coefficients of the kernels in the posterior mean.
     """
 
     log_directions: Array
-    weights: Array
+    weights: sparse.csr_array
+    direction_count: IndexArray
     log_evidence: Array
     log_evidence_error: Array
     noise_mean: Array
@@ -90,16 +121,19 @@ class BlockPosterior:
         allowed = target_error * self.share_deviation + _ABSOLUTE
         return (self.log_evidence_error <= target_error) & (self.share_error <= allowed).all(axis=1)
 
+    def arrays(self) -> dict[str, Array]:
+        """All of it as NumPy arrays by name, for a file."""
+        plain = {name: to_numpy(value) for name, value in vars(self).items() if name != "weights"}
+        parts = {f"weights.{name}": getattr(self.weights, name) for name in ("data", "indices", "indptr")}
+        return plain | parts
 
-@dataclass
-class _Kept:
-    """Numbers of every direction and target; each list has an array (V,) for each direction."""
-
-    log_integral: list[AnyArray] = field(default_factory=list)
-    fraction: list[AnyArray] = field(default_factory=list)
-    fraction_square: list[AnyArray] = field(default_factory=list)
-    scale: list[AnyArray] = field(default_factory=list)
-    noise: list[AnyArray] = field(default_factory=list)
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, Array]) -> BlockPosterior:
+        """From arrays by name."""
+        plain = {name: value for name, value in arrays.items() if not name.startswith("weights.")}
+        shape = len(arrays["log_directions"]), len(arrays["log_evidence"])
+        parts = tuple(arrays[f"weights.{name}"] for name in ("data", "indices", "indptr"))
+        return cls(weights=sparse.csr_array(parts, shape=shape), **plain)  # type: ignore[arg-type]
 
 
 def infer_block(
@@ -107,32 +141,56 @@ def infer_block(
 ) -> BlockPosterior:
     """The posterior of a block of targets."""
     rng, bands = np.random.default_rng(effort.seed), len(kernels.used)
-    rounds = _Rounds(Directions(kernels, targets, priors))
-    rounds.add(_first(priors, bands, rng), effort)
-    while bands > 1:
-        summary = rounds.summary()
-        open_targets = np.flatnonzero(~summary.fine(effort.target_error))
-        left = effort.most_directions - rounds.count
-        if not len(open_targets) or left < 8 * SETS:
-            break
-        chosen = rng.permutation(open_targets)[:_LOOKED_AT]
-        means, covariances = rounds.moments(np.sort(chosen))
-        # the number of directions at least doubles from round to round: a rule as fine as the last would add
-        # little
-        fewest, most = min(left, rounds.count), min(left, 2 * rounds.count)
-        rounds.add(rules_for(means, covariances, fewest, most, rng), effort)
-    return rounds.finish(effort)
+    search = _Search(kernels, targets, priors, effort)
+    everything = _Group(np.arange(targets.count), (), np.zeros(0, int), None)
+    first = _first(priors, bands, rng)
+    for rule in first:
+        everything = search.look(everything, rule)
+    waiting, finished = [everything], []
+    while waiting:
+        group = waiting.pop()
+        left, last = effort.most_directions - group.count, group.rules[-1]
+        begun = len(group.rules) > len(first)  # there is a rule for these targets
+        doubling = begun and len(last.points) < _ENOUGH * last.wanted
+        ending = bands == 1 or left < (len(last.points) if doubling else FEWEST_POINTS)
+        summary = group.summary()
+        fine = summary.fine(effort.target_error) & (bands == 1 or summary.effective >= _FEWEST_EFFECTIVE)
+        finished.append(_part(group, summary, fine))
+        group = group.some(np.flatnonzero(~fine))
+        others = summary.some(np.flatnonzero(~fine))
+        answers = group.interpolated() if begun and len(group.columns) else None
+        fine = np.full(len(group.columns), ending)  # as fine as it gets
+        if answers is not None:
+            fine, others = fine | answers.fine(effort.target_error), answers
+        finished.append(_part(group, others, fine))
+        group = group.some(np.flatnonzero(~fine))
+        if not len(group.columns):
+            continue
+        # a rule as fine as the last would add little
+        refinement = 1.0 if doubling else _ENOUGH ** (len(group.rules) - len(first))
+        clusters = rules_for(*group.moments(), refinement, left, search.price, rng)
+        if doubling and sum(rule.wanted for _, rule in clusters) > _ELSEWHERE * last.wanted:
+            waiting.append(search.look(group, last.doubled()))
+            continue
+        for members, rule in clusters:
+            waiting.append(search.look(group.some(members), rule))
+    return search.posterior(finished)
+
+
+def _part(group: _Group, summary: _Summary, chosen: Mask) -> tuple[_Group, _Summary]:
+    members = np.flatnonzero(chosen)
+    return group.some(members), summary.some(members)
 
 
 def _first(priors: BandPriors, bands: int, rng: np.random.Generator) -> list[Rule]:
     if bands == 1:
-        return [Rule(np.zeros(0), np.zeros((0, 0)), np.zeros((1, 0)))]
-    return first_rules(priors.mean, priors.variance, round(points_for_one(bands - 1)), rng)
+        return [Rule(np.zeros(0), np.zeros((0, 0)), np.zeros(0), np.zeros((1, 0)), 1.0)]
+    return first_rules(priors.mean, priors.variance, rng)
 
 
 @dataclass(frozen=True)
 class _Summary:
-    """Weighted sums over all directions so far, on the device of the data; (V,) or (K, V) each."""
+    """Weighted sums over the directions of a group, on the device of the data; (V,) or (K, V) each."""
 
     weights: AnyArray  # (J, V)
     log_evidence: AnyArray
@@ -140,182 +198,396 @@ class _Summary:
     share_mean: AnyArray
     share_deviation: AnyArray
     share_error: AnyArray
+    scale_mean: AnyArray
+    noise_mean: AnyArray
+    distribution: AnyArray | None = None  # of shares at `_PLACES`, (K, places, V), where interpolated
 
     def fine(self, target_error: float) -> Mask:
-        """Mask (V,) of targets whose errors are small enough."""
         xp = namespace(self.weights)
         shares = xp.all(self.share_error <= target_error * self.share_deviation + _ABSOLUTE, axis=0)
-        return np.asarray(to_numpy(shares & (self.log_evidence_error <= target_error)), bool)
+        return np.array(to_numpy(shares & (self.log_evidence_error <= target_error)), bool)
+
+    @property
+    def effective(self) -> Array:
+        """Effective number of directions, (V,)."""
+        return to_numpy(1 / namespace(self.weights).sum(self.weights * self.weights, axis=0))
+
+    def some(self, members: IndexArray) -> _Summary:
+        """For some of the targets."""
+        return _Summary(
+            *(
+                None if each is None else take(each, members, axis=each.ndim - 1)
+                for each in vars(self).values()
+            )
+        )
 
 
-class _Rounds:
-    """Directions that have been looked at, and what they say."""
+@dataclass(frozen=True)
+class _Group:
+    """Targets that share their directions, and what was found along these.
 
-    def __init__(self, directions: Directions) -> None:
-        self.directions, self.xp, self.device = directions, directions.xp, directions.device
-        self.rules: list[Rule] = []
-        self.kept = _Kept()
-        self.systems: dict[int, Eigensystem] = {}  # eigenvectors that are still there in the second pass
-        self._room = _HOST_ROOM if self.device.host else _DEVICE_ROOM
+    Attributes
+    ----------
+    columns : (V,)
+        The targets, as columns of the block.
+    rules : tuple of Rule
+    numbers : (J,)
+        The directions, as numbers of the search.
+    found : (5, J, V) on the device of the data
+        Along every direction: log of the integral, E ω, E ω², E s, E τ. None before the first.
+    """
+
+    columns: IndexArray
+    rules: tuple[Rule, ...]
+    numbers: IndexArray
+    found: AnyArray
 
     @property
     def count(self) -> int:
-        return len(self.kept.log_integral)
+        """Directions so far."""
+        return len(self.numbers)
 
-    def add(self, rules: list[Rule], effort: Effort) -> None:
-        """Look along the points of rules."""
-        logs = np.concatenate([log_directions(rule.points) for rule in rules])
-        found: list[tuple[AnyArray, ...] | None] = [None] * len(logs)
-        before = self.count
-
-        def work(number: int) -> None:
-            system, conditional = self.directions.along(logs[number])
-            if (1 + len(self.systems)) * system.vectors.shape[0] ** 2 <= self._room:
-                self.systems[before + number] = system
-            found[number] = (conditional.log_integral, *conditional.moments(self.xp))
-            done = before + sum(each is not None for each in found)
-            effort.say(
-                f"{done} of {before + len(logs)} directions for {self.directions.targets.count} targets"
-            )
-
-        if self.device.host and len(logs) > 1:
-            work(0)  # sets the range of the lattice
-            on_every_core(work, range(1, len(logs)))
-        else:
-            for number in range(len(logs)):
-                work(number)
-        self.rules += rules
-        for each in found:
-            assert each is not None
-            for name, values in zip(vars(self.kept), each, strict=True):
-                getattr(self.kept, name).append(values)
-
-    @property
-    def log_theta(self) -> Array:
-        """Logarithms of all directions so far, (directions, K)."""
-        return np.concatenate([log_directions(rule.points) for rule in self.rules])
-
-    def _stacked(self, name: str) -> AnyArray:
-        """A kept quantity of all directions, (directions, V)."""
-        return self.xp.stack(getattr(self.kept, name))
+    def some(self, members: IndexArray) -> _Group:
+        """Some of the targets, with the same directions."""
+        if len(members) == len(self.columns):
+            return self
+        return _Group(self.columns[members], self.rules, self.numbers, take(self.found, members, axis=2))
 
     def _log_weights(self) -> Array:
-        """Log weights (directions,) of the directions in ∫ d log λ_1 ⋯ d log λ_K."""
+        """Log weights of the directions in ∫ d log λ_1 ⋯ d log λ_K."""
         bands = self.rules[0].points.shape[1] + 1
         return np.zeros(1) if bands == 1 else log_weights(self.rules) + 0.5 * math.log(bands)
 
     def summary(self) -> _Summary:
         """Answers and their errors from all directions so far."""
-        xp, put = self.xp, self.device.put
-        log_terms = self._stacked("log_integral") + put(self._log_weights())[:, None]
-        top = xp.max(log_terms, axis=0)
-        terms = xp.exp(log_terms - top[None, :])
-        total = xp.sum(terms, axis=0)
-        weights, theta = terms / total[None, :], put(np.exp(self.log_theta))
-        fraction, square = self._stacked("fraction"), self._stacked("fraction_square")
-        share = theta.T @ (weights * fraction)  # Σ_j W_j θ_jk E_j ω
-        variance = xp.maximum((theta * theta).T @ (weights * square) - share * share, xp.zeros_like(share))
-        if len(self.rules) == 1 and len(self.rules[0].points) == 1:
-            zero = xp.zeros_like(total)
-            return _Summary(
-                weights, top + xp.log(total), zero, share, xp.sqrt(variance), xp.zeros_like(share)
-            )
-        members = put((set_numbers(self.rules) == np.arange(SETS)[:, None]).astype(float))  # (SETS, J)
-        of_sets = members @ weights
-        errors = [
-            _standard_error(members @ (weights * (theta[:, k, None] * fraction - share[k, None, :])), xp)
-            for k in range(theta.shape[1])
+        theta = np.exp(np.concatenate([log_directions(rule.points) for rule in self.rules]))
+        answers = _sums(self.found, self._log_weights(), theta)
+        if self.count == 1:
+            share = answers.share_mean
+            return replace(answers, share_error=0 * share, log_evidence_error=0 * share[0, :])
+        return _with_errors(answers, *self._halves(answers, set_numbers(self.rules), theta))
+
+    def _halves(self, answers: _Summary, sets: IndexArray, theta: Array) -> tuple[AnyArray, AnyArray]:
+        """Errors of the log evidence and the shares from two halves of the directions, (V,) and (K, V)."""
+        xp, put = namespace(self.found), device_of(self.found).put
+        members = put((sets == np.arange(SETS)[:, None]).astype(float))  # (SETS, J)
+        there, weights, share = put(theta), answers.weights, answers.share_mean
+        evidence = _standard_error(members @ weights - 1 / SETS, xp)
+        parts = [
+            members @ (weights * (there[:, k, None] * self.found[1, ...] - share[k, None, :]))
+            for k in range(there.shape[1])
         ]
-        evidence, deviation, error = (
-            _standard_error(of_sets - 1 / SETS, xp),
-            xp.sqrt(variance),
-            xp.stack(errors),
-        )
-        # Two sets differ little by chance now and then; all K + 1 differences of a target are one size in
-        # units of
-        # deviations, and no stated error is below their root mean square.
-        relative = error / xp.maximum(deviation, xp.full_like(deviation, 1e-300))
-        typical = xp.sqrt((evidence**2 + xp.sum(relative**2, axis=0)) / (1 + error.shape[0]))
-        return _Summary(
-            weights,
-            top + xp.log(total),
-            xp.maximum(evidence, typical),
-            share,
-            deviation,
-            xp.maximum(error, typical[None, :] * deviation),
-        )
+        return evidence, xp.stack([_standard_error(each, xp) for each in parts])
 
-    def moments(self, columns: IndexArray) -> tuple[Array, Array]:
-        """Posterior means (v, d) and covariances (v, d, d) of z for some targets.
+    def interpolated(self) -> _Summary | None:
+        """The same from many more directions, to which what was found is interpolated.
 
-        From p^(1/T) with the lowest of some temperatures T at which enough directions count: a Gaussian's
-        has T times its covariance.
+        Weights are those of the directions of the group that are nearest. None if there are too few.
         """
+        xp, device = namespace(self.found), device_of(self.found)
+        last = fine = self.rules[-1]
+        while len(fine.points) < min(_FINER * len(last.points), _MOST_POINTS):
+            fine = fine.doubled()
+        sets = set_numbers(self.rules)
+        masks = sets >= 0, sets == 0, sets == 1
+        matrices = [
+            each for each in (interpolation(self.rules, fine, mask) for mask in masks) if each is not None
+        ]
+        if len(matrices) < len(masks):
+            return None
+        theta, base = np.exp(log_directions(fine.points)), self._fine_weights(fine)
+        points = np.concatenate([rule.points for rule in self.rules])
+        own = nearest_points(fine.whitened(points), fine.whitened(fine.points), np.arange(self.count))
+        lumps = np.zeros((self.count, len(own)))
+        lumps[own, np.arange(len(own))] = 1.0
+        parts = []
+        # two answers from half of the directions differ by √2 errors of each; with all directions splines of
+        # order five err by less than 2^(−3/d) of that
+        less = 2.0 ** (-0.5 - 3 / (theta.shape[1] - 1))
+        chunk = max(1, device.block_floats * (16 if device.host else 1) // len(fine.points))
+        for part in blocks(len(self.columns), 1, chunk):
+            smooth = _smooth(self.found[:, :, part], xp)
+            found = [
+                _unsmooth(xp.stack([device.put(matrix) @ smooth[i, ...] for i in range(5)]), xp)
+                for matrix in matrices
+            ]
+            whole, first, second = (_sums(each, base, theta) for each in found)
+            group = _Group(self.columns[part], (fine,), np.arange(len(theta)), found[0])
+            errors = group._halves(whole, set_numbers([fine]), theta)
+            pairs = (
+                (first.log_evidence, second.log_evidence, errors[0]),
+                (first.share_mean, second.share_mean, errors[1]),
+            )
+            answers = _with_errors(whole, *(xp.sqrt((less * (a - b)) ** 2 + e**2) for a, b, e in pairs))
+            distribution = _normal_mixture(answers, found[0], theta)
+            weights = device.put(lumps) @ answers.weights
+            parts.append(replace(answers, weights=weights, distribution=distribution))
+        return _Summary(
+            *(xp.concat([getattr(each, name) for each in parts], axis=-1) for name in vars(parts[0]))
+        )
+
+    def _fine_weights(self, fine: Rule) -> Array:
+        return log_weights([fine]) + 0.5 * math.log(fine.points.shape[1] + 1)
+
+    def moments(self) -> tuple[Array, Array]:
+        """Posterior means (V, d) and covariances (V, d, d) of z, as NumPy.
+
+        From the weights to the power 1/T, with the lowest of some temperatures T at which enough directions
+        count: a Gaussian that is narrow among the directions has T times its covariance then.
+        """
+        xp, put = namespace(self.found), device_of(self.found).put
         z = np.concatenate([rule.points for rule in self.rules])
-        logs = to_numpy(take(self._stacked("log_integral"), self.device.put(columns), axis=1))
-        base, wanted = self._log_weights()[:, None], 3.0 * (z.shape[1] + 1)
-        means, covariances = np.empty((len(columns), z.shape[1])), np.empty((len(columns), *[z.shape[1]] * 2))
-        waiting = np.arange(len(columns))
+        size = z.shape[1]
+        powers = put(np.concatenate([z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)], axis=1))
+        base, wanted = put(self._log_weights())[:, None], 3.0 * (size + 1)
+        logs, waiting = self.found[0, ...] + base, np.arange(len(self.columns))
+        sums, heat = np.empty((len(waiting), size + size**2)), np.empty(len(waiting))
         for temperature in _TEMPERATURES:
-            tempered = base + (logs[:, waiting] - logs[:, waiting].max(axis=0)) / temperature
-            weights = np.exp(tempered - tempered.max(axis=0))
-            weights /= weights.sum(axis=0)
-            done = (1 / (weights**2).sum(axis=0) >= wanted) | (temperature == _TEMPERATURES[-1])
-            own = weights[:, done].T  # (v, J)
-            mean = own @ z
-            square = np.einsum("vj,ja,jb->vab", own, z, z) - mean[:, :, None] * mean[:, None, :]
-            means[waiting[done]], covariances[waiting[done]] = mean, square / temperature
-            waiting = waiting[~done]
+            own = take(logs, waiting, axis=1)
+            weights = xp.exp((own - xp.max(own, axis=0, keepdims=True)) / float(temperature))
+            weights = weights / xp.sum(weights, axis=0, keepdims=True)
+            sums[waiting], heat[waiting] = to_numpy(weights.T @ powers), temperature
+            waiting = waiting[to_numpy(1 / xp.sum(weights * weights, axis=0)) < wanted]
             if not len(waiting):
                 break
-        return means, covariances + 1e-10 * np.eye(z.shape[1])
+        means = sums[:, :size]
+        squares = sums[:, size:].reshape(-1, size, size) - means[:, :, None] * means[:, None, :]
+        return means, squares / heat[:, None, None] + 1e-10 * np.eye(size)
+
+
+def _sums(found: AnyArray, log_base: Array, theta: Array) -> _Summary:
+    """Weighted sums over directions θ (J, K) of what was found (5, J, V); without errors."""
+    xp, put = namespace(found), device_of(found).put
+    logs, fraction, square, scale, noise = (found[i, ...] for i in range(5))
+    log_terms, there = logs + put(log_base)[:, None], put(theta)
+    top = xp.max(log_terms, axis=0)
+    terms = xp.exp(log_terms - top[None, :])
+    total = xp.sum(terms, axis=0)
+    weights = terms / total[None, :]
+    share = there.T @ (weights * fraction)  # Σ_j W_j θ_jk E_j ω
+    variance = xp.maximum((there * there).T @ (weights * square) - share * share, xp.zeros_like(share))
+    return _Summary(
+        weights,
+        top + xp.log(total),
+        xp.zeros_like(top),
+        share,
+        xp.sqrt(variance),
+        xp.zeros_like(share),
+        there.T @ (weights * scale),
+        xp.sum(weights * noise, axis=0),
+    )
+
+
+def _with_errors(answers: _Summary, evidence: AnyArray, shares: AnyArray) -> _Summary:
+    """Answers with the errors of the log evidence (V,) and the shares (K, V).
+
+    Two halves differ little by chance now and then; all K + 1 differences of a target are one size in units
+    of deviations, and no stated error is below their root mean square.
+    """
+    xp, deviation = namespace(evidence), answers.share_deviation
+    relative = shares / xp.maximum(deviation, xp.full_like(deviation, 1e-300))
+    typical = xp.sqrt((evidence**2 + xp.sum(relative**2, axis=0)) / (1 + shares.shape[0]))
+    errors = xp.maximum(evidence, typical), xp.maximum(shares, typical[None, :] * deviation)
+    return replace(answers, log_evidence_error=errors[0], share_error=errors[1])
+
+
+def _smooth(found: AnyArray, xp: Any) -> AnyArray:
+    """The numbers of every direction in forms that vary slowly.
+
+    Log integral, mean and variance of ω, logarithms of E s and E τ.
+    """
+    logs, fraction, square, scale, noise = (found[i, ...] for i in range(5))
+    return xp.stack([logs, fraction, square - fraction * fraction, xp.log(scale), xp.log(noise)])
+
+
+def _unsmooth(values: AnyArray, xp: Any) -> AnyArray:
+    """The inverse of `_smooth`."""
+    logs, fraction, variance, scale, noise = (values[i, ...] for i in range(5))
+    square = fraction * fraction + xp.maximum(variance, xp.zeros_like(variance))
+    return xp.stack([logs, fraction, square, xp.exp(scale), xp.exp(noise)])
+
+
+def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArray:
+    """Distribution functions of the shares at `_PLACES`, (K, places, V).
+
+    Along each of the directions with the largest weights the share is taken as normal: with so much signal
+    that directions are interpolated, its law along one direction is narrow.
+    """
+    xp, device = namespace(found), device_of(found)
+    mean, deviation = answers.share_mean, answers.share_deviation
+    steps = device.put(_PLACES)[None, :, None]
+    places = xp.clip(mean[:, None, :] + deviation[:, None, :] * steps, 0.0, 1.0)
+    result, waiting, count = xp.zeros_like(places), np.arange(int(places.shape[2])), len(theta)
+    while len(waiting):
+        # of all points, or of half, a quarter …, which are lattices too, the heaviest if they are enough
+        some = take(answers.weights, waiting, axis=1)[:count, :]
+        order = largest_rows(some, _MIXED)
+        weights, total = take_rows(some, order), xp.sum(some, axis=0)
+        enough = np.array(to_numpy(xp.sum(weights, axis=0) > 0.999 * total), bool) | (count <= _MIXED)
+        own, columns = np.flatnonzero(enough), waiting[enough]
+        if len(own):
+            order, weights = take(order, own, axis=1), take(weights, own, axis=1)
+            weights = weights / xp.sum(weights, axis=0, keepdims=True)
+            middle, square = (take_rows(take(found[i, ...], columns, axis=1), order) for i in (1, 2))
+            spread = xp.sqrt(xp.maximum(square - middle * middle, xp.full_like(square, 1e-24)))
+            there = take(places, columns, axis=2)
+            below = [
+                _below(there[k, ...], device.put(theta[:, k]), order, weights, middle, spread)
+                for k in range(theta.shape[1])
+            ]
+            result = add_to_columns(result, columns, xp.stack(below))
+        waiting, count = waiting[~enough], count // 2
+    return result
+
+
+def _below(
+    places: AnyArray,
+    largest: AnyArray,
+    order: AnyArray,
+    weights: AnyArray,
+    middle: AnyArray,
+    spread: AnyArray,
+) -> AnyArray:
+    """P(share ≤ place), (places, V), for θ_k ω with ω normal along each direction."""
+    xp = namespace(places)
+    own = xp.reshape(take(largest, xp.reshape(order, (-1,)), axis=0), order.shape)
+    rows = []
+    for i in range(places.shape[0]):
+        z = xp.clip((places[i, :][None, :] / own - middle) / spread, -9.0, 9.0)
+        normal = 1 / (1 + xp.exp(-z * (1.5976 + 0.070566 * z * z)))  # Φ(z) to 1.5e-4
+        rows.append(xp.sum(weights * normal, axis=0))
+    return xp.stack(rows)
+
+
+class _Search:
+    """The directions of a block of targets: looked along once for the answers, and once for their weights."""
+
+    def __init__(
+        self, kernels: BandKernels, targets: BandTargets, priors: BandPriors, effort: Effort
+    ) -> None:
+        self.kernels, self.targets, self.priors, self.effort = kernels, targets, priors, effort
+        self.device = device_of(targets.values)
+        self.log_theta: list[Array] = []
+        self.lines: dict[int, Line] = {}  # those that are still there in the second pass
+        self._room = free_floats(self.device) // 2
+
+    @property
+    def price(self) -> float:
+        """Cost of an eigendecomposition in units of that of a target along a direction.
+
+        Operations of `eigh` count 10 r³ on the host and 50 r³ elsewhere; a target has 2r² of projections and
+        nodes that take the time of some 3·10⁵ (measured at r = 30 to 500 on one core, 2000 on an H200).
+        """
+        rank = self.kernels.rank
+        return (10.0 if self.device.host else 50.0) * rank**3 / (2 * rank**2 + 3e5)
+
+    def look(self, group: _Group, rule: Rule) -> _Group:
+        """Look along the points of a further rule, or the further ones of the last, for some targets."""
+        again = bool(group.rules) and group.rules[-1].shift is rule.shift
+        logs = log_directions(rule.points)[len(group.rules[-1].points) if again else 0 :]
+        everything = len(group.columns) == self.targets.count
+        targets = self.targets if everything else self.targets.some(group.columns)
+        directions = Directions(self.kernels, targets, self.priors)
+        found: list[AnyArray | None] = [None] * len(logs)
+        before, xp = len(self.log_theta), directions.xp
+
+        def integrate(number: int, line: Line) -> None:
+            if (1 + len(self.lines)) * self.kernels.rank**2 <= self._room:
+                self.lines[before + number] = line
+            conditional = directions.given(line)
+            found[number] = xp.stack([conditional.log_integral, *conditional.moments(xp)])
+            done = before + sum(each is not None for each in found)
+            self.effort.say(f"{done} directions, now for {targets.count} of {self.targets.count} targets")
+
+        if self.device.host:
+            integrate(0, directions.line(logs[0]))  # sets the range of the lattice
+            on_every_core(
+                lambda number: integrate(number, directions.line(logs[number])), range(1, len(logs))
+            )
+        else:
+            for number, line in enumerate(one_ahead(directions.line, list(logs))):
+                integrate(number, line)
+        self.log_theta.extend(logs)
+        numbers = np.concatenate([group.numbers, before + np.arange(len(logs))])
+        both = [each for each in (group.found, xp.stack(found, axis=1)) if each is not None]
+        all_found = both[0] if len(both) == 1 else xp.concat(both, axis=1)
+        rules = (*(group.rules[:-1] if again else group.rules), rule)
+        return _Group(group.columns, rules, numbers, all_found)
 
     # ------------------------------------------------------------------ what needs the final weights
 
-    def finish(self, effort: Effort) -> BlockPosterior:
+    def posterior(self, finished: Sequence[tuple[_Group, _Summary]]) -> BlockPosterior:
         """Answers, distribution functions of shares and coefficients of predictions."""
-        xp, put, summary = self.xp, self.device.put, self.summary()
-        weights, theta = to_numpy(summary.weights), put(np.exp(self.log_theta))
-        scale = theta.T @ (summary.weights * self._stacked("scale"))
-        noise = xp.sum(summary.weights * self._stacked("noise"), axis=0)
-        mean, deviation = to_numpy(summary.share_mean).T, to_numpy(summary.share_deviation).T
-        values = np.clip(mean[..., None] + deviation[..., None] * _PLACES, 0.0, 1.0)
-        dual, distribution = self._second_pass(weights, values, effort)
+        order = np.argsort(np.concatenate([group.columns for group, _ in finished]))
+
+        def joined(name: str) -> Array:
+            parts = [to_numpy(getattr(summary, name)).T for _, summary in finished]
+            return np.concatenate(parts)[order]
+
+        mean, deviation = joined("share_mean"), joined("share_deviation")
+        places = np.clip(mean[..., None] + deviation[..., None] * _PLACES, 0.0, 1.0)
+        weights = self._weights(finished)
+        dual, distribution = self._second_pass(weights, places)
+        for group, summary in finished:
+            if summary.distribution is not None:
+                distribution[group.columns] = np.moveaxis(to_numpy(summary.distribution), 2, 0)
+        effective = [
+            to_numpy(1 / namespace(summary.weights).sum(summary.weights**2, axis=0))
+            for _, summary in finished
+        ]
+        counts = [np.full(len(group.columns), group.count) for group, _ in finished]
         return BlockPosterior(
-            self.log_theta,
+            np.array(self.log_theta),
             weights,
-            to_numpy(summary.log_evidence),
-            to_numpy(summary.log_evidence_error),
-            to_numpy(noise),
-            1 / (weights**2).sum(axis=0),
-            to_numpy(scale).T,
+            np.concatenate(counts)[order],
+            joined("log_evidence"),
+            joined("log_evidence_error"),
+            joined("noise_mean"),
+            np.concatenate(effective)[order],
+            joined("scale_mean"),
             mean,
             deviation,
-            to_numpy(summary.share_error).T,
-            values,
+            joined("share_error"),
+            places,
             distribution,
             dual,
         )
 
-    def _second_pass(self, weights: Array, values: Array, effort: Effort) -> tuple[AnyArray, Array]:
-        """Dual coefficients (K, r, V) and distribution functions (V, K, values) of the shares."""
-        xp, data, kernels = self.xp, self.directions.targets, self.directions.kernels
-        bands, logs = len(kernels.used), self.log_theta
-        dual = self.device.zeros(bands, kernels.rank, data.count)
-        there = self.device.put(np.ascontiguousarray(np.moveaxis(values, 0, 2)))  # (K, places, V)
+    def _weights(self, finished: Sequence[tuple[_Group, _Summary]]) -> sparse.csr_array:
+        """Weights that are not negligible, (J, V)."""
+        rows, columns, values = [], [], []
+        for group, summary in finished:
+            weights = to_numpy(summary.weights)
+            own, target = np.nonzero(weights > _NEGLIGIBLE)
+            rows.append(group.numbers[own])
+            columns.append(group.columns[target])
+            values.append(weights[own, target])
+        places = np.concatenate(rows), np.concatenate(columns)
+        shape = len(self.log_theta), self.targets.count
+        return sparse.csr_array((np.concatenate(values), places), shape=shape)
+
+    def _line(self, directions: Directions, number: int) -> Line:
+        return self.lines.pop(number, None) or directions.line(self.log_theta[number])
+
+    def _second_pass(self, weights: sparse.csr_array, places: Array) -> tuple[AnyArray, Array]:
+        """Dual coefficients (K, r, V) and distribution functions (V, K, places) of the shares."""
+        directions = Directions(self.kernels, self.targets, self.priors)
+        xp, put, rank = directions.xp, self.device.put, self.kernels.rank
+        dual = self.device.zeros(len(self.kernels.used), rank, self.targets.count)
+        there = put(np.ascontiguousarray(np.moveaxis(places, 0, 2)))  # (K, places, V)
         distribution = xp.zeros_like(there)
-        relevant = [j for j in range(len(logs)) if (weights[j] > _NEGLIGIBLE).any()]
-        for number, j in enumerate(relevant):
-            columns = np.flatnonzero(weights[j] > _NEGLIGIBLE)
-            part, theta = data.some(columns), np.exp(logs[j])
-            system = self.systems.get(j) or Eigensystem.of(kernels, theta)
-            conditional = self.directions.given(system, logs[j], part)
-            own = self.device.put(weights[j, columns])
-            alpha = system.vectors @ (shrunk(system, conditional, part, xp) * own[None, :])
+        relevant = np.flatnonzero(np.diff(weights.indptr))
+        lines = one_ahead(lambda j: self._line(directions, int(j)), relevant.tolist())
+        for number, (j, line) in enumerate(zip(relevant, lines, strict=True)):
+            row = slice(weights.indptr[j], weights.indptr[j + 1])
+            columns, own = weights.indices[row].astype(np.int64), put(weights.data[row])
+            part, theta = self.targets.some(columns), np.exp(self.log_theta[j])
+            conditional = directions.given(line, part)
+            alpha = line.system.vectors @ (shrunk(line.system, conditional, part, xp) * own[None, :])
             dual = add_to_columns(dual, columns, xp.stack([float(each) * alpha for each in theta]))
-            below = _shares_below(conditional, theta, take(there, self.device.put(columns), axis=2), xp)
+            below = _shares_below(conditional, theta, take(there, put(columns), axis=2), xp)
             distribution = add_to_columns(distribution, columns, below * own[None, None, :])
-            effort.say(f"intervals and coefficients: {number + 1} of {len(relevant)} directions")
+            self.effort.say(f"intervals and coefficients: {number + 1} of {len(relevant)} directions")
         return dual, np.moveaxis(to_numpy(distribution), 2, 0)
 
 
@@ -327,8 +599,8 @@ def shrunk(system: Eigensystem, conditional: Conditional, targets: BandTargets, 
     return averages * (system.vectors.T @ targets.values)
 
 
-def _shares_below(conditional: Conditional, theta: Array, values: AnyArray, xp: Any) -> AnyArray:
-    """P(share of band k ≤ value) along one direction, (K, places, v): share_k = θ_k e^u/(1 + e^u).
+def _shares_below(conditional: Conditional, theta: Array, places: AnyArray, xp: Any) -> AnyArray:
+    """P(share of band k ≤ place) along one direction, (K, places, v): share_k = θ_k e^u/(1 + e^u).
 
     The probability of a node is spread evenly over its cell.
     """
@@ -337,9 +609,9 @@ def _shares_below(conditional: Conditional, theta: Array, values: AnyArray, xp: 
     total = xp.cumulative_sum(mass, axis=0, include_initial=True)
     found = []
     for k, largest in enumerate(theta):
-        share = values[k, ...]
+        share = places[k, ...]
         ratio = share / xp.maximum(float(largest) - share, xp.full_like(share, 1e-300))
-        edge = xp.log(xp.maximum(ratio, xp.full_like(ratio, 1e-300)))  # u at which the share is the value
+        edge = xp.log(xp.maximum(ratio, xp.full_like(ratio, 1e-300)))  # u at which the share is the place
         position = xp.clip((edge - conditional.u[0, :] + step / 2) / step, 0.0, float(count))
         cell = xp.clip(xp.astype(xp.floor(position), xp.int64), 0, count - 1)
         inside = position - xp.astype(cell, xp.float64)

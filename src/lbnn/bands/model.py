@@ -115,9 +115,9 @@ class Bands:
             Standard error aimed at: of log evidences, and of the mean of every share in units of its
             posterior standard deviation.
         max_directions : int
-            Eigendecompositions for a block of targets after which no further round begins; the first round
-            (58 for two bands, 104 for three, 186 for four) is always made. Targets that would need more are
-            not `ok`.
+            Directions, each with an eigendecomposition, that one target is integrated over at most; the first
+            (32 for two bands, 64 for three, 128 for four) are always looked at. They are shared by targets
+            with similar answers. Targets that would need more are not `ok`.
         seed : int, numpy.random.SeedSequence or numpy.random.Generator
         block_size : int, optional
             Targets that are held at a time. Every block chooses its own directions.
@@ -215,6 +215,8 @@ class BandsFit:
         Posterior mean of the noise variance τ.
     effective_directions : (V,)
         1/Σ_j w_j² for the weights of the directions.
+    direction_count : (V,)
+        Directions that were looked at for each target.
     ok : (V,) of bool
         Whether the stated errors, from two sets of directions, are at most what was asked for.
     """
@@ -293,8 +295,12 @@ class BandsFit:
 
     @property
     def directions(self) -> int:
-        """Eigendecompositions that the largest block took."""
-        return max(len(each.weights) for each in self._posteriors)
+        """Eigendecompositions of all blocks together."""
+        return sum(len(each.log_directions) for each in self._posteriors)
+
+    @cached_property
+    def direction_count(self) -> Array:
+        return self._joined("direction_count")
 
     def share_interval(self, probability: float = 0.9) -> Array:
         """Central intervals of the shares, (V, K, 2)."""

@@ -30,7 +30,6 @@ from lbnn.bands.prior import BandPriors
 from lbnn.bands.quadrature import Conditional, Directions
 
 _RULE = 9  # nodes of the Gauss rules: densities within three deviations to 1e-4
-_NEGLIGIBLE = 1e-6  # weight of a direction below which it is left out
 _GRID = np.sinh(np.linspace(-3.0, 3.0, 61)) / np.sinh(3.0) * 10.0  # deviations from the mean, for quantiles
 
 
@@ -238,14 +237,21 @@ class BandsPredictive:
         for part, posterior in zip(fit.parts, fit.posteriors, strict=True):
             data = targets_in_units(fit.Y[:, part], fit.units[part], fit.given_noise, kernels)
             directions = Directions(kernels, data, fit.priors)
-            for log_theta, weights in zip(posterior.log_directions, posterior.weights, strict=True):
-                columns = np.flatnonzero(weights > _NEGLIGIBLE)
+            weights = posterior.weights
+            for j, log_theta in enumerate(posterior.log_directions):
+                row = slice(weights.indptr[j], weights.indptr[j + 1])
+                columns = weights.indices[row].astype(np.int64)
                 if not len(columns):
                     continue
                 some = data.some(columns)
                 own, means, variances = self._along(directions, log_theta, some, exact_variance)
                 units = fit.units[part][columns]
-                yield part.start + columns, weights[columns] * own, means * np.sqrt(units), variances * units
+                yield (
+                    part.start + columns,
+                    weights.data[row] * own,
+                    means * np.sqrt(units),
+                    variances * units,
+                )
 
     def _along(
         self, directions: Directions, log_theta: Array, data: BandTargets, exact_variance: bool
@@ -256,7 +262,8 @@ class BandsPredictive:
         """
         xp, theta = directions.xp, np.exp(log_theta)
         kernels = directions.kernels
-        system, conditional = directions.along(log_theta, data)
+        line = directions.line(log_theta)
+        system, conditional = line.system, directions.given(line, data)
         cross = sum(float(weight) * each for weight, each in zip(theta, self.test.cross, strict=True))
         assert self.test.diagonals is not None
         own = sum(float(weight) * each for weight, each in zip(theta, self.test.diagonals, strict=True))

@@ -22,8 +22,7 @@ from lbnn._base.arrays import Device, take
 from lbnn._base.types import AnyArray, Array
 from lbnn.scale.gamma_product import GammaProduct
 
-_STEP = 1 / 128  # of the tables, for laws no narrower than that of a Gamma of shape 8
-_SHAPE = 8.0  # splines err by 5/384 step⁴ times the fourth derivative, which grows with the shape
+_SHAPE = 8.0  # of a Gamma; the fourth derivative of log densities grows with the shape
 _LOWEST = -1e5  # log density at which a table ends on the right
 _REACH = 120.0  # length of a table in log λ; e^(−120 · ½) is beyond what any posterior shows
 
@@ -43,17 +42,6 @@ class BandPriors:
     log_sizes: Array
 
     @property
-    def step(self) -> float:
-        """Step of the tables."""
-        sharpest = max(float((law.shapes * law.multiplicity).sum()) for law in self.laws)
-        return _STEP * min(1.0, (_SHAPE / sharpest) ** 0.25)
-
-    @property
-    def rate(self) -> float:
-        """The density of log s falls like e^{rate · log s} to the left, for every direction."""
-        return sum(law.left_exponent for law in self.laws)
-
-    @property
     def mean(self) -> Array:
         """Prior means of the logarithms of the scales, (K,)."""
         means = [
@@ -69,19 +57,21 @@ class BandPriors:
             [float((law.multiplicity * special.polygamma(1, law.shapes)).sum()) for law in self.laws]
         )
 
-    def along(self, log_direction: Array, device: Device) -> PriorTable:
-        """P_θ for log θ (K,)."""
-        splines = [_spline(law.widths, law.shift, self.step) for law in self.laws]
+    def along(self, log_direction: Array, largest_step: float, device: Device) -> PriorTable:
+        """P_θ for log θ (K,), in steps of `largest_step`, less for laws narrower than a Gamma of shape 8."""
+        sharpest = max(float((law.shapes * law.multiplicity).sum()) for law in self.laws)
+        step = largest_step * min(1.0, (_SHAPE / sharpest) ** 0.25)
+        splines = [_spline(law.widths, law.shift, step) for law in self.laws]
         offsets = log_direction - self.log_sizes
         high = min(each.high - offset for each, offset in zip(splines, offsets, strict=True))
-        x = high - self.step * np.arange(int(_REACH / self.step), -1, -1)
+        x = high - step * np.arange(int(_REACH / step), -1, -1)
         total = np.zeros(len(x))
         for each, offset in zip(splines, offsets, strict=True):
             total += each(x + offset)
         curve = interpolate.CubicSpline(x, total)
         coefficients = curve.c[::-1].T.copy()  # (cells, 4), constant first
         coefficients[[0, -1], 2:] = 0.0  # straight lines beyond the ends
-        return PriorTable(float(x[0]), self.step, device.put(coefficients))
+        return PriorTable(float(x[0]), step, device.put(coefficients))
 
 
 @dataclass(frozen=True)
@@ -108,9 +98,9 @@ class PriorTable:
         cells = self.coefficients.shape[0]
         flat = xp.reshape(x, (-1,))
         cell = xp.clip(xp.floor((flat - self.low) / self.step), 0.0, cells - 1.0)
-        rows = take(self.coefficients, xp.astype(cell, xp.int64), axis=0)
+        rows = xp.reshape(take(self.coefficients, xp.astype(cell, xp.int64), axis=0), (*x.shape, 4))
         away = flat - (self.low + self.step * cell)
-        return *(xp.reshape(rows[:, i], x.shape) for i in range(4)), xp.reshape(away, x.shape)
+        return *(rows[..., i] for i in range(4)), xp.reshape(away, x.shape)
 
 
 class _LogDensity:

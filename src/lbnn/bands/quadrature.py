@@ -6,9 +6,9 @@ With λ_k = s θ_k, e^u = s/τ and the eigenvalues g_i of Σ_k θ_k G_k,
     D(u) = Σ_i log(1 + e^u g_i),   Q(u) = Σ_i ỹ_i²/(1 + e^u g_i) + |y outside the range|².
 
 Q is one product of matrices for all targets on a common lattice of u. The integrand is analytic in u and in
-log τ and decays at both ends, so that the trapezoid rule converges geometrically. For each target the
-lattice is cut, and thinned, to the interval where it has mass. For every u the integrand is log-concave in t
-= log τ; it is integrated around its mode.
+log τ and decays at both ends, so that the trapezoid rule converges geometrically. A survey on a coarse
+lattice finds the interval where each target has mass; there the lattice is fine, and thinned for targets
+that need less. For every u the integrand is log-concave in t = log τ; it is integrated around its mode.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from lbnn._base.types import AnyArray, Array
 from lbnn.bands.data import BandKernels, BandTargets
 from lbnn.bands.prior import BandPriors, PriorTable
 
-_GROUPS = 6  # of targets, by the number of their nodes
+_HOST_GROUPS = 6  # of targets, by the number of their nodes
+_DEVICE_GROUPS = 1  # elsewhere the number of calls counts more than that of nodes
 _FEWEST = 16  # nodes of the thinned lattice
 _SURVEY = 4  # of so many points of the lattice one is looked at to find the interval
 _CURVED = 12.0  # e-folds below its maximum down to which the curvature of the integrand sets the step
 _WIDEST_STEP = 0.5  # the singularities of D and Q are π away from the real line: e^(−2π · π/0.5) = 7e-18
-_EXTENSION = 8.0  # by which the lattice grows at a time
+_ROOM = 1.0  # by which the range of the next direction is larger than those before
+_EXTENSION = 4.0  # by which the lattice grows at a time
 _FARTHEST = 600.0  # |u| that the lattice may reach: e^u and its products stay doubles
 _NEWTON = 40  # most steps towards the mode in t
 _NEAR = 0.2  # distance from the mode, in widths, at which they end: nodes reach far beyond
@@ -49,19 +51,23 @@ class Precision:
         E-folds below its maximum at which the integrand is left out.
     deviations : float
         Largest step in u in units of 1/√curvature: a Gaussian is integrated to 2 exp(−2π²/deviations²).
-    noise_nodes : int
-        Gauss-Hermite nodes in t.
+    noise_error : float
+        Relative error of integrals over t.
+    table_step : float
+        Step of the tables of prior densities, for laws no narrower than that of a Gamma of shape 8: splines
+        err by 5/384 step⁴ times the fourth derivative.
     """
 
     drop: float
     deviations: float
-    noise_nodes: int
+    noise_error: float
+    table_step: float
 
 
 #: To 1e-9, where the directions themselves are integrated as finely: one band or two.
-FINE = Precision(drop=27.0, deviations=0.7, noise_nodes=21)
+FINE = Precision(drop=27.0, deviations=0.7, noise_error=1e-9, table_step=1 / 128)
 #: To 1e-5, far below the errors of directions in two and more dimensions.
-QUICK = Precision(drop=15.0, deviations=1.1, noise_nodes=7)
+QUICK = Precision(drop=15.0, deviations=1.1, noise_error=1e-5, table_step=1 / 24)
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class Eigensystem:
 
     @classmethod
     def of(cls, kernels: BandKernels, direction: Array) -> Eigensystem:
-        """Of one direction θ (K,)."""
+        """Of one direction θ."""
         values, vectors = eigh(kernels.combined(direction), overwrite=len(direction) > 1)
         return cls(np.maximum(values, 0.0), vectors)
 
@@ -116,7 +122,7 @@ class Conditional:
         )
 
     def on_lattice(self, values: AnyArray, xp: Any) -> AnyArray:
-        """Values (nodes, V) at their points of the lattice, (M, V), zero at the others."""
+        """Values (nodes, V) at their places on the lattice, (M, V), zero elsewhere."""
         device, nodes = device_of(values), values.shape[0]
         rows = device.put(np.arange(len(self.lattice)))[:, None] - self.first[None, :]
         node = rows // self.stride[None, :]
@@ -125,8 +131,17 @@ class Conditional:
         return xp.where(here, found, xp.zeros_like(found))
 
 
+@dataclass(frozen=True)
+class Line:
+    """A direction of the simplex: log θ (K,), the eigensystem and the prior along it."""
+
+    log_direction: Array
+    system: Eigensystem
+    table: PriorTable
+
+
 class Directions:
-    """Integrals along directions for a block of targets; the range of the lattice is remembered."""
+    """Integrals along directions for some targets; the range of the lattice is remembered."""
 
     def __init__(self, kernels: BandKernels, targets: BandTargets, priors: BandPriors) -> None:
         self.kernels, self.targets, self.priors = kernels, targets, priors
@@ -139,95 +154,108 @@ class Directions:
         self.step = min(_WIDEST_STEP, self.precision.deviations / math.sqrt(curvature))
         self.range: tuple[float, float] | None = None
 
-    def along(
-        self, log_direction: Array, targets: BandTargets | None = None
-    ) -> tuple[Eigensystem, Conditional]:
-        """The eigensystem of one direction and what targets (all, by default) say along it."""
+    def line(self, log_direction: Array) -> Line:
+        """What one direction has for all targets."""
         system = Eigensystem.of(self.kernels, np.exp(log_direction))
-        return system, self.given(system, log_direction, targets)
+        table = self.priors.along(log_direction, self.precision.table_step, self.device)
+        return Line(log_direction, system, table)
 
-    def given(
-        self, system: Eigensystem, log_direction: Array, targets: BandTargets | None = None
-    ) -> Conditional:
-        """The conditional law of targets along a direction (K,) whose eigensystem is known."""
-        data, xp = self.targets if targets is None else targets, self.xp
-        table = self.priors.along(log_direction, self.device)
-        parts: list[tuple[AnyArray, ...]] = []
-        lattice = self._first_lattice(system)
-        size = max(
-            1, self.device.block_floats * (16 if self.device.host else 1) // max(len(lattice), 8 * _FEWEST)
-        )
-        pieces = list(blocks(data.count, 1, size))
+    def given(self, line: Line, targets: BandTargets | None = None) -> Conditional:
+        """What targets (all, by default) say along a direction."""
+        data = self.targets if targets is None else targets
+        projected = line.system.vectors.T @ data.values
+        squares = projected * projected  # ỹ_i², (r, V)
+        low, high = self.range or self._typical(line.system)
         while True:  # until the lattice holds the mass of all targets
-            parts = []
-            for piece in pieces:
-                part = self._piece(system, table, data, piece, lattice)
-                if not isinstance(part, _Narrow):
-                    parts.append(part)
-                    continue
-                lattice = self._extended(lattice, part)
+            coarse = self._lattice(low, high)
+            size = max(
+                1, self.device.block_floats * (16 if self.device.host else 1) // (_SURVEY * len(coarse))
+            )
+            pieces = list(blocks(data.count, 1, size))
+            surveys = [self._survey(line, data, squares, piece, coarse) for piece in pieces]
+            left, right = (any(bool(each[end]) for each in surveys) for end in (2, 3))
+            if not left and not right:
                 break
-            else:
-                break
-        log_integral, u, mass, noise, spread, first, stride = _joined(parts, xp)
-        found = Conditional(log_integral, u, mass, noise, spread, first, stride, lattice)
-        last = found.first + found.stride * xp.sum(xp.astype(found.mass > 0, xp.int64), axis=0)
-        ends = int(xp.min(found.first)), min(int(xp.max(last)), len(lattice) - 1)
-        self.range = float(lattice[ends[0]]) - 1.0, float(lattice[ends[1]]) + 1.0
-        return found
+            low, high = low - _EXTENSION * left, high + _EXTENSION * right
+        # the fine lattice spans what some target needs; positions on it begin with its first point
+        first = min(int(self.xp.min(each[0])) for each in surveys) - 1
+        last = max(int(self.xp.max(each[1])) for each in surveys) + 1
+        ends = float(coarse[first]) - _ROOM, float(coarse[last]) + _ROOM
+        before = self.range or ends
+        self.range = min(before[0], ends[0]), max(before[1], ends[1])
+        lattice = coarse[first] + self.step * np.arange(_SURVEY * (last - first) + 1)
+        parts = [
+            self._piece(line, data, squares, piece, lattice, each[0] - first, each[1] - first, each[4])
+            for piece, each in zip(pieces, surveys, strict=True)
+        ]
+        log_integral, u, mass, noise, spread, begin, stride = _joined(parts, self.xp)
+        return Conditional(log_integral, u, mass, noise, spread, begin, stride, lattice)
 
-    def _first_lattice(self, system: Eigensystem) -> Array:
-        """A lattice (M,) around the typical ratio of signal and noise."""
+    def _typical(self, system: Eigensystem) -> tuple[float, float]:
         positive = system.values[system.values > 0]
-        typical = -math.log(float(positive.mean())) if len(positive) else 0.0
-        low, high = self.range or (typical - 8.0, typical + 8.0)
-        return self._lattice(low, high)
+        middle = -math.log(float(positive.mean())) if len(positive) else 0.0
+        return middle - 8.0, middle + 8.0
 
     def _lattice(self, low: float, high: float) -> Array:
-        """Points (M,) of the lattice from low to high."""
+        """The coarse lattice: multiples of `_SURVEY` steps."""
         if not -_FARTHEST < low < high < _FARTHEST:
             raise ValueError(
                 "the ratio of signal and noise must be a double, |log s/τ| < 600, got mass beyond it: "
                 "rescale the kernels or the targets"
             )
         cell = _SURVEY * self.step
-        first, last = math.floor(low / cell), math.ceil(high / cell)
-        return np.asarray(self.step * np.arange(_SURVEY * first, _SURVEY * last + 1), np.float64)
+        return np.asarray(cell * np.arange(math.floor(low / cell), math.ceil(high / cell) + 1), np.float64)
 
-    def _extended(self, lattice: Array, narrow: _Narrow) -> Array:
-        """The lattice (M,) extended where the mass is not inside."""
-        low, high = float(lattice[0]), float(lattice[-1])
-        return self._lattice(low - _EXTENSION * narrow.left, high + _EXTENSION * narrow.right)
+    def _sums(
+        self, line: Line, data: BandTargets, squares: AnyArray, piece: slice, lattice: Array
+    ) -> tuple[AnyArray, AnyArray]:
+        """D/2 (M,) and Q (M, V) on a lattice of u."""
+        xp, values = self.xp, self.device.put(line.system.values)
+        signal = self.device.put(np.exp(lattice))[:, None] * values[None, :]  # e^u g_i, (M, r)
+        quadratic = (1 / (1 + signal)) @ squares[:, piece] + data.residual[None, piece]
+        return 0.5 * xp.sum(xp.log1p(signal), axis=1), quadratic
+
+    def _integrand(self, line: Line, data: BandTargets, piece: slice) -> _Integrand:
+        units = data.log_units[None, piece]
+        return _Integrand(data.examples, data.given_noise, line.table, units, self.precision, self.xp)
+
+    def _survey(
+        self, line: Line, data: BandTargets, squares: AnyArray, piece: slice, coarse: Array
+    ) -> tuple[AnyArray, ...]:
+        """First and last point with mass for each target, whether any is at an end, and the step it needs."""
+        xp = self.xp
+        half_determinant, quadratic = self._sums(line, data, squares, piece, coarse)
+        integrand = self._integrand(line, data, piece)
+        values = integrand.roughly(self.device.put(coarse)[:, None], half_determinant[:, None], quadratic)
+        inside = values > xp.max(values, axis=0, keepdims=True) - self.precision.drop
+        first = xp.argmax(xp.astype(inside, xp.int8), axis=0)
+        last = len(coarse) - 1 - xp.argmax(xp.astype(xp.flip(inside, axis=0), xp.int8), axis=0)
+        ends = xp.any(first == 0), xp.any(last == len(coarse) - 1)
+        return first, last, *ends, self._stride(values)
 
     def _piece(
-        self, system: Eigensystem, table: PriorTable, data: BandTargets, piece: slice, lattice: Array
-    ) -> tuple[AnyArray, ...] | _Narrow:
-        """The integral for some of the targets on a lattice (M,)."""
-        xp, put, p = self.xp, self.device.put, data.examples
-        projected = system.vectors.T @ data.values[:, piece]
-        signal = np.exp(lattice)[:, None] * system.values  # e^u g_i, (M, r)
-        quadratic = put(1 / (1 + signal)) @ (projected * projected) + data.residual[None, piece]  # Q, (M, V)
-        half_determinant = put(0.5 * np.log1p(signal).sum(axis=1))  # D/2, (M,)
-        units, u = data.log_units[None, piece], put(lattice)
-        integrand = _Integrand(p, data.given_noise, table, units, self.precision, xp)
-        survey = integrand.roughly(
-            u[::_SURVEY, None], half_determinant[::_SURVEY, None], quadratic[::_SURVEY, :]
-        )
-        inside = survey > xp.max(survey, axis=0, keepdims=True) - self.precision.drop
-        coarse = survey.shape[0]
-        first = xp.argmax(xp.astype(inside, xp.int8), axis=0)
-        last = coarse - 1 - xp.argmax(xp.astype(xp.flip(inside, axis=0), xp.int8), axis=0)
-        ends = _Narrow(bool(xp.any(first == 0)), bool(xp.any(last == coarse - 1)))
-        if ends.left or ends.right:
-            return ends
-        stride = self._stride(survey)
+        self,
+        line: Line,
+        data: BandTargets,
+        squares: AnyArray,
+        piece: slice,
+        lattice: Array,
+        first: AnyArray,
+        last: AnyArray,
+        stride: AnyArray,
+    ) -> tuple[AnyArray, ...]:
+        """The integral for some of the targets, between two points of the survey for each."""
+        xp, put = self.xp, self.device.put
+        half_determinant, quadratic = self._sums(line, data, squares, piece, lattice)
+        integrand, u = self._integrand(line, data, piece), put(lattice)
         first, last = _SURVEY * (first - 1), _SURVEY * (last + 1)
         counts = to_numpy((last - first) // stride) + 2
         order = np.argsort(counts, kind="stable")  # targets with as many nodes are integrated together
+        groups = min(_HOST_GROUPS if self.device.host else _DEVICE_GROUPS, 1 + len(order) // _FEWEST)
         parts = []
-        for group in np.array_split(order, min(_GROUPS, len(order))):
+        for group in np.array_split(order, groups):
             own = put(group)
-            some = replace(integrand, log_units=take(units, own, axis=-1))
+            some = replace(integrand, log_units=take(integrand.log_units, own, axis=-1))
             starts, strides, values = (take(each, own, axis=-1) for each in (first, stride, quadratic))
             nodes = max(_FEWEST, int(counts[group].max()))
             parts.append(self._group(some, u, half_determinant, starts, strides, values, nodes))
@@ -244,7 +272,7 @@ class Directions:
         quadratic: AnyArray,
         count: int,
     ) -> tuple[AnyArray, ...]:
-        """The integral on `count` points of the lattice (M,) for each of some targets (v,)."""
+        """The integral on `count` points of the lattice for each of some targets."""
         xp, points = self.xp, u.shape[0]
         rows = first[None, :] + stride[None, :] * self.device.put(np.arange(count))[:, None]
         present = rows < points
@@ -274,13 +302,12 @@ class Directions:
 
 
 def _joined(parts: list[tuple[AnyArray, ...]], xp: Any) -> list[AnyArray]:
-    """Results of pieces side by side, (nodes, V) each; those with fewer nodes are filled up without mass."""
+    """Results of pieces side by side; those with fewer nodes are filled up with nodes without mass."""
     if len(parts) == 1:
         return list(parts[0])
     most = max(part[1].shape[0] for part in parts)
 
     def filled(array: AnyArray) -> AnyArray:
-        """An array (nodes, v) filled up with zeros to the most nodes."""
         missing = most - array.shape[0]
         if array.ndim == 1 or not missing:
             return array
@@ -289,14 +316,6 @@ def _joined(parts: list[tuple[AnyArray, ...]], xp: Any) -> list[AnyArray]:
         )
 
     return [xp.concat([filled(each) for each in column], axis=-1) for column in zip(*parts, strict=True)]
-
-
-@dataclass(frozen=True)
-class _Narrow:
-    """The lattice ends where some target still has mass."""
-
-    left: bool
-    right: bool
 
 
 @dataclass(frozen=True)
@@ -311,7 +330,7 @@ class _Integrand:
     xp: Any
 
     def roughly(self, u: AnyArray, half_determinant: AnyArray, quadratic: AnyArray) -> AnyArray:
-        """Log of the integrand over u, with t at the mode of the likelihood, (nodes, v), up to a constant."""
+        """Log of the integrand over u, with t at the mode of the likelihood, up to a constant."""
         xp = self.xp
         if self.given_noise:
             return -half_determinant - 0.5 * quadratic + self.table.value(u + self.log_units, xp)
@@ -333,22 +352,27 @@ class _Integrand:
         top = self._log_value(mode, offset, quadratic)
         total, first, second = (xp.zeros_like(top) for _ in range(3))
         noise = xp.zeros_like(top)
-        for place, log_weight in zip(*_rule(self.examples, self.precision.noise_nodes), strict=True):
-            t = mode + float(place) * width
-            term = xp.exp(self._log_value(t, offset, quadratic) - top + float(log_weight))
-            total, first = total + term, first + float(place) * term
-            second, noise = second + float(place) ** 2 * term, noise + term * xp.exp(t)
+        places, log_weights = _rule(self.examples, self.precision.noise_error)
+        here = device_of(top)
+        # node by node on the host, where arrays stay in the cache; all at once elsewhere, in few calls
+        for part in np.array_split(np.arange(len(places)), len(places) if here.host else 1):
+            place = here.put(places[part])[:, None, None]
+            t = mode[None, ...] + place * width[None, ...]
+            value = self._log_value(t, offset[None, ...], quadratic[None, ...]) - top[None, ...]
+            term = xp.exp(value + here.put(log_weights[part])[:, None, None])
+            total, first = total + xp.sum(term, axis=0), first + xp.sum(place * term, axis=0)
+            second = second + xp.sum(place * place * term, axis=0)
+            noise = noise + xp.sum(term * xp.exp(t), axis=0)
         spread = width * xp.sqrt(xp.maximum(second / total - (first / total) ** 2, xp.zeros_like(total)))
         return constant + top + xp.log(total * width), noise / total, spread
 
     def _log_value(self, t: AnyArray, offset: AnyArray, quadratic: AnyArray) -> AnyArray:
-        """Log of the integrand at t, (nodes, v)."""
         xp = self.xp
         prior = self.table.value(offset + t, xp) + _log_noise_density(t, xp)
         return prior - 0.5 * self.examples * t - 0.5 * quadratic * xp.exp(-t)
 
     def _mode(self, offset: AnyArray, quadratic: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Mode in t and the width 1/√curvature there, (nodes, v) each; the log integrand is concave in t."""
+        """Mode in t and the width 1/√curvature there; the log integrand is concave in t."""
         xp = self.xp
         t = xp.log(quadratic / self.examples)
         for _ in range(_NEWTON):
@@ -356,10 +380,10 @@ class _Integrand:
             t = t + xp.clip(slope / curvature, -1.0, 1.0)
             if float(xp.max(xp.abs(slope) / xp.sqrt(curvature))) < _NEAR:
                 break
-        return t, 1 / xp.sqrt(self._derivatives(t, offset, quadratic)[1])
+        return t, 1 / xp.sqrt(curvature)  # of the last step but one, which is near enough
 
     def _derivatives(self, t: AnyArray, offset: AnyArray, quadratic: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Slope and −(second derivative) of the log integrand in t, (nodes, v) each."""
+        """Slope and −(second derivative) of the log integrand in t."""
         xp = self.xp
         _, slope, bend = self.table(offset + t, xp)
         half, turn = 0.5 * quadratic * xp.exp(-t), xp.tanh(0.5 * t)
@@ -368,20 +392,28 @@ class _Integrand:
 
 
 def _log_noise_density(t: AnyArray, xp: Any) -> AnyArray:
-    """Log density of t = log τ, of any shape, when √τ is half-Cauchy of scale one: 1/(2π cosh(t/2))."""
+    """Log density of t = log τ when √τ is half-Cauchy of scale one: 1/(2π cosh(t/2))."""
     size = xp.abs(t)
     return -0.5 * size - xp.log1p(xp.exp(-size)) - math.log(math.pi)
 
 
 @lru_cache(maxsize=8)
-def _rule(examples: int, nodes: int) -> tuple[Array, Array]:
-    """Nodes and log weights (k,) of an integral over t in units of its width around the mode.
+def _rule(examples: int, error: float) -> tuple[Array, Array]:
+    """Nodes and log weights of an integral over t in units of its width around the mode.
 
-    With many examples the integrand is nearly Gaussian: Gauss-Hermite nodes. With few it has exponential
-    tails: the trapezoid rule after t = 2 sinh(v/2), which reaches 33 widths on either side.
+    With many examples the likelihood exp(−½p(t + e^−t)), in t from its mode, is nearly Gaussian: as many
+    Gauss-Hermite nodes as its integral, Γ(½p)(½p)^(−½p), needs. With few it has exponential tails: the
+    trapezoid rule after t = 2 sinh(v/2), which reaches 33 widths on either side.
     """
+    half = 0.5 * examples
     if examples >= _FEW_EXAMPLES:
-        places, weights = special.roots_hermitenorm(nodes)
-        return places, np.log(weights) + 0.5 * places**2
+        exact = special.gammaln(half) - half * math.log(half)
+        for nodes in range(3, 22, 2):
+            places, weights = special.roots_hermitenorm(nodes)
+            log_weights = np.log(weights) + 0.5 * places**2
+            t = places / math.sqrt(half)
+            found = special.logsumexp(log_weights - half * (t + np.exp(-t))) - 0.5 * math.log(half)
+            if abs(found - exact) < error:
+                return places, log_weights
     v = 0.4 * np.arange(-18, 19)
     return 2 * np.sinh(v / 2), np.log(0.4 * np.cosh(v / 2))

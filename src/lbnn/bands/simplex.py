@@ -8,29 +8,40 @@ Several rules are added with the power heuristic of Veach and Guibas: a point z 
 target has its mass. On smooth integrands a lattice is far better than random points: a Gaussian is
 integrated to 1% with two deviations from point to point.
 
-Every rule consists of `SETS` shifted copies of one smaller lattice: from their answers come the stated
-errors.
+Lattices have 2^m points and are embedded in each other: a rule that is not fine enough is doubled, and its
+points are kept. The first and the second half are two lattices, shifted against each other: from their
+answers come the stated errors, which are those of half of the points.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
-from scipy.cluster.vq import kmeans2
+from scipy.cluster.vq import kmeans, vq
+from scipy.interpolate import RBFInterpolator
+from scipy.spatial import KDTree
 
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.types import Array, IndexArray, Mask
 
-SETS = 2  # sets of directions whose answers are compared
+SETS = 2  # halves of the directions, whose answers are compared
 _POWER = 4.0  # of the power heuristic
-_CLUSTERS = 4  # rules that are added at a time, at most
+_CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16)  # numbers of clusters of targets that are tried
+_LOOKED_AT = 2000  # targets from which clusters are made; the others join the nearest
+_FEWEST_MEMBERS = 4  # targets of a cluster, on average, at least
 _TAILS = (
     4.0  # degrees of freedom of Student's t; posteriors of log ratios fall exponentially, which is faster
 )
+_CORE = float(special.stdtrit(_TAILS, 0.99))
+_COINCIDE = 0.02  # distance in deviations; the condition number grows with its fifth power
+FEWEST_POINTS = 16  # of a rule
+_START = 0.25  # part of the points that a rule is thought to need with which it begins
+#: Generating vector of embedded lattices: component by component, the smallest worst-case error in Korobov's
+#: space of smoothness two on average over 2^4 to 2^11 points.
+_GENERATOR = np.array([1, 873, 701, 611, 541, 559, 739, 483, 1309, 2787, 3357, 1565, 2531, 3613, 995, 1053])
 
 
 def contrasts(bands: int) -> Array:
@@ -50,29 +61,59 @@ def log_directions(z: Array) -> Array:
 
 @dataclass(frozen=True)
 class Rule:
-    """A shifted lattice around a centre (d,), along the columns of axes (d, d): points (n, d)."""
+    """A shifted lattice around a centre (d,), along the columns of axes (d, d).
+
+    Attributes
+    ----------
+    centre, axes : (d,), (d, d)
+    shift : (d,)
+        In the unit cube.
+    points : (n, d)
+        n a power of two. The first half are the points of the rule before it was doubled.
+    wanted : float
+        Points that it is thought to need.
+    """
 
     centre: Array
     axes: Array
+    shift: Array
     points: Array
+    wanted: float
 
     @classmethod
-    def around(cls, centre: Array, covariance: Array, count: int, rng: np.random.Generator) -> Rule:
-        """About `count` points, a multiple of `SETS`, of Student's t.
-
-        Its centre is (k,) and its scale matrix (k, k).
-        """
-        number = SETS * max(1, math.ceil(count / SETS))
+    def around(
+        cls, centre: Array, covariance: Array, wanted: float, count: float, rng: np.random.Generator
+    ) -> Rule:
+        """Of about `count` points, with Student's t of this centre and scale matrix."""
+        if len(centre) > len(_GENERATOR):
+            raise ValueError(f"there may be at most {len(_GENERATOR) + 1} bands, got {len(centre) + 1}")
         values, vectors = np.linalg.eigh(covariance)
         axes = vectors * np.sqrt(np.maximum(values, 1e-12 * values.max()))
-        cube = (_lattice(number, len(centre)) + rng.random(len(centre))) % 1.0
+        number = 2 ** math.floor(math.log2(max(count, FEWEST_POINTS)))
+        empty = cls(centre, axes, rng.random(len(centre)), np.zeros((0, len(centre))), wanted)
+        return empty._with(np.arange(number))
+
+    def doubled(self) -> Rule:
+        """The rule with twice as many points."""
+        count = len(self.points)
+        return self._with(np.arange(count, 2 * count))
+
+    def _with(self, numbers: IndexArray) -> Rule:
+        """With further points of the sequence of embedded lattices: z_i = φ(i) g modulo 1, shifted."""
+        bits = (numbers[:, None] >> np.arange(32)) & 1
+        inverse = bits @ 0.5 ** np.arange(1.0, 33.0)  # φ, the radical inverse in base two
+        cube = (inverse[:, None] * _GENERATOR[: len(self.centre)] + self.shift) % 1.0
         tiny = np.finfo(float).eps
         student = special.stdtrit(_TAILS, np.clip(cube, tiny, 1 - tiny))
-        return cls(centre, axes, centre + student @ axes.T)
+        return replace(self, points=np.concatenate([self.points, self.centre + student @ self.axes.T]))
+
+    def whitened(self, z: Array) -> Array:
+        """Points z (m, d) in coordinates along the axes, (m, d)."""
+        return np.asarray(np.linalg.solve(self.axes, (z - self.centre).T).T, np.float64)
 
     def log_density(self, z: Array) -> Array:
         """Log of the density of points at z (m, d)."""
-        student = np.linalg.solve(self.axes, (z - self.centre).T)
+        student = self.whitened(z).T
         constant = special.gammaln((_TAILS + 1) / 2) - special.gammaln(_TAILS / 2)
         constant -= 0.5 * math.log(_TAILS * math.pi)
         each = constant - (_TAILS + 1) / 2 * np.log1p(student**2 / _TAILS)
@@ -80,7 +121,7 @@ class Rule:
 
 
 def log_weights(rules: Sequence[Rule]) -> Array:
-    """Log weights (m,) of all points, one rule after the other: the integral of f is Σ_j weight_j f(z_j)."""
+    """Log weights of all points, one rule after the other: the integral of f is Σ_j weight_j f(z_j)."""
     z = np.concatenate([rule.points for rule in rules])
     densities = np.stack([rule.log_density(z) for rule in rules])  # (rules, m)
     own = np.repeat(np.arange(len(rules)), [len(rule.points) for rule in rules])
@@ -88,61 +129,100 @@ def log_weights(rules: Sequence[Rule]) -> Array:
 
 
 def set_numbers(rules: Sequence[Rule]) -> IndexArray:
-    """The set, 0..SETS − 1, of every point, (m,)."""
-    return np.concatenate([np.arange(len(rule.points)) % SETS for rule in rules])
+    """The half of its rule, 0 or 1, that every point belongs to."""
+    return np.concatenate([np.arange(len(rule.points)) * SETS // len(rule.points) for rule in rules])
 
 
-def first_rules(mean: Array, variance: Array, count: int, rng: np.random.Generator) -> list[Rule]:
+def interpolation(rules: Sequence[Rule], fine: Rule, chosen: Mask) -> Array | None:
+    """A matrix (M, J) that takes values at the points of rules, where chosen, to those of a fine rule.
+
+    By radial basis functions |x|⁵ and quadratic polynomials, which need no length scale, in the coordinates
+    of the fine rule. Far out, beyond the quantiles 0.01 and 0.99 of its axes, it is the value of the nearest
+    point. Of two points that nearly coincide, which would make the equations ill-conditioned, the later is
+    used. None where there are too few points, and in one dimension, where a finer rule costs little.
+    """
+    x, new = (fine.whitened(z) for z in (np.concatenate([rule.points for rule in rules]), fine.points))
+    near = chosen & (np.abs(x).max(axis=1) < 2 * _CORE)
+    candidates = np.flatnonzero(near)
+    near[candidates[KDTree(x[near]).query_pairs(_COINCIDE, output_type="ndarray")[:, 0]]] = False
+    dimension = x.shape[1]
+    if dimension < 2 or near.sum() < 2 * (dimension + 1) * (
+        dimension + 2
+    ):  # four times the coefficients of a quadratic
+        return None
+    core = np.abs(new).max(axis=1) < _CORE
+    matrix = np.zeros((len(new), len(x)))
+    spline = RBFInterpolator(x[near], np.eye(int(near.sum())), kernel="quintic", degree=2)
+    matrix[np.ix_(core, near)] = spline(new[core])
+    matrix[np.flatnonzero(~core), nearest_points(x[chosen], new[~core], np.flatnonzero(chosen))] = 1.0
+    return matrix
+
+
+def nearest_points(x: Array, new: Array, numbers: IndexArray) -> IndexArray:
+    """The numbers of the points x that are nearest to new ones."""
+    return numbers[KDTree(x).query(new)[1]]
+
+
+def first_rules(mean: Array, variance: Array, rng: np.random.Generator) -> list[Rule]:
     """Rules before anything is known of the targets: around the prior and around equal contributions.
 
     Parameters
     ----------
     mean, variance : (K,)
         Of the prior of log λ_k, for kernels of mean diagonal one.
-    count : int
-        Points of each rule.
     """
     turn = contrasts(len(mean))
-    prior = turn.T @ np.diag(variance) @ turn
-    rules = [Rule.around(turn.T @ mean, 1.5 * prior, count, rng)]
-    return [*rules, Rule.around(np.zeros(len(turn.T)), 4.0 * np.eye(len(turn.T)), count, rng)]
+    prior, count = turn.T @ np.diag(variance) @ turn, points_for_one(len(mean) - 1)
+    rules = [Rule.around(turn.T @ mean, 1.5 * prior, count, count, rng)]
+    return [*rules, Rule.around(np.zeros(len(turn.T)), 4.0 * np.eye(len(turn.T)), count, count, rng)]
 
 
 def rules_for(
-    means: Array, covariances: Array, fewest: int, most: int, rng: np.random.Generator
-) -> list[Rule]:
-    """Rules where targets have their mass: one, or one for each of a few clusters if that takes fewer points.
+    means: Array, covariances: Array, refinement: float, most: int, price: float, rng: np.random.Generator
+) -> list[tuple[IndexArray, Rule]]:
+    """Clusters of targets, as positions, and for each a rule where its targets have their mass.
 
-    Few rules are best: where two of equal density overlap, each has to be fine enough by itself.
+    A rule is looked at for the targets of its cluster only. Small clusters need few points, since their
+    targets have their mass in one place, but every point costs an eigendecomposition: the number of clusters
+    is that of the smallest cost.
 
     Parameters
     ----------
     means, covariances : (V, d), (V, d, d)
         Of the posteriors of z of targets that need more directions.
-    fewest, most : int
-        Points of all rules together.
+    refinement : float
+        How many times finer than usual rules are to be.
+    most : int
+        Points of a rule at most.
+    price : float
+        Cost of an eigendecomposition, in units of that of one target along one direction.
     """
-    found: list[tuple[float, list[tuple[Array, Array, float]]]] = []
-    for count in range(1, min(_CLUSTERS, 1 + len(means) // 8) + 1):
-        labels = kmeans2(means, count, minit="++", seed=rng)[1] if count > 1 else np.zeros(len(means), int)
-        regions = [_region(means[labels == each], covariances[labels == each]) for each in np.unique(labels)]
-        found.append((sum(points for _, _, points in regions), regions))
-    total, regions = min(found, key=lambda each: each[0])
-    factor = float(np.clip(total, fewest, most)) / total
-    counts = [max(8 * SETS, SETS * math.floor(factor * points / SETS)) for _, _, points in regions]
-    largest = int(np.argmax(counts))
-    counts[largest] = max(8 * SETS, counts[largest] - max(0, sum(counts) - most))
-    return [
-        Rule.around(centre, scale, count, rng)
-        for (centre, scale, _), count in zip(regions, counts, strict=True)
-    ]
+    some = rng.permutation(len(means))[:_LOOKED_AT]
+    best: tuple[float, IndexArray, list[tuple[Array, Array, float]]] | None = None
+    for count in _CLUSTERS:
+        if best is not None and count * _FEWEST_MEMBERS > len(some):
+            break
+        centres = kmeans(means[some], count, iter=2, rng=rng)[0] if count > 1 else means[:1]
+        labels = np.unique(vq(means, centres)[0], return_inverse=True)[1]
+        regions = [
+            _region(means[labels == each], covariances[labels == each]) for each in range(labels.max() + 1)
+        ]
+        sizes = np.bincount(labels)
+        cost = sum(points * (price + size) for (_, _, points), size in zip(regions, sizes, strict=True))
+        if best is None or cost < best[0]:
+            best = cost, labels, regions
+    assert best is not None
+    _, labels, regions = best
+    found = []
+    for each, (centre, scale, points) in enumerate(regions):
+        wanted = refinement * points
+        rule = Rule.around(centre, scale, wanted, min(_START * wanted, most), rng)
+        found.append((np.flatnonzero(labels == each), rule))
+    return found
 
 
 def _region(means: Array, covariances: Array) -> tuple[Array, Array, float]:
-    """Centre (k,), scale matrix (k, k) and number of points of a rule for some targets.
-
-    Fine enough for the narrowest tenth of them.
-    """
+    """Centre, scale matrix and points of a rule for some targets, fine enough for the narrowest tenth."""
     centre, dimension = means.mean(axis=0), means.shape[1]
     offsets = means - centre
     scale = 1.5 * covariances.mean(axis=0) + offsets.T @ offsets / len(means)
@@ -154,23 +234,3 @@ def _region(means: Array, covariances: Array) -> tuple[Array, Array, float]:
 def points_for_one(dimension: int) -> float:
     """Points of a rule that serve one target whose posterior has the rule's centre and scale."""
     return 16.0 * 1.8**dimension
-
-
-@lru_cache(maxsize=64)
-def _lattice(count: int, dimension: int) -> Array:
-    """A lattice of rank one in the unit cube, (count, dimension): point j is j (1, a, a², …)/count modulo 1.
-
-    Of all odd a the one with the smallest worst-case error in Korobov's space of smoothness two, P_2.
-    """
-    index = np.arange(count)
-    if dimension < 2:
-        return (index[:, None] / count) * np.ones(dimension)
-    best, found = math.inf, None
-    for a in range(1, count, 2):
-        vector = np.array([pow(a, k, count) for k in range(dimension)])
-        x = np.outer(index, vector) % count / count
-        error = np.prod(1 + 2 * math.pi**2 * (x * x - x + 1 / 6), axis=1).mean()
-        if error < best - 1e-12:
-            best, found = error, x
-    assert found is not None
-    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,15 +143,15 @@ class _Folder:
         for number in range(count):
             try:
                 with np.load(self._file(number), allow_pickle=False) as arrays:
-                    values = {each.name: arrays[each.name] for each in fields(BlockPosterior)}
-            except (OSError, ValueError, KeyError, EOFError):
+                    posterior = BlockPosterior.of_arrays(dict(arrays))
+            except (OSError, ValueError, KeyError, TypeError, EOFError):
                 continue
-            values["dual_coefficients"] = kernels.device.put(values["dual_coefficients"])
-            found[number] = BlockPosterior(**values)
+            there = kernels.device.put(posterior.dual_coefficients)
+            found[number] = replace(posterior, dual_coefficients=there)
         return found
 
     def keep(self, number: int, posterior: BlockPosterior) -> None:
-        values = {each.name: to_numpy(getattr(posterior, each.name)) for each in fields(posterior)}
+        values = posterior.arrays()
         write_atomically(self._file(number), lambda file: _save(file, values))
 
     def _file(self, number: int) -> Path:

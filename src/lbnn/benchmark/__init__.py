@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from lbnn.benchmark import adaptors
 from lbnn.benchmark.catalogue import TaskEntry, load, load_file, tasks
-from lbnn.benchmark.export import to_netcdf, to_posteriordb, to_stan
+from lbnn.benchmark.export import to_inference_gym, to_netcdf, to_posteriordb, to_stan
 from lbnn.benchmark.report import Report, score
 from lbnn.benchmark.scorers.invariance import invariance
 from lbnn.benchmark.scorers.score import Score
@@ -27,6 +27,7 @@ __all__ = [
     "load_file",
     "score",
     "tasks",
+    "to_inference_gym",
     "to_netcdf",
     "to_posteriordb",
     "to_stan",

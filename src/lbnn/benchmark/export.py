@@ -1,4 +1,4 @@
-"""Tasks as files for others: Stan programs with data, posteriordb's layout, netCDF and zarr."""
+"""Tasks as files for others: Stan, posteriordb, Inference Gym, netCDF and zarr."""
 
 from __future__ import annotations
 
@@ -88,6 +88,103 @@ def to_stan(task: Task, folder: str | Path) -> tuple[Path, Path]:
     _write_text(paths[0], program.code)
     _write_text(paths[1], json.dumps(program.data, allow_nan=False) + "\n")
     return paths
+
+
+_GYM_MODULE = """\
+'''{summary}
+
+The task {name} of lbnn as a target of Inference Gym, on JAX:
+
+    import {module}
+    target = {module}.{cls}()
+
+A flat vector z holds the weights W_1, ..., W_d row by row in units of their prior deviations; the log density
+has all constants, so that it integrates to the evidence. It computes in the precision of JAX:
+jax.config.update("jax_enable_x64", True) before the import for double.
+'''
+
+import json
+import math
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from inference_gym import using_jax as gym
+from tensorflow_probability.substrates import jax as tfp
+
+_DATA = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+
+
+class {cls}(gym.targets.Model):
+    '''All weights of a deep linear network with Gaussian priors and noise, given data.'''
+
+    log_evidence = _DATA["log_evidence"]
+
+    def __init__(self, name="{module}", pretty_name="{name}"):
+        self._X, self._Y = jnp.asarray(_DATA["X"]), jnp.asarray(_DATA["Y"])
+        dimension = sum(a * b for a, b in zip(_DATA["sizes"][1:], _DATA["sizes"]))
+        known = _DATA["outputs"]
+        super().__init__(
+            default_event_space_bijector=tfp.bijectors.Identity(),
+            event_shape=(dimension,),
+            dtype=self._X.dtype,
+            name=name,
+            pretty_name=pretty_name,
+            sample_transformations={{
+                "identity": gym.targets.Model.SampleTransformation(
+                    fn=lambda z: z, pretty_name="Identity", dtype=self._X.dtype
+                ),
+                "outputs": gym.targets.Model.SampleTransformation(
+                    fn=self.outputs,
+                    pretty_name="Outputs at the training inputs",
+                    ground_truth_mean=np.array(known["mean"]),
+                    ground_truth_standard_deviation=np.array(known["standard_deviation"]),
+                    dtype=self._X.dtype,
+                ),
+            }},
+        )
+
+    def outputs(self, z):
+        '''Outputs of the network at the training inputs, (..., examples, outputs).'''
+        sizes, start, features = _DATA["sizes"], 0, self._X
+        for columns, rows, deviation in zip(sizes, sizes[1:], _DATA["deviations"]):
+            weight = deviation * z[..., start : start + rows * columns].reshape(*z.shape[:-1], rows, columns)
+            features, start = features @ jnp.swapaxes(weight, -1, -2), start + rows * columns
+        return features
+
+    def _unnormalized_log_prob(self, z):
+        noise = _DATA["noise"]
+        squares = ((self.outputs(z) - self._Y) ** 2).sum((-2, -1)) / noise**2 + (z**2).sum(-1)
+        constant = self._Y.size * math.log(noise) + 0.5 * (self._Y.size + z.shape[-1]) * math.log(2 * math.pi)
+        return -0.5 * squares - constant
+"""
+
+
+def to_inference_gym(task: Task, folder: str | Path) -> tuple[Path, Path]:
+    """Write a Python module with the task as a target of Inference Gym on JAX, and its data as JSON.
+
+    The module needs inference-gym, JAX and TensorFlow Probability, not lbnn. The exact means and standard
+    deviations of the outputs at the training inputs are its ground truth; for several outputs they have
+    the error of the task's inference.
+
+    Returns
+    -------
+    module, data : Path
+    """
+    name = task.name.replace("-", "_")
+    path = Path(folder) / f"{name}.py"
+    names = {"name": task.name, "module": name, "summary": task.summary}
+    cls = "".join(part.capitalize() for part in name.split("_"))
+    predicted = task.posterior.predict(task.X)
+    shape = task.Y.shape
+    known = {
+        "mean": predicted.mean.reshape(shape).tolist(),
+        "standard_deviation": predicted.standard_deviation.reshape(shape).tolist(),
+    }
+    data = task.stan().data | {"outputs": known, "log_evidence": task.log_evidence}
+    _write_text(path, _GYM_MODULE.format(cls=cls, **names))
+    _write_text(path.with_suffix(".json"), json.dumps(data, allow_nan=False) + "\n")
+    return path, path.with_suffix(".json")
 
 
 def _posterior_info(task: Task, posterior: str, data: str) -> dict[str, Any]:

@@ -158,6 +158,7 @@ class Layout(enum.StrEnum):
 
     posteriordb = "posteriordb"
     stan = "stan"
+    inference_gym = "inference-gym"
 
 
 @app.command(cls=Command)
@@ -169,29 +170,37 @@ def export(
         list[str], typer.Option(help="Tasks, as a,b or repeated.", metavar="NAMES", show_default=False)
     ] = [],  # noqa: B006
     to: Annotated[
-        Layout, typer.Option(help="posteriordb: with reference draws; stan: program and data.")
+        Layout,
+        typer.Option(
+            help="posteriordb: with reference draws; stan: program and data; inference-gym: module for JAX."
+        ),
     ] = Layout.posteriordb,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder; posterior_database or stan.", metavar="FOLDER"),
+        typer.Option(
+            "--out", "-o", help="Folder; posterior_database, stan or inference_gym_targets.", metavar="FOLDER"
+        ),
     ] = None,
     draws: Annotated[int, typer.Option(min=10, help="Reference draws per chain, of ten chains.")] = 1_000,
     seed: Seed = 0,
     debug: Debug = False,
 ) -> None:
-    """Write tasks for others: posteriordb's layout, or a Stan program with data."""
+    """Write tasks for others: posteriordb's layout, a Stan program with data, a target of Inference Gym."""
     from lbnn.benchmark import load
     from lbnn.benchmark import tasks as all_tasks
-    from lbnn.benchmark.export import to_posteriordb, to_stan
+    from lbnn.benchmark.export import to_inference_gym, to_posteriordb, to_stan
 
-    folder = out or Path("posterior_database" if to is Layout.posteriordb else "stan")
+    folders = {Layout.posteriordb: "posterior_database", Layout.inference_gym: "inference_gym_targets"}
+    folder = out or Path(folders.get(to, "stan"))
     if folder.exists() and not folder.is_dir():
         raise BadInputError(f"--out must be a folder, got the file {folder}")
     for name in (*_names(names), *_names(task)) or tuple(entry.name for entry in all_tasks()):
         if to is Layout.posteriordb:
             to_posteriordb(load(name), folder, draws=draws, seed=seed)
-        else:
+        elif to is Layout.stan:
             to_stan(load(name), folder)
+        else:
+            to_inference_gym(load(name), folder)
         typer.echo(f"Written: {name} into {folder}")
 
 

@@ -59,6 +59,8 @@ def mixture_estimate(mixture: Mixture, call: Call) -> tuple[Estimate, Mixture]:
             refits -= 1
             mixture, sample = _fitted_afresh(adapted(sample, True), rounds, rng, call)
             estimate = _estimate(sample, began)
+        elif tails and size >= _LARGEST_TO_REFIT:  # nor would more draws: the index does not fall with them
+            break
         elif size == _LARGEST_TO_REFIT:
             refits = 0
     return estimate, mixture

@@ -35,7 +35,9 @@ class Policy:
     largest_k: float = 0.7
     #: The same for w L_jj of a mixture, whose mean is E L: from one half on their variance is infinite; the
     #: spread of groups says little of the error. In the tail of a power law E L was off by seven errors at
-    #: 0.57. (With nine outputs and more, the largest of so many estimated indices exceeds it by chance.)
+    #: 0.57. (With nine outputs and more, the largest of so many estimated indices exceeds it by chance.) It
+    #: does not fall with more draws (four outputs, 0.46 to 0.58 from 2,048 to 262,144), so that a mixture
+    #: beyond it gives way to the next step after 8,192.
     largest_mean_k: float = 0.5
     #: The same for draws by rows: at 0.65 to 0.76 an order of the axes was low by 0.15.
     largest_row_k: float = 0.6
@@ -67,8 +69,8 @@ class Policy:
     #: Dimensions above which a dense Hessian costs more than it brings (a minute on one core at 1500).
     most_for_curvature: int = 1500
     #: Outputs, or rank of the data, times the narrowest width up to which spectral moves are made: 1024
-    #: particles hold so many numbers each, and one of up to four rounds takes 4 s at 200 to 300, 16 to
-    #: 35 s at 1000.
+    #: particles hold so many numbers each. (Before moves were made twice as fast, one of up to six rounds
+    #: took 4 s at 200 to 300, 16 to 35 s at 1000.)
     most_for_spectral: int = 500
     #: Effective draws by rows of L, or as many as asked for, from which the hidden kernel is not tried.
     rows_before_kernel: float = 50.0

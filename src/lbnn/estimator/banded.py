@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -441,10 +441,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         }
         arrays = {"X": np.asarray(self._X), "y": self._targets}
         for number, posterior in enumerate(self.fit_._posteriors):
-            arrays |= {
-                f"block{number}.{each.name}": np.asarray(getattr(posterior, each.name))
-                for each in fields(posterior)
-            }
+            arrays |= {f"block{number}.{name}": value for name, value in posterior.arrays().items()}
         archive.write(path, KIND, about, arrays)
 
     @classmethod
@@ -463,8 +460,12 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
         inner = model._prepare(arrays["X"], arrays["y"], about["single"])
         posteriors = tuple(
-            BlockPosterior(
-                **{each.name: arrays[f"block{number}.{each.name}"] for each in fields(BlockPosterior)}
+            BlockPosterior.of_arrays(
+                {
+                    name.removeprefix(f"block{number}."): value
+                    for name, value in arrays.items()
+                    if name.startswith(f"block{number}.")
+                }
             )
             for number in range(len(about["parts"]))
         )
