@@ -300,6 +300,7 @@ class BandsFit:
 
     @cached_property
     def direction_count(self) -> Array:
+        """Number of directions that were computed, (V,)."""
         return self._joined("direction_count")
 
     def share_interval(self, probability: float = 0.9) -> Array:
