@@ -11,6 +11,7 @@ from scipy import stats
 import lbnn
 from lbnn._base.errors import LikelihoodMismatch
 from lbnn.engines.estimate import Call
+from lbnn.engines.importance import GaussianProposal
 from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.signal_noise import SCREENING, mode_start, prior_start, tempered
 from lbnn.engines.signal_noise_target import SignalNoiseTarget, UnitPrior, root_coordinates
@@ -215,6 +216,17 @@ def test_two_starts_of_the_path_agree(problem) -> None:
     )
     error = math.hypot(first.log_evidence_error, second.log_evidence_error)
     assert abs(first.log_evidence - second.log_evidence) < 5 * error
+
+
+def test_a_start_beyond_the_support_finds_its_way_back() -> None:
+    """Half of the particles begin where factors overflow, and are replaced by the others."""
+    target = free_target(2, 1, 1)
+    far = np.zeros(target.dimension)
+    far[-1] = 26.6  # logit of the share of independent noise: forty is the end
+    start = GaussianProposal(far, None, 0.0)
+    estimate = tempered(target, start, Call(InferenceOptions(0.5, 0)), SCREENING, "from afar")
+    assert math.isfinite(estimate.log_evidence)
+    assert np.isfinite(estimate.log_diagonal).all()
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,58 @@ def test_phases_of_a_channel_that_is_switched_off():
     assert sum(phase.mass for phase in phases) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("count", [7, 30])
+def test_a_saved_posterior_has_the_same_numbers(tmp_path, count):
+    views, y = problem(count, 2, 4)
+    post = lbnn.Network((5, 4)).condition_views(views, y, 5.0)
+    post.save(tmp_path / "posterior.lbnn")
+    again = lbnn.ViewPosterior.load(tmp_path / "posterior.lbnn")
+    assert again.log_evidence == post.log_evidence
+    np.testing.assert_allclose(again.predict(views=views).mean, post.predict(views=views).mean, rtol=1e-10)
+    with pytest.raises(ValueError, match="posterior"):
+        lbnn.Posterior.load(tmp_path / "posterior.lbnn")
+
+
+# ---------------------------------------------------------------- the saddle
+
+
+def test_the_saddle_is_the_limit_of_many_channels():
+    """Observations and channels grow together: E L comes near to the saddle, in proportion to 1/width."""
+    rng = np.random.default_rng(1)
+    differences = []
+    for width in (10, 80):
+        views = rng.normal(size=(2 * width, 2, 3))
+        y = views[:, 0] @ np.array([1.0, -1.0, 0.5]) + 0.3 * rng.normal(size=2 * width)
+        network = lbnn.Network((width,), (1.0, 2.0))
+        exact = network.condition_views(views, y, 10.0).scale.mean
+        saddle = lbnn.asymptotics.view_saddle(network, views, y, 10.0).scale
+        differences.append(np.abs(saddle - exact).max() / np.abs(exact).max())
+    assert differences[1] < 0.05
+    assert differences[1] < differences[0]
+
+
+def test_the_saddle_is_a_maximum_and_its_predictions_are_dense():
+    views, y = problem(12, 2, 3)
+    network = lbnn.Network((7,))
+    saddle = lbnn.asymptotics.view_saddle(network, views, y, 4.0)
+
+    def height(scale):
+        sign, logs = np.linalg.slogdet(scale)
+        assert sign > 0
+        data = referee.log_gaussian(y, referee.covariance(views, scale, 0.25))
+        return data - 3.5 * (np.trace(scale) - logs - 2)
+
+    assert saddle.log_evidence == pytest.approx(height(saddle.scale), abs=1e-8)
+    for change in np.random.default_rng(0).normal(size=(20, 2, 2)):
+        assert height(saddle.scale + 1e-3 * (change + change.T)) < saddle.log_evidence
+    test = problem(3, 2, 3, seed=8)[0]
+    mean, covariance = dense_moments(views, y, test, saddle.scale, 0.25)
+    np.testing.assert_allclose(saddle.predict(test).mean, mean, rtol=1e-8)
+    np.testing.assert_allclose(saddle.predict(test).covariance, covariance, atol=1e-8)
+    with pytest.raises(ValueError, match="one hidden layer"):
+        lbnn.asymptotics.view_saddle(lbnn.Network((3, 3)), views, y, 4.0)
+
+
 # ---------------------------------------------------------------- helpers and bad input
 
 

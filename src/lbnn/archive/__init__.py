@@ -10,9 +10,27 @@ from typing import Any
 
 from lbnn._base.deprecated import ARCHIVE, announce
 from lbnn.archive.container import read, write
-from lbnn.archive.packing import Packed, pack, pack_signal_noise, unpack, unpack_signal_noise
+from lbnn.archive.packing import (
+    Packed,
+    pack,
+    pack_signal_noise,
+    pack_views,
+    unpack,
+    unpack_signal_noise,
+    unpack_views,
+)
 
-__all__ = ["Packed", "pack", "pack_signal_noise", "read", "unpack", "unpack_signal_noise", "write"]
+__all__ = [
+    "Packed",
+    "pack",
+    "pack_signal_noise",
+    "pack_views",
+    "read",
+    "unpack",
+    "unpack_signal_noise",
+    "unpack_views",
+    "write",
+]
 
 
 def __getattr__(name: str) -> Any:

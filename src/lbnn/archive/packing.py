@@ -19,6 +19,7 @@ from lbnn.data.bases import Basis, GramBasis, InputBasis
 from lbnn.data.missing import MissingCells
 from lbnn.data.projection import FeatureDirections, InputDirections
 from lbnn.data.spectrum import Spectrum
+from lbnn.data.view_data import ViewData
 from lbnn.engines import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference
 from lbnn.engines.estimate import Answer, Estimate, Located
 from lbnn.engines.laws import FactorLaw, SampledLaw
@@ -27,6 +28,7 @@ from lbnn.engines.run import draw_posterior
 from lbnn.engines.signal_noise import SignalNoiseInference
 from lbnn.engines.target import ScaleLikelihood, ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.views import ViewDesign, ViewLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.noise.make import unpack_noise
 from lbnn.noise.missing import observed_likelihood
@@ -71,6 +73,73 @@ def pack(
             "missing.weights": missing.weights,
         }
     return header, arrays | noise_arrays | scale_arrays
+
+
+def pack_views(prior: ScalePrior, data: ViewData, noise: float, inference: ScaleInference) -> Packed:
+    """The same for observations through views."""
+    scale_header, scale_arrays = _pack_measure(inference.measure)
+    header = {
+        "widths": list(prior.widths),
+        "outputs": prior.outputs,
+        "layer_variances": list(prior.layer_variances),
+        "noise_variance": noise,
+        "first_variance": data.variance,
+        "residual": data.residual,
+        "scale": scale_header,
+        "log_evidence": inference.log_evidence,
+        "log_evidence_error": inference.log_evidence_error,
+        "diagnostics": _pack_diagnostics(inference.diagnostics),
+    }
+    given = {
+        "views.features": data.features,
+        "views.kernel": data.kernel if data.features is None else None,
+        "views.observations": data.observations,
+        "views.basis": data.basis,
+        "views.outside": data.outside,
+    }
+    arrays = {name: array for name, array in given.items() if array is not None}
+    return header, arrays | scale_arrays
+
+
+def unpack_views(
+    header: dict[str, Any], arrays: dict[str, AnyArray]
+) -> tuple[ScalePrior, ViewData, float, ScaleInference]:
+    """What `pack_views` has packed."""
+    try:
+        return _unpack_views(header, arrays)
+    except Exception as error:  # what a header of something else leads to cannot be listed
+        raise ValueError(
+            f"header and arrays must be those of a posterior of views, got others ({error!r})"
+        ) from error
+
+
+def _unpack_views(
+    header: dict[str, Any], arrays: dict[str, AnyArray]
+) -> tuple[ScalePrior, ViewData, float, ScaleInference]:
+    prior, features = _unpack_prior(header), arrays.get("views.features")
+    kernel = arrays["views.kernel"] if features is None else _products(features)
+    data = ViewData(
+        features,
+        kernel,
+        arrays["views.observations"],
+        float(header["residual"]),
+        arrays.get("views.basis"),
+        arrays["views.outside"],
+        float(header["first_variance"]),
+    )
+    _require(data.channels == prior.outputs, "channels of network and views differ")
+    noise = float(header["noise_variance"])
+    likelihood = ViewLikelihood(
+        ViewDesign.of_blocks(kernel), data.observations, data.residual, data.examples, noise
+    )
+    measure = _unpack_measure(header["scale"], arrays, prior, likelihood, False)
+    evidence, error = float(header["log_evidence"]), float(header["log_evidence_error"])
+    diagnostics = _unpack_diagnostics(header["diagnostics"])
+    return prior, data, noise, ScaleInference(measure, evidence, error, diagnostics)
+
+
+def _products(features: Array) -> Array:
+    return np.asarray(np.einsum("ami,bni->ambn", features, features, optimize=True))
 
 
 def _unpack_missing(header: dict[str, Any], arrays: dict[str, AnyArray]) -> MissingCells | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lbnn._base.arrays import copied, device_of, like, namespace, times, to_numpy
+from lbnn._base.arrays import device_of, like, namespace, times, to_numpy
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, InputDirections
@@ -158,7 +158,7 @@ def _of_input_contrasts(centred: AnyArray, targets: Array, weights: Array | None
     level = _level(centred.shape[0], weights)
     rows, own = _times_level(centred, weights), _times_level(targets, weights)
     spectrum = Spectrum.from_inputs(_reflected(rows, level)[1:, :], like(_reflected(own, level)[1:], centred))
-    basis, kept = spectrum.basis, copied(rows)
+    basis, kept = spectrum.basis, rows  # a new array: the centred inputs, perhaps times √w
     assert isinstance(basis, InputBasis)
     directions, coordinates = basis.directions, basis.training_coordinates
     if isinstance(directions, InputDirections):
@@ -184,7 +184,10 @@ def _reflected(rows: AnyArray, level: Array) -> AnyArray:
     normal[0] += 1
     there = like(normal / np.linalg.norm(normal), rows)
     along = 2 * (there @ rows)
-    return rows - (there[:, None] * along if rows.ndim == 2 else there * along)
+    change = there[:, None] * along if rows.ndim == 2 else there * along
+    if isinstance(change, np.ndarray):
+        return np.subtract(rows, change, out=change)  # in place: inputs may take most of the memory
+    return rows - change
 
 
 def contrasts(spectrum: Spectrum) -> Spectrum:

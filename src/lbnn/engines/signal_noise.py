@@ -40,6 +40,7 @@ _TRAJECTORY = 1.5  # length of a trajectory in standard deviations: a quarter of
 _ACCEPTANCE = 0.8
 _SHARE = 0.5  # effective sample size of a step of temperature
 _MOST_ROUNDS = 6
+_NO_DENSITY, _SMALLEST_STEP = -1e9, 1e-7
 _KEPT = 3  # states of every particle that are kept at each temperature
 
 State = tuple[Array, ...]  # white coordinates ξ (m, D), log posterior density there (m,), its gradient (m, D)
@@ -57,6 +58,9 @@ class Effort:
 #: moves, by about one with six, and by no more than its error with eight moves of twice the particles.
 SCREENING = Effort(16, 4)
 FINAL = Effort(24, 8)
+#: The same for data of many rows and outputs, whose gradients are expensive.
+LARGE_SCREENING = Effort(8, 4)
+LARGE_FINAL = Effort(16, 6)
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,7 @@ class _Path:
             pool = self._pooled(states)
             ratio = _log_ratio(pool)
             step = temperature_step(ratio.ravel(), 1 - temperature, _SHARE)
+            step = max(step, min(_SMALLEST_STEP, 1 - temperature))  # many particles may have no density
             temperature = min(1.0, temperature + step)
             before = step * ratio
             flat = tuple(each.reshape(-1, *each.shape[2:]) for each in pool)
@@ -212,6 +217,7 @@ class _Path:
     def _evaluate(self, white: Array) -> State:
         """Log density and gradient at white coordinates (m, k)."""
         value, gradient = self.target.value_and_gradient(self.start.place(white))
+        value = np.maximum(value, _NO_DENSITY)  # minus infinity times a step of zero would be no number
         return white, value + self.start.log_determinant, self.start.pull_back(gradient)
 
     def _pooled(self, states: list[State]) -> State:

@@ -27,7 +27,15 @@ from lbnn.estimator.free_noise import (
 from lbnn.estimator.input_search import InputCandidate
 from lbnn.estimator.model import FittedModel, fit_model, log_unit_jacobian, table_row
 from lbnn.estimator.targets import TargetUnits
-from lbnn.selection import Candidate, EvidenceData, NoiseSpec, Shapes, no_signal, search
+from lbnn.selection import (
+    Candidate,
+    EvidenceData,
+    NoiseSpec,
+    Shapes,
+    no_signal,
+    search,
+    without_noise,
+)
 from lbnn.selection.free_noise import FreeNoise, candidate_of
 
 _LONG = 10.0  # seconds for the first network, from which a search is announced, ...
@@ -87,7 +95,8 @@ def fit_networks(
         given = any(spec.noise_variance is not None or spec.prior_scale is not None for spec in specs)
         constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
         pairs: list[FreeNoise] = []
-        if may_be_free(kind, data, shapes, given) and len(targets):
+        noiseless = without_noise(candidates[0], data).any()  # whose residuals have no covariance
+        if may_be_free(kind, data, shapes, given) and len(targets) and not noiseless:
             rough = fit_model(data, candidates[0], units, level_examples, **(effort | {"rough": True}))
             if residuals_correlate(rough, targets):
                 pairs = search_free(data, shapes, effort["seed"], report)

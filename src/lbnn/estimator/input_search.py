@@ -14,6 +14,7 @@ import numpy as np
 
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn.data.bases import GramBasis
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator import columns as column_units
 from lbnn.estimator import relevance
@@ -178,7 +179,16 @@ def preferred(candidates: list[InputCandidate]) -> tuple[InputCandidate, list[In
     if len(candidates) == 1 or not comparable(candidates):
         return candidates[0], []
     candidates.sort(key=lambda candidate: -candidate.penalised_evidence)  # the first of equals stays first
-    return candidates[0], candidates[1:]
+    return candidates[0], [_without_inputs(each) for each in candidates[1:]]
+
+
+def _without_inputs(candidate: InputCandidate) -> InputCandidate:
+    """A candidate of which only the evidence is still needed: its copy of the inputs is given back."""
+    process = candidate.process
+    spectrum = replace(candidate.data.spectrum, basis=GramBasis(np.zeros((0, 0)), np.zeros(0)))
+    result = replace(candidate, data=replace(candidate.data, spectrum=spectrum))
+    vars(result)["process"] = process
+    return result
 
 
 def comparable(candidates: list[InputCandidate]) -> bool:

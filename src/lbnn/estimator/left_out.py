@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 from scipy import stats
 
-from lbnn._base.types import Array
+from lbnn._base.types import Array, Mask
 from lbnn._base.warn import collected
+from lbnn.estimator.free_noise import FreeNoiseModel
 from lbnn.estimator.model import FittedModel, FittedState
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.selection import Candidate
@@ -23,6 +24,7 @@ from lbnn.selection import Candidate
 #: grows with the square of the rows.
 _MOST_ROWS = 1000
 _MOST_WORK = 1e9  # products, a second or two
+_CLEAR_LEAD = 1.0  # nats: below, the evidence itself does not tell a signal from none
 _FEWEST_ROWS = 10  # below, the squared error of left-out predictions says next to nothing
 
 
@@ -41,7 +43,7 @@ def contradiction(state: FittedState, chosen: Candidate, lead: float) -> str:
     if (
         not chosen.signal
         or chosen.on_edge
-        or math.isnan(lead)
+        or not lead > _CLEAR_LEAD
         or not _FEWEST_ROWS <= len(state.targets) <= _MOST_ROWS
     ):
         return ""
@@ -65,6 +67,8 @@ def _cheaper(state: FittedState) -> FittedModel:
     Left-out scores need a product of rows, directions, outputs and draws: 14 s for 300 rows of 50 outputs.
     """
     model = state.best
+    if isinstance(model, FreeNoiseModel):  # which has few draws
+        return model
     measure, (rows, outputs) = model.posterior.scale, state.targets.shape
     if len(measure.weights) * rows * model.posterior.spectrum.rank * outputs < _MOST_WORK:
         return model
@@ -80,7 +84,7 @@ def left_out_r2(targets: Array, means: Array) -> float:
     """
     alone = (targets - targets.mean(axis=0)) * len(targets) / (len(targets) - 1)
     total, left = (alone**2).sum(axis=0), ((targets - means) ** 2).sum(axis=0)
-    varying = total > 0
+    varying = _varying(targets)
     return float(1 - (left[varying] / total[varying]).mean()) if varying.any() else math.nan
 
 
@@ -91,9 +95,17 @@ def without_signal(targets: Array) -> Array:
     """
     count = len(targets)
     centred = targets - targets.mean(axis=0)
+    varying = _varying(targets)
+    centred = centred[:, varying]
     total = (centred**2).sum(axis=0)
-    centred, total = centred[:, total > 0], total[total > 0]
     others = np.maximum(total - centred**2 * count / (count - 1), np.finfo(float).eps * total)
     spread = np.sqrt(others / (count - 2) * count / (count - 1))
     distance = centred * count / (count - 1) / spread
     return np.asarray((stats.t.logpdf(distance, count - 2) - np.log(spread)).sum(axis=1))
+
+
+def _varying(targets: Array) -> Mask:
+    """Outputs that vary by more than the rounding of their mean, (n_d,)."""
+    centred = targets - targets.mean(axis=0)
+    rounding = len(targets) * np.finfo(float).eps
+    return np.asarray((centred**2).sum(axis=0) > rounding**2 * (targets**2).sum(axis=0))

@@ -26,7 +26,16 @@ from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
-from lbnn.estimator import fitting, missing, row_noise, saving, settings, summary, target_transform
+from lbnn.estimator import (
+    fitting,
+    missing,
+    nonlinear,
+    row_noise,
+    saving,
+    settings,
+    summary,
+    target_transform,
+)
 from lbnn.estimator.extent import Extent, large_leverage
 from lbnn.estimator.free_noise import FreeNoiseModel
 from lbnn.estimator.input_search import (
@@ -83,7 +92,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
         "rational_quadratic", "polynomial", "linear+rbf" and "relu", "erf", "gelu" (infinitely wide networks,
-        `lbnn.network_kernel`), whose parameters are chosen by evidence where they are not given, or what
+        `lbnn.network_kernel`), whose parameters are chosen by evidence where they are not given; "auto", the
+        one of "linear", "linear+rbf" and "relu" with the highest evidence at infinite width; or what
         `sklearn.metrics.pairwise.pairwise_kernels` takes.
     kernel_params : dict, optional
         Parameters of the kernel: "length_scale" (a number, or one for each column), "alpha", "degree",
@@ -153,7 +163,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
         error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone),
         noise_width (number of noise factors with noise="free"); best first.
-    inputs_, kernel_params_ : str, dict
+    inputs_, kernel_, kernel_params_ : str, str or function, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
     target_transform_ : str or None
         As chosen or given.
@@ -289,7 +299,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.missing_counts_ = np.zeros(1 if targets.ndim == 1 else targets.shape[1], int)
         if observed is not None and not observed[rows.kept].all():
             return self._fit_table(inputs, targets, observed[rows.kept], weights, kind, rows, extent)
-        kernel, group_of = self._kernel(), self._group_of()
+        group_of, kernel = self._group_of(), self._kernel()
+        if self.kernel == "auto":
+            setting = self._setting(targets, weights, kind)[1]
+            kernel = Kernel(nonlinear.best_kernel(inputs, self.inputs, setting), {})
 
         def evidence(of: Array) -> float:
             """Of transformed targets, at infinite width."""
@@ -304,8 +317,16 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         units, setting = self._setting(targets, weights, kind)
         chosen, others = best_candidate(inputs, self.inputs, kernel, group_of, setting)
         self.row_variances_, unusual, advice = np.ones(len(rows.stands_for)), "", ""
-        if self.target_transform is None and comparable([chosen]) and chosen.data.noise_variance:
+        independent = not units.dependent  # relations such as a sum of 100 do not survive a transform
+        if (
+            self.target_transform is None
+            and comparable([chosen])
+            and chosen.data.noise_variance
+            and independent
+        ):
             advice = target_transform.advice(plain, evidence)
+        if self.kernel == "linear" and group_of is None and chosen.data.noise_variance and not advice:
+            advice = nonlinear.look(inputs, chosen, setting)
         if self.robust:
             own = self._own_variances(chosen, inputs, targets, weights, kind)
             units, setting = self._setting(targets, settings.divided(weights, own), kind)
@@ -344,6 +365,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ) -> LBNNRegressor:
         """Fit the observed cells of a table of targets (p, n_d), filled anyhow."""
         settings.require_table(kind, self.beta, self.robust, self.target_transform)
+        if self.kernel == "auto":
+            raise ValueError("kernel='auto' compares complete targets, got missing ones: give a kernel")
         self.target_transform_ = None
         self.missing_counts_ = (~observed).sum(axis=0)
         self.row_variances_ = np.ones(len(rows.stands_for))
@@ -457,7 +480,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         notices += [rows.message] * (bool(rows.message) and rows.dropped)
         notices += said
         constant = settings.CONSTANT_TARGETS in notices
-        notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant)
+        several = chosen.data.spectrum.examples >= settings.FEWEST_TO_SHOW_SIGNAL
+        notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant and several)
         models = tuple(replace(each, log_evidence=each.log_evidence + jacobian) for each in models)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
@@ -539,6 +563,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.scale_mean_ = float(best.scale_mean[0, 0]) if single else best.scale_mean
         self._weights = state.coefficients()
         shaped = self._weights[0] if single else self._weights
+        self.kernel_ = state.transform.kernel.metric
         self.column_scales_ = 1 / state.transform.columns.deviation
         self.inputs_, self.kernel_params_ = state.transform.columns.name, state.transform.kernel.parameters
         if state.transform.kernel.metric != "linear":

@@ -79,6 +79,9 @@ class RowDensities:
         precision = np.maximum(squares @ inverse + unseen, np.finfo(float).tiny)  # 1/t
         weighted = vectors @ (inverse[:, None] * inside) + (about - vectors @ inside)
         residual, total = weighted / precision[:, None], 1 / precision
+        if columns.shape[1] > 1 and not candidate.spec.per_output:  # one noise for outputs that have others
+            spread = np.sqrt((residual**2 / total[:, None]).mean(axis=0))
+            residual = residual / np.maximum(spread, 1.0)
         mean = (residual**2).mean(axis=1)
         ratio = np.maximum(mean / total, 1.0)
         gain = 0.5 * columns.shape[1] * (ratio - 1 - np.log(ratio))

@@ -48,7 +48,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "prior_scale": [_EVIDENCE, Interval(Real, 0, None, closed="neither")],
     "noise": [StrOptions({*NOISES, *VALUES["noise"]}, deprecated=set(VALUES["noise"]))],
     "inputs": [StrOptions({"evidence", RAW, STANDARDISED})],
-    "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, *FAMILIES, "precomputed"}), callable],
+    "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, *FAMILIES, "auto", "precomputed"}), callable],
     "kernel_params": [dict, None],
     "ard": ["boolean"],
     "groups": [list, tuple, None],
@@ -111,6 +111,7 @@ def may_be_contrasts(noise: str, beta: Any) -> bool:
 
 
 CONSTANT_INPUTS = "the inputs do not vary: all networks are the same, and prior_scale_ is a convention"
+FEWEST_TO_SHOW_SIGNAL = 5  # examples: fewer cannot show one, and nothing is said of it
 NO_SIGNAL = (
     "the evidence prefers targets without signal: these examples do not show that the inputs say anything of "
     "them, and predictions are near their mean. More rows, other columns or a nonlinear kernel "

@@ -226,7 +226,7 @@ def _noise_name(row: dict[str, Any]) -> str:
 
 
 def _kernel(model: Any) -> str:
-    name = model.kernel if isinstance(model.kernel, str) else getattr(model.kernel, "__name__", "given")
+    name = model.kernel_ if isinstance(model.kernel_, str) else getattr(model.kernel_, "__name__", "given")
     chosen = ", ".join(
         f"{key} {_listed(np.atleast_1d(value))}" for key, value in model.kernel_params_.items()
     )

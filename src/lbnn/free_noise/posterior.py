@@ -102,6 +102,11 @@ class FreeNoisePosterior:
         return self.inference.diagnostics
 
     @property
+    def missing(self) -> None:
+        """Every target is known: missing cells are for independent noise."""
+        return
+
+    @property
     def draws(self) -> SignalNoiseDraws:
         """Weighted draws of signal and noise: `.signal` and `.noise` are (m, n_d, n_d)."""
         return self.inference.draws

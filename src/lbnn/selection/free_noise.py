@@ -20,6 +20,8 @@ from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.signal_noise import (
     FINAL,
+    LARGE_FINAL,
+    LARGE_SCREENING,
     SCREENING,
     Effort,
     SignalNoiseInference,
@@ -50,6 +52,9 @@ MOST_FULL = 20
 _FACTORS = 3  # width of the first narrow candidate, ...
 _MANY_FACTORS = 8  # ... and of the widest one for more outputs than `MOST_FULL`
 _CLOSE = 4.0  # nats below the best from which a pair of widths is computed again: screening is low by 1 to 4
+_LARGE = (
+    1.2e5  # operations of one gradient, about 60 rows of 10 outputs, from which there are fewer particles
+)
 _MOST_FINAL = 2
 _TARGET_ERROR = 0.2  # of the log evidence of a pair, which is averaged with others
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
@@ -158,7 +163,8 @@ class FreeNoiseSearch:
             return self.found[signal, noise]
         target = free_noise_target(self.data, signal, noise)
         call = Call(InferenceOptions(0.3, self.seed, rough=True))
-        estimate = tempered(target, prior_start(target), call, SCREENING, f"signal {signal}, noise {noise}")
+        effort = SCREENING if target.operations < _LARGE else LARGE_SCREENING
+        estimate = tempered(target, prior_start(target), call, effort, f"signal {signal}, noise {noise}")
         self.found[signal, noise] = FreeNoise(signal, noise, target, estimate)
         self.report(candidate_of(self.data, self.found[signal, noise]))
         return self.found[signal, noise]
@@ -195,10 +201,11 @@ def final_posterior(
     """The average over pairs of widths, the best ones computed with more effort; and these, best first."""
     close = [each for each in pairs if each.log_evidence > pairs[0].log_evidence - _CLOSE][:_MOST_FINAL]
     call = Call(InferenceOptions(max(target_error, _TARGET_ERROR), seed))
-    again = [replace(each, estimate=_again(each, call, FINAL)) for each in close]
+    effort = FINAL if close[0].target.operations < _LARGE else LARGE_FINAL
+    again = [replace(each, estimate=_again(each, call, effort)) for each in close]
     again.sort(key=lambda each: -each.log_evidence)
     best = again[0]
-    check = tempered(best.target, mode_start(best.target), call, FINAL, "sequential Monte Carlo from a mode")
+    check = tempered(best.target, mode_start(best.target), call, effort, "sequential Monte Carlo from a mode")
     answer = verdict("smc", best.estimate, check, call, advice=TAKE_OR_RAISE)
     constant = best.target.likelihood.log_constant
     draws = _pooled(again, np.random.default_rng([seed, 27]))

@@ -12,6 +12,7 @@ from lbnn.selection.data import EvidenceData
 from lbnn.selection.parameters import NoiseSpec, free_parameters, target_variances
 from lbnn.selection.width_search import Candidate, penalty_of
 
+_FEWEST_EXAMPLES = 5  # fewer show no signal whether there is one or not
 _TIE = 0.01  # nats: a maximum of the evidence this near is one without signal
 
 
@@ -24,7 +25,8 @@ def no_signal(data: EvidenceData, spec: NoiseSpec) -> Candidate | None:
     Gaussian process, of which it is a limit, so that it is preferred only where no signal raises the
     evidence: data of few examples may have a signal that the evidence does not distinguish from noise.
     """
-    if spec.prior_scale is not None or not data.noise_variance or not data.spectrum.rank:
+    few = data.spectrum.examples < _FEWEST_EXAMPLES
+    if few or spec.prior_scale is not None or not data.noise_variance or not data.spectrum.rank:
         return None
     kind = replace(spec, coupled=False)
     free = free_parameters(data, kind)

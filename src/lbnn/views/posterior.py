@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lbnn import archive
 from lbnn._base import check
 from lbnn._base.html import card, density_picture
 from lbnn._base.types import Array, IndexArray
@@ -24,6 +26,7 @@ from lbnn.predict.weights import sample_view_weights
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.scale.prior import ScalePrior
 
+KIND = "posterior of views"  # in the header of a file
 _WORK = 2e10  # operations that predictions may take: some seconds
 _FEWEST_ATOMS = 400  # to which draws are thinned at most: an error of 0.05 posterior deviations
 
@@ -233,6 +236,18 @@ class ViewPosterior:
         law = self.scale.law
         factors = [] if law is None else law.sample_factors(count, generator)
         return sample_view_weights(count, factors, self.prior, self.data, self.noise_variance, generator)
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior to a file that executes nothing when it is loaded (see docs/archive.md)."""
+        packed = archive.pack_views(self.prior, self.data, self.noise_variance, self.inference)
+        archive.write(path, KIND, *packed)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ViewPosterior:
+        """Read a posterior; a file that does not hold one, or not whole, is a ValueError."""
+        return cls(*archive.unpack_views(*archive.read(path, KIND)))
 
     # ------------------------------------------------------------------ leaving one out
 

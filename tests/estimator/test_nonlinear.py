@@ -1,0 +1,37 @@
+"""Nonlinear relations: noticed in a linear fit, and taken by kernel="auto"."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import lbnn
+from lbnn import LBNNRegressor
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2, 2, size=(120, 3))
+CURVED = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * RNG.normal(size=120)
+STRAIGHT = X @ [1.0, -2.0, 0.5] + 0.5 * RNG.normal(size=120)
+
+
+def test_a_linear_fit_of_a_nonlinear_relation_says_so_with_the_number():
+    with pytest.warns(lbnn.DataWarning) as caught:
+        LBNNRegressor(depth=1).fit(X, CURVED)
+    told = " ".join(str(each.message) for each in caught)
+    assert re.search(r"kernel='linear\+rbf' raises the log evidence by \d\d+ on 120 rows", told)
+    LBNNRegressor(depth=1).fit(X[:60], STRAIGHT[:60])  # no warning
+
+
+def test_auto_takes_the_kernel_that_predicts_better():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lbnn.DataWarning)
+        linear = LBNNRegressor(depth=1).fit(X[:60], CURVED[:60])
+    auto = LBNNRegressor(kernel="auto", depth=1).fit(X[:60], CURVED[:60])
+    assert auto.kernel_ in ("linear+rbf", "relu")
+    assert auto.score(X[60:], CURVED[60:]) > linear.score(X[60:], CURVED[60:]) + 0.3
+    straight = LBNNRegressor(kernel="auto", depth=1).fit(X[:60], STRAIGHT[:60])
+    assert straight.kernel_ == "linear"
+    assert straight.coef_.shape == (3,)
