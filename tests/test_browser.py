@@ -234,7 +234,17 @@ def test_the_page_prints(server, tmp_path):
 # ---------------------------------------------------------------------- the site
 
 #: Pages with wide tables, long formulas, long signatures.
-PAGES = ("index", "start", "notation", "benchmarks", "real-data", "concepts", "archive", "api/networks")
+PAGES = (
+    "index",
+    "start",
+    "notation",
+    "gallery",
+    "results/benchmarks",
+    "results/real-data",
+    "concepts",
+    "archive",
+    "api/networks",
+)
 
 SITE_HARNESS = """<!doctype html><meta charset="utf-8"><pre id="result"></pre>
 <script>

@@ -14,7 +14,7 @@ import pytest
 
 import lbnn
 from lbnn.explore.code import code
-from lbnn.explore.numbers import features, function, phase, scale, theories
+from lbnn.explore.numbers import features, function, learning, phase, scale, theories
 from lbnn.explore.numbers.answer import Value, as_csv
 from lbnn.explore.presets import PRESETS
 from lbnn.explore.problem import data, posterior
@@ -198,6 +198,32 @@ def test_compare_takes_some_theories():
         lbnn.compare(lbnn.Network((9,)), X, y, 4.0, theories=("everything",))
 
 
+@pytest.mark.slow
+def test_a_learning_curve_is_that_of_the_library_and_its_rough_form_comes_first():
+    state = State(view="learning", depth=2, widths=(6,), examples=12, inputs=16, size=1.0, noise=0.5)
+    first, final = learning.numbers(state)
+    assert first.rough
+    assert not final.rough
+    assert 12 in final.curve.examples
+    plain = lbnn.learning_curve(
+        lbnn.Network((6,)), learning.sizes(state), 16, 1.0, 0.5, 25.0, target_error=0.03, max_draws=2000
+    )
+    np.testing.assert_array_equal(final.curve.error, plain.error)
+    assert final.values[0].number == plain.error[final.place]
+    assert max(learning.sizes(State(beta=math.inf, inputs=20, examples=5))) == 20
+    for wrong, message in (
+        ({"beta": 0.0}, "positive β"),
+        ({"beta": math.inf, "examples": 30}, "at most as many"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            list(learning.numbers(replace(state, **wrong)))
+
+
+def test_limits_of_extreme_states_have_no_overflow():
+    state = State(view="learning", depth=20, widths=(1,), beta=1e-3, examples=3, inputs=4)
+    assert np.isfinite(learning.rough(state).curve.limits["proportional"].error).all()
+
+
 @pytest.mark.parametrize("view", ["features", "theories"])
 def test_depth_one_has_no_features(view):
     with pytest.raises(ValueError, match="got depth 1"):
@@ -244,6 +270,7 @@ CASES = {
         view="theories", depth=2, widths=(4,), growth="width and outputs", quantity="scale",
         beta=math.inf, **SMALL,
     ),
+    "learning": State(view="learning", depth=2, widths=(6,), examples=2, inputs=2),
     "theories, data": State(
         view="theories", depth=2, widths=(4,), growth="data", quantity="scale", examples=2, inputs=8
     ),
@@ -278,7 +305,7 @@ def test_copied_lines_read_the_file(view, outputs, tmp_path, monkeypatch):
     assert printed == pytest.approx({value.name: value.number for value in numbers.values}, rel=1e-8)
 
 
-@pytest.mark.parametrize("name", ["scale", "matrix", "function", "features", "theories"])
+@pytest.mark.parametrize("name", ["scale", "matrix", "function", "features", "theories", "learning"])
 def test_numbers_as_a_file(name):
     state = CASES[name]
     numbers = last(NUMBERS[state.view](state, None))

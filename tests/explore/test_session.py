@@ -91,7 +91,7 @@ def page(pages):
     return Page(pages)
 
 
-@pytest.mark.parametrize("view", ["scale", "function", "features", "theories"])
+@pytest.mark.parametrize("view", ["scale", "function", "features", "theories", "learning"])
 def test_every_view_answers_and_draws(one_page, view):
     page = one_page
     answers = page.ask(f"view={view}&{QUICK}")

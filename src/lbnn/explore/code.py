@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lbnn.explore.numbers.learning import MOST_DRAWS, TARGET_ERROR, sizes
 from lbnn.explore.numbers.scale import COMPANIONS
 from lbnn.explore.numbers.theories import TheoryNumbers, grown_size
 from lbnn.explore.state import State
@@ -209,6 +210,21 @@ def _theories(state: State, table: Table | None, numbers: Any) -> list[str]:
     ]  # fmt: skip
 
 
+def _learning(state: State, table: Table | None, numbers: Any) -> list[str]:
+    at = sizes(state).index(state.examples)
+    return [
+        "curve = lbnn.learning_curve(",
+        f"    {_network(state)}, {sizes(state)}, {state.inputs}, {state.size!r}, {state.noise!r},",
+        f"    {_number(state.beta)}, target_error={TARGET_ERROR}, max_draws={MOST_DRAWS}, seed={state.seed},",
+        ")",
+        f'print("error of the mean =", curve.error[{at}])',
+        f'print("error of a draw =", curve.gibbs_error[{at}])',
+        f'print("mean of λ =", curve.scale_mean[{at}])',
+        f'print("log evidence =", curve.log_evidence[{at}])',
+        'lbnn.plots.learning_curves([curve]).figure.savefig("learning.svg")',
+    ]
+
+
 def _problem_of_size(state: State, table: Table | None, sizes: Sequence[int]) -> list[str]:
     """`sizes` and a function `problem(n)` that gives network, X and Y at each of them."""
     base = grown_size(state)
@@ -246,4 +262,5 @@ _VIEWS: dict[str, Callable[[State, Table | None, Any], list[str]]] = {
     "function": _function,
     "features": _features,
     "theories": _theories,
+    "learning": _learning,
 }

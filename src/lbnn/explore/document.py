@@ -25,6 +25,7 @@ from lbnn.explore.steps import STEPS
 from lbnn.explore.table import Table
 from lbnn.explore.views.features import FeaturesView
 from lbnn.explore.views.function import FunctionView
+from lbnn.explore.views.learning import LearningView
 from lbnn.explore.views.scale import ScaleView
 from lbnn.explore.views.style import SCHEMES, paint
 from lbnn.explore.views.theories import TheoriesView
@@ -123,6 +124,7 @@ def make_views() -> dict[str, Any]:
         "function": FunctionView(),
         "features": FeaturesView(),
         "theories": TheoriesView(phase.coarse()),
+        "learning": LearningView(),
     }
     for view in views.values():
         for each in view.figures:

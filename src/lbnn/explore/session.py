@@ -176,7 +176,9 @@ class Session:
 
     def _better_and_better(self, number: int, state: State, table: Table | None) -> Iterator[Numbers]:
         """Here what takes milliseconds; what may take long in a process, with a rough picture first."""
-        if state.view not in ROUGH or (outputs(state, table) == 1 and state.view != "theories"):
+        if state.view not in ROUGH or (
+            outputs(state, table) == 1 and state.view not in ("theories", "learning")
+        ):
             yield from NUMBERS[state.view](state, table)
             return
         began, shown = time.monotonic(), False

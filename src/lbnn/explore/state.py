@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from lbnn.theories.discrepancy import QUANTITIES
 
-VIEWS = ("scale", "function", "features", "theories")
+VIEWS = ("scale", "function", "features", "theories", "learning")
 #: What grows in the view of the theories.
 GROWTHS = ("width", "data", "width and data", "width and outputs")
 SOURCES = ("drawn", "file")

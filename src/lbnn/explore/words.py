@@ -42,4 +42,10 @@ WORDS: dict[str, Words] = {
         "Each limit theory of the paper against the exact answer. The map: depth two, β = 20, unit targets, "
         "an average over three data sets; the star is your network, whatever its depth and β.",
     ),
+    "learning": Words(
+        "Learning curve",
+        r"E_{X, y} ( E f(x) - w^\top x )^2 , \qquad y = X w + \sigma \varepsilon",
+        "Averages over Gaussian data with a linear teacher of the given size and noise, at every number of "
+        "examples: an integral at zero temperature, otherwise data sets drawn until the bars are small.",
+    ),
 }

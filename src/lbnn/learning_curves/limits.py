@@ -62,7 +62,7 @@ class Asymptotics:
         """The root κ of ακ² + (α − 1 − ρ)κ − ρ = 0, shaped like the scale, without cancellation."""
         alpha, rho = self.examples / self.inputs, self.temperature / scale
         linear = 1 + rho - alpha
-        root = np.sqrt(linear**2 + 4 * alpha * rho)
+        root = np.hypot(linear, 2 * np.sqrt(alpha * rho))  # ρ² may be beyond doubles
         with np.errstate(divide="ignore", invalid="ignore"):
             falling = np.where(rho > 0, 2 * rho / (root - linear), 0.0)
         return np.where(linear > 0, (linear + root) / (2 * alpha), falling)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lbnn.explore.numbers import features, function, scale, theories
+from lbnn.explore.numbers import features, function, learning, scale, theories
 
 #: For each view, the numbers as they get better.
 NUMBERS: dict[str, Callable[..., Any]] = {
@@ -13,10 +13,12 @@ NUMBERS: dict[str, Callable[..., Any]] = {
     "function": function.numbers,
     "features": features.numbers,
     "theories": theories.numbers,
+    "learning": learning.numbers,
 }
 #: For each view whose numbers may take long, those that are there at once.
 ROUGH: dict[str, Callable[..., Any]] = {
     "scale": scale.rough,
     "features": features.rough,
     "theories": theories.rough,
+    "learning": learning.rough,
 }
