@@ -402,7 +402,7 @@ def test_the_page_to_play_with_works_from_disk(browsers, tmp_path, width, scheme
     assert not one.complaints()
 
 
-@pytest.mark.parametrize("view", ["scale", "function", "features", "theories"])
+@pytest.mark.parametrize("view", ["scale", "function", "features", "theories", "learning"])
 def test_copied_code_prints_the_numbers_of_the_page(browser, view, tmp_path, monkeypatch):
     browser.open(f"view={view}&{QUICK}&depth=3&variances=1,2")
     browser.find(".view:not([hidden]) [data-save=code]").click()

@@ -18,6 +18,7 @@ from lbnn._base.warn import warn
 from lbnn.estimator import design, settings
 from lbnn.estimator.free_noise import (
     CLEAR_LEAD,
+    SCREENING_BIAS,
     FreeNoiseModel,
     fit_free,
     may_be_free,
@@ -105,7 +106,7 @@ def fit_networks(
         if lead > -CLEAR_LEAD:
             wanted = average if average != "auto" or not constant else False
             models, doubts = _averaged(data, candidates, units, level_examples, wanted, **effort)
-        if lead < CLEAR_LEAD:
+        if lead < CLEAR_LEAD + SCREENING_BIAS:
             free, rows = fit_free(data, pairs, units, level_examples, **effort)
             doubts = [*doubts, *free.free.diagnostics.messages]
             models = _with_free(models, candidates[0], free, data, units, bool(average))

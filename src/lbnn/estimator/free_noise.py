@@ -31,6 +31,8 @@ _FEWEST_ROWS = 10
 _CORRELATED = 3.0
 #: Nats by which one kind of noise must lead for the other to be left out of the average.
 CLEAR_LEAD = 4.6  # a weight of 0.01
+#: Nats by which the evidence of a comparison of widths may be too low: 1 to 4 were seen.
+SCREENING_BIAS = 4.0
 
 
 @dataclass(frozen=True)
