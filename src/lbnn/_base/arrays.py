@@ -361,7 +361,7 @@ def within_memory(work: Callable[[], Result], device: Device, floats: float, pur
 
 
 def free_floats(device: Device) -> int:
-    """Floats that there is free memory for on a device; 2^28 (2 GB) where its library cannot tell."""
+    """Floats that there is free memory for on a device; 2^28 (2 GB) where its library does not report it."""
     known = str(device.native).startswith("cuda") if device.library == "torch" else device.library == "cupy"
     if not known:
         return 1 << 28

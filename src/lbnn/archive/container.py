@@ -256,7 +256,7 @@ def _describe(array: AnyArray, entry: bytes) -> dict[str, Any]:
     return {
         "dtype": _little(array.dtype).str,
         "shape": list(array.shape),
-        "fortran_order": _fortran(array),
+        "fortran_order": array.flags.f_contiguous and not array.flags.c_contiguous,  # columns together
         "sha256": _digest(entry),
     }
 
@@ -285,8 +285,3 @@ def _decode_array(name: str, about: dict[str, Any], entry: bytes) -> AnyArray:
 
 def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("<")
-
-
-def _fortran(array: AnyArray) -> bool:
-    """Whether the .npy format keeps the columns of an array of any shape together."""
-    return array.flags.f_contiguous and not array.flags.c_contiguous

@@ -178,6 +178,7 @@ def infer_block(
 
 
 def _part(group: _Group, summary: _Summary, chosen: Mask) -> tuple[_Group, _Summary]:
+    """The targets of a mask (v,)."""
     members = np.flatnonzero(chosen)
     return group.some(members), summary.some(members)
 
@@ -203,6 +204,7 @@ class _Summary:
     distribution: AnyArray | None = None  # of shares at `_PLACES`, (K, places, V), where interpolated
 
     def fine(self, target_error: float) -> Mask:
+        """Mask (V,) of targets whose errors are small enough."""
         xp = namespace(self.weights)
         shares = xp.all(self.share_error <= target_error * self.share_deviation + _ABSOLUTE, axis=0)
         return np.array(to_numpy(shares & (self.log_evidence_error <= target_error)), bool)
@@ -213,7 +215,7 @@ class _Summary:
         return to_numpy(1 / namespace(self.weights).sum(self.weights * self.weights, axis=0))
 
     def some(self, members: IndexArray) -> _Summary:
-        """For some of the targets."""
+        """For some of the targets, members (k,)."""
         return _Summary(
             *(
                 None if each is None else take(each, members, axis=each.ndim - 1)
@@ -248,13 +250,13 @@ class _Group:
         return len(self.numbers)
 
     def some(self, members: IndexArray) -> _Group:
-        """Some of the targets, with the same directions."""
+        """Some of the targets, members (k,), with the same directions."""
         if len(members) == len(self.columns):
             return self
         return _Group(self.columns[members], self.rules, self.numbers, take(self.found, members, axis=2))
 
     def _log_weights(self) -> Array:
-        """Log weights of the directions in ∫ d log λ_1 ⋯ d log λ_K."""
+        """Log weights (directions,) of the directions in ∫ d log λ_1 ⋯ d log λ_K."""
         bands = self.rules[0].points.shape[1] + 1
         return np.zeros(1) if bands == 1 else log_weights(self.rules) + 0.5 * math.log(bands)
 
@@ -327,6 +329,7 @@ class _Group:
         )
 
     def _fine_weights(self, fine: Rule) -> Array:
+        """Log weights (directions,) of a finer rule."""
         return log_weights([fine]) + 0.5 * math.log(fine.points.shape[1] + 1)
 
     def moments(self) -> tuple[Array, Array]:
@@ -392,7 +395,7 @@ def _with_errors(answers: _Summary, evidence: AnyArray, shares: AnyArray) -> _Su
 
 
 def _smooth(found: AnyArray, xp: Any) -> AnyArray:
-    """The numbers of every direction in forms that vary slowly.
+    """The numbers (5, directions, v) of every direction in forms that vary slowly.
 
     Log integral, mean and variance of ω, logarithms of E s and E τ.
     """
@@ -401,7 +404,7 @@ def _smooth(found: AnyArray, xp: Any) -> AnyArray:
 
 
 def _unsmooth(values: AnyArray, xp: Any) -> AnyArray:
-    """The inverse of `_smooth`."""
+    """The inverse of `_smooth`, (5, directions, v)."""
     logs, fraction, variance, scale, noise = (values[i, ...] for i in range(5))
     square = fraction * fraction + xp.maximum(variance, xp.zeros_like(variance))
     return xp.stack([logs, fraction, square, xp.exp(scale), xp.exp(noise)])
@@ -475,8 +478,9 @@ class _Search:
     def price(self) -> float:
         """Cost of an eigendecomposition in units of that of a target along a direction.
 
-        Operations of `eigh` count 10 r³ on the host and 50 r³ elsewhere; a target has 2r² of projections and
-        nodes that take the time of some 3·10⁵ (measured at r = 30 to 500 on one core, 2000 on an H200).
+        Operations of `eigh` count 10 r³ on the host and 50 r³ on other devices; a target has 2r² of
+        projections and nodes that take the time of some 3·10⁵ (measured at r = 30 to 500 on one core, 2000 on
+        an H200).
         """
         rank = self.kernels.rank
         return (10.0 if self.device.host else 50.0) * rank**3 / (2 * rank**2 + 3e5)
@@ -521,6 +525,7 @@ class _Search:
         order = np.argsort(np.concatenate([group.columns for group, _ in finished]))
 
         def joined(name: str) -> Array:
+            """A quantity of all targets, (V, ...), in their order."""
             parts = [to_numpy(getattr(summary, name)).T for _, summary in finished]
             return np.concatenate(parts)[order]
 

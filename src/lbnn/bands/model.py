@@ -186,7 +186,8 @@ class Bands:
         progress: bool,
     ) -> BandsFit:
         """The posteriors of targets Y (p, V) with units (V,), block by block."""
-        size = check.positive_integer(block_size or _default_block(kernels), "block_size")
+        usual = _HOST_BLOCK if kernels.device.host else _DEVICE_BLOCK
+        size = check.positive_integer(block_size or usual, "block_size")
         parts = list(slices(int(Y.shape[1]), 1, size))
         work = Work(kernels, self._priors(kernels), given, effort)
         posteriors = run_blocks(work, Y, units, parts, store, client, progress)
@@ -299,6 +300,7 @@ class BandsFit:
 
     @cached_property
     def direction_count(self) -> Array:
+        """Number of directions that were computed, (V,)."""
         return self._joined("direction_count")
 
     def share_interval(self, probability: float = 0.9) -> Array:
@@ -472,7 +474,3 @@ def _positive(value: Any, name: str, count: int) -> Array:
             f"{name} must be positive, one number or one for each of {count} targets, got {value!r}"
         )
     return np.broadcast_to(array, (count,)).copy()
-
-
-def _default_block(kernels: BandKernels) -> int:
-    return _HOST_BLOCK if kernels.device.host else _DEVICE_BLOCK

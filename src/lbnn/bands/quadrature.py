@@ -79,7 +79,7 @@ class Eigensystem:
 
     @classmethod
     def of(cls, kernels: BandKernels, direction: Array) -> Eigensystem:
-        """Of one direction θ."""
+        """Of one direction θ (K,)."""
         values, vectors = eigh(kernels.combined(direction), overwrite=len(direction) > 1)
         return cls(np.maximum(values, 0.0), vectors)
 
@@ -122,7 +122,7 @@ class Conditional:
         )
 
     def on_lattice(self, values: AnyArray, xp: Any) -> AnyArray:
-        """Values (nodes, V) at their places on the lattice, (M, V), zero elsewhere."""
+        """Values (nodes, V) at their points of the lattice, (M, V), zero at the others."""
         device, nodes = device_of(values), values.shape[0]
         rows = device.put(np.arange(len(self.lattice)))[:, None] - self.first[None, :]
         node = rows // self.stride[None, :]
@@ -155,7 +155,7 @@ class Directions:
         self.range: tuple[float, float] | None = None
 
     def line(self, log_direction: Array) -> Line:
-        """What one direction has for all targets."""
+        """What one direction (K,) has for all targets."""
         system = Eigensystem.of(self.kernels, np.exp(log_direction))
         table = self.priors.along(log_direction, self.precision.table_step, self.device)
         return Line(log_direction, system, table)
@@ -197,7 +197,7 @@ class Directions:
         return middle - 8.0, middle + 8.0
 
     def _lattice(self, low: float, high: float) -> Array:
-        """The coarse lattice: multiples of `_SURVEY` steps."""
+        """The coarse lattice (M,): multiples of `_SURVEY` steps."""
         if not -_FARTHEST < low < high < _FARTHEST:
             raise ValueError(
                 "the ratio of signal and noise must be a double, |log s/τ| < 600, got mass beyond it: "
@@ -222,7 +222,10 @@ class Directions:
     def _survey(
         self, line: Line, data: BandTargets, squares: AnyArray, piece: slice, coarse: Array
     ) -> tuple[AnyArray, ...]:
-        """First and last point with mass for each target, whether any is at an end, and the step it needs."""
+        """First and last point of the lattice (M,) with mass, whether it is at an end, and the step.
+
+        (v,) each.
+        """
         xp = self.xp
         half_determinant, quadratic = self._sums(line, data, squares, piece, coarse)
         integrand = self._integrand(line, data, piece)
@@ -244,7 +247,7 @@ class Directions:
         last: AnyArray,
         stride: AnyArray,
     ) -> tuple[AnyArray, ...]:
-        """The integral for some of the targets, between two points of the survey for each."""
+        """The integral for some of the targets on a lattice (M,)."""
         xp, put = self.xp, self.device.put
         half_determinant, quadratic = self._sums(line, data, squares, piece, lattice)
         integrand, u = self._integrand(line, data, piece), put(lattice)
@@ -272,7 +275,7 @@ class Directions:
         quadratic: AnyArray,
         count: int,
     ) -> tuple[AnyArray, ...]:
-        """The integral on `count` points of the lattice for each of some targets."""
+        """The integral on `count` points of the lattice (M,) for each of some targets (v,)."""
         xp, points = self.xp, u.shape[0]
         rows = first[None, :] + stride[None, :] * self.device.put(np.arange(count))[:, None]
         present = rows < points
@@ -302,12 +305,13 @@ class Directions:
 
 
 def _joined(parts: list[tuple[AnyArray, ...]], xp: Any) -> list[AnyArray]:
-    """Results of pieces side by side; those with fewer nodes are filled up with nodes without mass."""
+    """Results of pieces side by side, (nodes, V) each; those with fewer nodes are filled up without mass."""
     if len(parts) == 1:
         return list(parts[0])
     most = max(part[1].shape[0] for part in parts)
 
     def filled(array: AnyArray) -> AnyArray:
+        """An array (nodes, v) filled up with zeros to the most nodes."""
         missing = most - array.shape[0]
         if array.ndim == 1 or not missing:
             return array
@@ -330,7 +334,7 @@ class _Integrand:
     xp: Any
 
     def roughly(self, u: AnyArray, half_determinant: AnyArray, quadratic: AnyArray) -> AnyArray:
-        """Log of the integrand over u, with t at the mode of the likelihood, up to a constant."""
+        """Log of the integrand over u, with t at the mode of the likelihood, (nodes, v), up to a constant."""
         xp = self.xp
         if self.given_noise:
             return -half_determinant - 0.5 * quadratic + self.table.value(u + self.log_units, xp)
@@ -367,12 +371,13 @@ class _Integrand:
         return constant + top + xp.log(total * width), noise / total, spread
 
     def _log_value(self, t: AnyArray, offset: AnyArray, quadratic: AnyArray) -> AnyArray:
+        """Log of the integrand at t, (nodes, v)."""
         xp = self.xp
         prior = self.table.value(offset + t, xp) + _log_noise_density(t, xp)
         return prior - 0.5 * self.examples * t - 0.5 * quadratic * xp.exp(-t)
 
     def _mode(self, offset: AnyArray, quadratic: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Mode in t and the width 1/√curvature there; the log integrand is concave in t."""
+        """Mode in t and the width 1/√curvature there, (nodes, v) each; the log integrand is concave in t."""
         xp = self.xp
         t = xp.log(quadratic / self.examples)
         for _ in range(_NEWTON):
@@ -383,7 +388,7 @@ class _Integrand:
         return t, 1 / xp.sqrt(curvature)  # of the last step but one, which is near enough
 
     def _derivatives(self, t: AnyArray, offset: AnyArray, quadratic: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Slope and −(second derivative) of the log integrand in t."""
+        """Slope and −(second derivative) of the log integrand in t, (nodes, v) each."""
         xp = self.xp
         _, slope, bend = self.table(offset + t, xp)
         half, turn = 0.5 * quadratic * xp.exp(-t), xp.tanh(0.5 * t)
@@ -392,14 +397,14 @@ class _Integrand:
 
 
 def _log_noise_density(t: AnyArray, xp: Any) -> AnyArray:
-    """Log density of t = log τ when √τ is half-Cauchy of scale one: 1/(2π cosh(t/2))."""
+    """Log density of t = log τ, of any shape, when √τ is half-Cauchy of scale one: 1/(2π cosh(t/2))."""
     size = xp.abs(t)
     return -0.5 * size - xp.log1p(xp.exp(-size)) - math.log(math.pi)
 
 
 @lru_cache(maxsize=8)
 def _rule(examples: int, error: float) -> tuple[Array, Array]:
-    """Nodes and log weights of an integral over t in units of its width around the mode.
+    """Nodes and log weights (k,) of an integral over t in units of its width around the mode.
 
     With many examples the likelihood exp(−½p(t + e^−t)), in t from its mode, is nearly Gaussian: as many
     Gauss-Hermite nodes as its integral, Γ(½p)(½p)^(−½p), needs. With few it has exponential tails: the

@@ -84,7 +84,7 @@ class Rule:
     def around(
         cls, centre: Array, covariance: Array, wanted: float, count: float, rng: np.random.Generator
     ) -> Rule:
-        """Of about `count` points, with Student's t of this centre and scale matrix."""
+        """Of about `count` points, with Student's t of this centre (k,) and scale matrix (k, k)."""
         if len(centre) > len(_GENERATOR):
             raise ValueError(f"there may be at most {len(_GENERATOR) + 1} bands, got {len(centre) + 1}")
         values, vectors = np.linalg.eigh(covariance)
@@ -99,7 +99,7 @@ class Rule:
         return self._with(np.arange(count, 2 * count))
 
     def _with(self, numbers: IndexArray) -> Rule:
-        """With further points of the sequence of embedded lattices: z_i = φ(i) g modulo 1, shifted."""
+        """With points (j,) of the sequence of embedded lattices: z_i = φ(i) g modulo 1, shifted."""
         bits = (numbers[:, None] >> np.arange(32)) & 1
         inverse = bits @ 0.5 ** np.arange(1.0, 33.0)  # φ, the radical inverse in base two
         cube = (inverse[:, None] * _GENERATOR[: len(self.centre)] + self.shift) % 1.0
@@ -121,7 +121,7 @@ class Rule:
 
 
 def log_weights(rules: Sequence[Rule]) -> Array:
-    """Log weights of all points, one rule after the other: the integral of f is Σ_j weight_j f(z_j)."""
+    """Log weights (m,) of all points, one rule after the other: the integral of f is Σ_j weight_j f(z_j)."""
     z = np.concatenate([rule.points for rule in rules])
     densities = np.stack([rule.log_density(z) for rule in rules])  # (rules, m)
     own = np.repeat(np.arange(len(rules)), [len(rule.points) for rule in rules])
@@ -129,7 +129,7 @@ def log_weights(rules: Sequence[Rule]) -> Array:
 
 
 def set_numbers(rules: Sequence[Rule]) -> IndexArray:
-    """The half of its rule, 0 or 1, that every point belongs to."""
+    """The half of its rule, 0 or 1, that every point belongs to, (m,)."""
     return np.concatenate([np.arange(len(rule.points)) * SETS // len(rule.points) for rule in rules])
 
 
@@ -159,7 +159,7 @@ def interpolation(rules: Sequence[Rule], fine: Rule, chosen: Mask) -> Array | No
 
 
 def nearest_points(x: Array, new: Array, numbers: IndexArray) -> IndexArray:
-    """The numbers of the points x that are nearest to new ones."""
+    """The numbers (k,) of the points x (m, d) that are nearest to new ones (k, d)."""
     return numbers[KDTree(x).query(new)[1]]
 
 
@@ -222,7 +222,7 @@ def rules_for(
 
 
 def _region(means: Array, covariances: Array) -> tuple[Array, Array, float]:
-    """Centre, scale matrix and points of a rule for some targets, fine enough for the narrowest tenth."""
+    """Centre (k,), scale matrix (k, k) and number of points of a rule for some targets."""
     centre, dimension = means.mean(axis=0), means.shape[1]
     offsets = means - centre
     scale = 1.5 * covariances.mean(axis=0) + offsets.T @ offsets / len(means)

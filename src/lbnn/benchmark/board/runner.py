@@ -89,7 +89,9 @@ def run(plan: Plan, tell: Callable[[str], None] = print) -> list[dict[str, Any]]
     results.mkdir(parents=True, exist_ok=True)
     open_runs = {
         name: [
-            task for task in plan.tasks if _stored(plan, name, task) is None and _fits(METHODS[name], task)
+            task
+            for task in plan.tasks
+            if _stored(plan, name, task) is None and load(task).dimension <= METHODS[name].largest
         ]
         for name in plan.methods
     }
@@ -120,10 +122,6 @@ def _load_methods(plugins: Sequence[Path]) -> None:
         if spec is None or spec.loader is None or not path.exists():
             raise ValueError(f"a plugin must be a Python file, got {path}")
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
-
-
-def _fits(method: Method, task: str) -> bool:
-    return load(task).dimension <= method.largest
 
 
 def _path(plan: Plan, method: str, task: str) -> Path:
