@@ -104,6 +104,9 @@ class SignalNoiseLikelihood:
         gram = A.swapaxes(1, 2) @ A
         index = np.arange(gram.shape[1])
         gram[:, index, index] += 1
+        # noise so large that the one is lost to rounding: a likelihood of about −p log(1e15), as good as none
+        lost = ~(np.abs(gram).max(axis=(1, 2), initial=1.0) < _LARGEST_NOISE)
+        gram[lost] = np.eye(gram.shape[1])
         C = np.linalg.inv(gram)
         AC = A @ C
         fit = Y - (Y @ A) @ AC.swapaxes(1, 2)  # Σ⁻¹ y_i
@@ -117,7 +120,7 @@ class SignalNoiseLikelihood:
         logs = self.examples * (np.linalg.slogdet(gram)[1] + roots.log_variances.sum(axis=1))
         logs = logs + np.log(spread).sum(axis=(1, 2))
         squares = (Y * fit).sum(axis=(1, 2)) - (g[:, None] * z * shrunk).sum(axis=(1, 2))
-        value = -0.5 * (logs + squares)
+        value = np.where(lost, -np.inf, -0.5 * (logs + squares))
         if not gradient:
             return value, None
         fit = fit - (g[:, None] * shrunk) @ V.swapaxes(1, 2)  # C_i⁻¹ y_i
@@ -131,6 +134,7 @@ class SignalNoiseLikelihood:
         return value, Roots(to_signal * inverse_units, to_noise * inverse_units, to_variances)
 
 
+_LARGEST_NOISE = 1e15  # variance of common noise, in units of the own noise of an output
 _ROUNDING = 1e-8  # relative to the sum of all terms and times the condition number: what products may lose
 
 
