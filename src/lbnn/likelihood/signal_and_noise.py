@@ -120,7 +120,7 @@ class SignalNoiseLikelihood:
         logs = self.examples * (np.linalg.slogdet(gram)[1] + roots.log_variances.sum(axis=1))
         logs = logs + np.log(spread).sum(axis=(1, 2))
         squares = (Y * fit).sum(axis=(1, 2)) - (g[:, None] * z * shrunk).sum(axis=(1, 2))
-        value = np.where(lost, -np.inf, -0.5 * (logs + squares))
+        value = np.where(lost, _HOPELESS, -0.5 * (logs + squares))
         if not gradient:
             return value, None
         fit = fit - (g[:, None] * shrunk) @ V.swapaxes(1, 2)  # C_i⁻¹ y_i
@@ -135,6 +135,7 @@ class SignalNoiseLikelihood:
 
 
 _LARGEST_NOISE = 1e15  # variance of common noise, in units of the own noise of an output
+_HOPELESS = -1e100  # a log likelihood that is finite at every temperature, zero included
 _ROUNDING = 1e-8  # relative to the sum of all terms and times the condition number: what products may lose
 
 
