@@ -36,7 +36,7 @@ class Policy:
     #: The same for w L_jj of a mixture, whose mean is E L: from one half on their variance is infinite; the
     #: spread of groups says little of the error. In the tail of a power law E L was off by seven errors at
     #: 0.57. (With nine outputs and more, the largest of so many estimated indices exceeds it by chance.) It
-    #: does not fall with more draws (four outputs, 0.46 to 0.58 from 2,048 to 262,144), so that a mixture
+    #: does not fall with more draws (four outputs, 0.34 to 0.58 from 2,048 to 262,144), so that a mixture
     #: beyond it gives way to the next step after 8,192.
     largest_mean_k: float = 0.5
     #: The same for draws by rows: at 0.65 to 0.76 an order of the axes was low by 0.15.
