@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 
@@ -201,6 +202,12 @@ def test_average_is_the_mixture_by_evidence():
 # ---------------------------------------------------------------------- invariances
 
 
+@functools.cache
+def fit_in_plain_units():
+    problem = make_problem(25, 12, 2, seed=8)
+    return problem, LBNNRegressor(width=(3,)).fit(problem.X, problem.Y)
+
+
 @settings(max_examples=4, deadline=None)
 @given(
     input_size=st.sampled_from([1e-6, 1e-2, 1.0, 1e3, 1e6]),
@@ -208,8 +215,7 @@ def test_average_is_the_mixture_by_evidence():
     shift=st.sampled_from([0.0, 10.0, -1e3]),
 )
 def test_units_of_inputs_and_targets_do_not_matter(input_size, target_size, shift):
-    problem = make_problem(25, 12, 2, seed=8)
-    base = LBNNRegressor(width=(3,)).fit(problem.X, problem.Y)
+    problem, base = fit_in_plain_units()
     X, X_test = input_size * (problem.X + shift), input_size * (problem.X_test + shift)
     model = LBNNRegressor(width=(3,)).fit(X, target_size * (problem.Y - shift))
     mean, deviation = model.predict(X_test, return_std=True)
@@ -295,7 +301,7 @@ def test_estimator_checks(estimator):
 
 def test_pipeline_grid_search_cross_validation_and_clone():
     problem = make_problem(30, 8, 2, seed=10)
-    model = LBNNRegressor(width=(5,))
+    model = LBNNRegressor(width=(5,), average=False)
     pipeline = make_pipeline(StandardScaler(), model)
     assert cross_val_score(pipeline, problem.X, problem.Y, cv=3).mean() > 0.3
     grid = GridSearchCV(model, {"width": [(2,), (20,)], "noise": ["independent", "per_output"]}, cv=2)
