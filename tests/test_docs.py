@@ -89,7 +89,7 @@ def run_shell(code: str, page: Path, line: int, namespace: dict[str, object]) ->
     printed = ""
     for command in code.replace("\\\n", " ").splitlines():
         if command.startswith("lbnn "):
-            result = CliRunner().invoke(app, shlex.split(command, comments=True)[1:])
+            result = CliRunner().invoke(app, shlex.split(command, comments=True)[1:], env={"COLUMNS": "120"})
             assert result.exit_code == 0, f"{page.name}, line {line}: {command}\n{result.output}"
             printed += result.output
     return printed

@@ -497,7 +497,7 @@ def test_model_of_python_has_plain_target_names(frame, data):
     ok("predict", "python.lbnn", data, "-o", "out.csv")
     assert {"y1", "y2"} <= set(pd.read_csv("out.csv").columns)
     estimator.fit(frame[FEATURES].to_numpy(), frame["fat"]).save("bare.lbnn")
-    assert "must know the names of its features" in refused("predict", "bare.lbnn", data, "-o", "o.csv")
+    assert "must have names of its features" in refused("predict", "bare.lbnn", data, "-o", "o.csv")
 
 
 def test_bad_predictions_are_refused(frame, data, model):

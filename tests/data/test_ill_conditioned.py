@@ -116,6 +116,7 @@ def test_no_rank_is_lost_in_very_wide_inputs():
     assert np.log(spectrum.eigenvalues).sum() == pytest.approx(determinant, abs=0.02)
 
 
+@pytest.mark.filterwarnings("ignore:9 of 9 rows are far:lbnn.DataWarning")  # the given noise is too small
 @pytest.mark.parametrize("shape", [(5, 9), (9, 5), (6, 6)])
 @pytest.mark.parametrize("beta", [1.0, 1e6, 1e12])
 def test_estimator_with_intercept(shape, beta):

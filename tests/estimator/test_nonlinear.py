@@ -35,3 +35,15 @@ def test_auto_takes_the_kernel_that_predicts_better():
     straight = LBNNRegressor(kernel="auto", depth=1).fit(X[:60], STRAIGHT[:60])
     assert straight.kernel_ == "linear"
     assert straight.coef_.shape == (3,)
+
+
+@pytest.mark.filterwarnings("error")
+def test_linear_relations_in_other_units_or_about_another_level_are_linear():
+    """Raw columns of unequal size, a missing intercept, a prior scale or noise that is too small."""
+    scaled = X[:60] * [1.0, 300.0, 1e-3]
+    LBNNRegressor(depth=1, inputs="raw").fit(scaled, STRAIGHT[:60])
+    LBNNRegressor(depth=1, fit_intercept=False).fit(X[:60] + 3.0, STRAIGHT[:60] + 7.0)
+    LBNNRegressor(depth=1, prior_scale=0.05).fit(X[:60], STRAIGHT[:60])
+    with pytest.warns(lbnn.DataWarning, match=r"of 60 rows are far .* too many for outliers") as caught:
+        LBNNRegressor(depth=1, beta=1e4).fit(X[:60], STRAIGHT[:60])
+    assert not any("not linear" in str(each.message) for each in caught)

@@ -196,7 +196,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_the_work(tmp_path, 
 def test_a_missing_extra_is_told_before_the_work(tmp_path, monkeypatch, register, module):
     register(lambda run: pytest.fail("the check ran"))
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=r"lbnn\[report\]"):
+    with pytest.raises(ImportError, match=r"pip install .*\[report\]"):
         paper.run(tmp_path, ["test"])
 
 

@@ -288,7 +288,11 @@ def test_refusals() -> None:
             call()
 
 
-@pytest.mark.parametrize("name", [name for name in asymptotics.__all__ if name.islower()])
+#: Of networks that see their inputs as they are; `view_saddle` takes views.
+THEORIES = [name for name in asymptotics.__all__ if name.islower() and name != "view_saddle"]
+
+
+@pytest.mark.parametrize("name", THEORIES)
 def test_beta_is_the_fourth_argument_of_every_theory(name: str) -> None:
     function = getattr(asymptotics, name)
     parameters = list(inspect.signature(function).parameters.values())

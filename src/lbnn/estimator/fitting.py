@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from lbnn._base.errors import DataWarning
 from lbnn._base.types import Array
-from lbnn._base.warn import warn
+from lbnn._base.warn import collected, warn
 from lbnn.estimator import design, settings
 from lbnn.estimator.free_noise import (
     CLEAR_LEAD,
@@ -98,18 +98,21 @@ def fit_networks(
         pairs: list[FreeNoise] = []
         noiseless = without_noise(candidates[0], data).any()  # whose residuals have no covariance
         if may_be_free(kind, data, shapes, given) and len(targets) and not noiseless:
-            rough = fit_model(data, candidates[0], units, level_examples, **(effort | {"rough": True}))
+            with collected():  # to see whether its residuals correlate, and for nothing else
+                rough = fit_model(data, candidates[0], units, level_examples, **(effort | {"rough": True}))
             if residuals_correlate(rough, targets):
                 pairs = search_free(data, shapes, effort["seed"], report)
         lead = candidates[0].penalised_evidence - pairs[0].log_evidence if pairs else math.inf
         models: tuple[FittedModel, ...] = ()
         if lead > -CLEAR_LEAD:
             wanted = average if average != "auto" or not constant else False
-            models, doubts = _averaged(data, candidates, units, level_examples, wanted, **effort)
+            with collected() as doubts:
+                models, said = _averaged(data, candidates, units, level_examples, wanted, **effort)
+            doubts += said
         if lead < CLEAR_LEAD + SCREENING_BIAS:
             free, rows = fit_free(data, pairs, units, level_examples, **effort)
-            doubts = [*doubts, *free.free.diagnostics.messages]
             models = _with_free(models, candidates[0], free, data, units, bool(average))
+            doubts = _of_counted(models, free, doubts)
             candidates = sorted([*candidates, *rows], key=lambda each: -each.penalised_evidence)
         elif pairs:
             rows = [candidate_of(data, pair) for pair in pairs]
@@ -152,6 +155,17 @@ def _with_free(
     shift = own - float(special.logsumexp([model.log_weight for model in models]))
     others = tuple(replace(model, log_weight=model.log_weight + shift) for model in models)
     return (free, *others) if free.log_evidence > own else (*others, free)
+
+
+def _of_counted(models: tuple[FittedModel, ...], free: FreeNoiseModel, doubts: list[str]) -> list[str]:
+    """Messages about the accuracy of free noise, and of the others, where each has a share of the average.
+
+    One per cent of the weight changes no prediction by more than a tenth of its standard deviation.
+    """
+    weights = special.softmax([each.log_weight for each in models])
+    share = float(sum(weight for each, weight in zip(models, weights, strict=True) if each is free))
+    kept = doubts if share < 0.99 else []
+    return [*kept, *(free.free.diagnostics.messages if share > 0.01 else ())]
 
 
 def lead_over_no_signal(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from lbnn._base.arrays import device_of
 from lbnn._base.types import AnyArray, Array
-from lbnn.estimator.columns import ColumnUnits
+from lbnn.estimator.columns import ColumnUnits, candidates
 from lbnn.estimator.input_search import InputCandidate, Setting, best_candidate, comparable, make_candidate
 from lbnn.estimator.kernels import Kernel, typical_distance
 
@@ -29,15 +30,18 @@ def look(X: AnyArray, chosen: InputCandidate, setting: Setting) -> str:
     if chosen.transform.kernel.metric != "linear" or count**2 * X.shape[1] > _LOOK_FLOATS:
         return ""
     rows = np.sort(np.random.default_rng([setting.seed, 17]).choice(X.shape[0], count, replace=False))
-    part, few = np.asarray(X)[rows], setting.of_rows(rows)
-    few = _recentred(few)
-    columns = ColumnUnits.standardised(part, setting.centre, few.weights)
-    linear = make_candidate(chosen.transform.columns, Kernel("linear", {}), part, few)
-    if not comparable([linear]):
+    part, few = np.asarray(X)[rows], _free(setting.of_rows(rows))
+    columns = ColumnUnits.standardised(part, few.centre, few.weights)
+    # a relation in other units of the columns, or about another level, is still linear
+    lines = [
+        make_candidate(each, Kernel("linear", {}), part, few) for each in candidates("evidence", columns)
+    ]
+    if not comparable(lines):
         return ""
+    linear = max(each.process.penalised_evidence for each in lines)
     gains = {
         name: max(make_candidate(columns, each, part, few).process.penalised_evidence for each in kernels)
-        - linear.process.penalised_evidence
+        - linear
         - 0.5 * AUTO[name] * math.log(count)
         for name, kernels in _tried(columns.seen(part)).items()
     }
@@ -50,15 +54,15 @@ def look(X: AnyArray, chosen: InputCandidate, setting: Setting) -> str:
     )
 
 
-def _recentred(setting: Setting) -> Setting:
-    """Targets of some rows about their own mean, as those of a fit are."""
-    if not setting.centre:
-        return setting
+def _free(setting: Setting) -> Setting:
+    """The same rows with an intercept, noise and prior scale by evidence, whatever is given for the fit.
+
+    A missing intercept, or a noise variance that is too small, is no sign of a nonlinear relation.
+    """
     targets, weights = setting.targets, setting.weights
     level = targets.mean(axis=0) if weights is None else weights @ targets / weights.sum()
-    return Setting(
-        targets - level, setting.centre, setting.noise_variance, setting.spec, setting.seed, weights
-    )
+    spec = replace(setting.spec, noise_variance=None, prior_scale=None)
+    return replace(setting, targets=targets - level, centre=True, spec=spec)
 
 
 def _tried(seen: Array) -> dict[str, list[Kernel]]:

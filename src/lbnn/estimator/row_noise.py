@@ -148,6 +148,12 @@ def unusual_rows(candidate: InputCandidate, targets: Array, numbers: IndexArray,
         named.append(f"row {numbers[row]} (z = {found.z[row, output]:+.1f}{where})")
     more = f" and {len(far) - _MOST_NAMED} more" if len(far) > _MOST_NAMED else ""
     top = int(found.gain.argmax())
+    if len(far) > max(_LARGEST_SHARE * count, 1):
+        return (
+            f"{len(far)} of {count} rows are far from what the others predict: {', '.join(named)}{more}. "
+            "These are too many for outliers: the noise variance 1/beta is too small if it is given, or the "
+            "noise is not Gaussian, or its variance differs between rows"
+        )
     return (
         f"{len(far)} row{'s are' if len(far) > 1 else ' is'} far from what the others predict: "
         f"{', '.join(named)}{more}. A noise variance of its own for row {numbers[top]} would raise the log "

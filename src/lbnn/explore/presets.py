@@ -119,4 +119,9 @@ PRESETS: tuple[Preset, ...] = (
             growth="width and outputs",
         ),
     ),
+    Preset(
+        "Learning curves",
+        "Errors averaged over data sets, from few examples to many, with the limit theories beside them.",
+        State(view="learning", depth=3, widths=(10,), examples=40, inputs=80, beta=25.0, size=1.0, noise=0.2),
+    ),
 )

@@ -84,7 +84,7 @@ RECIPES = (
         "deep-7-scalars", "deep", 10, 3, (1, 1, 1, 1), 0.3,
         "Five layers of width one: a product of numbers. What is hard: 2⁴ sign patterns with equal mass, "
         "joined only through zero, and heavy tails in every factor. A single chain visits one pattern; "
-        "the functions judged here do not depend on signs, so that only real errors count.",
+        "the functions judged here do not see signs, so that only real errors count.",
     ),
     Recipe(
         "deep-24", "deep", 15, 3, (2, 2, 2, 2, 2), 0.3,
