@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -61,10 +62,12 @@ def within(name: str, place: str) -> bool:
     return name == place or name.startswith(f"{place}.")
 
 
+@functools.cache
 def tree(name: str) -> ast.Module:
     return ast.parse(MODULES[name].read_text(encoding="utf-8"))
 
 
+@functools.cache
 def imports(name: str) -> set[str]:
     """The modules of lbnn that a module imports, wherever in the file."""
     found = set()

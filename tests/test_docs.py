@@ -50,9 +50,15 @@ def runs(page: Path) -> bool:
 
 
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if runs(page)]
+#: Pages whose examples take more than ten seconds; the guides have the same calls on smaller data.
+LONG = {DOCS / "benchmark.md", DOCS / "estimator.md", DOCS / "gallery.md"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in PAGES],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 def test_examples_of_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pyplot = pytest.importorskip("matplotlib.pyplot")

@@ -241,8 +241,11 @@ class Network:
         'coupled'
         >>> post = net.condition(X, Y, beta=4.0, weights=np.where(np.arange(20) < 10, 1.0, 0.1))
         >>> post.predict(X[:3]).mean.shape
-        (3, 2) >>> observed = rng.random((20, 2)) < 0.8  # outputs are dependent: each informs the other's
-        missing cells
+        (3, 2)
+
+        Outputs are dependent, so that the observed cells of one inform the missing cells of the other:
+
+        >>> observed = rng.random((20, 2)) < 0.8
         >>> observed[:, 0] |= ~observed[:, 1]
         >>> net.condition(X, Y, beta=4.0, observed=observed).predict(X[:3]).mean.shape
         (3, 2)

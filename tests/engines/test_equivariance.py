@@ -103,7 +103,7 @@ def compare(model: Model, other: Model, comparisons: int) -> bool:
 # ---------------------------------------------------------------- evidence
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 def test_all_moves_together(block: int) -> None:
     """Depth two and three, two outputs: forty problems in four blocks, all moves applied to each."""
     ok = []

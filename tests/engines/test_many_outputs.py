@@ -163,7 +163,7 @@ def gradient(target: ScaleTarget, L: Array) -> Array:
 @pytest.mark.parametrize(
     ("data", "width", "beta"),
     [
-        (make_problem(60, 80, 12, seed=630), 20, 10.0),
+        pytest.param(make_problem(60, 80, 12, seed=630), 20, 10.0, marks=pytest.mark.slow),
         (make_problem(60, 80, 10, seed=631), 10, math.inf),
         pytest.param(low_rank(60, 12, 2, seed=632), 15, 11.0, marks=pytest.mark.slow),
         (low_rank(60, 12, 2, seed=633, size=0.03), 15, 1e4),

@@ -112,7 +112,9 @@ def coverage_of(posts: list[lbnn.Posterior], grid: TwoOutputLattice) -> tuple[fl
     return float(np.mean(evidence)), float(np.mean(trace))
 
 
-@pytest.mark.parametrize("name", LATTICES)
+@pytest.mark.parametrize(
+    "name", [name if name == "warm" else pytest.param(name, marks=pytest.mark.slow) for name in LATTICES]
+)
 def test_stated_errors_cover_the_lattice(name: str) -> None:
     """150 seeds as users run them: two errors cover as often as for a t law with seven degrees of freedom."""
     grid = LATTICES[name]
@@ -172,7 +174,11 @@ def library_functional(post: lbnn.Posterior, data: Problem, depth: int) -> Array
 
 
 @pytest.mark.parametrize(
-    "name", [name if name != "bottleneck" else pytest.param(name, marks=pytest.mark.slow) for name in GIBBS]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in ("four layers", "bottleneck") else name
+        for name in GIBBS
+    ],
 )
 def test_everything_against_gibbs_chains_over_the_weights(name: str) -> None:
     """Predictive moments, the kernel of every layer, and the scale: both Monte Carlo errors combined."""

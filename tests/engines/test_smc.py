@@ -171,7 +171,7 @@ def test_smc_from_a_wrong_start() -> None:
 
 def test_merged_rounds_average() -> None:
     first, second = smc_of(SKEWED, 5), smc_of(SKEWED, 6)
-    both = smc._combined([first, second])
+    both = smc.combined([first, second])
     assert both.log_evidence == pytest.approx((first.log_evidence + second.log_evidence) / 2)
     expected = math.hypot(first.log_evidence_error, second.log_evidence_error) / 2
     assert both.log_evidence_error == pytest.approx(expected)

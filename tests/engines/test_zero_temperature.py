@@ -551,6 +551,7 @@ def test_two_outputs_deep_against_prior_weights(widths: tuple[int, ...]) -> None
     assert_agrees(post.scale.mean, combined(post.scale.mean_error, mean_error), mean, **options)
 
 
+@pytest.mark.slow
 def test_two_outputs_deep_against_gibbs_chains() -> None:
     """Weight-space chains at β = 300 and the posterior at zero temperature differ by O(1/β) only."""
     data = make_problem(3, 7, 2, seed=517, signal=1.5)

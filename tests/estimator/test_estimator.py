@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 
@@ -201,6 +202,12 @@ def test_average_is_the_mixture_by_evidence():
 # ---------------------------------------------------------------------- invariances
 
 
+@functools.cache
+def fit_in_plain_units():
+    problem = make_problem(25, 12, 2, seed=8)
+    return problem, LBNNRegressor(width=(3,)).fit(problem.X, problem.Y)
+
+
 @settings(max_examples=4, deadline=None)
 @given(
     input_size=st.sampled_from([1e-6, 1e-2, 1.0, 1e3, 1e6]),
@@ -208,8 +215,7 @@ def test_average_is_the_mixture_by_evidence():
     shift=st.sampled_from([0.0, 10.0, -1e3]),
 )
 def test_units_of_inputs_and_targets_do_not_matter(input_size, target_size, shift):
-    problem = make_problem(25, 12, 2, seed=8)
-    base = LBNNRegressor(width=(3,)).fit(problem.X, problem.Y)
+    problem, base = fit_in_plain_units()
     X, X_test = input_size * (problem.X + shift), input_size * (problem.X_test + shift)
     model = LBNNRegressor(width=(3,)).fit(X, target_size * (problem.Y - shift))
     mean, deviation = model.predict(X_test, return_std=True)
@@ -237,7 +243,7 @@ def test_rotating_outputs_rotates_the_answer_and_permuting_examples_does_nothing
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-@pytest.mark.parametrize("parameters", [{}, {"average": False}])
+@pytest.mark.parametrize("parameters", [pytest.param({}, marks=pytest.mark.slow), {"average": False}])
 def test_order_of_columns_rows_and_outputs_does_not_matter(kernel, parameters):
     problem, rng = make_problem(25, 8, 2, seed=10), np.random.default_rng(1)
     columns, rows, outputs = rng.permutation(8), rng.permutation(25), np.array([1, 0])
@@ -271,10 +277,13 @@ def test_order_of_columns_rows_and_outputs_does_not_matter(kernel, parameters):
 @pytest.mark.parametrize(
     "estimator",
     [
-        LBNNRegressor(),
+        pytest.param(LBNNRegressor(), marks=pytest.mark.slow),
         LBNNRegressor(depth=1, noise="per_output"),
-        LBNNRegressor(noise="coupled", depth=2),
-        LBNNRegressor(depth=1, kernel="rbf", kernel_params={"length_scale": 2.0}, fit_intercept=False),
+        pytest.param(LBNNRegressor(noise="coupled", depth=2), marks=pytest.mark.slow),
+        pytest.param(
+            LBNNRegressor(depth=1, kernel="rbf", kernel_params={"length_scale": 2.0}, fit_intercept=False),
+            marks=pytest.mark.slow,
+        ),
         LBNNRegressor(width=8, depth=2, beta=2.0, prior_scale=1.0),
         LBNNRegressor(depth=1, kernel="precomputed"),
     ],
@@ -292,7 +301,7 @@ def test_estimator_checks(estimator):
 
 def test_pipeline_grid_search_cross_validation_and_clone():
     problem = make_problem(30, 8, 2, seed=10)
-    model = LBNNRegressor(width=(5,))
+    model = LBNNRegressor(width=(5,), average=False)
     pipeline = make_pipeline(StandardScaler(), model)
     assert cross_val_score(pipeline, problem.X, problem.Y, cv=3).mean() > 0.3
     grid = GridSearchCV(model, {"width": [(2,), (20,)], "noise": ["independent", "per_output"]}, cv=2)
@@ -477,7 +486,7 @@ def test_constant_targets_are_announced():
 
 @pytest.mark.filterwarnings("ignore::lbnn.DataWarning")
 @pytest.mark.filterwarnings("ignore:outputs .* are constant")
-@pytest.mark.parametrize("noise", ["independent", "per_output"])
+@pytest.mark.parametrize("noise", [pytest.param("independent", marks=pytest.mark.slow), "per_output"])
 def test_one_constant_output_among_others(noise):
     problem = make_problem(20, 4, 3, seed=0)
     Y = np.column_stack([problem.Y, np.full(20, 3.3)])
@@ -617,7 +626,7 @@ def test_a_third_layer_is_tried_where_it_can_matter():
     """For every kind of noise within ten nats of the best, and for no other."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 40))
-    Y = X @ rng.normal(size=(40, 1)) @ rng.normal(size=(1, 3)) / 6 + 0.3 * rng.normal(size=(60, 3))
+    Y = X @ rng.normal(size=(40, 1)) @ rng.normal(size=(1, 2)) / 6 + 0.3 * rng.normal(size=(60, 2))
     table = lbnn.LBNNRegressor().fit(X, Y).evidence_table_
     kinds = {row["noise"] for row in table if row["widths"]} - {"free"}
     scores = {

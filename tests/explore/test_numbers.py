@@ -277,7 +277,13 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("state", CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(state, id=name, marks=pytest.mark.slow if name == "learning" else ())
+        for name, state in CASES.items()
+    ],
+)
 def test_copied_lines_print_the_numbers_of_the_page(state, tmp_path, monkeypatch):
     numbers = last(NUMBERS[state.view](state, None))
     printed = run(code(state, None, numbers), tmp_path, monkeypatch)

@@ -292,7 +292,9 @@ def warm_pages():
         pages.workers.close()
 
 
-@pytest.mark.parametrize("view", ["scale", "features", "theories"])
+@pytest.mark.parametrize(
+    "view", ["scale", *(pytest.param(view, marks=pytest.mark.slow) for view in ("features", "theories"))]
+)
 def test_a_slow_answer_has_a_rough_picture_at_once_and_can_be_stopped(warm_pages, view):
     page = Page(warm_pages)
     assert warm_pages.workers.warm() is None

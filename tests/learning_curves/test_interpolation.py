@@ -45,8 +45,8 @@ def test_law_of_s_against_simulated_data(p, n0, norm, noise):
     [
         (6, 12, 1.5, 0.5),
         pytest.param(1, 5, 1.0, 0.3, marks=pytest.mark.slow),
-        (5, 30, 1.0, 0.0),
-        (3, 9, 0.0, 1.0),
+        pytest.param(5, 30, 1.0, 0.0, marks=pytest.mark.slow),
+        pytest.param(3, 9, 0.0, 1.0, marks=pytest.mark.slow),
         (5, 6, "prior", 0.0),
         pytest.param(5, 20, "prior", 0.3, marks=pytest.mark.slow),
     ],

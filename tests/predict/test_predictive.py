@@ -121,7 +121,13 @@ def test_log_density_at_the_training_points(network: lbnn.Network, beta: float) 
 
 
 @pytest.mark.parametrize(
-    ("network", "beta"), [(NETWORKS[0], 0.0), (NETWORKS[1], 0.5), (NETWORKS[1], math.inf)], ids=str
+    ("network", "beta"),
+    [
+        (NETWORKS[0], 0.0),
+        pytest.param(NETWORKS[1], 0.5, marks=pytest.mark.slow),
+        (NETWORKS[1], math.inf),
+    ],
+    ids=str,
 )
 def test_density_integrates_to_one(network: lbnn.Network, beta: float) -> None:
     """∫ p dF = 1, with the mean and variance reported; F = ±e^u, for p is not smooth at F = 0 (λ → 0)."""
@@ -224,10 +230,11 @@ def test_interval_is_equal_tailed(network: lbnn.Network, beta: float) -> None:
     """interval(p) = quantiles (1 ∓ p)/2, 0.95 by default."""
     pred = predictive(network, beta)
     np.testing.assert_array_equal(pred.interval(0.8), pred.quantile([0.5 - 0.4, 0.5 + 0.4]))
-    np.testing.assert_array_equal(pred.interval(), pred.interval(0.95))
     low, high = pred.interval()
-    assert (low < pred.quantile(0.5)).all()
-    assert (pred.quantile(0.5) < high).all()
+    np.testing.assert_array_equal([low, high], pred.interval(0.95))
+    median = pred.quantile(0.5)
+    assert (low < median).all()
+    assert (median < high).all()
 
 
 @pytest.mark.parametrize("network", [lbnn.Network(()), *NETWORKS], ids=lambda network: str(network.widths))

@@ -34,6 +34,10 @@ BOTTLENECKS = [
     ((2, 3, 5), 4, (0.5, 1.0, 2.0)),
 ]
 LAWS = SQUARE + BOTTLENECKS
+#: Depth four with three outputs or more takes most of the time of a comparison.
+SHORT_AND_LONG = [
+    pytest.param(*law, marks=pytest.mark.slow) if len(law[0]) == 3 and law[1] >= 3 else law for law in LAWS
+]
 
 
 def law_of(widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]) -> TotalFactorLaw:
@@ -113,7 +117,7 @@ def test_density_has_mass_one(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("widths", "outputs", "variances"), LAWS, ids=str)
+@pytest.mark.parametrize(("widths", "outputs", "variances"), SHORT_AND_LONG, ids=str)
 def test_weighted_draws_have_the_law_of_raw_products(
     widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]
 ) -> None:
@@ -261,7 +265,7 @@ def test_drawn_factors_multiply_to_the_total(
         assert (np.diagonal(factor, axis1=1, axis2=2) > 0).all()
 
 
-@pytest.mark.parametrize(("widths", "outputs", "variances"), LAWS, ids=str)
+@pytest.mark.parametrize(("widths", "outputs", "variances"), SHORT_AND_LONG, ids=str)
 def test_weighted_factors_have_the_bartlett_prior(
     widths: tuple[int, ...], outputs: int, variances: tuple[float, ...]
 ) -> None:

@@ -66,7 +66,7 @@ class LeaveOneOut:
         >>> X = rng.normal(size=(40, 3))
         >>> y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=40)
         >>> y[7] += 5.0
-        >>> z = lbnn.cross_validation(lbnn.Network(widths=(20,)).condition(X, y, beta=100.0), y).z
+        >>> z = lbnn.Network(widths=(20,)).condition(X, y, beta=100.0).leave_one_out(y).z
         >>> int(np.abs(z).argmax())
         7
         """

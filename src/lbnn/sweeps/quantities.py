@@ -93,8 +93,8 @@ class SweepQuantity:
 
     Examples
     --------
-    >>> from lbnn.sweeps import Quantity
-    >>> Quantity("narrowest", lambda network: min(network.widths), "least hidden width").name
+    >>> import lbnn
+    >>> lbnn.SweepQuantity("narrowest", lambda network: min(network.widths), "least hidden width").name
     'narrowest'
     """
 
