@@ -73,3 +73,13 @@ def test_left_out_r2_is_zero_for_means_of_the_others_and_one_for_the_targets() -
     means = np.stack([np.delete(Y, a, axis=0).mean(axis=0) for a in range(9)])
     assert abs(left_out_r2(Y, means)) < 1e-12
     assert left_out_r2(Y, Y) == 1
+
+
+def test_a_missing_intercept_is_named():
+    """One output has no noise that is correlated across outputs."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(60, 3)) + 3.0
+    y = X @ [1.0, -2.0, 0.5] + 0.5 * rng.normal(size=60) + 50.0
+    with pytest.warns(lbnn.AccuracyWarning, match=r"rows alone\. The model has no intercept .* Do not rely"):
+        lbnn.LBNNRegressor(depth=1, fit_intercept=False).fit(X, y)
+    lbnn.LBNNRegressor(depth=1).fit(X, y)  # no warning

@@ -53,17 +53,21 @@ def contradiction(state: FittedState, chosen: Candidate, lead: float) -> str:
     gain = scores.elpd - float(without_signal(state.targets).sum())
     if explained > 0 and gain >= 0:
         return ""
-    reason = (
-        "The signal may be noise that is correlated across outputs"
-        if state.targets.shape[1] > 1
-        else "With fit_intercept=False an intercept may be missing"
-    )
     return (
         f"the evidence prefers a signal to none by {lead:.3g} nats, but left-out predictions do not bear it "
         f"out: their R² is {explained:.2g}, and their log density is {abs(gain):.3g} nats "
         f"{'above' if gain >= 0 else 'below'} that of the mean and variance of the other rows alone. "
-        f"{reason}: do not rely on these predictions"
+        f"{_reason(state)}Do not rely on these predictions"
     )
+
+
+def _reason(state: FittedState) -> str:
+    """How such a signal can arise."""
+    if state.targets.shape[1] > 1:
+        return "The signal may be noise that is correlated across outputs. "
+    if state.best.posterior.spectrum.examples == len(state.targets):  # one less with an intercept
+        return "The model has no intercept (fit_intercept=False), and may need one. "
+    return ""
 
 
 def _cheaper(state: FittedState) -> FittedModel:
