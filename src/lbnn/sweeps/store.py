@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,9 @@ STATUS = {0: "to do", 1: "ok", 2: "warned", 3: "failed"}
 
 _PROVENANCE, _LATER, _CHUNK = "provenance", "later_provenances", "chunk_shape"
 _UNFINISHED = ".new-"  # in the name of a store that is being made; eight characters of tempfile follow
+
+
+_OPENING = threading.Lock()  # held while arrays are opened
 
 
 class Store:
@@ -151,11 +155,15 @@ class Store:
         return self.path.joinpath(name, "c", *map(str, position))
 
     def _array(self, name: str) -> Any:
-        """Opened once, which takes milliseconds; chunks of nothing but NaN are written, too."""
+        """Opened once, which takes milliseconds; chunks of nothing but NaN are written, too.
+
+        An array takes this setting when it is opened, from a configuration that all threads share: without
+        the lock another sweep could reset it in between, and empty chunks would be missing.
+        """
         import zarr
 
         if name not in self.arrays:
-            with zarr.config.set({"array.write_empty_chunks": True}):
+            with _OPENING, zarr.config.set({"array.write_empty_chunks": True}):
                 self.arrays[name] = self.group[name]
         return self.arrays[name]
 
