@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lbnn._base.colours import COLOURS
-from lbnn.explore.numbers import features, function, scale, theories
+from lbnn.explore.numbers import features, function, learning, scale, theories
 from lbnn.explore.numbers.answer import Numbers
 from lbnn.explore.presets import PRESETS, Preset
 from lbnn.paper.figures import new_figure
@@ -47,6 +47,7 @@ _NUMBERS: dict[str, Any] = {
     "function": function.numbers,
     "features": features.numbers,
     "theories": theories.numbers,
+    "learning": learning.numbers,
 }
 
 
@@ -139,10 +140,39 @@ def _errors(numbers: theories.TheoryNumbers) -> Figure:
     return figure
 
 
+def _learning(numbers: learning.LearningNumbers) -> Figure:
+    figure, (axes,) = new_figure(size=(5.6, 3.2))
+    curve = numbers.curve
+    for number, (values, errors, label) in enumerate(
+        (
+            (curve.error, curve.error_error, "error of the mean"),
+            (curve.gibbs_error, curve.gibbs_error_error, "error of a draw"),
+        )
+    ):
+        axes.errorbar(
+            curve.examples, values, 2 * errors, color=COLOURS[number], marker="o", markersize=3, label=label
+        )
+    for number, (name, limit) in enumerate(curve.limits.items(), start=2):
+        shown = np.isfinite(limit.error) & (limit.error > 0)
+        if shown.any():
+            axes.plot(
+                curve.examples[shown],
+                limit.error[shown],
+                "--",
+                linewidth=1.2,
+                color=COLOURS[number % len(COLOURS)],
+                label=name,
+            )
+    axes.set(xscale="log", yscale="log", xlabel="examples", ylabel="squared error")
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
 _DRAW: dict[type[Numbers], Any] = {
     scale.DensityNumbers: _densities,
     scale.MatrixNumbers: _ellipses,
     function.FunctionNumbers: _bands,
     features.FeatureNumbers: _kernels,
     theories.TheoryNumbers: _errors,
+    learning.LearningNumbers: _learning,
 }
