@@ -141,7 +141,7 @@ def fit_free(
     **effort: Any,
 ) -> tuple[FreeNoiseModel, list[Candidate]]:
     """The average over pairs of widths as one model, and what the table says of them."""
-    posterior, again = final_posterior(data, pairs, target_error=effort["target_error"], seed=effort["seed"])
+    posterior, averaged = final_posterior(data, pairs, target_error=effort["target_error"], seed=effort["seed"])
     evidence = posterior.log_evidence + log_unit_jacobian(data, units)
     model = FreeNoiseModel(
         cast(Posterior, posterior),
@@ -154,6 +154,4 @@ def fit_free(
         0.0,
         evidence,
     )
-    done = {(each.signal, each.noise) for each in again}
-    rest = [each for each in pairs if (each.signal, each.noise) not in done]
-    return model, [candidate_of(data, each) for each in (*again, *rest)]
+    return model, [candidate_of(data, each) for each in averaged]
