@@ -39,6 +39,7 @@ from lbnn.scale.signal_noise import SignalNoiseDraws
 _TRAJECTORY = 1.5  # length of a trajectory in standard deviations: a quarter of a period is π/2
 _ACCEPTANCE = 0.8
 _MOST_ROUNDS = 6
+_TRUSTED = 0.2  # weight of the covariance of few states beside its diagonal from which it is used
 _NO_DENSITY, _SMALLEST_STEP = -1e9, 1e-7
 
 State = tuple[Array, ...]  # white coordinates ξ (m, D), log posterior density there (m,), its gradient (m, D)
@@ -68,7 +69,7 @@ class Effort:
 # less than its error (0.3) as 4 of 12. Few particles and long chains therefore.
 #: To compare networks; low by up to one nat.
 SCREENING = Effort(4, 8, 0.25)
-FINAL = Effort(6, 12, 0.5)
+FINAL = Effort(4, 12, 0.25)
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ class _Path:
         )
 
     def _move(self, state: State, temperature: float, units: Array) -> State:
-        """One Hamiltonian Monte Carlo move of every particle, in units (k, k).
+        """One Hamiltonian Monte Carlo move of every particle, in units (D,) or (D, D).
 
         The step is adapted to the acceptance.
         """
@@ -249,10 +250,12 @@ class _Path:
         self, state: State, momentum: Array, temperature: float, units: Array, step: float
     ) -> tuple[State, Array]:
         """The state and momentum (m, k) at the end of a trajectory."""
-        for _ in range(max(1, round(_TRAJECTORY / self.step))):
-            momentum = momentum + 0.5 * step * _force(state, temperature) @ units
-            state = self._evaluate(state[0] + step * momentum @ units.T)
-            momentum = momentum + 0.5 * step * _force(state, temperature) @ units
+        momentum = momentum + 0.5 * step * _times(_force(state, temperature), units)
+        steps = max(1, round(_TRAJECTORY / self.step))
+        for number in range(1, steps + 1):
+            state = self._evaluate(state[0] + step * _times(momentum, units.T))
+            share = 1.0 if number < steps else 0.5  # half a step ends the trajectory, two of them are one
+            momentum = momentum + share * step * _times(_force(state, temperature), units)
         return state, momentum
 
 
@@ -273,11 +276,18 @@ def _energy(state: State, momentum: Array, temperature: float) -> Array:
 
 
 def _units(white: Array, log_weights: Array) -> Array:
-    """A root of the covariance of weighted states (D, D), shrunk to its diagonal where states are few."""
+    """Units of moves: a root of the covariance of weighted states (D, D), or deviations (D,) where they are few."""
     weights = np.exp(log_weights - special.logsumexp(log_weights))
     centred = white - weights @ white
-    covariance = centred.T @ (centred * weights[:, None])
     size, dimension = 1 / float((weights**2).sum()), white.shape[1]
     trust = size / (size + 2 * dimension)
-    diagonal = np.diag(np.maximum(np.diagonal(covariance), 1e-6))
-    return np.asarray(np.linalg.cholesky(trust * covariance + (1 - trust) * diagonal), float)
+    variances = np.maximum(weights @ centred**2, 1e-6)
+    if trust < _TRUSTED:
+        return np.sqrt(variances)
+    covariance = centred.T @ (centred * weights[:, None])
+    return np.asarray(np.linalg.cholesky(trust * covariance + (1 - trust) * np.diag(variances)), float)
+
+
+def _times(rows: Array, units: Array) -> Array:
+    """Rows (m, D) times units (D,) or (D, D)."""
+    return rows * units if units.ndim == 1 else rows @ units

@@ -82,9 +82,9 @@ class UnitPrior:
     log_gram : float
         log ḡ.
     common, own : float
-        Standard deviations of the parts of v.
+        Standard deviations of the parts of v; a part whose deviation is zero has no coordinates.
     common_share, own_share : float
-        Standard deviations of the parts of logit h; where `own_share` is zero, that part has no coordinates.
+        Standard deviations of the parts of logit h, likewise.
     factors : float
         Standard deviation of logit q.
     with_signal, with_shared : bool
@@ -108,19 +108,19 @@ class UnitPrior:
 
     @property
     def dimension(self) -> int:
-        """Of variances 1 + n_d, of shares 1 or 1 + n_d, and of the factors one."""
-        shares = 1 + self.outputs * (self.own_share > 0)
-        return 1 + self.outputs + shares * self.with_signal + self.with_shared
+        """Of variances and of shares 1 or 1 + n_d each, and of the factors one."""
+        variances, shares = (1 + self.outputs * (own > 0) for own in (self.own, self.own_share))
+        return variances + shares * self.with_signal + self.with_shared
 
     def differentiable(self, w: Array) -> tuple[Units, Callable[[Units], Array]]:
         """Units at standard normal coordinates w (m, dimension)."""
-        width = 1 + self.outputs
-        log_variance = self.log_variances + self.common * w[:, :1] + self.own * w[:, 1:width]
+        start = 1 + self.outputs * (self.own > 0)
+        log_variance = self.log_variances + _common_and_own(w[:, :start], self.common, self.own)
         signal, noise, share = np.full_like(log_variance, -np.inf), 0.5 * log_variance, None
         if self.with_signal:
-            logit = np.broadcast_to(self.common_share * w[:, width : width + 1], noise.shape)
-            if self.own_share:
-                logit = logit + self.own_share * w[:, width + 1 : 2 * width]
+            end = start + 1 + self.outputs * (self.own_share > 0)
+            logit = _common_and_own(w[:, start:end], self.common_share, self.own_share)
+            logit = np.broadcast_to(logit, noise.shape)
             signal = 0.5 * (log_variance - self.log_gram + special.log_expit(logit))
             noise, share = 0.5 * (log_variance + special.log_expit(-logit)), special.expit(logit)
         independent, shared, q = np.zeros(len(w)), np.full(len(w), -np.inf), None
@@ -132,11 +132,10 @@ class UnitPrior:
             by_variance = 0.5 * slopes.noise
             if share is not None:
                 by_variance = by_variance + 0.5 * slopes.signal
-            columns = [self.common * by_variance.sum(axis=1, keepdims=True), self.own * by_variance]
+            columns = _to_common_and_own(by_variance, self.common, self.own)
             if share is not None:
                 by_logit = 0.5 * ((1 - share) * slopes.signal - share * slopes.noise)
-                columns.append(self.common_share * by_logit.sum(axis=1, keepdims=True))
-                columns += [self.own_share * by_logit] if self.own_share else []
+                columns += _to_common_and_own(by_logit, self.common_share, self.own_share)
             if q is not None:
                 columns.append((self.factors * ((1 - q) * slopes.independent - q * slopes.shared))[:, None])
             return np.concatenate(columns, axis=1)
@@ -146,6 +145,16 @@ class UnitPrior:
     def plausible(self, w: Array) -> Mask:
         """Where no coordinate (m, dimension) is absurd, (m,): otherwise a trajectory has diverged."""
         return np.asarray(np.all(np.abs(w) < _FARTHEST_UNIT, axis=1))
+
+
+def _common_and_own(w: Array, common: float, own: float) -> Array:
+    """common · w_0 + own · w_j, (m, n_d), or (m, 1) where w is (m, 1)."""
+    return common * w[:, :1] + own * w[:, 1:] if own else common * w
+
+
+def _to_common_and_own(slopes: Array, common: float, own: float) -> list[Array]:
+    """Gradient in w, as a list of columns, from that in common · w_0 + own · w_j (m, n_d)."""
+    return [common * slopes.sum(axis=1, keepdims=True), *([own * slopes] if own else ())]
 
 
 class RootCoordinates(Protocol):

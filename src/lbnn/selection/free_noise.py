@@ -53,12 +53,12 @@ _SIGNALS = (1, 3)  # narrow widths of the signal
 _MANY_FACTORS = 8  # the widest noise and signal for more outputs than `MOST_FULL`
 _DROP = 1.0  # nats by which one more factor must be worse for further ones not to be tried
 _CLOSE = 4.0  # nats by which signal or none must lead in a comparison for the other not to be computed again
-_TARGET_ERROR = 0.4  # of the log evidence of a pair: odds of signal to none within a factor of 1.5
+_TARGET_ERROR = 0.5  # of the log evidence of a pair, of which three nats are called a signal
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
 _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 
-# Priors of the units. The variance of an output is that of its targets, within a factor of e² (two
-# deviations) for all outputs together and e^1.4 for each: random scales of signal and noise make up for that.
+# Priors of the units. Outputs have one unit in common, or units of their own. The variance of an output is that of its targets, within a factor of e² (two
+# deviations) for all outputs together and, with units of their own, e^1.4 for each: random scales of signal and noise make up for that.
 # The logit of the share of the signal has the variance 3 of the logistic law, whose shares are uniform on
 # (0, 1): 1 that all outputs have in common, and 2 for each of them, of which a narrow network brings a part
 # (`own_share`). Factors have half of the noise, by logistic deviations of 1.5.
@@ -75,6 +75,8 @@ class FreeNoise:
         Hidden widths of the network; None without signal.
     noise : int
         Width of the noise; 0 for independent noise.
+    own : bool
+        Whether outputs have units of their own.
     target : SignalNoiseTarget
     mode : (D,)
         A mode of the posterior.
@@ -83,6 +85,7 @@ class FreeNoise:
 
     signal: tuple[int, ...] | None
     noise: int
+    own: bool
     target: SignalNoiseTarget
     mode: Array
     estimate: Estimate
@@ -93,16 +96,19 @@ class FreeNoise:
         return self.target.likelihood.log_constant + self.estimate.log_evidence
 
 
-def unit_prior(data: EvidenceData, signal: tuple[int, ...] | None, with_shared: bool) -> UnitPrior:
+def unit_prior(
+    data: EvidenceData, signal: tuple[int, ...] | None, with_shared: bool, own: bool
+) -> UnitPrior:
     """Priors of the units of signal and noise, relative to the variances of the targets."""
     mean_gram = float(data.spectrum.eigenvalues.sum()) / max(data.spectrum.examples, 1)
+    variances = target_variances(data)
     return UnitPrior(
-        np.log(target_variances(data)),
+        np.log(variances if own else np.full(data.outputs, variances.mean())),
         math.log(mean_gram),
         _COMMON,
-        _OWN,
-        _COMMON_SHARE,
-        own_share(signal or ()),
+        _OWN if own else 0.0,
+        _COMMON_SHARE if own else math.hypot(_COMMON_SHARE, math.sqrt(_VARIANCE_OF_SHARES)),
+        own_share(signal or ()) if own else 0.0,
         _FACTOR_SHARE,
         signal is not None,
         with_shared,
@@ -119,8 +125,10 @@ def own_share(widths: tuple[int, ...]) -> float:
     return math.sqrt(max(_VARIANCE_OF_SHARES - brought, 0.0))
 
 
-def free_noise_target(data: EvidenceData, signal: tuple[int, ...] | None, noise: int) -> SignalNoiseTarget:
-    """The posterior for one pair of widths."""
+def free_noise_target(
+    data: EvidenceData, signal: tuple[int, ...] | None, noise: int, own: bool
+) -> SignalNoiseTarget:
+    """The posterior for one pair of widths, with one unit for all outputs or units of their own."""
     likelihood = likelihood_of(replace(data.spectrum, outside=data.outside))
     outputs = data.outputs
     axes = target_axes(likelihood, np.sqrt(target_variances(data)))
@@ -129,7 +137,7 @@ def free_noise_target(data: EvidenceData, signal: tuple[int, ...] | None, noise:
     if signal is not None:
         first = root_coordinates(ScalePrior(signal, outputs), axes)
     second: RootCoordinates = root_coordinates(ScalePrior((noise,), outputs), axes) if noise else nothing
-    return SignalNoiseTarget(first, second, unit_prior(data, signal, noise > 0), likelihood)
+    return SignalNoiseTarget(first, second, unit_prior(data, signal, noise > 0, own), likelihood)
 
 
 class FreeNoiseSearch:
@@ -137,55 +145,58 @@ class FreeNoiseSearch:
 
     def __init__(self, data: EvidenceData, seed: int, report: Callable[[Candidate], None]) -> None:
         self.data, self.seed, self.report = data, seed, report
-        self.found: dict[tuple[tuple[int, ...] | None, int], FreeNoise] = {}
+        self.found: dict[tuple[tuple[int, ...] | None, int, bool], FreeNoise] = {}
 
     def run(self, signals: Sequence[tuple[int, ...] | None] | None) -> list[FreeNoise]:
         """All pairs, best first; `signals` are the widths that are asked for, or None for all and none."""
         outputs = self.data.outputs
         full = outputs if outputs <= MOST_FULL else _MANY_FACTORS
         first = None if signals is None else signals[0]
-        for width in dict.fromkeys([0, full]):
-            self.visit(first, width)
-        before = -math.inf
-        for width in range(1, min(_FACTORS + 1, full)):  # more factors, while that helps
-            value = self.visit(first, width).log_evidence
-            if value < before - _DROP:
-                break
-            before = value
-        noise = self.best.noise
+        narrow = range(1, min(_FACTORS + 1, full))
+        self._while_it_helps([(first, width, False) for width in (0, *narrow)])
+        factors = self.best.noise
+        for width, own in ((full, False), (factors, True), (full, True)):
+            self.visit(first, width, own)
+        best = self.best
         tried = signals
         if tried is None:
             tried = [(width,) for width in (*(each for each in _SIGNALS if each < full), full)]
-        before = -math.inf
-        for signal in tried:  # wider, while that helps
-            value = self.visit(signal, noise).log_evidence
-            if signals is None and value < before:
-                break
-            before = value
+        self._while_it_helps([(signal, best.noise, best.own) for signal in tried], all_of=signals is not None)
         led = max(
             (each for each in self.found.values() if each.signal is not None),
             key=lambda each: each.log_evidence,
         )
-        others = [each for each in self.found.values() if each.signal == first and each.noise != noise]
-        for other in sorted(others, key=lambda each: -each.log_evidence)[:1]:
-            self.visit(led.signal, other.noise)
+        others = [each for each in self.found.values() if each.signal == first and each.noise != best.noise]
+        second = max(others, key=lambda each: each.log_evidence)
+        self.visit(led.signal, second.noise, second.own)
         return sorted(self.found.values(), key=lambda each: -each.log_evidence)
+
+    def _while_it_helps(
+        self, keys: Sequence[tuple[tuple[int, ...] | None, int, bool]], *, all_of: bool = False
+    ) -> None:
+        """Wider and wider, until the evidence falls."""
+        before = -math.inf
+        for key in keys:
+            value = self.visit(*key).log_evidence
+            if value < before - _DROP and not all_of:
+                return
+            before = value
 
     @property
     def best(self) -> FreeNoise:
         """Of the highest evidence so far."""
         return max(self.found.values(), key=lambda each: each.log_evidence)
 
-    def visit(self, signal: tuple[int, ...] | None, noise: int) -> FreeNoise:
+    def visit(self, signal: tuple[int, ...] | None, noise: int, own: bool) -> FreeNoise:
         """One pair, with the effort of a comparison."""
-        if (signal, noise) in self.found:
-            return self.found[signal, noise]
-        target, mode = aligned(free_noise_target(self.data, signal, noise))
-        call = Call(InferenceOptions(_TARGET_ERROR, self.seed, rough=True))
-        estimate = tempered(target, prior_start(target), call, SCREENING, f"signal {signal}, noise {noise}")
-        self.found[signal, noise] = FreeNoise(signal, noise, target, mode, estimate)
-        self.report(candidate_of(self.data, self.found[signal, noise]))
-        return self.found[signal, noise]
+        key = signal, noise, own
+        if key not in self.found:
+            target, mode = aligned(free_noise_target(self.data, *key))
+            call = Call(InferenceOptions(_TARGET_ERROR, self.seed, rough=True))
+            estimate = tempered(target, prior_start(target), call, SCREENING, f"signal and noise {key}")
+            self.found[key] = FreeNoise(*key, target, mode, estimate)
+            self.report(candidate_of(self.data, self.found[key]))
+        return self.found[key]
 
 
 def candidate_of(data: EvidenceData, pair: FreeNoise) -> Candidate:
@@ -239,7 +250,7 @@ def final_posterior(
 
 def _again(pair: FreeNoise, call: Call) -> FreeNoise:
     """The same pair with the effort of a final answer."""
-    name = f"signal {pair.signal}, noise {pair.noise}, final"
+    name = f"signal and noise {pair.signal, pair.noise, pair.own}, final"
     estimate = tempered(pair.target, prior_start(pair.target), call, FINAL, name)
     checked_integrand(pair.target, estimate)
     return replace(pair, estimate=replace(estimate, method="sequential Monte Carlo from the prior"))
