@@ -27,12 +27,13 @@ from lbnn.selection.free_noise import FreeNoise, FreeNoiseSearch, candidate_of, 
 #: with their product, 1 s at 30 × 12.
 _MOST_ROWS, _MOST_OUTPUTS = 400, 100
 _FEWEST_ROWS = 10
-#: Standard deviations of Schott's statistic from which left-out residuals are called correlated.
-_CORRELATED = 3.0
+#: Standard deviations of Schott's statistic from which left-out residuals may be correlated: noise that is not
+#: is tried as such in 7% of fits, which costs time only.
+_CORRELATED = 1.5
 #: Nats by which one kind of noise must lead for the other to be left out of the average.
 CLEAR_LEAD = 4.6  # a weight of 0.01
-#: Nats by which the evidence of a comparison of widths may be too low: 1 to 4 were seen.
-SCREENING_BIAS = 4.0
+#: Nats by which the evidence of a comparison of widths may be too low: up to 2 were seen.
+SCREENING_BIAS = 2.0
 
 
 @dataclass(frozen=True)
