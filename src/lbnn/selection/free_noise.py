@@ -162,13 +162,12 @@ class FreeNoiseSearch:
         if tried is None:
             tried = [(width,) for width in (*(each for each in _SIGNALS if each < full), full)]
         self._while_it_helps([(signal, best.noise, best.own) for signal in tried], all_of=signals is not None)
-        led = max(
-            (each for each in self.found.values() if each.signal is not None),
-            key=lambda each: each.log_evidence,
-        )
+        led = self._best_with_signal
+        self.visit(led.signal, led.noise, not led.own)  # shares may differ where variances do not
+        led = self._best_with_signal
         others = [each for each in self.found.values() if each.signal == first and each.noise != best.noise]
         second = max(others, key=lambda each: each.log_evidence)
-        self.visit(led.signal, second.noise, second.own)
+        self.visit(led.signal, second.noise, led.own)
         return sorted(self.found.values(), key=lambda each: -each.log_evidence)
 
     def _while_it_helps(
@@ -186,6 +185,11 @@ class FreeNoiseSearch:
     def best(self) -> FreeNoise:
         """Of the highest evidence so far."""
         return max(self.found.values(), key=lambda each: each.log_evidence)
+
+    @property
+    def _best_with_signal(self) -> FreeNoise:
+        with_signal = (each for each in self.found.values() if each.signal is not None)
+        return max(with_signal, key=lambda each: each.log_evidence)
 
     def visit(self, signal: tuple[int, ...] | None, noise: int, own: bool) -> FreeNoise:
         """One pair, with the effort of a comparison."""
