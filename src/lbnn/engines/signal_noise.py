@@ -64,9 +64,9 @@ class Effort:
     share: float
 
 
-# Particles that move too little lag behind the path, and the evidence is low: with 50 rows and 10 outputs, 64
-# gradients for each particle and stage, by three nats as 8 particles of 4 moves, by 0.5 as 4 of 8 moves, and by
-# less than its error (0.3) as 4 of 12. Few particles and long chains therefore.
+# Particles that move too little lag behind the path, and the evidence is low: with 50 rows and 10 outputs by
+# three nats with 8 particles of 4 moves, by 0.5 with 4 of 8 moves, which cost the same, and by less than its
+# error (0.3) with 4 of 12. Few particles and long chains therefore.
 #: To compare networks; low by up to one nat.
 SCREENING = Effort(4, 8, 0.25)
 FINAL = Effort(4, 12, 0.25)
@@ -276,7 +276,7 @@ def _energy(state: State, momentum: Array, temperature: float) -> Array:
 
 
 def _units(white: Array, log_weights: Array) -> Array:
-    """Units of moves: a root of the covariance of weighted states (D, D), or deviations (D,) where they are few."""
+    """Units of moves from weighted states: a root of their covariance (D, D), or deviations (D,)."""
     weights = np.exp(log_weights - special.logsumexp(log_weights))
     centred = white - weights @ white
     size, dimension = 1 / float((weights**2).sum()), white.shape[1]

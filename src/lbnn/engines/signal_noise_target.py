@@ -430,11 +430,11 @@ class SignalNoiseTarget:
 def aligned(target: SignalNoiseTarget) -> tuple[SignalNoiseTarget, Array]:
     """The same posterior in coordinates for draws, and a mode of it, (D,).
 
-    Weights of a narrow network can be rotated among its hidden units. Draws that are spread over all rotations
-    have a covariance much wider than the posterior around any of them, and steps of moves in its units are too
-    long: a fifth as long steps were taken, and three times as many gradients. A lower trapezoidal root with a
-    positive diagonal has no such freedom. In the axes of the root at a mode its diagonal is far from zero for
-    every factor that the data determine.
+    Weights of a narrow network can be rotated among its hidden units. Draws that are spread over all
+    rotations have a covariance much wider than the posterior around any of them, and moves in its units are
+    too long: they needed three times as many gradients. A lower trapezoidal root with a positive diagonal has
+    no such freedom. In the axes of the root at a mode its diagonal is far from zero for every factor that the
+    data determine.
     """
     mode = _mode(target)
     first, second = target._ends

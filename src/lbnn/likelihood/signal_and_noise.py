@@ -11,8 +11,8 @@ with roots A (n_d, k_2) and B (n_d, k_1) that may be narrow. In units of √t, w
     log det C_i = log det(I + AᵀA) + Σ_j log(1 + g_i l_j),
     C_i⁻¹ = Σ⁻¹ − V diag_j(g_i/(1 + g_i l_j)) Vᵀ:
 
-one decomposition of (k, k) matrices serves all rows. Of the noise the likelihood sees the moments S = Σ_i y_i y_iᵀ
-only; rows outside the range of G have g = 0 and enter nowhere else.
+one decomposition of (k, k) matrices serves all rows. The noise sees the moments S = Σ_i y_i y_iᵀ of the
+targets only; rows outside the range of G have g = 0 and enter nowhere else.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ class SignalNoiseLikelihood:
             return value, None
         W = SA @ C
         fits_A = W - AC @ (A.swapaxes(1, 2) @ W)  # Σ⁻¹SΣ⁻¹A, and with a signal Σ_i f_i f_iᵀ A
-        fits = diagonal - 2 * own + (AC @ (A.swapaxes(1, 2) @ SA) * AC).sum(axis=2)  # diagonal of Σ_i f_i f_iᵀ
+        fits = (
+            diagonal - 2 * own + (AC @ (A.swapaxes(1, 2) @ SA) * AC).sum(axis=2)
+        )  # diagonal of Σ_i f_i f_iᵀ
         to_noise = fits_A - self.examples * AC
         to_variances = fits - self.examples * (1 - (AC * A).sum(axis=2))
         to_signal = B
@@ -134,7 +136,7 @@ class SignalNoiseLikelihood:
 
 @dataclass(frozen=True)
 class _SignalPart:
-    """What the signal adds to the likelihood: V, z and l of the module's docstring, and w_i = g_i z_i/(1 + g_i l).
+    """What the signal adds: U, V, z and l of the module's docstring, and w_i = g_i z_i/(1 + g_i l).
 
     Rows are the last axis of z, w and of 1 + g_i l_j, (m, k_1, r).
     """
@@ -164,7 +166,7 @@ class _SignalPart:
         )
 
     def gradient(self, A: Array, AC: Array, inverse_units: Array) -> tuple[Array, Array, Array]:
-        """In B (m, n_d, k_1), and what the signal adds to that in A (m, n_d, k_2) and twice log t (m, n_d)."""
+        """In B (m, n_d, k_1), and what is added to that in A (m, n_d, k_2) and to twice that in log t."""
         weights = (self.likelihood.eigenvalues / self.spread).sum(axis=2)[:, None, :]  # Σ_i g_i/(1 + g_i l_j)
         Yw = inverse_units * _all_times(self.w, self.likelihood.targets).swapaxes(1, 2)
         R = Yw - AC @ (A.swapaxes(1, 2) @ Yw)  # Σ⁻¹ Σ_i y_i w_iᵀ

@@ -57,11 +57,12 @@ _TARGET_ERROR = 0.5  # of the log evidence of a pair, of which three nats are ca
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
 _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 
-# Priors of the units. Outputs have one unit in common, or units of their own. The variance of an output is that of its targets, within a factor of e² (two
-# deviations) for all outputs together and, with units of their own, e^1.4 for each: random scales of signal and noise make up for that.
-# The logit of the share of the signal has the variance 3 of the logistic law, whose shares are uniform on
-# (0, 1): 1 that all outputs have in common, and 2 for each of them, of which a narrow network brings a part
-# (`own_share`). Factors have half of the noise, by logistic deviations of 1.5.
+# Priors of the units. Outputs have one unit in common, or units of their own. The variance of an output is
+# that of its targets, within a factor of e² (two deviations) for all outputs together and, with units of
+# their own, e^1.4 for each: random scales of signal and noise make up for that. The logit of the share of the
+# signal has the variance 3 of the logistic law, whose shares are uniform on (0, 1): 1 that all outputs have
+# in common, and 2 for each of them, of which a narrow network brings a part (`own_share`); all 3 are common
+# where outputs have one unit. Factors have half of the noise, by logistic deviations of 1.5.
 _COMMON, _OWN, _COMMON_SHARE, _VARIANCE_OF_SHARES, _FACTOR_SHARE = 1.0, 0.7, 1.0, 2.0, 1.5
 
 
@@ -96,9 +97,7 @@ class FreeNoise:
         return self.target.likelihood.log_constant + self.estimate.log_evidence
 
 
-def unit_prior(
-    data: EvidenceData, signal: tuple[int, ...] | None, with_shared: bool, own: bool
-) -> UnitPrior:
+def unit_prior(data: EvidenceData, signal: tuple[int, ...] | None, with_shared: bool, own: bool) -> UnitPrior:
     """Priors of the units of signal and noise, relative to the variances of the targets."""
     mean_gram = float(data.spectrum.eigenvalues.sum()) / max(data.spectrum.examples, 1)
     variances = target_variances(data)
@@ -118,8 +117,8 @@ def unit_prior(
 def own_share(widths: tuple[int, ...]) -> float:
     """Standard deviation of what each output has of the logit share, for a network of these widths.
 
-    L̃_jj is a product of χ²_n/n, one for each layer, whose logs have the variances ψ′(n/2): in a narrow network
-    outputs differ by themselves.
+    L̃_jj is a product of χ²_n/n, one for each layer, whose logs have the variances ψ′(n/2): in a narrow
+    network outputs differ by themselves.
     """
     brought = float(special.polygamma(1, 0.5 * np.array(widths, float)).sum())
     return math.sqrt(max(_VARIANCE_OF_SHARES - brought, 0.0))
