@@ -29,6 +29,7 @@ from scipy import linalg
 from lbnn._base.arrays import HOST, Device
 from lbnn._base.blocks import PRODUCT_FLOATS
 from lbnn._base.blocks import blocks as in_slices
+from lbnn._base.chebyshev_panels import ChebyshevPanels, chebyshev_panels, identity_panels
 from lbnn._base.small_matrices import inverses, lower_roots
 from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -161,6 +162,8 @@ class PartialLikelihood:
             index = np.arange(values.shape[1])
             inner[:, index, index] -= (self.eigenvalues[:, None] / variance).sum(axis=1)
             rotated = axes.swapaxes(1, 2)[:, None] @ self._cell_moments(gone) @ axes[:, None]
+            nodes = self._panels.nodes
+            strength = np.sqrt(nodes)[:, None] / (self.noise_variance + nodes[:, None] * values[:, None, :])
             inner += np.einsum("sil,silk,sik->slk", strength, rotated, strength, optimize=True)
             gradient[block] = 0.5 * axes @ inner @ axes.swapaxes(1, 2)
         fine = np.isfinite(value)
@@ -176,7 +179,8 @@ class PartialLikelihood:
         matrices = np.zeros((count, size + 1, size + 1))
         matrices[:, size, size] = _CORNER
         first, second = self._pairs
-        weights = (axes[:, first] * axes[:, second]) @ inverse  # Σ_l V_jl V_kl/D_il, (s, pairs, r)
+        at_nodes = 1 / (self.noise_variance + values[:, :, None] * self._panels.nodes)
+        weights = (axes[:, first] * axes[:, second]) @ at_nodes  # Σ_l V_jl V_kl/D_il, (s, pairs, nodes)
         projected = (self.targets @ axes).swapaxes(1, 2)
         alpha = axes @ (inverse * projected)  # K⁻¹Y in the eigenbasis of G, (s, n_d, r)
         pulled = matrices[:, size, :size]
@@ -200,10 +204,10 @@ class PartialLikelihood:
         return Elimination(roots, white, np.where(np.isfinite(value), value, -np.inf))
 
     def _cell_moments(self, gone: Elimination) -> Array:
-        """Q_i = Σ U_ai (P⁻¹)_cc' U_bi over cells of outputs j and k, (s, r, n_d, n_d)."""
+        """Q_i = Σ U_ai (P⁻¹)_cc' U_bi over cells of outputs j and k, (s, nodes, n_d, n_d)."""
         outputs, vectors = self.targets.shape[1], self._cell_vectors
         covariances = inverses(gone.roots)
-        result = np.empty((len(covariances), len(self.eigenvalues), outputs, outputs))
+        result = np.zeros((len(covariances), len(self._panels.nodes), outputs, outputs))
         for number, (j, k) in enumerate(zip(*self._pairs, strict=True)):
             block = covariances[:, self._slices[k], self._slices[j]]
             if self._products is None:
@@ -234,20 +238,33 @@ class PartialLikelihood:
         """U_ai of every missing cell, (m, r)."""
         return self.vectors[self.rows]
 
+    @property
+    def _few_cells(self) -> bool:
+        """Whether products of all pairs of cells are kept."""
+        return len(self.rows) ** 2 * len(self.eigenvalues) <= 2 * _LARGEST
+
+    @cached_property
+    def _panels(self) -> ChebyshevPanels:
+        """A few g from which functions like 1/(τ + g l) follow at all of them."""
+        return chebyshev_panels(self.eigenvalues) if self._few_cells else identity_panels(self.eigenvalues)
+
     @cached_property
     def _products(self) -> list[Array] | None:
-        """U_bi U_ai for cells c' = (b, k), c = (a, j) of every pair j ≤ k, (r, m_k m_j) each.
+        """U_bi U_ai for cells c' = (b, k), c = (a, j) of every pair j ≤ k, (nodes, m_k m_j) each.
 
-        With these the precisions of many scales are one matrix product for each pair. None where they are
-        too many.
+        With these the precisions of many scales are one matrix product for each pair. Sums over examples are
+        sums over nodes: U_bi U_ai times what a node weighs at g_i, summed over i. None where they are too
+        many.
         """
-        if len(self.rows) ** 2 * len(self.eigenvalues) > 2 * _LARGEST:
+        if not self._few_cells:
             return None
-        vectors = self._cell_vectors.T
-        return [
-            (vectors[:, self._slices[k], None] * vectors[:, None, self._slices[j]]).reshape(len(vectors), -1)
-            for j, k in zip(*self._pairs, strict=True)
-        ]
+        vectors, ones = self._cell_vectors, np.ones((len(self.eigenvalues), 1))
+        result = []
+        for j, k in zip(*self._pairs, strict=True):
+            pairs = vectors[self._slices[k], None] * vectors[None, self._slices[j]]
+            gathered = self._panels.gathered(pairs.reshape(-1, len(ones)), ones)
+            result.append(np.ascontiguousarray(gathered[:, :, 0].T))
+        return result
 
     def blocks(self, count: int) -> Iterator[slice]:
         """Of scales, such that their precisions stay in the cache."""
