@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 from scipy import linalg
@@ -39,6 +40,13 @@ _LARGEST = 1 << 23  # floats that products of cells may fill, 64 MB
 _CORNER = 1e300  # larger than any vᵀP⁻¹v
 _TURNS = 4  # of completing the table and estimating the scale, for proposals
 _SMALLEST = 0.01  # eigenvalue of that estimate, relative to the largest
+
+
+class ScaleFunction(Protocol):
+    """A function of the scale with a gradient."""
+
+    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+        """At scales V diag(l) Vᵀ, l (s, n_d), V (s, n_d, n_d)."""
 
 
 @dataclass(frozen=True)
@@ -195,8 +203,8 @@ class PartialLikelihood:
                 block[:] = scaled @ self._cell_vectors[left].T
             else:
                 block[:] = (weights[:, number] @ self._products[number]).reshape(block.shape)
-            if j == k:
-                block += self.unseen[np.ix_(self.rows[below], self.rows[left])] / self.noise_variance
+            if j == k and self._unseen is not None:
+                block += self._unseen[j]
         roots = lower_roots(matrices)
         white, roots = roots[:, size, :size], roots[:, :size, :size]
         logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
@@ -238,6 +246,14 @@ class PartialLikelihood:
         """U_ai of every missing cell, (m, r)."""
         return self.vectors[self.rows]
 
+    @cached_property
+    def _unseen(self) -> list[Array] | None:
+        """(I − UUᵀ)/τ between the cells of every output; None where U has all examples."""
+        if not self.unseen.any():
+            return None
+        rows = [self.rows[own] for own in self._slices]
+        return [self.unseen[np.ix_(own, own)] / self.noise_variance for own in rows]
+
     @property
     def _few_cells(self) -> bool:
         """Whether products of all pairs of cells are kept."""
@@ -272,13 +288,45 @@ class PartialLikelihood:
 
     @cached_property
     def surrogate(self) -> GaussianLikelihood:
-        """A likelihood of a complete table that is close to this one, from which proposals are made.
+        """A likelihood of a complete table that is close to this one, from which proposals are made."""
+        return self.surrogate_of(self)
 
-        That of the table completed at an estimate of L, to the power of the share of cells that were observed
-        (log determinants count that share, and so do squares of targets). L is estimated by moments,
-        E ỹ_i ỹ_iᵀ = τ I + g_i L, in turns with the completion; what is unknown of the missing cells counts.
+    def surrogate_of(self, exact: ScaleFunction) -> GaussianLikelihood:
+        """The same, close to a likelihood that is this one in another form.
+
+        At an estimate L̂ of the scale it has the gradient of the exact likelihood and, nearly, its curvature.
+        Of output j, p_j of p examples were observed, and q = min(p_j, r) of the r examples in the eigenbasis
+        are known: each is counted μ = Σ q/(r n_d) times, with eigenvalues g' = g s/μ, s the share of cells
+        that were observed, so that Σ μ g' = s Σ g. Targets are those that have the mean of the function given
+        the observed cells and L̂; then they are mapped linearly, Σ g' u uᵀ with u = (τ + g'L̂)⁻¹y' being what
+        the gradient needs.
         """
-        outputs, rank = self.targets.shape[1], len(self.eigenvalues)
+        tau, (rank, outputs) = self.noise_variance, self.targets.shape
+        scale, targets = self._estimate()
+        values, axes = np.linalg.eigh(scale)
+        known = self.examples - np.bincount(self.outputs, minlength=outputs)
+        count = float(np.minimum(np.maximum(known, 1), rank).sum()) / (rank * outputs)
+        share = float(np.maximum(known, 1).sum()) / (self.examples * outputs)
+        g = self.eigenvalues
+        less = g * share / count  # g'
+        alpha = np.sqrt(g)[:, None] * (targets @ axes) / (tau + np.outer(g, values))
+        rows = np.sqrt(less)[:, None] * values * alpha + tau / np.sqrt(less)[:, None] * alpha  # y', rotated
+        pull = rows / (tau + np.outer(less, values))  # u
+        own = count * (less[:, None] * pull).T @ pull
+        slope = exact.value_and_gradient(values[None], axes[None])[1][0]
+        wanted = 2 * axes.T @ slope @ axes + np.diag(
+            count * (less[:, None] / (tau + np.outer(less, values))).sum(axis=0)
+        )
+        pull = pull @ _linear_map(own, wanted)
+        rows = math.sqrt(count) * pull * (tau + np.outer(less, values)) @ axes.T
+        return replace(self.complete, eigenvalues=less, targets=rows, multiplicity=count, gauss_rule=None)
+
+    def _estimate(self) -> tuple[Array, Array]:
+        """L by moments (n_d, n_d), E ỹ_i ỹ_iᵀ = τ I + g_i L, in turns with the completed table (r, n_d).
+
+        What is unknown of the missing cells counts.
+        """
+        outputs = self.targets.shape[1]
         scale, targets = np.eye(outputs), self.targets
         for _ in range(_TURNS):
             values, axes = np.linalg.eigh(scale)
@@ -290,8 +338,7 @@ class PartialLikelihood:
             moment -= self.noise_variance * float(weights.sum()) * np.eye(outputs)
             values, axes = np.linalg.eigh(moment / float(weights @ self.eigenvalues))
             scale = (axes * np.maximum(values, _SMALLEST * max(float(values.max()), 0.0) + 1e-12)) @ axes.T
-        share = 1 - len(self.rows) / (outputs * max(self.examples, rank))
-        return replace(self.complete, targets=math.sqrt(share) * targets, multiplicity=share, gauss_rule=None)
+        return scale, targets
 
     def _spread(self, gone: Elimination, weights: Array) -> Array:
         """Σ_i w_i cov(ỹ_i) of the missing cells given the others, (n_d, n_d)."""
@@ -308,3 +355,16 @@ class PartialLikelihood:
         for j, own in enumerate(self._slices):
             result[:, :, j] += shifts[:, own] @ self._cell_vectors[own]
         return result
+
+
+def _linear_map(own: Array, wanted: Array) -> Array:
+    """A symmetric A with A own A = wanted, for symmetric matrices (n, n).
+
+    Directions in which `wanted` is not positive, or `own` far smaller, are left nearly as they are.
+    """
+    floor = _SMALLEST * float(np.trace(own)) / len(own) + np.finfo(float).tiny
+    start = own + floor * np.eye(len(own))
+    values, axes = np.linalg.eigh(wanted)
+    root = (axes * np.sqrt(np.maximum(values, 0.0) + floor)) @ axes.T
+    inner, sides = np.linalg.eigh(root @ start @ root)
+    return np.asarray(root @ (sides / np.sqrt(inner)) @ sides.T @ root)

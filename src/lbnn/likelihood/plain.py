@@ -213,7 +213,7 @@ class PlainElimination(PlainFormula):
     @property
     def operations(self) -> float:
         count, rank, outputs = len(self.outputs), *self.targets.shape
-        return count**2 * (count + 2.0 * rank) + rank * outputs**3
+        return count**2 * (count + 20.0 * rank) + rank * outputs**3  # elementwise, not products
 
     def log_value(self, scale: Array) -> tuple[float, float]:
         value, bound = self.complete.log_value(scale)

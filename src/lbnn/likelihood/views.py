@@ -27,6 +27,7 @@ from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
 
+_CORNER = 1e300  # larger than any yᵀC⁻¹y
 _COST, _OVERHEAD = 4.0, 2e5  # of a gradient, in operations: small factorisations are far from peak speed
 
 
@@ -148,10 +149,10 @@ class ViewLikelihood:
     log_jacobian: float = 0.0
     completion: PartialLikelihood | None = None  # of a table with missing cells: the same in another form
 
-    @property
+    @cached_property
     def surrogate(self) -> GaussianLikelihood | None:
         """A likelihood of a complete table from which proposals are made, where there is one."""
-        return None if self.completion is None else self.completion.surrogate
+        return None if self.completion is None else self.completion.surrogate_of(self)
 
     # -- what the engines ask of every likelihood
 
@@ -209,9 +210,13 @@ class ViewLikelihood:
         """Log p(y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, M), V (m, M, M) -> (m,)."""
         result = np.empty(len(eigenvalues))
         for block, covariances in self._in_blocks(eigenvalues, vectors):
-            lower = lower_roots(covariances)
-            white = np.linalg.solve(lower, np.broadcast_to(self.observations, lower.shape[:2])[..., None])
-            result[block] = self._of_roots(lower, np.asarray(white[..., 0], float))
+            # y is one more row of the matrix that is factorised: its row of the root R is R⁻¹y
+            size = self.design.rows
+            matrices = np.empty((len(covariances), size + 1, size + 1))
+            matrices[:, :size, :size] = covariances
+            matrices[:, size, :size], matrices[:, size, size] = self.observations, _CORNER
+            lower = lower_roots(matrices)
+            result[block] = self._of_roots(lower[:, :size, :size], lower[:, size, :size])
         return result
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
