@@ -369,7 +369,8 @@ class BandsFit:
         test_diagonals : K arrays (m,), optional
             For a fit of kernels: k(x, x) at the new inputs, which deviations need.
         """
-        test = test_kernels(self._kernels, self._first_variances, blocks, cross_kernels, test_diagonals)
+        first_variances = np.array([network.prior_variances[0] for network in self.bands.networks])
+        test = test_kernels(self._kernels, first_variances, blocks, cross_kernels, test_diagonals)
         conditioned = Conditioned(
             self._kernels,
             self.bands._priors(self._kernels),
@@ -396,11 +397,6 @@ class BandsFit:
         for position, band in enumerate(self._kernels.used):
             full[band] = scaled[position, ...] / float(sizes[position])
         return xp.stack(full)
-
-    @property
-    def _first_variances(self) -> Array:
-        """Prior variances of the first layers, (K,)."""
-        return np.array([network.prior_variances[0] for network in self.bands.networks])
 
     def _joined(self, name: str) -> Array:
         """A quantity of all blocks of targets, (V, ...)."""

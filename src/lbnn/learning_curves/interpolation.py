@@ -138,7 +138,8 @@ def _variables(problem: Problem, count: int, halved: bool) -> _Variables:
     if problem.teacher.norm is not None:
         norm = Rule(np.array([2 * math.log(problem.teacher.norm or 1.0)]), np.ones(1))
     else:
-        norm = _norm_rule(problem.norm_law, count)
+        law = problem.norm_law  # of log |w|² for a teacher drawn from the prior
+        norm = _stretched(law.log_density, law.location(0.0), law.spread(0.0), count, 2.0, DROP)
     rules = [each.halved if halved else each for each in (norm, seen, ratio, angle)]
     size, odds, log_ratio, turn = np.meshgrid(*(each.nodes for each in rules), indexing="ij")
     weights = np.ones(())
@@ -158,11 +159,6 @@ def _dimension(problem: Problem) -> int:
     random_norm, noisy = problem.teacher.norm is None, problem.teacher.noise > 0
     angle = noisy and problem.teacher.norm != 0 and problem.examples > 1
     return random_norm + (problem.examples < problem.inputs) + noisy + angle
-
-
-def _norm_rule(law: GammaProduct, count: int) -> Rule:
-    """log |w|² of a teacher drawn from the prior."""
-    return _stretched(law.log_density, law.location(0.0), law.spread(0.0), count, 2.0, DROP)
 
 
 def _functions_of(problem: Problem, s: Array) -> tuple[Array, Array, Array]:

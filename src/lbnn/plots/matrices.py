@@ -102,7 +102,11 @@ def kernel_panels(
     >>> matplotlib.pyplot.close(panels[0].figure)
     """
     Y = to_numpy(check.targets(targets, posterior.spectrum.examples)[0])
-    panels = _three_axes() if axes is None else list(axes)
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(1, 3, figsize=(7.2, 3.0), layout="constrained")[1]
+    panels: list[Axes] = list(axes)
     if len(panels) != 3:
         raise ValueError(f"axes must be three, got {len(panels)}")
     gram, kernel = input_gram(posterior), to_numpy(posterior.feature_kernel(layer=layer))
@@ -123,9 +127,3 @@ def input_gram(posterior: Posterior) -> Array:
     """G_xx on the training points, with the first layer's prior variance in it, (p, p)."""
     features = to_numpy(posterior.spectrum.project().explained)
     return features @ features.T
-
-
-def _three_axes() -> list[Axes]:
-    import matplotlib.pyplot as plt
-
-    return list(plt.subplots(1, 3, figsize=(7.2, 3.0), layout="constrained")[1])

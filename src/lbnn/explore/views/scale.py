@@ -96,16 +96,13 @@ class ScaleView:
         one = isinstance(numbers, DensityNumbers)
         self.density.visible, self.ellipse.visible, self.eigenvalues.visible = one, not one, not one
         if isinstance(numbers, DensityNumbers):
-            self._draw_densities(numbers)
+            depth = len(numbers.posterior.prior.widths) + 1
+            self._curves.data = _lines([(curve, curve.depth == depth) for curve in numbers.curves])
+            self._fixed.visible = numbers.fixed is not None
+            if numbers.fixed is not None:
+                self._fixed.location = numbers.fixed
         elif isinstance(numbers, MatrixNumbers):
             self._draw_matrices(numbers)
-
-    def _draw_densities(self, numbers: DensityNumbers) -> None:
-        depth = len(numbers.posterior.prior.widths) + 1
-        self._curves.data = _lines([(curve, curve.depth == depth) for curve in numbers.curves])
-        self._fixed.visible = numbers.fixed is not None
-        if numbers.fixed is not None:
-            self._fixed.location = numbers.fixed
 
     def _draw_matrices(self, numbers: MatrixNumbers) -> None:
         self._draws.data = {"x": list(numbers.draws[:, :, 0]), "y": list(numbers.draws[:, :, 1])}
