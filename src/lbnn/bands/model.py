@@ -151,7 +151,13 @@ class Bands:
         )
         fit = self._fit(data, targets, units, given, effort, block_size, store, client, progress)
         if warn_of_errors:
-            fit._warn()
+            missing = int(np.count_nonzero(~fit.ok))
+            if missing:
+                warn(
+                    f"{missing} of {len(fit.ok)} targets have stated errors above "
+                    f"target_error={fit._effort.target_error:g} (fit.ok is False): increase "
+                    f"max_directions={fit._effort.most_directions}, or target_error"
+                )
         return fit
 
     def _loaded(
@@ -283,15 +289,6 @@ class BandsFit:
     def ok(self) -> Mask:
         """Mask (V,) of targets whose errors are within the target error."""
         return np.concatenate([each.ok(self._effort.target_error) for each in self._posteriors])
-
-    def _warn(self) -> None:
-        missing = int(np.count_nonzero(~self.ok))
-        if missing:
-            warn(
-                f"{missing} of {len(self.ok)} targets have stated errors above "
-                f"target_error={self._effort.target_error:g} (fit.ok is False): increase "
-                f"max_directions={self._effort.most_directions}, or target_error"
-            )
 
     @property
     def directions(self) -> int:
