@@ -215,13 +215,17 @@ def free_port(host: str, port: int) -> int:
             raise OSError(f"cannot listen at {host}, port {port}: {problem.strerror}") from problem
 
 
+def address_of(server: ExploreServer) -> str:
+    """The address to open in a browser, with the token of this start."""
+    host = server.address
+    shown = LOOPBACK if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{server.port}/?token={server.guard.token}"
+
+
 def serve(server: ExploreServer, ready: Callable[[str], None]) -> None:
     """Run until interrupted; `ready` gets the address once browsers may connect."""
     server.start()
-    host = server.address
-    shown = LOOPBACK if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{server.port}/?token={server.guard.token}"
-    server.io_loop.add_callback(ready, address)
+    server.io_loop.add_callback(ready, address_of(server))
     try:
         server.io_loop.start()
     except KeyboardInterrupt:
