@@ -13,11 +13,13 @@ L without example a is that with it, weighted:
 
 Weights of draws are smoothed, and their tail index says whether they can be trusted. Where the quadrature
 nodes do not resolve or do not reach ρ_{−a}, or a bound of rounding says that dividing by p(y_a | Y_{−a}, L)
-loses digits, the data without the example are decomposed anew. Where draws do not reach it, a message says so.
+loses digits, the data without the example are decomposed anew. Where draws do not reach it, a message says
+so.
 
 `scores` computes them, `boundary` checks its arguments, `fitted` says what they need of a posterior,
 `examples` are predictions of left-out examples given L, `averages` over the scale, `left_out_scan` where
-the scale has its mass without an example, `refits` the data without it. Imports `predict`, `engines` and what stands before them.
+the scale has its mass without an example, `refits` the data without it. Imports `predict`, `engines` and what
+stands before them.
 """
 
 from lbnn.cross_validation.boundary import kept_targets
