@@ -28,7 +28,7 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.scale.measure import ScaleMeasure, unresolved
+from lbnn.scale.measure import Exponent, ScaleMeasure, unresolved
 from lbnn.scale.prior import ScalePrior
 
 _LOST = 1e-9  # bound of what rounding may do to a score, above which it is taken from a refit
@@ -132,7 +132,7 @@ def replace_by_refits(
         )
         only = own.measure.weights[None]
         scores.residual[a], scores.variance[a] = moments(own.measure, example, only, matrix)
-        scores.log_density[a] = own.measure.log_expect_exp(_log_density(example)).real
+        scores.log_density[a] = own.measure.log_expect_exp(_log_density(example, 1)).real
         messages += [f"leaving out example {a}: {message}" for message in own.diagnostics.messages]
     return tuple(messages)
 
@@ -146,14 +146,15 @@ def integrate_anew(scores: Scores, measure: ScaleMeasure, examples: LeftOut, mat
     assert isinstance(law, QuadratureLaw)
     for a in np.flatnonzero(unresolved_examples(measure, examples)):
         example = examples.take(slice(a, a + 1))
-        nodes = law.nodes_of(lambda values, vectors, one=example: -one.log_density(values, vectors)[0])
+        nodes = law.nodes_of(_log_density(example, -1))
         own = ScaleMeasure(np.exp(nodes.x)[:, None, None], nodes.weights, measure.single_output)
         scores.residual[a], scores.variance[a] = moments(own, example, own.weights[None], matrix)
         scores.log_density[a] = law.nodes.log_total - nodes.log_total
 
 
-def _log_density(example: RefittedExample):  # type: ignore[no-untyped-def]
-    return lambda values, vectors: example.log_density(values, vectors)[0]
+def _log_density(example: LeftOut, sign: int) -> Exponent:
+    """±log p(y_a | Y_{−a}, L) of one example, for scales of eigenvalues (m, n_d) and eigenvectors, (m,)."""
+    return lambda values, vectors: sign * example.log_density(values, vectors)[0]
 
 
 def lost_digits(posterior: Fitted, examples: Examples) -> Mask:
