@@ -132,6 +132,14 @@ class Examples(LeftOut):
             unseen_targets=self.unseen_targets[rows],
         )
 
+    def along(self, direction: Array) -> Examples:
+        """The same examples with one output Y u, u (n_d,)."""
+        return replace(
+            self,
+            targets=self.targets @ direction[:, None],
+            unseen_targets=self.unseen_targets @ direction[:, None],
+        )
+
     @cached_property
     def _squares(self) -> Array:
         """Entrywise squares of U_a, (rows, r)."""
