@@ -28,7 +28,7 @@ from scipy import special
 
 from lbnn._base.types import Array
 from lbnn.learning_curves.gaussian_data import expected_log_determinant
-from lbnn.learning_curves.sampled import Problem
+from lbnn.learning_curves.sampled import Point, Problem
 from lbnn.learning_curves.scale_law import DROP, FARTHEST, Panels, ScaleLaw, at_one_scale, integrate
 from lbnn.scale.gamma_product import GammaProduct
 
@@ -228,16 +228,7 @@ def _symmetric_quantile(level: float, weights: Array, deviations: Array) -> Arra
     return np.sqrt(low * high)
 
 
-@dataclass(frozen=True)
-class ExactPoint:
-    """Means over data sets, their errors and standard deviations, (6,) each."""
-
-    mean: Array
-    error: Array
-    deviation: Array
-
-
-def exact_point(problem: Problem) -> ExactPoint:
+def exact_point(problem: Problem) -> Point:
     """Every quantity of one point of a curve; the deviations of width and coverage are NaN."""
     fine, rough = (_averages(problem, halved) for halved in (False, True))
     mean, deviation = fine
@@ -246,7 +237,7 @@ def exact_point(problem: Problem) -> ExactPoint:
         allowed = _SETTLED * np.maximum(np.abs(mean), 1.0 * (np.arange(6) == 1))
     allowed[5] = _SETTLED_COVERAGE
     change[np.isinf(mean)] = 0.0
-    return ExactPoint(mean, np.where(change <= allowed, 0.0, change), deviation)
+    return Point(mean, np.where(change <= allowed, 0.0, change), deviation, np.empty((0, 6)), ())
 
 
 def _averages(problem: Problem, halved: bool) -> tuple[Array, Array]:

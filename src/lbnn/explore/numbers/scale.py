@@ -66,12 +66,11 @@ class DensityNumbers:
         if written(before) == written(after):
             moved = f"The data leave the mean of λ at {written(before)}"
         else:
-            verb = "hardly move" if abs(after / before - 1) < 0.02 else "move"
-            moved = f"The data {verb} the mean of λ from {written(before)} to {written(after)}"
+            change = " by less than 2%," if abs(after / before - 1) < 0.02 else ""
+            moved = f"The data change the mean of λ{change} from {written(before)} to {written(after)}"
         return (
-            f"{moved}. Dashed: before the data; solid: after. Deeper networks have the wider prior and "
-            f"follow "
-            "the data more easily."
+            f"{moved}. Dashed: before the data; solid: after. The prior of a deeper network is wider, so "
+            "that its scale depends more on the data."
         )
 
     @property
