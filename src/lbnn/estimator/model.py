@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base.arrays import like, to_numpy
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.cross_validation import LeaveOneOut, left_out_scores
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
@@ -358,7 +358,17 @@ class FittedState:
         """
         if not len(self.targets):
             raise ValueError("leave-one-out scores need the training data, got a fit of data in chunks")
-        return self.best.leave_one_out(self.targets).taken(self.rows.stands_for[self.rows.stands_for >= 0])
+        return self.best.leave_one_out(self.targets).taken(self._scored_rows)
+
+    @property
+    def scored_targets(self) -> Array:
+        """Targets of the rows of `leave_one_out`, (rows, n_d)."""
+        return self.targets[self._scored_rows]
+
+    @property
+    def _scored_rows(self) -> IndexArray:
+        """Distinct row that each row of the table stands for, without rows of weight zero, (rows,)."""
+        return self.rows.stands_for[self.rows.stands_for >= 0]
 
 
 def _scaled(projection: Projection, factor: float) -> Projection:
