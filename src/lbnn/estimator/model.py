@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base.arrays import like, to_numpy
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.cross_validation import LeaveOneOut, left_out_scores
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
@@ -131,13 +131,10 @@ class FittedModel:
     @property
     def function_variance(self) -> FunctionVariance:
         """Variance of the function at points, from the mean of the scale."""
-        return FunctionVariance.of(self.posterior, self._finite_scale_mean, self.level_examples)
-
-    @property
-    def _finite_scale_mean(self) -> Array:
-        """E L, or the typical scale instead of a mean that is infinite, (q, q)."""
         mean = self._scale_mean
-        return mean if np.isfinite(mean).all() else self.posterior.scale.typical * np.eye(len(mean))
+        if not np.isfinite(mean).all():
+            mean = self.posterior.scale.typical * np.eye(len(mean))
+        return FunctionVariance.of(self.posterior, mean, self.level_examples)
 
     def coefficients(self) -> Array:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
@@ -361,7 +358,17 @@ class FittedState:
         """
         if not len(self.targets):
             raise ValueError("leave-one-out scores need the training data, got a fit of data in chunks")
-        return self.best.leave_one_out(self.targets).taken(self.rows.stands_for[self.rows.stands_for >= 0])
+        return self.best.leave_one_out(self.targets).taken(self._scored_rows)
+
+    @property
+    def scored_targets(self) -> Array:
+        """Targets of the rows of `leave_one_out`, (rows, n_d)."""
+        return self.targets[self._scored_rows]
+
+    @property
+    def _scored_rows(self) -> IndexArray:
+        """Distinct row that each row of the table stands for, without rows of weight zero, (rows,)."""
+        return self.rows.stands_for[self.rows.stands_for >= 0]
 
 
 def _scaled(projection: Projection, factor: float) -> Projection:

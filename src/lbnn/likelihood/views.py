@@ -216,7 +216,10 @@ class ViewLikelihood:
             matrices[:, :size, :size] = covariances
             matrices[:, size, :size], matrices[:, size, size] = self.observations, _CORNER
             lower = lower_roots(matrices)
-            result[block] = self._of_roots(lower[:, :size, :size], lower[:, size, :size])
+            own, white = lower[:, :size, :size], lower[:, size, :size]
+            logs = 2 * np.log(np.diagonal(own, axis1=1, axis2=2)).sum(axis=1)
+            value = -0.5 * (logs + (white**2).sum(axis=1))
+            result[block] = np.where(np.isfinite(value), value, -np.inf)
         return result
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
@@ -232,12 +235,6 @@ class ViewLikelihood:
             gradient[block] = 0.5 * self.design.contracted(pull)
         fine = np.isfinite(value)
         return np.where(fine, value, -np.inf), np.where(fine[:, None, None], gradient, 0.0)
-
-    def _of_roots(self, lower: Array, white: Array) -> Array:
-        """Log likelihood (m,) from Cholesky factors (m, p, p) and whitened observations (m, p)."""
-        logs = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-        value = -0.5 * (logs + (white**2).sum(axis=1))
-        return np.where(np.isfinite(value), value, -np.inf)
 
     def _covariances(self, scales: Array) -> Array:
         """C(L) with noise, (m, p, p), of scales (m, M, M)."""
