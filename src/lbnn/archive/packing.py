@@ -14,9 +14,8 @@ import numpy as np
 from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn.archive.container import AnyArray
-from lbnn.data.bases import Basis, GramBasis, InputBasis
+from lbnn.data.bases import unpack_basis
 from lbnn.data.missing import MissingCells
-from lbnn.data.projection import FeatureDirections, InputDirections
 from lbnn.data.spectrum import Spectrum
 from lbnn.data.view_data import ViewData
 from lbnn.engines import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference
@@ -272,7 +271,7 @@ def _pack_spectrum(spectrum: Spectrum) -> Packed:
 
 
 def _unpack_spectrum(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Spectrum:
-    basis = _unpack_basis(header["basis"], arrays)
+    basis = unpack_basis(header["basis"], arrays)
     values, targets = arrays["eigenvalues"], arrays["targets"]
     _require(values.ndim == 1 and targets.ndim == 2, "dimensions of eigenvalues and targets")
     _require(len(values) == len(targets) == basis.rank, "rank of eigenvalues, targets and basis")
@@ -282,26 +281,6 @@ def _unpack_spectrum(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Spe
     single, weights = bool(header["single_output"]), arrays.get("weights")
     _require(weights is None or (weights.ndim == 1 and bool((weights > 0).all())), "weights of rows")
     return Spectrum(values, targets, residual, examples, single, basis, outside, weights=weights)
-
-
-def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Basis:
-    scale = float(header["scale"])
-    if header["kind"] == "gram":
-        return GramBasis(arrays["basis.vectors"], arrays["basis.eigenvalues"], scale)
-    inputs, dimension = arrays.get("inputs"), int(header["dimension"])
-    if header["kind"] == "inputs":
-        directions = InputDirections(arrays["inputs"], arrays["basis.combination"])
-        _require(len(directions.inputs) == len(directions.combination), "rows of inputs and directions")
-        return InputBasis(directions, dimension, inputs, scale)
-    _require(header["kind"] == "features", f"basis of kind {header['kind']!r}")
-    _require(len(arrays["basis.vectors"]) == dimension, "columns of inputs and directions")
-    coordinates = arrays.get("basis.training_coordinates")
-    _require(
-        coordinates is None
-        or (inputs is not None and coordinates.shape == (len(inputs), arrays["basis.vectors"].shape[1])),
-        "coordinates of the inputs",
-    )
-    return InputBasis(FeatureDirections(arrays["basis.vectors"]), dimension, inputs, scale, coordinates)
 
 
 # ---------------------------------------------------------------------- the law of the scale

@@ -25,7 +25,9 @@ from lbnn._base.types import AnyArray, Array
 from lbnn.data.projection import (
     RANK_TOLERANCE,
     Directions,
+    FeatureDirections,
     GramProjection,
+    InputDirections,
     InputProjection,
     TrainingProjection,
 )
@@ -230,6 +232,34 @@ class GramBasis:
 
 
 Basis = InputBasis | GramBasis
+
+
+def unpack_basis(header: dict[str, Any], arrays: dict[str, Array]) -> Basis:
+    """The basis that `packed` describes; a ValueError where parts do not fit together."""
+    scale = float(header["scale"])
+    if header["kind"] == "gram":
+        return GramBasis(arrays["basis.vectors"], arrays["basis.eigenvalues"], scale)
+    inputs, dimension = arrays.get("inputs"), int(header["dimension"])
+    if header["kind"] == "inputs":
+        directions = InputDirections(arrays["inputs"], arrays["basis.combination"])
+        _require_consistent(
+            len(directions.inputs) == len(directions.combination), "rows of inputs and directions"
+        )
+        return InputBasis(directions, dimension, inputs, scale)
+    _require_consistent(header["kind"] == "features", f"basis of kind {header['kind']!r}")
+    _require_consistent(len(arrays["basis.vectors"]) == dimension, "columns of inputs and directions")
+    coordinates = arrays.get("basis.training_coordinates")
+    _require_consistent(
+        coordinates is None
+        or (inputs is not None and coordinates.shape == (len(inputs), arrays["basis.vectors"].shape[1])),
+        "coordinates of the inputs",
+    )
+    return InputBasis(FeatureDirections(arrays["basis.vectors"]), dimension, inputs, scale, coordinates)
+
+
+def _require_consistent(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(f"inconsistent: {what}")
 
 
 def given_points(
