@@ -250,7 +250,7 @@ def test_a_socket_may_be_closed_twice():
 
     lost = []
     application = GuardedApplication.__new__(GuardedApplication)  # no server: only its list of clients
-    application._clients = set()
+    application._clients = SimpleNamespace(discard=lambda one: None)
     session = SimpleNamespace(notify_connection_lost=lambda: lost.append(1))
     socket = SimpleNamespace(application=application, close_code=1001, close_reason=None)
     socket.connection = SimpleNamespace(_socket=socket, session=session, detach_session=lambda: None)
