@@ -77,15 +77,17 @@ class Fits:
         The final posteriors.
     without_signal : FreeNoiseModel or None
         Noise alone, with a covariance of its own, where that was tried.
-    notices, doubts : list of str
-        What the data show, and messages about the accuracy.
+    notices : list of str
+        What the data show.
+    accuracy : list of str
+        Messages about the accuracy.
     """
 
     candidates: list[Candidate]
     models: tuple[FittedModel, ...]
     without_signal: FreeNoiseModel | None
     notices: list[str]
-    doubts: list[str]
+    accuracy: list[str]
 
 
 def fit_networks(

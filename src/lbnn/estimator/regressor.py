@@ -473,7 +473,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             target_error=self.target_error,
             seed=settings.as_seed(self.random_state),
         )
-        candidates, models, notices, doubts = fits.candidates, fits.models, fits.notices, fits.doubts
+        candidates, models, notices, doubts = fits.candidates, fits.models, fits.notices, fits.accuracy
         if chosen.transform.feature_map.size:
             doubts.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
         notices += [rows.message] * (bool(rows.message) and rows.dropped)

@@ -230,7 +230,7 @@ def final_posterior(
     """The average over pairs of widths, the best one and its rival computed with more effort; best first.
 
     The rival is the best pair without signal where there is one with signal, and the other way round, unless
-    it is far behind: the two whose odds are told have the same accuracy.
+    it is far behind: the two whose odds are stated have the same accuracy.
     """
     call = Call(InferenceOptions(max(target_error, _TARGET_ERROR), seed))
     again = {id(pairs[0]): _again(pairs[0], call)}
