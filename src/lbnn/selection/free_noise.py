@@ -293,9 +293,10 @@ def posterior_without_signal(data: EvidenceData, pairs: Sequence[FreeNoise]) -> 
 
 def _again(pair: FreeNoise, call: Call, effort: Effort) -> FreeNoise:
     """The same pair with the effort of a final answer."""
-    estimate = rounds(pair.target, prior_start(pair.target), call, effort, FROM_PRIOR, _MOST_ROUNDS)
+    name = f"signal and noise {pair.signal, pair.noise, pair.own}, final"
+    estimate = rounds(pair.target, prior_start(pair.target), call, effort, name, _MOST_ROUNDS)
     checked_integrand(pair.target, estimate)
-    return replace(pair, estimate=estimate)
+    return replace(pair, estimate=replace(estimate, method=FROM_PRIOR))
 
 
 def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoiseDraws:
