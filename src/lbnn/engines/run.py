@@ -42,7 +42,7 @@ from lbnn.engines.smc import smc_estimate
 from lbnn.engines.spectral import reverse_estimate, spectral_estimate
 from lbnn.engines.strategy import Plan, Problem, Step, plan
 from lbnn.engines.target import ScaleLikelihood, ScaleTarget, Target, log_diagonal, turned_points
-from lbnn.engines.total_target import CentredSpace, FactorSpace, TotalTarget
+from lbnn.engines.total_target import FactorSpace, TotalTarget
 from lbnn.engines.verdict import (
     TAKE_OR_RAISE,
     agree,
@@ -462,14 +462,12 @@ class Sampling:
                 trusted = check
                 if agree(estimate, check, self.policy):
                     break
-        if trusted is None and self.rows is not None and can_check(self.rows[0], self.policy):
-            trusted = self.rows[0]
         return verdict("importance", estimate, trusted, self.call)
 
     def _checks(self, estimate: Estimate, mixture: Mixture) -> Iterator[Estimate]:
-        """Estimates in the coordinates of all factors, where nothing but their plain product is needed.
+        """Estimates that need nothing but the plain product of all factors, then rows of T.
 
-        A Gaussian covers one phase; so mixtures follow that are fitted to draws of the first estimate.
+        A Gaussian covers one phase; so a mixture follows that is fitted to draws of the first estimate.
         """
         turned = self.target.in_frame(mixture.parts[int(np.argmax(mixture.shares[:-1]))].frame)
         rng = self.call.stream("draws that checks start from")
@@ -482,8 +480,8 @@ class Sampling:
         )
         labels = mixture.labels(TotalTarget(self.target).roots_of(drawn))
         yield factors_estimate(FactorSpace(turned), self.target, drawn, labels, self.call)
-        if self.target.coordinates.square and len(self.target.coordinates.shapes) > 1:
-            yield factors_estimate(CentredSpace(turned), self.target, drawn, labels, self.call)
+        if self.rows is not None:
+            yield self.rows[0]
 
     def _wide_gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the mode in many dimensions, where it reaches the target error; else the better."""
