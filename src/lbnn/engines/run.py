@@ -541,8 +541,22 @@ class Sampling:
         estimate = smc_estimate(self.target, laplace_proposal(self.target, best), self.call)
         if self.call.options.engine != "smc" and self._mixture_is_better(found, estimate):
             return verdict("importance", found, estimate, self.call, advice=TAKE_OR_RAISE)
-        # weights with a heavy tail look better than they are, and agree with what misses the same part
-        return self._thinned(verdict("smc", estimate, None if found.heavy_tailed else found, self.call))
+        if found.heavy_tailed:  # looks better than it is, and agrees with what misses the same part
+            return self._thinned(verdict("smc", estimate, None, self.call))
+        return self._thinned(self._with_evidence_of(found, verdict("smc", estimate, found, self.call)))
+
+    def _with_evidence_of(self, found: Estimate, answer: Answer) -> Answer:
+        """The answer with the log evidence of a mixture that confirms it and reaches the target error.
+
+        Moves give the means, where the mixture's weights have a tail; its log evidence is the better one (26
+        truth problems: sequential Monte Carlo was low by 1.7 of its errors on average, by 4.1 in one).
+        """
+        error = found.independent_error
+        if not answer.diagnostics.ok or error > self.call.target_error:
+            return answer
+        told = replace(answer.estimate, log_evidence=found.log_evidence, log_evidence_error=error)
+        first = replace(answer.diagnostics, estimates=answer.diagnostics.estimates[::-1])
+        return replace(answer, estimate=told, log_evidence_error=error, diagnostics=first)
 
     def _mixture_is_better(self, found: Estimate, estimate: Estimate) -> bool:
         """Whether of two that miss the target error the mixture's draws come nearer, without heavy tails."""

@@ -28,7 +28,7 @@ law of nothing if the S_k are conjugated by it. The likelihood separates over th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -282,8 +282,7 @@ def sweep(
     """
     chain = precisions(posterior, particles)
     signal = SignalTable(posterior, noise)
-    columns = np.arange(posterior.columns) if posterior.layers else rng.integers(posterior.columns, size=1)
-    move_values(posterior, particles, chain, signal, rng, columns)
+    move_values(posterior, particles, chain, signal, rng)
     for axis in axes:
         for j in rng.permutation(posterior.columns):
             move_column(posterior, particles, chain, signal, rng, int(j), axis)
@@ -462,12 +461,11 @@ def move_values(
     chain: list[Array],
     signal: SignalTable,
     rng: np.random.Generator,
-    columns: Iterable[int],
 ) -> None:
-    """Draw log l_j of some columns with the ratios through all layers, inverses (N, m, m) in `chain`."""
+    """Draw log l_j of all columns with the ratios through all layers, inverses (N, m, m) in `chain`."""
     nodes = signal.nodes
-    for j in columns:
-        law = _ColumnLaw(posterior, particles, chain, int(j))
+    for j in range(posterior.columns):
+        law = _ColumnLaw(posterior, particles, chain, j)
         squares, current = particles.projections[:, j] ** 2, law.size
         table = squares @ signal.weights.T
         table += signal.logs
