@@ -126,7 +126,7 @@ class Run:
         check: IntegrandCheck | None,
     ) -> None:
         self.prior, self.likelihood, self.single_output = prior, likelihood, single_output
-        self.call, self.check = call, check
+        self.problem, self.call, self.check = problem_of(prior, likelihood), call, check
         self.samplings: dict[str, Sampling] = {}
 
     def __call__(self, steps: Plan) -> ScaleInference:
@@ -154,7 +154,8 @@ class Run:
     def _sampling(self, of: str) -> Sampling:
         """The sampling of L or of the kernel, made once: what it has drawn is kept."""
         if of not in self.samplings:
-            self.samplings[of] = Sampling(self._target(of), self.call.within(of))
+            spectral = of == "scale" and self.problem.spectral(self.call.policy)
+            self.samplings[of] = Sampling(self._target(of), self.call.within(of), spectral)
         return self.samplings[of]
 
     def _target(self, of: str) -> ScaleTarget:
@@ -332,8 +333,11 @@ def draw_posterior(target: Target, options: InferenceOptions, call: Call | None 
 class Sampling:
     """Estimates of one posterior in Bartlett coordinates, each made once, and the steps that ask for them."""
 
-    def __init__(self, target: Target, call: Call) -> None:
+    def __init__(self, target: Target, call: Call, spectral: bool = False) -> None:
+        """With `spectral` moves where others do not serve, so that these give way early."""
         self.target, self.call, self.policy = target, call, call.policy
+        law = TotalTarget(target).law
+        self.narrow = spectral or law.columns < law.rows
 
     def run(self, steps: tuple[Step, ...]) -> Answer | None:
         """The answer of the first step that serves; None where a single step of rows does not apply."""
@@ -349,7 +353,7 @@ class Sampling:
     @cached_property
     def rows(self) -> tuple[Estimate, Estimate | None, float | None] | None:
         """Draws by rows in the better order of the axes, those in the other, and seconds that are missing."""
-        return row_estimates(self.target, self.call)
+        return row_estimates(self.target, self.call, self.narrow)
 
     @cached_property
     def answer_of_rows(self) -> Answer:
@@ -419,12 +423,12 @@ class Sampling:
             return None
         estimate = self.rows[0]
         small = TotalTarget(self.target).dimension <= self.policy.most_for_mixture
-        hopeless = self._narrow and estimate.effective_sample_size < self.policy.fewest_narrow_rows
+        hopeless = self.narrow and estimate.effective_sample_size < self.policy.fewest_narrow_rows
         many = self.target.dimension > self.policy.most_for_curvature
         if not last and (hopeless or not (reaches(estimate, self.call) or many)):
             return None
         answer = self.answer_of_rows
-        return answer if answer.diagnostics.ok or last or not (small or self._narrow) else None
+        return answer if answer.diagnostics.ok or last or not (small or self.narrow) else None
 
     def _gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the only mode, if it is nearly the posterior and another estimate agrees."""
@@ -566,7 +570,7 @@ class Sampling:
     def _smc_in_many_dimensions(self) -> Answer:
         asked = self.call.options.engine == "smc"
         rows = None if asked else self.rows
-        if rows is not None and self._narrow and self._hopeless(rows[0]):
+        if rows is not None and self.narrow and self._hopeless(rows[0]):
             rows = None
         start, roughness = self._start(rows and rows[0])
         if rows is not None and _interdecile(rows[0].log_weights) < roughness:
@@ -602,11 +606,6 @@ class Sampling:
         """The target, where a step needs the data and not only a density."""
         assert isinstance(self.target, ScaleTarget)
         return self.target
-
-    @property
-    def _narrow(self) -> bool:
-        law = TotalTarget(self.target).law
-        return law.columns < law.rows
 
 
 def _interdecile(log_weights: Array) -> float:

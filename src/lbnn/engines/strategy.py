@@ -262,7 +262,7 @@ def _few_rows_serve(problem: Problem, of: str, policy: Policy) -> bool:
 
 def _rows_and_spectral(problem: Problem, of: str, policy: Policy) -> bool:
     """Whether rows and spectral moves are all that is tried: mixtures of so many entries are not fitted."""
-    return of == "scale" and problem.spectral(policy) and problem.entries(of) > policy.most_fitted
+    return of == "scale" and problem.spectral(policy) and problem.entries(of) > policy.most_fitted_narrow
 
 
 def _few_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tuple[Step, ...]:
