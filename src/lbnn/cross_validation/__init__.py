@@ -12,12 +12,14 @@ L without example a is that with it, weighted:
     ρ_{−a}(L) ∝ ρ(L) / p(y_a | Y_{−a}, L),     p(y_a | Y_{−a}) = 1 / E_ρ[1 / p(y_a | Y_{−a}, L)].
 
 Weights of draws are smoothed, and their tail index says whether they can be trusted. Where the quadrature
-nodes do not resolve ρ_{−a}, or a bound of rounding says that dividing by p(y_a | Y_{−a}, L) loses digits,
-the data without the example are decomposed anew.
+nodes do not resolve or do not reach ρ_{−a}, or a bound of rounding says that dividing by p(y_a | Y_{−a}, L)
+loses digits, the data without the example are decomposed anew. Where draws do not reach it, a message says
+so.
 
 `scores` computes them, `boundary` checks its arguments, `fitted` says what they need of a posterior,
-`examples` are predictions of left-out examples given L, `averages` over the scale, `refits` the data without
-an example. Imports `predict`, `engines` and what stands before them.
+`examples` are predictions of left-out examples given L, `averages` over the scale, `left_out_scan` where
+the scale has its mass without an example, `refits` the data without it. Imports `predict`, `engines` and what
+stands before them.
 """
 
 from lbnn.cross_validation.boundary import kept_targets

@@ -2,12 +2,14 @@
 
 Left-out predictions from one posterior divide by what an example adds to it. That loses digits where the
 others determine an example almost entirely, where data are close to dependent, and where an example is so
-improbable that its log density hides how it depends on the scale. And without one example the scale may be
-where the posterior has no quadrature nodes. A bound decides (`Examples.rounding`).
+improbable that its log density hides how it depends on the scale: a bound decides (`Examples.rounding`). And
+without one example the scale may be where the posterior has no quadrature nodes, near them or in another
+phase: a scan beyond the nodes decides (`mass_beyond_nodes`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,16 +20,22 @@ from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.cross_validation.averages import Scores, left_out_log_weights, moments, row_blocks, score
 from lbnn.cross_validation.examples import Examples, LeftOut, RefittedExample
 from lbnn.cross_validation.fitted import Fitted
+from lbnn.cross_validation.left_out_scan import LeftOutScan
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredKernel, Columns, contrasts
-from lbnn.data.projection import FeatureDirections, Projection
+from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.predict.conditional import ConditionalProcess
-from lbnn.scale.measure import ScaleMeasure, unresolved
+from lbnn.scale.measure import Exponent, ScaleMeasure, unresolved
+from lbnn.scale.prior import ScalePrior
 
 _LOST = 1e-9  # bound of what rounding may do to a score, above which it is taken from a refit
 _PROBES = (1e-3, 0.5, 1 - 1e-3)  # quantiles of the scale at which the bound is evaluated
+_BEYOND = 1e-12  # largest share of the mass of ρ_{−a} or λρ_{−a} that may lie beyond the nodes
+_UNVISITED = 0.01  # share of a one-output law beyond the draws from which weighted draws cannot give 1%
+_MORE = 10.0  # times the share with all examples: the law of one output is not that of several
 
 
 @dataclass(frozen=True)
@@ -99,13 +107,19 @@ def replace_by_refits(
 
     Returns the messages of new integrals.
     """
-    if not isinstance(examples, Examples) or len(refits.targets) < 2 + refits.centred:
-        return ()
     measure, messages = posterior._scale_in_units, list[str]()
     quadrature = isinstance(measure.law, QuadratureLaw)
+    if not isinstance(examples, Examples):
+        if quadrature:
+            integrate_anew(scores, measure, examples, matrix)
+        return ()
+    if len(refits.targets) < 2 + refits.centred:
+        return ()
     doubtful = lost_digits(posterior, examples)
     if quadrature:
         doubtful |= unresolved_examples(measure, examples)
+    elif not measure.deterministic:
+        messages += unvisited_messages(unvisited_examples(posterior, examples))
     for a in np.flatnonzero(doubtful):
         spectrum, example = refits.example(int(a))
         if not quadrature:  # the draws of the posterior, weighted anew
@@ -118,13 +132,29 @@ def replace_by_refits(
         )
         only = own.measure.weights[None]
         scores.residual[a], scores.variance[a] = moments(own.measure, example, only, matrix)
-        scores.log_density[a] = own.measure.log_expect_exp(_log_density(example)).real
+        scores.log_density[a] = own.measure.log_expect_exp(_log_density(example, 1)).real
         messages += [f"leaving out example {a}: {message}" for message in own.diagnostics.messages]
     return tuple(messages)
 
 
-def _log_density(example: RefittedExample):  # type: ignore[no-untyped-def]
-    return lambda values, vectors: example.log_density(values, vectors)[0]
+def integrate_anew(scores: Scores, measure: ScaleMeasure, examples: LeftOut, matrix: Array) -> None:
+    """Replace scores of outputs Y Aᵀ, A (m, n_d), whose integrals over the scale need nodes of their own.
+
+    For examples with private inputs, whose residuals are known to all digits at every scale.
+    """
+    law = measure.law
+    assert isinstance(law, QuadratureLaw)
+    for a in np.flatnonzero(unresolved_examples(measure, examples)):
+        example = examples.take(slice(a, a + 1))
+        nodes = law.nodes_of(_log_density(example, -1))
+        own = ScaleMeasure(np.exp(nodes.x)[:, None, None], nodes.weights, measure.single_output)
+        scores.residual[a], scores.variance[a] = moments(own, example, own.weights[None], matrix)
+        scores.log_density[a] = law.nodes.log_total - nodes.log_total
+
+
+def _log_density(example: LeftOut, sign: int) -> Exponent:
+    """±log p(y_a | Y_{−a}, L) of one example, for scales of eigenvalues (m, n_d) and eigenvectors, (m,)."""
+    return lambda values, vectors: sign * example.log_density(values, vectors)[0]
 
 
 def lost_digits(posterior: Fitted, examples: Examples) -> Mask:
@@ -134,11 +164,10 @@ def lost_digits(posterior: Fitted, examples: Examples) -> Mask:
     order = np.argsort(values.max(axis=1))
     shares = np.cumsum(measure.weights[order])
     probes = order[np.minimum(np.searchsorted(shares, _PROBES), len(order) - 1)]
-    basis = posterior.spectrum.basis
-    tall = isinstance(basis, InputBasis) and isinstance(basis.directions, FeatureDirections)
+    derived = posterior.spectrum.basis.derives_example_vectors
     bound = np.concatenate(
         [
-            examples.take(rows).rounding(values[probes], vectors[probes], tall)
+            examples.take(rows).rounding(values[probes], vectors[probes], derived)
             for rows in row_blocks(len(examples.vectors), measure)
         ]
     )
@@ -146,10 +175,58 @@ def lost_digits(posterior: Fitted, examples: Examples) -> Mask:
 
 
 def unresolved_examples(measure: ScaleMeasure, examples: LeftOut) -> Mask:
-    """Mask (p,) of examples whose ρ_{−a} or λρ_{−a} the nodes do not resolve."""
+    """Mask (p,) of examples whose ρ_{−a} or λρ_{−a} the nodes do not resolve, or do not reach."""
     log_scales = np.log(measure.scales[:, 0, 0])
     result = np.empty(examples.extent[0], bool)
     for rows in row_blocks(len(result), measure):
-        log_weights, _ = left_out_log_weights(measure, examples.take(rows).log_density(*measure.eigen))
+        own = examples.take(rows)
+        log_weights, _ = left_out_log_weights(measure, own.log_density(*measure.eigen))
         result[rows] = unresolved(log_weights.T) | unresolved((log_weights + log_scales).T)
+        result[rows] |= mass_beyond_nodes(measure, own, len(result))
     return result
+
+
+def mass_beyond_nodes(measure: ScaleMeasure, examples: LeftOut, count: int) -> Mask:
+    """Mask (rows,) of examples without which the scale has mass where the posterior has no nodes."""
+    law = measure.law
+    assert isinstance(law, QuadratureLaw)
+    scan = LeftOutScan.of(law, examples, count, (law.nodes.x[0], law.nodes.x[-1]))
+    return ~(scan.log_shares_beyond(examples, math.log(_BEYOND)).max(axis=0) < math.log(_BEYOND))
+
+
+def unvisited_examples(posterior: Fitted, examples: Examples) -> Mask:
+    """Mask (p,) of examples without which the scale may be where the posterior has no draws.
+
+    No weight of a draw can show that. So the law of one output, uᵀLu for every principal direction u of the
+    targets (or every output, if each has its own noise), is integrated without each example, and its mass
+    compared with the range of the draws.
+    """
+    prior, measure, units = posterior.prior, posterior._scale_in_units, posterior.noise.deviations
+    outputs, count = examples.targets.shape[1], examples.extent[0]
+    directions = np.linalg.svd(examples.targets)[2] if units is None else np.eye(outputs)
+    result = np.zeros(count, bool)
+    for j, u in enumerate(directions):
+        factor = 1.0 if units is None else float(units[j]) ** -2
+        own = ScalePrior(prior.widths, 1, (*prior.layer_variances[:-1], prior.layer_variances[-1] * factor))
+        one = examples.along(u)
+        noise, rank = examples.noise_variance, len(one.eigenvalues)
+        law = QuadratureLaw(own, GaussianLikelihood(one.eigenvalues, one.targets, 0.0, rank, noise))
+        draws = np.log(np.einsum("mij,i,j->m", measure.scales, u, u))
+        low, high = float(draws.min()), float(draws.max())
+        for rows in row_blocks(count, measure):
+            scan = LeftOutScan.of(law, one.take(rows), count, (low, high))
+            allowed = max(math.log(_UNVISITED), scan.log_share_of_all + math.log(_MORE))
+            result[rows] |= ~(scan.log_shares_beyond(one.take(rows), allowed)[0] < allowed)
+    return result
+
+
+def unvisited_messages(unvisited: Mask) -> tuple[str, ...]:
+    """What to say of examples (p,) without which the scale may be where no draw is."""
+    found = np.flatnonzero(unvisited)
+    if not len(found):
+        return ()
+    return (
+        f"without example {found[0]} ({len(found)} of {len(unvisited)} in all) the scale of an output has "
+        "mass where the posterior of all examples has no draws: its leave-one-out scores are not to be "
+        "trusted; condition on the other examples and predict it",
+    )

@@ -77,11 +77,16 @@ class QuadratureLaw:
         lost = len(self.likelihood.eigenvalues) / 2 if hard_edge else 0.0
         return (hard_edge and bool(self.likelihood.targets.any())) or self.law.left_exponent - lost > 1
 
-    def log_expect_exp(self, exponent: Exponent) -> complex:
-        """Log E exp(exponent(λ)), on nodes placed where this integrand has its mass."""
-        tilted = self._integrate(lambda x: exponent(np.exp(x)[:, None], np.ones((len(x), 1, 1))), (0,))
+    def nodes_of(self, exponent: Exponent, powers: tuple[int, ...] = (0, 1, 2)) -> Nodes:
+        """Nodes placed where the density times exp(exponent(λ)) and powers of λ have their mass."""
+        tilted = self._integrate(lambda x: exponent(np.exp(x)[:, None], np.ones((len(x), 1, 1))), powers)
         if not tilted.converged:
             warn(_NOT_CONVERGED)
+        return tilted
+
+    def log_expect_exp(self, exponent: Exponent) -> complex:
+        """Log E exp(exponent(λ)), on nodes placed where this integrand has its mass."""
+        tilted = self.nodes_of(exponent, (0,))
         total = special.logsumexp(tilted.log_terms.astype(complex))
         return complex(total) - self.nodes.log_total
 
