@@ -95,14 +95,16 @@ def run(repeats: int) -> None:
             rows.append(row)
             print(
                 f"p {problem.examples:2d} n_d {problem.outputs:2d} widths {problem.widths!s:12s} "
-                f"rank {problem.rank} β {problem.beta:6.1f}  {row['log_evidence']:9.3f} ± {row['error']:.3f}  "
-                f"{row['seconds']:5.1f} s  {row['engine']} {'ok' if row['ok'] else 'NOT ok'}",
+                f"rank {problem.rank} β {problem.beta:6.1f}  "
+                f"{row['log_evidence']:9.3f} ± {row['error']:.3f}  {row['seconds']:5.1f} s  "
+                f"{row['engine']} {'ok' if row['ok'] else 'NOT ok'}",
                 flush=True,
             )
             STORED.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     fine = [bool(row["ok"]) for row in rows]
     quick = [bool(row["ok"] and row["seconds"] <= SECONDS) for row in rows]
-    print(f"{len(rows)} answers, {np.mean(fine):.0%} ok, {np.mean(quick):.0%} ok within {SECONDS:g} CPU seconds")
+    within = f"{np.mean(quick):.0%} ok within {SECONDS:g} CPU seconds"
+    print(f"{len(rows)} answers, {np.mean(fine):.0%} ok, {within}")
 
 
 def main() -> None:
