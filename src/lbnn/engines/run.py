@@ -37,6 +37,7 @@ from lbnn.engines.mixture_sampling import factors_estimate, mixture_estimate, un
 from lbnn.engines.policy import GROUPS
 from lbnn.engines.quadrature import infer_quadrature
 from lbnn.engines.rank_one import rank_one_estimate
+from lbnn.engines.relative_rows import plain_estimate, relative_gaussian, relative_rows_apply
 from lbnn.engines.rowwise import rough_rows, row_estimates
 from lbnn.engines.smc import smc_estimate
 from lbnn.engines.spectral import reverse_estimate, spectral_estimate
@@ -390,6 +391,11 @@ class Sampling:
         """Draws of the Gaussian at the mode of all factors."""
         return gaussian_importance(self.target, self.mode, self.call, "Gaussian at the mode")
 
+    @cached_property
+    def relative(self) -> tuple[ScaleTarget, GaussianProposal] | None:
+        """The posterior with rows of T_d measured by its square block, and the Gaussian at its mode."""
+        return relative_gaussian(self._scale_target) if relative_rows_apply(self.target) else None
+
     # -- steps
 
     def _prior(self, last: bool) -> Answer:
@@ -485,6 +491,22 @@ class Sampling:
         if self.target.coordinates.square and len(self.target.coordinates.shapes) > 1:
             yield factors_estimate(CentredSpace(turned), self.target, drawn, labels, self.call)
 
+    def _relative_gaussian(self, last: bool) -> Answer | None:
+        """The Gaussian at the mode in relative coordinates, if it is ok; checked in the axes of the data."""
+        if self.relative is None:
+            return None
+        target, proposal = self.relative
+        found = gaussian_importance(target, proposal, self.call, "relative rows", self.target)
+        if not reaches(found, self.call):
+            return None
+        other = relative_gaussian(self._scale_target, turned=False)
+        check = gaussian_round(*other, self.call, "relative rows in another frame", self.target)
+        trusted = check if can_check(check, self.policy) else None
+        alone = found.effective_share >= self.policy.gaussian_alone
+        estimate = plain_estimate(found, target)
+        answer = verdict("importance", estimate, trusted, self.call, needs_check=not alone)
+        return answer if answer.diagnostics.ok else None
+
     def _wide_gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the mode in many dimensions, where it reaches the target error; else the better."""
         if last or reaches(self.gaussian, self.call):
@@ -556,6 +578,8 @@ class Sampling:
         rows = None if asked else self.rows
         if rows is not None and self._narrow and self._hopeless(rows[0]):
             rows = None
+        if self.relative is not None:
+            return self._smc_in_relative_coordinates(rows and rows[0])
         start, roughness = self._start(rows and rows[0])
         if rows is not None and _interdecile(rows[0].log_weights) < roughness:
             return self.answer_of_rows  # what a path from a worse start would end in is worse still
@@ -563,6 +587,14 @@ class Sampling:
         check = rows[0] if rows is not None and can_check(rows[0], self.policy) else None
         if check is None and self.target.dimension <= self.policy.most_for_curvature:
             check = None if self.gaussian.heavy_tailed else self.gaussian
+        return self._thinned(verdict("smc", estimate, check, self.call))
+
+    def _smc_in_relative_coordinates(self, rows: Estimate | None) -> Answer:
+        """From the Gaussian at the mode with rows of T_d measured by its square block."""
+        assert self.relative is not None
+        target, start = self.relative
+        estimate = plain_estimate(smc_estimate(target, start, self.call), target)
+        check = rows if rows is not None and can_check(rows, self.policy) else None
         return self._thinned(verdict("smc", estimate, check, self.call))
 
     def _hopeless(self, rows: Estimate) -> bool:
