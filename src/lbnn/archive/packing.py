@@ -117,7 +117,10 @@ def _unpack_views(
     header: dict[str, Any], arrays: dict[str, AnyArray]
 ) -> tuple[ScalePrior, ViewData, float, ScaleInference]:
     prior, features = _unpack_prior(header), arrays.get("views.features")
-    kernel = arrays["views.kernel"] if features is None else _products(features)
+    if features is None:
+        kernel = arrays["views.kernel"]
+    else:
+        kernel = np.einsum("ami,bni->ambn", features, features, optimize=True)
     data = ViewData(
         features,
         kernel,
@@ -136,10 +139,6 @@ def _unpack_views(
     evidence, error = float(header["log_evidence"]), float(header["log_evidence_error"])
     diagnostics = _unpack_diagnostics(header["diagnostics"])
     return prior, data, noise, ScaleInference(measure, evidence, error, diagnostics)
-
-
-def _products(features: Array) -> Array:
-    return np.asarray(np.einsum("ami,bni->ambn", features, features, optimize=True))
 
 
 def _unpack_missing(header: dict[str, Any], arrays: dict[str, AnyArray]) -> MissingCells | None:

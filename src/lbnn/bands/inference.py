@@ -297,7 +297,8 @@ class _Group:
         ]
         if len(matrices) < len(masks):
             return None
-        theta, base = np.exp(log_directions(fine.points)), self._fine_weights(fine)
+        theta = np.exp(log_directions(fine.points))
+        base = log_weights([fine]) + 0.5 * math.log(fine.points.shape[1] + 1)
         points = np.concatenate([rule.points for rule in self.rules])
         own = nearest_points(fine.whitened(points), fine.whitened(fine.points), np.arange(self.count))
         lumps = np.zeros((self.count, len(own)))
@@ -327,10 +328,6 @@ class _Group:
         return _Summary(
             *(xp.concat([getattr(each, name) for each in parts], axis=-1) for name in vars(parts[0]))
         )
-
-    def _fine_weights(self, fine: Rule) -> Array:
-        """Log weights (directions,) of a finer rule."""
-        return log_weights([fine]) + 0.5 * math.log(fine.points.shape[1] + 1)
 
     def moments(self) -> tuple[Array, Array]:
         """Posterior means (V, d) and covariances (V, d, d) of z, as NumPy.
@@ -571,9 +568,6 @@ class _Search:
         shape = len(self.log_theta), self.targets.count
         return sparse.csr_array((np.concatenate(values), places), shape=shape)
 
-    def _line(self, directions: Directions, number: int) -> Line:
-        return self.lines.pop(number, None) or directions.line(self.log_theta[number])
-
     def _second_pass(self, weights: sparse.csr_array, places: Array) -> tuple[AnyArray, Array]:
         """Dual coefficients (K, r, V) and distribution functions (V, K, places) of the shares."""
         directions = Directions(self.kernels, self.targets, self.priors)
@@ -582,7 +576,9 @@ class _Search:
         there = put(np.ascontiguousarray(np.moveaxis(places, 0, 2)))  # (K, places, V)
         distribution = xp.zeros_like(there)
         relevant = np.flatnonzero(np.diff(weights.indptr))
-        lines = one_ahead(lambda j: self._line(directions, int(j)), relevant.tolist())
+        lines = one_ahead(
+            lambda j: self.lines.pop(j, None) or directions.line(self.log_theta[j]), relevant.tolist()
+        )
         for number, (j, line) in enumerate(zip(relevant, lines, strict=True)):
             row = slice(weights.indptr[j], weights.indptr[j + 1])
             columns, own = weights.indices[row].astype(np.int64), put(weights.data[row])

@@ -132,7 +132,8 @@ def _averaged(
 ) -> tuple[tuple[FittedModel, ...], list[str]]:
     """Final posteriors of networks whose noise follows from hyperparameters, and what to say of them."""
     number = counted(candidates) if average and average != "auto" else 1
-    models = final_models(data, candidates[:number], units, level_examples, **effort)
+    fitted = [fit_model(data, each, units, level_examples, **effort) for each in candidates[:number]]
+    models = tuple(sorted(fitted, key=lambda model: model.penalty - model.log_evidence))
     if average == "auto" and design.matters(candidates[0], data):
         return design.integrated_models(data, candidates, models[0], units, level_examples, **effort)
     return models, []
@@ -190,18 +191,6 @@ def counted(candidates: Sequence[Candidate]) -> int:
     """How many candidates, best first, count in an average."""
     penalised_evidence = special.softmax(np.array([candidate.penalised_evidence for candidate in candidates]))
     return int(np.count_nonzero(penalised_evidence >= _SMALLEST_WEIGHT))
-
-
-def final_models(
-    data: EvidenceData,
-    candidates: Sequence[Candidate],
-    units: TargetUnits,
-    level_examples: float | None,
-    **effort: Any,
-) -> tuple[FittedModel, ...]:
-    """Final posteriors of the candidates, best first."""
-    models = [fit_model(data, candidate, units, level_examples, **effort) for candidate in candidates]
-    return tuple(sorted(models, key=lambda model: model.penalty - model.log_evidence))
 
 
 def evidence_table(

@@ -131,13 +131,10 @@ class FittedModel:
     @property
     def function_variance(self) -> FunctionVariance:
         """Variance of the function at points, from the mean of the scale."""
-        return FunctionVariance.of(self.posterior, self._finite_scale_mean, self.level_examples)
-
-    @property
-    def _finite_scale_mean(self) -> Array:
-        """E L, or the typical scale instead of a mean that is infinite, (q, q)."""
         mean = self._scale_mean
-        return mean if np.isfinite(mean).all() else self.posterior.scale.typical * np.eye(len(mean))
+        if not np.isfinite(mean).all():
+            mean = self.posterior.scale.typical * np.eye(len(mean))
+        return FunctionVariance.of(self.posterior, mean, self.level_examples)
 
     def coefficients(self) -> Array:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""

@@ -212,7 +212,9 @@ class ViewLikelihood:
         for block, covariances in self._in_blocks(eigenvalues, vectors):
             lower = _lower_roots(covariances)
             white = np.linalg.solve(lower, np.broadcast_to(self.observations, lower.shape[:2])[..., None])
-            result[block] = self._of_roots(lower, np.asarray(white[..., 0], float))
+            logs = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+            value = -0.5 * (logs + (white[..., 0] ** 2).sum(axis=1))
+            result[block] = np.where(np.isfinite(value), value, -np.inf)
         return result
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
@@ -228,12 +230,6 @@ class ViewLikelihood:
             gradient[block] = 0.5 * self.design.contracted(pull)
         fine = np.isfinite(value)
         return np.where(fine, value, -np.inf), np.where(fine[:, None, None], gradient, 0.0)
-
-    def _of_roots(self, lower: Array, white: Array) -> Array:
-        """Log likelihood (m,) from Cholesky factors (m, p, p) and whitened observations (m, p)."""
-        logs = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-        value = -0.5 * (logs + (white**2).sum(axis=1))
-        return np.where(np.isfinite(value), value, -np.inf)
 
     def _covariances(self, scales: Array) -> Array:
         """C(L) with noise, (m, p, p), of scales (m, M, M)."""
