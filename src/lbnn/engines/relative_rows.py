@@ -69,24 +69,23 @@ def relative_rows_apply(target: Target) -> bool:
     return first.columns < first.rows
 
 
-def relative_target(target: ScaleTarget, u: Array) -> ScaleTarget:
-    """The same posterior in relative coordinates, their unit that of a point u (D,) in the same frame."""
-    return replace(target, coordinates=RelativeCoordinates.at(target.coordinates, u))
+def relative_target(
+    target: ScaleTarget, start: Array | None = None, *, strongest_first: bool = False
+) -> tuple[ScaleTarget, Array]:
+    """The posterior in relative coordinates, and the mode (D,) in them next to start (D,), in plain ones.
 
-
-def relative_gaussian(
-    target: ScaleTarget, start: Array | None = None, *, turned: bool = True
-) -> tuple[ScaleTarget, BlockGaussian]:
-    """The posterior in relative coordinates and the Gaussian at its mode.
-
-    The mode is sought from start (D,), in plain coordinates. The frame is that in which L is diagonal at the
-    mode, where the rows below are zero on average, or that of the target if not `turned`.
+    The frame is that in which L is diagonal at the mode, where the rows below are zero on average. Of the
+    axes that L has there the weakest comes first, or the strongest: T is another matrix then.
     """
     mode = find_mode(target, np.zeros(target.dimension) if start is None else start)
-    if turned:
-        other = target.in_frame(_frame(target, mode))
-        target, mode = other, turned_points(mode[None], target, other)[0]
-    relative = relative_target(target, mode)
+    turned = target.in_frame(_frame(target, mode, strongest_first))
+    mode = turned_points(mode[None], target, turned)[0]
+    return replace(turned, coordinates=RelativeCoordinates.at(turned.coordinates, mode)), mode
+
+
+def relative_gaussian(target: ScaleTarget, *, strongest_first: bool = False) -> tuple[ScaleTarget, BlockGaussian]:
+    """The posterior in relative coordinates and the Gaussian at its mode; arguments as of `relative_target`."""
+    relative, mode = relative_target(target, strongest_first=strongest_first)
     return relative, block_gaussian(relative, mode)
 
 
@@ -98,13 +97,13 @@ def plain_estimate(estimate: Estimate, relative: ScaleTarget) -> Estimate:
     return replace(estimate, locate=lambda: coordinates.to_plain(estimate.points), target=plain)
 
 
-def _frame(target: ScaleTarget, mode: Array) -> Array:
-    """Axes (n_d, n_d): those of L at the mode, strongest first, then those of the targets outside of them."""
+def _frame(target: ScaleTarget, mode: Array, strongest_first: bool) -> Array:
+    """Axes (n_d, n_d): those of L at the mode, in one of two orders, then those of targets outside of them."""
     columns = target.coordinates.shapes[0].columns
     vectors = np.linalg.eigh(target.scales(mode[None])[0]).eigenvectors[:, ::-1]
     seen, rest = vectors[:, :columns], vectors[:, columns:]
     within = np.linalg.eigh(rest.T @ target.likelihood.target_moment @ rest).eigenvectors[:, ::-1]
-    return np.hstack([seen, rest @ within])
+    return np.hstack([seen if strongest_first else seen[:, ::-1], rest @ within])
 
 
 def block_gaussian(target: ScaleTarget, start: Array) -> BlockGaussian:

@@ -492,15 +492,16 @@ class Sampling:
             yield factors_estimate(CentredSpace(turned), self.target, drawn, labels, self.call)
 
     def _relative_gaussian(self, last: bool) -> Answer | None:
-        """The Gaussian at the mode in relative coordinates, if it is ok; checked in the axes of the data."""
+        """The Gaussian at the mode in relative coordinates, if it is ok; checked with other axes first."""
         if self.relative is None:
             return None
         target, proposal = self.relative
         found = gaussian_importance(target, proposal, self.call, "relative rows", self.target)
         if not reaches(found, self.call):
             return None
-        other = relative_gaussian(self._scale_target, turned=False)
-        check = gaussian_round(*other, self.call, "relative rows in another frame", self.target)
+        other, beside = relative_gaussian(self._scale_target, strongest_first=True)
+        method, size = "relative rows with the axes in another order", len(found.log_weights) // GROUPS
+        check = gaussian_round(other, beside, self.call, method, self.target, size)
         trusted = check if can_check(check, self.policy) else None
         alone = found.effective_share >= self.policy.gaussian_alone
         estimate = plain_estimate(found, target)

@@ -12,7 +12,7 @@ from lbnn._base.types import Array, Mask
 from lbnn.selection import gaussian_process
 from lbnn.selection.coupled import coupled
 from lbnn.selection.data import EvidenceData
-from lbnn.selection.finite_width import POINTS, confirmed_evidence, evidence_by_rows, network_evidence
+from lbnn.selection.finite_width import POINTS, confirmed_evidence, network_evidence
 from lbnn.selection.optimise import Optimum, maximise
 from lbnn.selection.parameters import (
     AT_EDGE,
@@ -292,11 +292,6 @@ class WidthSearch:
     def _refined(self, widths: tuple[int, ...], top: Optimum) -> tuple[Optimum, float]:
         """The evidence of a contender computed again where it is uncertain: more points, another seed."""
         h, seed = self.free.at(top.phi), self.seed + 1
-        by_rows = evidence_by_rows(self.data, widths, h, seed, POINTS)
-        if by_rows is not None:
-            value, _ = by_rows(h)
-            if by_rows.error < _UNCERTAIN:
-                return replace(top, value=value), by_rows.error
         finer = network_evidence(
             self.data, widths, h, seed, _REFINEMENT * POINTS, directions=self.free.directions
         )
