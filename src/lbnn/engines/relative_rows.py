@@ -111,41 +111,47 @@ def block_gaussian(target: ScaleTarget, start: Array) -> BlockGaussian:
     coordinates = target.coordinates
     assert isinstance(coordinates, RelativeCoordinates)
     mode = find_mode(target, start)
-    sets = _blocks(coordinates)
-    roots, log_determinant = [], 0.0
-    for index, hessian in zip(sets, _curvature(target, mode, sets), strict=True):
-        root, logs = bounded_root(hessian, len(mode))
-        roots.append(root)
-        log_determinant += float(logs.sum())
-    return BlockGaussian(mode, None, log_determinant, sets, tuple(roots))
+    sets, roots, log_determinant = [], [], 0.0
+    for blocks in _blocks(coordinates):
+        hessians = _curvature(target, mode, blocks)
+        for size in dict.fromkeys(map(len, blocks)):  # blocks of one size as one array
+            index = np.stack([block for block in blocks if len(block) == size])
+            own = np.stack([each for each in hessians if len(each) == size])
+            root, logs = bounded_root(own, len(mode))
+            sets.append(index)
+            roots.append(root)
+            log_determinant += float(logs.sum())
+    return BlockGaussian(mode, None, log_determinant, tuple(sets), tuple(roots))
 
 
-def _blocks(coordinates: RelativeCoordinates) -> tuple[IndexArray, ...]:
-    """Coordinates of the blocks: those of the rows below, and the others together or row by row of C."""
+def _blocks(coordinates: RelativeCoordinates) -> list[list[IndexArray]]:
+    """Coordinates of the blocks: the rows of T_d, those of C together with inner factors where these are few.
+
+    Blocks of one list are differentiated at once, others one list after the other.
+    """
     k, rows = coordinates.k, coordinates.rows_below
-    below = np.arange(rows.start, rows.stop).reshape(-1, k)
-    others = np.setdiff1d(np.arange(coordinates.dimension), below)
+    below = list(np.arange(rows.start, rows.stop).reshape(-1, k))
+    others = np.setdiff1d(np.arange(coordinates.dimension), np.concatenate(below))
     if len(others) <= _MOST_TOGETHER:
-        return others[None], below
-    inner = others[others >= rows.stop]
+        return [[others], below]
     row, _ = np.tril_indices(k, -1)
-    of_square = [np.append(i, k + np.flatnonzero(row == i))[None] for i in range(k)]
-    return (*of_square, *((inner[None],) if len(inner) else ()), below)
+    square = [np.append(i, k + np.flatnonzero(row == i)) for i in range(k)]
+    inner = others[others >= rows.stop]
+    return [[*square, *below], *([[inner]] if len(inner) else [])]
 
 
-def _curvature(target: ScaleTarget, mode: Array, sets: tuple[IndexArray, ...]) -> list[Array]:
-    """Blocks of the Hessian of the negative log posterior at the mode (D,), (blocks, size, size) each."""
-    rng, result = np.random.default_rng(0), []
-    for index in sets:
-        count, size = index.shape
-        total = np.zeros((count, size, size))
-        repeats = _SIGNS if count > 1 else 1
-        for _ in range(repeats):
-            signs = rng.choice([-1.0, 1.0], count)
-            steps = np.zeros((size, len(mode)))
-            steps[np.arange(size)[:, None], index.T] = _DIFFERENCE * signs
-            ahead, behind = (target.value_and_gradient(mode + side * steps)[1] for side in (1, -1))
-            change = (behind - ahead)[:, index] / (2 * _DIFFERENCE)  # (size, blocks, size)
-            total += (change * signs[:, None]).swapaxes(0, 1) / repeats
-        result.append((total + total.swapaxes(1, 2)) / 2)
-    return result
+def _curvature(target: ScaleTarget, mode: Array, blocks: list[IndexArray]) -> list[Array]:
+    """Blocks of the Hessian of the negative log posterior at the mode (D,), (size, size) each."""
+    rng, repeats = np.random.default_rng(0), _SIGNS if len(blocks) > 1 else 1
+    largest = max(map(len, blocks))
+    totals = [np.zeros((len(block), len(block))) for block in blocks]
+    for _ in range(repeats):
+        signs = rng.choice([-1.0, 1.0], len(blocks))
+        steps = np.zeros((largest, len(mode)))
+        for block, sign in zip(blocks, signs, strict=True):
+            steps[np.arange(len(block)), block] = _DIFFERENCE * sign
+        ahead, behind = (target.value_and_gradient(mode + side * steps)[1] for side in (1, -1))
+        change = (behind - ahead) / (2 * _DIFFERENCE * repeats)  # (largest, D)
+        for block, sign, total in zip(blocks, signs, totals, strict=True):
+            total += sign * change[: len(block), block]
+    return [(total + total.T) / 2 for total in totals]

@@ -24,8 +24,8 @@ from lbnn.selection import Candidate, EvidenceData, Shapes
 from lbnn.selection.free_noise import FreeNoise, FreeNoiseSearch, candidate_of, final_posterior
 
 #: Rows and outputs up to which a covariance of the noise is tried by itself: the cost of one comparison grows
-#: with their product, 1 s at 30 × 12.
-_MOST_ROWS, _MOST_OUTPUTS = 400, 100
+#: with their product, 1 s at 30 × 12, 75 s at 300 × 50.
+_MOST_ROWS, _MOST_OUTPUTS = 400, 32
 _FEWEST_ROWS = 10
 #: Standard deviations of Schott's statistic from which left-out residuals are called correlated.
 _CORRELATED = 3.0

@@ -136,8 +136,9 @@ class SampledEvidence:
         The second term (Stein's identity) makes this the derivative of log π along draws that move with the
         mode: the part of ∂f/∂h that is linear in u, nearly all of its variance, cancels.
         """
-        slopes = self.slopes_given(h, self.target(h).roots(points))
-        return weights @ (slopes + gradient @ self._mode_slopes(h, proposal))
+        some = np.flatnonzero(weights)  # the others may be where factors overflow
+        slopes = self.slopes_given(h, self.target(h).roots(points[some]))
+        return weights[some] @ (slopes + gradient[some] @ self._mode_slopes(h, proposal))
 
     def _mode_slopes(self, h: Array, proposal: GaussianProposal) -> Array:
         """∂mode/∂h ≈ (−∇²log π)⁻¹ ∂_h ∇ log π, (D, n_d + 1); the proposal's covariance is the inverse.
