@@ -656,10 +656,16 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def leave_one_out(self) -> LeaveOneOut:
         """Score every training example given all others, without refits.
 
-        From the best candidate at the hyperparameters of all data: these are not chosen anew.
+        From the best candidate at the hyperparameters of all data: these are not chosen anew. With a
+        `target_transform`, means, variances and residuals are those of the transformed targets, log densities
+        those of the targets themselves.
         """
         check_is_fitted(self)
-        return self._state.leave_one_out()
+        scores = self._state.leave_one_out()
+        if self.target_transform_ is None:
+            return scores
+        log_slopes = target_transform.log_slopes(self.target_transform_, self._state.scored_targets)
+        return replace(scores, log_density=scores.log_density + log_slopes)
 
     def coefficients(self, columns: Sequence[int | str]) -> AffinePredictive | MixturePredictive:
         """The posterior of coefficients of the linear kernel, in the user's units: one point for each column.

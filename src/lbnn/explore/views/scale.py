@@ -91,7 +91,7 @@ class ScaleView:
             )  # fmt: skip
         self.eigenvalues = made
 
-    def draw(self, numbers: Any) -> None:
+    def draw(self, numbers: DensityNumbers | MatrixNumbers) -> None:
         """Show the numbers."""
         one = isinstance(numbers, DensityNumbers)
         self.density.visible, self.ellipse.visible, self.eigenvalues.visible = one, not one, not one
@@ -101,7 +101,7 @@ class ScaleView:
             self._fixed.visible = numbers.fixed is not None
             if numbers.fixed is not None:
                 self._fixed.location = numbers.fixed
-        elif isinstance(numbers, MatrixNumbers):
+        else:
             self._draws.data = {"x": list(numbers.draws[:, :, 0]), "y": list(numbers.draws[:, :, 1])}
             self._mean.data = {"x": numbers.mean[:, 0], "y": numbers.mean[:, 1]}
             self._before.data = {"x": numbers.before[:, 0], "y": numbers.before[:, 1]}
