@@ -62,11 +62,11 @@ class BlockGaussian(GaussianProposal):
 
 
 def relative_rows_apply(target: Target) -> bool:
-    """Whether the last hidden layer is narrower than the outputs, in a frame that is free, on the host."""
+    """Whether the last hidden layer is narrower than the outputs and the others; free frame, on the host."""
     if not isinstance(target, ScaleTarget) or not target.any_frame or not target.likelihood.device.host:
         return False
-    first = target.coordinates.shapes[0]
-    return first.columns < first.rows
+    first, last = target.coordinates.shapes[0], target.coordinates.shapes[-1]
+    return last.columns == first.columns < first.rows
 
 
 def relative_target(

@@ -12,8 +12,8 @@ from typing import Protocol
 
 import numpy as np
 from scipy import special
-from scipy.stats import qmc
 
+from lbnn._base.quasi_random import scrambled_normal_points
 from lbnn._base.small_matrices import gram_eigen, one_sign
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
@@ -102,7 +102,8 @@ class SampledEvidence:
         self.coordinates, rows = self._setting(likelihood.gradient_rows)
         self.axes = one_sign(principal_axes(rows, widths))
         dimension = self.coordinates.dimension
-        self.mode, self.white = np.zeros(dimension), _normal_points(points, dimension, seed)
+        rng = np.random.default_rng([seed, dimension, points])
+        self.mode, self.white = np.zeros(dimension), scrambled_normal_points(points, dimension, rng)
         self.best = -math.inf
         target = self.target(start)
         many = TotalFactorLaw(self.coordinates.shapes).dimension > POLICY.most_for_mixture
@@ -258,11 +259,3 @@ def confirmed_evidence(
     error = posterior.log_evidence_error
     value = posterior.log_evidence + data.log_jacobian(h)
     return value, error if posterior.diagnostics.ok else max(error, 1.0)
-
-
-def _normal_points(count: int, dimension: int, seed: int) -> Array:
-    """Scrambled Sobol points through the normal quantile, (m, D); plain normal ones beyond the tables."""
-    rng = np.random.default_rng([seed, dimension, count])
-    if dimension > qmc.Sobol.MAXDIM:
-        return rng.standard_normal((count, dimension))
-    return special.ndtri(qmc.Sobol(dimension, rng=rng).random(count))

@@ -290,7 +290,7 @@ class WidthSearch:
             evaluations=_FEW_EVALUATIONS if self._many else _EVALUATIONS,
             rival=rival,
         )
-        if evidence.error > _UNCERTAIN and top.value > rival:
+        if evidence.error > _UNCERTAIN and top.value > rival and not self._many:
             return self._refined(widths, top)
         return top, evidence.error
 
