@@ -149,7 +149,9 @@ def main() -> None:
             results.setdefault(kind.__name__.replace("_", " "), []).append(one(kind, number))
         print(table(results), flush=True)
     if options.write:
-        document = {"provenance": [provenance(f"python -m benchmarks.ard_problems {options.problems} --write")]}
+        document = {
+            "provenance": [provenance(f"python -m benchmarks.ard_problems {options.problems} --write")]
+        }
         document["problems"] = results
         path = ROOT / "docs" / "results" / "ard.json"
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

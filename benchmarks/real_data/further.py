@@ -46,9 +46,7 @@ def athletes() -> DataSet:
     table = r_dataset("DAAG", "ais")
     inputs = table[["rcc", "wcc", "hc", "hg", "ferr", "ht", "wt"]].to_numpy(float)
     sex = (table["sex"].astype(str) == "f").to_numpy(float)[:, None]
-    return DataSet(
-        "athletes", np.hstack([inputs, sex]), table[["ssf", "pcBfat", "lbm"]].to_numpy(float), 100
-    )
+    return DataSet("athletes", np.hstack([inputs, sex]), table[["ssf", "pcBfat", "lbm"]].to_numpy(float), 100)
 
 
 def el_nino() -> DataSet:

@@ -1,4 +1,4 @@
-"""The Gaussian in relative coordinates against quadrature, against sequential Monte Carlo, and as an answer."""
+"""The Gaussian in relative coordinates: against quadrature and sequential Monte Carlo, and as an answer."""
 
 import math
 
@@ -50,7 +50,11 @@ def test_one_row_and_one_unit_against_quadrature(strongest_first):
 
 @pytest.mark.parametrize(
     ("widths", "rank"),
-    [((3,), 3), pytest.param((2,), 4, marks=pytest.mark.slow), pytest.param((4, 2), 2, marks=pytest.mark.slow)],
+    [
+        ((3,), 3),
+        pytest.param((2,), 4, marks=pytest.mark.slow),
+        pytest.param((4, 2), 2, marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_sequential_monte_carlo_agrees(widths, rank):

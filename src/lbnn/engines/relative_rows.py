@@ -58,7 +58,7 @@ class BlockGaussian(GaussianProposal):
 
     @cached_property
     def _inverse_roots(self) -> tuple[Array, ...]:
-        return tuple(np.linalg.inv(root) for root in self.roots)
+        return tuple(np.asarray(np.linalg.inv(root), float) for root in self.roots)
 
 
 def relative_rows_apply(target: Target) -> bool:
@@ -83,8 +83,10 @@ def relative_target(
     return replace(turned, coordinates=RelativeCoordinates.at(turned.coordinates, mode)), mode
 
 
-def relative_gaussian(target: ScaleTarget, *, strongest_first: bool = False) -> tuple[ScaleTarget, BlockGaussian]:
-    """The posterior in relative coordinates and the Gaussian at its mode; arguments as of `relative_target`."""
+def relative_gaussian(
+    target: ScaleTarget, *, strongest_first: bool = False
+) -> tuple[ScaleTarget, BlockGaussian]:
+    """The posterior in relative coordinates and the Gaussian at its mode, as `relative_target` has them."""
     relative, mode = relative_target(target, strongest_first=strongest_first)
     return relative, block_gaussian(relative, mode)
 
@@ -98,7 +100,7 @@ def plain_estimate(estimate: Estimate, relative: ScaleTarget) -> Estimate:
 
 
 def _frame(target: ScaleTarget, mode: Array, strongest_first: bool) -> Array:
-    """Axes (n_d, n_d): those of L at the mode, in one of two orders, then those of targets outside of them."""
+    """Axes (n_d, n_d): those of L at the mode, in one of two orders, then those of targets outside."""
     columns = target.coordinates.shapes[0].columns
     vectors = np.linalg.eigh(target.scales(mode[None])[0]).eigenvectors[:, ::-1]
     seen, rest = vectors[:, :columns], vectors[:, columns:]

@@ -185,6 +185,7 @@ class Run:
     def _of_scale(self, answer: Answer) -> ScaleInference:
         """Draws of L by its Bartlett factors in the axes of the data."""
         target, likelihood = self._target_of(answer, "scale"), self.likelihood
+        answer = self._affordable(answer, "scale")
         measure = self._measure(target.scales(answer.points), answer, self._inverse_mean_exists)
         if self.check is not None:
             few = self.check.few(answer.weights)
@@ -216,7 +217,7 @@ class Run:
         """Draws of the factors of the last hidden kernel Λ, and of those of L given each of them."""
         target, prior = self._target_of(answer, "kernel"), self.prior
         likelihood = _gaussian(self.likelihood)
-        answer = self._affordable(answer)
+        answer = self._affordable(answer, "kernel")
         if self.check is not None:
             few = self.check.few(answer.weights)
             values = target.integrand(answer.points[few], len(answer.points))
@@ -233,12 +234,12 @@ class Run:
             few_draws = means_message(answer.estimate, np.log((root**2).sum(axis=2)), self.call.policy)
         return replace(inference, diagnostics=told.with_message(few_draws) if few_draws else told)
 
-    def _affordable(self, answer: Answer) -> Answer:
+    def _affordable(self, answer: Answer, of: str) -> Answer:
         """The draws, resampled to fewer where so many matrices (n_d, n_d) would not fit into memory."""
         most = max(_LARGEST_SAMPLE // self.prior.outputs**2, 1)
         if len(answer.points) <= most:
             return answer
-        rng = self.call.stream("draws of the kernel that are kept")
+        rng = self.call.stream(f"draws of the {of} that are kept")
         index = np.sort(rng.choice(len(answer.points), size=most, p=answer.weights))
         size = min(answer.diagnostics.effective_sample_size, float(len(np.unique(index))))
         kept = _taken(answer.estimate, index, np.zeros(most))

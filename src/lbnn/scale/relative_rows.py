@@ -87,7 +87,7 @@ class RelativeCoordinates(BartlettCoordinates):
         return self._chained(factors[0], slopes[0], self.plain.pull_back(factors, slopes, gradient))
 
     def _chained(self, factor: Array, slope: Array, gradient: Array) -> Array:
-        """Gradient in v from that in u, both (m, dimension), at T_d (m, n_d, k): through b K and through C."""
+        """Gradient in v from that in u, both (m, dimension), at T_d (m, n_d, k): through b K and C."""
         root, square = self.blocks[0].root, factor[:, : self.k]
         ratio = self._ratio(square)
         below = np.linalg.solve(ratio.swapaxes(1, 2), factor[:, self.k :].swapaxes(1, 2) / root)  # bᵀ
