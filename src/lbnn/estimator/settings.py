@@ -94,8 +94,8 @@ def long_search(outputs: int, seconds: float) -> str:
     return (
         f"the search over networks with {outputs} outputs will take about {max(seconds / 60, 1):.0f} "
         f"{'minutes' if seconds >= 90 else 'minute'}; verbose=1 shows its progress. Faster: depth=1, the "
-        "Gaussian process, in closed form; a given width; or lbnn.BandedRegressor, which fits every target by "
-        "itself"
+        "Gaussian process, in closed form; a given width; or lbnn.BandedRegressor, which fits every target "
+        "by itself"
     )
 
 
