@@ -66,8 +66,20 @@ def left_out_support(state: FittedState) -> tuple[float, float, float]:
     with collected():  # scores of single examples have messages of their own, in `leave_one_out`
         scores = _cheaper(state).leave_one_out(state.targets)
     explained = left_out_r2(state.targets, np.reshape(scores.mean, state.targets.shape))
-    gains = scores.log_density - without_signal(state.targets)
+    gains = scores.log_density - without_signal(_free_combinations(state))
     return explained, float(gains.sum()), float(gains.std(ddof=1) * math.sqrt(len(gains)))
+
+
+def _free_combinations(state: FittedState) -> Array:
+    """The targets, or orthonormal combinations of them that vary where others do not, (p, q).
+
+    The density of shares that add up to 100 is one of their combinations, with the same volume.
+    """
+    matrix = state.best.matrix
+    if matrix.shape[1] == matrix.shape[0]:
+        return state.targets
+    axes = np.linalg.svd(matrix, full_matrices=False).U
+    return np.asarray(state.targets @ axes, float)
 
 
 def _reason(state: FittedState) -> str:
