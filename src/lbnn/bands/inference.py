@@ -39,12 +39,10 @@ from lbnn.bands.prior import BandPriors
 from lbnn.bands.quadrature import Conditional, Directions, Eigensystem, Line
 from lbnn.bands.simplex import (
     FEWEST_POINTS,
-    REACH,
     SETS,
     Lattice,
     Rule,
     between,
-    covered,
     fine_rules,
     first_rules,
     interpolation,
@@ -62,6 +60,7 @@ _NEGLIGIBLE = 1e-6
 #: Effective directions of answers without interpolation. With fewer, two halves agree by chance now and then
 #: (one of 44 answers was off by twelve stated errors), and distribution functions have steps.
 _FEWEST_EFFECTIVE = 12.0
+_FEWEST_FINE = 50.0  # the same of interpolated answers, whose directions cost little
 _ENOUGH = 2.0  # times the points that a rule is thought to need, after which it is not doubled again
 #: Part of the points that a rule was thought to need below which new rules for those targets that it does not
 #: serve take its place: they have their mass in a corner of it.
@@ -69,9 +68,10 @@ _ELSEWHERE = 1.0
 #: Numbers of coordinates for which directions are points of one lattice; with more, it has too many points.
 _LATTICE_DIMENSIONS = (2, 3)
 _COARSEST, _FINEST = 1.13, 0.2  # spacings of the lattice
+_TRUSTED = 0.6  # spacing below which interpolation locates the mass of a narrow posterior
 _ASKED = 4000  # targets, at most, by whose moments points of the lattice are chosen
 _MISPLACED = 0.15  # of a spacing, by which interpolation may misplace the mass of a target
-_FAR = 3.0  # error of the log evidence for a mass of one beyond
+_FAR = 5.0  # error of the log evidence for a mass of one where there is no interpolation
 _FINER = 32  # times the points of a rule, or `_MOST_POINTS`: those of the lattice of interpolated directions
 _MOST_POINTS = 8192
 _DEVICE_POINTS = 32768  # the same for a lattice on devices, where products of matrices cost little
@@ -243,10 +243,16 @@ def _on_lattice(
                 rest.append(members)
                 continue
             finished.append((part.some(answers.members), answers.summary))
-            means[members], covariances[members] = answers.means, answers.covariances
+            here = members[answers.located]
+            means[here], covariances[here] = (
+                answers.means[answers.located],
+                answers.covariances[answers.located],
+            )
             rest.append(members[answers.others])
         others = np.sort(np.concatenate(rest))
         group, means, covariances = group.some(others), means[others], covariances[others]
+        if spacing > _TRUSTED and len(others):
+            means, covariances = group.moments()
         spacing *= 0.5 ** (1 / dimension)
     return finished, [group] if len(group.columns) else []
 
@@ -327,11 +333,15 @@ class _Grid:
 
 @dataclass(frozen=True)
 class _Interpolated:
-    """Answers by interpolation: those of `members`, finished; the moments of z of all, for the others."""
+    """Answers by interpolation: those of `members`, finished; the moments of z of all, for the others.
+
+    Moments are known where most of the mass is between directions.
+    """
 
     members: IndexArray
     others: IndexArray
     summary: _Summary
+    located: Mask  # (V,)
     means: Array  # (V, d)
     covariances: Array  # (V, d, d)
 
@@ -421,29 +431,26 @@ class _Group:
             found, spacing = xp.concat([found, self.grid.found], axis=1), self.grid.spacing
         masks = sets >= 0, sets == 0, sets == 1
         apart = 1.0, *[2.0 ** (1 / points.shape[1])] * SETS  # spacings of all directions and of their halves
-        matrices = [
+        ways = [
             interpolation(points, fine, mask, None if spacing is None else each * spacing)
             for mask, each in zip(masks, apart, strict=True)
         ]
-        if any(each is None for each in matrices):
+        known = [each for each in ways if each is not None]
+        if len(known) < len(ways):
             return None
         theta, base = np.exp(log_directions(fine.points)), self._fine_weights(fine)
         dimension = fine.points.shape[1]
-        far = np.zeros(len(theta))
-        if spacing is not None:
-            far = 1.0 - covered(points, fine.points, REACH * spacing)
-        z = fine.points
-        powers = np.concatenate(
-            [z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1), far[:, None]], axis=1
-        )
-        there = device.put(powers)
+        far = np.zeros(len(theta)) if spacing is None else 1.0 - known[0][1]
+        z, inside = fine.points, 1.0 - far
+        powers = np.concatenate([z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)], axis=1)
+        there = device.put(np.concatenate([inside[:, None] * powers, far[:, None]], axis=1))
         lumps = device.put(self._lumps(points, fine))
         parts, chosen, sums = [], [], []
         # two answers from half of the directions differ by √2 errors of each; with all directions splines of
-        # order five err by less than 2^(−3/d) of that
-        less = 2.0 ** (-0.5 - 3 / dimension)
+        # order five err by less than 2^(−3/d) of that, where the spacing is that of smooth functions
+        less = 2.0 ** (-0.5 - (3 / dimension if spacing is None or spacing < _TRUSTED else 0.0))
         chunk = max(1, device.block_floats * (16 if device.host else 1) // len(fine.points))
-        placed = [device.put(matrix) for matrix in matrices if matrix is not None]
+        placed = [device.put(matrix) for matrix, _ in known]
         for part in blocks(len(self.columns), 1, chunk):
             smooth = _smooth(found[:, :, part], xp)
             whole_found = _unsmooth(xp.stack([placed[0] @ smooth[i, ...] for i in range(5)]), xp)
@@ -459,7 +466,8 @@ class _Group:
             evidence = xp.sqrt((less * (first[0] - second[0])) ** 2 + errors[0] ** 2 + away**2)
             shares = xp.sqrt((less * (first[1] - second[1])) ** 2 + errors[1] ** 2)
             answers = _with_errors(whole, evidence, shares)
-            own = np.full(moments.shape[0], True) if everything else answers.fine(target_error)
+            own = answers.fine(target_error) & (answers.effective >= _FEWEST_FINE)
+            own |= everything
             members = np.flatnonzero(own)
             answers = answers.some(members)
             distribution = _normal_mixture(answers, take(whole_found, members, axis=2), theta)
@@ -470,10 +478,15 @@ class _Group:
             *(xp.concat([getattr(each, name) for each in parts], axis=-1) for name in vars(parts[0]))
         )
         mask, moments = np.concatenate(chosen), np.concatenate(sums)
-        means = moments[:, :dimension]
-        squares = moments[:, dimension:-1].reshape(-1, dimension, dimension)
-        covariances = squares - means[:, :, None] * means[:, None, :] + 1e-10 * np.eye(dimension)
-        return _Interpolated(np.flatnonzero(mask), np.flatnonzero(~mask), summary, means, covariances)
+        # beyond the directions there are values of the nearest only, which say nothing of the moments
+        mass = 1.0 - moments[:, -1:]
+        located, mass = mass[:, 0] > 0.5, np.maximum(mass, 0.5)
+        means, squares = moments[:, :dimension] / mass, moments[:, dimension:-1] / mass
+        covariances = squares.reshape(-1, dimension, dimension) - means[:, :, None] * means[:, None, :]
+        covariances = covariances + 1e-10 * np.eye(dimension)
+        return _Interpolated(
+            np.flatnonzero(mask), np.flatnonzero(~mask), summary, located, means, covariances
+        )
 
     def _lumps(self, points: Array, fine: Rule) -> Array:
         """Weights (J, M) of points (J, d) for each point of a fine rule."""
@@ -491,15 +504,19 @@ class _Group:
     def moments(self) -> tuple[Array, Array]:
         """Posterior means (V, d) and covariances (V, d, d) of z, as NumPy.
 
-        From the weights to the power 1/T, with the lowest of some temperatures T at which enough directions
-        count: a Gaussian that is narrow among the directions has T times its covariance then.
+        Without interpolation: from the weights, of the lattice if there is one, to the power 1/T, with the
+        lowest of some temperatures T at which enough directions count: a Gaussian that is narrow among the
+        directions has T times its covariance then.
         """
         xp, put = namespace(self.found), device_of(self.found).put
-        z = np.concatenate([rule.points for rule in self.rules])
+        if self.grid is None:
+            z, logs = np.concatenate([rule.points for rule in self.rules]), self.found[0, ...]
+            logs = logs + put(self._log_weights())[:, None]
+        else:
+            z, logs = self.grid.points, self.grid.found[0, ...]
         size = z.shape[1]
         powers = put(np.concatenate([z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)], axis=1))
-        base, wanted = put(self._log_weights())[:, None], 3.0 * (size + 1)
-        logs, waiting = self.found[0, ...] + base, np.arange(len(self.columns))
+        wanted, waiting = 3.0 * (size + 1), np.arange(len(self.columns))
         sums, heat = np.empty((len(waiting), size + size**2)), np.empty(len(waiting))
         for temperature in _TEMPERATURES:
             own = take(logs, waiting, axis=1)

@@ -31,13 +31,14 @@ SETS = 2  # halves of the directions, whose answers are compared
 _POWER = 4.0  # of the power heuristic
 _CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16)  # numbers of clusters of targets that are tried
 _FINE_CLUSTERS = (1, 2, 4, 8, 16, 32, 64)  # of targets that share a rule of interpolated directions
+_FEWEST_FINE = 2048  # points of such a rule
 _LOOKED_AT = 2000  # targets from which clusters are made; the others join the nearest
 _FEWEST_MEMBERS = 4  # targets of a cluster, on average, at least
 _TAILS = (
     4.0  # degrees of freedom of Student's t; posteriors of log ratios fall exponentially, which is faster
 )
 _CORE = float(special.stdtrit(_TAILS, 0.99))
-REACH = 1.2  # spacings from the next direction up to which there is interpolation
+_REACH = 1.2  # spacings from the next direction up to which there is interpolation
 _SUPPORT = 3.5  # spacings from the points to be interpolated up to which directions are used
 _APART = 0.2  # spacings between directions, at least
 _COINCIDE = 0.02  # distance in deviations; the condition number grows with its fifth power
@@ -200,12 +201,15 @@ def set_numbers(rules: Sequence[Rule]) -> IndexArray:
     return np.concatenate([np.arange(len(rule.points)) * SETS // len(rule.points) for rule in rules])
 
 
-def interpolation(points: Array, fine: Rule, chosen: Mask, spacing: float | None) -> Array | None:
-    """A matrix (M, J) that takes values at points (J, d), where chosen, to those of a fine rule.
+def interpolation(
+    points: Array, fine: Rule, chosen: Mask, spacing: float | None
+) -> tuple[Array, Mask] | None:
+    """A matrix (M, J) that takes values at points (J, d), where chosen, to those of a fine rule; and where.
 
     By radial basis functions |x|⁵ and quadratic polynomials, which need no length scale: in z where points
     have a common spacing, else in the coordinates of the fine rule. Far out, beyond the quantiles 0.01 and
-    0.99 of its axes or farther than `REACH` spacings from all points, it is the value of the nearest point.
+    0.99 of its axes or farther than `_REACH` spacings from all points, it is the value of the nearest point;
+    the mask (M,) says which points are not so far out.
     Of two points that nearly coincide, which would make the equations ill-conditioned, the later is used.
     None where there are too few points, and in one dimension, where a finer rule costs little.
     """
@@ -213,7 +217,7 @@ def interpolation(points: Array, fine: Rule, chosen: Mask, spacing: float | None
     core, near, apart = np.abs(new).max(axis=1) < _CORE, np.abs(x).max(axis=1) < 2 * _CORE, _COINCIDE
     if spacing is not None:
         near |= covered(fine.points[core], points, _SUPPORT * spacing)
-        core &= covered(points[chosen], fine.points, REACH * spacing)
+        core &= covered(points[chosen], fine.points, _REACH * spacing)
         x, new, apart = points / spacing, fine.points / spacing, _APART
     near &= chosen
     candidates = np.flatnonzero(near)
@@ -228,7 +232,7 @@ def interpolation(points: Array, fine: Rule, chosen: Mask, spacing: float | None
     if core.any():
         matrix[np.ix_(core, near)] = spline(new[core])
     matrix[np.flatnonzero(~core), nearest_points(x[chosen], new[~core], np.flatnonzero(chosen))] = 1.0
-    return matrix
+    return matrix, core
 
 
 def covered(points: Array, new: Array, reach: float) -> Mask:
@@ -336,7 +340,9 @@ def fine_rules(
             break
     found = []
     for members, (centre, scale, points) in zip(clusters, regions, strict=True):
-        found.append((members, Rule.around(centre, scale, points, min(2 * points, most), rng)))
+        found.append(
+            (members, Rule.around(centre, scale, points, min(max(8 * points, _FEWEST_FINE), most), rng))
+        )
     return found
 
 
