@@ -68,6 +68,7 @@ _ELSEWHERE = 1.0
 #: Numbers of coordinates for which directions are points of one lattice; with more, it has too many points.
 _LATTICE_DIMENSIONS = (2, 3)
 _COARSEST, _FINEST = 1.13, 0.2  # spacings of the lattice
+_SERVED = 0.5  # of the points that are asked for: with fewer left, a lattice would have gaps
 _TRUSTED = 0.6  # spacing below which interpolation locates the mass of a narrow posterior
 _ASKED = 4000  # targets, at most, by whose moments points of the lattice are chosen
 _MISPLACED = 0.15  # of a spacing, by which interpolation may misplace the mass of a target
@@ -215,7 +216,8 @@ def _on_lattice(
     However narrow posteriors are, the log of the integral along a direction varies on scales of about one in
     z. The lattice becomes finer in rounds and has points only where targets that are not finished have mass.
     """
-    effort, finished = search.effort, []
+    effort = search.effort
+    finished: list[tuple[_Group, _Summary]] = []
     group, _ = _by_sums(group, effort.target_error, finished)
     if not len(group.columns):
         return finished, []
@@ -230,7 +232,9 @@ def _on_lattice(
         wanted, asking = wanted[new], asking[new]
         left = effort.most_directions - group.count
         ending = len(wanted) > left
-        wanted = wanted[np.argsort(-asking, kind="stable")[: max(left, 0)]] if ending else wanted
+        if ending and _SERVED * len(wanted) > left:
+            break
+        wanted = wanted[np.argsort(-asking, kind="stable")[:left]] if ending else wanted
         group = search.look_between(group, lattice, spacing, wanted)
         # interpolation at a coarse lattice misplaces the mass by part of a spacing
         wide = covariances + (_MISPLACED * spacing) ** 2 * np.eye(dimension)
@@ -238,7 +242,7 @@ def _on_lattice(
         most = _MOST_POINTS if search.device.host else _DEVICE_POINTS
         for members, fine in fine_rules(means, wide, most, rng):
             part = group.some(members)
-            answers = part.interpolated(fine, effort.target_error, ending)
+            answers = part.interpolated(fine, effort.target_error, ending, spacing)
             if answers is None:
                 rest.append(members)
                 continue
@@ -254,6 +258,8 @@ def _on_lattice(
         if spacing > _TRUSTED and len(others):
             means, covariances = group.moments()
         spacing *= 0.5 ** (1 / dimension)
+    if group.grid is not None:
+        group = replace(group, grid=replace(group.grid, left=True))
     return finished, [group] if len(group.columns) else []
 
 
@@ -312,6 +318,8 @@ class _Grid:
         The same as numbers of the search.
     found : (5, L, V)
         As in `_Group`.
+    left : bool
+        Whether targets go on with rules of their own.
     """
 
     lattice: Lattice
@@ -319,6 +327,7 @@ class _Grid:
     members: IndexArray
     numbers: IndexArray
     found: AnyArray
+    left: bool = False
 
     @property
     def points(self) -> Array:
@@ -416,19 +425,22 @@ class _Group:
         ]
         return evidence, xp.stack([_standard_error(each, xp) for each in parts])
 
-    def interpolated(self, fine: Rule, target_error: float, everything: bool) -> _Interpolated | None:
+    def interpolated(
+        self, fine: Rule, target_error: float, everything: bool, spacing: float | None = None
+    ) -> _Interpolated | None:
         """Answers from the points of a fine rule, to which what was found is interpolated.
 
-        For targets that are precise enough then, or for all. Weights of the directions of the group are those
-        with which points of the fine rule are averages of them. None if there are too few directions.
+        With a spacing if directions are those of a lattice. For targets that are precise enough then, or for
+        all. Weights of the directions of the group are those with which points of the fine rule are averages
+        of them. None if there are too few directions.
         """
         xp, device = namespace(self.found), device_of(self.found)
         points, sets = np.concatenate([rule.points for rule in self.rules]), set_numbers(self.rules)
-        found, spacing = self.found, None
+        found = self.found
         if self.grid is not None:
             points = np.concatenate([points, self.grid.points])
             sets = np.concatenate([sets, self.grid.halves])
-            found, spacing = xp.concat([found, self.grid.found], axis=1), self.grid.spacing
+            found = xp.concat([found, self.grid.found], axis=1)
         masks = sets >= 0, sets == 0, sets == 1
         apart = 1.0, *[2.0 ** (1 / points.shape[1])] * SETS  # spacings of all directions and of their halves
         ways = [
@@ -509,7 +521,7 @@ class _Group:
         directions has T times its covariance then.
         """
         xp, put = namespace(self.found), device_of(self.found).put
-        if self.grid is None:
+        if self.grid is None or self.grid.left:
             z, logs = np.concatenate([rule.points for rule in self.rules]), self.found[0, ...]
             logs = logs + put(self._log_weights())[:, None]
         else:

@@ -254,7 +254,7 @@ class Directions:
         half_determinant, quadratic = self._sums(line, data, squares, piece, lattice)
         integrand, u = self._integrand(line, data, piece), put(lattice)
         first, last = _SURVEY * (first - 1), _SURVEY * (last + 1)
-        counts = to_numpy((last - first) // stride) + 2
+        counts = np.asarray(to_numpy((last - first) // stride), np.int64) + 2
         parts, groups = [], self._alike(counts)  # targets with as many nodes are integrated together
         for group in groups:
             own = put(group)
