@@ -31,7 +31,8 @@ from lbnn.theories.comparison import group_error
 from lbnn.theories.limits.kernel_saddle import KernelSaddle
 from lbnn.theories.limits.regimes import as_setting
 from lbnn.theories.limits.saddle import find_saddle
-from lbnn.theories.limits.single_scale import Setting, from_scale
+from lbnn.theories.limits.setting import Setting
+from lbnn.theories.limits.single_scale import from_scale
 from lbnn.theories.limits.wide_prior import WidePrior
 
 TEACHER_SCALE = 1.5  # away from one, where prior and data would agree on the scale

@@ -90,16 +90,17 @@ def test_plain_tables_are_written_without_a_word(frame, model):
     assert "apostrophe" not in ok("predict", model, "new.csv", "-o", "p.csv")
 
 
-@pytest.mark.parametrize(
-    "axis", ["{count = 1000000000}", "{from = 0.1, to = 1.0, count = 1000000000}", "{count = 1000001}"]
-)
-def test_an_axis_of_a_billion_points_is_refused_at_once(axis):
-    Path("spec.toml").write_text(f'quantities = ["log_evidence"]\n[axes]\nseed = {axis}\nbeta = [1.0]\n')
+@pytest.mark.parametrize("count", [10**9, 1_000_001])
+def test_an_axis_of_a_billion_points_is_refused_at_once(count):
+    Path("study.py").write_text(
+        f"import lbnn\naxes = {{'seed': range({count}), 'beta': [1.0]}}\nquantities = ['log_evidence']\n"
+        "data, network = lambda rng, seed: rng.normal(size=(2, 3, 3)), lambda: lbnn.Network((3,))\n"
+    )
     started = time.process_time()
-    message = refused("sweep", "spec.toml", "--out", "run.zarr")
+    message = refused("sweep", "study.py", "--out", "run.zarr")
     assert "1,000,000 values" in message
     assert time.process_time() - started < 5
-    assert files() == {"spec.toml"}
+    assert files() == {"study.py"}
 
 
 def test_a_grid_of_too_many_points_is_refused():

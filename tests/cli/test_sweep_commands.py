@@ -1,4 +1,4 @@
-"""`lbnn sweep` and `lbnn sweep-report`: from a specification to a page."""
+"""`lbnn sweep` and `lbnn sweep-report`: from a study to a page."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import lbnn
-from lbnn.cli.sweep_spec import equal_widths, read_spec, teacher
 from lbnn.sweeps import open_sweep
 from tests.cli.test_cli import ok, refused
 
-SPEC = """
+STUDY = """
+import lbnn, numpy as np
+
+axes = {"seed": range(2), "width": [3, 30], "beta": np.geomspace(0.1, 10, 3)}
 quantities = ["log_evidence", "kernel_change", "test_error"]
-[axes]
-seed = {count = 2}
-width = [3, 30]
-beta = {from = 0.1, to = 10, count = 3, spacing = "log"}
-[data]
-examples = 8
-inputs = 10
-test_points = 5
+
+
+def data(rng, seed, examples=8, inputs=10):
+    X = rng.normal(size=(examples + 5, inputs))
+    y = X @ rng.normal(size=inputs) + rng.normal(size=len(X))
+    return X[:examples], y[:examples], X[examples:], y[examples:]
+
+
+def network(width, depth=2):
+    return lbnn.Network((width,) * (depth - 1))
 """
 
 
@@ -34,20 +37,20 @@ def empty_folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def spec():
-    Path("spec.toml").write_text(SPEC)
-    return "spec.toml"
+def study():
+    Path("study.py").write_text(STUDY)
+    return "study.py"
 
 
-def test_a_specification_is_swept_reported_and_resumed(spec):
-    printed = ok("sweep", spec, "--out", "run.zarr", "--workers", 0, "--quiet")
+def test_a_study_is_swept_reported_and_resumed(study):
+    printed = ok("sweep", study, "--out", "run.zarr", "--workers", 0, "--quiet")
     assert "ok" in printed
     assert "12" in printed
     found = open_sweep("run.zarr").load()
     assert dict(found.sizes) == {"seed": 2, "width": 2, "beta": 3}
     np.testing.assert_allclose(found.beta, [0.1, 1.0, 10.0])
-    assert "give --resume" in refused("sweep", spec, "--out", "run.zarr")
-    ok("sweep", spec, "--out", "run.zarr", "--workers", 0, "--quiet", "--resume")
+    assert "give --resume" in refused("sweep", study, "--out", "run.zarr")
+    ok("sweep", study, "--out", "run.zarr", "--workers", 0, "--quiet", "--resume")
     assert "Written: run.html" in ok("sweep-report", "run.zarr")
     page = Path("run.html").read_text()
     assert "12 points: 12 ok, 0 warned, 0 failed" in page
@@ -57,84 +60,65 @@ def test_a_specification_is_swept_reported_and_resumed(spec):
     assert "exists already" in refused("sweep-report", "run.zarr")
 
 
-def test_functions_of_a_file_and_failed_points_on_the_page():
-    Path("parts.py").write_text(
+def test_failed_points_on_the_page():
+    Path("study.py").write_text(
         "import lbnn, numpy as np\n"
-        "def problem(seed, examples):\n"
+        "axes = {'seed': [0, 1], 'examples': [4], 'kind': ['deep', 'flat']}\n"
+        "quantities, beta = ['log_evidence'], 2.0\n"
+        "def data(seed, examples):\n"
         "    rng = np.random.default_rng(seed)\n"
         "    if seed == 1:\n        raise RuntimeError('<lost>')\n"
         "    return rng.normal(size=(examples, 4)), rng.normal(size=examples)\n"
         "def network(kind):\n    return lbnn.Network((5,) if kind == 'deep' else ())\n"
     )
-    Path("spec.toml").write_text(
-        'data = "parts.py:problem"\nnetwork = "parts.py:network"\nbeta = 2.0\n'
-        '[axes]\nseed = [0, 1]\nexamples = [4]\nkind = ["deep", "flat"]\n'
-    )
-    printed = ok("sweep", "spec.toml", "--out", "run.zarr", "--workers", 0, "--quiet")
+    printed = ok("sweep", "study.py", "--out", "run.zarr", "--workers", 0, "--quiet")
     assert "The first failed with: data: RuntimeError: <lost>. --retry-failed" in printed
     ok("sweep-report", "run.zarr", "--out", "page.html", "--x", "kind")
     page = Path("page.html").read_text()
     assert "4 points: 2 ok, 0 warned, 2 failed" in page
     assert "RuntimeError: &lt;lost&gt;" in page
-    ok("sweep", "spec.toml", "--out", "run.zarr", "--workers", 0, "--quiet", "--retry-failed")
+    ok("sweep", "study.py", "--out", "run.zarr", "--workers", 0, "--quiet", "--retry-failed")
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("change", "message"),
     [
-        ("axes = 3", "needs a table .axes."),
-        ("colour = 1\n[axes]\nwidth = [3]", "got colour"),
-        ("[axes\n", "must be TOML"),
-        ("[axes]\nwidth = {from = 1, to = 2}", "axis width: give a list"),
-        ("beta = 1.0\n[axes]\nwidth = {from = -1, to = 2, count = 3, spacing = 'log'}", "axis width: "),
-        ("data = 'none.py:f'\nbeta = 1.0\n[axes]\nwidth = [3]", "data must be .file.py:function."),
-        ("beta = 1.0\n[axes]\nwidth = [3]\n[data]\ncolour = 1", "table with some of examples"),
-        ("beta = 1.0\n[axes]\nexamples = [3]\n[data]\nexamples = 4", "axis or stands in .data."),
-        ("[axes]\nwidth = [3]", "beta must be an axis"),
-        ("beta = 1.0\nquantities = ['colour']\n[axes]\nwidth = [3]", "got 'colour'"),
+        (("axes = ", "directions = "), "must define axes, data, network, quantities, .* got none of axes"),
+        (("axes = {", "axes = 3 + {"), "cannot be run: TypeError"),
+        (("axes = {", "axes = {{"), "cannot be run: SyntaxError"),
+        (("import lbnn", "import no_such_package"), "cannot be run: ModuleNotFoundError"),
+        (('"beta"', '"colour"'), "beta must be an axis"),
+        (('"kernel_change"', '"colour"'), "got 'colour'"),
     ],
 )
-def test_bad_specifications_are_refused(text, message):
-    Path("spec.toml").write_text(text)
-    complaint = refused("sweep", "spec.toml", "--out", "run.zarr", "--workers", 0)
+def test_bad_studies_are_refused(change, message):
+    assert change[0] in STUDY
+    Path("study.py").write_text(STUDY.replace(*change))
+    complaint = refused("sweep", "study.py", "--out", "run.zarr", "--workers", 0)
     assert re.search(message, complaint), complaint
     assert not Path("run.zarr").exists()
 
 
-def test_bad_options_are_refused(spec):
-    assert "got both" in refused("sweep", spec, "--out", "a.zarr", "--workers", 1, "--scheduler", "tcp://x:1")
-    assert "must be a file that can be read" in refused("sweep", "none.toml", "--out", "a.zarr")
+def test_bad_options_are_refused(study):
+    assert "got both" in refused(
+        "sweep", study, "--out", "a.zarr", "--workers", 1, "--scheduler", "tcp://x:1"
+    )
+    assert "a Python file that can be read" in refused("sweep", "none.py", "--out", "a.zarr")
+    assert "described in Python" in refused("sweep", "spec.toml", "--out", "a.zarr")
     assert "must be the store of a sweep" in refused("sweep-report", "none.zarr", code=1)
-    ok("sweep", spec, "--out", "run.zarr", "--workers", 0, "--quiet")
+    ok("sweep", study, "--out", "run.zarr", "--workers", 0, "--quiet")
     assert "among seed, width, beta, got colour" in refused("sweep-report", "run.zarr", "--x", "colour")
     assert "name=value" in refused("sweep-report", "run.zarr", "--at", "width")
     assert "must name axes that are not drawn" in refused("sweep-report", "run.zarr", "--at", "beta=1")
 
 
-def test_report_at_a_value(spec):
-    Path("spec.toml").write_text(
-        SPEC.replace("[data]", "depth = [2, 3]\n[data]").replace('"kernel_change", ', "")
+def test_report_at_a_value(study):
+    Path("study.py").write_text(
+        STUDY.replace('"beta":', '"depth": [2, 3], "beta":').replace('"kernel_change", ', "")
     )
-    ok("sweep", spec, "--out", "run.zarr", "--workers", 0, "--quiet")
+    ok("sweep", study, "--out", "run.zarr", "--workers", 0, "--quiet")
     ok("sweep-report", "run.zarr", "--x", "beta", "--by", "width", "--at", "depth=2")
     assert "depth = 2" in Path("run.html").read_text()
     assert "must be one of 2, 3, got 7" in refused(
         "sweep-report", "run.zarr", "--force", "--x", "beta", "--by", "width", "--at", "depth=7"
     )
-
-
-def test_the_teacher_is_what_it_says():
-    X, Y, X_test, Y_test = teacher(
-        np.random.default_rng(0), 0, 3000, 40, 6, rank=2, size=4.0, noise_variance=0.0, test_points=7
-    )
-    assert (X.shape, Y.shape, X_test.shape, Y_test.shape) == ((3000, 40), (3000, 6), (7, 40), (7, 6))
-    assert np.linalg.matrix_rank(Y) == 2
-    sizes = [teacher(np.random.default_rng(s), 0, 50, 40, 3, size=4.0)[1].var() for s in range(200)]
-    assert np.mean(sizes) == pytest.approx(4.1, abs=4 * np.std(sizes) / np.sqrt(200))
-    assert equal_widths(7, 3) == lbnn.Network((7, 7))
-
-
-def test_axes_of_a_specification(spec):
-    arguments = read_spec(Path(spec))
-    assert list(arguments["axes"]["seed"]) == [0, 1]
-    assert arguments["data"].keywords == {"examples": 8, "inputs": 10, "test_points": 5}

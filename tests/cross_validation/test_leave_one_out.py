@@ -608,3 +608,14 @@ def test_centred_posteriors_score_themselves_as_centred():
         left_out_scores(posterior, data.Y, centred=True).log_density,
         rtol=1e-10,
     )
+
+
+def test_weights_of_rows_and_dependent_outputs():
+    """Three outputs that are combinations of two: densities have the weights of two outputs."""
+    rng = np.random.default_rng(8)
+    X, Y, weights = rng.normal(size=(9, 4)), rng.normal(size=(9, 2)), rng.uniform(0.2, 3.0, 9)
+    posterior = lbnn.Network(()).condition(X, Y, 2.0, weights=weights)
+    matrix = rng.normal(size=(3, 2))
+    plain, combined = left_out_scores(posterior, Y), left_out_scores(posterior, Y, matrix=matrix)
+    log_volume = 0.5 * np.linalg.slogdet(matrix.T @ matrix)[1]
+    np.testing.assert_allclose(combined.log_density, plain.log_density - log_volume, rtol=1e-10)

@@ -63,12 +63,7 @@ def test_lattice_has_the_paper_s_likelihood(name: str) -> None:
     for log_first, log_second, below in [(0.1, -0.3, 0.4), (-1.0, 0.5, -0.8)]:
         C = np.array([[math.exp(log_first), 0.0], [below, math.exp(log_second)]])
         args = C @ C.T, grid.data.gram, grid.data.columns
-        cold = math.isinf(grid.beta)
-        exact = (
-            kronecker.log_likelihood_zero_temperature(*args)
-            if cold
-            else kronecker.log_likelihood(*args, grid.beta)
-        )
+        exact = kronecker.log_likelihood(*args, grid.beta)
         point = (np.array([value]) for value in (log_first, log_second, below))
         np.testing.assert_allclose(grid._log_likelihood(*point), exact, rtol=1e-12)
 

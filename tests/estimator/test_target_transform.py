@@ -101,3 +101,17 @@ def test_bad_targets_and_two_levels():
         LBNNRegressor(**FIXED).fit(X, (Z > 0).astype(float))
     with pytest.raises(ValueError, match="rows in memory"):
         LBNNRegressor(target_transform="log").fit_chunks([(X, np.exp(Z))])
+
+
+@pytest.mark.parametrize("name", ["log", "logit"])
+def test_left_out_densities_are_those_of_the_targets(name):
+    """From a fit of the transformed targets, with the slopes of the transform written out."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(20, 3))
+    inner = X @ [0.5, 0.2, 0.0] + 0.3 * rng.normal(size=20)
+    y = np.exp(inner) if name == "log" else 1 / (1 + np.exp(-inner))
+    slopes = 1 / y if name == "log" else 1 / (y * (1 - y))
+    transformed = lbnn.LBNNRegressor(target_transform=name).fit(X, y).leave_one_out()
+    plain = lbnn.LBNNRegressor().fit(X, inner).leave_one_out()
+    np.testing.assert_allclose(transformed.log_density, plain.log_density + np.log(slopes), rtol=1e-6)
+    np.testing.assert_allclose(transformed.mean, plain.mean, rtol=1e-6)

@@ -33,9 +33,7 @@ def test_factor_is_the_gaussian_likelihood(shape: tuple[int, int], beta: float) 
     data, scales = make_problem(*shape, 3, seed=72), np.array([random_scale(3, seed) for seed in range(4)])
     factor = factor_of(data, beta)
     got = factor.log_constant + factor.log_value(*np.linalg.eigh(scales))
-    exact = kronecker.log_likelihood_zero_temperature if math.isinf(beta) else kronecker.log_likelihood
-    arguments = () if math.isinf(beta) else (beta,)
-    expected = [exact(L, data.gram, data.Y, *arguments) for L in scales]
+    expected = [kronecker.log_likelihood(L, data.gram, data.Y, beta) for L in scales]
     np.testing.assert_allclose(got, expected, rtol=1e-11)
 
 

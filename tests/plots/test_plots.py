@@ -170,7 +170,7 @@ def test_phase_diagram_puts_each_posterior_in_its_place():
     posteriors = small_posteriors([(6, 2), (2, 1), (2, 2), (6, 1), (6, 1)])
     ax = plots.phase_diagram(posteriors)
     values = ax.collections[0].get_array()
-    change = [plots.kernel_change(each) for each in posteriors]
+    change = [each.kernel_change() for each in posteriors]
     np.testing.assert_allclose(values, [[change[1], (change[3] + change[4]) / 2], [change[2], change[0]]])
 
 
@@ -184,7 +184,9 @@ def test_phase_diagram_refuses_holes_and_depth_one(data):
 def test_kernel_change_is_relative(posterior):
     gram = input_gram(posterior)
     expected = np.linalg.norm(posterior.feature_kernel() - gram) / np.linalg.norm(gram)
-    assert plots.kernel_change(posterior) == pytest.approx(expected)
+    assert posterior.kernel_change() == pytest.approx(expected)
+    with pytest.warns(DeprecationWarning, match="Posterior.kernel_change"):
+        assert plots.kernel_change(posterior) == pytest.approx(expected)
 
 
 @pytest.fixture

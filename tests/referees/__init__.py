@@ -1,1 +1,1 @@
-"""Independent referees for lbnn: they import nothing from it and share no code with it."""
+"""Independent referees: what judges a number of lbnn shares no code with what computes it."""

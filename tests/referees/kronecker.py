@@ -1,6 +1,7 @@
-"""The paper's equations, transcribed literally with Kronecker products and dense linear algebra.
+"""Averages over scale matrices by the paper's equations, with Kronecker products and dense linear algebra.
 
-Everything is conditional on a given scale matrix L (n_d x n_d) unless the name says otherwise.
+The equations for one scale matrix L (n_d x n_d) as printed, (10)-(13), (24), (25), (28), (33), (36), are in
+`lbnn.paper.routes.dense`, which the report needs where there are no tests; it calls nothing of the library.
 Matrices are vectorised row-major, v(A) = A.reshape(-1), so that v(ABC) = (A kron C^T) v(B).
 """
 
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import integrate, optimize, stats
+
+from lbnn.paper.routes import dense
 
 Array = NDArray[np.float64]
 
@@ -29,18 +32,6 @@ def unit_matrix(rows: int, columns: int, row: int, column: int) -> Array:
     return chi
 
 
-def _log_determinant(matrix: Array) -> float:
-    sign, log_determinant = np.linalg.slogdet(matrix)
-    if sign <= 0:
-        raise ValueError("the determinant must be positive")
-    return float(log_determinant)
-
-
-def _log_gaussian(vector: Array, covariance: Array) -> float:
-    quadratic = vector @ np.linalg.solve(covariance, vector)
-    return float(-0.5 * (vector.size * math.log(2 * math.pi) + _log_determinant(covariance) + quadratic))
-
-
 # ---------------------------------------------------------------- finite temperature, given L
 
 
@@ -49,37 +40,13 @@ def log_prior_density(F: Array, L: Array, gram: Array) -> float:
     p, outputs = F.shape
     exponent = -0.5 * np.trace(np.linalg.inv(L) @ F.T @ np.linalg.inv(gram) @ F)
     log_constant = -0.5 * outputs * p * math.log(2 * math.pi)
-    return float(log_constant - 0.5 * _log_determinant(np.kron(L, gram)) + exponent)
-
-
-def gamma_l(L: Array, gram: Array, beta: float) -> Array:
-    """Gamma_L = I_{p n_d} + beta G_xx kron L."""
-    size = gram.shape[0] * L.shape[0]
-    return np.eye(size) + beta * np.kron(gram, L)
-
-
-def sigma_l(L: Array, gram: Array, cross: Array, test_gram: Array, beta: float) -> Array:
-    """Sigma_L = G_x^x^ kron L - beta (G_xx^^T kron L) Gamma_L^-1 (G_xx^ kron L)."""
-    inverse_gamma = np.linalg.inv(gamma_l(L, gram, beta))
-    return np.kron(test_gram, L) - beta * np.kron(cross.T, L) @ inverse_gamma @ np.kron(cross, L)
-
-
-def mu_l(L: Array, gram: Array, cross: Array, Y: Array, beta: float) -> Array:
-    """mu_L = beta (G_xx^^T kron L) Gamma_L^-1 v(Y)."""
-    return beta * np.kron(cross.T, L) @ np.linalg.inv(gamma_l(L, gram, beta)) @ vectorize(Y)
-
-
-def log_drho_dvarpi(L: Array, gram: Array, Y: Array, beta: float) -> float:
-    """Log of det(Gamma_L)^(-1/2) exp(-1/2 beta v(Y)^T Gamma_L^-1 v(Y)), unnormalised as printed."""
-    gamma = gamma_l(L, gram, beta)
-    quadratic = beta * vectorize(Y) @ np.linalg.inv(gamma) @ vectorize(Y)
-    return float(-0.5 * _log_determinant(gamma) - 0.5 * quadratic)
+    return float(log_constant - 0.5 * dense.log_det(np.kron(L, gram)) + exponent)
 
 
 def log_likelihood(L: Array, gram: Array, Y: Array, beta: float) -> float:
     """Log N(v(Y); 0, G_xx kron L + I / beta): the normalised evidence of one scale matrix."""
-    covariance = np.kron(gram, L) + np.eye(Y.size) / beta
-    return _log_gaussian(vectorize(Y), covariance)
+    covariance = np.kron(gram, L) + np.eye(Y.size) / beta  # beta may be infinite
+    return dense.log_gaussian(vectorize(Y), covariance)
 
 
 def log_generating_function(
@@ -87,21 +54,8 @@ def log_generating_function(
 ) -> float:
     """Log Z_L(beta, J) = mu_L^T v(J) + 1/2 v(J)^T Sigma_L v(J)."""
     source = vectorize(J)
-    linear = mu_l(L, gram, cross, Y, beta) @ source
-    return float(linear + 0.5 * source @ sigma_l(L, gram, cross, test_gram, beta) @ source)
-
-
-def delta_l(L: Array, gram: Array, Y: Array, beta: float) -> Array:
-    """[Delta_L]_{mu nu} = beta^2 v(Y)^T Gamma^-1 (G chi_{mu nu} G kron L) Gamma^-1 v(Y) - beta tr[...]."""
-    p = gram.shape[0]
-    inverse_gamma = np.linalg.inv(gamma_l(L, gram, beta))
-    delta = np.empty((p, p))
-    for mu in range(p):
-        for nu in range(p):
-            middle = np.kron(gram @ unit_matrix(p, p, mu, nu) @ gram, L)
-            quadratic = vectorize(Y) @ inverse_gamma @ middle @ inverse_gamma @ vectorize(Y)
-            delta[mu, nu] = beta**2 * quadratic - beta * np.trace(inverse_gamma @ middle)
-    return delta
+    linear = dense.mean(L, gram, cross, Y, beta) @ source
+    return float(linear + 0.5 * source @ dense.covariance(L, gram, cross, test_gram, beta) @ source)
 
 
 def log_gaussian_integral(
@@ -113,7 +67,7 @@ def log_gaussian_integral(
     A[: Y.size, : Y.size] += beta * np.eye(Y.size)
     b = np.concatenate([beta * vectorize(Y), vectorize(J)])
     exponent = 0.5 * b @ np.linalg.solve(A, b) - 0.5 * beta * np.trace(Y @ Y.T)
-    return float(-0.5 * _log_determinant(np.kron(combined, L)) - 0.5 * _log_determinant(A) + exponent)
+    return float(-0.5 * dense.log_det(np.kron(combined, L)) - 0.5 * dense.log_det(A) + exponent)
 
 
 # ---------------------------------------------------------------- one output, given lambda
@@ -142,35 +96,6 @@ def delta_lambda(scale: float, gram: Array, y: Array, beta: float) -> Array:
     return scale * beta**2 * outer - scale * beta * gram @ inverse_gamma @ gram
 
 
-# ---------------------------------------------------------------- zero temperature, given L
-
-
-def mu_l_zero_temperature(gram: Array, cross: Array, Y: Array) -> Array:
-    """mu_L -> (G_xx^^T G_xx^-1 kron I_{n_d}) v(Y)."""
-    return np.kron(cross.T @ np.linalg.inv(gram), np.eye(Y.shape[1])) @ vectorize(Y)
-
-
-def sigma_l_zero_temperature(L: Array, gram: Array, cross: Array, test_gram: Array) -> Array:
-    """Sigma_L -> (G_x^x^ - G_xx^^T G_xx^-1 G_xx^) kron L."""
-    return np.kron(test_gram - cross.T @ np.linalg.inv(gram) @ cross, L)
-
-
-def log_drho_dvarpi_zero_temperature(L: Array, gram: Array, Y: Array) -> float:
-    """Log of det(L)^(-p/2) etr(-1/2 Y^T G_xx^-1 Y L^-1), unnormalised as printed."""
-    exponent = -0.5 * np.trace(Y.T @ np.linalg.inv(gram) @ Y @ np.linalg.inv(L))
-    return float(-0.5 * gram.shape[0] * _log_determinant(L) + exponent)
-
-
-def log_likelihood_zero_temperature(L: Array, gram: Array, Y: Array) -> float:
-    """Log N(v(Y); 0, G_xx kron L)."""
-    return _log_gaussian(vectorize(Y), np.kron(gram, L))
-
-
-def delta_l_zero_temperature(L: Array, gram: Array, Y: Array) -> Array:
-    """Delta_L -> Y L^-1 Y^T - n_d G_xx."""
-    return Y @ np.linalg.inv(L) @ Y.T - Y.shape[1] * gram
-
-
 # ---------------------------------------------------------------- averages over atoms (L_s, w_s)
 
 
@@ -182,10 +107,7 @@ def posterior_weights(
     `prior_weights` must sum to one. Zero temperature is beta = inf.
     """
     _check_weights(prior_weights)
-    if math.isinf(beta):
-        log_terms = np.array([log_likelihood_zero_temperature(L, gram, Y) for L in atoms])
-    else:
-        log_terms = np.array([log_likelihood(L, gram, Y, beta) for L in atoms])
+    log_terms = np.array([log_likelihood(L, gram, Y, beta) for L in atoms])
     largest = log_terms.max()
     terms = prior_weights * np.exp(log_terms - largest)
     return terms / terms.sum(), float(largest + math.log(terms.sum()))
@@ -195,7 +117,7 @@ def average_mean(atoms: Array, weights: Array, gram: Array, cross: Array, Y: Arr
     """<F^_{mu j}> = E_rho mu_L^T v(chi_{mu j}), shape (p^, n_d); `weights` are those of rho."""
     _check_weights(weights)
     points, outputs = cross.shape[1], Y.shape[1]
-    means = _conditional_means(atoms, gram, cross, Y, beta)
+    means = np.array([dense.mean(L, gram, cross, Y, beta) for L in atoms])
     average = np.empty((points, outputs))
     for mu in range(points):
         for j in range(outputs):
@@ -210,11 +132,10 @@ def average_covariance(
     """cov(F^_{mu j}, F^_{nu k}) = E_rho Sigma_L + cov_rho(mu_L), shape (p^, n_d, p^, n_d)."""
     _check_weights(weights)
     points, outputs = cross.shape[1], Y.shape[1]
-    means = _conditional_means(atoms, gram, cross, Y, beta)
+    means = np.array([dense.mean(L, gram, cross, Y, beta) for L in atoms])
     centred = means - weights @ means
     within = sum(
-        w * _conditional_covariance(L, gram, cross, test_gram, beta)
-        for L, w in zip(atoms, weights, strict=True)
+        w * dense.covariance(L, gram, cross, test_gram, beta) for L, w in zip(atoms, weights, strict=True)
     )
     between = sum(w * np.outer(row, row) for row, w in zip(centred, weights, strict=True))
     return np.asarray(within + between).reshape(points, outputs, points, outputs)
@@ -226,36 +147,21 @@ def average_generating_function(
     """Z(beta, J) = E_rho exp(mu_L^T v(J) + 1/2 v(J)^T Sigma_L v(J))."""
     _check_weights(weights)
     source = vectorize(J)
-    linear = _conditional_means(atoms, gram, cross, Y, beta) @ source
-    quadratic = [source @ _conditional_covariance(L, gram, cross, test_gram, beta) @ source for L in atoms]
+    linear = np.array([dense.mean(L, gram, cross, Y, beta) for L in atoms]) @ source
+    quadratic = [source @ dense.covariance(L, gram, cross, test_gram, beta) @ source for L in atoms]
     return float(weights @ np.exp(linear + 0.5 * np.array(quadratic)))
 
 
 def average_kernel(atoms: Array, weights: Array, gram: Array, Y: Array, beta: float, n_1: int) -> Array:
     """<K> = G_xx + E_rho Delta_L / n_1."""
     _check_weights(weights)
-    if math.isinf(beta):
-        deltas = [delta_l_zero_temperature(L, gram, Y) for L in atoms]
-    else:
-        deltas = [delta_l(L, gram, Y, beta) for L in atoms]
+    deltas = [dense.kernel_correction(L, gram, Y, beta) for L in atoms]
     return gram + np.einsum("s,smn->mn", weights, np.array(deltas)) / n_1
 
 
 def _check_weights(weights: Array) -> None:
     if np.any(np.asarray(weights) < 0) or not math.isclose(float(np.sum(weights)), 1.0, rel_tol=1e-9):
         raise ValueError("weights must be non-negative and sum to one")
-
-
-def _conditional_means(atoms: Array, gram: Array, cross: Array, Y: Array, beta: float) -> Array:
-    if math.isinf(beta):
-        return np.array([mu_l_zero_temperature(gram, cross, Y) for _ in atoms])
-    return np.array([mu_l(L, gram, cross, Y, beta) for L in atoms])
-
-
-def _conditional_covariance(L: Array, gram: Array, cross: Array, test_gram: Array, beta: float) -> Array:
-    if math.isinf(beta):
-        return sigma_l_zero_temperature(L, gram, cross, test_gram)
-    return sigma_l(L, gram, cross, test_gram, beta)
 
 
 # ---------------------------------------------------------------- depth two, one output: quadrature
@@ -280,7 +186,7 @@ class DepthTwoQuadrature:
         prior = stats.gamma(a=self.n_1 / 2, scale=2 * self.scale_variance / self.n_1)
         noise = 0.0 if math.isinf(self.beta) else 1.0 / self.beta
         covariance = scale * self.gram + noise * np.eye(self.y.size)
-        return float(prior.logpdf(scale)) + log_scale + _log_gaussian(self.y, covariance)
+        return float(prior.logpdf(scale)) + log_scale + dense.log_gaussian(self.y, covariance)
 
     def log_evidence(self) -> float:
         """Log of the integral of N(y; 0, lambda G_xx + I / beta) over varpi."""

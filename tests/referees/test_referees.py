@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from lbnn.paper.routes import dense
 from tests.referees import kronecker, weight_space
 from tests.referees.statistics import assert_agrees, critical_value
 
@@ -59,8 +60,8 @@ def test_posterior_given_scale_is_gaussian_conditioning() -> None:
     data, L, beta = make_problem(4, 7, 2, seed=1), random_scale(2, seed=2), 3.0
     noisy = np.kron(data.gram, L) + np.eye(data.Y.size) / beta
     gain = np.kron(data.cross.T, L) @ np.linalg.inv(noisy)
-    mean = kronecker.mu_l(L, data.gram, data.cross, data.Y, beta)
-    covariance = kronecker.sigma_l(L, data.gram, data.cross, data.test_gram, beta)
+    mean = dense.mean(L, data.gram, data.cross, data.Y, beta)
+    covariance = dense.covariance(L, data.gram, data.cross, data.test_gram, beta)
     np.testing.assert_allclose(mean, gain @ data.Y.reshape(-1), rtol=1e-10)
     expected = np.kron(data.test_gram, L) - gain @ np.kron(data.cross, L)
     np.testing.assert_allclose(covariance, expected, rtol=1e-9, atol=1e-12)
@@ -71,7 +72,7 @@ def test_appendix_integral_gives_density_and_generating_function() -> None:
     data, L, beta = make_problem(4, 9, 2, seed=3), random_scale(2, seed=4), 2.5
     J = np.random.default_rng(5).standard_normal((2, 2))
     arguments = (L, data.gram, data.cross, data.test_gram, data.Y, beta)
-    expected = kronecker.log_drho_dvarpi(L, data.gram, data.Y, beta)
+    expected = dense.log_scale_density(L, data.gram, data.Y, beta)
     expected += kronecker.log_generating_function(J, *arguments)
     assert kronecker.log_gaussian_integral(J, *arguments) == pytest.approx(expected, rel=1e-10)
 
@@ -82,25 +83,25 @@ def test_likelihood_differs_from_printed_density_by_a_constant() -> None:
     for seed in (1, 2):
         L = random_scale(2, seed)
         difference = kronecker.log_likelihood(L, data.gram, data.Y, beta)
-        difference -= kronecker.log_drho_dvarpi(L, data.gram, data.Y, beta)
+        difference -= dense.log_scale_density(L, data.gram, data.Y, beta)
         assert difference == pytest.approx(0.5 * data.Y.size * math.log(beta / (2 * math.pi)))
 
 
 def test_prior_density_is_the_zero_temperature_likelihood() -> None:
     """p_d(F | X) given L is N(v(F); 0, G kron L)."""
     data, L = make_problem(4, 7, 2, seed=7), random_scale(2, seed=8)
-    expected = kronecker.log_likelihood_zero_temperature(L, data.gram, data.Y)
+    expected = kronecker.log_likelihood(L, data.gram, data.Y, math.inf)
     assert kronecker.log_prior_density(data.Y, L, data.gram) == pytest.approx(expected, rel=1e-11)
 
 
 def test_delta_is_the_posterior_second_moment_of_outputs() -> None:
     """Delta_L = E[F L^-1 F^T | L] - n_d G, computed from mu_L and Sigma_L on the training set."""
     data, L, beta = make_problem(4, 7, 3, seed=9), random_scale(3, seed=10), 2.0
-    mean = kronecker.mu_l(L, data.gram, data.gram, data.Y, beta).reshape(4, 3)
-    covariance = kronecker.sigma_l(L, data.gram, data.gram, data.gram, beta).reshape(4, 3, 4, 3)
+    mean = dense.mean(L, data.gram, data.gram, data.Y, beta).reshape(4, 3)
+    covariance = dense.covariance(L, data.gram, data.gram, data.gram, beta).reshape(4, 3, 4, 3)
     precision = np.linalg.inv(L)
     second = mean @ precision @ mean.T + np.einsum("mjnk,jk->mn", covariance, precision)
-    delta = kronecker.delta_l(L, data.gram, data.Y, beta)
+    delta = dense.kernel_correction(L, data.gram, data.Y, beta)
     np.testing.assert_allclose(delta, second - 3 * data.gram, rtol=1e-9, atol=1e-11)
 
 
@@ -109,16 +110,19 @@ def test_scalar_formulas_are_the_matrix_ones_with_one_output() -> None:
     data, beta, scale = make_problem(5, 8, 1, seed=11), 4.0, 0.7
     L, y = np.array([[scale]]), data.Y[:, 0]
     pairs = [
-        (kronecker.gamma_lambda(scale, data.gram, beta), kronecker.gamma_l(L, data.gram, beta)),
+        (kronecker.gamma_lambda(scale, data.gram, beta), dense.gamma_matrix(L, data.gram, beta)),
         (
             kronecker.sigma_lambda(scale, data.gram, data.cross, data.test_gram, beta),
-            kronecker.sigma_l(L, data.gram, data.cross, data.test_gram, beta),
+            dense.covariance(L, data.gram, data.cross, data.test_gram, beta),
         ),
         (
             kronecker.mu_lambda(scale, data.gram, data.cross, y, beta),
-            kronecker.mu_l(L, data.gram, data.cross, data.Y, beta),
+            dense.mean(L, data.gram, data.cross, data.Y, beta),
         ),
-        (kronecker.delta_lambda(scale, data.gram, y, beta), kronecker.delta_l(L, data.gram, data.Y, beta)),
+        (
+            kronecker.delta_lambda(scale, data.gram, y, beta),
+            dense.kernel_correction(L, data.gram, data.Y, beta),
+        ),
     ]
     for scalar, matrix in pairs:
         np.testing.assert_allclose(scalar, matrix, rtol=1e-9, atol=1e-12)
@@ -129,21 +133,22 @@ def test_zero_temperature_is_the_limit_of_large_beta() -> None:
     data, L, beta = make_problem(4, 9, 2, seed=12), random_scale(2, seed=13), 1e9
     gram, cross, test_gram, Y = data.gram, data.cross, data.test_gram, data.Y
     pairs = [
-        (kronecker.mu_l_zero_temperature(gram, cross, Y), kronecker.mu_l(L, gram, cross, Y, beta)),
+        (dense.mean(L, gram, cross, Y, math.inf), dense.mean(L, gram, cross, Y, beta)),
         (
-            kronecker.sigma_l_zero_temperature(L, gram, cross, test_gram),
-            kronecker.sigma_l(L, gram, cross, test_gram, beta),
+            dense.covariance(L, gram, cross, test_gram, math.inf),
+            dense.covariance(L, gram, cross, test_gram, beta),
         ),
-        (kronecker.delta_l_zero_temperature(L, gram, Y), kronecker.delta_l(L, gram, Y, beta)),
-        (kronecker.log_likelihood_zero_temperature(L, gram, Y), kronecker.log_likelihood(L, gram, Y, beta)),
+        (dense.kernel_correction(L, gram, Y, math.inf), dense.kernel_correction(L, gram, Y, beta)),
+        (kronecker.log_likelihood(L, gram, Y, math.inf), kronecker.log_likelihood(L, gram, Y, beta)),
     ]
     for limit, value in pairs:
         np.testing.assert_allclose(value, limit, rtol=1e-5, atol=1e-6)
     other = random_scale(2, seed=14)
-    printed = kronecker.log_drho_dvarpi_zero_temperature
-    finite = kronecker.log_drho_dvarpi
-    finite_ratio = finite(L, gram, Y, beta) - finite(other, gram, Y, beta)
-    assert finite_ratio == pytest.approx(printed(L, gram, Y) - printed(other, gram, Y), rel=1e-6)
+    finite, limit = (
+        dense.log_scale_density(L, gram, Y, value) - dense.log_scale_density(other, gram, Y, value)
+        for value in (beta, math.inf)
+    )
+    assert finite == pytest.approx(limit, rel=1e-6)
 
 
 @pytest.mark.parametrize("beta", [3.0, math.inf])
@@ -168,7 +173,7 @@ def test_one_atom_average_is_the_conditional() -> None:
     """With a single atom the averages reduce to mu_L, Sigma_L and Delta_L."""
     data, L, beta = make_problem(4, 7, 2, seed=17), random_scale(2, seed=18), 3.0
     kernel = kronecker.average_kernel(L[None], np.ones(1), data.gram, data.Y, beta, n_1=5)
-    np.testing.assert_allclose(kernel, data.gram + kronecker.delta_l(L, data.gram, data.Y, beta) / 5)
+    np.testing.assert_allclose(kernel, data.gram + dense.kernel_correction(L, data.gram, data.Y, beta) / 5)
     weights, evidence = kronecker.posterior_weights(L[None], np.ones(1), data.gram, data.Y, beta)
     assert weights == pytest.approx(1.0)
     assert evidence == pytest.approx(kronecker.log_likelihood(L, data.gram, data.Y, beta))

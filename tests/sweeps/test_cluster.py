@@ -14,17 +14,15 @@ import pytest
 
 from tests.sweeps.campaign import ROOT, drive, files
 
-SPEC = """
-data = "parts.py:problem"
-network = "parts.py:network"
+STUDY = """
+import lbnn
+import numpy as np
+
+axes = {"seed": range(2), "depth": [2, 3], "width": [3, 30], "beta": np.geomspace(0.1, 1000.0, 10)}
 quantities = ["log_evidence", "scale_mean", "test_error"]
-[axes]
-seed = {count = 2}
-depth = [2, 3]
-width = [3, 30]
-beta = {from = 0.1, to = 1000.0, count = 10, spacing = "log"}
-[chunks]
-beta = 10
+chunks = {"beta": 10}
+
+
 """
 
 
@@ -47,10 +45,9 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_scheduler_and_workers_started_by_their_commands(tmp_path):
-    (tmp_path / "spec.toml").write_text(SPEC)
     source = (ROOT / "tests" / "sweeps" / "campaign.py").read_text()
     parts = source[source.index("def problem") : source.index("def drive")]
-    (tmp_path / "parts.py").write_text(f"import lbnn\nimport numpy as np\n\n\n{parts}")
+    (tmp_path / "study.py").write_text(f"{STUDY}{parts}\n\ndata = problem\n")
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
     cluster = [
@@ -69,7 +66,7 @@ def test_scheduler_and_workers_started_by_their_commands(tmp_path):
         for _ in range(2):
             arguments = ["--nthreads", "1", "--worker-port", str(free_port()), "--no-dashboard"]
             cluster.append(start(tmp_path, "distributed.cli.dask_worker", address, *arguments))
-        command = ("lbnn.cli", "sweep", "spec.toml", "--out", "run.zarr", "--scheduler", address)
+        command = ("lbnn.cli", "sweep", "study.py", "--out", "run.zarr", "--scheduler", address)
         assert start(tmp_path, *command).wait(timeout=240) == 0
     finally:
         for process in cluster:

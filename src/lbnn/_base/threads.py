@@ -45,7 +45,9 @@ def on_every_core(work: Callable[[Piece], None], pieces: Iterable[Piece]) -> Non
         for piece in listed:
             work(piece)
         return
-    with _one_blas_thread(), ThreadPoolExecutor(count) as pool:
+    controller = _blas()
+    alone = contextlib.nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
+    with alone, ThreadPoolExecutor(count) as pool:
         # the settings of numpy.errstate travel in the context
         waiting = [pool.submit(contextvars.copy_context().run, work, piece) for piece in listed]
         for each in waiting:
@@ -71,11 +73,6 @@ def one_ahead(work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> Itera
             waiting = later
         if waiting is not None:
             yield waiting.result()
-
-
-def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:
-    controller = _blas()
-    return contextlib.nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
 
 
 @cache

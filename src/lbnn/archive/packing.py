@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from lbnn._base import check
-from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
 from lbnn.archive.container import AnyArray
-from lbnn.data.bases import Basis, GramBasis, InputBasis
+from lbnn.data.bases import unpack_basis
 from lbnn.data.missing import MissingCells
-from lbnn.data.projection import FeatureDirections, InputDirections
 from lbnn.data.spectrum import Spectrum
 from lbnn.data.view_data import ViewData
 from lbnn.engines import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference
@@ -117,7 +115,10 @@ def _unpack_views(
     header: dict[str, Any], arrays: dict[str, AnyArray]
 ) -> tuple[ScalePrior, ViewData, float, ScaleInference]:
     prior, features = _unpack_prior(header), arrays.get("views.features")
-    kernel = arrays["views.kernel"] if features is None else _products(features)
+    if features is None:
+        kernel = arrays["views.kernel"]
+    else:
+        kernel = np.einsum("ami,bni->ambn", features, features, optimize=True)
     data = ViewData(
         features,
         kernel,
@@ -136,10 +137,6 @@ def _unpack_views(
     evidence, error = float(header["log_evidence"]), float(header["log_evidence_error"])
     diagnostics = _unpack_diagnostics(header["diagnostics"])
     return prior, data, noise, ScaleInference(measure, evidence, error, diagnostics)
-
-
-def _products(features: Array) -> Array:
-    return np.asarray(np.einsum("ami,bni->ambn", features, features, optimize=True))
 
 
 def _unpack_missing(header: dict[str, Any], arrays: dict[str, AnyArray]) -> MissingCells | None:
@@ -259,7 +256,7 @@ def _unpack_diagnostics(header: dict[str, Any]) -> Diagnostics:
 
 
 def _pack_spectrum(spectrum: Spectrum) -> Packed:
-    basis_header, arrays = _pack_basis(spectrum.basis)
+    basis_header, arrays = spectrum.basis.packed()
     header = {
         "residual": spectrum.residual,
         "examples": int(spectrum.examples),
@@ -273,65 +270,17 @@ def _pack_spectrum(spectrum: Spectrum) -> Packed:
     return header, arrays | {"eigenvalues": spectrum.eigenvalues, "targets": spectrum.targets}
 
 
-def _pack_basis(basis: Basis) -> Packed:
-    """Arrays of other libraries are stored, and come back, as NumPy."""
-    if isinstance(basis, GramBasis):
-        arrays = {"basis.vectors": to_numpy(basis.vectors), "basis.eigenvalues": basis.eigenvalues}
-        return {"kind": "gram", "scale": basis.scale}, arrays
-    header = {"kind": "features", "scale": basis.scale, "dimension": basis.dimension}
-    arrays = {} if basis.training_inputs is None else {"inputs": to_numpy(basis.training_inputs)}
-    if isinstance(basis.directions, InputDirections):
-        _require(basis.training_inputs is basis.directions.inputs, "directions of other inputs")
-        return header | {"kind": "inputs"}, arrays | {
-            "basis.combination": to_numpy(basis.directions.combination)
-        }
-    if isinstance(basis.directions, FeatureDirections):
-        if basis.training_coordinates is not None:
-            arrays |= {"basis.training_coordinates": to_numpy(basis.training_coordinates)}
-        return header, arrays | {"basis.vectors": to_numpy(basis.directions.vectors)}
-    raise TypeError(f"directions of type {type(basis.directions).__name__} have no place in an archive")
-
-
 def _unpack_spectrum(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Spectrum:
-    basis = _unpack_basis(header["basis"], arrays)
+    basis = unpack_basis(header["basis"], arrays)
     values, targets = arrays["eigenvalues"], arrays["targets"]
     _require(values.ndim == 1 and targets.ndim == 2, "dimensions of eigenvalues and targets")
-    _require(len(values) == len(targets) == _rank(basis), "rank of eigenvalues, targets and basis")
+    _require(len(values) == len(targets) == basis.rank, "rank of eigenvalues, targets and basis")
     residual, examples = float(header["residual"]), int(header["examples"])
     outside = arrays.get("outside")  # not in files of release 0.1
     _require(outside is None or outside.shape[1:] == targets.shape[1:], "shape of the targets outside")
     single, weights = bool(header["single_output"]), arrays.get("weights")
     _require(weights is None or (weights.ndim == 1 and bool((weights > 0).all())), "weights of rows")
     return Spectrum(values, targets, residual, examples, single, basis, outside, weights=weights)
-
-
-def _unpack_basis(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Basis:
-    scale = float(header["scale"])
-    if header["kind"] == "gram":
-        return GramBasis(arrays["basis.vectors"], arrays["basis.eigenvalues"], scale)
-    inputs, dimension = arrays.get("inputs"), int(header["dimension"])
-    if header["kind"] == "inputs":
-        directions = InputDirections(arrays["inputs"], arrays["basis.combination"])
-        _require(len(directions.inputs) == len(directions.combination), "rows of inputs and directions")
-        return InputBasis(directions, dimension, inputs, scale)
-    _require(header["kind"] == "features", f"basis of kind {header['kind']!r}")
-    _require(len(arrays["basis.vectors"]) == dimension, "columns of inputs and directions")
-    coordinates = arrays.get("basis.training_coordinates")
-    _require(
-        coordinates is None
-        or (inputs is not None and coordinates.shape == (len(inputs), arrays["basis.vectors"].shape[1])),
-        "coordinates of the inputs",
-    )
-    return InputBasis(FeatureDirections(arrays["basis.vectors"]), dimension, inputs, scale, coordinates)
-
-
-def _rank(basis: Basis) -> int:
-    if isinstance(basis, GramBasis):
-        return basis.vectors.shape[1]
-    directions = basis.directions
-    assert isinstance(directions, InputDirections | FeatureDirections)  # there are no others in an archive
-    columns = directions.combination if isinstance(directions, InputDirections) else directions.vectors
-    return columns.shape[1]
 
 
 # ---------------------------------------------------------------------- the law of the scale

@@ -450,8 +450,8 @@ class _Group:
         known = [each for each in ways if each is not None]
         if len(known) < len(ways):
             return None
-        theta, base = np.exp(log_directions(fine.points)), self._fine_weights(fine)
-        dimension = fine.points.shape[1]
+        theta, dimension = np.exp(log_directions(fine.points)), fine.points.shape[1]
+        base = log_weights([fine]) + 0.5 * math.log(dimension + 1)
         far = np.zeros(len(theta)) if spacing is None else 1.0 - known[0][1]
         z, inside = fine.points, 1.0 - far
         powers = np.concatenate([z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)], axis=1)
@@ -508,10 +508,6 @@ class _Group:
         lumps = np.zeros((len(points), len(own)))
         lumps[own, np.arange(len(own))] = 1.0
         return lumps
-
-    def _fine_weights(self, fine: Rule) -> Array:
-        """Log weights (directions,) of a finer rule."""
-        return log_weights([fine]) + 0.5 * math.log(fine.points.shape[1] + 1)
 
     def moments(self) -> tuple[Array, Array]:
         """Posterior means (V, d) and covariances (V, d, d) of z, as NumPy.
@@ -786,9 +782,6 @@ class _Search:
         shape = len(self.log_theta), self.targets.count
         return sparse.csr_array((np.concatenate(values), places), shape=shape)
 
-    def _line(self, directions: Directions, number: int) -> Line:
-        return self.lines.pop(number, None) or directions.line(self.log_theta[number])
-
     def _second_pass(self, weights: sparse.csr_array, places: Array) -> tuple[AnyArray, Array]:
         """Dual coefficients (K, r, V) and distribution functions (V, K, places) of the shares."""
         directions = Directions(self.kernels, self.targets, self.priors)
@@ -797,7 +790,9 @@ class _Search:
         there = put(np.ascontiguousarray(np.moveaxis(places, 0, 2)))  # (K, places, V)
         distribution = xp.zeros_like(there)
         relevant = np.flatnonzero(np.diff(weights.indptr))
-        lines = one_ahead(lambda j: self._line(directions, int(j)), relevant.tolist())
+        lines = one_ahead(
+            lambda j: self.lines.pop(j, None) or directions.line(self.log_theta[j]), relevant.tolist()
+        )
         for number, (j, line) in enumerate(zip(relevant, lines, strict=True)):
             row = slice(weights.indptr[j], weights.indptr[j + 1])
             columns, own = weights.indices[row].astype(np.int64), put(weights.data[row])

@@ -151,7 +151,13 @@ class Bands:
         )
         fit = self._fit(data, targets, units, given, effort, block_size, store, client, progress)
         if warn_of_errors:
-            fit._warn()
+            missing = int(np.count_nonzero(~fit.ok))
+            if missing:
+                warn(
+                    f"{missing} of {len(fit.ok)} targets have stated errors above "
+                    f"target_error={fit._effort.target_error:g} (fit.ok is False): increase "
+                    f"max_directions={fit._effort.most_directions}, or target_error"
+                )
         return fit
 
     def _loaded(
@@ -284,15 +290,6 @@ class BandsFit:
         """Mask (V,) of targets whose errors are within the target error."""
         return np.concatenate([each.ok(self._effort.target_error) for each in self._posteriors])
 
-    def _warn(self) -> None:
-        missing = int(np.count_nonzero(~self.ok))
-        if missing:
-            warn(
-                f"{missing} of {len(self.ok)} targets have stated errors above "
-                f"target_error={self._effort.target_error:g} (fit.ok is False): increase "
-                f"max_directions={self._effort.most_directions}, or target_error"
-            )
-
     @property
     def directions(self) -> int:
         """Eigendecompositions of all blocks together."""
@@ -369,7 +366,8 @@ class BandsFit:
         test_diagonals : K arrays (m,), optional
             For a fit of kernels: k(x, x) at the new inputs, which deviations need.
         """
-        test = test_kernels(self._kernels, self._first_variances, blocks, cross_kernels, test_diagonals)
+        first_variances = np.array([network.prior_variances[0] for network in self.bands.networks])
+        test = test_kernels(self._kernels, first_variances, blocks, cross_kernels, test_diagonals)
         conditioned = Conditioned(
             self._kernels,
             self.bands._priors(self._kernels),
@@ -396,11 +394,6 @@ class BandsFit:
         for position, band in enumerate(self._kernels.used):
             full[band] = scaled[position, ...] / float(sizes[position])
         return xp.stack(full)
-
-    @property
-    def _first_variances(self) -> Array:
-        """Prior variances of the first layers, (K,)."""
-        return np.array([network.prior_variances[0] for network in self.bands.networks])
 
     def _joined(self, name: str) -> Array:
         """A quantity of all blocks of targets, (V, ...)."""

@@ -177,7 +177,10 @@ class BandsPredictive:
 
     def pointwise_log_density(self, F: ArrayLike) -> Array:
         """Log density at F (m, V) for every point and target, (m, V)."""
-        values = self._like_mean(F)
+        values = check.real_array(F, "F")
+        shape = int(self.test.cross[0].shape[0]), len(self.fit.units)
+        if values.shape != shape:
+            raise ValueError(f"F must be shaped like the mean, {shape}, got F.shape={values.shape}")
         total = np.full(values.shape, -np.inf)
         for columns, weights, means, variances in self._atoms():
             z = (values[None][:, :, columns] - means) ** 2 / variances
@@ -215,14 +218,6 @@ class BandsPredictive:
         """Central intervals: lower and upper ends, (m, V) each."""
         level = float(check.probability(probability, "probability"))
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
-
-    def _like_mean(self, F: ArrayLike) -> Array:
-        """F (m, V), if it is shaped like the mean."""
-        values = check.real_array(F, "F")
-        shape = int(self.test.cross[0].shape[0]), len(self.fit.units)
-        if values.shape != shape:
-            raise ValueError(f"F must be shaped like the mean, {shape}, got F.shape={values.shape}")
-        return values
 
     def _atoms(self, exact_variance: bool = False) -> Iterator[tuple[IndexArray, Array, Array, Array]]:
         """For every direction: its targets, weights (a, v), means and variances (a, m, v) of the atoms.

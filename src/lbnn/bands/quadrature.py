@@ -167,7 +167,9 @@ class Directions:
         data = self.targets if targets is None else targets
         projected = line.system.vectors.T @ data.values
         squares = projected * projected  # ỹ_i², (r, V)
-        low, high = self.range or self._typical(line.system)
+        positive = line.system.values[line.system.values > 0]
+        middle = -math.log(float(positive.mean())) if len(positive) else 0.0
+        low, high = self.range or (middle - 8.0, middle + 8.0)
         while True:  # until the lattice holds the mass of all targets
             coarse = self._lattice(low, high)
             size = max(
@@ -192,11 +194,6 @@ class Directions:
         ]
         log_integral, u, mass, noise, spread, begin, stride = _joined(parts, self.xp)
         return Conditional(log_integral, u, mass, noise, spread, begin, stride, lattice)
-
-    def _typical(self, system: Eigensystem) -> tuple[float, float]:
-        positive = system.values[system.values > 0]
-        middle = -math.log(float(positive.mean())) if len(positive) else 0.0
-        return middle - 8.0, middle + 8.0
 
     def _lattice(self, low: float, high: float) -> Array:
         """The coarse lattice (M,): multiples of `_SURVEY` steps."""

@@ -37,7 +37,8 @@ class Work:
 
     def block(self, number: int, Y: AnyArray, units: Array, say: Any = None) -> BlockPosterior:
         """The posterior of one block of targets (p, v)."""
-        effort = replace(self.effort, seed=_seed(self.effort.seed, number))
+        own = np.random.SeedSequence([self.effort.seed, number]).generate_state(1, np.uint64)[0]
+        effort = replace(self.effort, seed=int(own >> np.uint64(1)))  # a seed for each block
         if say is not None:
             effort = replace(effort, say=say)
         targets = targets_in_units(Y, units, self.given_noise, self.kernels)
@@ -115,11 +116,6 @@ def _task(work: Work, number: int, Y: Array, units: Array) -> BlockPosterior:
 
 def _silent(message: str) -> None:
     """Report nothing."""
-
-
-def _seed(seed: int, number: int) -> int:
-    """A seed for each block."""
-    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 class _Folder:

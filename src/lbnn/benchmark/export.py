@@ -53,7 +53,12 @@ def to_posteriordb(
     date : datetime.date, optional
         When the entry was made; today by default.
     """
-    origin = _origin(date or datetime.date.today())
+    origin = {
+        "added_by": "lbnn",
+        "added_date": (date or datetime.date.today()).isoformat(),
+        "references": [REFERENCE],
+        "urls": None,
+    }
     count, root = check.positive_integer(draws, "draws"), Path(folder)
     name, program = task.name.replace("-", "_"), task.stan()
     posterior = f"{name}-{MODEL}"
@@ -70,10 +75,6 @@ def to_posteriordb(
     _write_text(root / "bibliography" / "references.bib", _BIBLIOGRAPHY)
     _write_zipped(root / "data" / "data" / f"{name}.json", program.data)
     _write_zipped(kept / "draws" / f"{posterior}.json", reference)
-
-
-def _origin(date: datetime.date) -> dict[str, Any]:
-    return {"added_by": "lbnn", "added_date": date.isoformat(), "references": [REFERENCE], "urls": None}
 
 
 def to_stan(task: Task, folder: str | Path) -> tuple[Path, Path]:

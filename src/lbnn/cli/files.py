@@ -17,20 +17,16 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path], force:
     """Refuse before the work begins what could not be written after it."""
     given = [path for path in outputs if path is not None]
     for path in given:
-        _check_output(path, force)
+        if path.is_dir():
+            raise BadInputError(f"an output must be a file, got the folder {path}")
+        if not path.parent.is_dir():
+            raise BadInputError(f"the folder of an output must exist, got {path}")
+        if path.exists() and not force:
+            raise BadInputError(f"{path} exists already; give --force to replace it")
         if any(path.exists() and path.samefile(source) for source in inputs if source.exists()):
             raise BadInputError(f"an output must not replace an input, got {path} for both")
     if len({path.absolute() for path in given}) < len(given):
         raise BadInputError(f"outputs must be different files, got {', '.join(map(str, given))}")
-
-
-def _check_output(path: Path, force: bool) -> None:
-    if path.is_dir():
-        raise BadInputError(f"an output must be a file, got the folder {path}")
-    if not path.parent.is_dir():
-        raise BadInputError(f"the folder of an output must exist, got {path}")
-    if path.exists() and not force:
-        raise BadInputError(f"{path} exists already; give --force to replace it")
 
 
 def write_together(writers: Mapping[Path, Callable[[Path], object]], quiet: bool = False) -> None:

@@ -126,7 +126,8 @@ def read_text(path: Path, dialect: Dialect) -> Sheet:
     frame.index = pd.Index(_line_numbers(text, full, len(frame), units))
     _require_fields(path, frame, full, named)
     if units:
-        notes.append(units_note(path, f"line {_line_of_units(text, full)}", list(frame.columns), body[0]))
+        line = _record_lines(text, full, 2)[1]
+        notes.append(units_note(path, f"line {line}", list(frame.columns), body[0]))
     given = {"sep": full.sep, "decimal": full.decimal, "encoding": full.encoding}
     usual = {"sep": ",", "decimal": ".", "encoding": "utf-8"}
     pandas = {name: value for name, value in given.items() if value != usual[name]}
@@ -203,10 +204,6 @@ def _line_numbers(text: str, dialect: Dialect, rows: int, units: bool) -> Sequen
     if len(text.splitlines()) == rows + skipped:
         return range(1 + skipped, 1 + skipped + rows)
     return _record_lines(text, dialect)[skipped : skipped + rows]
-
-
-def _line_of_units(text: str, dialect: Dialect) -> int:
-    return _record_lines(text, dialect, 2)[1]
 
 
 def _record_lines(text: str, dialect: Dialect, most: int | None = None) -> list[int]:

@@ -1,4 +1,4 @@
-"""`lbnn sweep`: a grid of exact answers from a specification, into a store."""
+"""`lbnn sweep`: a grid of exact answers that a Python file describes, into a store."""
 
 from __future__ import annotations
 
@@ -13,32 +13,28 @@ from lbnn._base.warn import collected
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.options import Debug
 from lbnn.cli.problems import BadInputError, console
-from lbnn.cli.sweep_spec import read_spec
+from lbnn.cli.sweep_study import read_study
 from lbnn.sweeps import STATUS
 from lbnn.sweeps.chunk import FAILED
 
 EXAMPLES = """
 [bold]Examples[/bold]
-lbnn sweep spec.toml --out run.zarr
-lbnn sweep spec.toml --out run.zarr --workers 8 --resume
-lbnn sweep spec.toml --out run.zarr --scheduler tcp://10.0.0.1:8786
+lbnn sweep study.py --out run.zarr
+lbnn sweep study.py --out run.zarr --workers 8 --resume
+lbnn sweep study.py --out run.zarr --scheduler tcp://10.0.0.1:8786
 
-[bold]A specification[/bold]
-quantities = ["log_evidence", "kernel_change", "test_error"]
-\\[axes]
-seed = {count = 10}
-width = \\[10, 30, 100]
-beta = {from = 0.1, to = 1000, count = 9, spacing = "log"}
-\\[data]
-examples = 40
+[bold]A study: arguments of lbnn.sweep by their names[/bold]
+axes = {"seed": range(10), "width": \\[10, 30, 100], "beta": \\[1.0, 100.0]}
+quantities = \\["log_evidence", "kernel_change"]
+def data(rng, seed): return rng.normal(size=(40, 60)), rng.normal(size=40)
+def network(width): return lbnn.Network((width,))
 
-Data are drawn from a teacher unless data = "file.py:function" says otherwise.
 Then: lbnn sweep-report run.zarr --out page.html
 """
 
 
 def sweep(
-    spec: Annotated[Path, typer.Argument(help="Specification, .toml.", show_default=False)],
+    study: Annotated[Path, typer.Argument(help="Study, .py: arguments of lbnn.sweep.", show_default=False)],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Store, .zarr.", metavar="FOLDER", show_default=False)
     ],
@@ -79,7 +75,7 @@ def sweep(
         raise BadInputError("give --workers or --scheduler, got both")
     if out.exists() and not (resume or retry_failed):
         raise BadInputError(f"{out} exists already; give --resume to go on with it")
-    arguments = read_spec(spec)
+    arguments = read_study(study)
     settings: dict[str, Any] = {
         "store": out,
         "retry_failed": retry_failed,

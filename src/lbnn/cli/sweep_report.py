@@ -85,12 +85,14 @@ def report_page(dataset: Any, name: str, x: str, by: str, given: Mapping[str, st
             for picture in _pictures(dataset, str(variable), across, curves, at)
         ]
         words = [_definition(dataset, str(variable)) for variable in variables]
+    each = len(pictures) // max(len(variables), 1)
+    groups = [pictures[start * each : (start + 1) * each] for start in range(len(variables))]
     return _template().render(
         name=name,
         counts=counts,
         axes={str(axis): _summary(dataset[axis].values.tolist()) for axis in dataset.dims},
         at={axis: _shown(value) for axis, value in at.items()},
-        sections=list(zip(words, _grouped(pictures, len(variables)), strict=True)),
+        sections=list(zip(words, groups, strict=True)),
         points=_points(dataset, status),
         left=max(0, counts["warned"] + counts["failed"] - _MOST_LISTED),
         provenance=json.loads(dataset.attrs.get("provenance", "{}")),
@@ -145,11 +147,6 @@ def _pictures(dataset: Any, variable: str, across: str, curves: str, at: Mapping
         plots.sweep_map(dataset, variable, across, curves, ax, at=at)
         found.append(Picture(figure, "", f"{variable} over {across} and {curves}"))
     return found
-
-
-def _grouped(pictures: Sequence[Any], count: int) -> list[Sequence[Any]]:
-    each = len(pictures) // max(count, 1)
-    return [pictures[start * each : (start + 1) * each] for start in range(count)]
 
 
 def _points(dataset: Any, status: Any) -> list[dict[str, str]]:

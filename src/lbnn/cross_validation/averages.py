@@ -40,9 +40,8 @@ class Scores:
     log_density_error: Array  # (rows,)
     pareto_k: Array  # (rows,)
 
-    def of_rows(self, weights: Array) -> Scores:
-        """Scores of the rows, from those of the rows times √w, (rows,)."""
-        outputs = self.residual.shape[1]
+    def of_rows(self, weights: Array, outputs: int) -> Scores:
+        """Scores of the rows, from those of the rows times √w, w (rows,), for densities of n_d outputs."""
         return replace(
             self,
             residual=self.residual / np.sqrt(weights)[:, None],
@@ -63,7 +62,7 @@ def score(measure: ScaleMeasure, examples: LeftOut, matrix: Array) -> Scores:
     average = special.logsumexp(log_weights + log_density, axis=1)
     weights = np.exp(log_weights)
     shares = np.exp(log_weights + log_density - average[:, None])  # of each atom in the average
-    error = _standard_error(shares - weights, measure.groups)
+    error = group_error(shares - weights, measure.groups)
     return Scores(*moments(measure, examples, weights, matrix), average, error, shapes)
 
 
@@ -75,7 +74,7 @@ def score_atoms(measure: ScaleMeasure, precision: Array, residual: Array) -> Sco
     weights, shares = np.exp(log_weights), np.exp(log_weights + log_density - average[:, None])
     mean = (weights * residual).sum(axis=1)
     variance = (weights * (1 / precision + (residual - mean[:, None]) ** 2)).sum(axis=1)
-    error = _standard_error(shares - weights, measure.groups)
+    error = group_error(shares - weights, measure.groups)
     return Scores(mean[:, None], variance[:, None], average, error, shapes)
 
 
@@ -107,11 +106,13 @@ def moments(measure: ScaleMeasure, examples: LeftOut, weights: Array, matrix: Ar
     return reference[0] + shift, second - shift**2
 
 
-def _standard_error(terms: Array, groups: IndexArray | None) -> Array:
+def group_error(terms: Array, groups: IndexArray | None) -> Array:
     """Standard error of Σ_s terms (rows, m) of mean zero, from the spread of independent groups, (rows,)."""
     if groups is None:
         return np.zeros(len(terms))
     labels, index = np.unique(groups, return_inverse=True)
+    if len(labels) < 2:
+        return np.full(len(terms), np.inf)
     parts = terms @ (index[:, None] == np.arange(len(labels)))
     return np.sqrt((parts**2).sum(axis=1) * len(labels) / (len(labels) - 1))
 

@@ -12,7 +12,6 @@ from lbnn._base import check
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
 from lbnn.cross_validation.fitted import Fitted
-from lbnn.data.bases import InputBasis
 from lbnn.data.examples import example_vectors, level_of
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
@@ -25,15 +24,17 @@ def kept_targets(spectrum: Spectrum) -> Array:
 
     For centred data, whose spectrum counts p − 1 examples, the centred targets.
     """
-    basis, needed = spectrum.basis, "leave-one-out scores need the targets"
-    if isinstance(basis, InputBasis) and basis.training_inputs is None:
+    if not spectrum.basis.keeps_examples:
         raise ValueError("leave-one-out scores need the training inputs, got a posterior from moments")
     vectors = example_vectors(spectrum)
     inside, outside = vectors @ spectrum.targets, spectrum.outside
     if outside is not None and len(outside) == len(vectors):
         inside = inside + outside
     elif spectrum.rank < spectrum.examples:
-        raise ValueError(f"{needed}, got a posterior that does not keep them: use leave_one_out(Y)")
+        raise ValueError(
+            "leave-one-out scores need the targets, got a posterior that does not keep them: use "
+            "leave_one_out(Y)"
+        )
     if spectrum.weights is not None:  # the spectrum is that of rows times √w
         inside = inside / np.sqrt(spectrum.weights)[:, None]
     return inside[:, 0] if spectrum.single_output else inside
@@ -42,9 +43,8 @@ def kept_targets(spectrum: Spectrum) -> Array:
 def checked_targets(posterior: Fitted, Y: ArrayLike, centred: bool) -> tuple[Array, bool]:
     """Y as (p, n_d), if posterior and Y belong together and leave-one-out scores exist."""
     spectrum = posterior.spectrum
-    basis = spectrum.basis
     noise = posterior.noise.variance
-    if isinstance(basis, InputBasis) and basis.training_inputs is None:
+    if not spectrum.basis.keeps_examples:
         raise ValueError("leave-one-out scores need the training inputs, got a posterior from moments")
     if math.isinf(noise):
         raise ValueError("left-out observations have finite variance only for beta > 0, got beta=0")

@@ -80,7 +80,7 @@ class PrivateExamples(LeftOut):
     def of(cls, spectrum: Spectrum, private: float, Y: Array, centred: bool) -> PrivateExamples:
         """All examples of a data set, rows and targets Y (p, n_d) times √w."""
         vectors = example_vectors(spectrum)
-        unseen, rest = _unseen(spectrum, vectors, Y, centred)
+        unseen, rest = unseen_part(spectrum, vectors, Y, centred)
         eigenvalues = spectrum.eigenvalues + private
         precision = vectors**2 @ (1 / eigenvalues) + unseen / private
         weighted = vectors @ (spectrum.targets / eigenvalues[:, None]) + rest / private
@@ -118,7 +118,7 @@ class Examples(LeftOut):
     def of(cls, spectrum: Spectrum, noise_variance: float, Y: Array, centred: bool) -> Examples:
         """All examples of a data set, rows and targets Y (p, n_d) times √w."""
         vectors = example_vectors(spectrum)
-        unseen, rest = _unseen(spectrum, vectors, Y, centred)
+        unseen, rest = unseen_part(spectrum, vectors, Y, centred)
         if noise_variance > 0:
             unseen, rest = unseen / noise_variance, rest / noise_variance
         return cls(vectors, unseen, rest, spectrum.eigenvalues, spectrum.targets, noise_variance)
@@ -207,7 +207,7 @@ class Examples(LeftOut):
         return np.maximum(scale_values, np.finfo(float).eps ** 2 * scale_values.max(axis=1, keepdims=True))
 
 
-def _unseen(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tuple[Array, Array]:
+def unseen_part(spectrum: Spectrum, vectors: Array, Y: Array, centred: bool) -> tuple[Array, Array]:
     """(I − UUᵀ)_aa (p,) and ((I − UUᵀ)Y)_a (p, n_d) on contrasts; zero where the directions span all."""
     unseen, rest = np.zeros(len(Y)), np.zeros_like(Y)
     if spectrum.rank < spectrum.examples:

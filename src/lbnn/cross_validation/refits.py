@@ -23,7 +23,7 @@ from lbnn.cross_validation.fitted import Fitted
 from lbnn.cross_validation.left_out_scan import LeftOutScan
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredKernel, Columns, contrasts
-from lbnn.data.projection import FeatureDirections, Projection
+from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines.quadrature import QuadratureLaw, infer_quadrature
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -164,11 +164,10 @@ def lost_digits(posterior: Fitted, examples: Examples) -> Mask:
     order = np.argsort(values.max(axis=1))
     shares = np.cumsum(measure.weights[order])
     probes = order[np.minimum(np.searchsorted(shares, _PROBES), len(order) - 1)]
-    basis = posterior.spectrum.basis
-    tall = isinstance(basis, InputBasis) and isinstance(basis.directions, FeatureDirections)
+    derived = posterior.spectrum.basis.derives_example_vectors
     bound = np.concatenate(
         [
-            examples.take(rows).rounding(values[probes], vectors[probes], tall)
+            examples.take(rows).rounding(values[probes], vectors[probes], derived)
             for rows in row_blocks(len(examples.vectors), measure)
         ]
     )

@@ -137,7 +137,7 @@ def left_out_scores(
     examples = _left_out(posterior, np.sqrt(weights)[:, None] * columns, centred)
     parts = [score(measure, examples.take(rows), outward) for rows in row_blocks(len(columns), measure)]
     scores = Scores(*(np.concatenate(each) for each in zip(*(p.fields for p in parts), strict=True)))
-    scores = scores.of_rows(weights)
+    scores = scores.of_rows(weights, columns.shape[1])
     refits = Refits(posterior, columns, centred, weights)
     messages = replace_by_refits(scores, posterior, examples, outward, refits)
     messages = pareto_messages(scores.pareto_k) + messages

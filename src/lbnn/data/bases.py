@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +25,9 @@ from lbnn._base.types import AnyArray, Array
 from lbnn.data.projection import (
     RANK_TOLERANCE,
     Directions,
+    FeatureDirections,
     GramProjection,
+    InputDirections,
     InputProjection,
     TrainingProjection,
 )
@@ -73,6 +77,72 @@ class InputBasis:
     def scaled(self, variance: float) -> InputBasis:
         return replace(self, scale=variance * self.scale)
 
+    @property
+    def rank(self) -> int:
+        return self.directions.columns.shape[1]
+
+    @property
+    def keeps_examples(self) -> bool:
+        """Whether the training points are known; they are not after moments."""
+        return self.training_inputs is not None
+
+    @property
+    def derives_example_vectors(self) -> bool:
+        """Whether U is computed from V, with its rounding."""
+        return not self.directions.holds_example_vectors
+
+    def most_directions(self, examples: int) -> int:
+        """The largest rank that so many examples could have besides their number: n0."""
+        return self.dimension
+
+    def without_first(self) -> InputBasis:
+        """Without the smallest eigenvalue."""
+        coordinates = self.training_coordinates
+        return replace(
+            self,
+            directions=self.directions.with_columns(self.directions.columns[:, 1:]),
+            training_coordinates=None if coordinates is None else coordinates[:, 1:],
+        )
+
+    def example_vectors(self, eigenvalues: Array) -> Array:
+        """U (p, r) given the eigenvalues (r,) of the Gram matrix, as NumPy."""
+        own = self.directions.example_vectors()
+        if own is not None:
+            return own
+        vectors = to_numpy(self.training().explained)  # a new array
+        vectors /= np.sqrt(eigenvalues)
+        return vectors
+
+    def example_rows(self, eigenvalues: Array) -> Callable[[slice], Array]:
+        """Rows of U (p, r), given the eigenvalues (r,), for a block of training rows.
+
+        Where U is a product with the inputs it is made block by block: all of it takes as much memory as the
+        inputs.
+        """
+        inputs, directions = self.training_inputs, self.directions
+        if not self.derives_example_vectors or inputs is None or self.training_coordinates is not None:
+            vectors = self.example_vectors(eigenvalues)
+            return lambda block: vectors[block]
+        factor = np.sqrt(self.scale / eigenvalues)
+        return lambda block: to_numpy(directions.coordinates(inputs[block, :])) * factor
+
+    def weighted_points(self, test: tuple[ArrayLike, ...], roots: Array) -> tuple[ArrayLike, ...]:
+        """Test points for training rows that were multiplied by roots (p,): inputs stay as they are."""
+        return test
+
+    def function_weights(self, coefficients: Array, roots: Array | None) -> Array:
+        """Weights (k, n0) of the inputs in functions with coefficients (k, r) in the eigenbasis."""
+        return math.sqrt(self.scale) * to_numpy(self.directions.combine(like(coefficients, self.example)))
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Numbers and arrays for a file; arrays of other libraries are stored, and come back, as NumPy."""
+        kind, arrays = self.directions.packed(self.training_inputs)
+        if self.training_inputs is not None:
+            arrays["inputs"] = to_numpy(self.training_inputs)
+        if self.training_coordinates is not None:
+            arrays["basis.training_coordinates"] = to_numpy(self.training_coordinates)
+        return {"kind": kind, "scale": self.scale, "dimension": self.dimension}, arrays
+
 
 @dataclass(frozen=True)
 class GramBasis:
@@ -109,8 +179,87 @@ class GramBasis:
     def scaled(self, variance: float) -> GramBasis:
         return replace(self, scale=variance * self.scale)
 
+    @property
+    def rank(self) -> int:
+        return self.vectors.shape[1]
+
+    @property
+    def keeps_examples(self) -> bool:
+        """The training points are known."""
+        return True
+
+    @property
+    def derives_example_vectors(self) -> bool:
+        """U is kept."""
+        return False
+
+    def most_directions(self, examples: int) -> int:
+        """The largest rank that so many examples could have besides their number: no other."""
+        return examples
+
+    def without_first(self) -> GramBasis:
+        """Without the smallest eigenvalue."""
+        return replace(self, vectors=self.vectors[:, 1:], eigenvalues=self.eigenvalues[1:])
+
+    def example_vectors(self, eigenvalues: Array) -> Array:
+        """U (p, r), as NumPy; the eigenvalues (r,) are not needed."""
+        return to_numpy(self.vectors)
+
+    def example_rows(self, eigenvalues: Array) -> Callable[[slice], Array]:
+        """Rows of U (p, r) for a block of training rows; the eigenvalues (r,) are not needed."""
+        vectors = self.example_vectors(eigenvalues)
+        return lambda block: vectors[block]
+
+    def weighted_points(self, test: tuple[ArrayLike, ...], roots: Array) -> tuple[ArrayLike, ...]:
+        """Kernels (p̂, p), (p̂, p̂) for training rows that were multiplied by roots (p,)."""
+        cross = check.matrix_in_place(test[0], "cross_gram")
+        if cross.shape[1] != len(roots):  # refused by `project`
+            return test
+        return (cross * like(roots, cross), *test[1:])
+
+    def function_weights(self, coefficients: Array, roots: Array | None) -> Array:
+        """Weights (k, p) of the training points in functions with coefficients (k, r) in the eigenbasis.
+
+        With the training rows multiplied by roots (p,), the kernel with them is that of the rows times these.
+        """
+        weights = math.sqrt(self.scale) * (coefficients / np.sqrt(self.eigenvalues)) @ self.vectors.T
+        return weights if roots is None else weights * roots
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Numbers and arrays for a file; arrays of other libraries are stored, and come back, as NumPy."""
+        arrays = {"basis.vectors": to_numpy(self.vectors), "basis.eigenvalues": self.eigenvalues}
+        return {"kind": "gram", "scale": self.scale}, arrays
+
 
 Basis = InputBasis | GramBasis
+
+
+def unpack_basis(header: dict[str, Any], arrays: dict[str, Array]) -> Basis:
+    """The basis that `packed` describes; a ValueError where parts do not fit together."""
+    scale = float(header["scale"])
+    if header["kind"] == "gram":
+        return GramBasis(arrays["basis.vectors"], arrays["basis.eigenvalues"], scale)
+    inputs, dimension = arrays.get("inputs"), int(header["dimension"])
+    if header["kind"] == "inputs":
+        directions = InputDirections(arrays["inputs"], arrays["basis.combination"])
+        _require_consistent(
+            len(directions.inputs) == len(directions.combination), "rows of inputs and directions"
+        )
+        return InputBasis(directions, dimension, inputs, scale)
+    _require_consistent(header["kind"] == "features", f"basis of kind {header['kind']!r}")
+    _require_consistent(len(arrays["basis.vectors"]) == dimension, "columns of inputs and directions")
+    coordinates = arrays.get("basis.training_coordinates")
+    _require_consistent(
+        coordinates is None
+        or (inputs is not None and coordinates.shape == (len(inputs), arrays["basis.vectors"].shape[1])),
+        "coordinates of the inputs",
+    )
+    return InputBasis(FeatureDirections(arrays["basis.vectors"]), dimension, inputs, scale, coordinates)
+
+
+def _require_consistent(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(f"inconsistent: {what}")
 
 
 def given_points(

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from lbnn._base.arrays import device_of, like, namespace, times, to_numpy
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GramBasis, InputBasis
-from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, InputDirections
+from lbnn.data.projection import RANK_TOLERANCE, InputDirections
 from lbnn.data.spectrum import Spectrum
 
 
@@ -198,28 +197,13 @@ def contrasts(spectrum: Spectrum) -> Spectrum:
     fewer = spectrum.examples - 1
     if spectrum.rank <= fewer:
         return replace(spectrum, examples=fewer)
-    basis: Any = spectrum.basis
     return replace(
         spectrum,
         eigenvalues=spectrum.eigenvalues[1:],
         targets=spectrum.targets[1:],
         examples=fewer,
-        basis=_without_first(basis),
+        basis=spectrum.basis.without_first(),
     )
-
-
-def _without_first(basis: InputBasis | GramBasis) -> InputBasis | GramBasis:
-    """The basis without its smallest eigenvalue."""
-    if isinstance(basis, GramBasis):
-        return replace(basis, vectors=basis.vectors[:, 1:], eigenvalues=basis.eigenvalues[1:])
-    directions, coordinates = basis.directions, basis.training_coordinates
-    if isinstance(directions, InputDirections):
-        directions = InputDirections(directions.inputs, directions.combination[:, 1:])
-    else:
-        assert isinstance(directions, FeatureDirections)
-        directions = FeatureDirections(directions.vectors[:, 1:])
-    fewer = None if coordinates is None else coordinates[:, 1:]
-    return replace(basis, directions=directions, training_coordinates=fewer)
 
 
 def outside_range(spectrum: Spectrum, targets: Array) -> Array:

@@ -150,22 +150,17 @@ def checked_table(Y: ArrayLike, observed: ArrayLike) -> tuple[Array, Mask | None
             f"observed targets must be finite, got {np.count_nonzero(~np.isfinite(table[mask]))} NaN or "
             "infinite values among them"
         )
-    require_observed(mask)
-    return table, None if mask.all() else mask
-
-
-def require_observed(observed: Mask) -> None:
-    """Raise where an output, or a row, of the mask (p, n_d) has no observed target."""
-    if not observed.any(axis=0).all():
+    if not mask.any(axis=0).all():
         raise ValueError(
             "every output needs at least one observed target, got none for outputs "
-            f"{np.flatnonzero(~observed.any(axis=0)).tolist()}: leave them out"
+            f"{np.flatnonzero(~mask.any(axis=0)).tolist()}: leave them out"
         )
-    if not observed.any(axis=1).all():
+    if not mask.any(axis=1).all():
         raise ValueError(
             "rows without any target carry no information, got "
-            f"{np.count_nonzero(~observed.any(axis=1))} of them: leave them out"
+            f"{np.count_nonzero(~mask.any(axis=1))} of them: leave them out"
         )
+    return table, None if mask.all() else mask
 
 
 def elimination_is_cheaper(cells: MissingCells, rank: int) -> bool:

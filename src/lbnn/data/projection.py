@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -82,6 +82,8 @@ class Projection(Protocol):
 class Directions(Protocol):
     """Orthonormal directions v_1..v_r in input space, held in whatever form is cheap to apply."""
 
+    holds_example_vectors: ClassVar[bool]
+
     @property
     def example(self) -> AnyArray:
         """An array of any shape, of the library and device in which they are held."""
@@ -95,6 +97,23 @@ class Directions(Protocol):
         """Coordinates (p̂, r) back to inputs (p̂, n0)."""
         ...
 
+    @property
+    def columns(self) -> AnyArray:
+        """What is held of each direction, (any, r)."""
+        ...
+
+    def with_columns(self, columns: AnyArray) -> Directions:
+        """Those with other columns (any, k)."""
+        ...
+
+    def example_vectors(self) -> Array | None:
+        """U (p, r), if `holds_example_vectors`, as NumPy; else None."""
+        ...
+
+    def packed(self, training_inputs: AnyArray | None) -> tuple[str, dict[str, Array]]:
+        """Their kind and their arrays, for a file that holds the training inputs (p, n0) if there are any."""
+        ...
+
 
 @dataclass(frozen=True)
 class InputDirections:
@@ -102,6 +121,7 @@ class InputDirections:
 
     inputs: AnyArray  # X, (p, n0)
     combination: AnyArray  # u_i / √(n0 g_i), (p, r)
+    holds_example_vectors: ClassVar[bool] = True
 
     @property
     def example(self) -> AnyArray:
@@ -116,12 +136,33 @@ class InputDirections:
         """Inputs (m, n0) with coordinates (m, r)."""
         return (coordinates @ self.combination.T) @ self.inputs
 
+    @property
+    def columns(self) -> AnyArray:
+        """u_i / √(n0 g_i), (p, r)."""
+        return self.combination
+
+    def with_columns(self, columns: AnyArray) -> InputDirections:
+        """The same inputs with other combinations (p, k)."""
+        return InputDirections(self.inputs, columns)
+
+    def example_vectors(self) -> Array:
+        """U (p, r); X V would lose directions of small g to rounding."""
+        combination = to_numpy(self.combination)
+        return combination / np.linalg.norm(combination, axis=0)
+
+    def packed(self, training_inputs: AnyArray | None) -> tuple[str, dict[str, Array]]:
+        """Their kind and their arrays, for a file that holds the inputs (p, n0), too."""
+        if training_inputs is not self.inputs:
+            raise ValueError("directions that combine the training inputs are stored with them, got others")
+        return "inputs", {"basis.combination": to_numpy(self.combination)}
+
 
 @dataclass(frozen=True)
 class FeatureDirections:
     """The eigenvectors of XᵀX as columns (n0, r), for p > n0 and for accumulated moments."""
 
     vectors: AnyArray
+    holds_example_vectors: ClassVar[bool] = False
 
     @property
     def example(self) -> AnyArray:
@@ -135,6 +176,22 @@ class FeatureDirections:
     def combine(self, coordinates: AnyArray) -> AnyArray:
         """Inputs (m, n0) with coordinates (m, r)."""
         return coordinates @ self.vectors.T
+
+    @property
+    def columns(self) -> AnyArray:
+        """The directions (n0, r)."""
+        return self.vectors
+
+    def with_columns(self, columns: AnyArray) -> FeatureDirections:
+        """Other directions (n0, k)."""
+        return FeatureDirections(columns)
+
+    def example_vectors(self) -> None:
+        """None: U = XV/√(n0 g), of shape (p, r), is not kept."""
+
+    def packed(self, training_inputs: AnyArray | None) -> tuple[str, dict[str, Array]]:
+        """Their kind and their arrays, for a file; they do not need the training inputs (p, n0)."""
+        return "features", {"basis.vectors": to_numpy(self.vectors)}
 
 
 class SharedInputs:

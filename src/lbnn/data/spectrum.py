@@ -143,11 +143,7 @@ class Spectrum:
         if not test:
             rows = self.basis.training().explained
             return TrainingProjection(rows / like(roots[:, None], rows))
-        if isinstance(self.basis, GramBasis):
-            cross = check.matrix_in_place(test[0], "cross_gram")
-            if cross.shape[1] == len(roots):  # of another shape: refused by the basis
-                test = (cross * like(roots, cross), *test[1:])
-        return self.basis.project(*test)
+        return self.basis.project(*self.basis.weighted_points(test, roots))
 
     @property
     def log_jacobian(self) -> float:
@@ -223,7 +219,7 @@ class Spectrum:
         Such a direction would change means by the square root of that, as a share, and log p(Y | l) by half
         of log(1 + g l/τ) and of what its targets have lost to the noise.
         """
-        dimension = self.basis.dimension if isinstance(self.basis, InputBasis) else self.examples
+        dimension = self.basis.most_directions(self.examples)
         if self.rank == min(self.examples, dimension):
             return 0.0
         largest_lost = max(self.examples, dimension) * self.eigenvalue_error

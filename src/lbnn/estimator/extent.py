@@ -12,7 +12,7 @@ new rows have the origin of the training rows, it exceeds one with probability 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,9 +21,7 @@ import numpy as np
 from lbnn._base.arrays import namespace, times, to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
-from lbnn.data.bases import InputBasis
-from lbnn.data.examples import example_vectors
-from lbnn.data.projection import RANK_TOLERANCE, FeatureDirections, Projection
+from lbnn.data.projection import RANK_TOLERANCE, Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.posterior import Posterior
 
@@ -87,7 +85,7 @@ class FunctionVariance:
         total = self.noise + np.outer(self.eigenvalues, self.scales)
         with np.errstate(divide="ignore", invalid="ignore"):
             precision, seen = 1 / total, 1 - self.noise / total
-            result, vectors = np.empty(rows), _row_vectors(spectrum)
+            result, vectors = np.empty(rows), spectrum.basis.example_rows(spectrum.eigenvalues)
             for block in blocks(rows, spectrum.rank + 3 * len(self.scales)):
                 squares = vectors(block) ** 2
                 unseen = 1 - level[block] - squares.sum(axis=1)
@@ -97,25 +95,6 @@ class FunctionVariance:
                 result[block] = ((squares @ seen + level[block, None]) / own).sum(axis=1)  # (1 − τP)/P
         result /= weights  # rows were multiplied by √w
         return np.nan_to_num(result, nan=0.0, posinf=0.0)
-
-
-def _row_vectors(spectrum: Spectrum) -> Callable[[slice], Array]:
-    """Rows of the eigenvectors U (p, r) of the Gram matrix, for a block of training rows.
-
-    Of tall data they are made block by block: all of them take as much memory as the inputs.
-    """
-    basis = spectrum.basis
-    if (
-        isinstance(basis, InputBasis)
-        and isinstance(basis.directions, FeatureDirections)
-        and basis.training_inputs is not None
-        and basis.training_coordinates is None
-    ):
-        inputs, directions = basis.training_inputs, basis.directions
-        factor = np.sqrt(basis.scale / spectrum.eigenvalues)
-        return lambda block: to_numpy(directions.coordinates(inputs[block, :])) * factor
-    vectors = example_vectors(spectrum)
-    return lambda block: vectors[block]
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,8 @@ def _averaged(
 ) -> tuple[tuple[FittedModel, ...], list[str]]:
     """Final posteriors of networks whose noise follows from hyperparameters, and what to say of them."""
     number = counted(candidates) if average and average != "auto" else 1
-    models = final_models(data, candidates[:number], units, level_examples, **effort)
+    fitted = [fit_model(data, each, units, level_examples, **effort) for each in candidates[:number]]
+    models = tuple(sorted(fitted, key=lambda model: model.penalty - model.log_evidence))
     if average == "auto" and design.matters(candidates[0], data):
         return design.integrated_models(data, candidates, models[0], units, level_examples, **effort)
     return models, []
@@ -171,18 +172,18 @@ def _of_counted(models: tuple[FittedModel, ...], free: FreeNoiseModel, doubts: l
 def lead_over_no_signal(
     candidates: Sequence[Candidate], data: EvidenceData, specs: Sequence[NoiseSpec]
 ) -> float:
-    """Nats by which the evidence prefers a candidate to the same targets without signal.
+    """Nats by which the evidence prefers a candidate to the same targets without signal, with any noise.
 
     NaN where noise or prior scale are given: the share of the signal is then not the evidence's choice; and
     where rows have weights, so that their left-out errors are not alike.
     """
     best = candidates[0]
-    if best.noise == "free":
-        without = [each.penalised_evidence for each in candidates if each.noise == "free" and not each.signal]
-        return best.penalised_evidence - max(without) if without else math.nan
-    if data.spectrum.weights is not None or any(spec.noise_variance is not None for spec in specs):
-        return math.nan
-    without = [each.penalised_evidence for spec in specs if (each := no_signal(data, spec)) is not None]
+    without = [each.penalised_evidence for each in candidates if not each.signal]
+    if best.noise != "free":
+        if data.spectrum.weights is not None or any(spec.noise_variance is not None for spec in specs):
+            return math.nan
+        others = (no_signal(data, spec) for spec in specs)
+        without += [each.penalised_evidence for each in others if each is not None]
     return best.penalised_evidence - max(without) if without else math.nan
 
 
@@ -190,18 +191,6 @@ def counted(candidates: Sequence[Candidate]) -> int:
     """How many candidates, best first, count in an average."""
     penalised_evidence = special.softmax(np.array([candidate.penalised_evidence for candidate in candidates]))
     return int(np.count_nonzero(penalised_evidence >= _SMALLEST_WEIGHT))
-
-
-def final_models(
-    data: EvidenceData,
-    candidates: Sequence[Candidate],
-    units: TargetUnits,
-    level_examples: float | None,
-    **effort: Any,
-) -> tuple[FittedModel, ...]:
-    """Final posteriors of the candidates, best first."""
-    models = [fit_model(data, candidate, units, level_examples, **effort) for candidate in candidates]
-    return tuple(sorted(models, key=lambda model: model.penalty - model.log_evidence))
 
 
 def evidence_table(

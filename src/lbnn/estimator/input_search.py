@@ -6,7 +6,6 @@ where the evidence has a closed form; the network is then sought with the best o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -211,7 +210,9 @@ def _completed(
     seen = columns.seen(part)
     if len(part) < 3 or not np.ptp(seen, axis=0).any():
         return chosen(kernel, seen, lambda _: 0.0)
-    best = chosen(kernel, seen, _evidence_of(columns, part, few))
+    best = chosen(
+        kernel, seen, lambda each: make_candidate(columns, each, part, few).process.penalised_evidence
+    )
     if group_of is None or not FAMILIES[kernel.metric].stationary or "length_scale" in kernel.parameters:
         return best
     common = make_candidate(columns, best, part, few).process
@@ -220,10 +221,3 @@ def _completed(
     penalty = 0.5 * group_of.max() * np.log(len(part))
     gain = make_candidate(columns, own, part, few).process.penalised_evidence - common.penalised_evidence
     return own if gain > penalty else best
-
-
-def _evidence_of(columns: ColumnUnits, X: Array, setting: Setting) -> Callable[[Kernel], float]:
-    def evidence(kernel: Kernel) -> float:
-        return make_candidate(columns, kernel, X, setting).process.penalised_evidence
-
-    return evidence

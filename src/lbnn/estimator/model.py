@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lbnn._base.arrays import like, to_numpy
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.arrays import like
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.cross_validation import LeaveOneOut, left_out_scores
-from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
 from lbnn.data.projection import Projection, ScaledProjection, TrainingProjection
 from lbnn.estimator.extent import Extent, FunctionVariance
@@ -131,30 +130,20 @@ class FittedModel:
     @property
     def function_variance(self) -> FunctionVariance:
         """Variance of the function at points, from the mean of the scale."""
-        return FunctionVariance.of(self.posterior, self._finite_scale_mean, self.level_examples)
-
-    @property
-    def _finite_scale_mean(self) -> Array:
-        """E L, or the typical scale instead of a mean that is infinite, (q, q)."""
         mean = self._scale_mean
-        return mean if np.isfinite(mean).all() else self.posterior.scale.typical * np.eye(len(mean))
+        if not np.isfinite(mean).all():
+            mean = self.posterior.scale.typical * np.eye(len(mean))
+        return FunctionVariance.of(self.posterior, mean, self.level_examples)
 
     def coefficients(self) -> Array:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
         spectrum = self.posterior.spectrum
-        unit, basis = TrainingProjection(np.eye(spectrum.rank)), spectrum.basis
+        unit = TrainingProjection(np.eye(spectrum.rank))
         inner = self.posterior._predictive_at(unit).mean.reshape(-1, self.matrix.shape[1])  # E M, (r, q)
         if self.posterior.missing is not None:
             inner = inner - self._level
-        if isinstance(basis, InputBasis):
-            combined = basis.directions.combine(like(inner.T, basis.example))
-            weights = math.sqrt(basis.scale) * to_numpy(combined)
-        else:
-            assert isinstance(basis, GramBasis)
-            weights = math.sqrt(basis.scale) * (inner.T / np.sqrt(basis.eigenvalues)) @ basis.vectors.T
-            if spectrum.weights is not None:  # the kernel with training points times √w is √w times it
-                weights = weights * np.sqrt(spectrum.weights)
-        return self.matrix @ weights
+        roots = None if spectrum.weights is None else np.sqrt(spectrum.weights)
+        return self.matrix @ spectrum.basis.function_weights(inner.T, roots)
 
     @property
     def _level(self) -> Array:
@@ -361,7 +350,17 @@ class FittedState:
         """
         if not len(self.targets):
             raise ValueError("leave-one-out scores need the training data, got a fit of data in chunks")
-        return self.best.leave_one_out(self.targets).taken(self.rows.stands_for[self.rows.stands_for >= 0])
+        return self.best.leave_one_out(self.targets).taken(self._scored_rows)
+
+    @property
+    def scored_targets(self) -> Array:
+        """Targets of the rows of `leave_one_out`, (rows, n_d)."""
+        return self.targets[self._scored_rows]
+
+    @property
+    def _scored_rows(self) -> IndexArray:
+        """Distinct row that each row of the table stands for, without rows of weight zero, (rows,)."""
+        return self.rows.stands_for[self.rows.stands_for >= 0]
 
 
 def _scaled(projection: Projection, factor: float) -> Projection:

@@ -288,7 +288,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         inputs, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=double)
         require_one_device(X=inputs, y=y)
         targets = np.asarray(to_numpy(y), dtype=np.float64)
-        extent = self._extent(inputs)
+        extent = Extent.unknown(self.n_features_in_) if self.kernel == "precomputed" else Extent.of(inputs)
         weights = settings.row_weights(sample_weight, len(targets))
         if observed is not None:
             weights = settings.weights_of_told(weights, observed)
@@ -431,10 +431,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _fit_stream(self, stream: Stream) -> LBNNRegressor:
         self._validate_params()
         kind = current_value("noise", self.noise)
-        settings.require_linear(self.kernel)
-        settings.require_rows(self.robust)
+        settings.require_streamable(self.kernel, self.robust, self.target_transform)
         settings.network_shapes(self.depth, self.width)
-        settings.require_plain_targets(self.target_transform)
         self.n_features_in_, self.target_names_, self.row_variances_ = stream.inputs, None, np.ones(0)
         self.target_transform_ = None
         summary = Summary.of(stream, self.fit_intercept)
@@ -526,10 +524,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None) if self.groups is None else None
         return [settings.own_scales(chosen.own, kind, names)]
 
-    def _extent(self, X: AnyArray) -> Extent:
-        """Ranges of the columns; a kernel matrix has none."""
-        return Extent.unknown(self.n_features_in_) if self.kernel == "precomputed" else Extent.of(X)
-
     def _given(self, units: TargetUnits) -> NoiseSpec:
         """The hyperparameters that are given, in the units of the search."""
         return settings.given(self.beta, self.prior_scale, math.exp(units.log_unit))
@@ -600,7 +594,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             check_is_fitted(self)
             return predict_blocks(self, X, return_std, return_cov)
         inputs = self._checked(X)
-        self._warn_of_ranges(inputs)
+        message = self._state.extent.outside_ranges(inputs, getattr(self, "feature_names_in_", None))
+        if message:
+            warn(message, ExtrapolationWarning)
         if self.target_transform_ is not None:
             return self._predict_transformed(inputs, return_std, return_cov)
         mean = self._state.mean(inputs, self._weights)
@@ -623,11 +619,6 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return mean
         self._warn_of_leverage([law.leverage for law in laws])
         return mean, np.concatenate([law.standard_deviation for law in noisy])
-
-    def _warn_of_ranges(self, X: AnyArray) -> None:
-        message = self._state.extent.outside_ranges(X, getattr(self, "feature_names_in_", None))
-        if message:
-            warn(message, ExtrapolationWarning)
 
     @staticmethod
     def _warn_of_leverage(leverage: Sequence[Array | None]) -> None:
@@ -665,10 +656,16 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def leave_one_out(self) -> LeaveOneOut:
         """Score every training example given all others, without refits.
 
-        From the best candidate at the hyperparameters of all data: these are not chosen anew.
+        From the best candidate at the hyperparameters of all data: these are not chosen anew. With a
+        `target_transform`, means, variances and residuals are those of the transformed targets, log densities
+        those of the targets themselves.
         """
         check_is_fitted(self)
-        return self._state.leave_one_out()
+        scores = self._state.leave_one_out()
+        if self.target_transform_ is None:
+            return scores
+        log_slopes = target_transform.log_slopes(self.target_transform_, self._state.scored_targets)
+        return replace(scores, log_density=scores.log_density + log_slopes)
 
     def coefficients(self, columns: Sequence[int | str]) -> AffinePredictive | MixturePredictive:
         """The posterior of coefficients of the linear kernel, in the user's units: one point for each column.

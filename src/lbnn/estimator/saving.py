@@ -26,16 +26,11 @@ KIND = "LBNNRegressor"
 LAYOUT = 2
 
 
-def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters that a header can hold; functions and generators are refused."""
-    return {name: _plain(value, name) for name, value in parameters.items()}
-
-
 def description(estimator: Any) -> dict[str, Any]:
     """What a header says of a fitted estimator."""
     names = getattr(estimator, "feature_names_in_", None)
     return {
-        "parameters": plain_parameters(estimator.get_params(deep=False)),
+        "parameters": {name: _plain(each, name) for name, each in estimator.get_params(deep=False).items()},
         "features": estimator.n_features_in_,
         "feature_names": None if names is None else [str(name) for name in names],
         "target_names": estimator.target_names_,

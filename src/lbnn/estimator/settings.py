@@ -150,7 +150,12 @@ def network_shapes(depth: Any, width: Any) -> Shapes:
     """The networks that `depth` and `width` leave as candidates."""
     layers = None if isinstance(depth, str) else int(depth) - 1
     if isinstance(width, (tuple, list)):
-        return Shapes(fixed=(_matching(check.widths(width), layers),))
+        widths = check.widths(width)
+        if layers not in (None, len(widths)):
+            raise ValueError(
+                f"a network of depth {layers + 1} has {layers} hidden widths, got width={widths}"
+            )
+        return Shapes(fixed=(widths,))
     if layers == 0:
         if not isinstance(width, str):
             raise ValueError(f"depth one has no hidden layer, got width={width!r}: use width='evidence'")
@@ -159,12 +164,6 @@ def network_shapes(depth: Any, width: Any) -> Shapes:
         return Shapes(depth=None if layers is None else layers + 1)
     each = (int(width),)
     return Shapes(fixed=(each, each * 2) if layers is None else (each * layers,))
-
-
-def _matching(widths: tuple[int, ...], layers: int | None) -> tuple[int, ...]:
-    if layers not in (None, len(widths)):
-        raise ValueError(f"a network of depth {layers + 1} has {layers} hidden widths, got width={widths}")
-    return widths
 
 
 def given(beta: Any, prior_scale: Any, unit: float) -> NoiseSpec:
@@ -239,23 +238,15 @@ def _require_noise(spec: NoiseSpec, data: EvidenceData, shapes: Shapes) -> None:
         )
 
 
-def require_linear(kernel: Any) -> None:
-    """Raise where data in blocks of rows are combined with a kernel."""
+def require_streamable(kernel: Any, robust: bool, transform: Any) -> None:
+    """Raise where settings do not go with data that are read in chunks."""
     if kernel != "linear":
         raise ValueError(
             f"data in chunks are for kernel='linear', got kernel={kernel!r}: a kernel matrix of all rows "
             "would not fit either"
         )
-
-
-def require_rows(robust: bool) -> None:
-    """Raise where rows that are not kept should have noise of their own."""
     if robust:
         raise ValueError("robust=True is for rows in memory, got data in chunks")
-
-
-def require_plain_targets(transform: Any) -> None:
-    """Raise where targets that are read in chunks should be transformed."""
     if transform is not None:
         raise ValueError(
             f"target_transform is for rows in memory, got {transform!r} and data in chunks: transform them "

@@ -190,7 +190,10 @@ def output_names(model: Any) -> list[str]:
 def text(model: Any) -> str:
     """All of it as lines of text."""
     found = facts(model)
-    parts = [_chosen(model, found), _rivals(model), _left_out(found), _remarks(model, found)]
+    remarks = [f"Note: {message}" for message in model.messages_]
+    if found.outliers:
+        remarks.append(f"Note: {named_outliers(found.outliers, len(found.outputs))}")
+    parts = [_chosen(model, found), _rivals(model), _left_out(found), remarks]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -281,13 +284,6 @@ def _left_out(found: Facts) -> list[str]:
         *([f"  and {more} more outputs"] if more else []),
         f"  log density {found.elpd:.2f} ± {found.elpd_error:.2g}",
     ]
-
-
-def _remarks(model: Any, found: Facts) -> list[str]:
-    lines = [f"Note: {message}" for message in model.messages_]
-    if found.outliers:
-        lines.append(f"Note: {named_outliers(found.outliers, len(found.outputs))}")
-    return lines
 
 
 def named_outliers(rows: Sequence[Outlier], outputs: int) -> str:

@@ -37,6 +37,12 @@ def applied(name: str | None, targets: Array) -> tuple[Array, float]:
     return transform.forward(targets), float(transform.log_slope(targets).sum())
 
 
+def log_slopes(name: str, transformed: Array) -> Array:
+    """Σ_j log t'(y_j) of rows t(y) (rows, n_d), (rows,): from log densities of t(y) to those of y."""
+    transform = TRANSFORMS[name]
+    return transform.log_slope(transform.inverse(transformed)).sum(axis=1)
+
+
 def candidates(targets: Array) -> list[str]:
     """Transforms that are defined at all targets and not alike."""
     possible = [name for name, transform in TRANSFORMS.items() if transform.takes(targets)]

@@ -194,7 +194,7 @@ def _theories(state: State, table: Table | None, numbers: Any) -> list[str]:
         "]",
         "for row in results[here].rows:",
         '    print(row.theory, "=", row.error)',
-        'print("change of the kernel =", lbnn.plots.kernel_change(results[here].exact))',
+        'print("change of the kernel =", results[here].exact.kernel_change())',
         "",
         "import matplotlib.pyplot as plt",
         "",

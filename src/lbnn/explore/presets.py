@@ -25,7 +25,7 @@ PRESETS: tuple[Preset, ...] = (
     ),
     Preset(
         "Wide: nothing is learned",
-        "At width 1000 the scale hardly moves from one, and the network is the Gaussian process.",
+        "At width 1000 the scale stays close to one, and the network is nearly the Gaussian process.",
         State(widths=(1000,), depth=2),
     ),
     Preset(

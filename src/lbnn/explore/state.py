@@ -110,13 +110,18 @@ class State:
         _require_choice("quantity", self.quantity, tuple(QUANTITIES))
         _require_choice("growth", self.growth, GROWTHS)
         _require_choice("source", self.source, SOURCES)
-        for name in RANGES:
+        for name, (low, high) in RANGES.items():
             given = getattr(self, name)
             for value in given if isinstance(given, tuple) else (given,):
-                _require_in_range(name, value)
+                if not low <= value <= high:  # also refuses NaN
+                    each = f"every one of the {name}" if name in ("widths", "variances") else name
+                    raise ValueError(f"{each} must be from {low:g} to {high:g}, got {_shortened(str(value))}")
         _require_count("widths", self.widths, 19)
         _require_count("variances", self.variances, 20)
-        _require_beta(self.beta)
+        if not (self.beta in (0.0, math.inf) or SMALLEST_BETA <= self.beta <= LARGEST_BETA):
+            raise ValueError(
+                f"beta must be 0, from {SMALLEST_BETA:g} to {LARGEST_BETA:g}, or inf, got {self.beta:g}"
+            )
         _require_points(self.points)
 
     @property
@@ -231,21 +236,9 @@ def _require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {_shortened(str(value))!r}")
 
 
-def _require_in_range(name: str, value: float) -> None:
-    low, high = RANGES[name]
-    if not low <= value <= high:  # also refuses NaN
-        each = f"every one of the {name}" if name in ("widths", "variances") else name
-        raise ValueError(f"{each} must be from {low:g} to {high:g}, got {_shortened(str(value))}")
-
-
 def _require_count(name: str, values: tuple[Any, ...], most: int) -> None:
     if not 1 <= len(values) <= most:
         raise ValueError(f"{name} must be 1 to {most} numbers, got {len(values)}")
-
-
-def _require_beta(beta: float) -> None:
-    if not (beta in (0.0, math.inf) or SMALLEST_BETA <= beta <= LARGEST_BETA):
-        raise ValueError(f"beta must be 0, from {SMALLEST_BETA:g} to {LARGEST_BETA:g}, or inf, got {beta:g}")
 
 
 def _require_points(points: tuple[Point, ...]) -> None:

@@ -16,7 +16,8 @@ from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
 from lbnn.cross_validation import LeaveOneOut
-from lbnn.cross_validation.averages import left_out_log_weights
+from lbnn.cross_validation.averages import Scores, group_error, left_out_log_weights
+from lbnn.cross_validation.examples import unseen_part
 from lbnn.cross_validation.scores import pareto_messages
 from lbnn.data.examples import example_vectors
 from lbnn.data.spectrum import Spectrum
@@ -34,12 +35,9 @@ def free_noise_scores(
     messages: tuple[str, ...],
 ) -> LeaveOneOut:
     """Scores of targets (p, q), in outputs Y Aᵀ + b."""
-    vectors = example_vectors(spectrum)
-    rest = targets - vectors @ (vectors.T @ targets)
-    unseen = 1 - (vectors**2).sum(axis=1)
-    if centred:
-        rest, unseen = rest - rest.mean(axis=0), unseen - 1 / len(targets)
-    unseen = np.where(unseen > 1e-10, unseen, 0.0)
+    row_weights = np.ones(len(targets)) if spectrum.weights is None else spectrum.weights
+    vectors, columns = example_vectors(spectrum), np.sqrt(row_weights)[:, None] * targets
+    unseen, rest = unseen_part(spectrum, vectors, columns, centred)
     log_density = np.empty((len(targets), len(draws.weights)))
     residuals = np.empty((len(draws.weights), len(targets), len(matrix)))
     variances = np.empty_like(residuals)
@@ -59,24 +57,17 @@ def free_noise_scores(
     mean = np.einsum("am,mak->ak", weights, residuals)
     spread = np.einsum("am,mak->ak", weights, variances + residuals**2) - mean**2
     shares = np.exp(log_weights + log_density - average[:, None])
+    error = group_error(shares - weights, draws.groups)
+    scores = Scores(mean, spread, average, error, shapes).of_rows(row_weights, targets.shape[1])
     said = pareto_messages(shapes)
     warn_of(said)
     log_volume = float(np.log(np.linalg.svd(matrix, compute_uv=False)).sum())
     return LeaveOneOut(
-        targets @ matrix.T + offset - mean,
-        spread,
-        mean,
-        average - log_volume,
-        _group_error(shares - weights, draws),
+        targets @ matrix.T + offset - scores.residual,
+        scores.variance,
+        scores.residual,
+        scores.log_density - log_volume,
+        error,
         shapes,
         messages + said,
     )
-
-
-def _group_error(terms: Array, draws: SignalNoiseDraws) -> Array:
-    """Standard error of sums of terms (p, m) of mean zero, from the spread of independent groups, (p,)."""
-    labels, index = np.unique(draws.groups, return_inverse=True)
-    if len(labels) < 2:
-        return np.zeros(len(terms))
-    parts = terms @ (index[:, None] == np.arange(len(labels)))
-    return np.asarray(np.sqrt((parts**2).sum(axis=1) * len(labels) / (len(labels) - 1)))

@@ -177,11 +177,6 @@ class FreeNoisePosterior:
 
     def _scores(self, targets: Array, matrix: Array, offset: Array | float) -> LeaveOneOut:
         """Of targets (p, q), in outputs Y Aᵀ + b."""
-        if self.spectrum.weights is not None:
-            raise ValueError(
-                "leave-one-out scores of noise='free' are for rows of equal weight, got weights: use another "
-                "kind of noise"
-            )
         return free_noise_scores(
             self.spectrum,
             self.draws,

@@ -195,27 +195,18 @@ def learning_curve(
     if most < FEWEST_DRAWS:
         raise ValueError(f"max_draws must be at least {FEWEST_DRAWS} for an error to be stated, got {most}")
     start = check.seed(seed)
-    points: list[tuple[Array, Array, Array]] = []
-    draws: list[int] = []
-    messages: list[str] = []
+    points = []
     for size in sizes:
         problem = _problem(net, size, count, Teacher(norm, deviation), inverse_temperature, mass)
-        if math.isinf(inverse_temperature):
-            exact = exact_point(problem)
-            points.append((exact.mean, exact.error, exact.deviation))
-            draws.append(0)
-        else:
-            sampled = sample_point(problem, wanted, most, start)
-            points.append((sampled.mean, sampled.error, sampled.deviation))
-            draws.append(len(sampled.values))
-            messages.extend(sampled.messages)
+        exact = math.isinf(inverse_temperature)
+        points.append(exact_point(problem) if exact else sample_point(problem, wanted, most, start))
+    messages = tuple(message for point in points for message in point.messages)
     warn_of(messages)
-    mean, error, spread = np.array(points).transpose(1, 2, 0)  # (6, m) each
     averages = {
-        f"{name}{end}": values[row]
+        f"{name}{end}": np.array([getattr(point, of)[row] for point in points])
         for row, name in enumerate(QUANTITIES)
-        for end, values in (("", mean), ("_error", error), ("_deviation", spread))
-        if end != "_deviation" or row < _WITH_DEVIATION
+        for end, of in (("", "mean"), ("_error", "error"), ("_deviation", "deviation"))
+        if of != "deviation" or row < _WITH_DEVIATION
     }
     return LearningCurve(
         network=net,
@@ -225,8 +216,8 @@ def learning_curve(
         noise=deviation,
         beta=inverse_temperature,
         level=mass,
-        draws=np.array(draws),
-        messages=tuple(messages),
+        draws=np.array([len(point.values) for point in points]),
+        messages=messages,
         **averages,
     )
 

@@ -28,7 +28,7 @@ from scipy import special
 
 from lbnn._base.types import Array
 from lbnn.learning_curves.gaussian_data import expected_log_determinant
-from lbnn.learning_curves.sampled import Problem
+from lbnn.learning_curves.sampled import Point, Problem
 from lbnn.learning_curves.scale_law import DROP, FARTHEST, Panels, ScaleLaw, at_one_scale, integrate
 from lbnn.scale.gamma_product import GammaProduct
 
@@ -138,7 +138,8 @@ def _variables(problem: Problem, count: int, halved: bool) -> _Variables:
     if problem.teacher.norm is not None:
         norm = Rule(np.array([2 * math.log(problem.teacher.norm or 1.0)]), np.ones(1))
     else:
-        norm = _norm_rule(problem.norm_law, count)
+        law = problem.norm_law  # of log |w|² for a teacher drawn from the prior
+        norm = _stretched(law.log_density, law.location(0.0), law.spread(0.0), count, 2.0, DROP)
     rules = [each.halved if halved else each for each in (norm, seen, ratio, angle)]
     size, odds, log_ratio, turn = np.meshgrid(*(each.nodes for each in rules), indexing="ij")
     weights = np.ones(())
@@ -158,11 +159,6 @@ def _dimension(problem: Problem) -> int:
     random_norm, noisy = problem.teacher.norm is None, problem.teacher.noise > 0
     angle = noisy and problem.teacher.norm != 0 and problem.examples > 1
     return random_norm + (problem.examples < problem.inputs) + noisy + angle
-
-
-def _norm_rule(law: GammaProduct, count: int) -> Rule:
-    """log |w|² of a teacher drawn from the prior."""
-    return _stretched(law.log_density, law.location(0.0), law.spread(0.0), count, 2.0, DROP)
 
 
 def _functions_of(problem: Problem, s: Array) -> tuple[Array, Array, Array]:
@@ -232,16 +228,7 @@ def _symmetric_quantile(level: float, weights: Array, deviations: Array) -> Arra
     return np.sqrt(low * high)
 
 
-@dataclass(frozen=True)
-class ExactPoint:
-    """Means over data sets, their errors and standard deviations, (6,) each."""
-
-    mean: Array
-    error: Array
-    deviation: Array
-
-
-def exact_point(problem: Problem) -> ExactPoint:
+def exact_point(problem: Problem) -> Point:
     """Every quantity of one point of a curve; the deviations of width and coverage are NaN."""
     fine, rough = (_averages(problem, halved) for halved in (False, True))
     mean, deviation = fine
@@ -250,7 +237,7 @@ def exact_point(problem: Problem) -> ExactPoint:
         allowed = _SETTLED * np.maximum(np.abs(mean), 1.0 * (np.arange(6) == 1))
     allowed[5] = _SETTLED_COVERAGE
     change[np.isinf(mean)] = 0.0
-    return ExactPoint(mean, np.where(change <= allowed, 0.0, change), deviation)
+    return Point(mean, np.where(change <= allowed, 0.0, change), deviation, np.empty((0, 6)), ())
 
 
 def _averages(problem: Problem, halved: bool) -> tuple[Array, Array]:

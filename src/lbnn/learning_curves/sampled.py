@@ -39,13 +39,17 @@ _HEAVY = 0.7  # tail index above which averages are not to be trusted (Vehtari e
 
 
 @dataclass(frozen=True)
-class SampledPoint:
-    """Means, standard errors and standard deviations over data sets, (6,) each, and warnings."""
+class Point:
+    """One point of a curve: means, their errors and standard deviations over data sets, (6,) each.
+
+    `values` (m, 6) are those of every data set that was drawn, none where the averages are integrals.
+    Networks with the same seed have the same data sets, row by row.
+    """
 
     mean: Array
     error: Array
     deviation: Array
-    values: Array  # of every draw, (m, 6): networks with the same seed meet the same data, row by row
+    values: Array
     messages: tuple[str, ...]
 
 
@@ -67,7 +71,7 @@ class Problem:
     level: float
 
 
-def sample_point(problem: Problem, target_error: float, max_draws: int, seed: int) -> SampledPoint:
+def sample_point(problem: Problem, target_error: float, max_draws: int, seed: int) -> Point:
     """Draw data sets until every average is known to `target_error`, or `max_draws` are drawn."""
     rng = np.random.default_rng([seed, problem.examples, problem.inputs])
     rank = min(problem.examples, problem.inputs)
@@ -85,7 +89,7 @@ def sample_point(problem: Problem, target_error: float, max_draws: int, seed: in
             break
     deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(6, math.nan)
     messages = _messages(problem, values, mean, error, target_error)
-    return SampledPoint(mean, error, deviation, values, messages)
+    return Point(mean, error, deviation, values, messages)
 
 
 def _standard_error(values: Array) -> Array:

@@ -147,7 +147,7 @@ def kernels(run: Run) -> Picture:
     posterior = Network((6,)).condition(X, Y, beta=100.0, seed=run.seed)
     figure, panels = new_figure(1, 3, (7.2, 3.0))
     plots.kernel_panels(posterior, Y, panels)
-    change = plots.kernel_change(posterior)
+    change = posterior.kernel_change()
     return Picture(
         figure,
         "Feature kernel of the first hidden layer between the Gram matrices of inputs and targets: 24 "

@@ -65,7 +65,8 @@ def run(
     """
     registry.load()
     claims = registry.select(only)
-    _require_writable(Path(out))
+    if Path(out).is_file():
+        raise ValueError(f"the report is written into a folder, got the file {out}")
     mathml.converter(), template()  # an extra that is missing is told before the work, not after it
     tell: Progress = progress or (lambda done, total, claim, outcome: None)
     started, outcomes = time.perf_counter(), []
@@ -77,11 +78,6 @@ def run(
         gallery = [] if only else stills()  # not part of a run that asks for some claims
         write(outcomes, Path(out), Environment(seed, quick, time.perf_counter() - started), gallery)
     return outcomes
-
-
-def _require_writable(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"the report is written into a folder, got the file {folder}")
 
 
 def failed(outcomes: Sequence[Outcome]) -> bool:

@@ -28,6 +28,18 @@ def axes_or_new(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1]
 
 
+def curve(axes: Axes, number: int, x: Array, values: Array, error: Array, label: str | None) -> str:
+    """Draw values (m,) at x (m,) with bars of two standard errors; return the colour of curve `number`.
+
+    Bars are left out where all errors (m,) are zero or unknown (NaN).
+    """
+    colour = COLOURS[number % len(COLOURS)]
+    marker = MARKERS[(number + number // len(COLOURS)) % len(MARKERS)]  # other pairs for six more curves
+    bars = 2 * error if np.isfinite(error).any() and np.nan_to_num(error).any() else None
+    axes.errorbar(x, values, bars, label=label, color=colour, marker=marker, markersize=4, capsize=3)
+    return colour
+
+
 def heat_map(axes: Axes, matrix: Array, limit: float, digits: int | None = None) -> AxesImage:
     """A matrix as squares, from −limit (blue) to limit (red), with its values if `digits` is given."""
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)

@@ -32,7 +32,6 @@ def predictive_band(
     coordinate : (p̂,)
         Where the test points lie on the horizontal axis, in increasing order.
     ax : matplotlib axes, optional
-        Where to draw; a new figure by default.
     label : str, optional
         Name of the mean in a legend.
     probability : float
@@ -41,14 +40,8 @@ def predictive_band(
         Which output to draw.
     colour : str
 
-    Returns
-    -------
-    matplotlib axes
-
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> import numpy as np, lbnn
     >>> from lbnn import plots
     >>> t = np.linspace(-1, 1, 30)
@@ -58,7 +51,6 @@ def predictive_band(
     >>> ax = plots.predictive_band(pred, t, label="depth 2")
     >>> ax.get_legend_handles_labels()[1]
     ['depth 2']
-    >>> matplotlib.pyplot.close(ax.figure)
     """
     points, outputs = predictive.shape
     positions = np.asarray(coordinate, float)

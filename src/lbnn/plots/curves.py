@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.types import Array
-from lbnn.plots._style import COLOURS, MARKERS, MINUS, axes_or_new, names_or_numbers
+from lbnn.plots._style import MINUS, axes_or_new, curve, names_or_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,23 +40,15 @@ def convergence(
     labels : sequence of str, optional
         One per theory.
     ax : matplotlib axes, optional
-        Where to draw; a new figure by default.
     slope : float, optional
         Slope of the dashed reference line through the last point of the first row; None for no line.
 
-    Returns
-    -------
-    matplotlib axes
-
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> from lbnn import plots
     >>> ax = plots.convergence([10, 20, 40], [0.2, 0.1, 0.05], [0.01, 0.01, 0.01], ["infinite width"])
     >>> ax.get_xscale(), ax.get_legend_handles_labels()[1]
     ('log', ['slope −1', 'infinite width'])
-    >>> matplotlib.pyplot.close(ax.figure)
     """
     x, rows, bars = _curves(sizes, errors, error_bars, "errors")
     axes = _draw(x, rows, bars, labels, ax)
@@ -89,21 +81,13 @@ def speed(
     labels : sequence of str, optional
         One per method.
     ax : matplotlib axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib axes
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> from lbnn import plots
     >>> ax = plots.speed([5, 50], [[9e4, 9e4], [1e3, 1e2]], labels=["scale", "weights"])
     >>> ax.get_ylabel()
     'effective draws per second'
-    >>> matplotlib.pyplot.close(ax.figure)
     """
     x, rows, bars = _curves(sizes, rates, error_bars, "rates")
     axes = _draw(x, rows, bars, labels, ax)
@@ -135,9 +119,7 @@ def _draw(x: Array, rows: Array, bars: Array, labels: Sequence[str] | None, ax: 
     names = [None] * len(rows) if labels is None else names_or_numbers(labels, len(rows))
     axes.set(xscale="log", yscale="log")
     for index, (values, bar, name) in enumerate(zip(rows, bars, names, strict=True)):
-        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
-        spread = 2 * bar if bar.any() else None
-        axes.errorbar(x, values, spread, label=name, color=colour, marker=marker, markersize=5, capsize=3)
+        curve(axes, index, x, values, bar, name)
     return axes
 
 

@@ -39,8 +39,6 @@ def measured_against_predicted(
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> import numpy as np, lbnn
     >>> from lbnn import plots
     >>> rng = np.random.default_rng(0)
@@ -134,7 +132,8 @@ def coefficients(
     for number, row in enumerate(matrix):
         colour, name = COLOURS[number % len(COLOURS)], None if targets is None else plain(targets[number])
         if few:
-            shift = (number - (len(matrix) - 1) / 2) * min(0.12, 0.6 / len(matrix)) * _spacing(positions)
+            spacing = float(np.abs(np.diff(positions)).min()) if len(positions) > 1 else 1.0
+            shift = (number - (len(matrix) - 1) / 2) * min(0.12, 0.6 / len(matrix)) * spacing
             bars = None if reach is None else reach[number]
             marker = MARKERS[number % len(MARKERS)]
             axes.errorbar(
@@ -219,11 +218,6 @@ def _apart(widths: list[int]) -> list[int]:
         if not kept or width >= least * kept[-1]:
             kept.append(width)
     return kept
-
-
-def _spacing(positions: Array) -> float:
-    """The smallest distance between two features on the axis."""
-    return float(np.abs(np.diff(positions)).min()) if len(positions) > 1 else 1.0
 
 
 def _positions(features: Sequence[str] | None, count: int) -> tuple[Array, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbnn.learning_curves.curve import LearningCurve
-from lbnn.plots._style import COLOURS, MARKERS, axes_or_new, names_or_numbers
+from lbnn.plots._style import axes_or_new, curve, names_or_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,22 +43,14 @@ def learning_curves(
     labels : sequence of str, optional
         One for each curve; depth and width by default.
     ax : matplotlib axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib axes
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> import lbnn, lbnn.plots
     >>> curve = lbnn.learning_curve(lbnn.Network((20,)), [5, 10, 15], inputs=20, teacher_norm=0.5)
     >>> ax = lbnn.plots.learning_curves(curve, "gibbs_error")
     >>> sorted(ax.get_legend_handles_labels()[1])
     ['proportional', 'widths (20,)']
-    >>> matplotlib.pyplot.close(ax.figure)
     """
     every = [curves] if isinstance(curves, LearningCurve) else list(curves)
     if not every:
@@ -71,25 +63,15 @@ def learning_curves(
     own = [f"widths {each.network.widths}" for each in every] if labels is None else list(labels)
     names = names_or_numbers(own, len(every))
     axes = axes_or_new(ax)
-    for number, (curve, name) in enumerate(zip(every, names, strict=True)):
-        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        order = np.argsort(curve.examples)
-        value, error = (getattr(curve, f"{quantity}{end}")[order] for end in ("", "_error"))
-        axes.errorbar(
-            curve.examples[order],
-            value,
-            2 * error if error.any() else None,
-            label=name,
-            color=colour,
-            marker=marker,
-            markersize=4,
-            linestyle="-",
-            capsize=2,
-        )
+    for number, (each, name) in enumerate(zip(every, names, strict=True)):
+        order = np.argsort(each.examples)
+        examples = each.examples[order]
+        value, error = (getattr(each, f"{quantity}{end}")[order] for end in ("", "_error"))
+        colour = curve(axes, number, examples, value, error, name)
         for line, theory in zip(_LINES, theories, strict=False):
-            limit = getattr(curve.limits[theory], quantity)[order]
+            limit = getattr(each.limits[theory], quantity)[order]
             label = theory if number == 0 else None
-            axes.plot(curve.examples[order], limit, linestyle=line, color=colour, linewidth=1, label=label)
+            axes.plot(examples, limit, linestyle=line, color=colour, linewidth=1, label=label)
     axes.set(xlabel="examples $p$", ylabel=_NAMES[quantity])
     axes.legend(frameon=False)
     return axes

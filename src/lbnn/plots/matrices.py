@@ -33,20 +33,13 @@ def coupling_matrix(
     ----------
     posterior : Posterior
     ax : matplotlib axes, optional
-        Where to draw; a new figure by default.
     labels : sequence of str, optional
         Names of the outputs; 1, 2, ... by default.
     correlation : bool
         Whether to divide by the diagonal, E L_jk / √(E L_jj E L_kk), or to draw E L itself.
 
-    Returns
-    -------
-    matplotlib axes
-
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> import numpy as np, lbnn
     >>> from lbnn import plots
     >>> rng = np.random.default_rng(0)
@@ -54,7 +47,6 @@ def coupling_matrix(
     >>> ax = plots.coupling_matrix(lbnn.Network(widths=(10,)).condition(X, Y, beta=4.0))
     >>> len(ax.texts)  # one value per entry
     9
-    >>> matplotlib.pyplot.close(ax.figure)
     """
     scale = np.atleast_2d(posterior.scale.mean)
     names = names_or_numbers(labels, len(scale))
@@ -90,8 +82,6 @@ def kernel_panels(
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> import numpy as np, lbnn
     >>> from lbnn import plots
     >>> rng = np.random.default_rng(0)
@@ -99,10 +89,13 @@ def kernel_panels(
     >>> panels = plots.kernel_panels(lbnn.Network(widths=(10,)).condition(X, y, beta=4.0), y)
     >>> len(panels)
     3
-    >>> matplotlib.pyplot.close(panels[0].figure)
     """
     Y = to_numpy(check.targets(targets, posterior.spectrum.examples)[0])
-    panels = _three_axes() if axes is None else list(axes)
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(1, 3, figsize=(7.2, 3.0), layout="constrained")[1]
+    panels: list[Axes] = list(axes)
     if len(panels) != 3:
         raise ValueError(f"axes must be three, got {len(panels)}")
     gram, kernel = input_gram(posterior), to_numpy(posterior.feature_kernel(layer=layer))
@@ -123,9 +116,3 @@ def input_gram(posterior: Posterior) -> Array:
     """G_xx on the training points, with the first layer's prior variance in it, (p, p)."""
     features = to_numpy(posterior.spectrum.project().explained)
     return features @ features.T
-
-
-def _three_axes() -> list[Axes]:
-    import matplotlib.pyplot as plt
-
-    return list(plt.subplots(1, 3, figsize=(7.2, 3.0), layout="constrained")[1])

@@ -16,21 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def kernel_change(posterior: Posterior) -> float:
-    """‖⟨K⟩ − G_xx‖ / ‖G_xx‖ in the Frobenius norm, of the first hidden layer: zero where nothing is learned.
-
-    Examples
-    --------
-    >>> import numpy as np, lbnn
-    >>> from lbnn import plots
-    >>> rng = np.random.default_rng(0)
-    >>> X, y = rng.normal(size=(20, 50)), rng.normal(size=20)
-    >>> plots.kernel_change(lbnn.Network(widths=(10**6,)).condition(X, y, beta=4.0)) < 1e-5
-    True
-    """
-    return posterior.kernel_change()
-
-
 def phase_diagram(posteriors: Sequence[Posterior] | xr.Dataset, ax: Axes | None = None) -> Axes:
     """Draw ‖⟨K⟩ − G_xx‖ / ‖G_xx‖ over α = p/n_1 and γ = n_d/n_1.
 
@@ -41,16 +26,9 @@ def phase_diagram(posteriors: Sequence[Posterior] | xr.Dataset, ax: Axes | None 
         with the variable kernel_change over the axes examples, outputs and width, of which one width is
         chosen; other axes are averaged.
     ax : matplotlib axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib axes
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> import numpy as np, lbnn
     >>> from lbnn import plots
     >>> rng = np.random.default_rng(0)
@@ -62,7 +40,6 @@ def phase_diagram(posteriors: Sequence[Posterior] | xr.Dataset, ax: Axes | None 
     >>> ax = plots.phase_diagram(posteriors)
     >>> ax.collections[0].get_array().shape  # (values of γ, values of α)
     (2, 2)
-    >>> matplotlib.pyplot.close(ax.figure)
     """
     measured: dict[tuple[float, float], list[float]] = {}
     for pair, change in _changes(posteriors):

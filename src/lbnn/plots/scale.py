@@ -34,20 +34,13 @@ def scale_density(
     posteriors : Posterior or sequence of Posterior
         Of networks with one output. At depth one the scale is fixed: a vertical line.
     ax : matplotlib axes, optional
-        Where to draw; a new figure by default.
     labels : sequence of str, optional
         One per posterior; "depth 2" and so on by default.
     prior : bool
         Whether to draw the priors.
 
-    Returns
-    -------
-    matplotlib axes
-
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> import numpy as np, lbnn
     >>> from lbnn import plots
     >>> rng = np.random.default_rng(0)
@@ -56,7 +49,6 @@ def scale_density(
     >>> ax = plots.scale_density(posteriors)
     >>> ax.get_xlabel(), len(ax.lines)
     ('scale λ', 4)
-    >>> matplotlib.pyplot.close(ax.figure)
     """
     several = [posteriors] if isinstance(posteriors, Posterior) else list(posteriors)
     names = [f"depth {len(each.prior.widths) + 1}" for each in several] if labels is None else list(labels)

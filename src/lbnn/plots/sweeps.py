@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lbnn._base.types import Array
-from lbnn.plots._style import COLOURS, MARKERS, axes_or_new, plain
+from lbnn.plots._style import axes_or_new, curve, plain
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,20 +37,13 @@ def sweep_curves(
     x, by : str
         Axes of the sweep; `by` may be left out.
     ax : matplotlib axes, optional
-        Where to draw; a new figure by default.
     at : mapping, optional
         Values of all axes that are not drawn.
     over : str
         Axis of replicates, where there is one: means are drawn, and bars of two standard errors of them.
 
-    Returns
-    -------
-    matplotlib axes
-
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> import numpy as np, xarray as xr
     >>> from lbnn import plots
     >>> shape = {"seed": range(3), "width": [5, 50], "beta": [1.0, 10.0, 100.0]}
@@ -59,7 +52,6 @@ def sweep_curves(
     >>> ax = plots.sweep_curves(found, "test_error", x="beta", by="width")
     >>> ax.get_legend_handles_labels()[1]
     ['width = 5', 'width = 50']
-    >>> matplotlib.pyplot.close(ax.figure)
     """
     array = _chosen(dataset, variable, [x] if by is None else [by, x], at or {}, over)
     means, errors = _over(array, over)
@@ -72,11 +64,9 @@ def sweep_curves(
     if len(names) > _MOST_CURVES:
         raise ValueError(f"at most {_MOST_CURVES} curves can be read, got {len(names)} values of {by}")
     places, words = _ticks(axes, dataset[x].values)
-    for number, (curve, bar, name) in enumerate(zip(means, errors, names, strict=True)):
-        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number // len(COLOURS) % len(MARKERS)]
-        spread = 2 * bar if np.isfinite(bar).any() else None
-        beside = _beside(axes, places, number - (len(means) - 1) / 2, spread is not None)
-        axes.errorbar(beside, curve, spread, label=name, color=colour, marker=marker, markersize=4, capsize=3)
+    for number, (mean, error, name) in enumerate(zip(means, errors, names, strict=True)):
+        beside = _beside(axes, places, number - (len(means) - 1) / 2, bool(np.isfinite(error).any()))
+        curve(axes, number, beside, mean, error, name)
     if words:
         axes.set_xticks(places, words)
     axes.set(xlabel=x, ylabel=_label(dataset, variable))
@@ -104,21 +94,14 @@ def sweep_map(
     x, y : str
         Axes of the sweep.
 
-    Returns
-    -------
-    matplotlib axes
-
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> import numpy as np, xarray as xr
     >>> from lbnn import plots
     >>> shape = {"width": [5, 50], "beta": [1.0, 10.0, 100.0]}
     >>> found = xr.Dataset({"kernel_change": (tuple(shape), np.ones((2, 3)))}, shape)
     >>> plots.sweep_map(found, "kernel_change", x="beta", y="width").get_ylabel()
     'width'
-    >>> matplotlib.pyplot.close("all")
     """
     means = _over(_chosen(dataset, variable, [y, x], at or {}, over), over)[0]
     axes = axes_or_new(ax)

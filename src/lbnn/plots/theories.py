@@ -22,7 +22,6 @@ def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
     result : Comparison
         What `lbnn.compare` returns.
     ax : matplotlib axes, optional
-        Where to draw; a new figure by default.
 
     Returns
     -------
@@ -33,8 +32,6 @@ def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
     >>> import numpy as np, lbnn
     >>> from lbnn import plots
     >>> rng = np.random.default_rng(0)
@@ -42,7 +39,6 @@ def comparison(result: Comparison, ax: Axes | None = None) -> Axes:
     >>> ax = plots.comparison(lbnn.compare(lbnn.Network(widths=(20,)), X, y, beta=4.0))
     >>> ax.get_legend_handles_labels()[1]
     ['infinite width', 'proportional', 'many outputs']
-    >>> matplotlib.pyplot.close(ax.figure)
     """
     axes = axes_or_new(ax)
     if ax is None:

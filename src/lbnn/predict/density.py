@@ -85,7 +85,9 @@ def conditional_log_density(
     else:
         points = projection
     if process.noise_variance == 0:
-        return LikelihoodRatio((_interpolating_likelihood(points, process, values),))
+        # F̂ − G_x̂x G⁻¹ Y ~ MN(0, R, L)
+        mean = times(points.explained, process.targets / np.sqrt(process.eigenvalues)[:, None])
+        return LikelihoodRatio((_definite_likelihood(points.unexplained_gram, values - mean),))
     own = GaussianLikelihood(
         process.eigenvalues, process.targets, 0.0, len(process.eigenvalues), process.noise_variance
     )
@@ -95,14 +97,6 @@ def conditional_log_density(
         return LikelihoodRatio((_prior_likelihood(points, values),))
     numerators = _prior_likelihood(points, values), _data_given_outputs(points, process, values)
     return LikelihoodRatio(numerators, (own,))
-
-
-def _interpolating_likelihood(
-    projection: Points, process: ConditionalProcess, values: Array
-) -> GaussianLikelihood:
-    """Zero temperature: F̂ − G_x̂x G⁻¹ Y ~ MN(0, R, L)."""
-    mean = times(projection.explained, process.targets / np.sqrt(process.eigenvalues)[:, None])
-    return _definite_likelihood(projection.unexplained_gram, values - mean)
 
 
 def _prior_likelihood(projection: Points, values: Array) -> GaussianLikelihood:

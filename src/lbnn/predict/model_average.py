@@ -123,7 +123,8 @@ class MixturePredictive(Predictive):
     def _pointwise_log_density(self, values: Array) -> Array:
         """From the draws of all models together where enough of them count, else by an integral."""
         if any(each._point_terms(values[:1], rows=slice(0, 1)) is None for each in self.components):
-            return self._by_models(values)
+            terms = np.stack([component._pointwise_log_density(values) for component in self.components])
+            return log_average(self.weights, terms)
         with np.errstate(divide="ignore"):
             shares = np.log(self.weights)
         by_model, asked = self._from_draws(values, shares)
@@ -146,11 +147,6 @@ class MixturePredictive(Predictive):
             asked[:, rows] = doubtful & (here > here.max(axis=0) + math.log(_SMALLEST_SHARE))
             by_model[:, rows] = here
         return by_model, asked
-
-    def _by_models(self, values: Array) -> Array:
-        """Average of the densities of the models at values (p̂, n_d), (p̂,)."""
-        terms = np.stack([component._pointwise_log_density(values) for component in self.components])
-        return log_average(self.weights, terms)
 
     def marginals(self, rows: slice) -> tuple[Array, Array, Array]:
         """All Gaussians of all models at some points."""

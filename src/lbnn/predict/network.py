@@ -140,7 +140,11 @@ class NetworkPredictive(Predictive):
     def variance_of(self, matrix: Array) -> Array:
         """Variances of outputs F̂ Aᵀ at every point, (p̂, outputs)."""
         if len(self.measure.weights) == 1 and self._curves is not None:
-            return self._variance_of_atom(matrix)
+            # given one scale: Σ_j (AV)_kj² (R l_j + Σ_i φ_i² s_ij), and the noise
+            values, vectors = self.measure.eigen
+            seen = times(self.projection.explained**2, self.process.shrunken_scale(values)[0])
+            along = np.outer(self.projection.unexplained_diagonal, values[0]) + seen
+            return along @ ((matrix @ vectors[0]) ** 2).T + self.observation_noise * (matrix**2).sum(axis=1)
         average = matrix @ self.measure.average(self.measure.scales) @ matrix.T
         total = np.outer(self.projection.unexplained_diagonal, np.diagonal(average))
         shrunken = np.einsum("kj,ijl,kl->ik", matrix, self._mean_shrunken, matrix, optimize=True)
@@ -148,13 +152,6 @@ class NetworkPredictive(Predictive):
         if len(self.measure.weights) > 1 and self._points is not None:
             total += self._points.spread_of_means(matrix)
         return total + self.observation_noise * (matrix**2).sum(axis=1)
-
-    def _variance_of_atom(self, matrix: Array) -> Array:
-        """`variance_of` A (k, n_d) given one scale: Σ_j (AV)_kj² (R l_j + Σ_i φ_i² s_ij), and the noise."""
-        values, vectors = self.measure.eigen
-        seen = times(self.projection.explained**2, self.process.shrunken_scale(values)[0])
-        along = np.outer(self.projection.unexplained_diagonal, values[0]) + seen
-        return along @ ((matrix @ vectors[0]) ** 2).T + self.observation_noise * (matrix**2).sum(axis=1)
 
     @cached_property
     def _curves(self) -> AtomCurves | None:

@@ -315,7 +315,11 @@ def _zoom(slope: RealFunction, x: Array, values: Array, index: IndexArray) -> tu
 
 def _integrals(density: LogScaleDensity, peak: float, start: float, end: float) -> tuple[float, float, bool]:
     """Log of ∫ e^f dx and of ∫ e^{f + x} dx between two cuts, and whether they converged to 1e-12."""
-    width = _peak_width(density, peak, end - start)
+    step, width = 1e-4, end - start
+    left, right = density.slope(np.array([peak - step, peak + step]))
+    curvature = (left - right) / (2 * step)
+    if curvature > 0:
+        width = min(width, 1 / math.sqrt(curvature))
     first, last = math.asinh((start - peak) / width), math.asinh((end - peak) / width)
     previous, converged = np.full(2, np.nan), False
     rounding = 16 * float(density.rounding(np.array([peak]))[0])
@@ -331,11 +335,3 @@ def _integrals(density: LogScaleDensity, peak: float, start: float, end: float) 
             break
         previous = current
     return float(current[0]), float(current[1]), converged
-
-
-def _peak_width(density: LogScaleDensity, peak: float, longest: float) -> float:
-    """1/√curvature, at most the length of the part."""
-    step = 1e-4
-    left, right = density.slope(np.array([peak - step, peak + step]))
-    curvature = (left - right) / (2 * step)
-    return min(longest, 1 / math.sqrt(curvature)) if curvature > 0 else longest

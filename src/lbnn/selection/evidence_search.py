@@ -52,7 +52,11 @@ def search(
             _visit(searches[-1], shapes.fixed, found)
         found += [each for each in searches[-1].candidates if each not in found]
     if shapes.fixed is None and shapes.depth is None and data.outputs <= MANY_OUTPUTS:
-        _go_deeper(searches, _best(found))
+        # depth three near the best widths, for the kinds of noise that are not far behind
+        best = _best(found)
+        for width_search in searches:
+            if width_search.best.penalised_evidence > best - _MOST_FROM_DEPTH:
+                width_search.visit_depth_three()
     leader = max(
         (each.penalised_evidence for width_search in searches for each in width_search.candidates),
         default=-math.inf,
@@ -82,13 +86,6 @@ def _settled_by_units(spec: NoiseSpec, found: Sequence[Candidate]) -> bool:
 
 def _best(found: Sequence[Candidate]) -> float:
     return max((each.penalised_evidence for each in found), default=-math.inf)
-
-
-def _go_deeper(searches: Sequence[WidthSearch], best: float) -> None:
-    """Depth three near the best widths, for the kinds of noise that are not far behind."""
-    for width_search in searches:
-        if width_search.best.penalised_evidence > best - _MOST_FROM_DEPTH:
-            width_search.visit_depth_three()
 
 
 def _visit(width_search: WidthSearch, fixed: Sequence[tuple[int, ...]], found: Sequence[Candidate]) -> None:

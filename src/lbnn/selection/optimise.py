@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.types import Array, Mask
+from lbnn._base.types import Array
 from lbnn.selection.parameters import FreeParameters
 
 #: Log evidence at h and its gradient ∂/∂h.
@@ -73,20 +73,16 @@ def positive_definite(matrix: Array) -> Array:
 
 def _step(here: Optimum, free: FreeParameters, longest: float) -> Array:
     """The quasi-Newton step (k,) of the parameters that the box does not hold, shortened and kept inside."""
-    moving = _moving(here, free)
+    # parameters that are not at an edge which the gradient points across
+    moving = ~(
+        ((here.phi <= free.lower) & (here.gradient < 0)) | ((here.phi >= free.upper) & (here.gradient > 0))
+    )
     step = np.zeros_like(here.phi)
     values, vectors = np.linalg.eigh(here.curvature[np.ix_(moving, moving)])
     along = vectors.T @ here.gradient[moving]
     step[moving] = vectors @ (along / np.maximum(values, 1e-10 * values.max(initial=1.0)))
     step *= min(1.0, longest / max(float(np.abs(step).max(initial=0.0)), 1e-300))
     return free.inside(here.phi + step) - here.phi
-
-
-def _moving(here: Optimum, free: FreeParameters) -> Mask:
-    """Mask (k,) of parameters that are not at an edge which the gradient points across."""
-    return ~(
-        ((here.phi <= free.lower) & (here.gradient < 0)) | ((here.phi >= free.upper) & (here.gradient > 0))
-    )
 
 
 def _learn(curvature: Array, step: Array, change: Array) -> Array:

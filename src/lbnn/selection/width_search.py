@@ -252,17 +252,16 @@ class WidthSearch:
         """
         if self.data.outputs == 1:
             return
-        close = [each for each in self.candidates if each.widths and self._may_lead(each, leader)]
+        lowest = leader - _SEARCH_MISSES
+        close = [
+            each for each in self.candidates if each.widths and each.log_evidence - each.penalty > lowest
+        ]
         close.sort(key=lambda each: -each.penalised_evidence)
         if self._many and len(close) < 2:
             return
         for each in close[: 2 if self._many else _MOST_CONFIRMED]:
             value, error = confirmed_evidence(self.data, each.widths, each.h, _CONFIRMED_ERROR, self.seed)
             self.candidates[self.candidates.index(each)] = replace(each, log_evidence=value, error=error)
-
-    @staticmethod
-    def _may_lead(candidate: Candidate, leader: float) -> bool:
-        return candidate.log_evidence - candidate.penalty + _SEARCH_MISSES > leader
 
     @property
     def best(self) -> Candidate:

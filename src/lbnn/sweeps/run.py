@@ -14,7 +14,7 @@ from lbnn._base.checkout import commit
 from lbnn._base.extras import needed
 from lbnn._base.warn import warn
 from lbnn.network import TARGET_ERROR
-from lbnn.sweeps.chunk import FAILED, Work
+from lbnn.sweeps.chunk import FAILED
 from lbnn.sweeps.identity import compared, differences, differences_between, provenance
 from lbnn.sweeps.integrity import StoreError
 from lbnn.sweeps.layout import Layout
@@ -116,7 +116,9 @@ def sweep(
     True
     >>> folder.cleanup()
     """
-    _require_extra()
+    absent = [name for name in _EXTRA if find_spec(name) is None]
+    if absent:
+        raise ImportError(needed("lbnn.sweep", ", ".join(absent), "scale"))
     work, text = plan(
         axes, data, network, quantities, beta, noise=noise, target_error=target_error, seed=seed
     )
@@ -128,7 +130,11 @@ def sweep(
     here = provenance(commit())
     with locked(place):
         remove_leftovers(place)
-        seconds = None if place.exists() else _make(place, work, text, chunks, here)
+        seconds = None
+        if not place.exists():  # chunks are cut after a few points were timed
+            seconds = seconds_per_point(work)
+            shape = chunk_shape(work, chunks, seconds)
+            create(place, work.axes, shape, work.quantities, attributes(text, here))
         if retry_failed:
             repair(place, work.axes, work.quantities, text)
         kept = _open(place, text)
@@ -142,12 +148,6 @@ def sweep(
     found = open_sweep(place)
     _tell_of_failures(found, place)
     return found
-
-
-def _require_extra() -> None:
-    absent = [name for name in _EXTRA if find_spec(name) is None]
-    if absent:
-        raise ImportError(needed("lbnn.sweep", ", ".join(absent), "scale"))
 
 
 def _is_complete(place: Path, text: str, retry_failed: bool) -> bool:
@@ -174,16 +174,6 @@ def _numbered(kept: Store, here: dict[str, str], mixed_versions: bool) -> int:
         )
     kept.add_provenance(here)
     return len(known)
-
-
-def _make(
-    place: Path, work: Work, text: str, chunks: Mapping[str, int] | None, here: dict[str, str]
-) -> float:
-    """An empty store, cut after a few points were timed; seconds of a point."""
-    seconds = seconds_per_point(work)
-    about = attributes(text, here)
-    create(place, work.axes, chunk_shape(work, chunks, seconds), work.quantities, about)
-    return seconds
 
 
 def _open(place: Path, text: str, mode: Literal["r", "r+"] = "r+") -> Store:

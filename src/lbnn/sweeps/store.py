@@ -52,7 +52,7 @@ class Store:
         self.arrays: dict[str, Any] = {}
         attributes = verified(path)
         self.specification = str(attributes[SPECIFICATION])
-        self.provenances = provenances_in(attributes)
+        self.provenances = [json.loads(attributes[_PROVENANCE]), *json.loads(attributes[_LATER])]
         try:
             self.group = zarr.open_group(os.fspath(path), mode=mode)
         except Exception as problem:
@@ -277,11 +277,6 @@ def _coordinate(group: Any, name: str, values: Sequence[Any]) -> None:
 def attributes(specification: str, provenance: dict[str, str]) -> dict[str, Any]:
     """Attributes of the dataset."""
     return {SPECIFICATION: specification, _PROVENANCE: json.dumps(provenance), _LATER: "[]"}
-
-
-def provenances_in(attributes: dict[str, Any]) -> list[dict[str, str]]:
-    """All that a store was made with, in the order of the numbers in `made_with`."""
-    return [json.loads(attributes[_PROVENANCE]), *json.loads(attributes[_LATER])]
 
 
 @contextmanager

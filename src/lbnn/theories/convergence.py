@@ -155,21 +155,14 @@ def study(
         raise ValueError(f"sizes must be at least two increasing integers, got {sizes!r}")
     measured, root = [], check.seed(seed)
     for n in steps:
-        measured.append(_errors_at(chosen, n, kind, count, target_error, root))
+        results = [
+            _compare_once(chosen, n, np.random.default_rng([root, number]), kind, target_error)
+            for number in range(count)
+        ]
+        measured.append(np.array([_entry(result, chosen.theory, kind) for result in results]))
         if progress is not None:
             progress(f"{regime}: {chosen.growing} = {n}")
     return _study(regime, chosen, kind, steps, measured)
-
-
-def _errors_at(
-    regime: Regime, n: int, quantity: str, data_sets: int, target_error: float, seed: int
-) -> Array:
-    """Error and Monte Carlo error for every data set, (data_sets, 2)."""
-    results = [
-        _compare_once(regime, n, np.random.default_rng([seed, number]), quantity, target_error)
-        for number in range(data_sets)
-    ]
-    return np.array([_entry(result, regime.theory, quantity) for result in results])
 
 
 def _compare_once(

@@ -53,6 +53,13 @@ def render(results: Sequence[dict[str, Any]], seconds: float) -> str:
         for name, result in {result["method"]: result for result in results}.items()
     ]
     template = templates_of("lbnn.benchmark.board", "lbnn.paper.page").get_template("board.html")
+    rows = {
+        "Date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "Computing": f"{seconds:.0f} s of methods",
+        "Versions": f"lbnn {lbnn.__version__}, Python {platform.python_version()}, numpy {np.__version__}",
+        "Machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
+    }
+    environment = rows | ({"Commit": commit()} if commit() else {})
     return template.render(
         results=results,
         methods=methods,
@@ -63,7 +70,7 @@ def render(results: Sequence[dict[str, Any]], seconds: float) -> str:
         passed=sum(bool(result["passed"]) for result in results),
         seconds=seconds,
         example=EXAMPLE,
-        environment=_environment(seconds),
+        environment=environment,
     )
 
 
@@ -122,13 +129,3 @@ def _panels(shown: list[dict[str, Any]]) -> Any:
     for axes in panels[len(shown) :]:
         axes.set_visible(False)
     return figure
-
-
-def _environment(seconds: float) -> dict[str, str]:
-    rows = {
-        "Date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "Computing": f"{seconds:.0f} s of methods",
-        "Versions": f"lbnn {lbnn.__version__}, Python {platform.python_version()}, numpy {np.__version__}",
-        "Machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
-    }
-    return rows | ({"Commit": commit()} if commit() else {})

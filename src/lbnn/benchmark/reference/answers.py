@@ -130,7 +130,9 @@ def condition(functions: Functions, seed: int, target_error: float = TARGET_ERRO
 def _exact(functions: Functions) -> Answers:
     posterior = condition(functions, 0)
     mean, deviation = ExactMoments(functions, posterior)()
-    values = functions(functions.density.flatten(posterior.sample_weights(_shape_draws(functions), 0)))
+    # fewer draws of large networks, whose functions are nearly normal
+    draws = max(500, min(SHAPE_DRAWS, 5 * 10**7 // functions.density.dimension))
+    values = functions(functions.density.flatten(posterior.sample_weights(draws, 0)))
     skewness, kurtosis = _shape(values)
     expectations = Expectations(functions.names, mean, deviation, np.zeros_like(mean), skewness, kurtosis)
     return Answers("A", expectations, posterior.log_evidence, 0.0, _exact_phases(posterior))
@@ -226,8 +228,3 @@ def _estimated_phases(counts: IndexArray, threshold: float) -> TaskPhases:
 
 def _shape(values: Array) -> tuple[Array, Array]:
     return np.asarray(stats.skew(values, axis=0)), np.asarray(stats.kurtosis(values, axis=0))
-
-
-def _shape_draws(functions: Functions) -> int:
-    """Fewer draws of large networks, whose functions are nearly normal."""
-    return max(500, min(SHAPE_DRAWS, 5 * 10**7 // functions.density.dimension))

@@ -35,18 +35,13 @@ class Gains:
             return np.ones_like(self.x)
         raised = [width + 2 * power for width, power in zip(self.widths, powers, strict=True)]
         growth = math.prod(new / old for new, old in zip(raised, self.widths, strict=True))
-        weighted = GammaProduct(raised, self.law_variance * growth)
+        weighted = GammaProduct(raised, math.prod(self.variances) * growth)
         log_size = sum(
             power * math.log(2 * variance / width)
             + float(special.gammaln(width / 2 + power) - special.gammaln(width / 2))
             for width, variance, power in zip(self.widths, self.variances, powers, strict=True)
         )
         return np.exp(log_size + weighted.log_density(self.x) - self.log_density)
-
-    @property
-    def law_variance(self) -> float:
-        """Π σ_ℓ²."""
-        return math.prod(self.variances)
 
     def log_moments(self, layers: Sequence[int]) -> tuple[Array, Array]:
         """E[y | λ] and E[y² | λ] of y = Σ log t_ℓ² over some of the layers (numbered from 0), (m,) each."""

@@ -93,13 +93,18 @@ def numbers(state: State, table: Table | None = None) -> Iterator[LearningNumber
 
 
 def rough(state: State, table: Table | None = None) -> LearningNumbers:
-    """From a few data sets; at zero temperature, where each size is an integral, at one size."""
-    few = state.examples if math.isinf(state.beta) else None
-    return LearningNumbers(state, _curve(state.core(), 0.9, FEWEST_DRAWS, few), rough=True)
+    """From a few data sets at three sizes; at zero temperature, where each size is an integral, at one."""
+    every = sizes(state)
+    few = (state.examples,) if math.isinf(state.beta) else (every[0], state.examples, every[-1])
+    return LearningNumbers(
+        state, _curve(state.core(), 0.9, FEWEST_DRAWS, tuple(sorted(set(few)))), rough=True
+    )
 
 
 @lru_cache(maxsize=64)
-def _curve(state: State, target_error: float, most: int, only: int | None = None) -> LearningCurve:
+def _curve(
+    state: State, target_error: float, most: int, only: tuple[int, ...] | None = None
+) -> LearningCurve:
     if state.beta == 0:
         raise ValueError("a learning curve needs a positive β: at β = 0 the data are ignored")
     if math.isinf(state.beta) and state.examples > state.inputs:
@@ -110,7 +115,7 @@ def _curve(state: State, target_error: float, most: int, only: int | None = None
     with collected():  # the curve has its messages
         return learning_curve(
             network(state),
-            sizes(state) if only is None else [only],
+            sizes(state) if only is None else only,
             state.inputs,
             state.size,
             state.noise,

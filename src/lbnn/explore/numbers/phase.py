@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from lbnn.network import Network
-from lbnn.plots.phase import kernel_change
 
 BETA = 20.0
 ALPHAS = tuple(2.0**power for power in range(-4, 5))
@@ -76,7 +75,7 @@ def _change(sizes: Sizes, seed: int) -> float:
     X = rng.normal(size=(sizes.examples, inputs))
     Y = X @ rng.normal(size=(inputs, sizes.outputs))
     Y /= math.sqrt(float((Y**2).mean()))
-    return kernel_change(Network((sizes.width,)).condition(X, Y, beta=BETA, target_error=_TARGET_ERROR))
+    return Network((sizes.width,)).condition(X, Y, beta=BETA, target_error=_TARGET_ERROR).kernel_change()
 
 
 def coarse() -> tuple[Cell, ...]:

@@ -66,12 +66,11 @@ class DensityNumbers:
         if written(before) == written(after):
             moved = f"The data leave the mean of λ at {written(before)}"
         else:
-            verb = "hardly move" if abs(after / before - 1) < 0.02 else "move"
-            moved = f"The data {verb} the mean of λ from {written(before)} to {written(after)}"
+            change = " by less than 2%," if abs(after / before - 1) < 0.02 else ""
+            moved = f"The data change the mean of λ{change} from {written(before)} to {written(after)}"
         return (
-            f"{moved}. Dashed: before the data; solid: after. Deeper networks have the wider prior and "
-            f"follow "
-            "the data more easily."
+            f"{moved}. Dashed: before the data; solid: after. The prior of a deeper network is wider, so "
+            "that its scale depends more on the data."
         )
 
     @property
@@ -174,12 +173,13 @@ def _before(depth: int, prior: ScalePrior) -> Curve:
 
 def _matrices(here: Posterior) -> MatrixNumbers:
     draws = _resampled(here.scale)
+    values = _above_rounding(np.sort(here.scale.eigen[0], axis=1)[:, ::-1])
     return MatrixNumbers(
         here,
         ellipse(draws[:, :2, :2]),
         ellipse(np.asarray(here.scale.mean)[:2, :2]),
         ellipse(here.prior.mean[:2, :2]),
-        _eigenvalue_quantiles(here.scale),
+        np.array([_weighted_quantiles(column, here.scale.weights) for column in values.T]),
         _prior_quantiles(here.prior),
     )
 
@@ -198,11 +198,6 @@ def ellipse(matrix: Array) -> Array:
     circle = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)])  # (2, 73)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
     return np.asarray((root @ circle).swapaxes(-1, -2))
-
-
-def _eigenvalue_quantiles(measure: ScaleMeasure) -> Array:
-    values = _above_rounding(np.sort(measure.eigen[0], axis=1)[:, ::-1])
-    return np.array([_weighted_quantiles(column, measure.weights) for column in values.T])
 
 
 def _weighted_quantiles(values: Array, weights: Array) -> Array:

@@ -13,7 +13,6 @@ from lbnn.explore.numbers.answer import Value, written
 from lbnn.explore.problem import TARGET_ERROR, data, network, posterior, rough_posterior
 from lbnn.explore.state import State
 from lbnn.explore.table import Table
-from lbnn.plots.phase import kernel_change
 from lbnn.theories.comparison import compare
 from lbnn.theories.limits.regimes import THEORIES
 
@@ -140,7 +139,7 @@ def numbers(state: State, table: Table | None = None) -> Iterator[TheoryNumbers]
         raise ValueError("theories are compared at depth 2 or more, got depth 1")
     here = posterior(state, table)
     width = state.network_widths[0]
-    place = here.spectrum.examples / width, here.prior.outputs / width, kernel_change(here)
+    place = here.spectrum.examples / width, here.prior.outputs / width, here.kernel_change()
     states = {each: grown(state, each) for each in _FACTORS}
     others = [each for each in states.values() if each is not None]
     present = _errors(state, QUICK, table)
@@ -167,7 +166,7 @@ def rough(state: State, table: Table | None = None) -> TheoryNumbers:
     here = rough_posterior(state, table)
     width = state.network_widths[0]
     nothing = Errors(grown_size(state), (), (), here.diagnostics.messages)
-    place = here.spectrum.examples / width, here.prior.outputs / width, kernel_change(here)
+    place = here.spectrum.examples / width, here.prior.outputs / width, here.kernel_change()
     return TheoryNumbers(state, nothing, (nothing,), *place, rough=True)
 
 

@@ -68,9 +68,8 @@ class FeaturesView:
         made.add_layout(self._here)
         self.alignment = made
 
-    def draw(self, numbers: Any) -> None:
+    def draw(self, numbers: FeatureNumbers) -> None:
         """Show the numbers. G and ⟨K⟩ have one scale of colours, the others their own."""
-        assert isinstance(numbers, FeatureNumbers)
         limit = float(max(np.abs(numbers.before).max(), np.abs(numbers.learned).max()))
         difference = numbers.learned - numbers.before
         for name, matrix, bound in (

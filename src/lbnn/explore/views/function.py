@@ -95,9 +95,8 @@ class FunctionView:
             "x", f"{who} mean", color=colour, line_dash=dash, line_width=2.5, legend_label=name, **options
         )
 
-    def draw(self, numbers: Any) -> None:
+    def draw(self, numbers: FunctionNumbers) -> None:
         """Show the numbers; the points are the browser's."""
-        assert isinstance(numbers, FunctionNumbers)
         self._bands.data = _columns(numbers.band, numbers.process_band)
         law, draws = numbers.law, numbers.draws
         self.law.visible = numbers.posterior.prior.widths != ()

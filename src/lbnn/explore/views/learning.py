@@ -64,9 +64,8 @@ class LearningView:
         self.curve.legend.click_policy = "hide"
         self.coverage.legend.visible = False
 
-    def draw(self, numbers: Any) -> None:
+    def draw(self, numbers: LearningNumbers) -> None:
         """Show the numbers."""
-        assert isinstance(numbers, LearningNumbers)
         curve = numbers.curve
         for name, source in self._exact.items():
             source.data = _columns(curve.examples, getattr(curve, name), getattr(curve, f"{name}_error"))

@@ -91,34 +91,28 @@ class ScaleView:
             )  # fmt: skip
         self.eigenvalues = made
 
-    def draw(self, numbers: Any) -> None:
+    def draw(self, numbers: DensityNumbers | MatrixNumbers) -> None:
         """Show the numbers."""
         one = isinstance(numbers, DensityNumbers)
         self.density.visible, self.ellipse.visible, self.eigenvalues.visible = one, not one, not one
         if isinstance(numbers, DensityNumbers):
-            self._draw_densities(numbers)
-        elif isinstance(numbers, MatrixNumbers):
-            self._draw_matrices(numbers)
-
-    def _draw_densities(self, numbers: DensityNumbers) -> None:
-        depth = len(numbers.posterior.prior.widths) + 1
-        self._curves.data = _lines([(curve, curve.depth == depth) for curve in numbers.curves])
-        self._fixed.visible = numbers.fixed is not None
-        if numbers.fixed is not None:
-            self._fixed.location = numbers.fixed
-
-    def _draw_matrices(self, numbers: MatrixNumbers) -> None:
-        self._draws.data = {"x": list(numbers.draws[:, :, 0]), "y": list(numbers.draws[:, :, 1])}
-        self._mean.data = {"x": numbers.mean[:, 0], "y": numbers.mean[:, 1]}
-        self._before.data = {"x": numbers.before[:, 0], "y": numbers.before[:, 1]}
-        self.eigenvalues.x_range.end = len(numbers.eigenvalues) + 0.6
-        for when, values, shift in (
-            ("before", numbers.eigenvalues_before, -0.12),
-            ("after", numbers.eigenvalues, 0.12),
-        ):
-            names = ("low", "quarter", "median", "three", "high")
-            columns = dict(zip(names, values.T, strict=True))
-            self._eigenvalues[when].data = {"x": np.arange(1, len(values) + 1) + shift, **columns}
+            depth = len(numbers.posterior.prior.widths) + 1
+            self._curves.data = _lines([(curve, curve.depth == depth) for curve in numbers.curves])
+            self._fixed.visible = numbers.fixed is not None
+            if numbers.fixed is not None:
+                self._fixed.location = numbers.fixed
+        else:
+            self._draws.data = {"x": list(numbers.draws[:, :, 0]), "y": list(numbers.draws[:, :, 1])}
+            self._mean.data = {"x": numbers.mean[:, 0], "y": numbers.mean[:, 1]}
+            self._before.data = {"x": numbers.before[:, 0], "y": numbers.before[:, 1]}
+            self.eigenvalues.x_range.end = len(numbers.eigenvalues) + 0.6
+            for when, values, shift in (
+                ("before", numbers.eigenvalues_before, -0.12),
+                ("after", numbers.eigenvalues, 0.12),
+            ):
+                names = ("low", "quarter", "median", "three", "high")
+                columns = dict(zip(names, values.T, strict=True))
+                self._eigenvalues[when].data = {"x": np.arange(1, len(values) + 1) + shift, **columns}
 
 
 def _lines(curves: list[tuple[Curve, bool]]) -> dict[str, list[Any]]:

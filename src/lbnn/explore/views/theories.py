@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 from bokeh.models import ColorBar, ColumnDataSource, FixedTicker, LogTicker, Span
 from bokeh.palettes import Viridis256
@@ -95,9 +94,8 @@ class TheoriesView:
         made.add_layout(bar, "right")
         self.phase = made
 
-    def draw(self, numbers: Any) -> None:
+    def draw(self, numbers: TheoryNumbers) -> None:
         """Show the numbers."""
-        assert isinstance(numbers, TheoryNumbers)
         for name, source in self._curves.items():
             source.data = _curve(numbers, name)
         for name, item in self._items.items():

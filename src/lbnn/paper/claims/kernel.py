@@ -233,13 +233,10 @@ def infinite_width(run: Run) -> float:
     problem = random_problem(run.rng)
     leading = scalar_correction(problem, 1.0)
     widths = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
-    corrections = [wide_correction(problem, width) for width in widths]
+    corrections = []  # n_1 (⟨K⟩ − G_xx) at depth three
+    for width in widths:
+        kernel = Network((width, width)).condition(problem.X, problem.y, BETA).feature_kernel()
+        corrections.append(width * (kernel - problem.gram))
     run.record["width"] = list(widths)
     run.record["distance"] = [relative_error(each, leading) for each in corrections]
     return relative_error(1.5 * corrections[-1] - 0.5 * corrections[-2], leading)
-
-
-def wide_correction(problem: Problem, width: int) -> Array:
-    """n_1 (⟨K⟩ − G_xx) at depth three."""
-    kernel = Network((width, width)).condition(problem.X, problem.y, BETA).feature_kernel()
-    return width * (kernel - problem.gram)

@@ -61,7 +61,8 @@ def coupling(run: Run) -> float:
         nodes, weights, log_evidence = cone.integrate(scale_law(problem, WIDTH), points=31)
         exact = cone.average(nodes, weights, lambda L: L)
         run.record[f"E L_12, targets of correlation near {sign:+.0f}"] = round(float(exact[0, 1]), 4)
-        if sign * exact[0, 1] <= 0 or np.any(single_layer_coupling(problem)):
+        single_layer = Network(()).condition(problem.X, problem.Y, BETA).predict(problem.X_test)
+        if sign * exact[0, 1] <= 0 or np.any(single_layer.covariance[:, 0, :, 1]):
             return math.inf
         estimate = mean_and_error([scale_and_evidence(problem, seed) for seed in run.seeds(REPLICATES)])
         scores.append(score_against(np.append(exact, log_evidence), estimate))
@@ -72,11 +73,6 @@ def scale_and_evidence(problem: Problem, seed: int) -> Array:
     """The library's E L and log evidence."""
     post = Network((WIDTH,)).condition(problem.X, problem.Y, BETA, target_error=0.02, seed=seed)
     return np.append(post.scale.mean, post.log_evidence)
-
-
-def single_layer_coupling(problem: Problem) -> Array:
-    """Covariance between the two outputs at depth one."""
-    return Network(()).condition(problem.X, problem.Y, BETA).predict(problem.X_test).covariance[:, 0, :, 1]
 
 
 def scale_law(problem: Problem, width: int) -> cone.LogDensity:

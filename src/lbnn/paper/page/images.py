@@ -81,7 +81,10 @@ def save(picture: Picture) -> Image:
     picture.figure.draw_without_rendering()  # the layout of square panels settles at the second drawing
     svg = _saved(picture, "svg", metadata={"Date": None, "Creator": None})
     png = _saved(picture, "png", dpi=PNG_DPI, facecolor="white")
-    return Image(_for_the_page(svg), png, *(round(96 * x) for x in inches))
+    # the svg element alone, since a document type names an outside address; with a rule for dark pages
+    found = re.search(rb"(<svg[^>]*>)(.*)", svg, re.DOTALL)
+    assert found, "matplotlib writes an svg element"
+    return Image(found[1] + DARK.encode() + found[2], png, *(round(96 * x) for x in inches))
 
 
 def files(outcomes: Sequence[Outcome]) -> dict[str, Image]:
@@ -93,10 +96,3 @@ def _saved(picture: Picture, kind: str, **options: object) -> bytes:
     buffer = io.BytesIO()
     picture.figure.savefig(buffer, format=kind, **options)  # type: ignore[arg-type]
     return buffer.getvalue()
-
-
-def _for_the_page(svg: bytes) -> bytes:
-    """The svg element alone, since a document type names an outside address; with a rule for dark pages."""
-    found = re.search(rb"(<svg[^>]*>)(.*)", svg, re.DOTALL)
-    assert found, "matplotlib writes an svg element"
-    return found[1] + DARK.encode() + found[2]

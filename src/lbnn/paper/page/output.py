@@ -25,7 +25,8 @@ def write(
     a run that fails leaves an older report as it was.
     """
     images = files(outcomes)
-    contents = {f"{FIGURES}/{name}": data for name, data in _image_files(images).items()}
+    contents = {f"{FIGURES}/{name}.svg": image.svg for name, image in images.items()}
+    contents |= {f"{FIGURES}/{name}.png": image.png for name, image in images.items()}
     contents["claims.json"] = claims_json(outcomes, images).encode()
     contents["index.html"] = render(outcomes, environment, images, gallery).encode()
     stale = _figures_of_last_report(folder)
@@ -40,21 +41,9 @@ def write(
 
 def claims_json(outcomes: Sequence[Outcome], images: dict[str, Image]) -> str:
     """The claims as a JSON list of objects."""
-    records = [
-        outcome.as_json() | {"figures": _paths(outcome.claim.id) if outcome.claim.id in images else []}
-        for outcome in outcomes
-    ]
+    figures = {name: [f"{FIGURES}/{name}.{kind}" for kind in ("svg", "png")] for name in images}
+    records = [outcome.as_json() | {"figures": figures.get(outcome.claim.id, [])} for outcome in outcomes]
     return json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _paths(claim_id: str) -> list[str]:
-    return [f"{FIGURES}/{claim_id}.{kind}" for kind in ("svg", "png")]
-
-
-def _image_files(images: dict[str, Image]) -> dict[str, bytes]:
-    return {f"{name}.svg": image.svg for name, image in images.items()} | {
-        f"{name}.png": image.png for name, image in images.items()
-    }
 
 
 def _figures_of_last_report(folder: Path) -> set[Path]:

@@ -18,7 +18,7 @@ from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.measure import ScaleMeasure
 from lbnn.theories.limits.saddle import find_saddle
-from lbnn.theories.limits.single_scale import Setting
+from lbnn.theories.limits.setting import Setting
 from lbnn.theories.limits.theory import Theory
 
 

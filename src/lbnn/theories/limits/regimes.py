@@ -16,7 +16,8 @@ from lbnn.likelihood.existence import require_invertible_gram
 from lbnn.network import Network
 from lbnn.theories.limits.kernel_saddle import many_output_theory
 from lbnn.theories.limits.saddle import find_saddle
-from lbnn.theories.limits.single_scale import Setting, at_infinite_width, from_scale
+from lbnn.theories.limits.setting import Setting
+from lbnn.theories.limits.single_scale import at_infinite_width, from_scale
 from lbnn.theories.limits.theory import Theory
 
 

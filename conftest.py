@@ -1,4 +1,7 @@
-"""What every test shares. Helpers are imported, as tests.helpers, tests.referees and tests.reference."""
+"""What every test and every example in a docstring share.
+
+Helpers are imported, as tests.helpers, tests.referees and tests.reference.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,6 @@ matplotlib.use("Agg")
 
 @pytest.fixture(autouse=True)
 def _close_figures():
-    """No test inherits an open figure."""
+    """No test and no example inherits an open figure."""
     yield
     plt.close("all")
