@@ -37,6 +37,7 @@ from lbnn.engines.mixture_sampling import factors_estimate, mixture_estimate, un
 from lbnn.engines.policy import GROUPS
 from lbnn.engines.quadrature import infer_quadrature
 from lbnn.engines.rank_one import rank_one_estimate
+from lbnn.engines.relative_rows import plain_estimate, relative_gaussian, relative_rows_apply
 from lbnn.engines.rowwise import rough_rows, row_estimates
 from lbnn.engines.smc import smc_estimate
 from lbnn.engines.spectral import reverse_estimate, spectral_estimate
@@ -185,6 +186,7 @@ class Run:
     def _of_scale(self, answer: Answer) -> ScaleInference:
         """Draws of L by its Bartlett factors in the axes of the data."""
         target, likelihood = self._target_of(answer, "scale"), self.likelihood
+        answer = self._affordable(answer, "scale")
         measure = self._measure(target.scales(answer.points), answer, self._inverse_mean_exists)
         if self.check is not None:
             few = self.check.few(answer.weights)
@@ -216,7 +218,7 @@ class Run:
         """Draws of the factors of the last hidden kernel Λ, and of those of L given each of them."""
         target, prior = self._target_of(answer, "kernel"), self.prior
         likelihood = _gaussian(self.likelihood)
-        answer = self._affordable(answer)
+        answer = self._affordable(answer, "kernel")
         if self.check is not None:
             few = self.check.few(answer.weights)
             values = target.integrand(answer.points[few], len(answer.points))
@@ -233,12 +235,12 @@ class Run:
             few_draws = means_message(answer.estimate, np.log((root**2).sum(axis=2)), self.call.policy)
         return replace(inference, diagnostics=told.with_message(few_draws) if few_draws else told)
 
-    def _affordable(self, answer: Answer) -> Answer:
+    def _affordable(self, answer: Answer, of: str) -> Answer:
         """The draws, resampled to fewer where so many matrices (n_d, n_d) would not fit into memory."""
         most = max(_LARGEST_SAMPLE // self.prior.outputs**2, 1)
         if len(answer.points) <= most:
             return answer
-        rng = self.call.stream("draws of the kernel that are kept")
+        rng = self.call.stream(f"draws of the {of} that are kept")
         index = np.sort(rng.choice(len(answer.points), size=most, p=answer.weights))
         size = min(answer.diagnostics.effective_sample_size, float(len(np.unique(index))))
         kept = _taken(answer.estimate, index, np.zeros(most))
@@ -394,6 +396,11 @@ class Sampling:
         """Draws of the Gaussian at the mode of all factors."""
         return gaussian_importance(self.target, self.mode, self.call, "Gaussian at the mode")
 
+    @cached_property
+    def relative(self) -> tuple[ScaleTarget, GaussianProposal] | None:
+        """The posterior with rows of T_d measured by its square block, and the Gaussian at its mode."""
+        return relative_gaussian(self._scale_target) if relative_rows_apply(self.target) else None
+
     # -- steps
 
     def _prior(self, last: bool) -> Answer:
@@ -487,6 +494,23 @@ class Sampling:
         if self.rows is not None:
             yield self.rows[0]
 
+    def _relative_gaussian(self, last: bool) -> Answer | None:
+        """The Gaussian at the mode in relative coordinates, if it is ok; checked with other axes first."""
+        if self.relative is None:
+            return None
+        target, proposal = self.relative
+        found = gaussian_importance(target, proposal, self.call, "relative rows", self.target)
+        if not reaches(found, self.call):
+            return None
+        other, beside = relative_gaussian(self._scale_target, strongest_first=True)
+        method, size = "relative rows with the axes in another order", len(found.log_weights) // GROUPS
+        check = gaussian_round(other, beside, self.call, method, self.target, size)
+        trusted = check if can_check(check, self.policy) else None
+        alone = found.effective_share >= self.policy.gaussian_alone
+        estimate = plain_estimate(found, target)
+        answer = verdict("importance", estimate, trusted, self.call, needs_check=not alone)
+        return answer if answer.diagnostics.ok else None
+
     def _wide_gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the mode in many dimensions, where it reaches the target error; else the better."""
         if last or reaches(self.gaussian, self.call):
@@ -572,6 +596,8 @@ class Sampling:
         rows = None if asked else self.rows
         if rows is not None and self.narrow and self._hopeless(rows[0]):
             rows = None
+        if self.relative is not None:
+            return self._smc_in_relative_coordinates(rows and rows[0])
         start, roughness = self._start(rows and rows[0])
         if rows is not None and _interdecile(rows[0].log_weights) < roughness:
             return self.answer_of_rows  # what a path from a worse start would end in is worse still
@@ -579,6 +605,14 @@ class Sampling:
         check = rows[0] if rows is not None and can_check(rows[0], self.policy) else None
         if check is None and self.target.dimension <= self.policy.most_for_curvature:
             check = None if self.gaussian.heavy_tailed else self.gaussian
+        return self._thinned(verdict("smc", estimate, check, self.call))
+
+    def _smc_in_relative_coordinates(self, rows: Estimate | None) -> Answer:
+        """From the Gaussian at the mode with rows of T_d measured by its square block."""
+        assert self.relative is not None
+        target, start = self.relative
+        estimate = plain_estimate(smc_estimate(target, start, self.call), target)
+        check = rows if rows is not None and can_check(rows, self.policy) else None
         return self._thinned(verdict("smc", estimate, check, self.call))
 
     def _hopeless(self, rows: Estimate) -> bool:

@@ -64,6 +64,11 @@ class Problem:
         """Whether a layer passes on fewer directions than the matrix has rows."""
         return min(self.widths) < (self.outputs if of == "scale" else self.rank)
 
+    def narrow_last(self, of: str) -> bool:
+        """Whether the layer next to the matrix is the narrowest, and narrower than it."""
+        rows, width = (self.outputs, self.widths[-1]) if of == "scale" else (self.rank, self.widths[0])
+        return width == min(self.widths) < rows
+
     @property
     def rank_one(self) -> bool:
         """Whether the hidden kernel is a number and the noise variance positive: quadrature applies."""
@@ -228,6 +233,8 @@ def _more_outputs_than_data(problem: Problem, rough: bool, policy: Policy) -> tu
 _OTHER_ORDER = "rows in another order of the axes"
 _ROWS = "many entries of T: rows are regressions on those above, and their cost grows slowly"
 _COMPLETED = "missing targets: rows for a completed table, whose posterior is close, weighted"
+_OTHER_AXES = "the same with other axes first"
+_RELATIVE = "a narrow last layer: the Gaussian at the mode, rows of T measured by its square block"
 _GAUSSIAN = "if one mode is found, the Gaussian there is nearly the posterior where layers are wide"
 _MIXTURE = "several modes, or one that is far from Gaussian: a mixture over all phases"
 _SMC = "where importance sampling does not reach the target error"
@@ -242,7 +249,10 @@ def _sampling(problem: Problem, of: str, engine: str, rough: bool, policy: Polic
         rows = Step(
             "rows", of, _OTHER_ORDER, "rows are regressions on those above, where all units are needed"
         )
-        return rows, Step("spectral smc", of, _REVERSE, _SPECTRAL)
+        spectral = Step("spectral smc", of, _REVERSE, _SPECTRAL)
+        if small or not problem.narrow_last(of):
+            return rows, spectral
+        return Step("relative gaussian", of, _OTHER_AXES, _RELATIVE), rows, spectral
     if rough:
         few = Step("rough rows", of, "", "a few dozen draws are enough: rows, if they serve")
         if small:
@@ -289,6 +299,9 @@ def _smc(problem: Problem, of: str, policy: Policy) -> Step:
 
 def _many_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tuple[Step, ...]:
     rows = Step("rows", of, _OTHER_ORDER, _ROWS)
+    if engine == "auto" and problem.narrow_last(of):
+        relative = Step("relative gaussian", of, _OTHER_AXES, _RELATIVE)
+        return relative, rows, Step("smc", of, "rows", _SMC)
     gaussian = Step(
         "wide gaussian", of, "the Gaussian in another frame", "where rows do not reach the target error"
     )

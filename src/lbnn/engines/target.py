@@ -165,9 +165,13 @@ class ScaleTarget:
 
     def scales(self, u: AnyArray) -> AnyArray:
         """L(u), (m, n_d, n_d)."""
-        (frame,) = self._rotation.at(device_of(u))
-        root = frame @ _product(self.coordinates.factors(u))
+        root = self.roots(u)
         return root @ transposed(root)
+
+    def roots(self, u: AnyArray) -> AnyArray:
+        """O T, (m, n_d, columns), whose Gram matrix is L(u)."""
+        (frame,) = self._rotation.at(device_of(u))
+        return frame @ _product(self.coordinates.factors(u))
 
     def factors(self, u: Array) -> list[Array]:
         """O T_d, T_{d−1}, ..., T_2, (m, rows, columns) each, whose product is a root of L."""

@@ -23,6 +23,7 @@ from lbnn.engines import InferenceOptions
 from lbnn.engines.estimate import independent_error
 from lbnn.engines.importance import GaussianProposal, laplace_proposal, placed_draws
 from lbnn.engines.policy import GROUPS, POLICY
+from lbnn.engines.relative_rows import block_gaussian, relative_rows_apply, relative_target
 from lbnn.engines.rowwise import proposals
 from lbnn.engines.run import principal_axes
 from lbnn.engines.target import Likelihood, ScaleTarget
@@ -71,18 +72,6 @@ def network_evidence(
     return RowEvidence(evidence, seed, points // 2) if many and evidence.coordinates.square else evidence
 
 
-def evidence_by_rows(
-    data: EvidenceData, widths: tuple[int, ...], start: Array, seed: int, points: int
-) -> RowEvidence | None:
-    """The evidence of a network with many outputs and a narrow layer, near h = start (n_d + 1,).
-
-    None where rows do not apply.
-    """
-    evidence = SampledEvidence(data, widths, start, seed, 1)
-    many = TotalFactorLaw(evidence.coordinates.shapes).dimension > POLICY.most_for_mixture
-    return RowEvidence(evidence, seed, points) if many and data.noise_variance else None
-
-
 class QuadratureEvidence:
     """One output: exact, and so is Fisher's identity on the nodes."""
 
@@ -119,6 +108,12 @@ class SampledEvidence:
         rng = np.random.default_rng([seed, dimension, points])
         self.mode, self.white = np.zeros(dimension), scrambled_normal_points(points, dimension, rng)
         self.best = -math.inf
+        target = self.target(start)
+        many = TotalFactorLaw(self.coordinates.shapes).dimension > POLICY.most_for_mixture
+        self.relative = many and relative_rows_apply(target)
+        if self.relative:  # one frame and one unit for all h: the estimate stays smooth
+            target, self.mode = relative_target(target)
+            self.coordinates, self.axes = target.coordinates, target.rotation
 
     def __call__(self, h: Array) -> tuple[float, Array]:
         """Log evidence at h (n_d + 1,) and its gradient, shaped like h."""
@@ -143,8 +138,9 @@ class SampledEvidence:
         The second term (Stein's identity) makes this the derivative of log π along draws that move with the
         mode: the part of ∂f/∂h that is linear in u, nearly all of its variance, cancels.
         """
-        slopes = self.slopes_given(h, self.target(h).scales(points))
-        return weights @ (slopes + gradient @ self._mode_slopes(h, proposal))
+        some = np.flatnonzero(weights)  # the others may be where factors overflow
+        slopes = self.slopes_given(h, self.target(h).roots(points[some]))
+        return weights[some] @ (slopes + gradient[some] @ self._mode_slopes(h, proposal))
 
     def _mode_slopes(self, h: Array, proposal: GaussianProposal) -> Array:
         """∂mode/∂h ≈ (−∇²log π)⁻¹ ∂_h ∇ log π, (D, n_d + 1); the proposal's covariance is the inverse.
@@ -160,13 +156,13 @@ class SampledEvidence:
         if not ahead:
             return np.zeros((len(here), len(h)))
         mixed = (np.stack(ahead, axis=1) - here[:, None]) / _DIFFERENCE @ np.linalg.pinv(self.directions)
-        return mixed if proposal.root is None else proposal.root @ (proposal.root.T @ mixed)
+        return proposal.times_covariance(mixed)
 
     def _proposal(self, target: ScaleTarget) -> GaussianProposal:
         """Laplace approximation, its mode sought from that of the best h so far; again if it was missed."""
         origin = self.mode
         for _ in range(_MODE_SEARCHES):
-            proposal = laplace_proposal(target, origin)
+            proposal = (block_gaussian if self.relative else laplace_proposal)(target, origin)
             slope = target.value_and_gradient(proposal.mean[None])[1]
             if np.linalg.norm(proposal.pull_back(slope)) < _MODE_GRADIENT:
                 break
@@ -185,9 +181,12 @@ class SampledEvidence:
         """The likelihood of the scale at h (n_d + 1,)."""
         return self.data.likelihood(h)
 
-    def slopes_given(self, h: Array, scales: Array) -> Array:
-        """∂f/∂h (m, n_d + 1) given each of the scales (m, n_d, n_d)."""
-        return self.data.slopes(h, *gram_eigen(scales))
+    def slopes_given(self, h: Array, roots: Array) -> Array:
+        """∂f/∂h (m, n_d + 1) given roots (m, n_d, k) of the scales."""
+        if roots.shape[2] < roots.shape[1] and self.data.noise_variance:
+            axes, sizes, _ = np.linalg.svd(roots, full_matrices=False)
+            return self.data.slopes(h, sizes**2, axes)
+        return self.data.slopes(h, *gram_eigen(roots @ roots.swapaxes(1, 2)))
 
 
 class DualEvidence(SampledEvidence):
@@ -200,9 +199,9 @@ class DualEvidence(SampledEvidence):
         """The likelihood of the hidden kernel at h (n_d + 1,)."""
         return HiddenKernelLikelihood(self.data.likelihood(h))
 
-    def slopes_given(self, h: Array, scales: Array) -> Array:
-        """∂f/∂h (m, n_d + 1) given each of the hidden kernels (m, r, r)."""
-        return self.data.dual_slopes(h, scales)
+    def slopes_given(self, h: Array, roots: Array) -> Array:
+        """∂f/∂h (m, n_d + 1) given roots (m, r, k) of the hidden kernels."""
+        return self.data.dual_slopes(h, roots @ roots.swapaxes(1, 2))
 
 
 class RowEvidence:
@@ -221,7 +220,7 @@ class RowEvidence:
         if value > self.best:
             self.best, self.error = value, independent_error(sample.log_weights)
         root = sample.candidate.frame @ sample.total
-        return value, estimate.weights @ self.setting.slopes_given(h, root @ root.swapaxes(1, 2))
+        return value, estimate.weights @ self.setting.slopes_given(h, root)
 
 
 def condition(
