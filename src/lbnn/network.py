@@ -25,14 +25,13 @@ from lbnn.likelihood.views import ViewDesign, ViewLikelihood
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise
 from lbnn.noise.make import make_noise, noise_kind
-from lbnn.noise.missing import observed_likelihood, plain_cells, refilled
+from lbnn.noise.missing import observed_likelihood, plain_formula, refilled
 from lbnn.posterior import Posterior
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.prior import ScalePrior
 from lbnn.views.posterior import ViewPosterior
 
-_MOST_CHECKED = 3000  # observed cells up to which the integrand is compared with their dense covariance
 #: What `seed` may be.
 Seed = int | np.random.SeedSequence | np.random.Generator
 
@@ -452,7 +451,7 @@ def table_posterior(
 ) -> Posterior:
     """The posterior given the observed cells of a filled table, without warnings."""
     likelihood = observed_likelihood(data, cells, noise.variance)
-    plain = plain_cells(data, cells, noise.variance) if cells.examples <= _MOST_CHECKED else None
+    plain = plain_formula(data, cells, noise.variance)
     inference = infer(prior, likelihood, False, options, plain)
     return Posterior(prior, data, noise, inference, cells)
 

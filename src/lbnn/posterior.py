@@ -402,10 +402,9 @@ class Posterior:
         roots = np.broadcast_to(single, (count, *single.shape)) if root is None else root
         values, vectors = np.linalg.eigh(roots @ roots.swapaxes(1, 2))
         tables = np.empty((count, *self.spectrum.targets.shape))
-        for number in range(count):
-            gone = likelihood.eliminate(np.maximum(values[number], 0.0), vectors[number])
-            drawn = np.linalg.solve(gone.root.T, rng.standard_normal(len(gone.shift)))
-            tables[number] = likelihood.completed(gone.shift + drawn)
+        for block in likelihood.blocks(count):
+            gone = likelihood.eliminate(np.maximum(values[block], 0.0), vectors[block])
+            tables[block] = likelihood.completed(gone.drawn(rng.standard_normal(gone.white.shape)))
         return ConditionalProcess(self.spectrum.eigenvalues, tables, self.noise.variance)
 
     @cached_property

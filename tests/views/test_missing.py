@@ -12,7 +12,14 @@ import lbnn
 from lbnn.data.centring import CentredInputs, contrasts
 from lbnn.data.missing import MissingCells, elimination_is_cheaper
 from lbnn.data.spectrum import Spectrum
-from lbnn.noise.missing import level_shares, observed_likelihood, partial_likelihood, plain_cells, refilled
+from lbnn.noise.missing import (
+    level_shares,
+    observed_likelihood,
+    partial_likelihood,
+    plain_cells,
+    plain_elimination,
+    refilled,
+)
 from lbnn.predict.missing import CompletedProcess, ObservedProcess
 from tests.views import referee
 
@@ -74,6 +81,8 @@ def test_elimination_is_the_dense_gaussian_of_the_observed_cells(missing, beta):
         expected, rel=1e-10
     )
     assert plain_cells(spectrum, cells, 1 / beta).log_value(scale)[0] == pytest.approx(expected, rel=1e-9)
+    own = plain_elimination(spectrum, cells, 1 / beta).log_value(scale)[0]
+    assert own == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("inputs", [3, 40])
@@ -89,6 +98,8 @@ def test_all_routes_agree_with_weights_and_levels(inputs, weighted, centred):
     assert len(rows.targets) <= min(cells.examples, 3 * spectrum.rank)
     plain, bound = plain_cells(spectrum, cells, noise).log_value(scale)
     assert value_at(eliminated, scale) == pytest.approx(plain, abs=max(bound, 1e-8))
+    other, more = plain_elimination(spectrum, cells, noise).log_value(scale)
+    assert other == pytest.approx(plain, abs=max(bound + more, 1e-8))
     by_rows = observed_likelihood(spectrum, cells, noise)
     assert value_at(by_rows, scale) == pytest.approx(plain, abs=max(bound, 1e-8))
     if not centred:

@@ -13,6 +13,7 @@ from lbnn._base.arrays import namespace
 from lbnn._base.types import AnyArray, Array
 
 _LARGEST = 12  # columns from which LAPACK wins
+_LAPACK_INVERSES_FROM = 48  # rows from which one inverse after the other beats NumPy's batches
 _TINY = float(np.finfo(float).eps) ** 2
 
 
@@ -107,3 +108,34 @@ def one_sign(axes: Array) -> Array:
     """Axes (n, k), the largest entry of each positive: one sign for each, however the last digits fall."""
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
     return np.asarray(axes * signs, float)
+
+
+def lower_roots(matrices: Array) -> Array:
+    """Cholesky factors (m, n, n) of symmetric matrices, of which only the lower triangle is read.
+
+    NaN where rounding has left a matrix indefinite, or it is not finite.
+    """
+    try:
+        return np.asarray(np.linalg.cholesky(matrices), float)
+    except np.linalg.LinAlgError:
+        return np.stack([_one_lower_root(each) for each in matrices])
+
+
+def _one_lower_root(matrix: Array) -> Array:
+    """The Cholesky factor of one matrix (n, n); NaN where there is none."""
+    try:
+        return np.asarray(np.linalg.cholesky(matrix), float)
+    except np.linalg.LinAlgError:
+        return np.full_like(matrix, np.nan)
+
+
+def inverses(lower: Array) -> Array:
+    """(R Rᵀ)⁻¹ of lower roots R (m, n, n)."""
+    if lower.shape[1] < _LAPACK_INVERSES_FROM:
+        inverse = np.linalg.inv(lower)
+        return np.asarray(inverse.swapaxes(1, 2) @ inverse)
+    result = np.empty_like(lower)
+    for number, root in enumerate(lower):
+        own = lapack.dpotri(root.T, lower=0)[0].T  # the lower triangle, without a copy
+        result[number] = np.tril(own) + np.tril(own, -1).T
+    return result

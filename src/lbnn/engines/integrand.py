@@ -14,7 +14,7 @@ import numpy as np
 
 from lbnn._base.errors import LikelihoodMismatch
 from lbnn._base.types import Array, IndexArray
-from lbnn.likelihood.plain import PlainCells, PlainLikelihood, PlainViews
+from lbnn.likelihood.plain import PlainFormula, PlainLikelihood
 
 _MOST_DRAWS = 3
 #: Operations that the comparison may take beyond its first draw: some 50 ms. One draw takes r n_d³ of them,
@@ -26,12 +26,11 @@ CHECKED_WORK = 5e7
 class IntegrandCheck:
     """Compares what was integrated with the plain likelihood of the data as they were given."""
 
-    plain: PlainLikelihood | PlainViews | PlainCells
+    plain: PlainFormula
 
     def few(self, weights: Array) -> IndexArray:
         """The draw of largest weight (m,) and up to two others, at thirds of the total weight."""
-        rows, outputs = self.plain.targets.shape
-        count = int(np.clip(CHECKED_WORK // (rows * outputs**3 + 1), 1, _MOST_DRAWS))
+        count = int(np.clip(CHECKED_WORK // (self.plain.operations + 1), 1, _MOST_DRAWS))
         others = np.searchsorted(np.cumsum(weights), np.arange(1, count) / _MOST_DRAWS * weights.sum())
         return np.unique(np.append(np.argmax(weights), np.minimum(others, len(weights) - 1)))
 
@@ -41,6 +40,7 @@ class IntegrandCheck:
 
     def kernels(self, kernels: Array, log_values: Array) -> None:
         """The same for log p(Y | Λ) at hidden kernels (k, r, r)."""
+        assert isinstance(self.plain, PlainLikelihood)
         self._compare(self.plain.log_kernel_value, kernels, log_values)
 
     @staticmethod

@@ -54,7 +54,7 @@ from lbnn.engines.verdict import (
 )
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, primal_factors
-from lbnn.likelihood.plain import PlainCells, PlainLikelihood, PlainViews
+from lbnn.likelihood.plain import PlainFormula
 from lbnn.likelihood.rank_deficient import RegularLikelihood, zeros_first
 from lbnn.scale.bartlett import product
 from lbnn.scale.measure import ScaleMeasure, Tails, eigen
@@ -73,7 +73,7 @@ def infer(
     likelihood: ScaleLikelihood,
     single_output: bool,
     options: InferenceOptions,
-    plain: PlainLikelihood | PlainViews | PlainCells | None = None,
+    plain: PlainFormula | None = None,
 ) -> ScaleInference:
     """Plan and run; the integrand is compared with the plain likelihood where that is given."""
     check = None if plain is None or likelihood.flat else IntegrandCheck(plain)

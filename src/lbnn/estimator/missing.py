@@ -100,16 +100,15 @@ def drawn_tables(posterior: Posterior, count: int, seed: Sequence[int]) -> list[
     cells, rng = posterior.missing, np.random.default_rng(seed)
     assert cells is not None
     likelihood = partial_likelihood(posterior.spectrum, cells, posterior.noise.variance)
-    scales = posterior.scale.scales
-    result = []
-    for number in rng.choice(len(scales), size=count, p=posterior.scale.weights):
-        values, axes = np.linalg.eigh(scales[number])
-        gone = likelihood.eliminate(np.maximum(values, 0.0), axes)
-        drawn = np.linalg.solve(gone.root.T, rng.standard_normal(len(gone.shift)))
-        targets = cells.targets.copy()
-        targets[cells.cells] += gone.shift + drawn
-        result.append((scales[number], targets))
-    return result
+    chosen = rng.choice(len(posterior.scale.weights), size=count, p=posterior.scale.weights)
+    scales = posterior.scale.scales[chosen]
+    values, axes = np.linalg.eigh(scales)
+    tables = np.broadcast_to(cells.targets, (count, *cells.targets.shape)).copy()
+    rows, outputs = cells.cells
+    for block in likelihood.blocks(count):
+        gone = likelihood.eliminate(np.maximum(values[block], 0.0), axes[block])
+        tables[block, rows, outputs] += gone.drawn(rng.standard_normal(gone.white.shape))
+    return list(zip(scales, tables, strict=True))
 
 
 def improved(filled: FilledData, candidate: Candidate, seed: int) -> Candidate:

@@ -11,34 +11,66 @@ and in the eigenbases of G and L, with D_il = τ + g_i l_l,
 
     P_cc' = Σ_l V_jl V_kl [Σ_i U_ai U_bi/D_il + (I − UUᵀ)_ab/τ]   for the cells c = (a, j), c' = (b, k).
 
-One eigendecomposition serves, as for complete tables, and a scale takes m³ operations beside those.
+One eigendecomposition serves, as for complete tables. With the sum over l first (r numbers for every pair of
+outputs) a scale takes m²(r + m) operations beside those of the complete table.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 from scipy import linalg
 
 from lbnn._base.arrays import HOST, Device
+from lbnn._base.blocks import PRODUCT_FLOATS
+from lbnn._base.blocks import blocks as in_slices
+from lbnn._base.chebyshev_panels import ChebyshevPanels, chebyshev_panels, identity_panels
+from lbnn._base.small_matrices import inverses, lower_roots
 from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
 
-_OVERHEAD = 2e6  # operations in the time that Python takes for one scale, some 0.4 ms
+_OVERHEAD = 2e5  # operations in the time that small factorisations take beside those counted
+_LARGEST = 1 << 23  # floats that products of cells may fill, 64 MB
+_CORNER = 1e300  # larger than any vᵀP⁻¹v
 _TURNS = 4  # of completing the table and estimating the scale, for proposals
 _SMALLEST = 0.01  # eigenvalue of that estimate, relative to the largest
 
 
+class ScaleFunction(Protocol):
+    """A function of the scale with a gradient."""
+
+    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
+        """At scales V diag(l) Vᵀ, l (s, n_d), V (s, n_d, n_d)."""
+
+
 @dataclass(frozen=True)
 class Elimination:
-    """The missing cells given the observed ones and one scale."""
+    """The missing cells given the observed ones, for s scales."""
 
-    root: Array  # lower R with R Rᵀ = P, (m, m)
-    shift: Array  # mean of the missing cells less what was filled in, (m,)
-    log_value: float  # −½ log det P + ½ vᵀ P⁻¹ v
+    roots: Array  # lower R with R Rᵀ = P, (s, m, m)
+    white: Array  # R⁻¹v, (s, m)
+    log_values: Array  # −½ log det P + ½ vᵀ P⁻¹ v, (s,); −inf for scales beyond double precision
+
+    @cached_property
+    def shifts(self) -> Array:
+        """−P⁻¹v, means of the missing cells less what was filled in, (s, m)."""
+        return -self._solved_transposed(self.white)
+
+    def drawn(self, noise: Array) -> Array:
+        """Draws of the missing cells less what was filled in, from standard normal noise (s, m)."""
+        return self.shifts + self._solved_transposed(noise)
+
+    def _solved_transposed(self, right: Array) -> Array:
+        """R⁻ᵀ of right sides (s, m)."""
+        both = zip(self.roots, right, strict=True)
+        solved = [linalg.solve_triangular(r, b, lower=True, trans=1, check_finite=False) for r, b in both]
+        return np.array(solved).reshape(right.shape)
 
 
 @dataclass(frozen=True)
@@ -96,7 +128,7 @@ class PartialLikelihood:
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient, for planning."""
         count, rank = len(self.rows), len(self.eigenvalues)
-        own = count**2 * (count + rank * self.targets.shape[1])
+        own = count**2 * (count + rank)
         return self.complete.operations + 2.0 * own + _OVERHEAD
 
     @property
@@ -112,91 +144,227 @@ class PartialLikelihood:
     # -- value and gradient
 
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
-        """Log p(Y_obs | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d)."""
+        """Log p(Y_obs | L) less `log_constant`, for scales V diag(l) Vᵀ: l (s, n_d), V (s, n_d, n_d)."""
         result = self.complete.log_value(eigenvalues, vectors)
-        own = [self.eliminate(*each).log_value for each in zip(eigenvalues, vectors, strict=True)]
-        return np.asarray(result + np.array(own))
+        for block in self.blocks(len(eigenvalues)):
+            result[block] += self.eliminate(eigenvalues[block], vectors[block]).log_values
+        return np.asarray(result)
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
-        """`log_value` (m,) and its gradient in L (m, n_d, n_d).
+        """`log_value` (s,) and its gradient in L (s, n_d, n_d).
 
         It is that of the table completed by the mean of the missing cells given L, and what their precision
-        adds: with S = R⁻¹ (K⁻¹)_m: in the eigenbases, V [½ Σ_i g_i Σ_c S_cil S_cil'] Vᵀ.
+        adds: −½ log det P has the gradient V [½ Σ_i g_i (Vᵀ Q_i V)_ll'/(D_il D_il')] Vᵀ with
+        Q_i,jk = Σ U_ai (P⁻¹)_cc' U_bi over the cells c = (a, j), c' = (b, k).
         """
         value = self.complete.log_value(eigenvalues, vectors)
         gradient = np.empty_like(vectors)
-        for number, (values, axes) in enumerate(zip(eigenvalues, vectors, strict=True)):
+        for block in self.blocks(len(eigenvalues)):
+            values, axes = eigenvalues[block], vectors[block]
             gone = self.eliminate(values, axes)
-            value[number] += gone.log_value
-            if not math.isfinite(gone.log_value):
-                value[number], gradient[number] = -math.inf, 0.0
-                continue
-            variance = self.noise_variance + np.outer(self.eigenvalues, values)
-            strength = np.sqrt(self.eigenvalues)[:, None] / variance  # √g/D, (r, n_d)
-            taught = strength * (self.completed(gone.shift) @ axes)
-            inner = taught.T @ taught
-            inner[np.diag_indices(len(inner))] -= (self.eigenvalues[:, None] / variance).sum(axis=0)
-            cells = self.vectors[self.rows][:, :, None] * (axes[self.outputs][:, None, :] * strength)
-            solved = linalg.solve_triangular(
-                gone.root, cells.reshape(len(cells), -1), lower=True, check_finite=False
-            ).reshape(-1, len(values))
-            inner += solved.T @ solved
-            gradient[number] = 0.5 * axes @ inner @ axes.T
-        return value, gradient
+            value[block] += gone.log_values
+            variance = self.noise_variance + self.eigenvalues[:, None] * values[:, None, :]  # D, (s, r, n_d)
+            strength = np.sqrt(self.eigenvalues)[:, None] / variance  # √g/D
+            taught = strength * (self.completed(gone.shifts) @ axes)
+            inner = taught.swapaxes(1, 2) @ taught
+            index = np.arange(values.shape[1])
+            inner[:, index, index] -= (self.eigenvalues[:, None] / variance).sum(axis=1)
+            rotated = axes.swapaxes(1, 2)[:, None] @ self._cell_moments(gone) @ axes[:, None]
+            nodes = self._panels.nodes
+            strength = np.sqrt(nodes)[:, None] / (self.noise_variance + nodes[:, None] * values[:, None, :])
+            inner += np.einsum("sil,silk,sik->slk", strength, rotated, strength, optimize=True)
+            gradient[block] = 0.5 * axes @ inner @ axes.swapaxes(1, 2)
+        fine = np.isfinite(value)
+        return np.where(fine, value, -np.inf), np.where(fine[:, None, None], gradient, 0.0)
 
     def eliminate(self, values: Array, axes: Array) -> Elimination:
-        """The missing cells given one scale V diag(l) Vᵀ, l (n_d,), V (n_d, n_d)."""
-        inverse = 1 / (self.noise_variance + np.outer(self.eigenvalues, values))  # 1/D, (r, n_d)
-        along = axes[self.outputs]  # V_jl of every cell, (m, n_d)
-        weighted = self.vectors @ (inverse * (self.targets @ axes)) + (self.rest @ axes) / self.noise_variance
-        pulled = (along * weighted[self.rows]).sum(axis=1)  # v
-        precision = np.zeros((len(along), len(along)))
-        for number in range(len(values)):
-            rows = (self.vectors * inverse[:, number]) @ self.vectors.T + self.unseen / self.noise_variance
-            precision += np.outer(along[:, number], along[:, number]) * rows[np.ix_(self.rows, self.rows)]
-        try:
-            root = np.linalg.cholesky(precision)
-        except np.linalg.LinAlgError:  # scales beyond double precision
-            return Elimination(np.eye(len(along)), np.zeros(len(along)), -math.inf)
-        white = linalg.solve_triangular(root, pulled, lower=True, check_finite=False)
-        shift = -linalg.solve_triangular(root, white, lower=True, trans=1, check_finite=False)
-        value = -float(np.log(np.diagonal(root)).sum()) + 0.5 * float(white @ white)
-        return Elimination(np.asarray(root, float), shift, value)
+        """The missing cells given scales V diag(l) Vᵀ, l (s, n_d), V (s, n_d, n_d).
+
+        The vector v is one more row of the matrix that is factorised: its row of the root is R⁻¹v.
+        """
+        count, size = len(values), len(self.rows)
+        inverse = 1 / (self.noise_variance + values[:, :, None] * self.eigenvalues)  # 1/D, (s, n_d, r)
+        matrices = np.zeros((count, size + 1, size + 1))
+        matrices[:, size, size] = _CORNER
+        first, second = self._pairs
+        at_nodes = 1 / (self.noise_variance + values[:, :, None] * self._panels.nodes)
+        weights = (axes[:, first] * axes[:, second]) @ at_nodes  # Σ_l V_jl V_kl/D_il, (s, pairs, nodes)
+        projected = (self.targets @ axes).swapaxes(1, 2)
+        alpha = axes @ (inverse * projected)  # K⁻¹Y in the eigenbasis of G, (s, n_d, r)
+        pulled = matrices[:, size, :size]
+        for j, own in enumerate(self._slices):
+            pulled[:, own] = alpha[:, j] @ self._cell_vectors[own].T
+        pulled += self.rest[self.rows, self.outputs] / self.noise_variance
+        for number, (j, k) in enumerate(zip(first, second, strict=True)):
+            below, left = self._slices[k], self._slices[j]  # j ≤ k: only what is below the diagonal is read
+            block = matrices[:, below, left]
+            if self._products is None:
+                scaled = self._cell_vectors[below] * weights[:, number, None, :]
+                block[:] = scaled @ self._cell_vectors[left].T
+            else:
+                block[:] = (weights[:, number] @ self._products[number]).reshape(block.shape)
+            if j == k and self._unseen is not None:
+                block += self._unseen[j]
+        roots = lower_roots(matrices)
+        white, roots = roots[:, size, :size], roots[:, :size, :size]
+        logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        value = 0.5 * (white**2).sum(axis=1) - logs
+        return Elimination(roots, white, np.where(np.isfinite(value), value, -np.inf))
+
+    def _cell_moments(self, gone: Elimination) -> Array:
+        """Q_i = Σ U_ai (P⁻¹)_cc' U_bi over cells of outputs j and k, (s, nodes, n_d, n_d)."""
+        outputs, vectors = self.targets.shape[1], self._cell_vectors
+        covariances = inverses(gone.roots)
+        result = np.zeros((len(covariances), len(self._panels.nodes), outputs, outputs))
+        for number, (j, k) in enumerate(zip(*self._pairs, strict=True)):
+            block = covariances[:, self._slices[k], self._slices[j]]
+            if self._products is None:
+                own = np.einsum("ci,scd,di->si", vectors[self._slices[k]], block, vectors[self._slices[j]])
+            else:
+                own = block.reshape(len(block), -1) @ self._products[number].T
+            result[:, :, j, k] = result[:, :, k, j] = own
+        return result
+
+    # -- the cells, output by output
+
+    @cached_property
+    def _slices(self) -> list[slice]:
+        """Cells of every output, which are sorted by output."""
+        ends = np.searchsorted(self.outputs, np.arange(self.targets.shape[1] + 1))
+        return [slice(int(low), int(high)) for low, high in pairwise(ends)]
+
+    @cached_property
+    def _pairs(self) -> tuple[IndexArray, IndexArray]:
+        """Pairs j ≤ k of outputs with missing cells."""
+        first, second = np.triu_indices(self.targets.shape[1])
+        some = np.bincount(self.outputs, minlength=self.targets.shape[1]) > 0
+        both = some[first] & some[second]
+        return first[both], second[both]
+
+    @cached_property
+    def _cell_vectors(self) -> Array:
+        """U_ai of every missing cell, (m, r)."""
+        return self.vectors[self.rows]
+
+    @cached_property
+    def _unseen(self) -> list[Array] | None:
+        """(I − UUᵀ)/τ between the cells of every output; None where U has all examples."""
+        if not self.unseen.any():
+            return None
+        rows = [self.rows[own] for own in self._slices]
+        return [self.unseen[np.ix_(own, own)] / self.noise_variance for own in rows]
+
+    @property
+    def _few_cells(self) -> bool:
+        """Whether products of all pairs of cells are kept."""
+        return len(self.rows) ** 2 * len(self.eigenvalues) <= 2 * _LARGEST
+
+    @cached_property
+    def _panels(self) -> ChebyshevPanels:
+        """A few g from which functions like 1/(τ + g l) follow at all of them."""
+        return chebyshev_panels(self.eigenvalues) if self._few_cells else identity_panels(self.eigenvalues)
+
+    @cached_property
+    def _products(self) -> list[Array] | None:
+        """U_bi U_ai for cells c' = (b, k), c = (a, j) of every pair j ≤ k, (nodes, m_k m_j) each.
+
+        With these the precisions of many scales are one matrix product for each pair. Sums over examples are
+        sums over nodes: U_bi U_ai times what a node weighs at g_i, summed over i. None where they are too
+        many.
+        """
+        if not self._few_cells:
+            return None
+        vectors, ones = self._cell_vectors, np.ones((len(self.eigenvalues), 1))
+        result = []
+        for j, k in zip(*self._pairs, strict=True):
+            pairs = vectors[self._slices[k], None] * vectors[None, self._slices[j]]
+            gathered = self._panels.gathered(pairs.reshape(-1, len(ones)), ones)
+            result.append(np.ascontiguousarray(gathered[:, :, 0].T))
+        return result
+
+    def blocks(self, count: int) -> Iterator[slice]:
+        """Of scales, such that their precisions stay in the cache."""
+        return in_slices(count, (len(self.rows) + 1) ** 2, PRODUCT_FLOATS)
 
     @cached_property
     def surrogate(self) -> GaussianLikelihood:
-        """A likelihood of a complete table that is close to this one, from which proposals are made.
+        """A likelihood of a complete table that is close to this one, from which proposals are made."""
+        return self.surrogate_of(self)
 
-        That of the table completed at an estimate of L, to the power of the share of cells that were observed
-        (log determinants count that share, and so do squares of targets). L is estimated by moments,
-        E ỹ_i ỹ_iᵀ = τ I + g_i L, in turns with the completion; what is unknown of the missing cells counts.
+    def surrogate_of(self, exact: ScaleFunction) -> GaussianLikelihood:
+        """The same, close to a likelihood that is this one in another form.
+
+        At an estimate L̂ of the scale it has the gradient of the exact likelihood and, nearly, its curvature.
+        Of output j, p_j of p examples were observed, and q = min(p_j, r) of the r examples in the eigenbasis
+        are known: each is counted μ = Σ q/(r n_d) times, with eigenvalues g' = g s/μ, s the share of cells
+        that were observed, so that Σ μ g' = s Σ g. Targets are those that have the mean of the function given
+        the observed cells and L̂; then they are mapped linearly, Σ g' u uᵀ with u = (τ + g'L̂)⁻¹y' being what
+        the gradient needs.
         """
-        outputs, rank = self.targets.shape[1], len(self.eigenvalues)
+        tau, (rank, outputs) = self.noise_variance, self.targets.shape
+        scale, targets = self._estimate()
+        values, axes = np.linalg.eigh(scale)
+        known = self.examples - np.bincount(self.outputs, minlength=outputs)
+        count = float(np.minimum(np.maximum(known, 1), rank).sum()) / (rank * outputs)
+        share = float(np.maximum(known, 1).sum()) / (self.examples * outputs)
+        g = self.eigenvalues
+        less = g * share / count  # g'
+        alpha = np.sqrt(g)[:, None] * (targets @ axes) / (tau + np.outer(g, values))
+        rows = np.sqrt(less)[:, None] * values * alpha + tau / np.sqrt(less)[:, None] * alpha  # y', rotated
+        pull = rows / (tau + np.outer(less, values))  # u
+        own = count * (less[:, None] * pull).T @ pull
+        slope = exact.value_and_gradient(values[None], axes[None])[1][0]
+        wanted = 2 * axes.T @ slope @ axes + np.diag(
+            count * (less[:, None] / (tau + np.outer(less, values))).sum(axis=0)
+        )
+        pull = pull @ _linear_map(own, wanted)
+        rows = math.sqrt(count) * pull * (tau + np.outer(less, values)) @ axes.T
+        return replace(self.complete, eigenvalues=less, targets=rows, multiplicity=count, gauss_rule=None)
+
+    def _estimate(self) -> tuple[Array, Array]:
+        """L by moments (n_d, n_d), E ỹ_i ỹ_iᵀ = τ I + g_i L, in turns with the completed table (r, n_d).
+
+        What is unknown of the missing cells counts.
+        """
+        outputs = self.targets.shape[1]
         scale, targets = np.eye(outputs), self.targets
         for _ in range(_TURNS):
             values, axes = np.linalg.eigh(scale)
-            gone = self.eliminate(values, axes)
-            targets = self.completed(gone.shift)
+            gone = self.eliminate(values[None], axes[None])
+            targets = self.completed(gone.shifts)[0]
             size = float(values.mean())
             weights = self.eigenvalues / (self.noise_variance + self.eigenvalues * size) ** 2
             moment = targets.T @ (weights[:, None] * targets) + self._spread(gone, weights)
             moment -= self.noise_variance * float(weights.sum()) * np.eye(outputs)
             values, axes = np.linalg.eigh(moment / float(weights @ self.eigenvalues))
             scale = (axes * np.maximum(values, _SMALLEST * max(float(values.max()), 0.0) + 1e-12)) @ axes.T
-        share = 1 - len(self.rows) / (outputs * max(self.examples, rank))
-        return replace(self.complete, targets=math.sqrt(share) * targets, multiplicity=share, gauss_rule=None)
+        return scale, targets
 
     def _spread(self, gone: Elimination, weights: Array) -> Array:
         """Σ_i w_i cov(ỹ_i) of the missing cells given the others, (n_d, n_d)."""
-        covariance = linalg.cho_solve((gone.root, True), np.eye(len(gone.root)), check_finite=False)
+        covariance = inverses(gone.roots)[0]
         rows = (self.vectors * weights) @ self.vectors.T
         result = np.zeros((self.targets.shape[1],) * 2)
         terms = covariance * rows[np.ix_(self.rows, self.rows)]
         np.add.at(result, (self.outputs[:, None], self.outputs), terms)
         return result
 
-    def completed(self, shift: Array) -> Array:
-        """ỹ of the table with the missing cells shifted, (r, n_d)."""
-        added = np.zeros((len(self.vectors), self.targets.shape[1]))
-        np.add.at(added, (self.rows, self.outputs), shift)
-        return np.asarray(self.targets + self.vectors.T @ added)
+    def completed(self, shifts: Array) -> Array:
+        """ỹ of tables with the missing cells shifted by (s, m), (s, r, n_d)."""
+        result = np.broadcast_to(self.targets, (len(shifts), *self.targets.shape)).copy()
+        for j, own in enumerate(self._slices):
+            result[:, :, j] += shifts[:, own] @ self._cell_vectors[own]
+        return result
+
+
+def _linear_map(own: Array, wanted: Array) -> Array:
+    """A symmetric A with A own A = wanted, for symmetric matrices (n, n).
+
+    Directions in which `wanted` is not positive, or `own` far smaller, are left nearly as they are.
+    """
+    floor = _SMALLEST * float(np.trace(own)) / len(own) + np.finfo(float).tiny
+    start = own + floor * np.eye(len(own))
+    values, axes = np.linalg.eigh(wanted)
+    root = (axes * np.sqrt(np.maximum(values, 0.0) + floor)) @ axes.T
+    inner, sides = np.linalg.eigh(root @ start @ root)
+    return np.asarray(root @ (sides / np.sqrt(inner)) @ sides.T @ root)

@@ -13,20 +13,37 @@ has the same formula with the outputs as rows, each of the covariance diag(√g)
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lbnn._base.blocks import blocks
-from lbnn._base.types import Array, Mask
+from lbnn._base.types import Array, IndexArray, Mask
 
 _EPS = float(np.finfo(float).eps)
 _FLOOR = 1e-6  # nats, and relative to the sum of all terms: what fast formulas may lose
 _ROUNDING = 64.0  # times n ε κ: what a factorisation may lose of a quadratic form
 
 
+class PlainFormula(ABC):
+    """log p(Y | L) by a formula with which fast ones are compared."""
+
+    @property
+    @abstractmethod
+    def operations(self) -> float:
+        """Of one value, roughly."""
+
+    @abstractmethod
+    def log_value(self, scale: Array) -> tuple[float, float]:
+        """log p(Y | L) at one L (n_d, n_d), constant included, and a bound on what rounding may do to it.
+
+        NaN where a covariance is singular to rounding.
+        """
+
+
 @dataclass(frozen=True)
-class PlainLikelihood:
+class PlainLikelihood(PlainFormula):
     """log p(Y | L) of data in the units in which they were given."""
 
     eigenvalues: Array  # g, (r,)
@@ -37,11 +54,11 @@ class PlainLikelihood:
     unseen: int  # ... and how many rows these stand for
     log_jacobian: float = 0.0  # from densities of rows times √w to those of the rows
 
-    def log_value(self, scale: Array) -> tuple[float, float]:
-        """log p(Y | L) at one L (n_d, n_d), constant included, and a bound on what rounding may do to it.
+    @property
+    def operations(self) -> float:
+        return float(len(self.targets)) * self.targets.shape[1] ** 3
 
-        NaN where some C_i is singular to rounding.
-        """
+    def log_value(self, scale: Array) -> tuple[float, float]:
         strength = self.eigenvalues + self.coupling
         value, bound = self._rows(strength, self.targets, scale)
         value += self.log_jacobian
@@ -110,7 +127,7 @@ class PlainLikelihood:
 
 
 @dataclass(frozen=True)
-class PlainViews:
+class PlainViews(PlainFormula):
     """log p(y | L) of observations through views as they were given, with the dense covariance."""
 
     kernel: Array  # K(a, m; b, n), (p, M, p, M)
@@ -118,12 +135,10 @@ class PlainViews:
     noise: float
 
     @property
-    def targets(self) -> Array:
-        """(p, 1): the size of the problem."""
-        return self.observations[:, None]
+    def operations(self) -> float:
+        return 20.0 * float(len(self.observations)) ** 3
 
     def log_value(self, scale: Array) -> tuple[float, float]:
-        """log p(y | L) at one L (M, M), constant included, and a bound on what rounding may do to it."""
         covariance = np.einsum("ambn,mn->ab", self.kernel, scale) + self.noise * np.eye(len(self.kernel))
         lower = _cholesky(covariance[None])
         if lower is None:
@@ -134,13 +149,9 @@ class PlainViews:
         bound = _FLOOR * (1 + abs(logs) + fit) + _ROUNDING * len(covariance) * _EPS * spread * (fit + 1)
         return -0.5 * float(logs + fit), float(bound)
 
-    def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
-        """There is no form in the hidden kernel (r, r)."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
-class PlainCells:
+class PlainCells(PlainFormula):
     """log p(Y_obs | L) of the observed cells of a table, with their dense covariance."""
 
     gram: Array  # of the rows (times √w), (p, p)
@@ -151,12 +162,10 @@ class PlainCells:
     noise: float
 
     @property
-    def targets(self) -> Array:
-        """The observed targets as one column, (cells, 1): the size of the problem."""
-        return self.table[self.observed][:, None]
+    def operations(self) -> float:
+        return 2.0 * float(self.observed.sum()) ** 3
 
     def log_value(self, scale: Array) -> tuple[float, float]:
-        """log p(Y_obs | L) at one L (n_d, n_d), constant included, and a bound of its rounding."""
         outputs, rows = np.nonzero(self.observed.T)
         covariance = self.gram[np.ix_(rows, rows)] * scale[outputs[:, None], outputs]
         covariance += self.noise * np.eye(len(rows))
@@ -180,9 +189,49 @@ class PlainCells:
         bound += _FLOOR + _ROUNDING * _EPS * float(values @ values) / self.noise
         return log_weights - 0.5 * (logs + fit), bound
 
-    def log_kernel_value(self, kernel: Array) -> tuple[float, float]:
-        """There is no form in the hidden kernel (r, r)."""
-        raise NotImplementedError
+
+@dataclass(frozen=True)
+class PlainElimination(PlainFormula):
+    """The same for very many cells: the complete table, less the density of the missing cells.
+
+    Those have the precision P_cc' = Σ_i U_ai U_bi [(τ I + g_i L)⁻¹]_jk for cells c = (a, j), c' = (b, k), of
+    which every inverse is a dense one.
+    """
+
+    complete: PlainLikelihood  # of the filled table
+    vectors: Array  # U of the rows of missing cells, (m, r)
+    outputs: IndexArray  # of missing cells, (m,)
+    unseen: Array  # I − UUᵀ between cells of the same output, (m, m)
+    rest: Array  # targets of missing cells outside the range of G, (m,)
+    log_extra: float  # levels and weights of rows
+
+    @property
+    def targets(self) -> Array:
+        """(r, n_d)."""
+        return self.complete.targets
+
+    @property
+    def operations(self) -> float:
+        count, rank, outputs = len(self.outputs), *self.targets.shape
+        return count**2 * (count + 20.0 * rank) + rank * outputs**3  # elementwise, not products
+
+    def log_value(self, scale: Array) -> tuple[float, float]:
+        value, bound = self.complete.log_value(scale)
+        noise = float(self.complete.variances[0])
+        eye = noise * np.eye(len(scale))
+        own = np.linalg.inv(self.complete.eigenvalues[:, None, None] * scale + eye)  # (r, n_d, n_d)
+        precision = self.unseen / noise
+        for row, vector in zip(own, self.vectors.T, strict=True):
+            precision = precision + np.outer(vector, vector) * row[np.ix_(self.outputs, self.outputs)]
+        pulled = (own @ self.targets[:, :, None])[:, :, 0]  # (τ + g_i L)⁻¹ỹ_i, (r, n_d)
+        pulled = (self.vectors * pulled[:, self.outputs].T).sum(axis=1) + self.rest / noise
+        lower = _cholesky(precision[None])
+        if lower is None:
+            return math.nan, math.nan
+        fit = float(pulled @ np.linalg.solve(precision, pulled))
+        logs = float(_log_determinant(lower)[0]) - len(precision) * math.log(2 * math.pi)
+        bound += _allowed(np.array([logs]), np.array([fit]), lower, len(precision))
+        return value + self.log_extra - 0.5 * (logs - fit), bound
 
 
 def _cholesky(covariances: Array) -> Array | None:

@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import lapack
 
 from lbnn._base.arrays import HOST, Device
 from lbnn._base.blocks import blocks
+from lbnn._base.small_matrices import inverses, lower_roots
 from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
 
+_CORNER = 1e300  # larger than any yᵀC⁻¹y
 _COST, _OVERHEAD = 4.0, 2e5  # of a gradient, in operations: small factorisations are far from peak speed
-_LAPACK_FROM = 48  # rows from which one factorisation after the other beats NumPy's batches of inverses
 
 
 class Design(ABC):
@@ -149,10 +149,10 @@ class ViewLikelihood:
     log_jacobian: float = 0.0
     completion: PartialLikelihood | None = None  # of a table with missing cells: the same in another form
 
-    @property
+    @cached_property
     def surrogate(self) -> GaussianLikelihood | None:
         """A likelihood of a complete table from which proposals are made, where there is one."""
-        return None if self.completion is None else self.completion.surrogate
+        return None if self.completion is None else self.completion.surrogate_of(self)
 
     # -- what the engines ask of every likelihood
 
@@ -210,10 +210,15 @@ class ViewLikelihood:
         """Log p(y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, M), V (m, M, M) -> (m,)."""
         result = np.empty(len(eigenvalues))
         for block, covariances in self._in_blocks(eigenvalues, vectors):
-            lower = _lower_roots(covariances)
-            white = np.linalg.solve(lower, np.broadcast_to(self.observations, lower.shape[:2])[..., None])
-            logs = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-            value = -0.5 * (logs + (white[..., 0] ** 2).sum(axis=1))
+            # y is one more row of the matrix that is factorised: its row of the root R is R⁻¹y
+            size = self.design.rows
+            matrices = np.empty((len(covariances), size + 1, size + 1))
+            matrices[:, :size, :size] = covariances
+            matrices[:, size, :size], matrices[:, size, size] = self.observations, _CORNER
+            lower = lower_roots(matrices)
+            own, white = lower[:, :size, :size], lower[:, size, :size]
+            logs = 2 * np.log(np.diagonal(own, axis1=1, axis2=2)).sum(axis=1)
+            value = -0.5 * (logs + (white**2).sum(axis=1))
             result[block] = np.where(np.isfinite(value), value, -np.inf)
         return result
 
@@ -221,8 +226,8 @@ class ViewLikelihood:
         """`log_value` (m,) and its gradient in L, ½ ⟨ααᵀ − C⁻¹, K_mm'⟩ with α = C⁻¹y, (m, M, M)."""
         value, gradient = np.empty(len(eigenvalues)), np.empty_like(vectors)
         for block, covariances in self._in_blocks(eigenvalues, vectors):
-            lower = _lower_roots(covariances)
-            inverse = _inverses(lower)
+            lower = lower_roots(covariances)
+            inverse = inverses(lower)
             alpha = inverse @ self.observations
             logs = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
             value[block] = -0.5 * (logs + alpha @ self.observations)
@@ -243,31 +248,3 @@ class ViewLikelihood:
         for block in blocks(len(eigenvalues), 4 * self.design.rows**2):
             axes = vectors[block]
             yield block, self._covariances((axes * eigenvalues[block, None, :]) @ axes.swapaxes(1, 2))
-
-
-def _lower_roots(covariances: Array) -> Array:
-    """Cholesky factors (k, q, q); NaN where rounding has left a matrix indefinite or not finite."""
-    try:
-        return np.asarray(np.linalg.cholesky(covariances), float)
-    except np.linalg.LinAlgError:
-        return np.stack([_lower_root(each) for each in covariances])
-
-
-def _lower_root(covariance: Array) -> Array:
-    """Cholesky factors of (m, p, p); NaN where there are none."""
-    try:
-        return np.asarray(np.linalg.cholesky(covariance), float)
-    except np.linalg.LinAlgError:
-        return np.full_like(covariance, np.nan)
-
-
-def _inverses(lower: Array) -> Array:
-    """(R Rᵀ)⁻¹ of lower roots R (k, q, q)."""
-    if lower.shape[1] < _LAPACK_FROM:
-        inverse = np.linalg.inv(lower)
-        return np.asarray(inverse.swapaxes(1, 2) @ inverse)
-    result = np.empty_like(lower)
-    for number, root in enumerate(lower):
-        upper = lapack.dpotri(root, lower=1)[0]
-        result[number] = np.tril(upper) + np.tril(upper, -1).T
-    return result

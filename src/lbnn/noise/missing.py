@@ -12,9 +12,12 @@ from lbnn.data.missing import MissingCells, elimination_is_cheaper
 from lbnn.data.projection import RANK_TOLERANCE
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.missing import PartialLikelihood
-from lbnn.likelihood.plain import PlainCells
+from lbnn.likelihood.plain import PlainCells, PlainElimination, PlainFormula
 from lbnn.likelihood.views import CellDesign, ViewLikelihood
 from lbnn.noise.independent import IndependentNoise
+
+_DENSE_WORK = 5e8  # operations, some 50 ms, up to which the integrand is compared with the dense covariance
+_MOST_WORK = 5e10  # ... and beyond which with nothing
 
 
 def observed_likelihood(
@@ -67,7 +70,7 @@ def refilled(spectrum: Spectrum, cells: MissingCells, noise: float) -> tuple[Spe
     """The same table with missing cells filled by their means at L = I, where little cancels."""
     outputs = spectrum.outputs
     likelihood = partial_likelihood(spectrum, cells, noise)
-    shift = likelihood.eliminate(np.ones(outputs), np.eye(outputs)).shift
+    shift = likelihood.eliminate(np.ones((1, outputs)), np.eye(outputs)[None]).shifts[0]
     targets = cells.targets.copy()
     targets[cells.cells] += shift
     return with_targets(spectrum, cells, targets)
@@ -83,6 +86,30 @@ def with_targets(spectrum: Spectrum, cells: MissingCells, targets: Array) -> tup
         rest = np.zeros_like(rest)
     changed = replace(spectrum, targets=own, residual=float((rest**2).sum()), outside=rest)
     return changed, replace(cells, targets=targets)
+
+
+def plain_formula(spectrum: Spectrum, cells: MissingCells, noise: float) -> PlainFormula | None:
+    """What the integrand is compared with: the dense covariance of the observed cells while that is small.
+
+    Beyond, the complete table by its plain formula less the missing cells; nothing where both are large.
+    """
+    dense = plain_cells(spectrum, cells, noise)
+    if dense.operations <= _DENSE_WORK:
+        return dense
+    other = plain_elimination(spectrum, cells, noise)
+    best = min(dense, other, key=lambda plain: plain.operations)
+    return best if best.operations <= _MOST_WORK else None
+
+
+def plain_elimination(spectrum: Spectrum, cells: MissingCells, noise: float) -> PlainElimination:
+    """The complete table less the missing cells, each by dense algebra."""
+    fast = partial_likelihood(spectrum, cells, noise)
+    complete = replace(IndependentNoise(noise).plain_likelihood(spectrum), log_jacobian=0.0)
+    rows, outputs = fast.rows, fast.outputs
+    unseen = fast.unseen[np.ix_(rows, rows)] * (outputs[:, None] == outputs)
+    return PlainElimination(
+        complete, fast.vectors[rows], outputs, unseen, fast.rest[rows, outputs], fast.log_extra
+    )
 
 
 def plain_cells(spectrum: Spectrum, cells: MissingCells, noise: float) -> PlainCells:

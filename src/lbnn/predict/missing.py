@@ -20,7 +20,7 @@ from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array
 from lbnn.data.missing import MissingCells, ObservedRows
 from lbnn.data.projection import Projection
-from lbnn.likelihood.missing import Elimination, PartialLikelihood
+from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.conditional import ConditionalProcess
 
@@ -89,14 +89,22 @@ class CompletedProcess(TableProcess):
         return np.maximum(values, 0.0), np.asarray(vectors, float)
 
     @cached_property
-    def _gone(self) -> list[Elimination]:
-        return [self.likelihood.eliminate(*each) for each in zip(*self._eigen, strict=True)]
+    def _gone(self) -> tuple[Array, Array]:
+        """Roots R (s, m, m) of the precisions of the missing cells, and their mean shifts (s, m)."""
+        values, vectors = self._eigen
+        parts = [
+            self.likelihood.eliminate(values[block], vectors[block])
+            for block in self.likelihood.blocks(len(values))
+        ]
+        roots, shifts = [part.roots for part in parts], [part.shifts for part in parts]
+        return np.concatenate(roots), np.concatenate(shifts)
 
     def means(self, explained: Array) -> Array:
         own, result = self.likelihood, np.empty((len(self.scales), len(explained), self.scales.shape[1]))
         for number, (values, axes) in enumerate(zip(*self._eigen, strict=True)):
-            shift = self._gone[number].shift
-            process = ConditionalProcess(own.eigenvalues, own.completed(shift), own.noise_variance)
+            shift = self._gone[1][number]
+            targets = own.completed(shift[None])[0]
+            process = ConditionalProcess(own.eigenvalues, targets, own.noise_variance)
             rotated = process.rotated_mean(values[None], axes[None])[0]
             level = np.zeros(len(values))
             np.add.at(level, own.outputs, self.level[own.rows] * shift)
@@ -139,7 +147,7 @@ class CompletedProcess(TableProcess):
         """R⁻¹Gᵀ, (m, p̂, n_d)."""
         derivative = self._derivative(explained, number)
         flat = derivative.reshape(-1, derivative.shape[2]).T
-        solved = linalg.solve_triangular(self._gone[number].root, flat, lower=True, check_finite=False)
+        solved = linalg.solve_triangular(self._gone[0][number], flat, lower=True, check_finite=False)
         return np.asarray(solved.reshape(-1, *derivative.shape[:2]))
 
     def joint(self, explained: Array, unexplained: Array, number: int) -> Array:
