@@ -26,6 +26,7 @@ import numpy as np
 from scipy import optimize, special, stats
 
 import lbnn
+from lbnn.estimator.left_out import left_out_support
 
 Array = np.ndarray
 
@@ -211,6 +212,7 @@ def _of_fit(X: Array, Y: Array, X_test: Array, Y_test: Array) -> dict[str, Any]:
         "noise": model.noise_,
         "signal": bool(model.evidence_table_[0]["signal"]),
         "lead": _lead(model),
+        "left_out": left_out_support(model._state),
         "train_r2": _r2(Y, model.predict(X), Y.mean(axis=0)),
         "test_r2": _r2(Y_test, model.predict(X_test), Y.mean(axis=0)),
         "messages": list(model.messages_),
@@ -219,12 +221,10 @@ def _of_fit(X: Array, Y: Array, X_test: Array, Y_test: Array) -> dict[str, Any]:
 
 
 def _lead(model: Any) -> float:
-    """Nats by which the best candidate with signal leads the best one without, of the same kinds of noise."""
-    free = model.noise_ == "free"
-    table = [row for row in model.evidence_table_ if (row["noise"] == "free") == free]
+    """Nats by which the best candidate with signal leads the best one without, whatever their noise."""
     best = {
         flag: max(
-            (row["log_evidence"] - row["penalty"] for row in table if row["signal"] is flag),
+            (row["log_evidence"] - row["penalty"] for row in model.evidence_table_ if row["signal"] is flag),
             default=-math.inf,
         )
         for flag in (True, False)

@@ -172,18 +172,18 @@ def _of_counted(models: tuple[FittedModel, ...], free: FreeNoiseModel, doubts: l
 def lead_over_no_signal(
     candidates: Sequence[Candidate], data: EvidenceData, specs: Sequence[NoiseSpec]
 ) -> float:
-    """Nats by which the evidence prefers a candidate to the same targets without signal.
+    """Nats by which the evidence prefers a candidate to the same targets without signal, with any noise.
 
     NaN where noise or prior scale are given: the share of the signal is then not the evidence's choice; and
     where rows have weights, so that their left-out errors are not alike.
     """
     best = candidates[0]
-    if best.noise == "free":
-        without = [each.penalised_evidence for each in candidates if each.noise == "free" and not each.signal]
-        return best.penalised_evidence - max(without) if without else math.nan
-    if data.spectrum.weights is not None or any(spec.noise_variance is not None for spec in specs):
-        return math.nan
-    without = [each.penalised_evidence for spec in specs if (each := no_signal(data, spec)) is not None]
+    without = [each.penalised_evidence for each in candidates if not each.signal]
+    if best.noise != "free":
+        if data.spectrum.weights is not None or any(spec.noise_variance is not None for spec in specs):
+            return math.nan
+        others = (no_signal(data, spec) for spec in specs)
+        without += [each.penalised_evidence for each in others if each is not None]
     return best.penalised_evidence - max(without) if without else math.nan
 
 
