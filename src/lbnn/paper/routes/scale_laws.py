@@ -86,10 +86,10 @@ def average(log_weight: LogDensity, function: Callable[[float], Any]) -> Array:
 
 
 def _reach(log_integrand: LogDensity) -> tuple[float, float, float]:
-    """Where the integrand is above e^{−50} of its peak, and its peak on a grid of steps of a tenth."""
-    low = -30
+    """Where the integrand is above e^{−50} of its peak, and its peak on a grid."""
+    low = -30.0
     while True:
-        grid = np.linspace(low, 12.0, 10 * (12 - low) + 1)
+        grid = np.linspace(low, 12.0, 421)
         with np.errstate(all="ignore"):
             values = np.array([_guarded(log_integrand, t) for t in grid])
         peak = float(values.max())
