@@ -26,7 +26,6 @@ import numpy as np
 from scipy import optimize, special, stats
 
 import lbnn
-from lbnn.estimator.left_out import left_out_support
 
 Array = np.ndarray
 
@@ -212,7 +211,6 @@ def _of_fit(X: Array, Y: Array, X_test: Array, Y_test: Array) -> dict[str, Any]:
         "noise": model.noise_,
         "signal": bool(model.evidence_table_[0]["signal"]),
         "lead": _lead(model),
-        "left_out": left_out_support(model._state),
         "train_r2": _r2(Y, model.predict(X), Y.mean(axis=0)),
         "test_r2": _r2(Y_test, model.predict(X_test), Y.mean(axis=0)),
         "messages": list(model.messages_),

@@ -38,7 +38,8 @@ from lbnn.scale.signal_noise import SignalNoiseDraws
 
 _TRAJECTORY = 1.5  # length of a trajectory in standard deviations: a quarter of a period is π/2
 _ACCEPTANCE = 0.8
-_MOST_ROUNDS = 6
+_MOST_ROUNDS = 12
+FROM_PRIOR, FROM_MODE = "sequential Monte Carlo from the prior", "sequential Monte Carlo from a mode"
 _TRUSTED = 0.2  # weight of the covariance of few states beside its diagonal from which it is used
 _NO_DENSITY, _SMALLEST_STEP = -1e9, 1e-7
 
@@ -57,19 +58,22 @@ class Effort:
         Of every particle at each temperature; the second half of its states is kept.
     share : float
         Effective sample size of a step of temperature.
+    more : int
+        Moves in addition at the posterior, whose states are all kept.
     """
 
     particles: int
     moves: int
     share: float
+    more: int
 
 
 # Particles that move too little lag behind the path, and the evidence is low: with 50 rows and 10 outputs by
 # three nats with 8 particles of 4 moves, by 0.5 with 4 of 8 moves, which cost the same, and by less than its
 # error (0.3) with 4 of 12. Few particles and long chains therefore.
 #: To compare networks; low by up to one nat.
-SCREENING = Effort(4, 8, 0.25)
-FINAL = Effort(4, 12, 0.25)
+SCREENING = Effort(4, 8, 0.25, 0)
+FINAL = Effort(4, 12, 0.25, 12)
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,11 @@ def infer_signal_noise(target: SignalNoiseTarget, options: InferenceOptions) -> 
     if target.dimension == 0:
         return _one_draw(target)
     target, mode = aligned(target)
-    estimate = _rounds(target, prior_start(target), call, "sequential Monte Carlo from the prior")
+    effort, most = (SCREENING, 1) if options.rough else (FINAL, _MOST_ROUNDS)
+    estimate = rounds(target, prior_start(target), call, effort, FROM_PRIOR, most)
     check = None
     if not options.rough:
-        check = _rounds(target, mode_start(mode), call, "sequential Monte Carlo from a mode")
+        check = rounds(target, mode_start(mode), call, effort, FROM_MODE, most)
     answer = verdict("smc", estimate, check, call, needs_check=not options.rough, advice=TAKE_OR_RAISE)
     chosen = answer.estimate
     checked_integrand(target, chosen)
@@ -105,14 +110,15 @@ def infer_signal_noise(target: SignalNoiseTarget, options: InferenceOptions) -> 
     )
 
 
-def _rounds(target: SignalNoiseTarget, start: GaussianProposal, call: Call, method: str) -> Estimate:
-    """Rounds of islands until the target error is reached; one where a rough answer is asked for."""
-    effort = SCREENING if call.options.rough else FINAL
-    rounds = [tempered(target, start, call, effort, method)]
-    estimate = rounds[0]
-    while not (call.options.rough or reaches(estimate, call) or len(rounds) == _MOST_ROUNDS):
-        rounds.append(tempered(target, start, call, effort, f"{method}, round {len(rounds) + 1}"))
-        estimate = replace(combined(rounds), method=method)
+def rounds(
+    target: SignalNoiseTarget, start: GaussianProposal, call: Call, effort: Effort, method: str, most: int
+) -> Estimate:
+    """Rounds of islands until the target error is reached, or `most` of them."""
+    found = [tempered(target, start, call, effort, method)]
+    estimate = found[0]
+    while not reaches(estimate, call) and len(found) < most:
+        found.append(tempered(target, start, call, effort, f"{method}, round {len(found) + 1}"))
+        estimate = replace(combined(found), method=method)
     return estimate
 
 
@@ -193,6 +199,9 @@ class _Path:
             states = states[-(self.effort.moves // 2) :]
             bridges.append((before, step * _log_ratio(self._pooled(states))))
             self.call.progress.say(f"{self.method}, temperature {temperature:.3f}")
+        for _ in range(self.effort.more):
+            current = self._move(current, 1.0, units)
+            states.append(current)
         found = self._estimate(states, bridges, weights)
         return replace(found, seconds=time.perf_counter() - began)
 

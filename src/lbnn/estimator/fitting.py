@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from lbnn.estimator.free_noise import (
     SCREENING_BIAS,
     FreeNoiseModel,
     fit_free,
+    fit_without_signal,
     may_be_free,
     residuals_correlate,
     search_free,
@@ -64,6 +65,31 @@ def settle(
     return specs, shapes, messages
 
 
+@dataclass(frozen=True)
+class Fits:
+    """What was found.
+
+    Attributes
+    ----------
+    candidates : list of Candidate
+        Best first.
+    models : tuple of FittedModel
+        The final posteriors.
+    without_signal : FreeNoiseModel or None
+        Noise alone, with a covariance of its own, where that was tried.
+    notices : list of str
+        What the data show.
+    accuracy : list of str
+        Messages about the accuracy.
+    """
+
+    candidates: list[Candidate]
+    models: tuple[FittedModel, ...]
+    without_signal: FreeNoiseModel | None
+    notices: list[str]
+    accuracy: list[str]
+
+
 def fit_networks(
     settled: tuple[list[NoiseSpec], Shapes, list[str]],
     data: EvidenceData,
@@ -75,8 +101,8 @@ def fit_networks(
     average: Any,
     verbose: Any,
     **effort: Any,
-) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str], list[str]]:
-    """Candidates, best first, and the final posteriors; what the data show, and messages about the accuracy.
+) -> Fits:
+    """Search, and the final posteriors.
 
     `targets` (p, n_d) are the user's, none where data came in blocks; `kind` of noise and `average` are those
     of the estimator.
@@ -91,7 +117,8 @@ def fit_networks(
         if kind == "free" and data.outputs > 1:
             found = search_free(data, shapes, effort["seed"], report)
             model, rows = fit_free(data, found, units, level_examples, **effort)
-            return rows, (model,), notices, list(model.free.diagnostics.messages)
+            none = fit_without_signal(data, found, units, level_examples)
+            return Fits(rows, (model,), none, notices, list(model.free.diagnostics.messages))
         candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
         given = any(spec.noise_variance is not None or spec.prior_scale is not None for spec in specs)
         constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
@@ -119,7 +146,8 @@ def fit_networks(
             candidates = sorted([*candidates, *rows], key=lambda each: -each.penalised_evidence)
     if candidates[0].on_edge and not constant:
         notices = [*notices, settings.at_edge_message(candidates[0], data, len(models) > 1)]
-    return candidates, models, notices, doubts
+    none = fit_without_signal(data, pairs, units, level_examples)
+    return Fits(candidates, models, none, notices, doubts)
 
 
 def _averaged(

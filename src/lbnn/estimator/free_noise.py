@@ -21,7 +21,13 @@ from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.network import NetworkPredictive
 from lbnn.selection import Candidate, EvidenceData, Shapes
-from lbnn.selection.free_noise import FreeNoise, FreeNoiseSearch, candidate_of, final_posterior
+from lbnn.selection.free_noise import (
+    FreeNoise,
+    FreeNoiseSearch,
+    candidate_of,
+    final_posterior,
+    posterior_without_signal,
+)
 
 #: Rows and outputs up to which a covariance of the noise is tried by itself: the cost of one comparison grows
 #: with their product, 1 s at 30 × 12.
@@ -146,7 +152,24 @@ def fit_free(
         data, pairs, target_error=effort["target_error"], seed=effort["seed"]
     )
     evidence = posterior.log_evidence + log_unit_jacobian(data, units)
-    model = FreeNoiseModel(
+    model = _model(posterior, evidence, units, level_examples)
+    return model, [candidate_of(data, each) for each in averaged]
+
+
+def fit_without_signal(
+    data: EvidenceData, pairs: Sequence[FreeNoise], units: TargetUnits, level_examples: float | None
+) -> FreeNoiseModel | None:
+    """The best model of noise alone, of the pairs that were compared; None where none was."""
+    posterior = posterior_without_signal(data, pairs)
+    if posterior is None:
+        return None
+    return _model(posterior, posterior.log_evidence, units, level_examples)
+
+
+def _model(
+    posterior: FreeNoisePosterior, evidence: float, units: TargetUnits, level_examples: float | None
+) -> FreeNoiseModel:
+    return FreeNoiseModel(
         cast(Posterior, posterior),
         units.matrix,
         units.mean,
@@ -157,4 +180,3 @@ def fit_free(
         0.0,
         evidence,
     )
-    return model, [candidate_of(data, each) for each in averaged]

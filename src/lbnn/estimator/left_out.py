@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
 from lbnn._base.types import Array, Mask
 from lbnn._base.warn import collected
@@ -28,7 +28,9 @@ _CLEAR_LEAD = 1.0  # nats: below, the evidence itself does not tell a signal fro
 _FEWEST_ROWS = 10  # below, the squared error of left-out predictions says next to nothing
 
 
-def contradiction(state: FittedState, chosen: Candidate, lead: float) -> str:
+def contradiction(
+    state: FittedState, chosen: Candidate, lead: float, without: FittedModel | None = None
+) -> str:
     """What is said where left-out predictions contradict a signal; empty where they do not.
 
     Parameters
@@ -39,6 +41,8 @@ def contradiction(state: FittedState, chosen: Candidate, lead: float) -> str:
     lead : float
         Its log evidence less that of the same targets without signal, both less their penalties; NaN where
         hyperparameters were given, and the evidence did not choose.
+    without : FittedModel, optional
+        Noise alone, correlated across outputs, where that was tried.
     """
     if (
         not chosen.signal
@@ -47,26 +51,32 @@ def contradiction(state: FittedState, chosen: Candidate, lead: float) -> str:
         or not _FEWEST_ROWS <= len(state.targets) <= _MOST_ROWS
     ):
         return ""
-    explained, gain, error = left_out_support(state)
-    if explained > 0 and gain > error:
+    explained, gain, error = left_out_support(state, without)
+    # a model without signal but with the same noise is so close that a gain within its error is none
+    if explained > 0 and gain > (0.0 if without is None else error):
         return ""
+    spread = "variance" if without is None else "covariance"
     return (
         f"the evidence prefers a signal to none by {lead:.3g} nats, but left-out predictions do not bear it "
         f"out: their R² is {explained:.2g}, and their log density is {abs(gain):.3g} ± {error:.2g} nats "
-        f"{'above' if gain >= 0 else 'below'} that of the mean and covariance of the other rows alone. "
+        f"{'above' if gain >= 0 else 'below'} that of the mean and {spread} of the other rows alone. "
         f"{_reason(state)}Do not rely on these predictions"
     )
 
 
-def left_out_support(state: FittedState) -> tuple[float, float, float]:
-    """R² of left-out predictions, nats of their log density over `without_signal`, and its standard error.
+def left_out_support(state: FittedState, without: FittedModel | None = None) -> tuple[float, float, float]:
+    """R² of left-out predictions, nats of their log density over that without signal, and its standard error.
 
-    The error is that of a sum of as many differences as there are rows, from their spread.
+    Without signal rows are of the model `without`, or of `without_signal`. The error is that of a sum of as
+    many differences as there are rows, from their spread.
     """
     with collected():  # scores of single examples have messages of their own, in `leave_one_out`
         scores = _cheaper(state).leave_one_out(state.targets)
+        alone = without_signal(state.targets)
+        if without is not None:
+            alone = without.leave_one_out(state.targets).log_density
     explained = left_out_r2(state.targets, np.reshape(scores.mean, state.targets.shape))
-    gains = scores.log_density - without_signal(state.targets)
+    gains = scores.log_density - alone
     return explained, float(gains.sum()), float(gains.std(ddof=1) * math.sqrt(len(gains)))
 
 
@@ -109,49 +119,17 @@ def left_out_r2(targets: Array, means: Array) -> float:
 def without_signal(targets: Array) -> Array:
     """Log density of every row given the others where inputs say nothing, (p,).
 
-    Student's law with the mean of the other rows and their variances, output by output, or their covariance:
-    the average of the two models, each with the weight of its left-out density. Outputs that vary only.
+    Student's law with the mean and variance of the other rows, for each output that varies.
     """
-    varying = targets[:, _varying(targets)]
-    apart = _apart(varying)
-    if varying.shape[1] < 2:
-        return apart
-    joint = _jointly(varying)
-    weight = special.softmax([apart.sum(), joint.sum()])
-    return np.asarray(special.logsumexp([apart, joint], axis=0, b=weight[:, None]))
-
-
-def _apart(targets: Array) -> Array:
-    """Outputs (p, n_d) are independent, (p,)."""
     count = len(targets)
     centred = targets - targets.mean(axis=0)
+    varying = _varying(targets)
+    centred = centred[:, varying]
     total = (centred**2).sum(axis=0)
     others = np.maximum(total - centred**2 * count / (count - 1), np.finfo(float).eps * total)
     spread = np.sqrt(others / (count - 2) * count / (count - 1))
     distance = centred * count / (count - 1) / spread
     return np.asarray((stats.t.logpdf(distance, count - 2) - np.log(spread)).sum(axis=1))
-
-
-def _jointly(targets: Array) -> Array:
-    """Outputs (p, n_d) have a covariance of inverse Wishart law around their variances, (p,).
-
-    With Ψ = diag of the variances + scatter of the other rows and f = 3 + (p − 1) − 1 degrees of freedom, a
-    row is of Student's law with the scale (1 + 1/(p − 1)) Ψ/f.
-    """
-    count, outputs = targets.shape
-    centred = targets - targets.mean(axis=0)
-    scatter = centred.T @ centred
-    away = centred * math.sqrt(count / (count - 1))  # a row and its mean apart: scatter less away awayᵀ
-    whole = np.diag(np.diagonal(scatter) / (count - 1)) + scatter
-    leverage = np.einsum("ij,ij->i", away, np.linalg.solve(whole, away.T).T)
-    degrees = 1.0 + count
-    # |Ψ_i| = |whole| (1 − leverage), and awayᵀ Ψ_i⁻¹ away = leverage/(1 − leverage)
-    log_scale = np.linalg.slogdet(whole)[1] + np.log1p(-leverage)
-    log_scale = log_scale + outputs * math.log(count / (count - 1) / degrees)
-    squares = degrees * leverage / (1 - leverage)
-    constant = special.gammaln(0.5 * (degrees + outputs)) - special.gammaln(0.5 * degrees)
-    constant -= 0.5 * outputs * math.log(degrees * math.pi)
-    return np.asarray(constant - 0.5 * log_scale - 0.5 * (degrees + outputs) * np.log1p(squares / degrees))
 
 
 def _varying(targets: Array) -> Mask:

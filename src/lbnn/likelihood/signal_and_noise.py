@@ -11,8 +11,8 @@ with roots A (n_d, k_2) and B (n_d, k_1) that may be narrow. In units of √t, w
     log det C_i = log det(I + AᵀA) + Σ_j log(1 + g_i l_j),
     C_i⁻¹ = Σ⁻¹ − V diag_j(g_i/(1 + g_i l_j)) Vᵀ:
 
-one decomposition of (k, k) matrices serves all rows. The noise sees the moments S = Σ_i y_i y_iᵀ of the
-targets only; rows outside the range of G have g = 0 and enter nowhere else.
+one decomposition of (k, k) matrices serves all rows. Noise terms depend on the moments S = Σ_i y_i y_iᵀ of
+the targets only; rows outside the range of G have g = 0 and enter nowhere else.
 """
 
 from __future__ import annotations

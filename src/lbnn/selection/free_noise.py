@@ -18,15 +18,18 @@ from scipy import special
 
 from lbnn._base.types import Array
 from lbnn.engines.estimate import Call, Estimate
-from lbnn.engines.inference import InferenceOptions
+from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.signal_noise import (
     FINAL,
+    FROM_MODE,
+    FROM_PRIOR,
     SCREENING,
     SignalNoiseInference,
     checked_integrand,
     diagonal_draws,
     mode_start,
     prior_start,
+    rounds,
     tempered,
 )
 from lbnn.engines.signal_noise_target import (
@@ -54,6 +57,7 @@ _MANY_FACTORS = 8  # the widest noise and signal for more outputs than `MOST_FUL
 _DROP = 1.0  # nats by which one more factor must be worse for further ones not to be tried
 _CLOSE = 4.0  # nats by which signal or none must lead in a comparison for the other not to be computed again
 _TARGET_ERROR = 0.5  # of the log evidence of a pair, of which three nats are called a signal
+_MOST_ROUNDS = 3  # of a final answer
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
 _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 
@@ -226,7 +230,7 @@ def final_posterior(
     """The average over pairs of widths, the best one and its rival computed with more effort; best first.
 
     The rival is the best pair without signal where there is one with signal, and the other way round, unless
-    it is far behind: the two whose odds are told have the same accuracy.
+    it is far behind: the two whose odds are stated have the same accuracy.
     """
     call = Call(InferenceOptions(max(target_error, _TARGET_ERROR), seed))
     again = {id(pairs[0]): _again(pairs[0], call)}
@@ -236,7 +240,7 @@ def final_posterior(
             again[id(rival)] = _again(rival, call)
     averaged = sorted((again.get(id(each), each) for each in pairs), key=lambda each: -each.log_evidence)
     best = max(again.values(), key=lambda each: each.log_evidence)
-    check = tempered(best.target, mode_start(best.mode), call, FINAL, "sequential Monte Carlo from a mode")
+    check = rounds(best.target, mode_start(best.mode), call, FINAL, FROM_MODE, _MOST_ROUNDS)
     answer = verdict("smc", best.estimate, check, call, advice=TAKE_OR_RAISE)
     constant = best.target.likelihood.log_constant
     draws = _pooled(averaged, np.random.default_rng([seed, 27]))
@@ -251,12 +255,24 @@ def final_posterior(
     return FreeNoisePosterior(prior, spectrum, inference), averaged
 
 
+def posterior_without_signal(data: EvidenceData, pairs: Sequence[FreeNoise]) -> FreeNoisePosterior | None:
+    """The posterior of the best pair without signal; None where no such pair was tried."""
+    for pair in pairs:
+        if pair.signal is None:
+            draws = _pooled([pair], np.random.default_rng(27))
+            effective = Diagnostics("smc", pair.estimate.effective_sample_size)
+            error = pair.estimate.log_evidence_error
+            inference = SignalNoiseInference(draws, pair.log_evidence, error, effective)
+            spectrum = replace(data.spectrum, outside=data.outside)
+            return FreeNoisePosterior(ScalePrior((), data.outputs), spectrum, inference)
+    return None
+
+
 def _again(pair: FreeNoise, call: Call) -> FreeNoise:
     """The same pair with the effort of a final answer."""
-    name = f"signal and noise {pair.signal, pair.noise, pair.own}, final"
-    estimate = tempered(pair.target, prior_start(pair.target), call, FINAL, name)
+    estimate = rounds(pair.target, prior_start(pair.target), call, FINAL, FROM_PRIOR, _MOST_ROUNDS)
     checked_integrand(pair.target, estimate)
-    return replace(pair, estimate=replace(estimate, method="sequential Monte Carlo from the prior"))
+    return replace(pair, estimate=estimate)
 
 
 def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoiseDraws:
