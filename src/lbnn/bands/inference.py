@@ -102,7 +102,7 @@ class BlockPosterior:
     weights : sparse (J, V)
         Posterior probabilities of the directions, where they are not negligible.
     direction_count : (V,)
-        Directions that were looked at for each target.
+        Directions that were computed for each target.
     log_evidence, log_evidence_error, noise_mean, effective_directions : (V,)
         In units of the targets.
     scale_mean : (V, K)

@@ -94,8 +94,8 @@ def _best(found: Sequence[Candidate]) -> float:
 def _search_widths(width_search: WidthSearch, depth: int | None, found: Sequence[Candidate]) -> None:
     """Infinite width and the widths of the list.
 
-    Where coupled noise is clearly better than infinite width, independent noise is left the networks that
-    couple outputs by being narrower than them.
+    Where coupled noise is clearly better than infinite width, independent noise is tried only with networks
+    narrower than the outputs, which couple these.
     """
     infinite = width_search.visit_infinite_width(_known_infinite_width(width_search.spec, found))
     layers = (depth or 2) - 1

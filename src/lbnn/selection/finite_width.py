@@ -2,7 +2,7 @@
 
 One output: quadrature, exact. Several: importance sampling from the Laplace approximation at each h, with
 the same Sobol points at every h and the proposal carried along, so that the estimate is a smooth function of
-h and its noise hardly matters to a maximum.
+h, and its Monte Carlo error moves a maximum little.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def confirmed_evidence(
 ) -> tuple[float, float]:
     """Log evidence of one network at h (n_d + 1,) by the engines, with an error that holds; no warnings.
 
-    An answer that is not ok has an error of at least one nat: such a row must not choose the model.
+    An answer that is not ok has an error of at least one nat, so that it is not chosen by chance.
     """
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
     posterior = posterior_with(
