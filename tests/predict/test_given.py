@@ -26,7 +26,7 @@ def test_one_atom_is_a_gaussian_given_part_of_it():
     mixed = lbnn.AffinePredictive(law, MIX, np.ones(3), 0.1)
     told = mixed.given(PARTLY)
     mean, covariance = mixed.mean, mixed.output_covariance
-    values = mean + [0.3, -1.0, 2.0]
+    values = mean + np.array([0.3, -1.0, 2.0])
     log_density = told.pointwise_log_density(values)
     for row, (known, unknown) in enumerate([([1], [0, 2]), ([0, 2], [1])]):
         gain = covariance[row][np.ix_(unknown, known)] @ np.linalg.inv(covariance[row][np.ix_(known, known)])

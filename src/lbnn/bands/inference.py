@@ -385,7 +385,7 @@ class _Group:
 
     @property
     def all_numbers(self) -> IndexArray:
-        """The directions of rules and lattice, as numbers of the search."""
+        """The directions of rules and lattice, as numbers of the search, (J,)."""
         return self.numbers if self.grid is None else np.concatenate([self.numbers, self.grid.numbers])
 
     def some(self, members: IndexArray) -> _Group:
