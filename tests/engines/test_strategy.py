@@ -47,10 +47,13 @@ TABLE = [
     # few outputs behind a narrow layer
     ((1,), 2, 10, [FEW_NARROW]),
     ((2,), 5, 10, [FEW_NARROW]),
-    ((1,), 21, 30, [FEW_NARROW]),
-    ((1,), 22, 30, [NARROW]),
-    ((3,), 8, 20, [FEW_NARROW]),
-    ((3,), 9, 20, [NARROW]),
+    ((1,), 14, 30, [FEW_NARROW]),
+    ((1,), 15, 30, [NARROW]),
+    ((3,), 5, 20, [FEW_NARROW]),
+    ((3,), 6, 20, [NARROW]),
+    # ... and one as wide as the outputs, from six on
+    ((5, 5), 5, 20, [SMALL]),
+    ((6, 6), 6, 47, [NARROW]),
     ((3,), 13, 20, [NARROW]),
     ((4,), 7, 20, [NARROW]),
     ((3, 20), 9, 20, [NARROW]),

@@ -196,6 +196,16 @@ def weighted_draws(
     return points, _log_weights(target, proposal, points)
 
 
+def placed_draws(target: Target, proposal: GaussianProposal, white: Array) -> tuple[Array, Array, Array]:
+    """Points of white coordinates (m, D), log weights (m,) and gradients of the log posterior (m, D).
+
+    Smooth functions of the proposal and the target: for maxima over hyperparameters.
+    """
+    points = proposal.place(white)
+    log_target, gradient = target.value_and_gradient(points)
+    return points, log_target + 0.5 * (white**2).sum(axis=1) + proposal.log_determinant, gradient
+
+
 def _estimate(
     method: str, target: Target, axes: Target, points: Array, log_weights: Array, seconds: float
 ) -> Estimate:

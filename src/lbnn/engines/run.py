@@ -43,7 +43,7 @@ from lbnn.engines.smc import smc_estimate
 from lbnn.engines.spectral import reverse_estimate, spectral_estimate
 from lbnn.engines.strategy import Plan, Problem, Step, plan
 from lbnn.engines.target import ScaleLikelihood, ScaleTarget, Target, log_diagonal, turned_points
-from lbnn.engines.total_target import CentredSpace, FactorSpace, TotalTarget
+from lbnn.engines.total_target import FactorSpace, TotalTarget
 from lbnn.engines.verdict import (
     TAKE_OR_RAISE,
     agree,
@@ -127,7 +127,7 @@ class Run:
         check: IntegrandCheck | None,
     ) -> None:
         self.prior, self.likelihood, self.single_output = prior, likelihood, single_output
-        self.call, self.check = call, check
+        self.problem, self.call, self.check = problem_of(prior, likelihood), call, check
         self.samplings: dict[str, Sampling] = {}
 
     def __call__(self, steps: Plan) -> ScaleInference:
@@ -155,7 +155,8 @@ class Run:
     def _sampling(self, of: str) -> Sampling:
         """The sampling of L or of the kernel, made once: what it has drawn is kept."""
         if of not in self.samplings:
-            self.samplings[of] = Sampling(self._target(of), self.call.within(of))
+            spectral = of == "scale" and self.problem.spectral(self.call.policy)
+            self.samplings[of] = Sampling(self._target(of), self.call.within(of), spectral)
         return self.samplings[of]
 
     def _target(self, of: str) -> ScaleTarget:
@@ -334,8 +335,11 @@ def draw_posterior(target: Target, options: InferenceOptions, call: Call | None 
 class Sampling:
     """Estimates of one posterior in Bartlett coordinates, each made once, and the steps that ask for them."""
 
-    def __init__(self, target: Target, call: Call) -> None:
+    def __init__(self, target: Target, call: Call, spectral: bool = False) -> None:
+        """With `spectral` moves where others do not serve, so that these give way early."""
         self.target, self.call, self.policy = target, call, call.policy
+        law = TotalTarget(target).law
+        self.narrow = spectral or law.columns < law.rows
 
     def run(self, steps: tuple[Step, ...]) -> Answer | None:
         """The answer of the first step that serves; None where a single step of rows does not apply."""
@@ -351,7 +355,7 @@ class Sampling:
     @cached_property
     def rows(self) -> tuple[Estimate, Estimate | None, float | None] | None:
         """Draws by rows in the better order of the axes, those in the other, and seconds that are missing."""
-        return row_estimates(self.target, self.call)
+        return row_estimates(self.target, self.call, self.narrow)
 
     @cached_property
     def answer_of_rows(self) -> Answer:
@@ -426,12 +430,12 @@ class Sampling:
             return None
         estimate = self.rows[0]
         small = TotalTarget(self.target).dimension <= self.policy.most_for_mixture
-        hopeless = self._narrow and estimate.effective_sample_size < self.policy.fewest_narrow_rows
+        hopeless = self.narrow and estimate.effective_sample_size < self.policy.fewest_narrow_rows
         many = self.target.dimension > self.policy.most_for_curvature
         if not last and (hopeless or not (reaches(estimate, self.call) or many)):
             return None
         answer = self.answer_of_rows
-        return answer if answer.diagnostics.ok or last or not (small or self._narrow) else None
+        return answer if answer.diagnostics.ok or last or not (small or self.narrow) else None
 
     def _gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the only mode, if it is nearly the posterior and another estimate agrees."""
@@ -469,14 +473,12 @@ class Sampling:
                 trusted = check
                 if agree(estimate, check, self.policy):
                     break
-        if trusted is None and self.rows is not None and can_check(self.rows[0], self.policy):
-            trusted = self.rows[0]
         return verdict("importance", estimate, trusted, self.call)
 
     def _checks(self, estimate: Estimate, mixture: Mixture) -> Iterator[Estimate]:
-        """Estimates in the coordinates of all factors, where nothing but their plain product is needed.
+        """Estimates that need nothing but the plain product of all factors, then rows of T.
 
-        A Gaussian covers one phase; so mixtures follow that are fitted to draws of the first estimate.
+        A Gaussian covers one phase; so a mixture follows that is fitted to draws of the first estimate.
         """
         turned = self.target.in_frame(mixture.parts[int(np.argmax(mixture.shares[:-1]))].frame)
         rng = self.call.stream("draws that checks start from")
@@ -489,8 +491,8 @@ class Sampling:
         )
         labels = mixture.labels(TotalTarget(self.target).roots_of(drawn))
         yield factors_estimate(FactorSpace(turned), self.target, drawn, labels, self.call)
-        if self.target.coordinates.square and len(self.target.coordinates.shapes) > 1:
-            yield factors_estimate(CentredSpace(turned), self.target, drawn, labels, self.call)
+        if self.rows is not None:
+            yield self.rows[0]
 
     def _relative_gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the mode in relative coordinates, if it is ok; checked with other axes first."""
@@ -567,8 +569,22 @@ class Sampling:
         estimate = smc_estimate(self.target, laplace_proposal(self.target, best), self.call)
         if self.call.options.engine != "smc" and self._mixture_is_better(found, estimate):
             return verdict("importance", found, estimate, self.call, advice=TAKE_OR_RAISE)
-        # weights with a heavy tail look better than they are, and agree with what misses the same part
-        return self._thinned(verdict("smc", estimate, None if found.heavy_tailed else found, self.call))
+        if found.heavy_tailed:  # looks better than it is, and agrees with what misses the same part
+            return self._thinned(verdict("smc", estimate, None, self.call))
+        return self._thinned(self._with_evidence_of(found, verdict("smc", estimate, found, self.call)))
+
+    def _with_evidence_of(self, found: Estimate, answer: Answer) -> Answer:
+        """The answer with the log evidence of a mixture that confirms it and reaches the target error.
+
+        Moves give the means, where the mixture's weights have a tail; its log evidence is the better one (26
+        truth problems: sequential Monte Carlo was low by 1.7 of its errors on average, by 4.1 in one).
+        """
+        error = found.independent_error
+        if not answer.diagnostics.ok or error > self.call.target_error:
+            return answer
+        told = replace(answer.estimate, log_evidence=found.log_evidence, log_evidence_error=error)
+        first = replace(answer.diagnostics, estimates=answer.diagnostics.estimates[::-1])
+        return replace(answer, estimate=told, log_evidence_error=error, diagnostics=first)
 
     def _mixture_is_better(self, found: Estimate, estimate: Estimate) -> bool:
         """Whether of two that miss the target error the mixture's draws come nearer, without heavy tails."""
@@ -578,7 +594,7 @@ class Sampling:
     def _smc_in_many_dimensions(self) -> Answer:
         asked = self.call.options.engine == "smc"
         rows = None if asked else self.rows
-        if rows is not None and self._narrow and self._hopeless(rows[0]):
+        if rows is not None and self.narrow and self._hopeless(rows[0]):
             rows = None
         if self.relative is not None:
             return self._smc_in_relative_coordinates(rows and rows[0])
@@ -624,11 +640,6 @@ class Sampling:
         """The target, where a step needs the data and not only a density."""
         assert isinstance(self.target, ScaleTarget)
         return self.target
-
-    @property
-    def _narrow(self) -> bool:
-        law = TotalTarget(self.target).law
-        return law.columns < law.rows
 
 
 def _interdecile(log_weights: Array) -> float:

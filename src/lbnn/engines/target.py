@@ -294,7 +294,7 @@ class ScaleTarget:
         return value, self.coordinates.pull_back(factors, slopes, gradient)
 
     def _device(self, count: int) -> Device:
-        """Where so many points are evaluated: with the data, if that is worth the way."""
+        """Where so many points are evaluated: where the data are, if copying pays."""
         there = self.likelihood.device
         stay = there.host or self._scatter is not None or count * self.operations < _WORTH_MOVING
         return HOST if stay else there

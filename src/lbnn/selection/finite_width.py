@@ -1,8 +1,10 @@
 """The evidence of one network as a smooth function of the hyperparameters, with its gradient.
 
-One output: quadrature, exact. Several: importance sampling from the Laplace approximation at each h, with
-the same Sobol points at every h and the proposal carried along, so that the estimate is a smooth function of
-h and its noise hardly matters to a maximum.
+One output: quadrature, exact. Several: the draws of the engines (`engines.importance.placed_draws` from the
+Laplace approximation at each h, or rows), with the same random numbers at every h and the proposal carried
+along, so that the estimate is a smooth function of h and its noise hardly matters to a maximum. A rough
+posterior at every h is no substitute: over six problems with 3 to 8 outputs it took 5 to 13 times as long,
+its fourth differences in h were 0.01 to 0.2 nats (here below 0.0003), and its gradients were less accurate.
 """
 
 from __future__ import annotations
@@ -11,14 +13,15 @@ import math
 from typing import Protocol
 
 import numpy as np
-from scipy import special
 
+from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.quasi_random import scrambled_normal_points
 from lbnn._base.small_matrices import gram_eigen, one_sign
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
 from lbnn.engines import InferenceOptions
-from lbnn.engines.importance import GaussianProposal, laplace_proposal
+from lbnn.engines.estimate import independent_error
+from lbnn.engines.importance import GaussianProposal, laplace_proposal, placed_draws
 from lbnn.engines.policy import GROUPS, POLICY
 from lbnn.engines.relative_rows import block_gaussian, relative_rows_apply, relative_target
 from lbnn.engines.rowwise import proposals
@@ -116,15 +119,13 @@ class SampledEvidence:
         """Log evidence at h (n_d + 1,) and its gradient, shaped like h."""
         target, likelihood = self.target(h), self.data.likelihood(h)
         proposal = self._proposal(target)
-        points = proposal.place(self.white)
-        log_target, gradient = target.value_and_gradient(points)
-        log_weights = log_target + 0.5 * (self.white**2).sum(axis=1) + proposal.log_determinant
-        log_total = float(special.logsumexp(log_weights))
+        points, log_weights, gradient = placed_draws(target, proposal, self.white)
+        log_total = float(log_sum_exp(log_weights))
         weights = np.exp(log_weights - log_total)
         value = log_total - math.log(len(weights)) + likelihood.log_constant + self.data.log_jacobian(h)
         if value > self.best:
             self.best, self.mode = value, proposal.mean
-            self.error = error_of(weights)
+            self.error = independent_error(log_weights)
         return value, self._slope(h, proposal, points, weights, gradient)
 
     def _slope(
@@ -214,18 +215,12 @@ class RowEvidence:
         """Log evidence at h (n_d + 1,) and its gradient, shaped like h."""
         target, data = self.setting.target(h), self.setting.data
         sample = next(proposals(target))[0].sample(self.size, np.random.default_rng([self.seed, 22]))
-        log_total = float(special.logsumexp(sample.log_weights))
-        weights = np.exp(sample.log_weights - log_total)
-        value = log_total - math.log(len(weights)) + data.likelihood(h).log_constant + data.log_jacobian(h)
+        estimate = sample.estimate
+        value = estimate.log_evidence + data.likelihood(h).log_constant + data.log_jacobian(h)
         if value > self.best:
-            self.best, self.error = value, error_of(weights)
+            self.best, self.error = value, independent_error(sample.log_weights)
         root = sample.candidate.frame @ sample.total
-        return value, weights @ self.setting.slopes_given(h, root)
-
-
-def error_of(weights: Array) -> float:
-    """Relative standard error of the mean of n weights (n,) that are given normalised: √(Σw² − 1/n)."""
-    return float(np.sqrt(max((weights**2).sum() - 1 / len(weights), 0.0)))
+        return value, estimate.weights @ self.setting.slopes_given(h, root)
 
 
 def condition(
