@@ -1,7 +1,7 @@
 """LBNNRegressor: the scikit-learn estimators. Needs the extra `sklearn` and is not imported with the package.
 
-`regressor` is the estimator, `settings` reads its parameters. `rows` and `targets` look at the data,
-`columns`, `kernels`, `input_transform` and `input_search` at the inputs; `fitting` and `design` say what is
+`regressor` is the estimator, `settings` reads its parameters. `training`, `rows` and `targets` look at the
+data, `columns`, `kernels`, `input_transform` and `input_search` at the inputs; `fitting` and `design` say what is
 searched and averaged, `model` holds what was fitted in the user's units, `saving` puts it into files.
 `relevance` finds scales of columns, `row_noise` outliers, `extent` rows outside of the training data;
 `summary` says what was found, `scoring` serves pipelines and cross-validation. `banded` is the estimator of
