@@ -33,9 +33,10 @@ def test_order_and_units_of_many_outputs_do_not_matter():
     (mean, deviation), (other_mean, other_deviation) = (
         each.predict(X[70:], return_std=True) for each in (model, other)
     )
-    np.testing.assert_allclose(
-        (other_mean - 5.0) / 1e3, mean[:, outputs], atol=0.02 * float(deviation.mean())
-    )
+    # 600 effective draws each: differences of means have a standard error of 0.006 deviations, the largest of
+    # 800 is 4 of these
+    tolerance = 0.04 * float(deviation.mean())
+    np.testing.assert_allclose((other_mean - 5.0) / 1e3, mean[:, outputs], atol=tolerance)
     np.testing.assert_allclose(other_deviation / 1e3, deviation[:, outputs], rtol=0.02)
 
 
