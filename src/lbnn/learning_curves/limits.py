@@ -97,7 +97,7 @@ class Asymptotics:
 
 
 def saddle(data: Asymptotics, widths: tuple[int, ...], variance: float) -> tuple[float, float]:
-    """The scale that the prior's rate plus the log likelihood prefer, and the rate there."""
+    """The scale that maximises the log likelihood less the prior's rate, and the rate there."""
     prior = WidePrior(widths, variance)
 
     def exponent(log_ratio: Array) -> Array:
