@@ -457,4 +457,4 @@ def _mode(target: SignalNoiseTarget) -> Array:
         value, gradient = target.value_and_gradient(u[None])
         return -max(float(value[0]), -1e100), -gradient[0]
 
-    return optimize.minimize(negative, begin, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
+    return optimize.minimize(negative, begin, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x

@@ -59,7 +59,7 @@ _SIGNALS = (1, 3)  # narrow widths of the signal
 _MANY_FACTORS = 8  # the widest noise and signal for more outputs than `MOST_FULL`
 _DROP = 1.0  # nats by which one more factor must be worse for further ones not to be tried
 _CLOSE = 4.0  # nats by which signal or none must lead in a comparison for the other not to be computed again
-_TARGET_ERROR = 0.6  # of the log evidence of a pair, of which three nats are called a signal
+_TARGET_ERROR = 0.5  # of the log evidence of a pair, of which three nats are called a signal
 _MOST_ROUNDS = 3  # of a final answer
 _LARGE = 3000  # targets of more outputs than `MOST_FULL`, from which less work is done, ...
 _LARGE_TARGET_ERROR = 5.0  # ... to this error: the evidence of such data differs by tens of nats
@@ -70,8 +70,8 @@ _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 # that of its targets, within a factor of e² (two deviations) for all outputs together and, with units of
 # their own, e^1.4 for each: random scales of signal and noise make up for that. The logit of the share of the
 # signal has the variance 3 of the logistic law, whose shares are uniform on (0, 1): 1 that all outputs have
-# in common, and 2 for each of them, of which a narrow network brings a part (`own_share`). Factors have half
-# of the noise, by logistic deviations of 1.5.
+# in common, and 2 for each of them, of which a narrow network brings a part (`own_share`); all 3 are common
+# where outputs have one unit. Factors have half of the noise, by logistic deviations of 1.5.
 _COMMON, _OWN, _COMMON_SHARE, _VARIANCE_OF_SHARES, _FACTOR_SHARE = 1.0, 0.7, 1.0, 2.0, 1.5
 
 
@@ -115,8 +115,8 @@ def unit_prior(data: EvidenceData, signal: tuple[int, ...] | None, with_shared: 
         math.log(mean_gram),
         _COMMON,
         _OWN if own else 0.0,
-        _COMMON_SHARE,
-        own_share(signal or ()),
+        _COMMON_SHARE if own else math.hypot(_COMMON_SHARE, math.sqrt(_VARIANCE_OF_SHARES)),
+        own_share(signal or ()) if own else 0.0,
         _FACTOR_SHARE,
         signal is not None,
         with_shared,
@@ -175,6 +175,8 @@ class FreeNoiseSearch:
         self._while_it_helps([(signal, best.noise, best.own) for signal in tried], all_of=signals is not None)
         if many:
             return self._sorted
+        led = self._best_with_signal
+        self.visit(led.signal, led.noise, not led.own)  # shares may differ where variances do not
         led = self._best_with_signal
         others = [each for each in self.found.values() if each.signal == first and each.noise != best.noise]
         second = max(others, key=lambda each: each.log_evidence)
