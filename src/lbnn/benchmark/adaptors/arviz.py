@@ -54,5 +54,8 @@ def to_arviz(task: Task, draws: Array) -> Any:
         },
         attrs={"task": task.name, "digest": task.digest},
     )
-    observed = xarray.Dataset({"X": (("example", "input"), task.X), "Y": (("example", "output"), task.Y)})
+    inputs = (("example", "input"), task.X)
+    if task.views is not None:
+        inputs = (("example", "view", "input"), task.views)
+    observed = xarray.Dataset({"X": inputs, "Y": (("example", "output"), task.Y)})
     return xarray.DataTree.from_dict({"posterior": posterior, "observed_data": observed})
