@@ -49,7 +49,9 @@ def test_headline_numbers():
     assert fourteen.log_evidence == pytest.approx(-162.85, abs=6e-3)
 
 
-@pytest.mark.parametrize("name", ["plain-15", "deep-24", "plain-40-two-outputs", "cold-44", "gated-37", "conv-40"])
+@pytest.mark.parametrize(
+    "name", ["plain-15", "deep-24", "plain-40-two-outputs", "cold-44", "gated-37", "conv-40"]
+)
 def test_gradient_is_that_of_the_density(name):
     task = load(name)
     z = np.concatenate([task.prior_draws(2, 0), task.reference(2, 1)])

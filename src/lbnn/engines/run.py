@@ -86,7 +86,9 @@ def infer(
         )
         if check is not None:
             scales = answer.measure.scales[check.few(answer.measure.weights)]
-            check.scales(scales, likelihood.log_constant + likelihood.log_value(*eigen(scales)))
+            values = likelihood.log_constant + likelihood.log_value(*eigen(scales))
+            lost = check.scales(scales, values, options.target_error)
+            return answer.doubted(lost) if lost else answer
         return answer
     run = Run(prior, likelihood, single_output, Call(options), check)
     try:
@@ -184,14 +186,15 @@ class Run:
     def _of_scale(self, answer: Answer) -> ScaleInference:
         """Draws of L by its Bartlett factors in the axes of the data."""
         target, likelihood = self._target_of(answer, "scale"), self.likelihood
-        measure = self._measure(target.scales(answer.points), answer, self._inverse_mean_exists)
+        measure, lost = self._measure(target.scales(answer.points), answer, self._inverse_mean_exists), ""
         if self.check is not None:
             few = self.check.few(answer.weights)
-            values = target.integrand(answer.points[few], len(answer.points))
-            self.check.scales(measure.scales[few], likelihood.log_constant + values)
+            values = likelihood.log_constant + target.integrand(answer.points[few], len(answer.points))
+            lost = self.check.scales(measure.scales[few], values, self.call.target_error)
         kept = replace(answer, estimate=answer.estimate.stored())
         law = SampledLaw(target, kept, measure.scales, self.call.options, draw_posterior)
-        return _inference(measure._with_law(law), answer, likelihood.log_constant)
+        inference = _inference(measure._with_law(law), answer, likelihood.log_constant)
+        return inference.doubted(lost) if lost else inference
 
     def _of_deficient(self, answer: Answer) -> ScaleInference:
         """The same where the determinant of the outputs without targets was taken into the prior."""
@@ -206,7 +209,7 @@ class Run:
             values = target.integrand(answer.points[few], len(answer.points))
             block = null.T @ measure.scales[few] @ null  # C, whose determinant was taken out
             values = values - 0.5 * likelihood.examples * np.linalg.slogdet(block)[1]
-            self.check.scales(measure.scales[few], likelihood.log_constant + values)
+            self.check.scales(measure.scales[few], likelihood.log_constant + values, self.call.target_error)
         law = FactorLaw(answer.weights, measure.scales, target.factors(answer.points))
         moment = prior._log_negative_moment(zeros, likelihood.examples)
         return _inference(measure._with_law(law), answer, likelihood.log_constant + moment)
