@@ -269,6 +269,27 @@ def test_the_saddle_is_the_limit_of_many_channels():
     assert differences[1] < differences[0]
 
 
+def test_the_saddle_beside_the_exact_answer():
+    rng = np.random.default_rng(0)
+    views = lbnn.views.patches(rng.normal(size=(20, 4)), size=2, stride=2)
+    y = views[:, 0].sum(axis=1) + 0.1 * rng.normal(size=20)
+    narrow = lbnn.compare(lbnn.Network((4,)), views, y, beta=100.0, X_test=views[:5])
+    wide = lbnn.compare(lbnn.Network((64,)), views, y, beta=100.0, X_test=views[:5])
+    for quantity in ("scale", "mean", "variance"):
+        assert wide.error(quantity) < narrow.error(quantity)
+    exact = narrow.exact.scale.mean
+    relative = np.linalg.norm(narrow.saddle.scale - exact) / np.linalg.norm(exact)
+    assert narrow.error("scale") == pytest.approx(relative)
+    assert "log evidence" in narrow.table()
+    assert narrow.width_within(0.1) <= narrow.width_within(0.03)
+    with pytest.raises(ValueError, match="quantity must be one of"):
+        narrow.error("kernel")
+    with pytest.raises(ValueError, match="one hidden layer"):
+        lbnn.compare(lbnn.Network((4, 4)), views, y, beta=100.0)
+    with pytest.raises(ValueError, match="two views and more"):
+        lbnn.compare(lbnn.Network((4,)), views[:, :1], y, beta=100.0)
+
+
 def test_the_saddle_is_a_maximum_and_its_predictions_are_dense():
     views, y = problem(12, 2, 3)
     network = lbnn.Network((7,))

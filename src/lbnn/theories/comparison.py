@@ -21,6 +21,7 @@ from lbnn.scale.measure import ScaleMeasure
 from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid, error_picture, legend
 from lbnn.theories.limits.regimes import THEORIES, as_setting
 from lbnn.theories.limits.theory import Theory
+from lbnn.theories.view_comparison import ViewComparison, compare_views
 
 #: Quantities that have the answer of another one, in other units.
 _SOURCES = {"kernel correction": "kernel"}
@@ -98,17 +99,19 @@ def compare(
     theories: Sequence[str] = tuple(THEORIES),
     target_error: float = TARGET_ERROR,
     seed: Seed = 0,
-) -> Comparison:
+) -> Comparison | ViewComparison:
     """Compare limit theories, all that apply by default, with the exact answer.
 
     Parameters
     ----------
     net : Network
         With at least one hidden layer.
-    X : (p, n0)
+    X : (p, n0), or (p, M, n0)
+        With three axes they are views (`lbnn.views`), of a network with one hidden layer: the saddle point of
+        gated and convolutional networks is compared.
     Y : (p,) or (p, n_d)
     beta : float in (0, inf]
-    X_test : (p̂, n0), optional
+    X_test : (p̂, n0) or (p̂, M, n0), optional
         Where predictors are compared; the training inputs by default.
     quantities : sequence of str
         Keys of `QUANTITIES`; covariances of many outputs take time.
@@ -120,7 +123,7 @@ def compare(
 
     Returns
     -------
-    Comparison
+    Comparison, or ViewComparison for views
         `table()` is text; `lbnn.plots.comparison` draws it.
 
     Examples
@@ -134,6 +137,8 @@ def compare(
     >>> result.error("proportional", "kernel") < result.error("infinite width", "kernel")
     True
     """
+    if np.ndim(X) == 3:
+        return compare_views(net, X, Y, beta, X_test, target_error=target_error, seed=seed)
     _require_known(quantities, tuple(QUANTITIES), "quantities")
     _require_known(theories, tuple(THEORIES), "theories")
     spectrum = Spectrum.from_inputs(X, Y)
