@@ -56,7 +56,7 @@ def compared(name, warmup, draws):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tasks", nargs="+", default=["gated-20", "conv-40"])
+    parser.add_argument("--tasks", nargs="+", default=["gated-20", "conv-64"])
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)

@@ -50,7 +50,7 @@ def test_headline_numbers():
 
 
 @pytest.mark.parametrize(
-    "name", ["plain-15", "deep-24", "plain-40-two-outputs", "cold-44", "gated-37", "conv-40"]
+    "name", ["plain-15", "deep-24", "plain-40-two-outputs", "cold-44", "gated-37", "conv-64"]
 )
 def test_gradient_is_that_of_the_density(name):
     task = load(name)
@@ -100,7 +100,7 @@ def test_answers_against_weighted_draws_of_the_prior():
     assert light.sum() > 12
 
 
-@pytest.mark.parametrize("name", ["gated-20", "gated-37", "conv-40", "conv-47-narrow"])
+@pytest.mark.parametrize("name", ["gated-20", "gated-37", "conv-64", "conv-84"])
 def test_evidence_of_views_against_annealing_in_the_weights(name):
     """A route that shares nothing with the scale, and the targets view by view."""
     task = load(name)
@@ -132,8 +132,8 @@ def test_evidence_of_views_against_annealing_in_the_weights(name):
         "rank-72-bottleneck",
         "gated-20",
         pytest.param("gated-37", marks=pytest.mark.slow),
-        pytest.param("conv-40", marks=pytest.mark.slow),
-        pytest.param("conv-47-narrow", marks=pytest.mark.slow),
+        pytest.param("conv-64", marks=pytest.mark.slow),
+        pytest.param("conv-84", marks=pytest.mark.slow),
         pytest.param("rank-48-rank-one-targets", marks=pytest.mark.slow),
         pytest.param("size-10250", marks=pytest.mark.slow),
     ],

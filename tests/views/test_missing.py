@@ -344,3 +344,22 @@ def test_bad_masks_are_told():
     for call in (post.feature_kernel, post.leave_one_out):
         with pytest.raises(ValueError, match="5 missing cells"):
             call()
+
+
+@pytest.mark.parametrize("inputs", [3, 30])
+def test_what_other_targets_of_a_row_explain_is_a_ratio_of_dense_variances(inputs):
+    X, Y, observed = table(9, 3, inputs, 8)
+    spectrum, cells = cells_of(X, Y, observed)
+    scale, noise = scale_of(3), 0.3
+    shares = partial_likelihood(spectrum, cells, noise).explained_by_rows(scale)
+    a, j = (each.ravel() for each in np.indices(Y.shape))
+    covariance = (X @ X.T / inputs)[np.ix_(a, a)] * scale[np.ix_(j, j)] + noise * np.eye(len(a))
+    seen = observed.ravel()
+    for share, row, output in zip(shares, *cells.cells, strict=True):
+        cell = row * 3 + output
+        variances = []
+        for known in (np.flatnonzero(seen), np.flatnonzero(seen & (a != row))):
+            cross = covariance[cell, known]
+            explained = cross @ np.linalg.solve(covariance[np.ix_(known, known)], cross)
+            variances.append(covariance[cell, cell] - explained)
+        assert share == pytest.approx(1 - variances[0] / variances[1], abs=1e-9)

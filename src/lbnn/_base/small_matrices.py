@@ -115,7 +115,7 @@ def lower_roots(matrices: Array, floors: Array) -> Array:
     """Cholesky factors (m, n, n) of symmetric matrices with eigenvalues known to be at least floors (m,).
 
     Only lower triangles are read. Where rounding has left a matrix indefinite its eigenvalues are raised to
-    the floor; NaN where it is not finite.
+    the floor; NaN where it is not finite or beyond double precision.
     """
     try:
         return np.asarray(np.linalg.cholesky(matrices), float)
@@ -137,7 +137,12 @@ def lower_roots_and_rows(matrices: Array, floors: Array) -> tuple[Array, Array]:
     except np.linalg.LinAlgError:
         roots = lower_roots(matrices[:, :size, :size], floors)
         pairs = zip(roots, matrices[:, size, :size], strict=True)
-        white = [solve_triangular(root, row, lower=True, check_finite=False) for root, row in pairs]
+        white = [
+            solve_triangular(root, row, lower=True, check_finite=False)
+            if np.isfinite(root[-1]).all()
+            else np.full_like(row, np.nan)
+            for root, row in pairs
+        ]
         return roots, np.array(white)
 
 
@@ -151,7 +156,8 @@ def _raised_root(matrix: Array, floor: float) -> Array:
         values, vectors = np.linalg.eigh(matrix)
         root = np.sqrt(np.maximum(values, floor))[:, None] * vectors.T
         upper = np.linalg.qr(root, mode="r")
-        return np.asarray(upper.T * np.where(np.diagonal(upper) < 0, -1.0, 1.0))
+        signs = np.sign(np.diagonal(upper))  # zero where eigenvalues differ by more than double precision has
+        return np.asarray(upper.T * np.where(signs == 0, np.nan, signs))
 
 
 def inverses(lower: Array) -> Array:

@@ -137,6 +137,20 @@ def _slope(data: EvidenceData, h: Array, scale: Array, targets: Array, posterior
     return np.asarray(complete.slopes(h, np.maximum(values, 0.0)[None], axes[None])[0])
 
 
+def explained_by_rows(posterior: Posterior) -> Array:
+    """What the other targets of their rows explain of the variance of missing ones, averaged, (n_d,).
+
+    At the posterior mean of the scale; NaN for outputs without missing targets.
+    """
+    cells, measure = posterior.missing, posterior.scale
+    assert cells is not None
+    likelihood = partial_likelihood(posterior.spectrum, cells, posterior.noise.variance)
+    shares = likelihood.explained_by_rows(measure.average(measure.scales))
+    counts = np.bincount(likelihood.outputs, minlength=posterior.prior.outputs)
+    sums = np.bincount(likelihood.outputs, shares, minlength=posterior.prior.outputs)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
 def completed_targets(filled: FilledData, candidate: Candidate, seed: int) -> Array:
     """The user's targets (p, n_d) with the missing ones drawn given the observed ones."""
     rough = InferenceOptions(_COARSE, seed, "auto", rough=True)

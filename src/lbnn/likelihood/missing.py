@@ -223,6 +223,31 @@ class PartialLikelihood:
             result[:, :, j, k] = result[:, :, k, j] = own
         return result
 
+    def explained_by_rows(self, scale: Array) -> Array:
+        """What the observed cells of its own row explain of the variance of each missing cell at L, (m,).
+
+        One less its variance given all observed cells over that given those of the other rows. With the
+        covariance Σ = P⁻¹ of the missing cells and the precision Q = K⁻¹ of all cells, leaving the observed
+        cells A of a row out adds Σ Q_mA (Q_AA − Q_Am Σ Q_mA)⁻¹ Q_Am Σ to it.
+        """
+        values, axes = np.linalg.eigh(scale)
+        gone = self.eliminate(values[None], axes[None])
+        sigma, outputs = inverses(gone.roots)[0], len(scale)
+        inverse = 1 / (self.noise_variance + np.outer(values, self.eigenvalues))  # 1/D, (n_d, r)
+        along = np.stack([(self.vectors * each) @ self.vectors.T for each in inverse])  # (n_d, k, k)
+        with_row = np.diagonal(sigma)
+        without = with_row.copy()
+        for row in range(len(self.vectors)):
+            own = np.flatnonzero(self.rows == row)
+            told = np.setdiff1d(np.arange(outputs), self.outputs[own])
+            beside = np.einsum("lj,lk,lc->jkc", axes.T, axes.T, along[:, row])  # Q of (row, j) and (c, k)
+            beside += np.eye(outputs)[:, :, None] * self.unseen[row] / self.noise_variance
+            cross = beside[told][:, self.outputs, self.rows]  # Q_Am, (A, m)
+            gained = cross @ sigma
+            rest = beside[told][:, told, row] - gained @ cross.T
+            without[own] += np.einsum("ac,ac->c", gained[:, own], np.linalg.solve(rest, gained[:, own]))
+        return 1 - with_row / without
+
     # -- the cells, output by output
 
     @cached_property

@@ -255,17 +255,17 @@ RECIPES = (
         views=3, kind="gates", variance=0.5,
     ),
     Recipe(
-        "conv-40", "views", 30, 4, (5,), 0.3,
-        "One convolutional layer of five channels on signals of four patches, with a dense readout. What is "
+        "conv-64", "views", 60, 4, (8,), 0.3,
+        "One convolutional layer of eight channels on signals of four patches, with a dense readout. What is "
         "hard: filters and readout trade scale and rotate into each other, and L over the four positions is "
         "known to a factor of two. Theories with one L are too sure of every prediction.",
         views=4, kind="patches",
     ),
     Recipe(
-        "conv-47-narrow", "views", 40, 4, (5, 3), 0.2,
-        "A convolutional network with one more linear layer of three units below the readout of four "
-        "positions. What is hard: L has rank three and no density, so that one position is a combination of "
-        "the others; approximations with one scale for each position are wrong by construction.",
-        views=4, kind="patches",
+        "conv-84", "views", 40, 6, (6, 6), 0.3,
+        "Two hidden layers below a readout of two positions: a deep linear trunk applied to both halves of a "
+        "signal. What is hard: the ridges of three layers, and two positions that are read by all of them; "
+        "starts that fit one position and leave the other are far from the posterior.",
+        views=2, kind="patches",
     ),
 )  # fmt: skip
