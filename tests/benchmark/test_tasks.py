@@ -100,7 +100,13 @@ def test_answers_against_weighted_draws_of_the_prior():
     assert light.sum() > 12
 
 
-@pytest.mark.parametrize("name", ["gated-20", "gated-37", "conv-64", "conv-84"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gated-20",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("gated-37", "conv-64", "conv-84")),
+    ],
+)
 def test_evidence_of_views_against_annealing_in_the_weights(name):
     """A route that shares nothing with the scale, and the targets view by view."""
     task = load(name)
@@ -118,7 +124,7 @@ def test_evidence_of_views_against_annealing_in_the_weights(name):
     deviation = math.sqrt(math.prod(task.density.prior_variances))
     value, error = referee.evidence_by_annealing(
         deviation * task.views, task.Y[:, 0], task.density.widths, task.density.noise**2,
-        np.random.default_rng(0), steps=200,
+        np.random.default_rng(0), steps=100,
     )  # fmt: skip
     assert error < 0.1
     assert abs(value - task.log_evidence) < 4.5 * math.hypot(error, task.log_evidence_error)
