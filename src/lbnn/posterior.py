@@ -18,6 +18,7 @@ from lbnn._base.arrays import to_numpy
 from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.types import AnyArray, Array
 from lbnn.cross_validation import LeaveOneOut, kept_targets, left_out_scores
+from lbnn.cross_validation.cells import left_out_rows
 from lbnn.data.bases import InputBasis
 from lbnn.data.missing import MissingCells, elimination_is_cheaper
 from lbnn.data.projection import Projection, TrainingProjection
@@ -285,7 +286,8 @@ class Posterior(Conditioned):
         Returns
         -------
         LeaveOneOut
-            Mean, variance and log density of each observation, noise included.
+            Mean, variance and log density of each observation, noise included. Where some targets were not
+            observed: of the observed ones of each row, NaN for the others.
 
         Examples
         --------
@@ -297,7 +299,11 @@ class Posterior(Conditioned):
         >>> bool(np.isclose(scores.mean[0], refit.mean[0]))
         True
         """
-        self._require_complete("leave-one-out scores")
+        if self.missing is not None:
+            if Y is not None:
+                raise ValueError("with missing cells the targets are kept: leave_one_out() takes no Y")
+            messages = self.diagnostics.messages
+            return left_out_rows(self.spectrum, self.missing, self.noise.variance, self.scale, messages)
         targets = kept_targets(self.spectrum) if Y is None else Y
         centred = Y is None and np.shape(targets)[0] > self.spectrum.examples
         return left_out_scores(self, targets, centred=centred)
