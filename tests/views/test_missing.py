@@ -412,3 +412,14 @@ def test_left_out_rows_with_levels_are_dense_conditionals():
         np.testing.assert_allclose(scores.variance[row, j[here]], np.diagonal(own), rtol=1e-3)
         expected = stats.multivariate_normal(mean, own).logpdf(cells.targets[a, j][here])
         assert scores.log_density[row] == pytest.approx(expected, abs=1e-3)
+
+
+def test_correlated_residuals_are_told():
+    rng = np.random.default_rng(0)
+    X, shared = rng.normal(size=(40, 3)), rng.normal(size=(40, 1))
+    for common, told in ((1.0, True), (0.0, False)):
+        noise = common * shared + 0.3 * rng.normal(size=(40, 2))
+        Y = X @ rng.normal(size=(3, 2)) + noise
+        Y[rng.random(Y.shape) < 0.1] = np.nan
+        model = estimator().fit(X, Y)
+        assert any("residuals of targets of the same rows" in each for each in model.messages_) is told

@@ -395,6 +395,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         state = FittedState.of(models, chosen.transform, filled, rows, extent)
         empty = len(rows.stands_for) - len(rows.kept)
         notices = [*notices, settings.missing_message(observed, empty)]
+        if kind == "auto" and (said := missing.correlated_residuals(models[0].posterior)):
+            notices.append(said)
         messages = [*models[0].posterior.diagnostics.messages, *notices, *self._said_of_scales(chosen)]
         return self._describe(state, fitting.evidence_table(candidates, chosen, [], units), messages)
 
