@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special, stats
 
 import lbnn
 from lbnn.data.view_data import ViewData
+from lbnn.engines.integrand import IntegrandCheck
 from lbnn.likelihood.plain import PlainViews
 from lbnn.likelihood.views import CellDesign, ViewDesign, ViewLikelihood
 from tests.views import referee
@@ -371,3 +373,42 @@ def test_bad_test_points_are_told():
     one = lbnn.Network((5,)).condition_views(views[:, :1], y, 5.0)
     with pytest.raises(ValueError, match="one view of each point"):
         one.predict(views=views)
+
+
+def test_rounding_is_measured_where_digits_are_lost():
+    """Inputs over six decades and little noise: the error of the fast likelihood is that against mpmath."""
+    rng = np.random.default_rng(13)
+    count, dimension = int(rng.integers(3, 9)), int(rng.integers(2, 5))
+    views = rng.normal(size=(count, 2, dimension)) * 10.0 ** rng.uniform(-3, 3, size=dimension)
+    y = rng.normal(size=count)
+    noise = float(np.linalg.norm(views) ** 2 / dimension / 10 ** rng.uniform(6, 17))
+    y *= math.sqrt(noise) * 10 ** rng.uniform(0, 1)
+    y += views[:, 0] @ (rng.normal(size=dimension) / np.abs(views[:, 0]).max(axis=0))
+    data = ViewData.of_views(views, y, 1.0)
+    likelihood = ViewLikelihood(
+        ViewDesign.of_blocks(data.kernel), data.observations, data.residual, count, noise
+    )
+    root = rng.normal(size=(2, 2))
+    scale = root @ root.T
+    values, vectors = np.linalg.eigh(scale)
+    found = likelihood.log_constant + float(likelihood.log_value(values[None], vectors[None])[0])
+    with mpmath.workdps(60):
+        psi, own = [mpmath.matrix(views[:, m].tolist()) for m in range(2)], mpmath.mpf(noise)
+        covariance = own * mpmath.eye(count)
+        for m in range(2):
+            for n in range(2):
+                covariance += mpmath.mpf(scale[m, n]) * psi[m] * psi[n].T / dimension
+        target = mpmath.matrix(y.tolist())
+        fit = (target.T * mpmath.lu_solve(covariance, target))[0]
+        exact = -(mpmath.log(mpmath.det(covariance)) + fit + count * mpmath.log(2 * mpmath.pi)) / 2
+        lost = abs(float(found - exact))
+    assert lost > 1e-3
+    features = views / math.sqrt(dimension)
+    plain = PlainViews(np.einsum("ami,bni->ambn", features, features), y, noise, features)
+    if np.finfo(np.longdouble).eps < 1e-18:
+        assert plain.rounding(scale, found) == pytest.approx(lost, rel=0.1)
+    check = IntegrandCheck(plain)
+    assert "rounding changes the log likelihood" in check.scales(scale[None], np.array([found]), lost / 3)
+    fine = np.array([[1.0, 0.2], [0.2, 1.0]])
+    quiet = PlainViews(plain.kernel, y, float(plain.kernel.max()))
+    assert quiet.rounding(fine, quiet.log_value(fine)[0]) == 0.0
