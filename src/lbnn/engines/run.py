@@ -65,6 +65,9 @@ _MOST_ATOMS = 8192  # of sequential Monte Carlo, whose neighbouring draws are co
 _FEWEST_OF_PRIOR = 1024
 _PILOT = 128  # draws by which two starts of sequential Monte Carlo are compared
 _CLIMBERS = 64  # draws among which the start of a search for a mode is the best
+#: Operations of a gradient up to which a table with missing cells is treated as any other likelihood:
+#: mixtures over all modes then take seconds, and rows for the completed table once missed 0.2 nats.
+_CHEAP = 5e6
 _FITTED_FROM = 2048  # draws to which the mixture of a cross-check is fitted at first
 
 
@@ -112,7 +115,9 @@ def problem_of(prior: ScalePrior, likelihood: ScaleLikelihood) -> Problem:
         kernel=not likelihood.flat and not likelihood.dual_deficient and likelihood.multiplicity == 1,
         scale=likelihood.noise_variance > 0 or prior.full_rank,
         deficient=likelihood.noise_variance == 0 and not likelihood.flat and not likelihood.keeps_from_zero,
-        completed=not isinstance(likelihood, GaussianLikelihood) and likelihood.surrogate is not None,
+        completed=not isinstance(likelihood, GaussianLikelihood)
+        and likelihood.operations > _CHEAP
+        and likelihood.surrogate is not None,
     )
 
 
