@@ -57,12 +57,14 @@ def compared(name, warmup, draws):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", nargs="+", default=["gated-20", "conv-64"])
+    parser.add_argument("--warmup", type=int, default=1000)
+    parser.add_argument("--draws", type=int, default=2500)
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     rows = []
     for name in options.tasks:
-        rows.append(compared(name, 1000, 2500))
+        rows.append(compared(name, options.warmup, options.draws))
         print(json.dumps(rows[-1]), flush=True)
     if options.out is not None:
         options.out.write_text(json.dumps(rows, indent=1) + "\n")
