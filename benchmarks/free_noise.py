@@ -219,12 +219,10 @@ def _of_fit(X: Array, Y: Array, X_test: Array, Y_test: Array) -> dict[str, Any]:
 
 
 def _lead(model: Any) -> float:
-    """Nats by which the best candidate with signal leads the best one without, of the same kinds of noise."""
-    free = model.noise_ == "free"
-    table = [row for row in model.evidence_table_ if (row["noise"] == "free") == free]
+    """Nats by which the best candidate with signal leads the best one without, whatever their noise."""
     best = {
         flag: max(
-            (row["log_evidence"] - row["penalty"] for row in table if row["signal"] is flag),
+            (row["log_evidence"] - row["penalty"] for row in model.evidence_table_ if row["signal"] is flag),
             default=-math.inf,
         )
         for flag in (True, False)

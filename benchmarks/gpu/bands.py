@@ -78,4 +78,4 @@ def whole(library: str, small: bool) -> dict[str, Any]:
     """Three bands, the error of every band's share at most a tenth of its posterior deviation."""
     if small:
         return measure(library, 60, 50, 120, 0.1)
-    return measure(library, 2000, 100_000, 600, 0.1)
+    return measure(library, 2000, 100_000, 1500, 0.1)

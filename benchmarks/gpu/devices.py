@@ -61,8 +61,8 @@ def normal(place: Any, seed: int, *shape: int) -> Any:
     """Standard normal numbers made where they are needed."""
     if place.library == "torch":
         torch = importlib.import_module("torch")
-        generator = torch.Generator(device=place.device).manual_seed(seed)
-        return torch.randn(shape, dtype=torch.float64, device=place.device, generator=generator)
+        generator = torch.Generator(device=place.native).manual_seed(seed)
+        return torch.randn(shape, dtype=torch.float64, device=place.native, generator=generator)
     if place.library == "cupy":
         return importlib.import_module("cupy").random.default_rng(seed).standard_normal(shape)
     jax = importlib.import_module("jax")

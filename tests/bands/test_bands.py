@@ -349,7 +349,7 @@ def test_interpolation_between_directions_reproduces_smooth_functions():
     rule = Rule.around(np.array([0.5, -1.0]), np.diag([1.0, 0.5]), 128, 128, rng)
     fine = rule.doubled().doubled()
     assert (fine.points[:128] == rule.points).all()  # lattices are embedded
-    matrix = interpolation([rule], fine, np.ones(128, bool))
+    matrix, _ = interpolation(rule.points, fine, np.ones(128, bool), None)
     near = np.abs(fine.whitened(fine.points)).max(axis=1) < 2.0
 
     def function(z):
@@ -358,6 +358,66 @@ def test_interpolation_between_directions_reproduces_smooth_functions():
     off = matrix @ function(rule.points) - function(fine.points)
     assert np.abs(off[near]).max() < 0.02
     np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-8)
+
+
+def test_a_lattice_of_directions():
+    """Embedded, of equal cells, and with points wherever a target has its mass."""
+    from lbnn.bands.simplex import Lattice, between
+
+    rng = np.random.default_rng(1)
+    means, covariances = rng.normal(size=(20, 2)) * 3, np.tile(np.diag([0.04, 0.3]), (20, 1, 1))
+    lattice = Lattice.around(means, covariances, 1.0, rng)
+    for spacing in (0.8, 0.4):
+        count = lattice.count(spacing)
+        assert 0.25 * spacing**2 < lattice.side**2 / count <= spacing**2
+        numbers, asking = lattice.near(means, covariances, spacing)
+        z = lattice.points(numbers)
+        offsets = z[:, None] - means
+        wide = 16 * covariances[0] + 4 * spacing**2 * np.eye(2)
+        inside = np.einsum("nvi,ij,nvj->nv", offsets, np.linalg.inv(wide), offsets) <= 1
+        np.testing.assert_array_equal(inside.sum(axis=1), asking)
+        apart = np.sqrt(((lattice.points(np.arange(count))[:, None] - means) ** 2).sum(axis=2).min(axis=0))
+        assert (apart < spacing).all()
+    # new points are averages of those around them
+    new = means + 0.1
+    weights = between(z, new)
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0)
+    np.testing.assert_allclose(weights @ z, new, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_narrow_posteriors_against_dense_sums_over_directions():
+    """Strong signal from one, two and three bands: exact integrals along a fine grid of directions."""
+    from scipy import special
+
+    from lbnn.bands.data import kernels_of_blocks, targets_in_units
+    from lbnn.bands.quadrature import Directions
+
+    rng = np.random.default_rng(12)
+    blocks = inputs(rng, 150, [60, 75, 110])
+    signals = [[8.0, 0.0, 0.0], [4.0, 2.0, 0.0], [2.0, 3.0, 4.0], [0.05, 9.0, 0.05]]
+    Y = np.hstack([noisy(rng, blocks, signal, 3) for signal in signals])
+    bands = lbnn.Bands([lbnn.Network((5,))] * 3)
+    fit = bands.condition(blocks, Y, target_error=0.1)
+    kernels = kernels_of_blocks(blocks, np.ones(3))
+    units = (Y**2).mean(axis=0)
+    along = Directions(kernels, targets_in_units(Y, units, False, kernels), bands._priors(kernels))
+    grid, step = np.linspace(-10, 10, 81, retstep=True)
+    logs, shares = np.empty((81, 81, 12)), np.empty((81, 81, 12, 3))
+    for i, j in np.ndindex(81, 81):
+        log_theta = np.array([grid[i], grid[j], 0.0])
+        log_theta -= special.logsumexp(log_theta)
+        found = along.given(along.line(log_theta))
+        logs[i, j] = found.log_integral
+        shares[i, j] = found.moments(np)[0][:, None] * np.exp(log_theta)
+    weights = np.exp(logs - logs.max(axis=(0, 1)))
+    evidence = logs.max(axis=(0, 1)) + np.log(weights.sum(axis=(0, 1)) * step**2)
+    mean = np.einsum("ijv,ijvk->vk", weights / weights.sum(axis=(0, 1)), shares)
+    assert fit.ok.all()
+    assert (np.abs(fit.share_mean - mean) < 0.1 * fit.share_deviation).all()
+    off = fit.log_evidence - (evidence - 75 * np.log(units))
+    assert (np.abs(off) < 0.1).all()
+    assert np.mean(np.abs(off) < 3 * fit.log_evidence_error + 0.002) >= 0.9
 
 
 def test_a_strong_signal_is_answered_with_few_directions():

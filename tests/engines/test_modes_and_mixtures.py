@@ -26,7 +26,7 @@ from lbnn.engines.mixture import (
 from lbnn.engines.modes import AxisScan, find_modes, find_tails, scan_axes
 from lbnn.engines.policy import POLICY
 from lbnn.engines.run import primal_target
-from lbnn.engines.total_target import CentredSpace, FactorSpace, TotalTarget
+from lbnn.engines.total_target import FactorSpace, TotalTarget
 from lbnn.noise.make import make_noise
 from tests.helpers.problems import make_problem
 from tests.reference.several_outputs_cases import issue_cases
@@ -93,22 +93,6 @@ def log_jacobian(function, point, step=1e-6):
     """log |det ∂function/∂point|, by differences."""
     steps = step * np.eye(len(point))
     return np.linalg.slogdet((function(point + steps) - function(point - steps)) / (2 * step))[1]
-
-
-@pytest.mark.parametrize("widths", [(6, 5), (4, 7, 5)], ids=str)
-def test_coordinates_of_the_product_and_the_inner_factors(widths):
-    """The density of θ and inner u is that of all u times the Jacobian between them."""
-    target = target_of(widths, 2)
-    plain, centred = FactorSpace(target), CentredSpace(target)
-    u = 0.7 * np.random.default_rng(3).normal(size=(4, target.dimension))
-    theta = centred.of_points(u)
-    rng = np.random.default_rng(0)
-    found = centred.evaluate(theta, centred.axes, rng)
-    expected = plain.evaluate(u, plain.axes, rng).log_posterior
-    jacobian = np.array([log_jacobian(centred.of_points, point) for point in u])
-    np.testing.assert_allclose(found.log_posterior, expected - jacobian, rtol=1e-6, atol=1e-5)
-    np.testing.assert_allclose(found.points, u, atol=1e-8)
-    np.testing.assert_allclose(centred.log_diagonal(theta), plain.log_diagonal(u), atol=1e-8)
 
 
 def test_the_density_of_t_at_depth_two():

@@ -156,9 +156,10 @@ def server(tmp_path_factory):
         assert line.startswith("lbnn explore: http://127.0.0.1:"), line + log.read_text()
         running.address = line.split()[2]
         yield running
-        assert running.poll() is None, "the server has died: " + log.read_text()
-        assert "Traceback" not in log.read_text(), log.read_text()
-        running.terminate()
+        alive, said = running.poll() is None, log.read_text()
+        running.terminate()  # before anything can fail: the process is waited for
+        assert alive, "the server has died: " + said
+        assert "Traceback" not in said, said
 
 
 @pytest.fixture(scope="module")

@@ -238,3 +238,22 @@ def test_names_of_the_server(host, header, allowed):
     else:
         with pytest.raises(RefusedError, match="the address must be one of"):
             guard.require_own_name({"Host": header})
+
+
+def test_a_socket_may_be_closed_twice():
+    """By its close frame and by the end of the stream: the second finds no session, and says nothing."""
+    from types import SimpleNamespace
+
+    from bokeh.server.views.ws import WSHandler
+
+    from lbnn.explore.server import GuardedApplication
+
+    lost = []
+    application = GuardedApplication.__new__(GuardedApplication)  # no server: only its list of clients
+    application._clients = SimpleNamespace(discard=lambda one: None)
+    session = SimpleNamespace(notify_connection_lost=lambda: lost.append(1))
+    socket = SimpleNamespace(application=application, close_code=1001, close_reason=None)
+    socket.connection = SimpleNamespace(_socket=socket, session=session, detach_session=lambda: None)
+    WSHandler.on_close(socket)
+    WSHandler.on_close(socket)
+    assert lost == [1]

@@ -14,7 +14,7 @@ from lbnn.engines.estimate import Call
 from lbnn.engines.importance import GaussianProposal
 from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.signal_noise import SCREENING, mode_start, prior_start, tempered
-from lbnn.engines.signal_noise_target import SignalNoiseTarget, UnitPrior, root_coordinates
+from lbnn.engines.signal_noise_target import SignalNoiseTarget, UnitPrior, aligned, root_coordinates
 from lbnn.free_noise.target import given_target
 from lbnn.likelihood.signal_and_noise import Roots, SignalNoiseLikelihood, check_integrand
 from lbnn.scale.prior import ScalePrior
@@ -58,7 +58,7 @@ def test_likelihood_is_that_of_dense_covariances(
         check_integrand(likelihood, roots, found + 0.01)
 
 
-def free_target(outputs: int, width: int, factors: int, seed: int = 0):
+def free_target(outputs: int, width: int, factors: int, own: float = 0.7, seed: int = 0):
     """A target with units that are drawn, and all of its parts."""
     rng = np.random.default_rng(seed)
     axes = np.linalg.qr(rng.normal(size=(outputs, outputs)))[0]
@@ -66,14 +66,18 @@ def free_target(outputs: int, width: int, factors: int, seed: int = 0):
     return SignalNoiseTarget(
         root_coordinates(ScalePrior((width,), outputs), axes),
         root_coordinates(ScalePrior((factors,), outputs), axes),
-        UnitPrior(medians, medians - 0.5, 2.0, 0.3, 1.0, 1.5, True, True),
+        UnitPrior(medians, 0.3, 1.0, own, 1.0, 1.4 * own, 1.5, True, True),
         make_likelihood(rng, outputs, 7, 2),
     )
 
 
+@pytest.mark.parametrize("own", [0.7, 0.0])
+@pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize(("width", "factors"), [(2, 1), (4, 2), (3, 3), (7, 5)])
-def test_gradient_is_that_of_differences(width: int, factors: int) -> None:
-    target = free_target(3, width, factors)
+def test_gradient_is_that_of_differences(width: int, factors: int, moved: bool, own: float) -> None:
+    target = free_target(3, width, factors, own)
+    if moved:
+        target, _ = aligned(target)
     rng = np.random.default_rng(1)
     u, direction = 0.5 * rng.normal(size=(4, target.dimension)), rng.normal(size=(4, target.dimension))
     value, gradient = target.value_and_gradient(u)
@@ -208,11 +212,11 @@ def test_evidence_with_a_noise_network_is_that_of_draws_of_the_prior() -> None:
 def test_two_starts_of_the_path_agree(problem) -> None:
     X, Y, _ = problem
     spectrum = lbnn.Spectrum.from_inputs(X, Y)
-    target = given_target(ScalePrior((4,), 2), spectrum, 4.0, ScalePrior((1,), 2), None)
+    target, mode = aligned(given_target(ScalePrior((4,), 2), spectrum, 4.0, ScalePrior((1,), 2), None))
     call = Call(InferenceOptions(0.1, 0))
     first, second = (
-        tempered(target, start(target), call, SCREENING, name)
-        for start, name in ((prior_start, "prior"), (mode_start, "mode"))
+        tempered(target, start, call, SCREENING, name)
+        for start, name in ((prior_start(target), "prior"), (mode_start(mode), "mode"))
     )
     error = math.hypot(first.log_evidence_error, second.log_evidence_error)
     assert abs(first.log_evidence - second.log_evidence) < 5 * error
@@ -222,7 +226,7 @@ def test_a_start_beyond_the_support_finds_its_way_back() -> None:
     """Half of the particles begin where factors overflow, and are replaced by the others."""
     target = free_target(2, 1, 1)
     far = np.zeros(target.dimension)
-    far[-1] = 26.6  # logit of the share of independent noise: forty is the end
+    far[-1] = 30.0  # the end of what is plausible
     start = GaussianProposal(far, None, 0.0)
     estimate = tempered(target, start, Call(InferenceOptions(0.5, 0)), SCREENING, "from afar")
     assert math.isfinite(estimate.log_evidence)

@@ -40,7 +40,10 @@ from lbnn.bands.quadrature import Conditional, Directions, Eigensystem, Line
 from lbnn.bands.simplex import (
     FEWEST_POINTS,
     SETS,
+    Lattice,
     Rule,
+    between,
+    fine_rules,
     first_rules,
     interpolation,
     log_directions,
@@ -57,12 +60,22 @@ _NEGLIGIBLE = 1e-6
 #: Effective directions of answers without interpolation. With fewer, two halves agree by chance now and then
 #: (one of 44 answers was off by twelve stated errors), and distribution functions have steps.
 _FEWEST_EFFECTIVE = 12.0
+_FEWEST_FINE = 50.0  # the same of interpolated answers, whose directions cost little
 _ENOUGH = 2.0  # times the points that a rule is thought to need, after which it is not doubled again
 #: Part of the points that a rule was thought to need below which new rules for those targets that it does not
 #: serve take its place: they have their mass in a corner of it.
 _ELSEWHERE = 1.0
+#: Numbers of coordinates for which directions are points of one lattice; with more, it has too many points.
+_LATTICE_DIMENSIONS = (2, 3)
+_COARSEST, _FINEST = 1.13, 0.2  # spacings of the lattice
+_SERVED = 0.5  # of the points that are asked for: with fewer left, a lattice would have gaps
+_TRUSTED = 0.6  # spacing below which interpolation locates the mass of a narrow posterior
+_ASKED = 4000  # targets, at most, by whose moments points of the lattice are chosen
+_MISPLACED = 0.15  # of a spacing, by which interpolation may misplace the mass of a target
+_FAR = 5.0  # error of the log evidence for a mass of one where there is no interpolation
 _FINER = 32  # times the points of a rule, or `_MOST_POINTS`: those of the lattice of interpolated directions
 _MOST_POINTS = 8192
+_DEVICE_POINTS = 32768  # the same for a lattice on devices, where products of matrices cost little
 _MIXED = 512  # directions with the largest weights of which distribution functions of interpolations consist
 _ABSOLUTE = 1e-9  # error of a share that is always small enough: rounding
 #: Places, in posterior deviations from the mean, at which distribution functions of shares are kept.
@@ -147,23 +160,28 @@ def infer_block(
     for rule in first:
         everything = search.look(everything, rule)
     waiting, finished = [everything], []
+    if bands - 1 in _LATTICE_DIMENSIONS:
+        found, waiting = _on_lattice(search, everything, rng)
+        finished.extend(found)
     while waiting:
         group = waiting.pop()
         left, last = effort.most_directions - group.count, group.rules[-1]
         begun = len(group.rules) > len(first)  # there is a rule for these targets
         doubling = begun and len(last.points) < _ENOUGH * last.wanted
         ending = bands == 1 or left < (len(last.points) if doubling else FEWEST_POINTS)
-        summary = group.summary()
-        fine = summary.fine(effort.target_error) & (bands == 1 or summary.effective >= _FEWEST_EFFECTIVE)
-        finished.append(_part(group, summary, fine))
-        group = group.some(np.flatnonzero(~fine))
-        others = summary.some(np.flatnonzero(~fine))
-        answers = group.interpolated() if begun and len(group.columns) else None
-        fine = np.full(len(group.columns), ending)  # as fine as it gets
-        if answers is not None:
-            fine, others = fine | answers.fine(effort.target_error), answers
-        finished.append(_part(group, others, fine))
-        group = group.some(np.flatnonzero(~fine))
+        group, others = _by_sums(group, effort.target_error, finished)
+        if begun and len(group.columns):
+            fine = last
+            while len(fine.points) < min(_FINER * len(last.points), _MOST_POINTS):
+                fine = fine.doubled()
+            answers = group.interpolated(fine, effort.target_error, ending)
+            if answers is not None:
+                finished.append((group.some(answers.members), answers.summary))
+                others = others.some(answers.others)
+                group = group.some(answers.others)
+        if ending:  # as fine as it gets
+            finished.append((group, others))
+            continue
         if not len(group.columns):
             continue
         # a rule as fine as the last would add little
@@ -174,13 +192,75 @@ def infer_block(
             continue
         for members, rule in clusters:
             waiting.append(search.look(group.some(members), rule))
-    return search.posterior(finished)
+    return search.posterior([each for each in finished if len(each[0].columns)])
 
 
-def _part(group: _Group, summary: _Summary, chosen: Mask) -> tuple[_Group, _Summary]:
-    """The targets of a mask (v,)."""
-    members = np.flatnonzero(chosen)
-    return group.some(members), summary.some(members)
+def _by_sums(
+    group: _Group, target_error: float, finished: list[tuple[_Group, _Summary]]
+) -> tuple[_Group, _Summary]:
+    """Finish the targets whose sums over directions are precise enough; the others, with their answers."""
+    summary = group.summary()
+    fine = summary.fine(target_error)
+    if group.count > 1:
+        fine &= summary.effective >= _FEWEST_EFFECTIVE
+    members, others = np.flatnonzero(fine), np.flatnonzero(~fine)
+    finished.append((group.some(members), summary.some(members)))
+    return group.some(others), summary.some(others)
+
+
+def _on_lattice(
+    search: _Search, group: _Group, rng: np.random.Generator
+) -> tuple[list[tuple[_Group, _Summary]], list[_Group]]:
+    """Finish targets by interpolation between directions of one lattice, which all of them share.
+
+    However narrow posteriors are, the log of the integral along a direction varies on scales of about one in
+    z. The lattice becomes finer in rounds and has points only where targets that are not finished have mass.
+    """
+    effort = search.effort
+    finished: list[tuple[_Group, _Summary]] = []
+    group, _ = _by_sums(group, effort.target_error, finished)
+    if not len(group.columns):
+        return finished, []
+    means, covariances = group.moments()
+    dimension, spacing = means.shape[1], _COARSEST
+    lattice = Lattice.around(means, covariances, 2 * spacing, rng)
+    ending = False
+    while len(group.columns) and not ending and spacing > _FINEST:
+        some = rng.permutation(len(means))[:_ASKED]
+        wanted, asking = lattice.near(means[some], covariances[some], spacing)
+        new = ~np.isin(wanted, group.grid.members if group.grid is not None else [])
+        wanted, asking = wanted[new], asking[new]
+        left = effort.most_directions - group.count
+        ending = len(wanted) > left
+        if ending and _SERVED * len(wanted) > left:
+            break
+        wanted = wanted[np.argsort(-asking, kind="stable")[:left]] if ending else wanted
+        group = search.look_between(group, lattice, spacing, wanted)
+        # interpolation at a coarse lattice misplaces the mass by part of a spacing
+        wide = covariances + (_MISPLACED * spacing) ** 2 * np.eye(dimension)
+        rest = []
+        most = _MOST_POINTS if search.device.host else _DEVICE_POINTS
+        for members, fine in fine_rules(means, wide, most, rng):
+            part = group.some(members)
+            answers = part.interpolated(fine, effort.target_error, ending, spacing)
+            if answers is None:
+                rest.append(members)
+                continue
+            finished.append((part.some(answers.members), answers.summary))
+            here = members[answers.located]
+            means[here], covariances[here] = (
+                answers.means[answers.located],
+                answers.covariances[answers.located],
+            )
+            rest.append(members[answers.others])
+        others = np.sort(np.concatenate(rest))
+        group, means, covariances = group.some(others), means[others], covariances[others]
+        if spacing > _TRUSTED and len(others):
+            means, covariances = group.moments()
+        spacing *= 0.5 ** (1 / dimension)
+    if group.grid is not None:
+        group = replace(group, grid=replace(group.grid, left=True))
+    return finished, [group] if len(group.columns) else []
 
 
 def _first(priors: BandPriors, bands: int, rng: np.random.Generator) -> list[Rule]:
@@ -225,6 +305,57 @@ class _Summary:
 
 
 @dataclass(frozen=True)
+class _Grid:
+    """Points of a lattice.
+
+    Attributes
+    ----------
+    lattice : Lattice
+    spacing : float
+    members : (L,)
+        The points, as numbers of the lattice.
+    numbers : (L,)
+        The same as numbers of the search.
+    found : (5, L, V)
+        As in `_Group`.
+    left : bool
+        Whether targets go on with rules of their own.
+    """
+
+    lattice: Lattice
+    spacing: float
+    members: IndexArray
+    numbers: IndexArray
+    found: AnyArray
+    left: bool = False
+
+    @property
+    def points(self) -> Array:
+        """z (L, d)."""
+        return self.lattice.points(self.members)
+
+    @property
+    def halves(self) -> IndexArray:
+        """The coarser of two lattices, 0, or the points between, 1, that every point belongs to, (L,)."""
+        return self.members * SETS // self.lattice.count(self.spacing)
+
+
+@dataclass(frozen=True)
+class _Interpolated:
+    """Answers by interpolation: those of `members`, finished; the moments of z of all, for the others.
+
+    Moments are known where most of the mass is between directions.
+    """
+
+    members: IndexArray
+    others: IndexArray
+    summary: _Summary
+    located: Mask  # (V,)
+    means: Array  # (V, d)
+    covariances: Array  # (V, d, d)
+
+
+@dataclass(frozen=True)
 class _Group:
     """Targets that share their directions, and what was found along these.
 
@@ -237,23 +368,36 @@ class _Group:
         The directions, as numbers of the search.
     found : (5, J, V) on the device of the data
         Along every direction: log of the integral, E ω, E ω², E s, E τ. None before the first.
+    grid : _Grid or None
+        Directions of a lattice, between which answers are interpolated.
     """
 
     columns: IndexArray
     rules: tuple[Rule, ...]
     numbers: IndexArray
     found: AnyArray
+    grid: _Grid | None = None
 
     @property
     def count(self) -> int:
         """Directions so far."""
-        return len(self.numbers)
+        return len(self.all_numbers)
+
+    @property
+    def all_numbers(self) -> IndexArray:
+        """The directions of rules and lattice, as numbers of the search."""
+        return self.numbers if self.grid is None else np.concatenate([self.numbers, self.grid.numbers])
 
     def some(self, members: IndexArray) -> _Group:
         """Some of the targets, members (k,), with the same directions."""
         if len(members) == len(self.columns):
             return self
-        return _Group(self.columns[members], self.rules, self.numbers, take(self.found, members, axis=2))
+        grid = self.grid
+        if grid is not None:
+            grid = replace(grid, found=take(grid.found, members, axis=2))
+        return replace(
+            self, columns=self.columns[members], found=take(self.found, members, axis=2), grid=grid
+        )
 
     def _log_weights(self) -> Array:
         """Log weights (directions,) of the directions in ∫ d log λ_1 ⋯ d log λ_K."""
@@ -281,66 +425,106 @@ class _Group:
         ]
         return evidence, xp.stack([_standard_error(each, xp) for each in parts])
 
-    def interpolated(self) -> _Summary | None:
-        """The same from many more directions, to which what was found is interpolated.
+    def interpolated(
+        self, fine: Rule, target_error: float, everything: bool, spacing: float | None = None
+    ) -> _Interpolated | None:
+        """Answers from the points of a fine rule, to which what was found is interpolated.
 
-        Weights are those of the directions of the group that are nearest. None if there are too few.
+        With a spacing if directions are those of a lattice. For targets that are precise enough then, or for
+        all. Weights of the directions of the group are those with which points of the fine rule are averages
+        of them. None if there are too few directions.
         """
         xp, device = namespace(self.found), device_of(self.found)
-        last = fine = self.rules[-1]
-        while len(fine.points) < min(_FINER * len(last.points), _MOST_POINTS):
-            fine = fine.doubled()
-        sets = set_numbers(self.rules)
+        points, sets = np.concatenate([rule.points for rule in self.rules]), set_numbers(self.rules)
+        found = self.found
+        if self.grid is not None:
+            points = np.concatenate([points, self.grid.points])
+            sets = np.concatenate([sets, self.grid.halves])
+            found = xp.concat([found, self.grid.found], axis=1)
         masks = sets >= 0, sets == 0, sets == 1
-        matrices = [
-            each for each in (interpolation(self.rules, fine, mask) for mask in masks) if each is not None
+        apart = 1.0, *[2.0 ** (1 / points.shape[1])] * SETS  # spacings of all directions and of their halves
+        ways = [
+            interpolation(points, fine, mask, None if spacing is None else each * spacing)
+            for mask, each in zip(masks, apart, strict=True)
         ]
-        if len(matrices) < len(masks):
+        known = [each for each in ways if each is not None]
+        if len(known) < len(ways):
             return None
-        theta = np.exp(log_directions(fine.points))
-        base = log_weights([fine]) + 0.5 * math.log(fine.points.shape[1] + 1)
-        points = np.concatenate([rule.points for rule in self.rules])
-        own = nearest_points(fine.whitened(points), fine.whitened(fine.points), np.arange(self.count))
-        lumps = np.zeros((self.count, len(own)))
-        lumps[own, np.arange(len(own))] = 1.0
-        parts = []
+        theta, dimension = np.exp(log_directions(fine.points)), fine.points.shape[1]
+        base = log_weights([fine]) + 0.5 * math.log(dimension + 1)
+        far = np.zeros(len(theta)) if spacing is None else 1.0 - known[0][1]
+        z, inside = fine.points, 1.0 - far
+        powers = np.concatenate([z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)], axis=1)
+        there = device.put(np.concatenate([inside[:, None] * powers, far[:, None]], axis=1))
+        lumps = device.put(self._lumps(points, fine))
+        parts, chosen, sums = [], [], []
         # two answers from half of the directions differ by √2 errors of each; with all directions splines of
-        # order five err by less than 2^(−3/d) of that
-        less = 2.0 ** (-0.5 - 3 / (theta.shape[1] - 1))
+        # order five err by less than 2^(−3/d) of that, where the spacing is that of smooth functions
+        less = 2.0 ** (-0.5 - (3 / dimension if spacing is None or spacing < _TRUSTED else 0.0))
         chunk = max(1, device.block_floats * (16 if device.host else 1) // len(fine.points))
+        placed = [device.put(matrix) for matrix, _ in known]
         for part in blocks(len(self.columns), 1, chunk):
-            smooth = _smooth(self.found[:, :, part], xp)
-            found = [
-                _unsmooth(xp.stack([device.put(matrix) @ smooth[i, ...] for i in range(5)]), xp)
-                for matrix in matrices
-            ]
-            whole, first, second = (_sums(each, base, theta) for each in found)
-            group = _Group(self.columns[part], (fine,), np.arange(len(theta)), found[0])
-            errors = group._halves(whole, set_numbers([fine]), theta)
-            pairs = (
-                (first.log_evidence, second.log_evidence, errors[0]),
-                (first.share_mean, second.share_mean, errors[1]),
+            smooth = _smooth(found[:, :, part], xp)
+            whole_found = _unsmooth(xp.stack([placed[0] @ smooth[i, ...] for i in range(5)]), xp)
+            whole = _sums(whole_found, base, theta)
+            first, second = (
+                _share_sums(matrix @ smooth[0, ...], matrix @ smooth[1, ...], base, theta)
+                for matrix in placed[1:]
             )
-            answers = _with_errors(whole, *(xp.sqrt((less * (a - b)) ** 2 + e**2) for a, b, e in pairs))
-            distribution = _normal_mixture(answers, found[0], theta)
-            weights = device.put(lumps) @ answers.weights
-            parts.append(replace(answers, weights=weights, distribution=distribution))
-        return _Summary(
+            group = _Group(self.columns[part], (fine,), np.arange(len(theta)), whole_found)
+            errors = group._halves(whole, set_numbers([fine]), theta)
+            moments = to_numpy(whole.weights.T @ there)
+            away = _FAR * device.put(np.ascontiguousarray(moments[:, -1]))
+            evidence = xp.sqrt((less * (first[0] - second[0])) ** 2 + errors[0] ** 2 + away**2)
+            shares = xp.sqrt((less * (first[1] - second[1])) ** 2 + errors[1] ** 2)
+            answers = _with_errors(whole, evidence, shares)
+            own = answers.fine(target_error) & (answers.effective >= _FEWEST_FINE)
+            own |= everything
+            members = np.flatnonzero(own)
+            answers = answers.some(members)
+            distribution = _normal_mixture(answers, take(whole_found, members, axis=2), theta)
+            parts.append(replace(answers, weights=lumps @ answers.weights, distribution=distribution))
+            chosen.append(own)
+            sums.append(moments)
+        summary = _Summary(
             *(xp.concat([getattr(each, name) for each in parts], axis=-1) for name in vars(parts[0]))
         )
+        mask, moments = np.concatenate(chosen), np.concatenate(sums)
+        # beyond the directions there are values of the nearest only, which say nothing of the moments
+        mass = 1.0 - moments[:, -1:]
+        located, mass = mass[:, 0] > 0.5, np.maximum(mass, 0.5)
+        means, squares = moments[:, :dimension] / mass, moments[:, dimension:-1] / mass
+        covariances = squares.reshape(-1, dimension, dimension) - means[:, :, None] * means[:, None, :]
+        covariances = covariances + 1e-10 * np.eye(dimension)
+        return _Interpolated(
+            np.flatnonzero(mask), np.flatnonzero(~mask), summary, located, means, covariances
+        )
+
+    def _lumps(self, points: Array, fine: Rule) -> Array:
+        """Weights (J, M) of points (J, d) for each point of a fine rule."""
+        if points.shape[1] in _LATTICE_DIMENSIONS:
+            return np.asarray(between(points, fine.points).T.toarray(), np.float64)
+        own = nearest_points(fine.whitened(points), fine.whitened(fine.points), np.arange(len(points)))
+        lumps = np.zeros((len(points), len(own)))
+        lumps[own, np.arange(len(own))] = 1.0
+        return lumps
 
     def moments(self) -> tuple[Array, Array]:
         """Posterior means (V, d) and covariances (V, d, d) of z, as NumPy.
 
-        From the weights to the power 1/T, with the lowest of some temperatures T at which enough directions
-        count: a Gaussian that is narrow among the directions has T times its covariance then.
+        Without interpolation: from the weights, of the lattice if there is one, to the power 1/T, with the
+        lowest of some temperatures T at which enough directions count: a Gaussian that is narrow among the
+        directions has T times its covariance then.
         """
         xp, put = namespace(self.found), device_of(self.found).put
-        z = np.concatenate([rule.points for rule in self.rules])
+        if self.grid is None or self.grid.left:
+            z, logs = np.concatenate([rule.points for rule in self.rules]), self.found[0, ...]
+            logs = logs + put(self._log_weights())[:, None]
+        else:
+            z, logs = self.grid.points, self.grid.found[0, ...]
         size = z.shape[1]
         powers = put(np.concatenate([z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)], axis=1))
-        base, wanted = put(self._log_weights())[:, None], 3.0 * (size + 1)
-        logs, waiting = self.found[0, ...] + base, np.arange(len(self.columns))
+        wanted, waiting = 3.0 * (size + 1), np.arange(len(self.columns))
         sums, heat = np.empty((len(waiting), size + size**2)), np.empty(len(waiting))
         for temperature in _TEMPERATURES:
             own = take(logs, waiting, axis=1)
@@ -376,6 +560,18 @@ def _sums(found: AnyArray, log_base: Array, theta: Array) -> _Summary:
         there.T @ (weights * scale),
         xp.sum(weights * noise, axis=0),
     )
+
+
+def _share_sums(
+    logs: AnyArray, fraction: AnyArray, log_base: Array, theta: Array
+) -> tuple[AnyArray, AnyArray]:
+    """Log evidence (V,) and means of shares (K, V) from log integrals and E ω, (M, V), at θ (M, K)."""
+    xp, put = namespace(logs), device_of(logs).put
+    log_terms = logs + put(log_base)[:, None]
+    top = xp.max(log_terms, axis=0)
+    terms = xp.exp(log_terms - top[None, :])
+    total = xp.sum(terms, axis=0)
+    return top + xp.log(total), (put(theta).T @ (terms * fraction)) / total[None, :]
 
 
 def _with_errors(answers: _Summary, evidence: AnyArray, shares: AnyArray) -> _Summary:
@@ -485,7 +681,29 @@ class _Search:
     def look(self, group: _Group, rule: Rule) -> _Group:
         """Look along the points of a further rule, or the further ones of the last, for some targets."""
         again = bool(group.rules) and group.rules[-1].shift is rule.shift
-        logs = log_directions(rule.points)[len(group.rules[-1].points) if again else 0 :]
+        new = rule.points[len(group.rules[-1].points) if again else 0 :]
+        numbers, found = self._along(group, new)
+        both = [each for each in (group.found, found) if each is not None]
+        all_found = both[0] if len(both) == 1 else namespace(found).concat(both, axis=1)
+        rules = (*(group.rules[:-1] if again else group.rules), rule)
+        return replace(group, rules=rules, numbers=np.concatenate([group.numbers, numbers]), found=all_found)
+
+    def look_between(self, group: _Group, lattice: Lattice, spacing: float, members: IndexArray) -> _Group:
+        """Look along further points (n,) of a lattice."""
+        grid = group.grid
+        if not len(members) and grid is not None:
+            return replace(group, grid=replace(grid, spacing=spacing))
+        numbers, found = self._along(group, lattice.points(members))
+        if grid is not None:
+            members, numbers = (
+                np.concatenate(each) for each in ((grid.members, members), (grid.numbers, numbers))
+            )
+            found = namespace(found).concat([grid.found, found], axis=1)
+        return replace(group, grid=_Grid(lattice, spacing, members, numbers, found))
+
+    def _along(self, group: _Group, z: Array) -> tuple[IndexArray, AnyArray]:
+        """Numbers (n,) of directions z (n, d), and what is found along them for the targets, (5, n, V)."""
+        logs = log_directions(z)
         everything = len(group.columns) == self.targets.count
         targets = self.targets if everything else self.targets.some(group.columns)
         directions = Directions(self.kernels, targets, self.priors)
@@ -509,11 +727,7 @@ class _Search:
             for number, line in enumerate(one_ahead(directions.line, list(logs))):
                 integrate(number, line)
         self.log_theta.extend(logs)
-        numbers = np.concatenate([group.numbers, before + np.arange(len(logs))])
-        both = [each for each in (group.found, xp.stack(found, axis=1)) if each is not None]
-        all_found = both[0] if len(both) == 1 else xp.concat(both, axis=1)
-        rules = (*(group.rules[:-1] if again else group.rules), rule)
-        return _Group(group.columns, rules, numbers, all_found)
+        return before + np.arange(len(logs)), xp.stack(found, axis=1)
 
     # ------------------------------------------------------------------ what needs the final weights
 
@@ -561,7 +775,7 @@ class _Search:
         for group, summary in finished:
             weights = to_numpy(summary.weights)
             own, target = np.nonzero(weights > _NEGLIGIBLE)
-            rows.append(group.numbers[own])
+            rows.append(group.all_numbers[own])
             columns.append(group.columns[target])
             values.append(weights[own, target])
         places = np.concatenate(rows), np.concatenate(columns)

@@ -23,12 +23,14 @@ from scipy import special
 
 from lbnn._base.arrays import device_of, eigh, namespace, take, take_rows, to_numpy
 from lbnn._base.blocks import blocks
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.bands.data import BandKernels, BandTargets
 from lbnn.bands.prior import BandPriors, PriorTable
 
 _HOST_GROUPS = 6  # of targets, by the number of their nodes
-_DEVICE_GROUPS = 1  # elsewhere the number of calls counts more than that of nodes
+#: Elsewhere the number of calls counts more than that of nodes: targets that need more nodes than this part
+#: of all targets are integrated by themselves.
+_DEVICE_PART = 0.98
 _FEWEST = 16  # nodes of the thinned lattice
 _SURVEY = 4  # of so many points of the lattice one is looked at to find the interval
 _CURVED = 12.0  # e-folds below its maximum down to which the curvature of the integrand sets the step
@@ -249,18 +251,26 @@ class Directions:
         half_determinant, quadratic = self._sums(line, data, squares, piece, lattice)
         integrand, u = self._integrand(line, data, piece), put(lattice)
         first, last = _SURVEY * (first - 1), _SURVEY * (last + 1)
-        counts = to_numpy((last - first) // stride) + 2
-        order = np.argsort(counts, kind="stable")  # targets with as many nodes are integrated together
-        groups = min(_HOST_GROUPS if self.device.host else _DEVICE_GROUPS, 1 + len(order) // _FEWEST)
-        parts = []
-        for group in np.array_split(order, groups):
+        counts = np.asarray(to_numpy((last - first) // stride), np.int64) + 2
+        parts, groups = [], self._alike(counts)  # targets with as many nodes are integrated together
+        for group in groups:
             own = put(group)
             some = replace(integrand, log_units=take(integrand.log_units, own, axis=-1))
             starts, strides, values = (take(each, own, axis=-1) for each in (first, stride, quadratic))
             nodes = max(_FEWEST, int(counts[group].max()))
             parts.append(self._group(some, u, half_determinant, starts, strides, values, nodes))
-        back = put(np.argsort(order, kind="stable"))
-        return tuple(take(each, back, axis=-1) for each in _joined(parts, xp))
+        back = np.empty(len(counts), np.int64)
+        back[np.concatenate(groups)] = np.arange(len(counts))
+        return tuple(take(each, put(back), axis=-1) for each in _joined(parts, xp))
+
+    def _alike(self, counts: IndexArray) -> list[IndexArray]:
+        """Groups of targets, as positions, by the number of their nodes (v,)."""
+        if self.device.host:
+            groups = min(_HOST_GROUPS, 1 + len(counts) // _FEWEST)
+            return np.array_split(np.argsort(counts, kind="stable"), groups)
+        position = int(_DEVICE_PART * (len(counts) - 1))
+        many = counts > 1.5 * np.partition(counts, position)[position]
+        return [each for each in (np.flatnonzero(~many), np.flatnonzero(many)) if len(each)]
 
     def _group(
         self,

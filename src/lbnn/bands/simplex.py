@@ -20,24 +20,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special
+from scipy import sparse, special
 from scipy.cluster.vq import kmeans, vq
 from scipy.interpolate import RBFInterpolator
-from scipy.spatial import KDTree
+from scipy.spatial import Delaunay, KDTree
 
 from lbnn._base.types import Array, IndexArray, Mask
 
 SETS = 2  # halves of the directions, whose answers are compared
 _POWER = 4.0  # of the power heuristic
 _CLUSTERS = (1, 2, 3, 4, 6, 8, 12, 16)  # numbers of clusters of targets that are tried
+_FINE_CLUSTERS = (1, 2, 4, 8, 16, 32, 64)  # of targets that share a rule of interpolated directions
+_FEWEST_FINE = 2048  # points of such a rule
 _LOOKED_AT = 2000  # targets from which clusters are made; the others join the nearest
 _FEWEST_MEMBERS = 4  # targets of a cluster, on average, at least
 _TAILS = (
     4.0  # degrees of freedom of Student's t; posteriors of log ratios fall exponentially, which is faster
 )
 _CORE = float(special.stdtrit(_TAILS, 0.99))
+_REACH = 1.2  # spacings from the next direction up to which there is interpolation
+_SUPPORT = 3.5  # spacings from the points to be interpolated up to which directions are used
+_APART = 0.2  # spacings between directions, at least
 _COINCIDE = 0.02  # distance in deviations; the condition number grows with its fifth power
 FEWEST_POINTS = 16  # of a rule
+_REGION = 4.0  # posterior deviations around which a lattice has points: an exponential tail has 1% beyond
+_NEIGHBOURS = 2.0  # spacings by which it is larger, so that interpolation has points on all sides
 _START = 0.25  # part of the points that a rule is thought to need with which it begins
 #: Generating vector of embedded lattices: component by component, the smallest worst-case error in Korobov's
 #: space of smoothness two on average over 2^4 to 2^11 points.
@@ -99,11 +106,8 @@ class Rule:
         return self._with(np.arange(count, 2 * count))
 
     def _with(self, numbers: IndexArray) -> Rule:
-        """With points (j,) of the sequence of embedded lattices: z_i = φ(i) g modulo 1, shifted."""
-        bits = (numbers[:, None] >> np.arange(32)) & 1
-        inverse = bits @ 0.5 ** np.arange(1.0, 33.0)  # φ, the radical inverse in base two
-        cube = (inverse[:, None] * _GENERATOR[: len(self.centre)] + self.shift) % 1.0
-        tiny = np.finfo(float).eps
+        """With points (j,) of the sequence of embedded lattices."""
+        cube, tiny = _embedded(numbers, self.shift), np.finfo(float).eps
         student = special.stdtrit(_TAILS, np.clip(cube, tiny, 1 - tiny))
         return replace(self, points=np.concatenate([self.points, self.centre + student @ self.axes.T]))
 
@@ -120,6 +124,70 @@ class Rule:
         return math.log(len(self.points)) + each.sum(axis=0) - np.linalg.slogdet(self.axes)[1]
 
 
+def _embedded(numbers: IndexArray, shift: Array) -> Array:
+    """Points (n, d) of the sequence of embedded lattices in the unit cube: φ(i) g + shift (d,), modulo 1."""
+    bits = (numbers[:, None] >> np.arange(32)) & 1
+    inverse = bits @ 0.5 ** np.arange(1.0, 33.0)  # φ, the radical inverse in base two
+    return np.asarray((inverse[:, None] * _GENERATOR[: len(shift)] + shift) % 1.0, np.float64)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Points at nearly equal distances in a cube of z, of which those near the mass of targets are used.
+
+    The first 2^m points are a lattice for every m: a finer one keeps the points of the coarser.
+
+    Attributes
+    ----------
+    low : (d,)
+        Corner of the cube.
+    side : float
+    shift : (d,)
+        In the unit cube.
+    """
+
+    low: Array
+    side: float
+    shift: Array
+
+    @classmethod
+    def around(cls, means: Array, covariances: Array, room: float, rng: np.random.Generator) -> Lattice:
+        """That holds the mass of targets with these moments, (V, d) and (V, d, d), and room around it."""
+        reach = _REGION * np.sqrt(np.diagonal(covariances, axis1=1, axis2=2)) + room
+        low, high = (means - reach).min(axis=0), (means + reach).max(axis=0)
+        return cls(low, float((high - low).max()), rng.random(len(low)))
+
+    def count(self, spacing: float) -> int:
+        """Points of the coarsest lattice whose cells are not larger than cubes of this side."""
+        return int(2 ** math.ceil(len(self.low) * math.log2(self.side / spacing)))
+
+    def points(self, numbers: IndexArray) -> Array:
+        """z (n, d) of the points of these numbers (n,)."""
+        return self.low + self.side * _embedded(numbers, self.shift)
+
+    def near(self, means: Array, covariances: Array, spacing: float) -> tuple[IndexArray, IndexArray]:
+        """Numbers (n,) of points in the region of a target at least, and how many targets ask for each, (n,).
+
+        Regions are ellipsoids: `_REGION` deviations of the posterior and `_NEIGHBOURS` spacings around.
+        """
+        numbers, dimension = np.arange(self.count(spacing)), len(self.low)
+        z = self.points(numbers)
+        asking = np.zeros(len(numbers), np.int64)
+        wide = _REGION**2 * covariances + (_NEIGHBOURS * spacing) ** 2 * np.eye(dimension)
+        precisions = np.linalg.inv(wide)
+        # (z − m)ᵀ P (z − m) as one product of matrices
+        pairs = (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)
+        features = np.concatenate([pairs, z, np.ones((len(z), 1))], axis=1)
+        linear = np.einsum("vij,vj->vi", precisions, means)
+        constant = np.einsum("vi,vi->v", linear, means)
+        coefficients = np.concatenate(
+            [precisions.reshape(len(means), -1), -2 * linear, constant[:, None]], axis=1
+        )
+        for part in np.array_split(np.arange(len(means)), max(1, len(means) * len(z) // 10**7)):
+            asking += (features @ coefficients[part].T <= 1.0).sum(axis=1)
+        return numbers[asking > 0], asking[asking > 0]
+
+
 def log_weights(rules: Sequence[Rule]) -> Array:
     """Log weights (m,) of all points, one rule after the other: the integral of f is Σ_j weight_j f(z_j)."""
     z = np.concatenate([rule.points for rule in rules])
@@ -133,29 +201,63 @@ def set_numbers(rules: Sequence[Rule]) -> IndexArray:
     return np.concatenate([np.arange(len(rule.points)) * SETS // len(rule.points) for rule in rules])
 
 
-def interpolation(rules: Sequence[Rule], fine: Rule, chosen: Mask) -> Array | None:
-    """A matrix (M, J) that takes values at the points of rules, where chosen, to those of a fine rule.
+def interpolation(
+    points: Array, fine: Rule, chosen: Mask, spacing: float | None
+) -> tuple[Array, Mask] | None:
+    """A matrix (M, J) that takes values at points (J, d), where chosen, to those of a fine rule; and where.
 
-    By radial basis functions |x|⁵ and quadratic polynomials, which need no length scale, in the coordinates
-    of the fine rule. Far out, beyond the quantiles 0.01 and 0.99 of its axes, it is the value of the nearest
-    point. Of two points that nearly coincide, which would make the equations ill-conditioned, the later is
-    used. None where there are too few points, and in one dimension, where a finer rule costs little.
+    By radial basis functions |x|⁵ and quadratic polynomials, which need no length scale: in z where points
+    have a common spacing, else in the coordinates of the fine rule. Far out, beyond the quantiles 0.01 and
+    0.99 of its axes or farther than `_REACH` spacings from all points, it is the value of the nearest point;
+    the mask (M,) says which points are not so far out.
+    Of two points that nearly coincide, which would make the equations ill-conditioned, the later is used.
+    None where there are too few points, and in one dimension, where a finer rule costs little.
     """
-    x, new = (fine.whitened(z) for z in (np.concatenate([rule.points for rule in rules]), fine.points))
-    near = chosen & (np.abs(x).max(axis=1) < 2 * _CORE)
+    x, new = fine.whitened(points), fine.whitened(fine.points)
+    core, near, apart = np.abs(new).max(axis=1) < _CORE, np.abs(x).max(axis=1) < 2 * _CORE, _COINCIDE
+    if spacing is not None:
+        near |= covered(fine.points[core], points, _SUPPORT * spacing)
+        core &= covered(points[chosen], fine.points, _REACH * spacing)
+        x, new, apart = points / spacing, fine.points / spacing, _APART
+    near &= chosen
     candidates = np.flatnonzero(near)
-    near[candidates[KDTree(x[near]).query_pairs(_COINCIDE, output_type="ndarray")[:, 0]]] = False
+    near[candidates[KDTree(x[near]).query_pairs(apart, output_type="ndarray")[:, 0]]] = False
     dimension = x.shape[1]
     if dimension < 2 or near.sum() < 2 * (dimension + 1) * (
         dimension + 2
     ):  # four times the coefficients of a quadratic
         return None
-    core = np.abs(new).max(axis=1) < _CORE
     matrix = np.zeros((len(new), len(x)))
     spline = RBFInterpolator(x[near], np.eye(int(near.sum())), kernel="quintic", degree=2)
-    matrix[np.ix_(core, near)] = spline(new[core])
+    if core.any():
+        matrix[np.ix_(core, near)] = spline(new[core])
     matrix[np.flatnonzero(~core), nearest_points(x[chosen], new[~core], np.flatnonzero(chosen))] = 1.0
-    return matrix
+    return matrix, core
+
+
+def covered(points: Array, new: Array, reach: float) -> Mask:
+    """Whether a point (k, d) has one of the points (m, d) within reach, (k,)."""
+    return np.asarray(KDTree(points).query(new, distance_upper_bound=reach)[0] < math.inf, bool)
+
+
+def between(points: Array, new: Array) -> sparse.csr_array:
+    """Weights (k, m) of points (m, d) with which new ones (k, d) are averages of the nearest around them.
+
+    Barycentric coordinates in a triangulation; one weight where a point is outside of it.
+    """
+    triangles = Delaunay(points)
+    own = triangles.find_simplex(new)
+    inside = np.flatnonzero(own >= 0)
+    transform = triangles.transform[own[inside]]
+    dimension = points.shape[1]
+    first = np.einsum("kij,kj->ki", transform[:, :dimension], new[inside] - transform[:, dimension])
+    weights = np.clip(np.concatenate([first, 1 - first.sum(axis=1, keepdims=True)], axis=1), 0.0, 1.0)
+    outside = np.flatnonzero(own < 0)
+    alone = nearest_points(points, new[outside], np.arange(len(points)))
+    rows = np.concatenate([np.repeat(inside, dimension + 1), outside])
+    columns = np.concatenate([triangles.simplices[own[inside]].ravel(), alone])
+    values = np.concatenate([weights.ravel(), np.ones(len(outside))])
+    return sparse.csr_array((values, (rows, columns)), shape=(len(new), len(points)))
 
 
 def nearest_points(x: Array, new: Array, numbers: IndexArray) -> IndexArray:
@@ -218,6 +320,29 @@ def rules_for(
         wanted = refinement * points
         rule = Rule.around(centre, scale, wanted, min(_START * wanted, most), rng)
         found.append((np.flatnonzero(labels == each), rule))
+    return found
+
+
+def fine_rules(
+    means: Array, covariances: Array, most: int, rng: np.random.Generator
+) -> list[tuple[IndexArray, Rule]]:
+    """Clusters of targets, as positions, and for each a rule that is fine enough for every target of it.
+
+    As few clusters as have rules of at most `most` points. Moments (V, d) and (V, d, d) as in `rules_for`.
+    """
+    some = rng.permutation(len(means))[:_LOOKED_AT]
+    for count in _FINE_CLUSTERS:
+        centres = kmeans(means[some], count, iter=2, rng=rng)[0] if count > 1 else means[:1]
+        labels = np.unique(vq(means, centres)[0], return_inverse=True)[1]
+        clusters = [np.flatnonzero(labels == each) for each in range(labels.max() + 1)]
+        regions = [_region(means[each], covariances[each]) for each in clusters]
+        if max(points for _, _, points in regions) <= most or 2 * count > len(some):
+            break
+    found = []
+    for members, (centre, scale, points) in zip(clusters, regions, strict=True):
+        found.append(
+            (members, Rule.around(centre, scale, points, min(max(8 * points, _FEWEST_FINE), most), rng))
+        )
     return found
 
 

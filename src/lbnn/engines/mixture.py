@@ -299,7 +299,6 @@ def mixture_of_draws(space: FactorSpace, points: Array, labels: IndexArray) -> M
     """Student parts shaped by other draws u (m, k), one for each of the labels (m,), and a wider one."""
     parts: list[Part] = []
     shares = []
-    points = space.of_points(points)
     overall = _covariance(points)
     for label in np.unique(labels):
         own = points[labels == label]

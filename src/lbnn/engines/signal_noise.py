@@ -16,13 +16,13 @@ import time
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.importance import GaussianProposal
 from lbnn.engines.inference import Diagnostics, InferenceOptions
-from lbnn.engines.signal_noise_target import SignalNoiseTarget
+from lbnn.engines.signal_noise_target import SignalNoiseTarget, aligned
 from lbnn.engines.smc import (
     ISLANDS,
     Bridge,
@@ -38,29 +38,42 @@ from lbnn.scale.signal_noise import SignalNoiseDraws
 
 _TRAJECTORY = 1.5  # length of a trajectory in standard deviations: a quarter of a period is π/2
 _ACCEPTANCE = 0.8
-_SHARE = 0.5  # effective sample size of a step of temperature
-_MOST_ROUNDS = 6
+_MOST_ROUNDS = 12
+FROM_PRIOR, FROM_MODE = "sequential Monte Carlo from the prior", "sequential Monte Carlo from a mode"
+_TRUSTED = 0.2  # weight of the covariance of few states beside its diagonal from which it is used
 _NO_DENSITY, _SMALLEST_STEP = -1e9, 1e-7
-_KEPT = 3  # states of every particle that are kept at each temperature
 
 State = tuple[Array, ...]  # white coordinates ξ (m, D), log posterior density there (m,), its gradient (m, D)
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much work a run may do: particles on each island, and moves at each temperature."""
+    """How much work a run does.
+
+    Attributes
+    ----------
+    particles : int
+        On each island.
+    moves : int
+        Of every particle at each temperature; the second half of its states is kept.
+    share : float
+        Effective sample size of a step of temperature.
+    more : int
+        Moves in addition at the posterior, whose states are all kept.
+    """
 
     particles: int
     moves: int
+    share: float
+    more: int
 
 
-#: To compare networks. With 12 outputs and 30 examples the log evidence is low by two to four nats with three
-#: moves, by about one with six, and by no more than its error with eight moves of twice the particles.
-SCREENING = Effort(16, 4)
-FINAL = Effort(24, 8)
-#: The same for data of many rows and outputs, whose gradients are expensive.
-LARGE_SCREENING = Effort(8, 4)
-LARGE_FINAL = Effort(16, 6)
+# Particles that move too little lag behind the path, and the evidence is low: with 50 rows and 10 outputs by
+# three nats with 8 particles of 4 moves, by 0.5 with 4 of 8 moves, which cost the same, and by less than its
+# error (0.3) with 4 of 12. Few particles and long chains therefore.
+#: To compare networks; low by up to one nat.
+SCREENING = Effort(4, 8, 0.25, 0)
+FINAL = Effort(4, 12, 0.25, 12)
 
 
 @dataclass(frozen=True)
@@ -78,10 +91,12 @@ def infer_signal_noise(target: SignalNoiseTarget, options: InferenceOptions) -> 
     call = Call(options)
     if target.dimension == 0:
         return _one_draw(target)
-    estimate = _rounds(target, prior_start(target), call, "sequential Monte Carlo from the prior")
+    target, mode = aligned(target)
+    effort, most = (SCREENING, 1) if options.rough else (FINAL, _MOST_ROUNDS)
+    estimate = rounds(target, prior_start(target), call, effort, FROM_PRIOR, most)
     check = None
     if not options.rough:
-        check = _rounds(target, mode_start(target), call, "sequential Monte Carlo from a mode")
+        check = rounds(target, mode_start(mode), call, effort, FROM_MODE, most)
     answer = verdict("smc", estimate, check, call, needs_check=not options.rough, advice=TAKE_OR_RAISE)
     chosen = answer.estimate
     checked_integrand(target, chosen)
@@ -95,14 +110,15 @@ def infer_signal_noise(target: SignalNoiseTarget, options: InferenceOptions) -> 
     )
 
 
-def _rounds(target: SignalNoiseTarget, start: GaussianProposal, call: Call, method: str) -> Estimate:
-    """Rounds of islands until the target error is reached; one where a rough answer is asked for."""
-    effort = SCREENING if call.options.rough else FINAL
-    rounds = [tempered(target, start, call, effort, method)]
-    estimate = rounds[0]
-    while not (call.options.rough or reaches(estimate, call) or len(rounds) == _MOST_ROUNDS):
-        rounds.append(tempered(target, start, call, effort, f"{method}, round {len(rounds) + 1}"))
-        estimate = replace(combined(rounds), method=method)
+def rounds(
+    target: SignalNoiseTarget, start: GaussianProposal, call: Call, effort: Effort, method: str, most: int
+) -> Estimate:
+    """Rounds of islands until the target error is reached, or `most` of them."""
+    found = [tempered(target, start, call, effort, method)]
+    estimate = found[0]
+    while not reaches(estimate, call) and len(found) < most:
+        found.append(tempered(target, start, call, effort, f"{method}, round {len(found) + 1}"))
+        estimate = replace(combined(found), method=method)
     return estimate
 
 
@@ -135,18 +151,9 @@ def prior_start(target: SignalNoiseTarget) -> GaussianProposal:
     return GaussianProposal(np.zeros(target.dimension), None, 0.0)
 
 
-def mode_start(target: SignalNoiseTarget) -> GaussianProposal:
-    """A Gaussian of the prior's size around a mode of the posterior."""
-    rng = np.random.default_rng(0)  # loadings of zero are a saddle point
-    begin = 0.1 * rng.standard_normal(target.dimension)
-
-    def negative(u: Array) -> tuple[float, Array]:
-        """Minus the log posterior and its gradient at u (k,)."""
-        value, gradient = target.value_and_gradient(u[None])
-        return -float(value[0]), -gradient[0]
-
-    found = optimize.minimize(negative, begin, jac=True, method="L-BFGS-B", options={"maxiter": 500})
-    return GaussianProposal(0.5 * found.x, None, 0.0)
+def mode_start(mode: Array) -> GaussianProposal:
+    """A Gaussian of the prior's size half way to a mode (D,) of the posterior."""
+    return GaussianProposal(0.5 * mode, None, 0.0)
 
 
 def tempered(
@@ -176,7 +183,7 @@ class _Path:
         while temperature < 1:
             pool = self._pooled(states)
             ratio = _log_ratio(pool)
-            step = temperature_step(ratio.ravel(), 1 - temperature, _SHARE)
+            step = temperature_step(ratio.ravel(), 1 - temperature, self.effort.share)
             step = max(step, min(_SMALLEST_STEP, 1 - temperature))  # many particles may have no density
             temperature = min(1.0, temperature + step)
             before = step * ratio
@@ -189,9 +196,12 @@ class _Path:
                 current = self._move(current, temperature, units)
                 states.append(current)
             weights += special.logsumexp(before, axis=1) - math.log(before.shape[1])
-            states = states[-_KEPT:]
+            states = states[-(self.effort.moves // 2) :]
             bridges.append((before, step * _log_ratio(self._pooled(states))))
             self.call.progress.say(f"{self.method}, temperature {temperature:.3f}")
+        for _ in range(self.effort.more):
+            current = self._move(current, 1.0, units)
+            states.append(current)
         found = self._estimate(states, bridges, weights)
         return replace(found, seconds=time.perf_counter() - began)
 
@@ -228,7 +238,7 @@ class _Path:
         )
 
     def _move(self, state: State, temperature: float, units: Array) -> State:
-        """One Hamiltonian Monte Carlo move of every particle, in units (k, k).
+        """One Hamiltonian Monte Carlo move of every particle, in units (D,) or (D, D).
 
         The step is adapted to the acceptance.
         """
@@ -249,10 +259,12 @@ class _Path:
         self, state: State, momentum: Array, temperature: float, units: Array, step: float
     ) -> tuple[State, Array]:
         """The state and momentum (m, k) at the end of a trajectory."""
-        for _ in range(max(1, round(_TRAJECTORY / self.step))):
-            momentum = momentum + 0.5 * step * _force(state, temperature) @ units
-            state = self._evaluate(state[0] + step * momentum @ units.T)
-            momentum = momentum + 0.5 * step * _force(state, temperature) @ units
+        momentum = momentum + 0.5 * step * _times(_force(state, temperature), units)
+        steps = max(1, round(_TRAJECTORY / self.step))
+        for number in range(1, steps + 1):
+            state = self._evaluate(state[0] + step * _times(momentum, units.T))
+            share = 1.0 if number < steps else 0.5  # half a step ends the trajectory, two of them are one
+            momentum = momentum + share * step * _times(_force(state, temperature), units)
         return state, momentum
 
 
@@ -273,11 +285,18 @@ def _energy(state: State, momentum: Array, temperature: float) -> Array:
 
 
 def _units(white: Array, log_weights: Array) -> Array:
-    """A root of the covariance of weighted states (D, D), shrunk to its diagonal where states are few."""
+    """Units of moves from weighted states: a root of their covariance (D, D), or deviations (D,)."""
     weights = np.exp(log_weights - special.logsumexp(log_weights))
     centred = white - weights @ white
-    covariance = centred.T @ (centred * weights[:, None])
     size, dimension = 1 / float((weights**2).sum()), white.shape[1]
     trust = size / (size + 2 * dimension)
-    diagonal = np.diag(np.maximum(np.diagonal(covariance), 1e-6))
-    return np.asarray(np.linalg.cholesky(trust * covariance + (1 - trust) * diagonal), float)
+    variances = np.maximum(weights @ centred**2, 1e-6)
+    if trust < _TRUSTED:
+        return np.sqrt(variances)
+    covariance = centred.T @ (centred * weights[:, None])
+    return np.asarray(np.linalg.cholesky(trust * covariance + (1 - trust) * np.diag(variances)), float)
+
+
+def _times(rows: Array, units: Array) -> Array:
+    """Rows (m, D) times units (D,) or (D, D)."""
+    return rows * units if units.ndim == 1 else rows @ units

@@ -165,9 +165,13 @@ class ScaleTarget:
 
     def scales(self, u: AnyArray) -> AnyArray:
         """L(u), (m, n_d, n_d)."""
-        (frame,) = self._rotation.at(device_of(u))
-        root = frame @ _product(self.coordinates.factors(u))
+        root = self.roots(u)
         return root @ transposed(root)
+
+    def roots(self, u: AnyArray) -> AnyArray:
+        """O T, (m, n_d, columns), whose Gram matrix is L(u)."""
+        (frame,) = self._rotation.at(device_of(u))
+        return frame @ _product(self.coordinates.factors(u))
 
     def factors(self, u: Array) -> list[Array]:
         """O T_d, T_{d−1}, ..., T_2, (m, rows, columns) each, whose product is a root of L."""
@@ -290,7 +294,7 @@ class ScaleTarget:
         return value, self.coordinates.pull_back(factors, slopes, gradient)
 
     def _device(self, count: int) -> Device:
-        """Where so many points are evaluated: with the data, if that is worth the way."""
+        """Where so many points are evaluated: where the data are, if copying pays."""
         there = self.likelihood.device
         stay = there.host or self._scatter is not None or count * self.operations < _WORTH_MOVING
         return HOST if stay else there

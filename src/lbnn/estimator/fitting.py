@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from scipy import special
 from threadpoolctl import threadpool_limits
 
 from lbnn._base.errors import DataWarning
+from lbnn._base.progress import Progress
 from lbnn._base.types import Array
 from lbnn._base.warn import collected, warn
 from lbnn.estimator import design, settings
@@ -21,6 +22,7 @@ from lbnn.estimator.free_noise import (
     SCREENING_BIAS,
     FreeNoiseModel,
     fit_free,
+    fit_without_signal,
     may_be_free,
     residuals_correlate,
     search_free,
@@ -39,8 +41,11 @@ from lbnn.selection import (
 )
 from lbnn.selection.free_noise import FreeNoise, candidate_of
 
-_LONG = 10.0  # seconds for the first network, from which a search is announced, ...
-_NETWORKS_TRIED = 8  # ... with so many networks and a final posterior as long as one to come
+_LONG = 60.0  # seconds from which a search is announced: ...
+#: ... so many times those up to the first network, which is the widest and takes longest (50 to 200 outputs:
+#: 3 to 4 times).
+_TIMES_THE_FIRST = 4
+_NETWORKS = 14  # that are tried with many outputs
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
 
@@ -64,6 +69,31 @@ def settle(
     return specs, shapes, messages
 
 
+@dataclass(frozen=True)
+class Fits:
+    """What was found.
+
+    Attributes
+    ----------
+    candidates : list of Candidate
+        Best first.
+    models : tuple of FittedModel
+        The final posteriors.
+    without_signal : FreeNoiseModel or None
+        Noise alone, with a covariance of its own, where that was tried.
+    notices : list of str
+        What the data show.
+    accuracy : list of str
+        Messages about the accuracy.
+    """
+
+    candidates: list[Candidate]
+    models: tuple[FittedModel, ...]
+    without_signal: FreeNoiseModel | None
+    notices: list[str]
+    accuracy: list[str]
+
+
 def fit_networks(
     settled: tuple[list[NoiseSpec], Shapes, list[str]],
     data: EvidenceData,
@@ -75,8 +105,8 @@ def fit_networks(
     average: Any,
     verbose: Any,
     **effort: Any,
-) -> tuple[list[Candidate], tuple[FittedModel, ...], list[str], list[str]]:
-    """Candidates, best first, and the final posteriors; what the data show, and messages about the accuracy.
+) -> Fits:
+    """Search, and the final posteriors.
 
     `targets` (p, n_d) are the user's, none where data came in blocks; `kind` of noise and `average` are those
     of the estimator.
@@ -91,8 +121,10 @@ def fit_networks(
         if kind == "free" and data.outputs > 1:
             found = search_free(data, shapes, effort["seed"], report)
             model, rows = fit_free(data, found, units, level_examples, **effort)
-            return rows, (model,), notices, list(model.free.diagnostics.messages)
+            none = fit_without_signal(data, found, units, level_examples)
+            return Fits(rows, (model,), none, notices, list(model.free.diagnostics.messages))
         candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
+        report.close()
         given = any(spec.noise_variance is not None or spec.prior_scale is not None for spec in specs)
         constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
         pairs: list[FreeNoise] = []
@@ -119,7 +151,8 @@ def fit_networks(
             candidates = sorted([*candidates, *rows], key=lambda each: -each.penalised_evidence)
     if candidates[0].on_edge and not constant:
         notices = [*notices, settings.at_edge_message(candidates[0], data, len(models) > 1)]
-    return candidates, models, notices, doubts
+    none = fit_without_signal(data, pairs, units, level_examples)
+    return Fits(candidates, models, none, notices, doubts)
 
 
 def _averaged(
@@ -172,18 +205,18 @@ def _of_counted(models: tuple[FittedModel, ...], free: FreeNoiseModel, doubts: l
 def lead_over_no_signal(
     candidates: Sequence[Candidate], data: EvidenceData, specs: Sequence[NoiseSpec]
 ) -> float:
-    """Nats by which the evidence prefers a candidate to the same targets without signal.
+    """Nats by which the evidence prefers a candidate to the same targets without signal, with any noise.
 
     NaN where noise or prior scale are given: the share of the signal is then not the evidence's choice; and
     where rows have weights, so that their left-out errors are not alike.
     """
     best = candidates[0]
-    if best.noise == "free":
-        without = [each.penalised_evidence for each in candidates if each.noise == "free" and not each.signal]
-        return best.penalised_evidence - max(without) if without else math.nan
-    if data.spectrum.weights is not None or any(spec.noise_variance is not None for spec in specs):
-        return math.nan
-    without = [each.penalised_evidence for spec in specs if (each := no_signal(data, spec)) is not None]
+    without = [each.penalised_evidence for each in candidates if not each.signal]
+    if best.noise != "free":
+        if data.spectrum.weights is not None or any(spec.noise_variance is not None for spec in specs):
+            return math.nan
+        others = (no_signal(data, spec) for spec in specs)
+        without += [each.penalised_evidence for each in others if each is not None]
     return best.penalised_evidence - max(without) if without else math.nan
 
 
@@ -214,20 +247,28 @@ def evidence_table(
 
 
 class Forecast:
-    """Announces a long search once, after its first network, with what it will take and what is faster."""
+    """Shows how far a search is, and announces a long one once, with what it will take and what is faster."""
 
     def __init__(self, outputs: int, report: Callable[[Candidate], None]) -> None:
         self.outputs, self.report = outputs, report
-        self.started, self.announced = time.monotonic(), False
+        self.progress, self.tried, self.seconds = Progress(), 0, 0.0
 
     def __call__(self, candidate: Candidate) -> None:
         """Report a candidate."""
         self.report(candidate)
-        seconds = time.monotonic() - self.started
-        if candidate.widths and not self.announced:
-            self.announced = True
-            if seconds > _LONG:
-                warn(settings.long_search(self.outputs, seconds * _NETWORKS_TRIED), DataWarning)
+        elapsed = time.monotonic() - self.progress.start
+        if candidate.widths:
+            self.tried += 1
+            if self.tried == 1:
+                self.seconds = _TIMES_THE_FIRST * elapsed
+                if self.seconds > _LONG:
+                    warn(settings.long_search(self.outputs, self.seconds), DataWarning)
+        left = f", about {max(self.seconds - elapsed, 1):.0f} s left" if self.tried else ""
+        self.progress.say(f"{self.tried} of about {_NETWORKS} networks{left}")
+
+    def close(self) -> None:
+        """Remove the progress line."""
+        self.progress.close()
 
 
 def reporter(data: EvidenceData, units: TargetUnits, verbose: Any) -> Callable[[Candidate], None]:

@@ -21,18 +21,25 @@ from lbnn.posterior import Posterior
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.network import NetworkPredictive
 from lbnn.selection import Candidate, EvidenceData, Shapes
-from lbnn.selection.free_noise import FreeNoise, FreeNoiseSearch, candidate_of, final_posterior
+from lbnn.selection.free_noise import (
+    FreeNoise,
+    FreeNoiseSearch,
+    candidate_of,
+    final_posterior,
+    posterior_without_signal,
+)
 
 #: Rows and outputs up to which a covariance of the noise is tried by itself: the cost of one comparison grows
-#: with their product, 1 s at 30 × 12.
-_MOST_ROWS, _MOST_OUTPUTS = 400, 100
+#: with their product, 1 s at 30 × 12, 75 s at 300 × 50.
+_MOST_ROWS, _MOST_OUTPUTS = 400, 32
 _FEWEST_ROWS = 10
-#: Standard deviations of Schott's statistic from which left-out residuals are called correlated.
-_CORRELATED = 3.0
+#: Standard deviations of Schott's statistic from which left-out residuals may be correlated: it is exceeded
+#: by 7% of uncorrelated ones, which costs time only.
+_CORRELATED = 1.5
 #: Nats by which one kind of noise must lead for the other to be left out of the average.
 CLEAR_LEAD = 4.6  # a weight of 0.01
-#: Nats by which the evidence of a comparison of widths may be too low: 1 to 4 were seen.
-SCREENING_BIAS = 4.0
+#: Nats by which the evidence of a comparison of widths may be too low: up to 2 were seen.
+SCREENING_BIAS = 2.0
 
 
 @dataclass(frozen=True)
@@ -141,9 +148,28 @@ def fit_free(
     **effort: Any,
 ) -> tuple[FreeNoiseModel, list[Candidate]]:
     """The average over pairs of widths as one model, and what the table says of them."""
-    posterior, again = final_posterior(data, pairs, target_error=effort["target_error"], seed=effort["seed"])
+    posterior, averaged = final_posterior(
+        data, pairs, target_error=effort["target_error"], seed=effort["seed"]
+    )
     evidence = posterior.log_evidence + log_unit_jacobian(data, units)
-    model = FreeNoiseModel(
+    model = _model(posterior, evidence, units, level_examples)
+    return model, [candidate_of(data, each) for each in averaged]
+
+
+def fit_without_signal(
+    data: EvidenceData, pairs: Sequence[FreeNoise], units: TargetUnits, level_examples: float | None
+) -> FreeNoiseModel | None:
+    """The best model of noise alone, of the pairs that were compared; None where none was."""
+    posterior = posterior_without_signal(data, pairs)
+    if posterior is None:
+        return None
+    return _model(posterior, posterior.log_evidence, units, level_examples)
+
+
+def _model(
+    posterior: FreeNoisePosterior, evidence: float, units: TargetUnits, level_examples: float | None
+) -> FreeNoiseModel:
+    return FreeNoiseModel(
         cast(Posterior, posterior),
         units.matrix,
         units.mean,
@@ -154,6 +180,3 @@ def fit_free(
         0.0,
         evidence,
     )
-    done = {(each.signal, each.noise) for each in again}
-    rest = [each for each in pairs if (each.signal, each.noise) not in done]
-    return model, [candidate_of(data, each) for each in (*again, *rest)]

@@ -28,7 +28,9 @@ _CLEAR_LEAD = 1.0  # nats: below, the evidence itself does not tell a signal fro
 _FEWEST_ROWS = 10  # below, the squared error of left-out predictions says next to nothing
 
 
-def contradiction(state: FittedState, chosen: Candidate, lead: float) -> str:
+def contradiction(
+    state: FittedState, chosen: Candidate, lead: float, without: FittedModel | None = None
+) -> str:
     """What is said where left-out predictions contradict a signal; empty where they do not.
 
     Parameters
@@ -39,6 +41,8 @@ def contradiction(state: FittedState, chosen: Candidate, lead: float) -> str:
     lead : float
         Its log evidence less that of the same targets without signal, both less their penalties; NaN where
         hyperparameters were given, and the evidence did not choose.
+    without : FittedModel, optional
+        Noise alone, correlated across outputs, where that was tried.
     """
     if (
         not chosen.signal
@@ -47,18 +51,45 @@ def contradiction(state: FittedState, chosen: Candidate, lead: float) -> str:
         or not _FEWEST_ROWS <= len(state.targets) <= _MOST_ROWS
     ):
         return ""
-    with collected():  # scores of single examples have messages of their own, in `leave_one_out`
-        scores = _cheaper(state).leave_one_out(state.targets)
-    explained = left_out_r2(state.targets, np.reshape(scores.mean, state.targets.shape))
-    gain = scores.elpd - float(without_signal(state.targets).sum())
-    if explained > 0 and gain >= 0:
+    explained, gain, error = left_out_support(state, without)
+    # a model without signal but with the same noise is so close that a gain within its error is none
+    if explained > 0 and gain > (0.0 if without is None else error):
         return ""
+    spread = "variance" if without is None else "covariance"
     return (
         f"the evidence prefers a signal to none by {lead:.3g} nats, but left-out predictions do not bear it "
-        f"out: their R² is {explained:.2g}, and their log density is {abs(gain):.3g} nats "
-        f"{'above' if gain >= 0 else 'below'} that of the mean and variance of the other rows alone. "
+        f"out: their R² is {explained:.2g}, and their log density is {abs(gain):.3g} ± {error:.2g} nats "
+        f"{'above' if gain >= 0 else 'below'} that of the mean and {spread} of the other rows alone. "
         f"{_reason(state)}Do not rely on these predictions"
     )
+
+
+def left_out_support(state: FittedState, without: FittedModel | None = None) -> tuple[float, float, float]:
+    """R² of left-out predictions, nats of their log density over that without signal, and its standard error.
+
+    Without signal rows are of the model `without`, or of `without_signal`. The error is that of a sum of as
+    many differences as there are rows, from their spread.
+    """
+    with collected():  # scores of single examples have messages of their own, in `leave_one_out`
+        scores = _cheaper(state).leave_one_out(state.targets)
+        alone = without_signal(_free_combinations(state))
+        if without is not None:
+            alone = without.leave_one_out(state.targets).log_density
+    explained = left_out_r2(state.targets, np.reshape(scores.mean, state.targets.shape))
+    gains = scores.log_density - alone
+    return explained, float(gains.sum()), float(gains.std(ddof=1) * math.sqrt(len(gains)))
+
+
+def _free_combinations(state: FittedState) -> Array:
+    """The targets, or orthonormal combinations of them that vary where others do not, (p, q).
+
+    The density of shares that add up to 100 is one of their combinations, with the same volume.
+    """
+    matrix = state.best.matrix
+    if matrix.shape[1] == matrix.shape[0]:
+        return state.targets
+    axes = np.linalg.svd(matrix, full_matrices=False).U
+    return np.asarray(state.targets @ axes, float)
 
 
 def _reason(state: FittedState) -> str:

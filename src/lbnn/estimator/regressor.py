@@ -468,7 +468,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Search and condition, after the eigendecomposition; `kind` of noise, `targets` that are kept."""
         shapes = settings.network_shapes(self.depth, self.width)
         settled = fitting.settle(self._given(units), kind, chosen.data, shapes, units)
-        candidates, models, notices, doubts = fitting.fit_networks(
+        fits = fitting.fit_networks(
             settled,
             chosen.data,
             units,
@@ -481,6 +481,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             target_error=self.target_error,
             seed=settings.as_seed(self.random_state),
         )
+        candidates, models, notices, doubts = fits.candidates, fits.models, fits.notices, fits.accuracy
         if chosen.transform.feature_map.size:
             doubts.append(settings.approximate_kernel(len(targets), chosen.transform, chosen.dropped))
         notices += [rows.message] * (bool(rows.message) and rows.dropped)
@@ -491,7 +492,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         models = tuple(replace(each, log_evidence=each.log_evidence + jacobian) for each in models)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
-        doubts += [said for said in [contradiction(state, candidates[0], lead)] if said]
+        doubts += [said for said in [contradiction(state, candidates[0], lead, fits.without_signal)] if said]
         warn_of(doubts)
         warn_of(notices, DataWarning)
         messages = [*doubts, *notices, *self._said_of_scales(chosen)]

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from bokeh.application import Application
 from bokeh.application.handlers.function import FunctionHandler
+from bokeh.server.connection import ServerConnection
 from bokeh.server.server import BaseServer
 from bokeh.server.tornado import BokehTornado
 from bokeh.server.util import bind_sockets
@@ -77,6 +78,15 @@ class GuardedApplication(BokehTornado):
             websocket_max_message_size_bytes=_LARGEST_MESSAGE,
             log_function=_no_log,
         )
+
+    def client_lost(self, connection: ServerConnection) -> None:
+        """Detach a page that was closed; a second close of the same socket then finds nothing to detach.
+
+        Tornado reports both the close frame and the end of the stream. Bokeh would look for the session again
+        and log an AssertionError.
+        """
+        super().client_lost(connection)
+        connection._socket.connection = None
 
     def find_handler(self, request: Any, **options: Any) -> Any:
         """Tornado asks here for every request, those that open a socket among them."""

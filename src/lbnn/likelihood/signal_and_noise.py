@@ -11,8 +11,8 @@ with roots A (n_d, k_2) and B (n_d, k_1) that may be narrow. In units of √t, w
     log det C_i = log det(I + AᵀA) + Σ_j log(1 + g_i l_j),
     C_i⁻¹ = Σ⁻¹ − V diag_j(g_i/(1 + g_i l_j)) Vᵀ:
 
-one decomposition of (k, k) matrices serves all rows, and the rest are products with the targets. Rows outside
-the range of G have g = 0.
+one decomposition of (k, k) matrices serves all rows. Noise terms depend on the moments S = Σ_i y_i y_iᵀ of
+the targets only; rows outside the range of G have g = 0 and enter nowhere else.
 """
 
 from __future__ import annotations
@@ -81,10 +81,9 @@ class SignalNoiseLikelihood:
         return len(self.eigenvalues) + self.unseen
 
     @cached_property
-    def _rows(self) -> tuple[Array, Array]:
-        """Eigenvalues (rows,) and targets (rows, n_d) with the rows outside, whose eigenvalue is zero."""
-        values = np.append(self.eigenvalues, np.zeros(len(self.outside)))
-        return values, np.concatenate([self.targets, self.outside])
+    def _moments(self) -> Array:
+        """S = Σ_i y_i y_iᵀ over all rows, (n_d, n_d)."""
+        return self.targets.T @ self.targets + self.outside.T @ self.outside
 
     @property
     def log_constant(self) -> float:
@@ -96,11 +95,12 @@ class SignalNoiseLikelihood:
         return self.value_and_gradient(roots, gradient=False)[0]
 
     def value_and_gradient(self, roots: Roots, gradient: bool = True) -> tuple[Array, Roots | None]:
-        """`log_value` (m,), and its gradient in B, A and log t."""
-        g, targets = self._rows
+        """`log_value` (m,), and its gradient in B, A and log t, with f_i = C_i⁻¹ y_i the gradient of row i.
+
+        Rows enter through S, once for all draws, and through the z_i of the signal.
+        """
         inverse_units = np.exp(-0.5 * roots.log_variances)[:, :, None]
         A, B = roots.noise * inverse_units, roots.signal * inverse_units
-        Y = targets * inverse_units.swapaxes(1, 2)  # (m, rows, n_d)
         gram = A.swapaxes(1, 2) @ A
         index = np.arange(gram.shape[1])
         gram[:, index, index] += 1
@@ -108,30 +108,84 @@ class SignalNoiseLikelihood:
         lost = ~(np.abs(gram).max(axis=(1, 2), initial=1.0) < _LARGEST_NOISE)
         gram[lost] = np.eye(gram.shape[1])
         C = np.linalg.inv(gram)
-        AC = A @ C
-        fit = Y - (Y @ A) @ AC.swapaxes(1, 2)  # Σ⁻¹ y_i
-        SB = B - AC @ (A.swapaxes(1, 2) @ B)  # Σ⁻¹ B
-        scales, U = np.linalg.eigh(B.swapaxes(1, 2) @ SB)
-        scales = np.maximum(scales, 0.0)[:, None, :]
-        V = SB @ U
-        z = Y @ V
-        spread = 1 + g[:, None] * scales  # 1 + g_i l_j, (m, rows, k_1)
-        shrunk = z / spread
+        AC = A @ C  # Σ⁻¹A
+        SA = inverse_units * _times_all(self._moments, inverse_units * A)
+        diagonal = np.diagonal(self._moments) * inverse_units[:, :, 0] ** 2  # of S in units of √t, (m, n_d)
+        own = (SA * AC).sum(axis=2)
+        squares = diagonal.sum(axis=1) - own.sum(axis=1)  # tr Σ⁻¹S
         logs = self.examples * (np.linalg.slogdet(gram)[1] + roots.log_variances.sum(axis=1))
-        logs = logs + np.log(spread).sum(axis=(1, 2))
-        squares = (Y * fit).sum(axis=(1, 2)) - (g[:, None] * z * shrunk).sum(axis=(1, 2))
+        signal = _SignalPart.of(self, A, AC, B, inverse_units) if B.shape[2] else None
+        if signal is not None:
+            logs, squares = logs + signal.log_determinant, squares - signal.explained
         value = np.where(lost, _HOPELESS, -0.5 * (logs + squares))
         if not gradient:
             return value, None
-        fit = fit - (g[:, None] * shrunk) @ V.swapaxes(1, 2)  # C_i⁻¹ y_i
-        weights = (g[:, None] / spread).sum(axis=1)[:, None, :]  # Σ_i g_i/(1 + g_i l_j)
-        to_signal = fit.swapaxes(1, 2) @ (g[:, None] * shrunk) - V * weights
-        to_signal = to_signal @ U.swapaxes(1, 2)
-        weighted = V * weights
-        to_noise = fit.swapaxes(1, 2) @ (fit @ A) - self.examples * AC + weighted @ (V.swapaxes(1, 2) @ A)
-        diagonal = self.examples * (1 - (AC * A).sum(axis=2)) - (weighted * V).sum(axis=2)
-        to_variances = 0.5 * ((fit**2).sum(axis=1) - diagonal)
-        return value, Roots(to_signal * inverse_units, to_noise * inverse_units, to_variances)
+        W = SA @ C
+        fits_A = W - AC @ (A.swapaxes(1, 2) @ W)  # Σ⁻¹SΣ⁻¹A, and with a signal Σ_i f_i f_iᵀ A
+        fits = (
+            diagonal - 2 * own + (AC @ (A.swapaxes(1, 2) @ SA) * AC).sum(axis=2)
+        )  # diagonal of Σ_i f_i f_iᵀ
+        to_noise = fits_A - self.examples * AC
+        to_variances = fits - self.examples * (1 - (AC * A).sum(axis=2))
+        to_signal = B
+        if signal is not None:
+            to_signal, more_noise, more_variances = signal.gradient(A, AC, inverse_units)
+            to_noise, to_variances = to_noise + more_noise, to_variances + more_variances
+        return value, Roots(to_signal * inverse_units, to_noise * inverse_units, 0.5 * to_variances)
+
+
+@dataclass(frozen=True)
+class _SignalPart:
+    """What the signal adds: U, V, z and l of the module's docstring, and w_i = g_i z_i/(1 + g_i l).
+
+    Rows are the last axis of z, w and of 1 + g_i l_j, (m, k_1, r).
+    """
+
+    likelihood: SignalNoiseLikelihood
+    U: Array
+    V: Array
+    w: Array
+    spread: Array
+    log_determinant: Array  # Σ_ij log(1 + g_i l_j), (m,)
+    explained: Array  # Σ_i w_iᵀ z_i, (m,)
+
+    @classmethod
+    def of(
+        cls, likelihood: SignalNoiseLikelihood, A: Array, AC: Array, B: Array, inverse_units: Array
+    ) -> _SignalPart:
+        """From A (m, n_d, k_2), Σ⁻¹A, B (m, n_d, k_1) in units of √t (m, n_d, 1)."""
+        g, targets = likelihood.eigenvalues, likelihood.targets
+        SB = B - AC @ (A.swapaxes(1, 2) @ B)  # Σ⁻¹B
+        scales, U = np.linalg.eigh(B.swapaxes(1, 2) @ SB)
+        V = SB @ U
+        z = _all_times((inverse_units * V).swapaxes(1, 2), targets.T)
+        spread = 1 + np.maximum(scales, 0.0)[:, :, None] * g
+        w = g * z / spread
+        return cls(
+            likelihood, U, V, w, spread, np.log(spread).sum(axis=(1, 2)), np.einsum("mkr,mkr->m", w, z)
+        )
+
+    def gradient(self, A: Array, AC: Array, inverse_units: Array) -> tuple[Array, Array, Array]:
+        """In B (m, n_d, k_1), and what is added to that in A (m, n_d, k_2) and to twice that in log t."""
+        weights = (self.likelihood.eigenvalues / self.spread).sum(axis=2)[:, None, :]  # Σ_i g_i/(1 + g_i l_j)
+        Yw = inverse_units * _all_times(self.w, self.likelihood.targets).swapaxes(1, 2)
+        R = Yw - AC @ (A.swapaxes(1, 2) @ Yw)  # Σ⁻¹ Σ_i y_i w_iᵀ
+        H = R - self.V @ (self.w @ self.w.swapaxes(1, 2))  # Σ_i f_i w_iᵀ
+        weighted, VA = self.V * weights, self.V.swapaxes(1, 2) @ A
+        to_noise = weighted @ VA - R @ VA - self.V @ (H.swapaxes(1, 2) @ A)
+        to_variances = ((weighted - R - H) * self.V).sum(axis=2)
+        return (H - weighted) @ self.U.swapaxes(1, 2), to_noise, to_variances
+
+
+def _times_all(matrix: Array, batch: Array) -> Array:
+    """A matrix (n, n) times every one of (m, n, k), as one product."""
+    return np.tensordot(batch, matrix, (1, 1)).swapaxes(1, 2)
+
+
+def _all_times(batch: Array, matrix: Array) -> Array:
+    """Every one of (m, k, n) times a matrix (n, r), as one product."""
+    count, rows, columns = batch.shape
+    return (batch.reshape(count * rows, columns) @ matrix).reshape(count, rows, matrix.shape[1])
 
 
 _LARGEST_NOISE = 1e15  # variance of common noise, in units of the own noise of an output

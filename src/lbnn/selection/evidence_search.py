@@ -51,11 +51,14 @@ def search(
         else:
             _visit(searches[-1], shapes.fixed, found)
         found += [each for each in searches[-1].candidates if each not in found]
-    if shapes.fixed is None and shapes.depth is None and data.outputs <= MANY_OUTPUTS:
-        # depth three near the best widths, for the kinds of noise that are not far behind
+    if shapes.fixed is None and shapes.depth is None:
+        # depth three near the best widths, for the kinds of noise that are not far behind; with many outputs
+        # behind a narrow layer only: a wide one takes seconds for each evaluation
         best = _best(found)
         for width_search in searches:
-            if width_search.best.penalised_evidence > best - _MOST_FROM_DEPTH:
+            widths = width_search.best.widths
+            quick = data.outputs <= MANY_OUTPUTS or (bool(widths) and min(widths) < data.outputs)
+            if quick and width_search.best.penalised_evidence > best - _MOST_FROM_DEPTH:
                 width_search.visit_depth_three()
     leader = max(
         (each.penalised_evidence for width_search in searches for each in width_search.candidates),

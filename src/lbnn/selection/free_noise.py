@@ -3,7 +3,8 @@
 The network of the signal and that of the noise have units of the outputs as hyperparameters; these have
 proper priors in units of the targets (`unit_prior`) and are drawn with the covariances, so that the evidence
 of a pair of widths needs no penalty. Widths of the noise are tried first, without signal; then those of the
-signal, with the noise that led. Pairs that the evidence does not distinguish are averaged.
+signal, with the noise that led; then the noise again, with the signal that led. All pairs are averaged by
+their evidence, among them those without signal.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from scipy import special
 
 from lbnn._base.types import Array
 from lbnn.engines.estimate import Call, Estimate
-from lbnn.engines.inference import InferenceOptions
+from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.signal_noise import (
     FINAL,
-    LARGE_FINAL,
-    LARGE_SCREENING,
+    FROM_MODE,
+    FROM_PRIOR,
     SCREENING,
-    Effort,
     SignalNoiseInference,
     checked_integrand,
     diagonal_draws,
     mode_start,
     prior_start,
+    rounds,
     tempered,
 )
 from lbnn.engines.signal_noise_target import (
@@ -36,6 +37,7 @@ from lbnn.engines.signal_noise_target import (
     RootCoordinates,
     SignalNoiseTarget,
     UnitPrior,
+    aligned,
     root_coordinates,
 )
 from lbnn.engines.verdict import TAKE_OR_RAISE, verdict
@@ -49,22 +51,23 @@ from lbnn.selection.width_search import Candidate
 
 #: Outputs up to which covariances of full rank are candidates; beyond, factors only.
 MOST_FULL = 20
-_FACTORS = 3  # width of the first narrow candidate, ...
-_MANY_FACTORS = 8  # ... and of the widest one for more outputs than `MOST_FULL`
-_CLOSE = 4.0  # nats below the best from which a pair of widths is computed again: screening is low by 1 to 4
-_LARGE = (
-    1.2e5  # operations of one gradient, about 60 rows of 10 outputs, from which there are fewer particles
-)
-_MOST_FINAL = 2
-_TARGET_ERROR = 0.2  # of the log evidence of a pair, which is averaged with others
+_FACTORS = 4  # widths of the noise that are tried one by one
+_SIGNALS = (1, 3)  # narrow widths of the signal
+_MANY_FACTORS = 8  # the widest noise and signal for more outputs than `MOST_FULL`
+_DROP = 1.0  # nats by which one more factor must be worse for further ones not to be tried
+_CLOSE = 4.0  # nats by which signal or none must lead in a comparison for the other not to be computed again
+_TARGET_ERROR = 0.5  # of the log evidence of a pair, of which three nats are called a signal
+_MOST_ROUNDS = 3  # of a final answer
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
 _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 
-# Priors of the units, relative to the variance of each output: the signal has 0.3 of it and the noise
-# 0.5, within factors of e⁴ (two deviations) for all outputs together; outputs differ by a factor of e^0.6 or
-# so, and by much more where the data say so; factors have half of the noise, by logistic deviations of 1.5.
-_MEDIAN_SIGNAL, _MEDIAN_NOISE = 0.3, 0.5
-_COMMON, _OWN, _OWN_SPREAD, _SHARE = 2.0, 0.3, 1.0, 1.5
+# Priors of the units. Outputs have one unit in common, or units of their own. The variance of an output is
+# that of its targets, within a factor of e² (two deviations) for all outputs together and, with units of
+# their own, e^1.4 for each: random scales of signal and noise make up for that. The logit of the share of the
+# signal has the variance 3 of the logistic law, whose shares are uniform on (0, 1): 1 that all outputs have
+# in common, and 2 for each of them, of which a narrow network brings a part (`own_share`); all 3 are common
+# where outputs have one unit. Factors have half of the noise, by logistic deviations of 1.5.
+_COMMON, _OWN, _COMMON_SHARE, _VARIANCE_OF_SHARES, _FACTOR_SHARE = 1.0, 0.7, 1.0, 2.0, 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +80,19 @@ class FreeNoise:
         Hidden widths of the network; None without signal.
     noise : int
         Width of the noise; 0 for independent noise.
+    own : bool
+        Whether outputs have units of their own.
     target : SignalNoiseTarget
+    mode : (D,)
+        A mode of the posterior.
     estimate : Estimate
     """
 
     signal: tuple[int, ...] | None
     noise: int
+    own: bool
     target: SignalNoiseTarget
+    mode: Array
     estimate: Estimate
 
     @property
@@ -92,24 +101,37 @@ class FreeNoise:
         return self.target.likelihood.log_constant + self.estimate.log_evidence
 
 
-def unit_prior(data: EvidenceData, with_signal: bool, with_shared: bool) -> UnitPrior:
+def unit_prior(data: EvidenceData, signal: tuple[int, ...] | None, with_shared: bool, own: bool) -> UnitPrior:
     """Priors of the units of signal and noise, relative to the variances of the targets."""
-    variances = target_variances(data)
     mean_gram = float(data.spectrum.eigenvalues.sum()) / max(data.spectrum.examples, 1)
+    variances = target_variances(data)
     return UnitPrior(
-        np.log(_MEDIAN_SIGNAL * variances / mean_gram),
-        np.log(_MEDIAN_NOISE * variances),
+        np.log(variances if own else np.full(data.outputs, variances.mean())),
+        math.log(mean_gram),
         _COMMON,
-        _OWN,
-        _OWN_SPREAD,
-        _SHARE,
-        with_signal,
+        _OWN if own else 0.0,
+        _COMMON_SHARE if own else math.hypot(_COMMON_SHARE, math.sqrt(_VARIANCE_OF_SHARES)),
+        own_share(signal or ()) if own else 0.0,
+        _FACTOR_SHARE,
+        signal is not None,
         with_shared,
     )
 
 
-def free_noise_target(data: EvidenceData, signal: tuple[int, ...] | None, noise: int) -> SignalNoiseTarget:
-    """The posterior for one pair of widths."""
+def own_share(widths: tuple[int, ...]) -> float:
+    """Standard deviation of what each output has of the logit share, for a network of these widths.
+
+    L̃_jj is a product of χ²_n/n, one for each layer, whose logs have the variances ψ′(n/2): in a narrow
+    network outputs differ by themselves.
+    """
+    brought = float(special.polygamma(1, 0.5 * np.array(widths, float)).sum())
+    return math.sqrt(max(_VARIANCE_OF_SHARES - brought, 0.0))
+
+
+def free_noise_target(
+    data: EvidenceData, signal: tuple[int, ...] | None, noise: int, own: bool
+) -> SignalNoiseTarget:
+    """The posterior for one pair of widths, with one unit for all outputs or units of their own."""
     likelihood = likelihood_of(replace(data.spectrum, outside=data.outside))
     outputs = data.outputs
     axes = target_axes(likelihood, np.sqrt(target_variances(data)))
@@ -118,7 +140,7 @@ def free_noise_target(data: EvidenceData, signal: tuple[int, ...] | None, noise:
     if signal is not None:
         first = root_coordinates(ScalePrior(signal, outputs), axes)
     second: RootCoordinates = root_coordinates(ScalePrior((noise,), outputs), axes) if noise else nothing
-    return SignalNoiseTarget(first, second, unit_prior(data, signal is not None, noise > 0), likelihood)
+    return SignalNoiseTarget(first, second, unit_prior(data, signal, noise > 0, own), likelihood)
 
 
 class FreeNoiseSearch:
@@ -126,55 +148,62 @@ class FreeNoiseSearch:
 
     def __init__(self, data: EvidenceData, seed: int, report: Callable[[Candidate], None]) -> None:
         self.data, self.seed, self.report = data, seed, report
-        self.found: dict[tuple[tuple[int, ...] | None, int], FreeNoise] = {}
+        self.found: dict[tuple[tuple[int, ...] | None, int, bool], FreeNoise] = {}
 
     def run(self, signals: Sequence[tuple[int, ...] | None] | None) -> list[FreeNoise]:
-        """All pairs, best first; `signals` are the widths that are asked for, or None for all."""
+        """All pairs, best first; `signals` are the widths that are asked for, or None for all and none."""
         outputs = self.data.outputs
         full = outputs if outputs <= MOST_FULL else _MANY_FACTORS
-        narrow = [width for width in (1, _FACTORS) if width < full]
         first = None if signals is None else signals[0]
-        for width in dict.fromkeys([0, *narrow[-1:], full]):
-            self.visit(first, width)
-        for width in _neighbours(self.best.noise, full):
-            self.visit(first, width)
-        noise = self.best.noise
-        tried = [(width,) for width in (*narrow, full)] if signals is None else signals
-        before = -math.inf
-        for signal in tried:  # wider, while that helps
-            value = self.visit(signal, noise).log_evidence
-            if signals is None and value < before:
-                break
-            before = value
-        others = [each for each in self.found.values() if each.signal == first and each.noise != noise]
-        if self.best.signal != first and others:  # the noise that came second, with the signal that led
-            second = max(others, key=lambda each: each.log_evidence)
-            self.visit(self.best.signal, second.noise)
+        narrow = range(1, min(_FACTORS + 1, full))
+        self._while_it_helps([(first, width, False) for width in (0, *narrow)])
+        factors = self.best.noise
+        for width, own in ((full, False), (factors, True), (full, True)):
+            self.visit(first, width, own)
+        best = self.best
+        tried = signals
+        if tried is None:
+            tried = [(width,) for width in (*(each for each in _SIGNALS if each < full), full)]
+        self._while_it_helps([(signal, best.noise, best.own) for signal in tried], all_of=signals is not None)
+        led = self._best_with_signal
+        self.visit(led.signal, led.noise, not led.own)  # shares may differ where variances do not
+        led = self._best_with_signal
+        others = [each for each in self.found.values() if each.signal == first and each.noise != best.noise]
+        second = max(others, key=lambda each: each.log_evidence)
+        self.visit(led.signal, second.noise, led.own)
         return sorted(self.found.values(), key=lambda each: -each.log_evidence)
+
+    def _while_it_helps(
+        self, keys: Sequence[tuple[tuple[int, ...] | None, int, bool]], *, all_of: bool = False
+    ) -> None:
+        """Wider and wider, until the evidence falls."""
+        before = -math.inf
+        for key in keys:
+            value = self.visit(*key).log_evidence
+            if value < before - _DROP and not all_of:
+                return
+            before = value
 
     @property
     def best(self) -> FreeNoise:
         """Of the highest evidence so far."""
         return max(self.found.values(), key=lambda each: each.log_evidence)
 
-    def visit(self, signal: tuple[int, ...] | None, noise: int) -> FreeNoise:
+    @property
+    def _best_with_signal(self) -> FreeNoise:
+        with_signal = (each for each in self.found.values() if each.signal is not None)
+        return max(with_signal, key=lambda each: each.log_evidence)
+
+    def visit(self, signal: tuple[int, ...] | None, noise: int, own: bool) -> FreeNoise:
         """One pair, with the effort of a comparison."""
-        if (signal, noise) in self.found:
-            return self.found[signal, noise]
-        target = free_noise_target(self.data, signal, noise)
-        call = Call(InferenceOptions(0.3, self.seed, rough=True))
-        effort = SCREENING if target.operations < _LARGE else LARGE_SCREENING
-        estimate = tempered(target, prior_start(target), call, effort, f"signal {signal}, noise {noise}")
-        self.found[signal, noise] = FreeNoise(signal, noise, target, estimate)
-        self.report(candidate_of(self.data, self.found[signal, noise]))
-        return self.found[signal, noise]
-
-
-def _neighbours(width: int, full: int) -> tuple[int, ...]:
-    """Widths of the noise next to the best: fewer and more factors."""
-    if not 0 < width < full:
-        return ()
-    return tuple(each for each in (1, 5) if each < full)
+        key = signal, noise, own
+        if key not in self.found:
+            target, mode = aligned(free_noise_target(self.data, *key))
+            call = Call(InferenceOptions(_TARGET_ERROR, self.seed, rough=True))
+            estimate = tempered(target, prior_start(target), call, SCREENING, f"signal and noise {key}")
+            self.found[key] = FreeNoise(*key, target, mode, estimate)
+            self.report(candidate_of(self.data, self.found[key]))
+        return self.found[key]
 
 
 def candidate_of(data: EvidenceData, pair: FreeNoise) -> Candidate:
@@ -198,17 +227,23 @@ def candidate_of(data: EvidenceData, pair: FreeNoise) -> Candidate:
 def final_posterior(
     data: EvidenceData, pairs: Sequence[FreeNoise], *, target_error: float, seed: int
 ) -> tuple[FreeNoisePosterior, list[FreeNoise]]:
-    """The average over pairs of widths, the best ones computed with more effort; and these, best first."""
-    close = [each for each in pairs if each.log_evidence > pairs[0].log_evidence - _CLOSE][:_MOST_FINAL]
+    """The average over pairs of widths, the best one and its rival computed with more effort; best first.
+
+    The rival is the best pair without signal where there is one with signal, and the other way round, unless
+    it is far behind: the two whose odds are stated have the same accuracy.
+    """
     call = Call(InferenceOptions(max(target_error, _TARGET_ERROR), seed))
-    effort = FINAL if close[0].target.operations < _LARGE else LARGE_FINAL
-    again = [replace(each, estimate=_again(each, call, effort)) for each in close]
-    again.sort(key=lambda each: -each.log_evidence)
-    best = again[0]
-    check = tempered(best.target, mode_start(best.target), call, effort, "sequential Monte Carlo from a mode")
+    again = {id(pairs[0]): _again(pairs[0], call)}
+    rivals = [each for each in pairs if (each.signal is None) != (pairs[0].signal is None)]
+    for rival in rivals[:1]:
+        if rival.log_evidence > again[id(pairs[0])].log_evidence - _CLOSE:
+            again[id(rival)] = _again(rival, call)
+    averaged = sorted((again.get(id(each), each) for each in pairs), key=lambda each: -each.log_evidence)
+    best = max(again.values(), key=lambda each: each.log_evidence)
+    check = rounds(best.target, mode_start(best.mode), call, FINAL, FROM_MODE, _MOST_ROUNDS)
     answer = verdict("smc", best.estimate, check, call, advice=TAKE_OR_RAISE)
     constant = best.target.likelihood.log_constant
-    draws = _pooled(again, np.random.default_rng([seed, 27]))
+    draws = _pooled(averaged, np.random.default_rng([seed, 27]))
     inference = SignalNoiseInference(
         draws,
         constant + answer.log_evidence,
@@ -217,14 +252,27 @@ def final_posterior(
     )
     prior = ScalePrior(best.signal or (), data.outputs)
     spectrum = replace(data.spectrum, outside=data.outside)
-    return FreeNoisePosterior(prior, spectrum, inference), again
+    return FreeNoisePosterior(prior, spectrum, inference), averaged
 
 
-def _again(pair: FreeNoise, call: Call, effort: Effort) -> Estimate:
-    name = f"signal {pair.signal}, noise {pair.noise}, final"
-    estimate = tempered(pair.target, prior_start(pair.target), call, effort, name)
+def posterior_without_signal(data: EvidenceData, pairs: Sequence[FreeNoise]) -> FreeNoisePosterior | None:
+    """The posterior of the best pair without signal; None where no such pair was tried."""
+    for pair in pairs:
+        if pair.signal is None:
+            draws = _pooled([pair], np.random.default_rng(27))
+            effective = Diagnostics("smc", pair.estimate.effective_sample_size)
+            error = pair.estimate.log_evidence_error
+            inference = SignalNoiseInference(draws, pair.log_evidence, error, effective)
+            spectrum = replace(data.spectrum, outside=data.outside)
+            return FreeNoisePosterior(ScalePrior((), data.outputs), spectrum, inference)
+    return None
+
+
+def _again(pair: FreeNoise, call: Call) -> FreeNoise:
+    """The same pair with the effort of a final answer."""
+    estimate = rounds(pair.target, prior_start(pair.target), call, FINAL, FROM_PRIOR, _MOST_ROUNDS)
     checked_integrand(pair.target, estimate)
-    return replace(estimate, method="sequential Monte Carlo from the prior")
+    return replace(pair, estimate=estimate)
 
 
 def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoiseDraws:

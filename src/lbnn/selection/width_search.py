@@ -12,7 +12,7 @@ from lbnn._base.types import Array, Mask
 from lbnn.selection import gaussian_process
 from lbnn.selection.coupled import coupled
 from lbnn.selection.data import EvidenceData
-from lbnn.selection.finite_width import POINTS, confirmed_evidence, evidence_by_rows, network_evidence
+from lbnn.selection.finite_width import POINTS, confirmed_evidence, network_evidence
 from lbnn.selection.optimise import Optimum, maximise
 from lbnn.selection.parameters import (
     AT_EDGE,
@@ -33,10 +33,11 @@ _REFINEMENT = 8  # ... with so many times the points
 _SEARCH_MISSES = 3.0  # nats by which the evidence of a search may be low: 0.4 to 5 were seen
 _MOST_CONFIRMED = 4  # rows of one kind of noise: each costs as much as a final posterior
 _CONFIRMED_ERROR = 0.1  # target error of the engines for rows that may choose the model
-#: Beyond so many outputs a network costs seconds, and widths differ by tens of nats: fewer are tried, with
-#: fewer steps, and the best of them is confirmed.
+#: Beyond so many outputs widths differ by tens of nats: fewer steps are made for each, and the best of them
+#: is confirmed. Wider networks, whose evidence takes ten seconds, are left to infinite width and, where they
+#: couple outputs, to coupled noise.
 MANY_OUTPUTS = 32
-_FEW_WIDTHS = (64, 20, 8, 5, 3)
+_NARROW = 20
 _EVALUATIONS, _FEW_EVALUATIONS = 12, 5
 _TOLERANCE = 0.02  # nats left on the table by the search for one network
 
@@ -173,14 +174,14 @@ class WidthSearch:
 
     def visit_widths(self, layers: int, widest: int) -> None:
         """Widest first, until two steps in a row are clearly worse, then the integers next to the best."""
-        widths = [width for width in (_FEW_WIDTHS if self._many else WIDTHS) if width <= widest]
+        widths = [width for width in WIDTHS if width <= widest and not self._slow(width)]
         start, drops = self.visit_from_all((widths[0],) * layers), 0
         for width in widths[1:]:
             start = self.visit((width,) * layers, start)
             drops = drops + 1 if self._clearly_worse(self.candidates[-1]) else 0
             if drops == 2:
                 break
-        for width in () if self._many else _between(self.best.widths):
+        for width in _between(self.best.widths):
             self.visit((width,) * layers, self.optima[self.best.widths])
 
     def visit_coupled_widths(self, layers: int) -> None:
@@ -197,6 +198,10 @@ class WidthSearch:
             start = self.optima[self._best_finite]
             wide *= 2
             self.visit((wide,) * layers, start)
+
+    def _slow(self, width: int) -> bool:
+        """Whether a width is left out: a wide layer before many outputs."""
+        return self._many and width > _NARROW
 
     @property
     def _many(self) -> bool:
@@ -285,18 +290,13 @@ class WidthSearch:
             evaluations=_FEW_EVALUATIONS if self._many else _EVALUATIONS,
             rival=rival,
         )
-        if evidence.error > _UNCERTAIN and top.value > rival:
+        if evidence.error > _UNCERTAIN and top.value > rival and not self._many:
             return self._refined(widths, top)
         return top, evidence.error
 
     def _refined(self, widths: tuple[int, ...], top: Optimum) -> tuple[Optimum, float]:
         """The evidence of a contender computed again where it is uncertain: more points, another seed."""
         h, seed = self.free.at(top.phi), self.seed + 1
-        by_rows = evidence_by_rows(self.data, widths, h, seed, POINTS)
-        if by_rows is not None:
-            value, _ = by_rows(h)
-            if by_rows.error < _UNCERTAIN:
-                return replace(top, value=value), by_rows.error
         finer = network_evidence(
             self.data, widths, h, seed, _REFINEMENT * POINTS, directions=self.free.directions
         )
