@@ -428,11 +428,12 @@ def test_correlated_residuals_are_told():
 def test_a_small_table_on_which_rows_for_the_completed_one_were_too_low():
     """By 0.18, stated 0.04; the referee is annealing in raw weights, twice: −184.968(46), −185.036(29)."""
     rng = np.random.default_rng([28, 19])
-    outputs = int((rng.integers(5, 31), rng.integers(2, 4))[1])
-    observed = rng.random((6, outputs)) < 0.7
-    observed[np.arange(6), np.arange(6) % outputs] = True
+    count, outputs = int(rng.integers(5, 31)), int(rng.integers(2, 4))
+    rows = count // outputs
+    observed = rng.random((rows, outputs)) < 0.7
+    observed[np.arange(rows), np.arange(rows) % outputs] = True
     a, j = np.nonzero(observed)
-    x = rng.normal(size=(6, 3))
+    x = rng.normal(size=(rows, 3))
     Y = np.full(observed.shape, np.nan)
     Y[a, j] = rng.standard_t(4, size=len(a)) * rng.gamma(2.0) + x[a] @ rng.normal(size=3)
     post = lbnn.Network((5, 15)).condition(x, Y, 2.1630332799462177, observed=observed)

@@ -217,21 +217,19 @@ def _preparation(
     spare = [name for name in table.columns if name not in known]
     if spare:
         say(f"Not used: {listed(spare)}")
-    return preparation if missing is None else _with_missing(preparation, missing)
+    if missing is None:
+        return preparation
+    if missing is MissingValues.median and not preparation.medians:
+        raise BadInputError(
+            "--missing median needs the medians of the fit, got a model without: fit with --missing median"
+        )
+    return replace(preparation, missing=missing.value)
 
 
 def _features(model: NamedModel, preparation: Preparation, table: Table) -> tuple[Any, Array]:
     """The features that the model was fitted with, in its order, and the rows (a mask) that have them."""
     X, rows = preparation.features(table)
     return X[model.features], rows
-
-
-def _with_missing(preparation: Preparation, missing: MissingValues) -> Preparation:
-    if missing is MissingValues.median and not preparation.medians:
-        raise BadInputError(
-            "--missing median needs the medians of the fit, got a model without: fit with --missing median"
-        )
-    return replace(preparation, missing=missing.value)
 
 
 def _known_targets(model: NamedModel, table: Table) -> Array | None:

@@ -65,7 +65,7 @@ class Conditioned(ABC):
 
     @property
     def diagnostics(self) -> Diagnostics:
-        """How the answer was computed and whether it supports itself."""
+        """How the answer was computed, and whether its checks were passed."""
         return self._found.diagnostics
 
     def _card(self, more: list[tuple[str, object]], picture: str = "") -> str:

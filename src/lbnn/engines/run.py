@@ -538,7 +538,7 @@ class Sampling:
     def _turned_check(self) -> Estimate | None:
         """The Gaussian at the mode in the frame in which the scale is diagonal there, if that serves."""
         mode = self.mode.mean
-        frame = np.linalg.eigh(self.target.scales(mode[None])[0]).eigenvectors[:, ::-1]
+        frame = one_sign(np.linalg.eigh(self.target.scales(mode[None])[0]).eigenvectors[:, ::-1])
         other = self.target.in_frame(frame)
         if other is self.target:
             return None

@@ -20,7 +20,7 @@ from lbnn._base.arrays import (
     transposed,
 )
 from lbnn._base.blocks import blocks
-from lbnn._base.small_matrices import gram_eigen
+from lbnn._base.small_matrices import gram_eigen, one_sign
 from lbnn._base.threads import on_every_core
 from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -183,7 +183,7 @@ class ScaleTarget:
         """Axes (n, n) of the data, and those of the plain targets: where these are small, L collapses."""
         if not self.any_frame:
             return [self.rotation]
-        plain = np.linalg.eigh(self.likelihood.target_moment).eigenvectors[:, ::-1]
+        plain = one_sign(np.linalg.eigh(self.likelihood.target_moment).eigenvectors[:, ::-1])
         overlap = np.abs(plain.T @ self.rotation).max(axis=0)
         return [self.rotation] if overlap.min() > _SAME_AXES else [self.rotation, plain]
 

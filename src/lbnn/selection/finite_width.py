@@ -2,7 +2,7 @@
 
 One output: quadrature, exact. Several: the draws of the engines (`engines.importance.placed_draws` from the
 Laplace approximation at each h, or rows), with the same random numbers at every h and the proposal carried
-along, so that the estimate is a smooth function of h and its noise hardly matters to a maximum. A rough
+along, so that the estimate is a smooth function of h, and its error moves a maximum little. A rough
 posterior at every h is no substitute: over six problems with 3 to 8 outputs it took 5 to 13 times as long,
 its fourth differences in h were 0.01 to 0.2 nats (here below 0.0003), and its gradients were less accurate.
 """
@@ -245,7 +245,7 @@ def confirmed_evidence(
 ) -> tuple[float, float]:
     """Log evidence of one network at h (n_d + 1,) by the engines, with an error that holds; no warnings.
 
-    An answer that is not ok has an error of at least one nat: such a row must not choose the model.
+    An answer that is not ok has an error of at least one nat, so that it is not chosen by chance.
     """
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
     posterior = posterior_with(
