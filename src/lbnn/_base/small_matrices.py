@@ -155,7 +155,7 @@ def _raised_root(matrix: Array, floor: float) -> Array:
             return np.full_like(matrix, np.nan)
         values, vectors = np.linalg.eigh(matrix)
         root = np.sqrt(np.maximum(values, floor))[:, None] * vectors.T
-        upper = np.linalg.qr(root, mode="r")
+        upper = np.asarray(np.linalg.qr(root, mode="r"), float)
         signs = np.sign(np.diagonal(upper))  # zero where eigenvalues differ by more than double precision has
         return np.asarray(upper.T * np.where(signs == 0, np.nan, signs))
 

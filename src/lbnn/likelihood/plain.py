@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lbnn._base.blocks import blocks
-from lbnn._base.types import Array, IndexArray, Mask
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 
 _EPS = float(np.finfo(float).eps)
 _FLOOR = 1e-6  # nats, and relative to the sum of all terms: what fast formulas may lose
@@ -202,7 +202,7 @@ class PlainCells(PlainFormula):
         bound += _FLOOR + _ROUNDING * _EPS * float(values @ values) / self.noise
         return float(log_weights) - 0.5 * (logs + fit), bound
 
-    def _gaussian(self, scale: Array) -> tuple[Array, Array, float]:
+    def _gaussian(self, scale: Array) -> tuple[AnyArray, Array, float]:
         """Covariance (k, k) and values (k,) of what is observed, in extended precision; log Jacobian."""
         outputs, rows = np.nonzero(self.observed.T)
         gram = self.features.astype(np.longdouble) @ self.features.T.astype(np.longdouble)
@@ -279,7 +279,7 @@ class PlainElimination(PlainFormula):
         return _TYPICAL * bound if math.isfinite(bound) else math.inf
 
 
-def _extended_log_density(covariance: Array, values: Array) -> float:
+def _extended_log_density(covariance: AnyArray, values: Array) -> float:
     """log N(values; 0, covariance) in extended precision, (k,) and (k, k); NaN where it has none."""
     if np.finfo(np.longdouble).eps > 0.01 * _EPS:  # no extended precision on this platform
         return math.nan

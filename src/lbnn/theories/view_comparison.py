@@ -132,7 +132,7 @@ def compare_views(
     test = array if views_test is None else check.real_array(views_test, "views")
     own, theirs = exact.predict(views=test), saddle.predict(test)
     rows = (
-        _relative("scale", saddle.scale, exact.scale.mean, _error_of_mean(exact.scale)),
+        _relative("scale", saddle.scale, np.asarray(exact.scale.mean), _error_of_mean(exact.scale)),
         _relative("mean", theirs.mean, own.mean, np.zeros(1)),
         _relative("variance", theirs.variance, own.variance, np.zeros(1)),
         Discrepancy(

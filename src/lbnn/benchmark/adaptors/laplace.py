@@ -67,7 +67,7 @@ def _readout() -> Any:
     """A module from outputs (p, M, M) at M views of p examples to their targets (p, 1)."""
     import torch
 
-    class Readout(torch.nn.Module):
+    class Readout(torch.nn.Module):  # type: ignore[misc]
         def forward(self, outputs: Any) -> Any:
             return torch.diagonal(outputs, dim1=-2, dim2=-1).sum(-1, keepdim=True)
 
