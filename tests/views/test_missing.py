@@ -250,6 +250,7 @@ def test_estimator_fits_the_observed_targets(tmp_path):
     model = estimator().fit(X, partial)
     np.testing.assert_array_equal(model.missing_counts_, np.isnan(partial).sum(axis=0))
     assert any("targets were missing" in message for message in model.messages_)
+    assert ((model.missing_explained_ > 0) & (model.missing_explained_ < 1)).all()
     mean, deviation = model.predict(X[:4], return_std=True)
     np.testing.assert_allclose(mean, X[:4] @ model.coef_.T + model.intercept_, rtol=1e-8)
     law = model.predictive(X[:4]).with_noise()
@@ -264,6 +265,7 @@ def test_estimator_fits_the_observed_targets(tmp_path):
     again = lbnn.LBNNRegressor.load(tmp_path / "model.lbnn")
     np.testing.assert_allclose(again.predict(X[:4], return_std=True), (mean, deviation), rtol=1e-10)
     np.testing.assert_array_equal(again.missing_counts_, model.missing_counts_)
+    np.testing.assert_array_equal(again.missing_explained_, model.missing_explained_)
     assert "targets were missing" in model.summary()
     with pytest.raises(ValueError, match="every target was observed"):
         model.leave_one_out()

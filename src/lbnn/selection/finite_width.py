@@ -65,7 +65,9 @@ def network_evidence(
     """
     if data.outputs == 1:
         return QuadratureEvidence(data, widths)
-    more_outputs = data.noise_variance > 0 and len(widths) > 0 and data.outputs > data.spectrum.rank > 0
+    rank = data.spectrum.rank
+    more_outputs = data.noise_variance > 0 and len(widths) > 0 and data.outputs > rank > 0
+    more_outputs = more_outputs and widths[-1] >= rank  # narrow networks: the scale, in relative coordinates
     kind = DualEvidence if more_outputs else SampledEvidence
     evidence = kind(data, widths, start, seed, points, directions)
     many = TotalFactorLaw(evidence.coordinates.shapes).dimension > POLICY.most_for_mixture
