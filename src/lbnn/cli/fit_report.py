@@ -88,7 +88,7 @@ def _chosen(results: FitResults) -> Section:
 
 
 def _missing_targets(results: FitResults) -> list[Grid]:
-    """How many targets were missing, and what the others of their rows told of them."""
+    """How many targets were missing, and what the other targets of their rows explain of them."""
     model = results.model
     if not model.missing_counts_.any():
         return []
