@@ -37,7 +37,7 @@ class IntegrandCheck:
     def scales(self, scales: Array, log_values: Array, target_error: float) -> str:
         """Raise unless log p(Y | L) (k,) at scales (k, n_d, n_d) is what the plain formula gives.
 
-        Returns what to say where rounding changes it by more than the target error; empty elsewhere.
+        Returns what to say where rounding changes it by more than the target error, or an empty text.
         """
         self._compare(self.plain.log_value, scales, log_values)
         lost = max(self.plain.rounding(*each) for each in zip(scales, map(float, log_values), strict=True))
