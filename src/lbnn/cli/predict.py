@@ -350,7 +350,10 @@ def _print_scores(model: NamedModel, X: Any, frame: Any, table: Table, probabili
     except BadInputError as incomplete:
         say(f"Not scored: {incomplete}")
         return
-    rows = [_score_row(frame, name, truth[:, j]) for j, name in enumerate(model.targets)]
+    rows = []
+    for name, own in zip(model.targets, truth.T, strict=True):
+        inside = (frame[f"{name}_low"] <= own) & (own <= frame[f"{name}_high"])
+        rows.append((name, *fit_scores(own, frame[name].to_numpy()), f"{inside.mean():.0%}"))
     header = "target", "R²", "RMSE", f"in {probability:.0%} interval"
     show_grid(
         Grid(
@@ -371,8 +374,3 @@ def _log_densities(model: NamedModel, X: Any, truth: Array) -> Array:
     pieces = np.split(truth, range(_ROWS_AT_ONCE, len(truth), _ROWS_AT_ONCE))
     shaped = [(law, piece.reshape(law.mean.shape)) for law, piece in zip(laws, pieces, strict=True)]
     return np.concatenate([law.pointwise_log_density(piece) for law, piece in shaped])
-
-
-def _score_row(frame: Any, name: str, truth: Array) -> tuple[str, str, str, str]:
-    inside = (frame[f"{name}_low"] <= truth) & (truth <= frame[f"{name}_high"])
-    return name, *fit_scores(truth, frame[name].to_numpy()), f"{inside.mean():.0%}"
