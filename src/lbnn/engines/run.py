@@ -156,7 +156,9 @@ class Run:
         """The sampling of L or of the kernel, made once: what it has drawn is kept."""
         if of not in self.samplings:
             spectral = of == "scale" and self.problem.spectral(self.call.policy)
-            self.samplings[of] = Sampling(self._target(of), self.call.within(of), spectral)
+            self.samplings[of] = Sampling(
+                self._target(of), self.call.within(of), spectral, self.problem.completed
+            )
         return self.samplings[of]
 
     def _target(self, of: str) -> ScaleTarget:
@@ -335,14 +337,13 @@ def draw_posterior(target: Target, options: InferenceOptions, call: Call | None 
 class Sampling:
     """Estimates of one posterior in Bartlett coordinates, each made once, and the steps that ask for them."""
 
-    def __init__(self, target: Target, call: Call, spectral: bool = False) -> None:
-        """With `spectral` moves where others do not serve, so that these give way early."""
+    def __init__(self, target: Target, call: Call, spectral: bool = False, completed: bool = False) -> None:
+        """Of a problem where `spectral` moves serve, or with `completed` targets (see `Problem`)."""
         self.target, self.call, self.policy = target, call, call.policy
         law = TotalTarget(target).law
-        self.narrow, self.small = (
-            spectral or law.columns < law.rows,
-            law.dimension <= call.policy.most_for_mixture,
-        )
+        self.narrow = spectral or law.columns < law.rows
+        self.small = law.dimension <= call.policy.most_for_mixture
+        self.limited = self.narrow or (self.small and not completed)  # other estimates follow: little work
 
     def run(self, steps: tuple[Step, ...]) -> Answer | None:
         """The answer of the first step that serves; None where a single step of rows does not apply."""
@@ -358,7 +359,7 @@ class Sampling:
     @cached_property
     def rows(self) -> tuple[Estimate, Estimate | None, float | None] | None:
         """Draws by rows in the better order of the axes, those in the other, and seconds that are missing."""
-        return row_estimates(self.target, self.call, self.narrow or self.small)
+        return row_estimates(self.target, self.call, self.limited)
 
     @cached_property
     def answer_of_rows(self) -> Answer:
