@@ -18,6 +18,7 @@ from lbnn._base.types import Array, IndexArray
 from lbnn.engines.estimate import Estimate
 from lbnn.engines.importance import GaussianProposal, bounded_root, find_mode
 from lbnn.engines.target import ScaleTarget, Target, turned_points
+from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
 from lbnn.scale.relative_rows import RelativeCoordinates
 
 _DIFFERENCE = 1e-4
@@ -62,8 +63,14 @@ class BlockGaussian(GaussianProposal):
 
 
 def relative_rows_apply(target: Target) -> bool:
-    """Whether the last hidden layer is narrower than the outputs and the others; free frame, on the host."""
-    if not isinstance(target, ScaleTarget) or not target.any_frame or not target.likelihood.device.host:
+    """Whether the last hidden layer is narrower than the outputs and the others; free frame, on the host.
+
+    Not for the hidden kernel: the prior alone determines its rows along weak directions of the data, and
+    does so in plain coordinates.
+    """
+    if not isinstance(target, ScaleTarget) or isinstance(target.likelihood, HiddenKernelLikelihood):
+        return False
+    if not target.any_frame or not target.likelihood.device.host:
         return False
     first, last = target.coordinates.shapes[0], target.coordinates.shapes[-1]
     return last.columns == first.columns < first.rows

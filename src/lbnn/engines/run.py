@@ -498,6 +498,10 @@ class Sampling:
             yield self.rows[0]
 
     def _relative_gaussian(self, last: bool) -> Answer | None:
+        return self.relative_answer
+
+    @cached_property
+    def relative_answer(self) -> Answer | None:
         """The Gaussian at the mode in relative coordinates, if it is ok; checked with other axes first."""
         if self.relative is None:
             return None
@@ -600,7 +604,7 @@ class Sampling:
         rows = None if asked else self.rows
         if rows is not None and self.narrow and self._hopeless(rows[0]):
             rows = None
-        if self.relative is not None:
+        if self.relative is not None:  # narrow
             return self._smc_in_relative_coordinates(rows and rows[0])
         start, roughness = self._start(rows and rows[0])
         if rows is not None and _interdecile(rows[0].log_weights) < roughness:

@@ -64,10 +64,10 @@ class Problem:
         """Whether a layer passes on fewer directions than the matrix has rows."""
         return min(self.widths) < (self.outputs if of == "scale" else self.rank)
 
-    def narrow_last(self, of: str) -> bool:
-        """Whether the layer next to the matrix is the narrowest, and narrower than it."""
-        rows, width = (self.outputs, self.widths[-1]) if of == "scale" else (self.rank, self.widths[0])
-        return width == min(self.widths) < rows
+    @property
+    def narrow_last(self) -> bool:
+        """Whether the last hidden layer is the narrowest, and narrower than the outputs."""
+        return self.widths[-1] == min(self.widths) < self.outputs
 
     @property
     def rank_one(self) -> bool:
@@ -226,7 +226,8 @@ def _more_outputs_than_data(problem: Problem, rough: bool, policy: Policy) -> tu
     if min(problem.widths) < problem.rank and problem.entries("scale") > policy.most_for_mixture:
         reason = "a layer passes on fewer directions than the data have, and rows take them one by one"
         first = Step("rough rows" if rough else "rows", "scale", "" if rough else _OTHER_ORDER, reason)
-        return (first, *kernel, *scale)
+        relative = Step("relative gaussian", "scale", _OTHER_AXES, _RELATIVE)
+        return (*((relative,) if problem.narrow_last and not rough else ()), first, *kernel, *scale)
     return (*kernel, *scale)
 
 
@@ -251,7 +252,7 @@ def _sampling(problem: Problem, of: str, engine: str, rough: bool, policy: Polic
             "rows", of, _OTHER_ORDER, "rows are regressions on those above, where all units are needed"
         )
         spectral = Step("spectral smc", of, _REVERSE, _SPECTRAL)
-        if small or not problem.narrow_last(of):
+        if small or not problem.narrow_last:
             return rows, spectral
         return Step("relative gaussian", of, _OTHER_AXES, _RELATIVE), rows, spectral
     if rough:
@@ -302,7 +303,7 @@ def _smc(problem: Problem, of: str, policy: Policy) -> Step:
 
 def _many_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tuple[Step, ...]:
     rows = Step("rows", of, _OTHER_ORDER, _ROWS)
-    if engine == "auto" and problem.narrow_last(of):
+    if engine == "auto" and of == "scale" and problem.narrow_last:
         relative = Step("relative gaussian", of, _OTHER_AXES, _RELATIVE)
         return relative, rows, Step("smc", of, "rows", _SMC)
     gaussian = Step(

@@ -32,6 +32,7 @@ _RANGE = 3.0  # of log l
 _GRID = 64  # values of l in a range: functions analytic up to ± iπ need 25
 _KEPT = 1e-12  # singular values, relative to the largest: far below what draws of the scale can tell
 _ROUNDING = 1e-13  # eigenvalues relative to the largest that are zero
+_SUM_FLOATS = 1 << 24  # of products that are summed in one multiplication
 _WORTH_WHILE = 0.75  # share of the nodes above which another basis saves too little
 
 
@@ -152,7 +153,8 @@ class AtomCurves:
         """E V diag(n) Vᵀ and E V diag(f) Vᵀ at the nodes, (k, n_d, n_d) each."""
         outputs, nodes, null = self.process.outputs, len(self.rows.nodes), self.null
         total, alike = np.zeros((2, nodes, outputs * outputs)), np.zeros(nodes)
-        for block in self.blocks():
+        floats = max(outputs - null, nodes) * outputs**2  # of `squares`, and of what a block is added to
+        for block in blocks(len(self.measure.weights), floats, _SUM_FLOATS):
             values, vectors = (each[block] for each in self.measure.eigen)
             ratio = self.measure.weights[block, None, None] * self._ratio(values)
             seen = vectors[:, :, null:]

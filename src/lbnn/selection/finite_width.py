@@ -2,7 +2,7 @@
 
 One output: quadrature, exact. Several: the draws of the engines (`engines.importance.placed_draws` from the
 Laplace approximation at each h, or rows), with the same random numbers at every h and the proposal carried
-along, so that the estimate is a smooth function of h and its noise hardly matters to a maximum. A rough
+along, so that the estimate is a smooth function of h, and its error moves a maximum little. A rough
 posterior at every h is no substitute: over six problems with 3 to 8 outputs it took 5 to 13 times as long,
 its fourth differences in h were 0.01 to 0.2 nats (here below 0.0003), and its gradients were less accurate.
 """
@@ -65,7 +65,9 @@ def network_evidence(
     """
     if data.outputs == 1:
         return QuadratureEvidence(data, widths)
-    more_outputs = data.noise_variance > 0 and len(widths) > 0 and data.outputs > data.spectrum.rank > 0
+    rank = data.spectrum.rank
+    more_outputs = data.noise_variance > 0 and len(widths) > 0 and data.outputs > rank > 0
+    more_outputs = more_outputs and widths[-1] >= rank  # narrow networks: the scale, in relative coordinates
     kind = DualEvidence if more_outputs else SampledEvidence
     evidence = kind(data, widths, start, seed, points, directions)
     many = TotalFactorLaw(evidence.coordinates.shapes).dimension > POLICY.most_for_mixture
@@ -245,7 +247,7 @@ def confirmed_evidence(
 ) -> tuple[float, float]:
     """Log evidence of one network at h (n_d + 1,) by the engines, with an error that holds; no warnings.
 
-    An answer that is not ok has an error of at least one nat: such a row must not choose the model.
+    An answer that is not ok has an error of at least one nat, so that it is not chosen by chance.
     """
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
     posterior = posterior_with(

@@ -46,7 +46,7 @@ Report = Callable[["Candidate"], None]
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One network with the hyperparameters that its evidence prefers.
+    """One network with the hyperparameters that maximise its evidence.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Candidate:
         """What candidates are ranked by: the log evidence less its penalty and two errors.
 
         The error of n weighted draws is √(Σw² − 1/n), near one where a single draw has all the weight. Such
-        an estimate must not win: dividing by 1 − error² makes the deduction infinite there.
+        an estimate must not be chosen: division by 1 − error² makes the deduction infinite there.
         """
         if self.error >= 1:
             return -np.inf
@@ -102,7 +102,7 @@ class Candidate:
 
 
 def infinite_width(data: EvidenceData, spec: NoiseSpec) -> Candidate:
-    """The Gaussian process with the hyperparameters that its evidence prefers."""
+    """The Gaussian process with the hyperparameters that maximise its evidence."""
     free = free_parameters(data, spec)
     best = gaussian_process.optima(data, spec)[0]
     penalty = penalty_of(free.count, data)
@@ -250,10 +250,10 @@ class WidthSearch:
         return optimum
 
     def confirm(self, leader: float) -> None:
-        """Evidence by the engines for the candidates that may lead: that of the search can be low by nats.
+        """Evidence by the engines for the candidates that may lead: that of the search may be too low.
 
-        The search compares h for one network, with the same random numbers at every h; its error says little
-        of what all of its draws miss (three outputs, widths (2, 10): low by 0.4 to 5 nats).
+        The search compares h for one network, with the same random numbers at every h; its error does
+        not include what all of its draws miss (three outputs, widths (2, 10): low by 0.4 to 5 nats).
         """
         if self.data.outputs == 1:
             return
