@@ -25,7 +25,7 @@ def normal_points(size: int, dimension: int, rng: np.random.Generator) -> Array:
 
 
 def scrambled_normal_points(size: int, dimension: int, rng: np.random.Generator) -> Array:
-    """The same with digits scrambled (Owen), which is slower and more even for one small set of points.
+    """The same, (size, dimension), with digits scrambled (Owen): slower, and more even for a small set.
 
     Gradients of the log evidence from 128 points behind two hidden units: rms error 0.058 instead of 0.097.
     Scrambled points are multiples of 2⁻³⁰, and one of them may be zero: zero stands for half of that.

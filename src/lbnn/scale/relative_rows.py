@@ -31,6 +31,7 @@ class RelativeCoordinates(BartlettCoordinates):
     """
 
     def __init__(self, plain: BartlettCoordinates, reference: Array) -> None:
+        """From the plain coordinates and C₀, square and lower triangular, (n, n)."""
         super().__init__(plain.shapes)
         self.plain, self.reference = plain, reference
         self.inverse = np.linalg.inv(reference)

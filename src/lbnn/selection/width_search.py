@@ -178,7 +178,9 @@ class WidthSearch:
         start, drops = self.visit_from_all((widths[0],) * layers), 0
         for width in widths[1:]:
             start = self.visit((width,) * layers, start)
-            drops = drops + 1 if self._clearly_worse(self.candidates[-1]) else 0
+            last = self.candidates[-1]  # an estimate from a few draws is too low to compare
+            worse = self.best.log_evidence - last.log_evidence > _CLEAR_DROP and last.error < _TOO_UNCERTAIN
+            drops = drops + 1 if worse else 0
             if drops == 2:
                 break
         for width in _between(self.best.widths):
@@ -212,11 +214,6 @@ class WidthSearch:
         """The best finite widths so far."""
         finite = [candidate for candidate in self.candidates if candidate.widths]
         return max(finite, key=lambda candidate: candidate.log_evidence).widths
-
-    def _clearly_worse(self, candidate: Candidate) -> bool:
-        """Whether a candidate is far below the best; an estimate from a few draws is too low to compare."""
-        drop = self.best.log_evidence - candidate.log_evidence
-        return candidate.error < _TOO_UNCERTAIN and drop > _CLEAR_DROP
 
     def visit_depth_three(self) -> None:
         """Depth three at the best width and at a wider one, or at the widest where infinite width is best."""
