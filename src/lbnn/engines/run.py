@@ -66,6 +66,9 @@ _MOST_ATOMS = 8192  # of sequential Monte Carlo, whose neighbouring draws are co
 _FEWEST_OF_PRIOR = 1024
 _PILOT = 128  # draws by which two starts of sequential Monte Carlo are compared
 _CLIMBERS = 64  # draws among which the start of a search for a mode is the best
+#: Operations of a gradient up to which a table with missing cells is treated as any other likelihood:
+#: mixtures over all modes then take seconds, and rows for the completed table once missed 0.2 nats.
+_CHEAP = 5e6
 _FITTED_FROM = 2048  # draws to which the mixture of a cross-check is fitted at first
 
 
@@ -87,7 +90,9 @@ def infer(
         )
         if check is not None:
             scales = answer.measure.scales[check.few(answer.measure.weights)]
-            check.scales(scales, likelihood.log_constant + likelihood.log_value(*eigen(scales)))
+            values = likelihood.log_constant + likelihood.log_value(*eigen(scales))
+            lost = check.scales(scales, values, options.target_error)
+            return answer.doubted(lost) if lost else answer
         return answer
     run = Run(prior, likelihood, single_output, Call(options), check)
     try:
@@ -111,7 +116,9 @@ def problem_of(prior: ScalePrior, likelihood: ScaleLikelihood) -> Problem:
         kernel=not likelihood.flat and not likelihood.dual_deficient and likelihood.multiplicity == 1,
         scale=likelihood.noise_variance > 0 or prior.full_rank,
         deficient=likelihood.noise_variance == 0 and not likelihood.flat and not likelihood.keeps_from_zero,
-        completed=not isinstance(likelihood, GaussianLikelihood) and likelihood.surrogate is not None,
+        completed=not isinstance(likelihood, GaussianLikelihood)
+        and likelihood.operations > _CHEAP
+        and likelihood.surrogate is not None,
     )
 
 
@@ -190,13 +197,15 @@ class Run:
         target, likelihood = self._target_of(answer, "scale"), self.likelihood
         answer = self._affordable(answer, "scale")
         measure = self._measure(target.scales(answer.points), answer, self._inverse_mean_exists)
+        lost = ""
         if self.check is not None:
             few = self.check.few(answer.weights)
-            values = target.integrand(answer.points[few], len(answer.points))
-            self.check.scales(measure.scales[few], likelihood.log_constant + values)
+            values = likelihood.log_constant + target.integrand(answer.points[few], len(answer.points))
+            lost = self.check.scales(measure.scales[few], values, self.call.target_error)
         kept = replace(answer, estimate=answer.estimate.stored())
         law = SampledLaw(target, kept, measure.scales, self.call.options, draw_posterior)
-        return _inference(measure._with_law(law), answer, likelihood.log_constant)
+        inference = _inference(measure._with_law(law), answer, likelihood.log_constant)
+        return inference.doubted(lost) if lost else inference
 
     def _of_deficient(self, answer: Answer) -> ScaleInference:
         """The same where the determinant of the outputs without targets was taken into the prior."""
@@ -211,7 +220,7 @@ class Run:
             values = target.integrand(answer.points[few], len(answer.points))
             block = null.T @ measure.scales[few] @ null  # C, whose determinant was taken out
             values = values - 0.5 * likelihood.examples * np.linalg.slogdet(block)[1]
-            self.check.scales(measure.scales[few], likelihood.log_constant + values)
+            self.check.scales(measure.scales[few], likelihood.log_constant + values, self.call.target_error)
         law = FactorLaw(answer.weights, measure.scales, target.factors(answer.points))
         moment = prior._log_negative_moment(zeros, likelihood.examples)
         return _inference(measure._with_law(law), answer, likelihood.log_constant + moment)
