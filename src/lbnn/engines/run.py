@@ -163,7 +163,9 @@ class Run:
         """The sampling of L or of the kernel, made once: what it has drawn is kept."""
         if of not in self.samplings:
             spectral = of == "scale" and self.problem.spectral(self.call.policy)
-            self.samplings[of] = Sampling(self._target(of), self.call.within(of), spectral)
+            self.samplings[of] = Sampling(
+                self._target(of), self.call.within(of), spectral, self.problem.completed
+            )
         return self.samplings[of]
 
     def _target(self, of: str) -> ScaleTarget:
@@ -344,11 +346,13 @@ def draw_posterior(target: Target, options: InferenceOptions, call: Call | None 
 class Sampling:
     """Estimates of one posterior in Bartlett coordinates, each made once, and the steps that ask for them."""
 
-    def __init__(self, target: Target, call: Call, spectral: bool = False) -> None:
-        """With `spectral` moves where others do not serve, so that these give way early."""
+    def __init__(self, target: Target, call: Call, spectral: bool = False, completed: bool = False) -> None:
+        """Of a problem where `spectral` moves serve, or with `completed` targets (see `Problem`)."""
         self.target, self.call, self.policy = target, call, call.policy
         law = TotalTarget(target).law
         self.narrow = spectral or law.columns < law.rows
+        self.small = law.dimension <= call.policy.most_for_mixture
+        self.limited = self.narrow or (self.small and not completed)  # other estimates follow: little work
 
     def run(self, steps: tuple[Step, ...]) -> Answer | None:
         """The answer of the first step that serves; None where a single step of rows does not apply."""
@@ -364,7 +368,7 @@ class Sampling:
     @cached_property
     def rows(self) -> tuple[Estimate, Estimate | None, float | None] | None:
         """Draws by rows in the better order of the axes, those in the other, and seconds that are missing."""
-        return row_estimates(self.target, self.call, self.narrow)
+        return row_estimates(self.target, self.call, self.limited)
 
     @cached_property
     def answer_of_rows(self) -> Answer:
@@ -438,13 +442,12 @@ class Sampling:
         if self.rows is None:
             return None
         estimate = self.rows[0]
-        small = TotalTarget(self.target).dimension <= self.policy.most_for_mixture
         hopeless = self.narrow and estimate.effective_sample_size < self.policy.fewest_narrow_rows
         many = self.target.dimension > self.policy.most_for_curvature
         if not last and (hopeless or not (reaches(estimate, self.call) or many)):
             return None
         answer = self.answer_of_rows
-        return answer if answer.diagnostics.ok or last or not (small or self.narrow) else None
+        return answer if answer.diagnostics.ok or last or not (self.small or self.narrow) else None
 
     def _gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the only mode, if it is nearly the posterior and another estimate agrees."""
@@ -573,8 +576,7 @@ class Sampling:
 
     def _smc(self, last: bool) -> Answer:
         """Sequential Monte Carlo; its check is the mixture, or rows and the Gaussian in many dimensions."""
-        small = TotalTarget(self.target).dimension <= self.policy.most_for_mixture
-        return self._smc_after_mixture() if small else self._smc_in_many_dimensions()
+        return self._smc_after_mixture() if self.small else self._smc_in_many_dimensions()
 
     def _smc_after_mixture(self) -> Answer:
         found, _ = self.fitted
@@ -583,7 +585,9 @@ class Sampling:
         if self.call.options.engine != "smc" and self._mixture_is_better(found, estimate):
             return verdict("importance", found, estimate, self.call, advice=TAKE_OR_RAISE)
         if found.heavy_tailed:  # looks better than it is, and agrees with what misses the same part
-            return self._thinned(verdict("smc", estimate, None, self.call))
+            rows = None if self.call.options.engine == "smc" or self.rows is None else self.rows[0]
+            check = rows if rows is not None and can_check(rows, self.policy) else None
+            return self._thinned(verdict("smc", estimate, check, self.call))
         return self._thinned(self._with_evidence_of(found, verdict("smc", estimate, found, self.call)))
 
     def _with_evidence_of(self, found: Estimate, answer: Answer) -> Answer:
