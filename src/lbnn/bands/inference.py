@@ -246,7 +246,7 @@ def _on_lattice(
         group = search.look_between(group, lattice, spacing, wanted)
         # interpolation at a coarse lattice misplaces the mass by part of a spacing
         wide = covariances + (_MISPLACED * spacing) ** 2 * np.eye(dimension)
-        rest = []
+        rest, located = [], np.zeros(len(means), bool)
         most = _MOST_POINTS if search.device.host else _DEVICE_POINTS
         for members, fine in fine_rules(means, wide, most, rng):
             part = group.some(members)
@@ -256,6 +256,7 @@ def _on_lattice(
                 continue
             finished.append((part.some(answers.members), answers.summary))
             here = members[answers.located]
+            located[here] = True
             means[here], covariances[here] = (
                 answers.means[answers.located],
                 answers.covariances[answers.located],
@@ -265,7 +266,9 @@ def _on_lattice(
         group, means, covariances = group.some(others), means[others], covariances[others]
         if spacing > _TRUSTED and len(others):
             means, covariances = group.moments()
-        spacing *= 0.5 ** (1 / dimension)
+        # mass that lies beyond the directions is followed before the lattice becomes finer
+        if not len(wanted) or 2 * np.count_nonzero(located[others]) >= len(others):
+            spacing *= 0.5 ** (1 / dimension)
     if group.grid is not None:
         group = replace(group, grid=replace(group.grid, left=True))
     return finished, [group] if len(group.columns) else []
