@@ -71,6 +71,9 @@ _ELSEWHERE = 1.0
 _LATTICE_DIMENSIONS = (2, 3)
 _COARSEST, _FINEST = 1.13, 0.2  # spacings of the lattice
 _SERVED = 0.5  # of the points that are asked for: with fewer left, a lattice would have gaps
+#: Part of the directions so far below which those that are left add little: on an H200, 9% of them in rules
+#: for clusters took a quarter of the time and finished 0.5% of the targets.
+_LITTLE = 0.1
 _TRUSTED = 0.6  # spacing below which interpolation locates the mass of a narrow posterior
 _ASKED = 4000  # targets, at most, by whose moments points of the lattice are chosen
 _MISPLACED = 0.15  # of a spacing, by which interpolation may misplace the mass of a target
@@ -240,7 +243,9 @@ def _on_lattice(
         left = effort.most_directions - group.count
         ending = len(wanted) > left
         expected = len(wanted) * max(1.0, (spacing / _TRUSTED) ** dimension)
-        if (group.grid is None and expected > left) or _SERVED * len(wanted) > left:
+        if group.grid is not None and ending and left < _LITTLE * group.count:
+            wanted, asking, spacing = wanted[:0], asking[:0], group.grid.spacing  # as fine as it gets
+        elif (group.grid is None and expected > left) or _SERVED * len(wanted) > left:
             break  # there are too many points for a lattice without gaps: rules for clusters need fewer
         wanted = wanted[np.argsort(-asking, kind="stable")[:left]] if ending else wanted
         group = search.look_between(group, lattice, spacing, wanted)
