@@ -4,9 +4,9 @@
     python -m benchmarks.code_size /path/to/other  # another checkout
 
 Counted are files, lines, functions (methods and inner functions included), functions whose name occurs once
-outside of their definition in the package ("one use"), array functions of the core (an annotation that names
-an array) without a docstring, and those whose docstring names no shape. A method that overrides another one
-has the docstring of that one, too.
+outside of their definition in the package ("one use"), tests of types of the project by `isinstance`, array
+functions of the core (an annotation that names an array) without a docstring, and those whose docstring names
+no shape. A method that overrides another one has the docstring of that one, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Folders and modules of the numerical core, from arrays to estimator.
 CORE = (
     *("_base", "data", "scale", "likelihood", "noise", "engines", "predict", "posterior", "network"),
-    *("cross_validation", "matrix_gig", "theories", "learning_curves", "selection", "archive", "bands"),
+    *("cross_validation", "free_noise", "views", "matrix_gig", "theories", "learning_curves", "selection"),
+    *("archive", "bands"),
 )
 _ARRAY = re.compile(r"\b(Array|AnyArray|ComplexArray|IndexArray|Mask|ArrayLike|NDArray)\b")
 #: Arrays by name, as of a file, and functions of arrays.
@@ -43,6 +44,7 @@ class Count:
     lines: int = 0
     functions: int = 0
     one_use: int = 0
+    type_tests: int = 0
     array_functions: int = 0
     without_docstring: int = 0
     without_shape: int = 0
@@ -105,6 +107,14 @@ def names_shapes(docstring: str) -> bool:
     return bool(_SHAPE.search(docstring))
 
 
+def tests_a_type(node: ast.AST, classes: set[str]) -> bool:
+    """Whether this is a call of isinstance with one of these classes."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"):
+        return False
+    named = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
+    return bool(named & classes)
+
+
 def folder(file: Path, package: Path) -> str:
     """`engines/atom.py` is in `engines`, `network.py` is `network`."""
     parts = file.relative_to(package).with_suffix("").parts
@@ -118,11 +128,15 @@ def count(package: Path) -> dict[str, Count]:
     words = Counter(word for text in texts.values() for word in re.findall(r"\w+", text))
     trees = {file: ast.parse(text) for file, text in texts.items()}
     docstrings = Docstrings(trees.values())
+    classes = {
+        node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    }
     result: dict[str, Count] = {}
     for file, text in texts.items():
         here = result.setdefault(folder(file, package), Count())
         here.files += 1
         here.lines += text.count("\n")
+        here.type_tests += sum(tests_a_type(node, classes) for node in ast.walk(trees[file]))
         for each in definitions(trees[file]):
             here.functions += 1
             here.one_use += words[each.node.name] == 2

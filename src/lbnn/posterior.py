@@ -128,7 +128,7 @@ class Posterior:
 
     @property
     def diagnostics(self) -> Diagnostics:
-        """How the answer was computed and whether it supports itself."""
+        """How the answer was computed, and whether its checks were passed."""
         return self.inference.diagnostics
 
     def predict(

@@ -178,4 +178,6 @@ def test_constant_chains_are_judged_not_a_crash():
 def test_picture_has_three_panels():
     pytest.importorskip("matplotlib")
     task, draws = exact_draws("coexist-10", shape=(4, 100))
-    assert len(score(task, draws).picture().axes) == 3
+    titles = [axes.get_title() for axes in score(task, draws).picture().axes]
+    assert titles[1:] == ["size of the signal", "ranks"]
+    assert len(titles) == 3

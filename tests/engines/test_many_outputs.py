@@ -274,7 +274,7 @@ def test_merged_examples_keep_counts_and_squares_and_the_law_of_an_axis() -> Non
     target = target_of(make_problem(400, 600, 3, seed=681), (5,), 4.0)
     examples = examples_of(target.likelihood, target.rotation)
     assert examples is not None
-    merged = examples.merged(128)
+    merged = examples.merged
     assert len(merged.rows) <= 128
     np.testing.assert_allclose(merged.count.sum(axis=0), examples.count.sum(axis=0))
     np.testing.assert_allclose((merged.rows**2).sum(axis=0), (examples.rows**2).sum(axis=0))

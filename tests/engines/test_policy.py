@@ -215,7 +215,8 @@ DECISIONS = {
     "fewest_to_check": (1 / 3, lambda policy: can_check(estimate(size=64, spread=0.1), policy)),
     "largest_check_error": (3.0, lambda policy: cannot_confirm(policy)),
     "most_for_mixture": (3.0, lambda policy: names(Problem((50,), 12, 99), policy)),
-    "most_fitted": (3.0, lambda policy: names(Problem((3,), 9, 20), policy)),
+    "most_fitted": (3.0, lambda policy: names(Problem((3,), 9, 20, kernel=False), policy)),
+    "most_fitted_narrow": (3.0, lambda policy: names(Problem((3,), 9, 20), policy)),
     "most_for_spectral": (1 / 3, lambda policy: names(Problem((6,), 30, 60), policy)),
     "most_for_curvature": (3.0, lambda policy: checks(Problem((500,), 60, 99), policy)),
 }

@@ -108,7 +108,7 @@ def test_moves_leave_the_posterior_invariant(move: str, widths: tuple[int, ...])
     for _ in range(3):
         chain = precisions(posterior, particles)
         if move == "values":
-            move_values(posterior, particles, chain, signal, rng, range(3))
+            move_values(posterior, particles, chain, signal, rng)
         if move == "column":
             move_column(posterior, particles, chain, signal, rng, int(rng.integers(3)), int(rng.integers(2)))
         if move == "rotate":

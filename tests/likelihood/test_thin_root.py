@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,6 +36,22 @@ def test_value_and_gradient_are_those_of_the_full_matrix(rank, outputs, columns,
     np.testing.assert_allclose(thin_value, value, rtol=1e-10)
     np.testing.assert_allclose(thin.log_value(root), value, rtol=1e-10)
     np.testing.assert_allclose(thin_gradient, slope, rtol=1e-8, atol=1e-9 * np.abs(slope).max())
+
+
+def test_units_of_the_outputs():
+    """Targets in units D are those of the scale D L D: the same value, and a gradient by differences."""
+    units = np.array([0.3, 1.0, 4.0, 0.7])
+    own = replace(likelihood(6, 4), units=units)
+    root = np.random.default_rng(2).normal(size=(3, 4, 2))
+    thin = thin_likelihood(own)
+    value, gradient = thin.value_and_gradient(root)
+    scaled = units[:, None] * root
+    plain = thin_likelihood(likelihood(6, 4)).log_value(scaled)
+    np.testing.assert_allclose(value - value[0], plain - plain[0], rtol=1e-10)
+    np.testing.assert_allclose(value, own.log_value(*gram_eigen(root @ root.swapaxes(1, 2))), rtol=1e-10)
+    step = 1e-6 * np.random.default_rng(3).normal(size=root.shape)
+    change = thin.log_value(root + step) - thin.log_value(root - step)
+    np.testing.assert_allclose(change, 2 * (gradient * step).sum(axis=(1, 2)), rtol=1e-6)
 
 
 def test_condensed_rows_are_used():

@@ -85,16 +85,18 @@ def test_likelihood_given_the_scale_is_the_dense_density_of_the_contrasts(p, inp
     assert value == pytest.approx(dense, rel=1e-10)
 
 
+@pytest.mark.parametrize("outputs", [2, 1])
 @pytest.mark.parametrize(("p", "inputs"), SHAPES)
-def test_private_inputs_of_any_variance_are_a_diagonal_of_the_gram_matrix(p, inputs):
-    problem, scale = make_problem(p, inputs, 2, seed=0), random_scale(2, 1)
-    spectrum = lbnn.Spectrum.from_inputs(problem.X, problem.Y)
+def test_private_inputs_of_any_variance_are_a_diagonal_of_the_gram_matrix(p, inputs, outputs):
+    problem, scale = make_problem(p, inputs, outputs, seed=0), random_scale(outputs, 1)
+    targets = problem.columns
+    spectrum = lbnn.Spectrum.from_inputs(problem.X, targets)
     vectors = spectrum.project().explained / np.sqrt(spectrum.eigenvalues)
-    outside = problem.Y - vectors @ spectrum.targets if spectrum.rank < p else np.zeros((0, 2))
+    outside = targets - vectors @ spectrum.targets if spectrum.rank < p else np.zeros((0, outputs))
     noise, private = CoupledNoise(2.5 * 0.3, outside), spectrum.scaled(2.5)
     factor, eigen = noise.likelihood(private), [part[None] for part in np.linalg.eigh(scale)]
     gram = 2.5 * (problem.gram + 0.3 * np.eye(p))
-    dense = dense_log_density(problem.Y, np.zeros_like(problem.Y), gram, scale)
+    dense = dense_log_density(targets, np.zeros_like(targets), gram, scale)
     assert factor.log_value(*eigen)[0] + factor.log_constant == pytest.approx(dense, rel=1e-10)
     projection = noise.transform_projection(private.project(problem.X_test), private)
     seen = 2.5 * problem.cross.T @ np.linalg.solve(gram, 2.5 * problem.cross)

@@ -319,6 +319,32 @@ def test_an_output_that_is_a_copy_is_predicted_as_its_original(fitted) -> None:
     assert np.allclose(model.noise_covariance_[0], model.noise_covariance_[2])
 
 
+def test_an_output_that_is_a_copy_is_predicted_as_one() -> None:
+    """Signal and none are close in twelve rows, so that both are computed again."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(12, 6))
+    noise = rng.normal(size=(12, 1)) @ rng.normal(size=(1, 2)) + 0.3 * rng.normal(size=(12, 2))
+    Y = X[:, :2] @ rng.normal(size=(2, 2)) + noise
+    with pytest.warns(lbnn.DataWarning, match="one linear combination of the targets does not vary"):
+        model = lbnn.LBNNRegressor(noise="free").fit(X, Y[:, [0, 1, 0]])
+    mean = model.predict(X)
+    assert np.allclose(mean[:, 0], mean[:, 2])
+    tried = {(row["signal"], row["noise_width"]) for row in model.evidence_table_}
+    assert {(False, 0), (False, 1), (False, 2)} <= tried
+    assert any(signal for signal, _ in tried)
+
+
+def test_more_outputs_than_rows_have_a_posterior() -> None:
+    """The priors of both covariances are proper, and the full form serves as well as the narrow one."""
+    rng = np.random.default_rng(2)
+    X, Y = rng.normal(size=(5, 3)), rng.normal(size=(5, 7))
+    post = lbnn.Network((7,)).condition(
+        X, Y, beta=1.0, noise="free", noise_network=lbnn.Network((7,)), target_error=0.5
+    )
+    assert math.isfinite(post.log_evidence)
+    assert np.linalg.eigvalsh(post.noise_covariance)[0] > 0
+
+
 @pytest.mark.parametrize(
     ("parameters", "column", "message"),
     [

@@ -244,6 +244,7 @@ def test_generating_function_knows_its_domain_in_the_user_s_units():
         (1.0, "per_output", "vector of 2 positive numbers, one for each output, got beta=1.0"),
         ([1.0, 2.0, 3.0], "per_output", "vector of 2 positive numbers"),
         ([1.0, 0.0], "per_output", "vector of 2 positive numbers"),
+        ([1.0, 1e-320], "per_output", "vector of 2 positive numbers"),  # its variance is not a double
     ],
 )
 def test_rules_of_beta(beta, noise, message):

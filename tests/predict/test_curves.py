@@ -46,6 +46,20 @@ def summed(post: lbnn.Posterior, X_test: np.ndarray) -> tuple[np.ndarray, np.nda
     return mean, covariance, means, np.sqrt(np.diagonal(covariances, axis1=2, axis2=3))
 
 
+@pytest.mark.parametrize("widths", [(2,), (1,)])
+def test_directions_that_a_narrow_layer_does_not_pass_on(widths: tuple[int, ...]) -> None:
+    """Their eigenvalues are zero in every atom, and they are summed as one."""
+    X, Y, X_test = data(4, 100.0, 1.0)
+    post = lbnn.Network(widths).condition(X, Y, 10.0)
+    mean, covariance, _, _ = summed(post, X_test)
+    pred = post.predict(X_test)
+    np.testing.assert_allclose(pred.mean, mean, rtol=1e-9, atol=1e-10 * np.abs(mean).max())
+    size = np.abs(covariance).max()
+    np.testing.assert_allclose(pred.output_covariance, covariance, rtol=1e-8, atol=1e-10 * size)
+    variance = np.diagonal(covariance, axis1=1, axis2=2)
+    np.testing.assert_allclose(pred.variance, variance, rtol=1e-8, atol=1e-10 * size)
+
+
 @pytest.mark.parametrize("beta", [1e-6, 10.0, 1e9])
 @pytest.mark.parametrize(("outputs", "condition", "size"), [(1, 30.0, 1.0), (1, 1e4, 1e-3), (2, 100.0, 10.0)])
 def test_moments_and_quantiles(outputs: int, condition: float, size: float, beta: float) -> None:

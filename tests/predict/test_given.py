@@ -26,12 +26,16 @@ def test_one_atom_is_a_gaussian_given_part_of_it():
     mixed = lbnn.AffinePredictive(law, MIX, np.ones(3), 0.1)
     told = mixed.given(PARTLY)
     mean, covariance = mixed.mean, mixed.output_covariance
+    values = mean + np.array([0.3, -1.0, 2.0])
+    log_density = told.pointwise_log_density(values)
     for row, (known, unknown) in enumerate([([1], [0, 2]), ([0, 2], [1])]):
         gain = covariance[row][np.ix_(unknown, known)] @ np.linalg.inv(covariance[row][np.ix_(known, known)])
         expected = mean[row, unknown] + gain @ (PARTLY[row, known] - mean[row, known])
         rest = covariance[row][np.ix_(unknown, unknown)] - gain @ covariance[row][np.ix_(known, unknown)]
         np.testing.assert_allclose(told.mean[row, unknown], expected, rtol=1e-10)
         np.testing.assert_allclose(told.output_covariance[row][np.ix_(unknown, unknown)], rest, atol=1e-10)
+        density = stats.multivariate_normal(expected, rest).logpdf(values[row, unknown])
+        assert log_density[row] == pytest.approx(density, rel=1e-8)
 
 
 def test_known_values_stay_and_nothing_known_changes_nothing(law):

@@ -12,6 +12,7 @@ import lbnn
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior
+from lbnn.scale.bartlett import _ChiTable
 from lbnn.scale.gamma_product import GammaProduct
 from tests.helpers.problems import Array, make_problem, random_rotation, random_scale
 from tests.referees import weight_space
@@ -264,3 +265,10 @@ def test_splitting_prior_draws_of_the_product_gives_back_the_prior() -> None:
     draws = GammaProduct(widths).split(x, rng)
     for column, n in zip(draws.T, reversed(widths), strict=True):
         assert stats.kstest(n * np.exp(column), "chi2", args=(n,)).pvalue > 1e-3 / 3
+
+
+def test_normal_variables_are_found_from_the_logarithms_of_chi() -> None:
+    """`normal` is the inverse of `log_chi`, within the table and beyond its ends."""
+    table = _ChiTable((1.0, 2.0, 7.0, 40.0))
+    u = np.linspace(-12.0, 12.0, 401)[:, None] + np.zeros(4)
+    np.testing.assert_allclose(table.normal(table.log_chi(u)[0]), u, rtol=1e-9, atol=1e-9)

@@ -79,3 +79,14 @@ def test_order_of_the_widths_does_not_matter() -> None:
     x = np.linspace(-9.0, 4.0, 27)
     one, other = GammaProduct((1, 2, 30)), GammaProduct((30, 1, 2))
     np.testing.assert_array_equal(one.log_density(x), other.log_density(x))
+
+
+@pytest.mark.parametrize("tilt", [-0.4, 0.0, 1.0, 2.5])
+def test_location_and_spread_are_moments_of_the_tilted_law(tilt: float) -> None:
+    """Times e^{tilt x} each factor χ²(n) has n + 2 tilt degrees: E log = ψ(n/2 + tilt) + log 2, var = ψ'."""
+    widths, variance = np.array([1, 3, 8]), 2.5
+    law = GammaProduct(tuple(widths.tolist()), variance)
+    mean = float((special.digamma(widths / 2 + tilt) - np.log(widths / 2)).sum()) + math.log(variance)
+    assert law.location(tilt) == pytest.approx(mean, rel=1e-12)
+    deviation = math.sqrt(float(special.polygamma(1, widths / 2 + tilt).sum()))
+    assert law.spread(tilt) == pytest.approx(deviation, rel=1e-12)

@@ -173,3 +173,15 @@ def test_same_seed_same_draws() -> None:
     first = prior.sample(5, 7)
     np.testing.assert_array_equal(first, prior.sample(5, np.random.default_rng(7)))
     assert not np.array_equal(first, prior.sample(5, 8))
+
+
+@pytest.mark.parametrize(("first", "fewer"), [(1, 2), (2, 2), (1, 4)])
+def test_negative_moments_of_determinants(first: int, fewer: int) -> None:
+    """det C of the leading block is Π_ℓ Π_{i<first} σ_ℓ² χ²(n_ℓ − i)/n_ℓ, and E 1/χ²(n) = 1/(n − 2)."""
+    prior = lbnn.Network((9, 12), prior_variances=(1.0, 0.5, 3.0)).scale_prior(3)
+    expected = 0.0
+    for width, variance in ((9, 0.5), (12, 3.0)):
+        for degrees in (width - i for i in range(first)):
+            expected -= sum(math.log(degrees - 2 - 2 * k) for k in range(fewer // 2))
+            expected -= fewer / 2 * math.log(variance / width)
+    assert prior._log_negative_moment(first, fewer) == pytest.approx(expected, rel=1e-12)

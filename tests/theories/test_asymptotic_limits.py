@@ -248,9 +248,12 @@ def test_two_ways_to_ask(theory: Theories) -> None:
 
 def test_one_dimensional_targets_drop_the_axis() -> None:
     for theory in EVERY.values():
-        answer = theory(lbnn.Network((20, 13)), ONE.X, ONE.Y, 2.0)
-        assert answer.predict(ONE.X_test).mean.shape == (3,)
-        assert answer.scale is None or isinstance(answer.scale.mean, float)
+        answer, column = (theory(lbnn.Network((20, 13)), ONE.X, Y, 2.0) for Y in (ONE.Y, ONE.Y[:, None]))
+        mean = column.predict(ONE.X_test).mean
+        assert mean.shape == (3, 1)
+        np.testing.assert_array_equal(answer.predict(ONE.X_test).mean, mean[:, 0])
+        if answer.scale is not None:
+            assert answer.scale.mean == column.scale.mean[0, 0]
 
 
 # ---------------------------------------------------------------------- what is refused

@@ -107,7 +107,7 @@ class BlockPosterior:
     weights : sparse (J, V)
         Posterior probabilities of the directions, where they are not negligible.
     direction_count : (V,)
-        Directions that were looked at for each target.
+        Directions that were computed for each target.
     log_evidence, log_evidence_error, noise_mean, effective_directions : (V,)
         In units of the targets.
     scale_mean, log_scale_mean, log_scale_deviation : (V, K)
@@ -405,7 +405,7 @@ class _Group:
 
     @property
     def all_numbers(self) -> IndexArray:
-        """The directions of rules and lattice, as numbers of the search."""
+        """The directions of rules and lattice, as numbers of the search, (J,)."""
         return self.numbers if self.grid is None else np.concatenate([self.numbers, self.grid.numbers])
 
     def some(self, members: IndexArray) -> _Group:

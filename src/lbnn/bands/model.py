@@ -228,7 +228,7 @@ class BandsFit:
     effective_directions : (V,)
         1/Σ_j w_j² for the weights of the directions.
     direction_count : (V,)
-        Directions that were looked at for each target.
+        Directions that were computed for each target.
     ok : (V,) of bool
         Whether the stated errors, from two sets of directions, are at most what was asked for.
     """

@@ -88,7 +88,7 @@ class Eigensystem:
 
 @dataclass(frozen=True)
 class Conditional:
-    """What targets say along one direction.
+    """The integrals of some targets along one direction.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class Directions:
         return Line(log_direction, system, table)
 
     def given(self, line: Line, targets: BandTargets | None = None) -> Conditional:
-        """What targets (all, by default) say along a direction."""
+        """The integrals of some targets, by default all, along a direction."""
         data = self.targets if targets is None else targets
         projected = line.system.vectors.T @ data.values
         squares = projected * projected  # ỹ_i², (r, V)

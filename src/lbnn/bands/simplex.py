@@ -151,9 +151,9 @@ class Lattice:
     shift: Array
 
     @classmethod
-    def around(cls, means: Array, covariances: Array, room: float, rng: np.random.Generator) -> Lattice:
-        """That holds the mass of targets with these moments, (V, d) and (V, d, d), and room around it."""
-        reach = _REGION * np.sqrt(np.diagonal(covariances, axis1=1, axis2=2)) + room
+    def around(cls, means: Array, covariances: Array, margin: float, rng: np.random.Generator) -> Lattice:
+        """That holds the mass of targets with these moments, (V, d) and (V, d, d), and margin around it."""
+        reach = _REGION * np.sqrt(np.diagonal(covariances, axis1=1, axis2=2)) + margin
         low, high = (means - reach).min(axis=0), (means + reach).max(axis=0)
         return cls(low, float((high - low).max()), rng.random(len(low)))
 

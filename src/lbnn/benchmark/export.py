@@ -25,6 +25,13 @@ _BIBLIOGRAPHY = """\
   year = {2021},
 }
 """
+_ABOUT_MODEL = {
+    "name": MODEL,
+    "title": "A deep linear Bayesian network",
+    "description": "All weights of a deep linear network with Gaussian priors and noise.",
+    "keywords": ["neural network"],
+    "model_implementations": {"stan": {"model_code": f"models/stan/{MODEL}.stan"}},
+}
 
 
 def to_posteriordb(
@@ -67,9 +74,24 @@ def to_posteriordb(
         {f"z[{index + 1}]": chain[:, index].tolist() for index in range(task.dimension)} for chain in exact
     ]
     kept = root / "reference_posteriors" / "draws"
-    _write(root / "posteriors" / f"{posterior}.json", _posterior_info(task, posterior, name) | origin)
-    _write(root / "models" / "info" / f"{MODEL}.info.json", _model_info() | origin)
-    _write(root / "data" / "info" / f"{name}.info.json", _data_info(task, name) | origin)
+    about_posterior = {
+        "name": posterior,
+        "keywords": ["lbnn", task.family, f"grade {task.grade}"],
+        "model_name": MODEL,
+        "data_name": name,
+        "reference_posterior_name": posterior,
+        "dimensions": {"z": task.dimension},
+    }
+    about_data = {
+        "name": name,
+        "title": task.name,
+        "description": task.summary,
+        "keywords": [task.family],
+        "data_file": f"data/data/{name}.json",
+    }
+    _write(root / "posteriors" / f"{posterior}.json", about_posterior | origin)
+    _write(root / "models" / "info" / f"{MODEL}.info.json", _ABOUT_MODEL | origin)
+    _write(root / "data" / "info" / f"{name}.info.json", about_data | origin)
     _write(kept / "info" / f"{posterior}.info.json", _reference_info(task, posterior, count, seed) | origin)
     _write_text(root / "models" / "stan" / f"{MODEL}.stan", program.code)
     _write_text(root / "bibliography" / "references.bib", _BIBLIOGRAPHY)
@@ -186,37 +208,6 @@ def to_inference_gym(task: Task, folder: str | Path) -> tuple[Path, Path]:
     _write_text(path, _GYM_MODULE.format(cls=cls, **names))
     _write_text(path.with_suffix(".json"), json.dumps(data, allow_nan=False) + "\n")
     return path, path.with_suffix(".json")
-
-
-def _posterior_info(task: Task, posterior: str, data: str) -> dict[str, Any]:
-    return {
-        "name": posterior,
-        "keywords": ["lbnn", task.family, f"grade {task.grade}"],
-        "model_name": MODEL,
-        "data_name": data,
-        "reference_posterior_name": posterior,
-        "dimensions": {"z": task.dimension},
-    }
-
-
-def _model_info() -> dict[str, Any]:
-    return {
-        "name": MODEL,
-        "title": "A deep linear Bayesian network",
-        "description": "All weights of a deep linear network with Gaussian priors and noise.",
-        "keywords": ["neural network"],
-        "model_implementations": {"stan": {"model_code": f"models/stan/{MODEL}.stan"}},
-    }
-
-
-def _data_info(task: Task, name: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "title": task.name,
-        "description": task.summary,
-        "keywords": [task.family],
-        "data_file": f"data/data/{name}.json",
-    }
 
 
 def _reference_info(task: Task, posterior: str, count: int, seed: int) -> dict[str, Any]:

@@ -97,7 +97,9 @@ class Document:
             for section in self.sections
         )
         body = f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
-        body += "\n".join(_html_section(section) for section in self.sections)
+        for section in self.sections:
+            body += f'<section><h2 id="{section.anchor}">{html.escape(section.title)}</h2>\n'
+            body += "\n".join(map(_html_part, section.parts)) + "</section>\n"
         head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         return (
             f'<!doctype html>\n<html lang="en"><head>{head}<title>{title}</title>'
@@ -152,11 +154,6 @@ def _markdown_grid(grid: Grid) -> str:
     rule = "|" + "|".join([":--", *["--:"] * (len(grid.header) - 1)]) + "|"
     caption = f"*{grid.caption}*\n\n" if grid.caption else ""
     return caption + "\n".join([line(grid.header), rule, *map(line, grid.rows)])
-
-
-def _html_section(section: Section) -> str:
-    parts = "\n".join(map(_html_part, section.parts))
-    return f'<section><h2 id="{section.anchor}">{html.escape(section.title)}</h2>\n{parts}</section>'
 
 
 def _html_part(part: str | Grid | Picture) -> str:

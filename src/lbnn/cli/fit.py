@@ -180,28 +180,40 @@ def fit(
     )
     partial = missing_targets is MissingTargetValues.allow
     columns = Columns(targets, features, drop, id_column, categorical, weights, partial)
-    if (partial or weights) and (band or is_large(data)):
-        raise BadInputError(
-            "--missing-targets allow and --weights are for tables in memory without --band, got "
-            f"{'--band' if band else 'a file that is read in parts'}"
-        )
     dialect = Dialect.of(sep, decimal, encoding, sheet, na)
-    if band and robust:
-        raise BadInputError("--robust is for fits without --band, got both")
+    _require_combination(bool(band), robust, partial or bool(weights), is_large(data))
     if band:
         fit_bands(data, columns, dialect, missing.value, band, size, shared, out, report, as_json)
         return
     if is_large(data):
         results, preparation = _fit_parts(model, data, columns, missing.value, na)
     else:
-        examples = read_examples(data, columns, dialect, missing.value)
-        with working("comparing networks"), collected():  # the report has what it warns of
-            model.fit(examples.X, examples.Y, sample_weight=examples.weights)
-        plain = examples.weights is None and not model.missing_counts_.any()
-        rows = Rows(examples.X, examples.Y, examples.labels) if plain else None
-        results = FitResults.of(model, list(examples.Y.columns), len(examples.Y), rows, examples.notes)
-        preparation = examples.preparation
+        results, preparation = _fit_in_memory(model, data, columns, dialect, missing.value)
     _tell(results, preparation, data, out, report, as_json)
+
+
+def _require_combination(bands: bool, robust: bool, rows_differ: bool, large: bool) -> None:
+    """Raise where options exclude each other; rows differ by their weights or by missing targets."""
+    if rows_differ and (bands or large):
+        raise BadInputError(
+            "--missing-targets allow and --weights are for tables in memory without --band, got "
+            f"{'--band' if bands else 'a file that is read in parts'}"
+        )
+    if bands and robust:
+        raise BadInputError("--robust is for fits without --band, got both")
+
+
+def _fit_in_memory(
+    model: LBNNRegressor, data: Path, columns: Columns, dialect: Dialect, missing: str
+) -> tuple[FitResults, Preparation]:
+    """Fit a table that is read at once; what was found, and how features are made."""
+    examples = read_examples(data, columns, dialect, missing)
+    with working("comparing networks"), collected():  # the report has what it warns of
+        model.fit(examples.X, examples.Y, sample_weight=examples.weights)
+    plain = examples.weights is None and not model.missing_counts_.any()
+    rows = Rows(examples.X, examples.Y, examples.labels) if plain else None
+    results = FitResults.of(model, list(examples.Y.columns), len(examples.Y), rows, examples.notes)
+    return results, examples.preparation
 
 
 def _tell(

@@ -74,7 +74,9 @@ class LargeTable:
 
         def prepared(table: Table) -> Any:
             if drop_missing:
-                return _without_missing(table, names).numbers(names)
+                chosen = table.frame[names]
+                missing = (chosen.isna() | chosen.isin([np.inf, -np.inf])).any(axis=1)
+                return replace(table, frame=table.frame[~missing]).numbers(names)
             wrong = table.problems(names)
             if wrong.missing:
                 raise BadInputError(
@@ -86,13 +88,6 @@ class LargeTable:
         for frame in self.parts(names, prepared):
             if len(frame):
                 yield np.asarray(frame[list(features)]), np.asarray(frame[list(goals)])
-
-
-def _without_missing(table: Table, names: Sequence[str]) -> Table:
-    """The rows in which no value is missing or infinite."""
-    chosen = table.frame[list(names)]
-    missing = chosen.isna() | chosen.isin([np.inf, -np.inf])
-    return replace(table, frame=table.frame[~missing.any(axis=1)])
 
 
 def require_plain(path: Path, given: Mapping[str, bool]) -> None:

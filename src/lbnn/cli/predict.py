@@ -217,21 +217,19 @@ def _preparation(
     spare = [name for name in table.columns if name not in known]
     if spare:
         say(f"Not used: {listed(spare)}")
-    return preparation if missing is None else _with_missing(preparation, missing)
+    if missing is None:
+        return preparation
+    if missing is MissingValues.median and not preparation.medians:
+        raise BadInputError(
+            "--missing median needs the medians of the fit, got a model without: fit with --missing median"
+        )
+    return replace(preparation, missing=missing.value)
 
 
 def _features(model: NamedModel, preparation: Preparation, table: Table) -> tuple[Any, Array]:
     """The features that the model was fitted with, in its order, and the rows (a mask) that have them."""
     X, rows = preparation.features(table)
     return X[model.features], rows
-
-
-def _with_missing(preparation: Preparation, missing: MissingValues) -> Preparation:
-    if missing is MissingValues.median and not preparation.medians:
-        raise BadInputError(
-            "--missing median needs the medians of the fit, got a model without: fit with --missing median"
-        )
-    return replace(preparation, missing=missing.value)
 
 
 def _known_targets(model: NamedModel, table: Table) -> Array | None:
@@ -352,7 +350,10 @@ def _print_scores(model: NamedModel, X: Any, frame: Any, table: Table, probabili
     except BadInputError as incomplete:
         say(f"Not scored: {incomplete}")
         return
-    rows = [_score_row(frame, name, truth[:, j]) for j, name in enumerate(model.targets)]
+    rows = []
+    for name, own in zip(model.targets, truth.T, strict=True):
+        inside = (frame[f"{name}_low"] <= own) & (own <= frame[f"{name}_high"])
+        rows.append((name, *fit_scores(own, frame[name].to_numpy()), f"{inside.mean():.0%}"))
     header = "target", "R²", "RMSE", f"in {probability:.0%} interval"
     show_grid(
         Grid(
@@ -373,8 +374,3 @@ def _log_densities(model: NamedModel, X: Any, truth: Array) -> Array:
     pieces = np.split(truth, range(_ROWS_AT_ONCE, len(truth), _ROWS_AT_ONCE))
     shaped = [(law, piece.reshape(law.mean.shape)) for law, piece in zip(laws, pieces, strict=True)]
     return np.concatenate([law.pointwise_log_density(piece) for law, piece in shaped])
-
-
-def _score_row(frame: Any, name: str, truth: Array) -> tuple[str, str, str, str]:
-    inside = (frame[f"{name}_low"] <= truth) & (truth <= frame[f"{name}_high"])
-    return name, *fit_scores(truth, frame[name].to_numpy()), f"{inside.mean():.0%}"

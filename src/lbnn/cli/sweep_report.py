@@ -84,7 +84,11 @@ def report_page(dataset: Any, name: str, x: str, by: str, given: Mapping[str, st
             for variable in variables
             for picture in _pictures(dataset, str(variable), across, curves, at)
         ]
-        words = [_definition(dataset, str(variable)) for variable in variables]
+    about = {str(variable): dataset[variable].attrs for variable in variables}
+    words = [
+        {"name": key, "definition": own.get("definition", ""), "units": own.get("units", "1")}
+        for key, own in about.items()
+    ]
     each = len(pictures) // max(len(variables), 1)
     groups = [pictures[start * each : (start + 1) * each] for start in range(len(variables))]
     return _template().render(
@@ -161,11 +165,6 @@ def _points(dataset: Any, status: Any) -> list[dict[str, str]]:
             message = str(dataset["message"].values[tuple(index)])
             found.append({"status": STATUS[number], **places, "message": message})
     return found
-
-
-def _definition(dataset: Any, variable: str) -> dict[str, str]:
-    about = dataset[variable].attrs
-    return {"name": variable, "definition": about.get("definition", ""), "units": about.get("units", "1")}
 
 
 def _summary(values: Sequence[Any]) -> str:

@@ -32,7 +32,7 @@ class WeightedAtoms(Protocol):
 
 @dataclass(frozen=True)
 class Scores:
-    """Averages over ρ_{−a} for some examples a."""
+    """Averages over ρ_{−a}, the posterior of the scale without example a, for some examples."""
 
     residual: Array  # y_a less its mean, (rows, n_d)
     variance: Array  # (rows, n_d)
@@ -41,7 +41,7 @@ class Scores:
     pareto_k: Array  # (rows,)
 
     def of_rows(self, weights: Array, outputs: int) -> Scores:
-        """Scores of the rows, from those of the rows times √w, w (rows,), for densities of n_d outputs."""
+        """Scores in the units of the targets, from those of rows multiplied by √w, w (rows,)."""
         return replace(
             self,
             residual=self.residual / np.sqrt(weights)[:, None],
@@ -56,26 +56,31 @@ class Scores:
 
 
 def score(measure: ScaleMeasure, examples: LeftOut, matrix: Array) -> Scores:
-    """Weight the atoms by ρ_{−a}/ρ: densities first, then moments of Y Aᵀ, A (m, n_d)."""
+    """Scores of the examples, with moments of Y Aᵀ for A (outputs, n_d): atoms are weighted by ρ_{−a}/ρ."""
     log_density = np.concatenate([examples.log_density(*eigen) for eigen, _ in _atoms(measure, examples)], 1)
-    log_weights, shapes = left_out_log_weights(measure, log_density)
-    average = special.logsumexp(log_weights + log_density, axis=1)
-    weights = np.exp(log_weights)
-    shares = np.exp(log_weights + log_density - average[:, None])  # of each atom in the average
-    error = group_error(shares - weights, measure.groups)
-    return Scores(*moments(measure, examples, weights, matrix), average, error, shapes)
+    weights, *densities = _reweighted(measure, log_density)
+    return Scores(*moments(measure, examples, weights, matrix), *densities)
 
 
 def score_atoms(measure: ScaleMeasure, precision: Array, residual: Array) -> Scores:
     """Scores of single numbers y_a from their precision and residual given each atom, (rows, m) each."""
     log_density = 0.5 * (np.log(precision / (2 * np.pi)) - residual**2 * precision)
+    weights, *densities = _reweighted(measure, log_density)
+    mean = (weights * residual).sum(axis=1)
+    variance = (weights * (1 / precision + (residual - mean[:, None]) ** 2)).sum(axis=1)
+    return Scores(mean[:, None], variance[:, None], *densities)
+
+
+def _reweighted(measure: ScaleMeasure, log_density: Array) -> tuple[Array, Array, Array, Array]:
+    """Weights of ρ_{−a} (rows, m); log E p(y_a | L), its standard error and Pareto k, (rows,) each.
+
+    From the log density of y_a given each atom, (rows, m). With w the weights of ρ_{−a} the error is that of
+    Σ_s (w_s p_s / E p − w_s), to first order.
+    """
     log_weights, shapes = left_out_log_weights(measure, log_density)
     average = special.logsumexp(log_weights + log_density, axis=1)
     weights, shares = np.exp(log_weights), np.exp(log_weights + log_density - average[:, None])
-    mean = (weights * residual).sum(axis=1)
-    variance = (weights * (1 / precision + (residual - mean[:, None]) ** 2)).sum(axis=1)
-    error = group_error(shares - weights, measure.groups)
-    return Scores(mean[:, None], variance[:, None], average, error, shapes)
+    return weights, average, group_error(shares - weights, measure.groups), shapes
 
 
 def left_out_log_weights(measure: WeightedAtoms, log_density: Array) -> tuple[Array, Array]:
@@ -94,7 +99,7 @@ def moments(measure: ScaleMeasure, examples: LeftOut, weights: Array, matrix: Ar
 
     Residuals are taken relative to that of one atom, so that their spread is not lost to rounding.
     """
-    heaviest = slice(int(measure.weights.argmax()), int(measure.weights.argmax()) + 1)
+    heaviest = [int(measure.weights.argmax())]
     values, vectors = measure.eigen
     reference = examples.moments(values[heaviest], vectors[heaviest], matrix)[0]  # (1, rows, n_d)
     shift, second = np.zeros(reference.shape[1:]), np.zeros(reference.shape[1:])

@@ -1,10 +1,10 @@
-"""Examples whose scores the posterior cannot give: the data without them, decomposed anew.
+"""Examples whose scores do not follow from the posterior of all: the data without them, decomposed anew.
 
-Left-out predictions from one posterior divide by what an example adds to it. That loses digits where the
-others determine an example almost entirely, where data are close to dependent, and where an example is so
-improbable that its log density hides how it depends on the scale: a bound decides (`Examples.rounding`). And
-without one example the scale may be where the posterior has no quadrature nodes, near them or in another
-phase: a scan beyond the nodes decides (`mass_beyond_nodes`).
+Left-out predictions from one posterior divide by what an example adds to it. That loses digits where an
+example is almost determined by the others, where data are close to dependent, and where the density of an
+example is so small that rounding exceeds its dependence on the scale; `Examples.rounding` is a bound of this.
+Without one example the scale may also be where the posterior has no quadrature nodes, near them or in another
+phase; `mass_beyond_nodes` looks for it.
 """
 
 from __future__ import annotations

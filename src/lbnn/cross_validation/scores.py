@@ -85,7 +85,7 @@ class LeaveOneOut:
 
     @property
     def ok(self) -> bool:
-        """Whether the diagnostics support the scores."""
+        """Whether all checks of the posterior and of the scores were passed: there are no messages."""
         return not self.messages
 
     def single(self) -> LeaveOneOut:

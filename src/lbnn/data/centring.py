@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,10 @@ class CentredInputs:
         """From the training inputs (p, n0): their (weighted) means, or zeros without centring."""
         return cls(Columns.of(X, centre, weights), centre)
 
+    def packed(self) -> tuple[dict[str, Any], Array]:
+        """Kind and means (n0,), for a file."""
+        return {"kind": "inputs"}, self.columns.means
+
     def spectrum(self, X: AnyArray, targets: Array, weights: Array | None = None) -> Spectrum:
         """The training data X (p, n0), targets (p, n_d), with the noise variance τ/w of the rows."""
         centred = self.columns.centred_training(X)
@@ -88,6 +93,12 @@ class CentredKernel:
             return cls(gram.mean(axis=0), float(gram.mean()), True)
         shares = weights / weights.sum()
         return cls(shares @ gram, float(shares @ gram @ shares), True, shares)
+
+    def packed(self) -> tuple[dict[str, Any], Array]:
+        """Kind, numbers and means (p,), for a file."""
+        shares = None if self.shares is None else self.shares.tolist()
+        header = {"kind": "kernel", "grand_mean": self.grand_mean, "centre": self.centre, "shares": shares}
+        return header, self.means
 
     def spectrum(self, gram: Array, targets: Array, weights: Array | None = None) -> Spectrum:
         """The training data, gram (p, p) and targets (p, n_d); a gram constant to rounding counts as zero."""

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.arrays import largest, like
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import AnyArray
 from lbnn.data.bases import GRAM_TOLERANCE
 from lbnn.data.factor import Factor, moment_rows
 from lbnn.data.projection import RANK_TOLERANCE
@@ -54,23 +54,18 @@ def moment_residual(total: float, explained: float, rounding: float, condition: 
     return total - explained if total - explained > 100 * RANK_TOLERANCE * total else 0.0
 
 
-def _cross_moment(value: ArrayLike, dimension: int) -> tuple[Array, bool]:
-    """XᵀY (n0, n_d) as given, and whether it was a vector."""
-    array = check.real_array(value, "cross_moment")
-    if array.ndim not in (1, 2) or array.shape[0] != dimension or array.size == 0:
-        raise ValueError(
-            f"cross_moment must be XᵀY with n0 = {dimension} rows, got cross_moment.shape={array.shape}"
-        )
-    return array.reshape(dimension, -1), array.ndim == 1
-
-
 def given_moments(
     input_moment: ArrayLike, cross_moment: ArrayLike, target_moment: ArrayLike, examples: int
 ) -> tuple[AnyArray, AnyArray, float, int, bool]:
     """XᵀX/n0 (n0, n0), XᵀY (n0, n_d), ‖Y‖² and p as `Spectrum.from_moments` was given them, single output."""
     moment = check.square_matrix(input_moment, "input_moment")
     dimension = moment.shape[0]
-    cross, single = _cross_moment(cross_moment, dimension)
+    products = check.real_array(cross_moment, "cross_moment")
+    if products.ndim not in (1, 2) or products.shape[0] != dimension or products.size == 0:
+        raise ValueError(
+            f"cross_moment must be XᵀY with n0 = {dimension} rows, got cross_moment.shape={products.shape}"
+        )
+    cross, single = products.reshape(dimension, -1), products.ndim == 1
     square = check.real_array(target_moment, "target_moment")
     if square.size != cross.shape[1] ** 2:
         raise ValueError(f"target_moment must be YᵀY for {cross.shape[1]} outputs, got shape {square.shape}")

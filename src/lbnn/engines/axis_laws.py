@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -61,8 +62,23 @@ class Examples:
         noise, count, moments = (np.stack(each) for each in zip(*groups, strict=True))
         return Groups(noise, count, moments)
 
-    def merged(self, most: int) -> Examples:
-        """Rows of about the same noise as one, Σ y² along every axis kept: for one axis at a time."""
+    def log_likelihood(self, axis: int, logs: Array) -> Array:
+        """Of a diagonal T along one axis, at logs (m,) of its entry, (m,): −½ Σ_i (c log D + y²/D)."""
+        variance = self.noise[:, axis, None] + np.exp(2 * logs)
+        square = self.rows[:, axis, None] ** 2
+        return np.asarray(
+            -0.5 * (self.count[:, axis, None] * np.log(variance) + square / variance).sum(axis=0)
+        )
+
+    @cached_property
+    def merged(self) -> Examples:
+        """Rows of about the same noise as one where there are many, Σ y² along every axis kept.
+
+        For one axis at a time.
+        """
+        most = _LEVELS
+        if len(self.rows) <= 2 * most or not (self.noise > 0).all():
+            return self
         level = np.log(self.noise.mean(axis=1))
         cells = (level - level.min()) / max(float(np.ptp(level)), 1e-12) * most
         order = np.argsort(cells)
@@ -194,9 +210,7 @@ class AxisLaws:
 
     def __init__(self, law: TotalFactorLaw, examples: Examples) -> None:
         self.law, self.examples = law, examples
-        self.merged = examples if len(examples.rows) <= 2 * _LEVELS else examples.merged(_LEVELS)
-        typical = 0.5 * np.log(np.array([each.degrees for each in law.diagonal_marginals])).sum(axis=1)
-        self._scans = (law.shift + typical)[:, None] + _SCAN
+        self._scans = law.typical_logs[:, None] + _SCAN
         own = [self._along(axis, scan) for axis, scan in enumerate(self._scans)]
         self.centres = np.array([scan[np.argmax(h)] for scan, h in zip(self._scans, own, strict=True)])
         tables = self._settle()
@@ -247,12 +261,8 @@ class AxisLaws:
 
     def _along(self, axis: int, logs: Array) -> Array:
         """Log prior and log likelihood of a diagonal T along one axis, (m,)."""
-        noise, count, rows = (
-            each[:, axis, None] for each in (self.merged.noise, self.merged.count, self.merged.rows)
-        )
-        variance, square = noise + np.exp(2 * logs), rows**2
-        log_likelihood = -0.5 * (count * np.log(variance) + square / variance).sum(axis=0)
-        return log_likelihood + self.law.diagonal_marginals[axis].log_density(logs - self.law.shift)[0]
+        log_prior = self.law.diagonal_marginals[axis].log_density(logs - self.law.shift)[0]
+        return self.examples.merged.log_likelihood(axis, logs) + log_prior
 
 
 class _Others:

@@ -55,6 +55,10 @@ class GaussianProposal:
         """Gradient in ξ from the gradient in u, (m, D)."""
         return gradient if self.root is None else gradient @ self.root
 
+    def times_covariance(self, vectors: Array) -> Array:
+        """The covariance times vectors (D, k)."""
+        return vectors if self.root is None else self.root @ (self.root.T @ vectors)
+
     @cached_property
     def _inverse_root(self) -> Array | None:
         """Inverse of the root, (k, k); None for the identity."""
@@ -85,10 +89,19 @@ def nearby_proposal(target: Target, start: Array) -> GaussianProposal:
 
 def _gaussian(mean: Array, hessian: Array) -> GaussianProposal:
     """The Gaussian with mean (k,) and curvature (k, k), somewhat wider."""
+    root, logs = bounded_root(hessian, len(mean))
+    return GaussianProposal(mean, root, float(logs.sum()))
+
+
+def bounded_root(hessian: Array, dimension: int) -> tuple[Array, Array]:
+    """Root of the inverse of a curvature (..., k, k), widened and bounded, and its log eigenvalues (..., k).
+
+    `dimension` is that of the whole Gaussian, on which the widening depends.
+    """
     values, vectors = np.linalg.eigh(hessian)
-    inflation = 1 + _INFLATION / np.sqrt(len(mean))
+    inflation = 1 + _INFLATION / np.sqrt(dimension)
     deviations = inflation / np.sqrt(np.maximum(values, _WIDEST**-2))
-    return GaussianProposal(mean, (vectors * deviations) @ vectors.T, float(np.log(deviations).sum()))
+    return (vectors * deviations[..., None, :]) @ vectors.swapaxes(-1, -2), np.log(deviations)
 
 
 def gaussian_of(points: Array) -> GaussianProposal:
@@ -181,6 +194,16 @@ def weighted_draws(
     """Independent draws (size, D) with their log weights."""
     points = _mixture(proposal, rng.random((size, len(proposal.mean) + 1)))
     return points, _log_weights(target, proposal, points)
+
+
+def placed_draws(target: Target, proposal: GaussianProposal, white: Array) -> tuple[Array, Array, Array]:
+    """Points of white coordinates (m, D), log weights (m,) and gradients of the log posterior (m, D).
+
+    Smooth functions of the proposal and the target: for maxima over hyperparameters.
+    """
+    points = proposal.place(white)
+    log_target, gradient = target.value_and_gradient(points)
+    return points, log_target + 0.5 * (white**2).sum(axis=1) + proposal.log_determinant, gradient
 
 
 def _estimate(

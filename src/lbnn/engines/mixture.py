@@ -223,11 +223,13 @@ def laplace_mixture_of(target: TotalTarget, modes: list[Mode]) -> Mixture:
 
 
 def laplace_part(mode: Mode) -> StudentPart:
-    """Student's law with the curvature at a mode, somewhat wider."""
+    """Student's law with the curvature at a mode, somewhat wider.
+
+    The symmetric root does not depend on the signs of eigenvectors, which rounding decides.
+    """
     values, vectors = np.linalg.eigh(mode.hessian)
-    deviations = 1 / np.sqrt(np.maximum(values, WIDEST**-2))
-    inflation = 1 + _INFLATION / math.sqrt(len(values))
-    return StudentPart(mode.frame, mode.theta, inflation * mode.units[:, None] * vectors * deviations)
+    deviations = (1 + _INFLATION / math.sqrt(len(values))) / np.sqrt(np.maximum(values, WIDEST**-2))
+    return StudentPart(mode.frame, mode.theta, mode.units[:, None] * ((vectors * deviations) @ vectors.T))
 
 
 @dataclass(frozen=True)
@@ -299,7 +301,6 @@ def mixture_of_draws(space: FactorSpace, points: Array, labels: IndexArray) -> M
     """Student parts shaped by other draws u (m, k), one for each of the labels (m,), and a wider one."""
     parts: list[Part] = []
     shares = []
-    points = space.of_points(points)
     overall = _covariance(points)
     for label in np.unique(labels):
         own = points[labels == label]
@@ -346,7 +347,7 @@ def _root(spread: Array) -> Array:
     """A root (k, k) of a covariance (k, k), kept from singular ones by rounding of its diagonal."""
     scale = np.sqrt(np.diagonal(spread))
     values, vectors = np.linalg.eigh(spread / np.outer(scale, scale))
-    return np.asarray(scale[:, None] * vectors * np.sqrt(np.maximum(values, 1e-10)), float)
+    return np.asarray(scale[:, None] * ((vectors * np.sqrt(np.maximum(values, 1e-10))) @ vectors.T), float)
 
 
 def _tempered(log_weights: Array, fewest: float) -> Array:

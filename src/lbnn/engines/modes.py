@@ -15,7 +15,9 @@ import numpy as np
 
 from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.types import Array, IndexArray
+from lbnn.engines.axis_laws import examples_of
 from lbnn.engines.total_target import TotalTarget
+from lbnn.likelihood.gaussian import GaussianLikelihood
 
 _SCAN = np.arange(-40.0, 25.0, 0.5)  # logs of a diagonal entry of T, relative to the prior's typical one
 _MOST_STARTS = 16
@@ -106,7 +108,7 @@ def _local_maxima(logs: Array, height: Array) -> list[tuple[float, float]]:
 def scan_axes(target: TotalTarget, frame: Array) -> list[AxisScan]:
     """One scan for every axis of a frame (n, n): first leading, then last behind the peaks of all others."""
     law = target.law
-    middle = typical_logs(target)
+    middle = law.typical_logs
     places = [0 if target.target.any_frame else min(axis, law.columns - 1) for axis in range(law.rows)]
     logs = np.stack([middle[place] + _SCAN for place in places])
     leading = _scan_leading(target, frame, places, logs)
@@ -117,18 +119,29 @@ def scan_axes(target: TotalTarget, frame: Array) -> list[AxisScan]:
 
 def _scan_leading(target: TotalTarget, frame: Array, places: list[int], logs: Array) -> Array:
     """Log posterior of a diagonal T along every axis, the others at values typical a priori, (axes, m)."""
+    law, likelihood = target.law, getattr(target.target, "likelihood", None)
+    if isinstance(likelihood, GaussianLikelihood) and likelihood.units is None and not likelihood.flat:
+        rows = examples_of(likelihood, frame)  # a product over axes, whatever the others are
+        assert rows is not None
+        height = np.stack([rows.merged.log_likelihood(axis, each) for axis, each in enumerate(logs)])
+    else:
+        height = _likelihood_scan(target, frame, places, logs)
+    for axis, place in enumerate(places):
+        height[axis] += law.diagonal_marginals[place].log_density(logs[axis] - law.shift)[0]
+    return np.where(np.isnan(height), -np.inf, height)
+
+
+def _likelihood_scan(target: TotalTarget, frame: Array, places: list[int], logs: Array) -> Array:
+    """Log likelihood of a diagonal T along every axis, (axes, m), for any likelihood."""
     law = target.law
     every = np.arange(law.rows)
     orders = [np.roll(every, -axis) if target.target.any_frame else every for axis in every]
     theta = np.zeros((*logs.shape, law.dimension))
-    theta[:, :, : law.columns] = typical_logs(target)
+    theta[:, :, : law.columns] = law.typical_logs
     theta[every, :, places] = logs
     total = law.matrices(theta.reshape(-1, law.dimension))
     frames = _each_its_own(frame, orders, logs.shape[1])
-    height = target.target.log_likelihood(total, frames).reshape(logs.shape)
-    for axis, place in enumerate(places):
-        height[axis] += law.diagonal_marginals[place].log_density(logs[axis] - law.shift)[0]
-    return np.where(np.isnan(height), -np.inf, height)
+    return target.target.log_likelihood(total, frames).reshape(logs.shape)
 
 
 def _scan_last(target: TotalTarget, frame: Array, peaks: Array, logs: Array) -> Array:
@@ -153,12 +166,6 @@ def _scan_last(target: TotalTarget, frame: Array, peaks: Array, logs: Array) -> 
 def _each_its_own(frame: Array, orders: list[IndexArray], count: int) -> Array:
     """The frame with its axes in each of the orders, for so many points each, (orders · count, n, n)."""
     return np.stack([frame[:, order] for order in orders]).repeat(count, axis=0)
-
-
-def typical_logs(target: TotalTarget) -> Array:
-    """Logs of the diagonal of T that are typical under the prior, (r,)."""
-    law = target.law
-    return law.shift + 0.5 * np.log(np.array([each.degrees for each in law.diagonal_marginals])).sum(axis=1)
 
 
 def starts(target: TotalTarget, frame: Array, scans: list[AxisScan]) -> tuple[Array, Array]:
@@ -193,7 +200,7 @@ def find_tails(target: TotalTarget, scans: list[AxisScan]) -> list[Mode]:
     thetas, frames = [], []
     for axis in heavy:
         logs = best.copy()
-        logs[axis] = max(logs[axis], float(typical_logs(target)[0]))
+        logs[axis] = max(logs[axis], float(target.law.typical_logs[0]))
         order = np.argsort(-logs, kind="stable") if target.target.any_frame else np.arange(len(logs))
         if target.law.columns < target.law.rows:  # behind a bottleneck the axis must lead
             order = np.array([axis, *(other for other in order if other != axis)])
@@ -292,7 +299,6 @@ def _maximise(target: TotalTarget, theta: Array, frames: Array, tilt: IndexArray
             break
         own = None if tilt is None else tilt[active]
         step, promise = _newton_steps(target, best[active], frames[active], own)
-        gain = np.zeros(len(active))
         trials = best[active, None] + _CUTS[:, None] * step[:, None]
         flat = trials.reshape(-1, theta.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -314,7 +320,7 @@ def _newton_steps(
 ) -> tuple[Array, Array]:
     """Steps (k, dimension) and the gain that the quadratic model promises, (k,)."""
     units = coordinate_units(target, theta)
-    gradient, hessian = _derivatives(target, theta, frames, units, tilt)
+    gradient, hessian = _derivatives(target, theta, frames, units, tilt, central=False)
     values, vectors = np.linalg.eigh(hessian)
     along = (vectors.swapaxes(1, 2) @ gradient[:, :, None])[:, :, 0]
     size = along / np.maximum(np.abs(values), _FLATTEST)
@@ -323,19 +329,29 @@ def _newton_steps(
 
 
 def _derivatives(
-    target: TotalTarget, theta: Array, frames: Array, units: Array, tilt: IndexArray | None
+    target: TotalTarget,
+    theta: Array,
+    frames: Array,
+    units: Array,
+    tilt: IndexArray | None,
+    central: bool = True,
 ) -> tuple[Array, Array]:
-    """Gradient (k, D) and Hessian (k, D, D) of the negative log posterior in the given units."""
+    """Gradient (k, D) and Hessian (k, D, D) of the negative log posterior in the given units.
+
+    By differences of gradients, central ones for the shape of a mode; ahead only for a step towards it.
+    """
     count, dimension = theta.shape
     steps = _DIFFERENCE * units[:, None, :] * np.eye(dimension)
-    points = np.concatenate([theta[:, None], theta[:, None] + steps, theta[:, None] - steps], axis=1)
+    sides = [theta[:, None] + steps, theta[:, None] - steps] if central else [theta[:, None] + steps]
+    points = np.concatenate([theta[:, None], *sides], axis=1)
     each = points.shape[1]
     repeated = None if tilt is None else tilt.repeat(each)
     slopes = _tilted(target, points.reshape(-1, dimension), frames.repeat(each, axis=0), repeated)[1]
     slopes = slopes * units.repeat(each, axis=0)
     slopes = slopes.reshape(count, -1, dimension)
-    ahead, behind = slopes[:, 1 : dimension + 1], slopes[:, dimension + 1 :]
-    hessian = (behind - ahead) / (2 * _DIFFERENCE)
+    ahead = slopes[:, 1 : dimension + 1]
+    behind, width = (slopes[:, dimension + 1 :], 2) if central else (slopes[:, :1], 1)
+    hessian = (behind - ahead) / (width * _DIFFERENCE)
     return slopes[:, 0], (hessian + hessian.swapaxes(1, 2)) / 2
 
 

@@ -66,6 +66,9 @@ class Policy:
     most_for_mixture: int = 36
     #: Coordinates up to which a thousand draws tell more of a mixture than the curvature at its modes.
     most_fitted: int = 21
+    #: The same where spectral moves serve: with 15 to 21 coordinates and 6 to 11 outputs, mixtures took 4 to
+    #: 6 s and fell short in 7 of 7 problems. (The truth problems, up to 5 outputs, have at most 14.)
+    most_fitted_narrow: int = 14
     #: Dimensions above which a dense Hessian costs more than it brings (a minute on one core at 1500).
     most_for_curvature: int = 1500
     #: Outputs, or rank of the data, times the narrowest width up to which spectral moves are made: 1024

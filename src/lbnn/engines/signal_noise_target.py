@@ -129,6 +129,7 @@ class UnitPrior:
             independent, shared, q = special.log_expit(odds), special.log_expit(-odds), special.expit(odds)
 
         def pull_back(slopes: Units) -> Array:
+            """Slopes along the units, (m, outputs) each, as slopes along w, (m, k)."""
             by_variance = 0.5 * slopes.noise
             if share is not None:
                 by_variance = by_variance + 0.5 * slopes.signal
@@ -353,6 +354,7 @@ class SignalNoiseTarget:
         roots = Roots(a * signal, b * noise, 2 * units.noise + units.independent[:, None])
 
         def pull_back(slopes: Roots) -> Array:
+            """Slopes along the roots, (m, outputs, any) each, as slopes along u, (m, D)."""
             by_noise = (slopes.noise * roots.noise).sum(axis=2)
             to_units = Units(
                 (slopes.signal * roots.signal).sum(axis=2),

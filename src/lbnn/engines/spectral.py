@@ -55,6 +55,7 @@ _STEP_VARIANCE = 0.08  # relative variance of the weights of one stage: effectiv
 _TOO_MUCH = 1.5  # times that variance from which a stage is tried again with a shorter step
 _LONGEST_STEP = 1.5  # in log τ, over which derivatives are not to be trusted
 _RESAMPLE_BELOW = 0.7  # effective share of a group
+_RESERVE = 1.1  # errors are taken this much larger where it is decided how many groups are added
 _RIDGE = 0.01  # of the regression, in variances of its variables
 _LARGEST_COEFFICIENT = 1.0  # rows shrink like τ^{1/2} where they shrink; more is noise of the regression
 _CENTRES = (0.0, -2.0, 2.0, -4.0, 4.0)  # c of the spectral maps, in e-folds from τ/ḡ
@@ -151,7 +152,7 @@ def sample_narrow(
         Standard error of the log evidence after which no further round is made; averages need
         target_error⁻² effective draws.
     particles : int
-        Particles of a round.
+        Particles of a round; later ones have half as many where these are enough.
     most_rounds : int
         Rounds after which the sample is returned whatever its error.
 
@@ -169,7 +170,10 @@ def sample_narrow(
     for _ in range(most_rounds - 1):
         if sample.reaches(target_error):
             break
-        sample = _merge(sample, _round(posterior, particles, rng))
+        have = len(sample.group_log_evidence)
+        missing = have * ((_RESERVE * sample.log_evidence_error / target_error) ** 2 - 1)
+        groups = GROUPS // 2 if missing <= GROUPS // 2 else GROUPS
+        sample = _merge(sample, _round(posterior, particles, rng, groups))
     return sample
 
 
@@ -272,11 +276,13 @@ def _constant(likelihood: GaussianLikelihood) -> float:
     return -0.5 * likelihood.targets.size * math.log(2 * math.pi)
 
 
-def _round(posterior: NarrowPosterior, particles: int, rng: np.random.Generator) -> NarrowSample:
-    """One set of groups, from the prior to the posterior, and a few sweeps there."""
-    size = max(1, round(particles / GROUPS)) * GROUPS
+def _round(
+    posterior: NarrowPosterior, particles: int, rng: np.random.Generator, groups: int = GROUPS
+) -> NarrowSample:
+    """Some groups, each a sixteenth of the particles, from the prior to the posterior; a few sweeps there."""
+    size = max(1, round(particles / GROUPS)) * groups
     start = draw_prior(posterior, size, rng)
-    path = _Path(posterior, start, _start(posterior, start), rng)
+    path = _Path(posterior, start, _start(posterior, start), rng, groups)
     path.weigh(path.log_likelihood())
     path.anneal(math.log(posterior.noise))
     snapshots = []
@@ -285,13 +291,13 @@ def _round(posterior: NarrowPosterior, particles: int, rng: np.random.Generator)
         snapshots.append(path.particles.take(slice(None)))
     drawn = join(snapshots)
     log_weights = (path.log_weights + path.log_evidence[:, None]).ravel()
-    groups = np.tile(np.repeat(np.arange(GROUPS), size // GROUPS), _SNAPSHOTS)
+    labels = np.tile(np.repeat(np.arange(groups), path.per_group), _SNAPSHOTS)
     log_evidence, error = _mean_and_error(path.log_evidence)
     sample = NarrowSample(
         posterior.axes @ drawn.roots,
         drawn.inner,
         np.log(normalised(np.tile(log_weights, _SNAPSHOTS))),
-        groups,
+        labels,
         log_evidence,
         error,
         path.log_evidence,
@@ -384,12 +390,17 @@ class _Path:
     """Groups of weighted particles on their way through noise variances."""
 
     def __init__(
-        self, posterior: NarrowPosterior, particles: Particles, log_noise: float, rng: np.random.Generator
+        self,
+        posterior: NarrowPosterior,
+        particles: Particles,
+        log_noise: float,
+        rng: np.random.Generator,
+        groups: int = GROUPS,
     ) -> None:
         self.posterior, self.particles, self.log_noise, self.rng = posterior, particles, log_noise, rng
-        self.per_group = len(particles) // GROUPS
-        self.log_weights = np.full((GROUPS, self.per_group), -math.log(self.per_group))
-        self.log_evidence = np.zeros(GROUPS)
+        self.groups, self.per_group = groups, len(particles) // groups
+        self.log_weights = np.full((self.groups, self.per_group), -math.log(self.per_group))
+        self.log_evidence = np.zeros(self.groups)
         self.stages = 0
         self.shrinking = _axis_sets(posterior)
 
@@ -407,14 +418,14 @@ class _Path:
 
         Their mean in every group enters its evidence.
         """
-        joint = self.log_weights + log_ratios.reshape(GROUPS, -1)
+        joint = self.log_weights + log_ratios.reshape(self.groups, -1)
         totals = log_sum_exp(joint, axis=1)
         self.log_evidence = self.log_evidence + totals
         self.log_weights = joint - totals[:, None]
 
     def resample(self) -> None:
         """Systematic resampling in the groups whose weights have become uneven."""
-        index = np.arange(len(self.particles)).reshape(GROUPS, -1)
+        index = np.arange(len(self.particles)).reshape(self.groups, -1)
         shares = 1 / (np.exp(2 * self.log_weights).sum(axis=1) * self.per_group)
         for group in np.flatnonzero(shares < _RESAMPLE_BELOW):
             ends = np.cumsum(np.exp(self.log_weights[group]))
@@ -461,14 +472,14 @@ class _Path:
         choose the particles; the ratio of two evidences is the mean of weights on the way down again, of
         particles that have been moved at the higher noise variance.
         """
-        measured, before = np.zeros(GROUPS), self.log_noise
+        measured, before = np.zeros(self.groups), self.log_noise
         while True:
             self.resample()
             self.sweep(1)
             self.stages += 1
             maps = self._maps()
             if before < self.log_noise:
-                down = self._log_ratios(maps, before)[1].reshape(GROUPS, -1)
+                down = self._log_ratios(maps, before)[1].reshape(self.groups, -1)
                 measured += log_sum_exp(self.log_weights + down, axis=1)
             if self.log_noise == log_noise:
                 self.log_evidence = measured
@@ -481,7 +492,7 @@ class _Path:
 
         The deviation is that of the slope of log weights.
         """
-        weights = np.exp(self.log_weights).ravel() / GROUPS
+        weights = np.exp(self.log_weights).ravel() / self.groups
         here = self.log_likelihood() + log_prior(self.posterior, self.particles)
         slope, scores = _noise_score(self.posterior, self.particles, self.noise), self._scores()
         coefficients = self._coefficients(slope, scores, weights)
@@ -497,7 +508,7 @@ class _Path:
 
     def _step(self, maps: tuple[Array, Array, float], end: float) -> Array:
         """Go as far towards `end` as the weights allow; the log weights (N,)."""
-        weights = np.exp(self.log_weights).ravel() / GROUPS
+        weights = np.exp(self.log_weights).ravel() / self.groups
         length = min(math.sqrt(_STEP_VARIANCE) / max(maps[2], 1e-9), _LONGEST_STEP)
         while True:
             last = length >= abs(end - self.log_noise)

@@ -28,7 +28,7 @@ law of nothing if the S_k are conjugated by it. The likelihood separates over th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,6 +42,7 @@ _BELOW, _BELOW_PER_LAYER = 12.0, 6.0  # e-folds of the table below τ/g: the pri
 _ABOVE = 3.0  # e-folds above the largest value that prior or data suggest
 _DEEPEST = -60.0  # floor of the table relative to its maximum; proposals below it have a chance of 1e-26
 _COARSER, _ANGLES = 3, np.linspace(-5.2, 5.2, 27)  # tables over size and angle: ζ up to φ = 0.011
+_LARGEST_SINGLE = 1e5  # exponents up to which tables that only propose have single precision: off by 0.01
 _GRADED = 1e-14  # ratio of values of L below which directions by a Gram matrix are off by more than 1e-9
 _SMALLEST_SINE = 1e-6  # of angles below which a direction is lost to rounding
 _TAIL = 8.0  # degrees of freedom of proposed ratios: heavier tails than their law
@@ -281,8 +282,7 @@ def sweep(
     """
     chain = precisions(posterior, particles)
     signal = SignalTable(posterior, noise)
-    columns = np.arange(posterior.columns) if posterior.layers else rng.integers(posterior.columns, size=1)
-    move_values(posterior, particles, chain, signal, rng, columns)
+    move_values(posterior, particles, chain, signal, rng)
     for axis in axes:
         for j in rng.permutation(posterior.columns):
             move_column(posterior, particles, chain, signal, rng, int(j), axis)
@@ -342,26 +342,24 @@ class _ColumnLaw:
         self.crossed = np.array(crossed) / root  # ρ_k
         self.offset = self.places.sum(axis=0) - 0.5 * self.size
 
-    def repulsion(self, x: Array) -> Array:
-        """Factor of the density of log l_j = x by the other eigenvalues of L; (1 or N, any) → (N, any)."""
+    def log_repulsion(self, x: Array) -> Array:
+        """Log density of log l_j = x by the other eigenvalues of L: Σ_i log|e^x − l_i|; to (N, any)."""
         value = np.exp(x)
         distance = np.ones((len(self.others), x.shape[1]))
         for other in self.others.T:
             distance *= np.abs(value - other[:, None])
-        return distance + _TINY
+        return np.asarray(np.log(distance + _TINY))
 
     def log_marginal(self, x: Array) -> Array:
-        """Log density of log l_j = x up to a constant, but for `repulsion`; (1 or N, any) → (N, any).
-
-        For proposals.
-        """
-        return self.table.log_density(self.offset[:, None] + 0.5 * x, self.crossed) - 0.5 * self.extra * x
+        """Log density of log l_j = x up to a constant, (1 or N, any) → (N, any): for proposals."""
+        logs = self.table.log_density(self.offset[:, None] + 0.5 * x, self.crossed) - 0.5 * self.extra * x
+        return logs + self.log_repulsion(x) if self.extra else logs
 
     def log_joint(self, x: Array, places: Array) -> Array:
         """Log density of log l_j = x and all ratios, (N,)."""
         root = np.exp(places)
         logs = self.degrees[:, None] * places - (0.5 * root + self.crossed) * root
-        return np.asarray(logs.sum(axis=0) - 0.5 * self.extra * x + np.log(self.repulsion(x[:, None])[:, 0]))
+        return np.asarray(logs.sum(axis=0) - 0.5 * self.extra * x + self.log_repulsion(x[:, None])[:, 0])
 
     def draw_ratios(self, x: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         """Ratios v_k (K + 1, N) that belong to a size x (N,), and log q(new) − log q(current)."""
@@ -463,18 +461,16 @@ def move_values(
     chain: list[Array],
     signal: SignalTable,
     rng: np.random.Generator,
-    columns: Iterable[int],
 ) -> None:
-    """Draw log l_j of some columns with the ratios through all layers, inverses (N, m, m) in `chain`."""
+    """Draw log l_j of all columns with the ratios through all layers, inverses (N, m, m) in `chain`."""
     nodes = signal.nodes
-    for j in columns:
-        law = _ColumnLaw(posterior, particles, chain, int(j))
+    for j in range(posterior.columns):
+        law = _ColumnLaw(posterior, particles, chain, j)
         squares, current = particles.projections[:, j] ** 2, law.size
         table = squares @ signal.weights.T
         table += signal.logs
         table += law.log_marginal(nodes[None])
-        heights = _heights(table) * law.repulsion(nodes[None])
-        proposed, log_ratio, inside = _draw_from_table(nodes, heights, current, rng)
+        proposed, log_ratio, inside = _draw_from_table(nodes, _heights(table), current, rng)
         places, log_path = law.draw_ratios(proposed, rng)
         both = np.stack([proposed, current], axis=1)
         exact, fits = signal.at(both)
@@ -497,85 +493,127 @@ def move_column(
     """Draw log l_j (N,) of a column with its ratios, and the angle φ between u_j and an axis of the data.
 
     Between a collapsed column, with any direction, and one that is fitted to the axis, size and direction
-    have to change at once. With e the part of the axis orthogonal to the other columns, u_j = cos φ e +
-    sin φ b; φ has the prior density sin^{D−2} φ on the sphere of D = n_d − m + 1 dimensions that the other
-    columns leave. A table over log l_j and ζ = log tan(φ/2) proposes a cell, a uniform draw in it a point,
-    and the density accepts.
+    have to change at once. A table over log l_j and ζ = log tan(φ/2) proposes a cell, a uniform draw in it a
+    point, and the density accepts.
     """
-    dimension = posterior.outputs - posterior.columns + 1
-    if dimension < 2:
-        return
-    law = _ColumnLaw(posterior, particles, chain, j)
-    rest = np.delete(np.arange(posterior.columns), j)
-    others = particles.directions[:, rest]  # (N, m − 1, n_d)
-    along = others[:, None, :, axis]  # of the axis on the other columns
-    centre = -(along @ others)[:, 0]
-    centre[:, axis] += 1.0
-    length = np.sqrt((centre**2).sum(axis=1))
-    usable = length > _SMALLEST_SINE  # the axis is not in the span of the other columns
-    length = np.where(usable, length, 1.0)[:, None]
-    centre /= length
-    seen = (posterior.targets[:, axis] - (along @ particles.projections[:, rest])[:, 0]) / length
-    direction, projection = particles.directions[:, j], particles.projections[:, j]
-    cosine = (direction * centre).sum(axis=1)
-    tangent = direction - cosine[:, None] * centre
-    sine = np.sqrt((tangent**2).sum(axis=1))
-    usable &= sine > _SMALLEST_SINE
-    sine, cosine = np.where(usable, sine, 1.0), np.where(usable, cosine, 0.0)
-    tangent /= sine[:, None]
-    seen_tangent = (projection - cosine[:, None] * seen) / sine[:, None]
-
-    nodes, angles = signal.nodes[::_COARSER], _ANGLES
-    steps = nodes[1] - nodes[0], angles[1] - angles[0]
-    weights = signal.weights[::_COARSER].T
-    cos, sin = -np.tanh(angles), 1 / np.cosh(angles)
-    shapes = np.array([cos**2, 2 * cos * sin, sin**2, np.ones_like(cos), (dimension - 1) * np.log(sin)])
-    parts = np.ones((len(particles), len(nodes), 5))
-    parts[:, :, 0] = seen**2 @ weights
-    parts[:, :, 1] = (seen * seen_tangent) @ weights
-    parts[:, :, 2] = seen_tangent**2 @ weights
-    parts[:, :, 3] = signal.logs[::_COARSER] + law.log_marginal(nodes[None])
-    table = (parts.reshape(-1, 5) @ shapes).reshape(len(particles), -1)  # (N, sizes · angles)
-    rows, count = np.arange(len(table)), len(angles)
-    cells = _heights(table).reshape(len(table), -1, count)
-    cells *= law.repulsion(nodes[None])[:, :, None]
-    first, _ = _draw_cell(cells.sum(axis=2), rng)
-    second, _ = _draw_cell(cells[rows, first], rng)
-    proposed = nodes[first] + steps[0] * (rng.random(len(table)) - 0.5)
-    zeta = angles[second] + steps[1] * (rng.random(len(table)) - 0.5)
-    current, current_zeta = law.size, np.log(sine) - np.log1p(cosine)
-    own = np.rint((current - nodes[0]) / steps[0]), np.rint((current_zeta - angles[0]) / steps[1])
-    inside = usable & (own[0] >= 0) & (own[0] < len(nodes)) & (own[1] >= 0) & (own[1] < count)
+    if posterior.outputs == posterior.columns:
+        return  # the other columns leave a single direction
+    law, plane = _ColumnLaw(posterior, particles, chain, j), _Plane.of(posterior, particles, j, axis)
+    nodes = signal.nodes[::_COARSER]
+    cells = _cells_of(plane, law, signal)
+    rows, first = np.arange(len(particles)), _draw_cell(cells.sum(axis=2), rng)
+    second = _draw_cell(cells[rows, first], rng)
+    steps = nodes[1] - nodes[0], _ANGLES[1] - _ANGLES[0]
+    proposed = nodes[first] + steps[0] * (rng.random(len(rows)) - 0.5)
+    zeta = _ANGLES[second] + steps[1] * (rng.random(len(rows)) - 0.5)
+    own = np.rint((law.size - nodes[0]) / steps[0]), np.rint((plane.zeta - _ANGLES[0]) / steps[1])
+    inside = (own[0] >= 0) & (own[0] < len(nodes)) & (own[1] >= 0) & (own[1] < len(_ANGLES)) & plane.usable
     here = [np.where(inside, each, 0).astype(int) for each in own]
     log_ratio = np.log(cells[rows, first, second] / cells[rows, here[0], here[1]])
 
     places, log_path = law.draw_ratios(proposed, rng)
-    both, zetas = np.stack([proposed, current], axis=1), np.stack([zeta, current_zeta], axis=1)
-    exact, fits = signal.at(both)
-    sines = 1 / np.cosh(zetas)
-    projected = seen_tangent[:, None, :] * sines[..., None] - seen[:, None, :] * np.tanh(zetas)[..., None]
-    exact += (fits * projected**2).sum(axis=2) + (dimension - 1) * np.log(sines)
-    log_target = exact[:, 0] - exact[:, 1] + law.log_joint(proposed, places)
-    log_target -= law.log_joint(current, law.places)
-    accepted = inside & (np.log(rng.random(len(table))) < log_target - log_ratio - log_path)
+    log_target = plane.log_density(signal, proposed, zeta) + law.log_joint(proposed, places)
+    log_target -= plane.log_density(signal, law.size, plane.zeta) + law.log_joint(law.size, law.places)
+    accepted = inside & (np.log(rng.random(len(rows))) < log_target - log_ratio - log_path)
     law.scale(accepted, places)
-    turned = centre * -np.tanh(zeta)[:, None] + tangent * sines[:, :1]
-    particles.directions[:, j] = np.where(accepted[:, None], turned, direction)
-    particles.projections[:, j] = np.where(accepted[:, None], projected[:, 0], projection)
+    particles.directions[accepted, j] = plane.directions(zeta)[accepted]
+    particles.projections[accepted, j] = plane.projections(zeta)[accepted]
+
+
+@dataclass(frozen=True)
+class _Plane:
+    """The plane of u_j and an axis of the data, orthogonal to the other columns: u_j = cos φ e + sin φ b.
+
+    e is the part of the axis orthogonal to the other columns. φ has the prior density sin^{D−2} φ on the
+    sphere of D = n_d − m + 1 dimensions that the other columns leave; cos φ = −tanh ζ and sin φ = 1/cosh ζ.
+    """
+
+    centre: Array  # e, (N, n_d)
+    tangent: Array  # b, (N, n_d)
+    seen: Array  # ỹe, (N, r)
+    seen_tangent: Array  # ỹb, (N, r)
+    zeta: Array  # of u_j, (N,)
+    usable: Mask  # (N,): neither the axis in the span of the other columns nor u_j along e
+    dimension: int  # D
+
+    @classmethod
+    def of(cls, posterior: NarrowPosterior, particles: Particles, j: int, axis: int) -> _Plane:
+        """The plane of column j and an axis."""
+        rest = np.delete(np.arange(posterior.columns), j)
+        others = particles.directions[:, rest]  # (N, m − 1, n_d)
+        along = others[:, None, :, axis]  # of the axis on the other columns
+        centre = -(along @ others)[:, 0]
+        centre[:, axis] += 1.0
+        length = np.sqrt((centre**2).sum(axis=1))
+        usable = length > _SMALLEST_SINE
+        length = np.where(usable, length, 1.0)[:, None]
+        centre /= length
+        seen = (posterior.targets[:, axis] - (along @ particles.projections[:, rest])[:, 0]) / length
+        direction, projection = particles.directions[:, j], particles.projections[:, j]
+        cosine = (direction * centre).sum(axis=1)
+        tangent = direction - cosine[:, None] * centre
+        sine = np.sqrt((tangent**2).sum(axis=1))
+        usable &= sine > _SMALLEST_SINE
+        sine, cosine = np.where(usable, sine, 1.0), np.where(usable, cosine, 0.0)
+        return cls(
+            centre,
+            tangent / sine[:, None],
+            seen,
+            (projection - cosine[:, None] * seen) / sine[:, None],
+            np.log(sine) - np.log1p(cosine),
+            usable,
+            posterior.outputs - posterior.columns + 1,
+        )
+
+    def directions(self, zeta: Array) -> Array:
+        """u_j at ζ (N,), (N, n_d)."""
+        return self.tangent / np.cosh(zeta)[:, None] - self.centre * np.tanh(zeta)[:, None]
+
+    def projections(self, zeta: Array) -> Array:
+        """ỹu_j at ζ (N,), (N, r)."""
+        return self.seen_tangent / np.cosh(zeta)[:, None] - self.seen * np.tanh(zeta)[:, None]
+
+    def log_density(self, signal: SignalTable, size: Array, zeta: Array) -> Array:
+        """Likelihood of a column of log size x (N,) at ζ (N,), and prior of ζ, (N,)."""
+        logs, fits = signal.at(size)
+        logs += (fits * self.projections(zeta) ** 2).sum(axis=1)
+        return np.asarray(logs - (self.dimension - 1) * np.log(np.cosh(zeta)))
+
+
+def _cells_of(plane: _Plane, law: _ColumnLaw, signal: SignalTable) -> Array:
+    """Probabilities of cells of log l_j and ζ up to a factor, (N, sizes, angles).
+
+    The exponent at an angle is cos²φ p_0 + 2 cos φ sin φ p_1 + sin²φ p_2 + p_3 with p (N, sizes).
+    """
+    nodes, weights = signal.nodes[::_COARSER], signal.weights[::_COARSER].T
+    cos, sin = -np.tanh(_ANGLES), 1 / np.cosh(_ANGLES)
+    prior = (plane.dimension - 1) * np.log(sin)
+    shapes = np.array([cos**2, 2 * cos * sin, sin**2, np.ones_like(cos), prior])
+    parts = np.ones((len(plane.seen), len(nodes), 5))
+    parts[:, :, 0] = plane.seen**2 @ weights
+    parts[:, :, 1] = (plane.seen * plane.seen_tangent) @ weights
+    parts[:, :, 2] = plane.seen_tangent**2 @ weights
+    largest = float(np.abs(parts).max())
+    parts[:, :, 3] = signal.logs[::_COARSER] + law.log_marginal(nodes[None])
+    kind = np.float32 if largest < _LARGEST_SINGLE else np.float64
+    table = parts.reshape(-1, 5).astype(kind) @ shapes.astype(kind)
+    return _heights(table.reshape(len(parts), -1)).reshape(len(parts), len(nodes), -1)
 
 
 def _heights(table: Array) -> Array:
     """Densities of log densities (N, any), relative to the largest of their row; the table is overwritten."""
     table -= table.max(axis=1, keepdims=True)
     np.maximum(table, _DEEPEST, out=table)
+    if table.dtype == np.float64:
+        table = table.astype(np.float32)
     return np.exp(table, out=table)
 
 
-def _draw_cell(heights: Array, rng: np.random.Generator) -> tuple[IndexArray, Array]:
-    """A cell (N,) of every row of heights (N, k), drawn in proportion, and cumulative sums (N, k)."""
+def _draw_cell(heights: Array, rng: np.random.Generator) -> IndexArray:
+    """A cell (N,) of every row of heights (N, k), drawn in proportion."""
     cumulative = np.cumsum(heights, axis=1)
     reached = cumulative > (rng.random(len(heights)) * cumulative[:, -1])[:, None]
-    return reached.argmax(axis=1), cumulative
+    return reached.argmax(axis=1)
 
 
 def _draw_from_table(
@@ -586,7 +624,7 @@ def _draw_from_table(
     Returns the draws, log q(draw) − log q(current), and whether the current point is within the table.
     """
     step, last, rows = nodes[1] - nodes[0], len(nodes) - 2, np.arange(len(heights))
-    cell, _ = _draw_cell(heights[:, :-1] + heights[:, 1:], rng)
+    cell = _draw_cell(heights[:, :-1] + heights[:, 1:], rng)
     left, right = heights[rows, cell], heights[rows, cell + 1]
     uniform = rng.random(len(heights))
     density = np.sqrt(left**2 + uniform * (right**2 - left**2))  # at the draw

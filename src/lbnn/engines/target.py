@@ -20,7 +20,7 @@ from lbnn._base.arrays import (
     transposed,
 )
 from lbnn._base.blocks import blocks
-from lbnn._base.small_matrices import gram_eigen
+from lbnn._base.small_matrices import gram_eigen, one_sign
 from lbnn._base.threads import on_every_core
 from lbnn._base.types import AnyArray, Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -165,9 +165,13 @@ class ScaleTarget:
 
     def scales(self, u: AnyArray) -> AnyArray:
         """L(u), (m, n_d, n_d)."""
-        (frame,) = self._rotation.at(device_of(u))
-        root = frame @ _product(self.coordinates.factors(u))
+        root = self.roots(u)
         return root @ transposed(root)
+
+    def roots(self, u: AnyArray) -> AnyArray:
+        """O T, (m, n_d, columns), whose Gram matrix is L(u)."""
+        (frame,) = self._rotation.at(device_of(u))
+        return frame @ _product(self.coordinates.factors(u))
 
     def factors(self, u: Array) -> list[Array]:
         """O T_d, T_{d−1}, ..., T_2, (m, rows, columns) each, whose product is a root of L."""
@@ -179,7 +183,7 @@ class ScaleTarget:
         """Axes (n, n) of the data, and those of the plain targets: where these are small, L collapses."""
         if not self.any_frame:
             return [self.rotation]
-        plain = np.linalg.eigh(self.likelihood.target_moment).eigenvectors[:, ::-1]
+        plain = one_sign(np.linalg.eigh(self.likelihood.target_moment).eigenvectors[:, ::-1])
         overlap = np.abs(plain.T @ self.rotation).max(axis=0)
         return [self.rotation] if overlap.min() > _SAME_AXES else [self.rotation, plain]
 
@@ -290,7 +294,7 @@ class ScaleTarget:
         return value, self.coordinates.pull_back(factors, slopes, gradient)
 
     def _device(self, count: int) -> Device:
-        """Where so many points are evaluated: with the data, if that is worth the way."""
+        """Where so many points are evaluated: where the data are, if copying pays."""
         there = self.likelihood.device
         stay = there.host or self._scatter is not None or count * self.operations < _WORTH_MOVING
         return HOST if stay else there

@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy import special
 
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import lower_factor, one_sign
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.target import Target
-from lbnn.scale.bartlett import BartlettCoordinates, product
+from lbnn.scale.bartlett import product
 from lbnn.scale.total_factor import TotalFactorLaw, rotate_factors
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -110,65 +109,6 @@ class FactorSpace:
         assert total is not None
         with np.errstate(divide="ignore"):
             return np.log((total**2).sum(axis=2))
-
-    def of_points(self, points: Array) -> Array:
-        """The coordinates of given u, (m, k)."""
-        return points
-
-
-class CentredSpace(FactorSpace):
-    """T by its coordinates θ and the inner factors by theirs: the data meet θ alone.
-
-    T_d = T (T_{d−1} ⋯ T_2)⁻¹ follows; all factors are square.
-    """
-
-    name = "mixture fitted to the product and the inner factors"
-
-    def __init__(self, target: Target) -> None:
-        super().__init__(target)
-        self.law = TotalFactorLaw(target.coordinates.shapes)
-        self.inner = BartlettCoordinates(target.coordinates.shapes[1:])
-        self.top = target.coordinates.shapes[0]
-
-    def of_points(self, points: Array) -> Array:
-        """θ of T and u of the inner factors, at given u (m, k)."""
-        total = product(self.target.coordinates.factors(points))
-        assert total is not None
-        return np.concatenate([self.law.coordinates(total), points[:, -self.inner.dimension :]], axis=1)
-
-    def evaluate(self, theta: Array, frame: Array, rng: np.random.Generator) -> Evaluated:
-        """Log posterior at θ (m, k): prior of the inner factors, of T_d given them, and likelihood of T."""
-        own, inner = theta[:, : self.law.dimension], theta[:, self.law.dimension :]
-        fine = np.flatnonzero(self.inner.plausible(inner) & (np.abs(own) < _LARGEST_LOG).all(axis=1))
-        log_posterior, points = np.full(len(theta), -np.inf), np.zeros((len(theta), self.target.dimension))
-        total = self.law.matrices(own[fine])
-        factors = self.inner.factors(inner[fine])
-        under = product(factors)
-        assert under is not None
-        top = np.tril(np.linalg.solve(under.swapaxes(1, 2), total.swapaxes(1, 2)).swapaxes(1, 2))
-        log_inner = self.inner.log_prior(inner[fine])[0] - inner.shape[1] * _HALF_LOG_TWO_PI
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = log_inner + self._log_top(top, under) + self.target.log_likelihood(total, self.axes)
-        log_posterior[fine] = np.where(np.isnan(value), -np.inf, value)
-        points[fine] = self.target.coordinates.locate([top, *factors])
-        return Evaluated(log_posterior, points)
-
-    def _log_top(self, top: Array, under: Array) -> Array:
-        """Log density (m,) of T_d as a function of θ: of its entries, and ∂T_d/∂T given the inner product."""
-        scale = self.top.variance / self.top.width
-        logs = np.log(np.diagonal(top, axis1=1, axis2=2)) - 0.5 * math.log(scale)
-        degrees = np.array(self.top.degrees)
-        constant = (1 - degrees / 2) * math.log(2) - special.gammaln(degrees / 2)
-        diagonal = (degrees * logs - np.exp(2 * logs) / 2 + constant).sum(axis=1)
-        below = top[:, *self.law.below] ** 2 / scale + math.log(2 * math.pi * scale)
-        powers = np.arange(self.law.rows - 1, -1, -1.0)
-        shrink = np.log(np.diagonal(under, axis1=1, axis2=2)) @ powers
-        return diagonal - 0.5 * below.sum(axis=1) - shrink
-
-    def log_diagonal(self, roots: Array) -> Array:
-        """Logs of the diagonal of L along the axes of the data, (m, n)."""
-        with np.errstate(divide="ignore"):
-            return np.log((self.law.matrices(roots[:, : self.law.dimension]) ** 2).sum(axis=2))
 
 
 @dataclass(frozen=True)

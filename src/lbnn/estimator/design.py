@@ -81,7 +81,12 @@ def integrated_models(
         pairs = max(1, round(points / 2 * math.exp(candidate.penalised_evidence - total)))
         places, log_shares = _places(data, candidate, pairs, [effort["seed"], 16, number])
         coarse = {**effort, "target_error": max(_COARSE, effort["target_error"]), "rough": True}
-        around = [_quietly(data, replace(candidate, h=h), units, level_examples, **coarse) for h in places]
+        with (
+            collected()
+        ):  # the accuracy of one of them does not matter; `_doubts` says how many have few draws
+            around = [
+                fit_model(data, replace(candidate, h=h), units, level_examples, **coarse) for h in places
+            ]
         evidences = np.array([model.log_evidence for model in around])
         log_weights = truncated(evidences - log_shares) + candidate.penalised_evidence - total
         models += [
@@ -197,11 +202,3 @@ def _doubts(models: Sequence[FittedModel]) -> list[str]:
         f"{_FEWEST_DRAWS:g} effective draws: average=False takes the best model alone, which has its own "
         "diagnostics"
     ]
-
-
-def _quietly(
-    data: EvidenceData, candidate: Candidate, units: TargetUnits, *level: Any, **effort: Any
-) -> FittedModel:
-    """A model whose accuracy does not matter by itself; `_doubts` says how many have few draws."""
-    with collected():
-        return fit_model(data, candidate, units, *level, **effort)

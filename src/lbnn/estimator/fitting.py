@@ -13,6 +13,7 @@ from scipy import special
 from threadpoolctl import threadpool_limits
 
 from lbnn._base.errors import DataWarning
+from lbnn._base.progress import Progress
 from lbnn._base.types import Array
 from lbnn._base.warn import collected, warn
 from lbnn.estimator import design, settings
@@ -40,8 +41,11 @@ from lbnn.selection import (
 )
 from lbnn.selection.free_noise import FreeNoise, candidate_of
 
-_LONG = 10.0  # seconds for the first network, from which a search is announced, ...
-_NETWORKS_TRIED = 8  # ... with so many networks and a final posterior as long as one to come
+_LONG = 60.0  # seconds from which a search is announced: ...
+#: ... so many times those up to the first network, which is the widest and takes longest (50 to 200 outputs:
+#: 3 to 4 times).
+_TIMES_THE_FIRST = 4
+_NETWORKS = 14  # that are tried with many outputs
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
 
@@ -120,6 +124,7 @@ def fit_networks(
             none = fit_without_signal(data, found, units, level_examples)
             return Fits(rows, (model,), none, notices, list(model.free.diagnostics.messages))
         candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
+        report.close()
         given = any(spec.noise_variance is not None or spec.prior_scale is not None for spec in specs)
         constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
         pairs: list[FreeNoise] = []
@@ -242,20 +247,28 @@ def evidence_table(
 
 
 class Forecast:
-    """Announces a long search once, after its first network, with what it will take and what is faster."""
+    """Shows how far a search is, and announces a long one once, with what it will take and what is faster."""
 
     def __init__(self, outputs: int, report: Callable[[Candidate], None]) -> None:
         self.outputs, self.report = outputs, report
-        self.started, self.announced = time.monotonic(), False
+        self.progress, self.tried, self.seconds = Progress(), 0, 0.0
 
     def __call__(self, candidate: Candidate) -> None:
         """Report a candidate."""
         self.report(candidate)
-        seconds = time.monotonic() - self.started
-        if candidate.widths and not self.announced:
-            self.announced = True
-            if seconds > _LONG:
-                warn(settings.long_search(self.outputs, seconds * _NETWORKS_TRIED), DataWarning)
+        elapsed = time.monotonic() - self.progress.start
+        if candidate.widths:
+            self.tried += 1
+            if self.tried == 1:
+                self.seconds = _TIMES_THE_FIRST * elapsed
+                if self.seconds > _LONG:
+                    warn(settings.long_search(self.outputs, self.seconds), DataWarning)
+        left = f", about {max(self.seconds - elapsed, 1):.0f} s left" if self.tried else ""
+        self.progress.say(f"{self.tried} of about {_NETWORKS} networks{left}")
+
+    def close(self) -> None:
+        """Remove the progress line."""
+        self.progress.close()
 
 
 def reporter(data: EvidenceData, units: TargetUnits, verbose: Any) -> Callable[[Candidate], None]:

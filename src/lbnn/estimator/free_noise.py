@@ -30,8 +30,8 @@ from lbnn.selection.free_noise import (
 )
 
 #: Rows and outputs up to which a covariance of the noise is tried by itself: the cost of one comparison grows
-#: with their product, 1 s at 30 × 12.
-_MOST_ROWS, _MOST_OUTPUTS = 400, 100
+#: with their product, 1 s at 30 × 12, 75 s at 300 × 50.
+_MOST_ROWS, _MOST_OUTPUTS = 400, 32
 _FEWEST_ROWS = 10
 #: Standard deviations of Schott's statistic from which left-out residuals may be correlated: it is exceeded
 #: by 7% of uncorrelated ones, which costs time only.

@@ -72,12 +72,24 @@ def left_out_support(state: FittedState, without: FittedModel | None = None) -> 
     """
     with collected():  # scores of single examples have messages of their own, in `leave_one_out`
         scores = _cheaper(state).leave_one_out(state.targets)
-        alone = without_signal(state.targets)
+        alone = without_signal(_free_combinations(state))
         if without is not None:
             alone = without.leave_one_out(state.targets).log_density
     explained = left_out_r2(state.targets, np.reshape(scores.mean, state.targets.shape))
     gains = scores.log_density - alone
     return explained, float(gains.sum()), float(gains.std(ddof=1) * math.sqrt(len(gains)))
+
+
+def _free_combinations(state: FittedState) -> Array:
+    """The targets, or orthonormal combinations of them that vary where others do not, (p, q).
+
+    The density of shares that add up to 100 is one of their combinations, with the same volume.
+    """
+    matrix = state.best.matrix
+    if matrix.shape[1] == matrix.shape[0]:
+        return state.targets
+    axes = np.linalg.svd(matrix, full_matrices=False).U
+    return np.asarray(state.targets @ axes, float)
 
 
 def _reason(state: FittedState) -> str:

@@ -110,7 +110,7 @@ class FittedModel:
             self.posterior.spectrum,
         )
         mean_gram = float(spectrum.eigenvalues.sum()) / max(spectrum.examples, 1)
-        scales = self.matrix @ measure.scales @ self.matrix.T
+        scales = _turned(measure.scales, self.matrix)
         own = noise.variance * (self.matrix @ self.matrix.T) + noise.coupling * scales
         return measure.weights, mean_gram * scales, own
 
@@ -170,6 +170,14 @@ class FittedModel:
         return left_out_scores(
             self.posterior, whitened, centred=centred, matrix=self.matrix, offset=self.mean
         )
+
+
+def _turned(scales: Array, matrix: Array) -> Array:
+    """A L Aᵀ of scales (m, q, q), (m, n_d, n_d); A (n_d, q) is diagonal unless targets are dependent."""
+    units = np.diagonal(matrix)
+    if matrix.shape[0] == matrix.shape[1] and not (matrix - np.diag(units)).any():
+        return np.asarray(scales * np.outer(units, units), float)
+    return np.asarray(matrix @ scales @ matrix.T, float)
 
 
 def decompose(

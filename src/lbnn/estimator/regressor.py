@@ -52,6 +52,7 @@ from lbnn.estimator.rows import Rows, distinct_rows
 from lbnn.estimator.shares import shares
 from lbnn.estimator.streamed import Summary, predict_blocks
 from lbnn.estimator.targets import TargetUnits
+from lbnn.estimator.training import Training
 from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.model_average import MixturePredictive
 from lbnn.predict.transformed import TRANSFORMS, TransformedPredictive
@@ -273,9 +274,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             if sample_weight is not None:
                 raise ValueError("sample_weight is for rows in memory, got dask arrays")
             return self._fit_stream(DaskBlocks.of(X, y))
+        training = self._checked_training(X, y, sample_weight)
+        return self._fit_rows(training) if training.observed is None else self._fit_table(training)
+
+    def _checked_training(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Training:
+        """The rows that are counted, after everything that can be wrong with them was looked at."""
         self._validate_params()
         settings.network_shapes(self.depth, self.width)  # raises before the work begins
-        kind = current_value("noise", self.noise)
         check.unmasked(X, "X")
         check.unmasked(y, "y")
         self.target_names_ = settings.names_of_targets(y)
@@ -296,53 +301,74 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if rows.dropped:
             inputs, targets = take(inputs, rows.kept, axis=0), targets[rows.kept]
             weights = None if weights is None else weights[rows.kept]
+        told = None if observed is None or observed[rows.kept].all() else observed[rows.kept]
         self.missing_counts_ = np.zeros(1 if targets.ndim == 1 else targets.shape[1], int)
-        if observed is not None and not observed[rows.kept].all():
-            return self._fit_table(inputs, targets, observed[rows.kept], weights, kind, rows, extent)
+        self.row_variances_ = np.ones(len(rows.stands_for))
+        kind = current_value("noise", self.noise)
+        return Training(inputs, targets, weights, told, kind, rows, extent)
+
+    def _fit_rows(self, training: Training) -> LBNNRegressor:
+        """Fit rows that have all of their targets: transforms of targets and inputs, then networks."""
+        inputs, weights, kind = training.inputs, training.weights, training.kind
         group_of, kernel = self._group_of(), self._kernel()
         if self.kernel == "auto":
-            setting = self._setting(targets, weights, kind)[1]
+            setting = self._setting(training.targets, weights, kind)[1]
             kernel = Kernel(nonlinear.best_kernel(inputs, self.inputs, setting), {})
+
+        def best(
+            targets: Array, weights: Array | None
+        ) -> tuple[TargetUnits, Setting, InputCandidate, list[InputCandidate]]:
+            """The best transform of the inputs at infinite width, and the others."""
+            units, setting = self._setting(targets, weights, kind)
+            return units, setting, *best_candidate(inputs, self.inputs, kernel, group_of, setting)
 
         def evidence(of: Array) -> float:
             """Of transformed targets, at infinite width."""
-            setting = self._setting(of, weights, kind)
-            found = best_candidate(inputs, self.inputs, kernel, group_of, setting[1])[0]
-            jacobian = -found.data.spectrum.examples * found.data.outputs * setting[0].log_unit
+            units, _, found, _ = best(of, weights)
+            jacobian = -found.data.spectrum.examples * found.data.outputs * units.log_unit
             return found.penalised_evidence + jacobian
 
-        self.target_transform_ = self._transform_of_targets(targets, evidence)
-        plain = targets
-        targets, jacobian = target_transform.applied(self.target_transform_, targets)
-        units, setting = self._setting(targets, weights, kind)
-        chosen, others = best_candidate(inputs, self.inputs, kernel, group_of, setting)
-        self.row_variances_, unusual, advice = np.ones(len(rows.stands_for)), "", ""
-        independent = not units.dependent  # relations such as a sum of 100 do not survive a transform
-        if (
-            self.target_transform is None
-            and comparable([chosen])
-            and chosen.data.noise_variance
-            and independent
-        ):
-            advice = target_transform.advice(plain, evidence)
-        if self.kernel == "linear" and group_of is None and chosen.data.noise_variance and not advice:
-            advice = nonlinear.look(inputs, chosen, setting)
+        self.target_transform_ = self._transform_of_targets(training.targets, evidence)
+        targets, jacobian = target_transform.applied(self.target_transform_, training.targets)
+        units, setting, chosen, others = best(targets, weights)
+        said = self._advice(training, evidence, units, setting, chosen, group_of)
         if self.robust:
             own = self._own_variances(chosen, inputs, targets, weights, kind)
-            units, setting = self._setting(targets, settings.divided(weights, own), kind)
-            chosen, others = best_candidate(inputs, self.inputs, kernel, group_of, setting)
+            units, _, chosen, others = best(targets, settings.divided(weights, own))
             penalty = float((own > 1).sum() * row_noise.price(len(own)))
-            chosen, others = (
-                replace(chosen, penalty=chosen.penalty + penalty),
-                [replace(each, penalty=each.penalty + penalty) for each in others],
-            )
-            self.row_variances_[rows.stands_for >= 0] = own[rows.stands_for[rows.stands_for >= 0]]
-        elif chosen.data.noise_variance:
-            names = self.target_names_ or []
-            unusual = row_noise.unusual_rows(chosen, setting.targets, rows.kept, names)
+            chosen, *others = (replace(each, penalty=each.penalty + penalty) for each in (chosen, *others))
+            counted = training.rows.stands_for >= 0
+            self.row_variances_[counted] = own[training.rows.stands_for[counted]]
         columns = targets.reshape(len(targets), -1)
-        said = [each for each in (unusual, advice) if each]
-        return self._fit_candidates(chosen, others, kind, units, columns, rows, extent, said, jacobian)
+        return self._fit_candidates(
+            chosen, others, kind, units, columns, training.rows, training.extent, said, jacobian
+        )
+
+    def _advice(
+        self,
+        training: Training,
+        evidence: Callable[[Array], float],
+        units: TargetUnits,
+        setting: Setting,
+        chosen: InputCandidate,
+        group_of: IndexArray | None,
+    ) -> list[str]:
+        """What the evidence at infinite width says of other transforms, kernels and single rows.
+
+        `evidence` is that of transformed targets; units, setting and candidate are those that were chosen.
+        """
+        if not chosen.data.noise_variance:
+            return []
+        advice, unusual = "", ""
+        # relations such as a sum of 100 do not survive a transform of the targets
+        if self.target_transform is None and comparable([chosen]) and not units.dependent:
+            advice = target_transform.advice(training.targets, evidence)
+        if self.kernel == "linear" and group_of is None and not advice:
+            advice = nonlinear.look(training.inputs, chosen, setting)
+        if not self.robust:
+            names = self.target_names_ or []
+            unusual = row_noise.unusual_rows(chosen, setting.targets, training.rows.kept, names)
+        return [each for each in (unusual, advice) if each]
 
     def _transform_of_targets(self, targets: Array, evidence: Callable[[Array], float]) -> str | None:
         """The transform of the targets that is given, or the one that the evidence prefers."""
@@ -353,23 +379,21 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         target_transform.require(self.target_transform, targets)
         return str(self.target_transform)
 
-    def _fit_table(
-        self,
-        inputs: AnyArray,
-        targets: Array,
-        observed: Mask,
-        weights: Array | None,
-        kind: str,
-        rows: Rows,
-        extent: Extent,
-    ) -> LBNNRegressor:
+    def _fit_table(self, training: Training) -> LBNNRegressor:
         """Fit the observed cells of a table of targets (p, n_d), filled anyhow."""
+        inputs, targets, weights, kind = (
+            training.inputs,
+            training.targets,
+            training.weights,
+            training.kind,
+        )
+        observed, rows = training.observed, training.rows
+        assert observed is not None
         settings.require_table(kind, self.beta, self.robust, self.target_transform)
         if self.kernel == "auto":
             raise ValueError("kernel='auto' compares complete targets, got missing ones: give a kernel")
         self.target_transform_ = None
         self.missing_counts_ = (~observed).sum(axis=0)
-        self.row_variances_ = np.ones(len(rows.stands_for))
         table = missing.Table.of(observed, weights, self.fit_intercept)
         seed, shapes = settings.as_seed(self.random_state), settings.network_shapes(self.depth, self.width)
         filled = table.filled(targets)
@@ -387,7 +411,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                     continue
                 effort = {"engine": self.engine, "target_error": self.target_error, "seed": seed}
                 candidates, models = missing.final_tables(data, candidates, **effort)
-        state = FittedState.of(models, chosen.transform, filled, rows, extent)
+        state = FittedState.of(models, chosen.transform, filled, rows, training.extent)
         empty = len(rows.stands_for) - len(rows.kept)
         notices = [*notices, settings.missing_message(observed, empty)]
         messages = [*models[0].posterior.diagnostics.messages, *notices, *self._said_of_scales(chosen)]

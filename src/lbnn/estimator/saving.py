@@ -129,7 +129,7 @@ def _unpack_extent(arrays: dict[str, Array], features: int) -> Extent:
 
 
 def _pack_transform(transform: InputTransform) -> tuple[dict[str, Any], dict[str, Array]]:
-    header, means = _pack_inputs(transform.inputs)
+    header, means = transform.inputs.packed()
     header |= {
         "columns": transform.columns.name,
         "kernel": _plain(transform.kernel.metric, "kernel"),
@@ -143,14 +143,6 @@ def _pack_transform(transform: InputTransform) -> tuple[dict[str, Any], dict[str
         "feature_map": transform.feature_map,
     }
     return header, arrays
-
-
-def _pack_inputs(inputs: CentredInputs | CentredKernel) -> tuple[dict[str, Any], Array]:
-    if isinstance(inputs, CentredInputs):
-        return {"kind": "inputs"}, inputs.columns.means
-    shares = None if inputs.shares is None else inputs.shares.tolist()
-    header = {"kind": "kernel", "grand_mean": inputs.grand_mean, "centre": inputs.centre, "shares": shares}
-    return header, inputs.means
 
 
 def _unpack_transform(header: dict[str, Any], arrays: dict[str, Array]) -> InputTransform:

@@ -98,7 +98,7 @@ class FreeNoisePosterior:
 
     @property
     def diagnostics(self) -> Diagnostics:
-        """How the answer was computed and whether it supports itself."""
+        """How the answer was computed, and whether its checks were passed."""
         return self.inference.diagnostics
 
     @property

@@ -74,6 +74,7 @@ def target_axes(likelihood: SignalNoiseLikelihood, units: Array | float = 1.0) -
 
 
 def _covariance(noise_covariance: Any, outputs: int) -> Array:
+    """A given covariance (n_d, n_d), if it is positive definite."""
     matrix = check.real_array(noise_covariance, "noise_covariance")
     if matrix.shape != (outputs, outputs) or not np.allclose(matrix, matrix.T, rtol=1e-10, atol=0):
         raise ValueError(
@@ -89,7 +90,7 @@ def _covariance(noise_covariance: Any, outputs: int) -> Array:
 
 
 def _split(covariance: Array) -> tuple[float, GivenRoot]:
-    """Σ = t I + A Aᵀ with t half of its smallest eigenvalue."""
+    """Σ (n_d, n_d) = t I + A Aᵀ with t half of its smallest eigenvalue."""
     values, vectors = np.linalg.eigh(covariance)
     variance = 0.5 * float(values[0])
     return variance, GivenRoot(vectors * np.sqrt(values - variance))

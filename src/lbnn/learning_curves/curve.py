@@ -129,8 +129,8 @@ def learning_curve(
     """Average error, evidence and intervals of a one-output network over Gaussian data with a linear teacher.
 
     y = X w + noise · ε, X (p, n0) and ε of standard normal entries, |w| = teacher_norm, new inputs of the
-    same law. The network's prior expects |w|² ≈ λ times its first prior variance, one for unit variances, and
-    noise of variance 1/beta.
+    same law. Under the network's prior E |w|² is the product of the prior variances, one by default, and the
+    noise variance that it assumes is 1/beta.
 
     At zero temperature (p ≤ n0) the averages are integrals over two to four variables. Otherwise data sets
     are drawn in bidiagonal form, 3 min(p, n0) random numbers each, until all averages are known to
@@ -156,7 +156,7 @@ def learning_curve(
     max_draws : int
         Most data sets that are drawn for one number of examples.
     seed : int
-        Networks and teachers with the same seed meet the same data.
+        Networks and teachers with the same seed have the same data.
 
     Returns
     -------

@@ -68,7 +68,7 @@ def log_odds_rule(first: float, second: float, count: int, power: float = 0.0, d
     """t = log(u/(1 − u)) for u ~ Beta(first, second), good for averages of e^{power · t} too.
 
     The trapezoid rule in v, t = centre + spread · sinh(v): tails are exponential, and e^{power · t} may make
-    the right one as slow as it likes.
+    the decay of the right one arbitrarily slow.
     """
     log_constant = -float(special.betaln(first, second))
 

@@ -97,7 +97,7 @@ class Asymptotics:
 
 
 def saddle(data: Asymptotics, widths: tuple[int, ...], variance: float) -> tuple[float, float]:
-    """The scale that the prior's rate plus the log likelihood prefer, and the rate there."""
+    """The scale that maximises the log likelihood less the prior's rate, and the rate there."""
     prior = WidePrior(widths, variance)
 
     def exponent(log_ratio: Array) -> Array:
@@ -117,10 +117,6 @@ def saddle(data: Asymptotics, widths: tuple[int, ...], variance: float) -> tuple
     return scale, float(prior.rate(np.array([scale]))[0])
 
 
-def _infinite_width(data: Asymptotics, widths: tuple[int, ...], variance: float) -> tuple[float, float]:
-    return variance, 0.0
-
-
 def _infinite_data(data: Asymptotics, widths: tuple[int, ...], variance: float) -> tuple[float, float]:
     """λ = yᵀG⁻¹y/p: zero temperature only."""
     if data.temperature > 0:
@@ -138,7 +134,7 @@ def _first_order(data: Asymptotics, widths: tuple[int, ...], variance: float) ->
 
 #: The scale (with σ_1² in it) and the rate of the prior there, by theory; names as in `lbnn.compare`.
 LIMITS: dict[str, Callable[[Asymptotics, tuple[int, ...], float], tuple[float, float]]] = {
-    "infinite width": _infinite_width,
+    "infinite width": lambda data, widths, variance: (variance, 0.0),
     "infinite data": _infinite_data,
     "proportional": saddle,
     "proportional, first order": _first_order,

@@ -1,7 +1,7 @@
 """The posterior of x = log λ for many data sets at once, on one grid of x.
 
 Prior law × likelihood is analytic in x and decays at both ends, so that the trapezoid rule converges
-geometrically; the grid is doubled until neither the evidence nor E λ of any data set moves.
+geometrically; the grid is doubled until neither the evidence nor E λ of any data set changes.
 """
 
 from __future__ import annotations

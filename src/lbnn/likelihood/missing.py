@@ -235,7 +235,7 @@ class PartialLikelihood:
 
     @cached_property
     def _pairs(self) -> tuple[IndexArray, IndexArray]:
-        """Pairs j ≤ k of outputs with missing cells."""
+        """Pairs j ≤ k of outputs with missing cells, (pairs,) each."""
         first, second = np.triu_indices(self.targets.shape[1])
         some = np.bincount(self.outputs, minlength=self.targets.shape[1]) > 0
         both = some[first] & some[second]
@@ -248,7 +248,7 @@ class PartialLikelihood:
 
     @cached_property
     def _unseen(self) -> list[Array] | None:
-        """(I − UUᵀ)/τ between the cells of every output; None where U has all examples."""
+        """(I − UUᵀ)/τ between the cells of each output, (cells, cells); None where U has all examples."""
         if not self.unseen.any():
             return None
         rows = [self.rows[own] for own in self._slices]

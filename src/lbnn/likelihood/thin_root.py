@@ -39,8 +39,10 @@ class ThinLikelihood(Protocol):
 
 def thin_likelihood(likelihood: object) -> ThinLikelihood | None:
     """The likelihood as a function of a root with few columns; None where it has no noise, or hardly any."""
-    if isinstance(likelihood, LikelihoodRatio):
-        return _thin_ratio(likelihood)
+    if isinstance(likelihood, LikelihoodRatio):  # factor by factor, if all have such a form
+        signed = [(sign, thin_likelihood(factor)) for sign, factor in likelihood.signed]
+        parts = tuple((sign, thin) for sign, thin in signed if thin is not None)
+        return ThinRatio(parts) if len(parts) == len(signed) else None
     dual = isinstance(likelihood, HiddenKernelLikelihood)
     own = likelihood.primal if isinstance(likelihood, HiddenKernelLikelihood) else likelihood
     if not isinstance(own, GaussianLikelihood) or own.flat:
@@ -50,13 +52,6 @@ def thin_likelihood(likelihood: object) -> ThinLikelihood | None:
     if dual and own.units is not None:
         raise ValueError("the hidden kernel has one noise variance for all outputs, got units of the outputs")
     return ThinHiddenKernel(own) if dual else ThinScale(own)
-
-
-def _thin_ratio(ratio: LikelihoodRatio) -> ThinRatio | None:
-    """Factor by factor; None where one of them has no such form."""
-    signed = [(sign, thin_likelihood(factor)) for sign, factor in ratio.signed]
-    parts = tuple((sign, thin) for sign, thin in signed if thin is not None)
-    return ThinRatio(parts) if len(parts) == len(signed) else None
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,9 @@ class PerOutputNoise(Noise):
     def of(cls, beta: Any, spectrum: Spectrum) -> Noise:
         """Beta is a vector of positive finite numbers, one for each output; if all are equal, one for all."""
         betas, outputs = check.real_array(beta, "beta"), spectrum.outputs
-        if betas.shape != (outputs,) or not (betas > 0).all() or not np.isfinite(1 / betas).all():
+        with np.errstate(all="ignore"):  # what has no variance is refused
+            finite = np.isfinite(1 / betas)
+        if betas.shape != (outputs,) or not ((betas > 0) & finite).all():
             raise ValueError(
                 f"with noise='per_output' beta must be a vector of {outputs} positive numbers, one for each "
                 f"output, got beta={beta!r}"

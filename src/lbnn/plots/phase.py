@@ -63,7 +63,12 @@ def phase_diagram(posteriors: Sequence[Posterior] | xr.Dataset, ax: Axes | None 
 def _changes(given: Any) -> Iterator[tuple[tuple[float, float], float]]:
     """(α, γ) and ‖⟨K⟩ − G‖ / ‖G‖ of every posterior, or of every point of a sweep."""
     if not hasattr(given, "data_vars"):
-        yield from ((_coordinates(posterior), posterior.kernel_change()) for posterior in given)
+        for posterior in given:
+            if not posterior.prior.widths:
+                raise ValueError("a phase diagram needs a hidden layer, got a posterior of depth one")
+            width = posterior.prior.widths[0]
+            place = posterior.spectrum.examples / width, posterior.prior.outputs / width
+            yield place, posterior.kernel_change()
         return
     widths = np.ravel(given["width"]) if "width" in given.coords else np.zeros(0)
     if not {"examples", "outputs", "kernel_change"} <= {*given.coords, *given} or len(widths) != 1:
@@ -75,11 +80,3 @@ def _changes(given: Any) -> Iterator[tuple[tuple[float, float], float]]:
     for examples, outputs in product(np.ravel(given["examples"]), np.ravel(given["outputs"])):
         values = np.ravel(given["kernel_change"].sel(examples=examples, outputs=outputs))
         yield from (((examples / width, outputs / width), float(value)) for value in values)
-
-
-def _coordinates(posterior: Posterior) -> tuple[float, float]:
-    """α and γ."""
-    if not posterior.prior.widths:
-        raise ValueError("a phase diagram needs a hidden layer, got a posterior of depth one")
-    width = posterior.prior.widths[0]
-    return posterior.spectrum.examples / width, posterior.prior.outputs / width

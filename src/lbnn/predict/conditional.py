@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from lbnn._base.chebyshev_panels import ChebyshevPanels, chebyshev_panels
-from lbnn._base.types import Array, Mask
+from lbnn._base.types import Array
 from lbnn.data.projection import RANK_TOLERANCE
 
 
@@ -50,7 +50,9 @@ class ConditionalProcess:
         """
         scale = scale_values[:, None, :]
         variance = self.noise_variance + self.eigenvalues[:, None] * scale
-        taught = variance > 0 if self.noise_variance > 0 else _regular(scale_values)[:, None, :]
+        taught = variance > 0
+        if self.noise_variance == 0:  # smaller eigenvalues of L count as zero
+            taught = scale > RANK_TOLERANCE * scale.shape[2] * scale.max(axis=2, keepdims=True)
         gain = np.divide(
             np.sqrt(self.eigenvalues[:, None] * scale), variance, out=np.zeros_like(variance), where=taught
         )
@@ -73,8 +75,3 @@ class ConditionalProcess:
             return np.broadcast_to(1 / self.eigenvalues[:, None], shape)
         scale = scale_values[:, None, :]
         return scale / (self.noise_variance + self.eigenvalues[:, None] * scale)
-
-
-def _regular(scale_values: Array) -> Mask:
-    """Eigenvalues of each scale that count as positive, (m, n)."""
-    return scale_values > RANK_TOLERANCE * scale_values.shape[1] * scale_values.max(axis=1, keepdims=True)

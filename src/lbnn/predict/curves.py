@@ -31,6 +31,8 @@ from lbnn.scale.measure import ScaleMeasure
 _RANGE = 3.0  # of log l
 _GRID = 64  # values of l in a range: functions analytic up to ± iπ need 25
 _KEPT = 1e-12  # singular values, relative to the largest: far below what draws of the scale can tell
+_ROUNDING = 1e-13  # eigenvalues relative to the largest that are zero
+_SUM_FLOATS = 1 << 24  # of products that are summed in one multiplication
 _WORTH_WHILE = 0.75  # share of the nodes above which another basis saves too little
 
 
@@ -106,7 +108,23 @@ class AtomCurves:
         """V diag(n) Vᵀ of some atoms in the basis, (m, K, n_d, n_d)."""
         values, vectors = (each[block] for each in self.measure.eigen)
         sizes = (values - self.typical)[:, None, :] * self.basis[1][block]
-        return _in_outputs(sizes, vectors)
+        null = self.null
+        if not null:
+            return _in_outputs(sizes, vectors)
+        alike = sizes[:, :, :1]
+        result = _in_outputs(sizes[:, :, null:] - alike, vectors[:, :, null:])
+        index = np.arange(self.process.outputs)
+        result[:, :, index, index] += alike
+        return result
+
+    @cached_property
+    def null(self) -> int:
+        """Eigenvalues, the first ones, that are zero up to rounding in every atom: layers may be narrow.
+
+        Of V diag(n) Vᵀ these have n in common: it is n_0 I + V diag(n − n_0) Vᵀ over the other directions.
+        """
+        values = self.measure.eigen[0]
+        return int((values <= _ROUNDING * values[:, -1:]).sum(axis=1).min())
 
     @cached_property
     def mean_varying(self) -> Array:
@@ -120,7 +138,11 @@ class AtomCurves:
         """(V diag(n) Vᵀ − E) Aᵀ of some atoms in the basis, (m, K, n_d, outputs)."""
         varying = self.varying(block)
         varying -= self.mean_varying
-        return varying if np.array_equal(matrix, np.eye(self.process.outputs)) else varying @ matrix.T
+        square = matrix.shape[0] == matrix.shape[1]
+        if square and not (matrix - np.diag(np.diagonal(matrix))).any():
+            varying *= np.diagonal(matrix)
+            return varying
+        return varying @ matrix.T
 
     def shrunken(self, block: slice) -> Array:
         """f of some atoms in the basis along the eigenvectors, (m, K, n_d)."""
@@ -129,16 +151,23 @@ class AtomCurves:
     @cached_property
     def averages(self) -> tuple[Array, Array]:
         """E V diag(n) Vᵀ and E V diag(f) Vᵀ at the nodes, (k, n_d, n_d) each."""
-        outputs, nodes = self.process.outputs, len(self.rows.nodes)
-        total = np.zeros((2, nodes, outputs * outputs))
-        for block in self.blocks():
+        outputs, nodes, null = self.process.outputs, len(self.rows.nodes), self.null
+        total, alike = np.zeros((2, nodes, outputs * outputs)), np.zeros(nodes)
+        floats = max(outputs - null, nodes) * outputs**2  # of `squares`, and of what a block is added to
+        for block in blocks(len(self.measure.weights), floats, _SUM_FLOATS):
             values, vectors = (each[block] for each in self.measure.eigen)
             ratio = self.measure.weights[block, None, None] * self._ratio(values)
-            squares = np.einsum("sja,ska->sajk", vectors, vectors).reshape(-1, outputs * outputs)
+            seen = vectors[:, :, null:]
+            squares = np.einsum("sja,ska->sajk", seen, seen).reshape(-1, outputs * outputs)
             for number, size in enumerate((values - self.typical, values)):
-                weighted = (ratio * size[:, None, :]).transpose(1, 0, 2).reshape(nodes, len(squares))
+                gains = ratio * size[:, None, :]
+                if null and number == 0:
+                    alike += gains[:, :, 0].sum(axis=0)
+                    gains -= gains[:, :, :1]
+                weighted = gains[:, :, null:].transpose(1, 0, 2).reshape(nodes, len(squares))
                 total[number] += weighted @ squares
         varying, shrunken = total.reshape(2, nodes, outputs, outputs)
+        varying[:, np.arange(outputs), np.arange(outputs)] += alike[:, None]
         return varying, shrunken
 
     def blocks(self, floats_each: int = 0) -> Iterator[slice]:

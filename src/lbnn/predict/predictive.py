@@ -327,7 +327,34 @@ class Predictive(ABC):
 
 
 @dataclass(frozen=True, repr=False)
-class ConditionedPredictive(Predictive):
+class PredictiveOfAnother(Predictive):
+    """A predictive made from another one, at the same points and of the same outputs."""
+
+    predictive: Predictive
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(p̂, n_d)."""
+        return self.predictive.shape
+
+    @property
+    def device(self) -> Device:
+        """That of the test points."""
+        return self.predictive.device
+
+    @property
+    def single_output(self) -> bool:
+        """Whether results drop the output axis."""
+        return self.predictive.single_output
+
+    @property
+    def noisy(self) -> bool:
+        """Whether these are observations rather than the function."""
+        return self.predictive.noisy
+
+
+@dataclass(frozen=True, repr=False)
+class ConditionedPredictive(PredictiveOfAnother):
     """Outputs at p̂ points, each given the outputs that are known at that point.
 
     Returned by `Predictive.given`. Known outputs have their values and no variance. Points are taken one by
@@ -353,28 +380,7 @@ class ConditionedPredictive(Predictive):
     True
     """
 
-    predictive: Predictive
     known: Array
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(p̂, n_d)."""
-        return self.predictive.shape
-
-    @property
-    def device(self) -> Device:
-        """That of the test points."""
-        return self.predictive.device
-
-    @property
-    def single_output(self) -> bool:
-        """Whether results drop the output axis."""
-        return self.predictive.single_output
-
-    @property
-    def noisy(self) -> bool:
-        """Whether these are observations rather than the function."""
-        return self.predictive.noisy
 
     def _scale_values(self) -> tuple[Array, Array]:
         """Before anything was known."""

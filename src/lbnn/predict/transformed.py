@@ -17,10 +17,9 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base import check
-from lbnn._base.arrays import Device
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
-from lbnn.predict.predictive import ConditionedPredictive, Predictive
+from lbnn.predict.predictive import ConditionedPredictive, PredictiveOfAnother
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 _FLOATS = 1 << 21  # of the Gaussians of one block of points at all nodes
@@ -75,7 +74,7 @@ TRANSFORMS = {
 
 
 @dataclass(frozen=True, repr=False)
-class TransformedPredictive(Predictive):
+class TransformedPredictive(PredictiveOfAnother):
     """The law of targets y whose transform z = t(y) has a given predictive.
 
     Attributes
@@ -98,28 +97,7 @@ class TransformedPredictive(Predictive):
     True
     """
 
-    predictive: Predictive
     transform: Transform
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(p̂, n_d)."""
-        return self.predictive.shape
-
-    @property
-    def device(self) -> Device:
-        """That of the test points."""
-        return self.predictive.device
-
-    @property
-    def single_output(self) -> bool:
-        """Whether results drop the output axis."""
-        return self.predictive.single_output
-
-    @property
-    def noisy(self) -> bool:
-        """Whether these are observations rather than the function."""
-        return self.predictive.noisy
 
     @property
     def leverage(self) -> Array | None:

@@ -56,6 +56,13 @@ class TotalFactorLaw:
         """Law of every diagonal entry, without the scales."""
         return [DiagonalLaw.of(tuple(shape.degrees[i] for shape in self.shapes)) for i in self.diagonal]
 
+    @property
+    def typical_logs(self) -> Array:
+        """Logs of the diagonal of T that are typical under the prior, (r,)."""
+        return self.shift + 0.5 * np.log(np.array([law.degrees for law in self.diagonal_marginals])).sum(
+            axis=1
+        )
+
     def matrices(self, theta: Array) -> Array:
         """T at θ, (m, n, r)."""
         total = np.zeros((len(theta), self.rows, self.columns))

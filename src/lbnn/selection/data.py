@@ -77,18 +77,24 @@ class EvidenceData:
         )
 
     def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
-        """∂f/∂h at scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m, n_d + 1).
+        """∂f/∂h at scales V diag(l) Vᵀ: l (m, k), V (m, n_d, k) -> (m, n_d + 1); k < n_d needs noise.
 
-        By Fisher's identity their average over the posterior of L is the gradient of the log evidence.
+        By Fisher's identity their average over the posterior of L is the gradient of the log evidence. The
+        targets outside of V have the variance τ.
         """
         likelihood, result = self.likelihood(h), np.empty((len(scale_values), self.outputs + 1))
-        outside = self._slopes_outside(h)
+        outside, thin = self._slopes_outside(h), vectors.shape[2] < self.outputs
+        all_noise = 0.5 * (likelihood.targets**2).sum(axis=0) / self.noise_variance if thin else 0.0
         for block in blocks(len(result), likelihood.targets.size):
             signal = likelihood.eigenvalues[:, None] * scale_values[block, None, :]
             variance = self.noise_variance + signal
             rotated = likelihood.targets @ vectors[block]
             fit = rotated / variance
-            by_unit = 0.5 * (vectors[block] * (likelihood.targets.T @ fit)).sum(2)
+            if thin:
+                fitted = rotated * signal / variance / self.noise_variance  # z/τ − z/D
+                by_unit = all_noise - 0.5 * (vectors[block] * (likelihood.targets.T @ fitted)).sum(2)
+            else:
+                by_unit = 0.5 * (vectors[block] * (likelihood.targets.T @ fit)).sum(2)
             by_scale = -0.5 * (signal / variance * (1 - rotated * fit)).sum((1, 2))
             result[block] = np.column_stack([by_unit + outside, by_scale])
         return result

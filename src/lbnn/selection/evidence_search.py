@@ -48,14 +48,20 @@ def search(
         searches.append(WidthSearch(data, spec, seed, report, _best(found)))
         if shapes.fixed is None:
             _search_widths(searches[-1], shapes.depth, found)
-        else:
-            _visit(searches[-1], shapes.fixed, found)
+        for widths in shapes.fixed or ():
+            if not widths:
+                searches[-1].visit_infinite_width(_known_infinite_width(spec, found))
+            elif not spec.coupled or min(widths) >= data.outputs:  # coupled noise needs such widths
+                searches[-1].visit_from_all(widths)
         found += [each for each in searches[-1].candidates if each not in found]
-    if shapes.fixed is None and shapes.depth is None and data.outputs <= MANY_OUTPUTS:
-        # depth three near the best widths, for the kinds of noise that are not far behind
+    if shapes.fixed is None and shapes.depth is None:
+        # depth three near the best widths, for the kinds of noise that are not far behind; with many outputs
+        # behind a narrow layer only: a wide one takes seconds for each evaluation
         best = _best(found)
         for width_search in searches:
-            if width_search.best.penalised_evidence > best - _MOST_FROM_DEPTH:
+            widths = width_search.best.widths
+            quick = data.outputs <= MANY_OUTPUTS or (bool(widths) and min(widths) < data.outputs)
+            if quick and width_search.best.penalised_evidence > best - _MOST_FROM_DEPTH:
                 width_search.visit_depth_three()
     leader = max(
         (each.penalised_evidence for width_search in searches for each in width_search.candidates),
@@ -88,20 +94,11 @@ def _best(found: Sequence[Candidate]) -> float:
     return max((each.penalised_evidence for each in found), default=-math.inf)
 
 
-def _visit(width_search: WidthSearch, fixed: Sequence[tuple[int, ...]], found: Sequence[Candidate]) -> None:
-    """The given widths; coupled noise is for networks as wide as the outputs, and infinite width is one."""
-    for widths in fixed:
-        if not widths:
-            width_search.visit_infinite_width(_known_infinite_width(width_search.spec, found))
-        elif not width_search.spec.coupled or min(widths) >= width_search.data.outputs:
-            width_search.visit_from_all(widths)
-
-
 def _search_widths(width_search: WidthSearch, depth: int | None, found: Sequence[Candidate]) -> None:
     """Infinite width and the widths of the list.
 
-    Where coupled noise is clearly better than infinite width, independent noise is left the networks that
-    couple outputs by being narrower than them.
+    Where coupled noise is clearly better than infinite width, independent noise is tried only with networks
+    narrower than the outputs, which couple these.
     """
     infinite = width_search.visit_infinite_width(_known_infinite_width(width_search.spec, found))
     layers = (depth or 2) - 1

@@ -23,7 +23,10 @@ from lbnn.engines.signal_noise import (
     FINAL,
     FROM_MODE,
     FROM_PRIOR,
+    LARGE_FINAL,
+    LARGE_SCREENING,
     SCREENING,
+    Effort,
     SignalNoiseInference,
     checked_integrand,
     diagonal_draws,
@@ -58,6 +61,8 @@ _DROP = 1.0  # nats by which one more factor must be worse for further ones not 
 _CLOSE = 4.0  # nats by which signal or none must lead in a comparison for the other not to be computed again
 _TARGET_ERROR = 0.5  # of the log evidence of a pair, of which three nats are called a signal
 _MOST_ROUNDS = 3  # of a final answer
+_LARGE = 3000  # targets of more outputs than `MOST_FULL`, from which less work is done, ...
+_LARGE_TARGET_ERROR = 5.0  # ... to this error: the evidence of such data differs by tens of nats
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
 _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 
@@ -155,22 +160,32 @@ class FreeNoiseSearch:
         outputs = self.data.outputs
         full = outputs if outputs <= MOST_FULL else _MANY_FACTORS
         first = None if signals is None else signals[0]
-        narrow = range(1, min(_FACTORS + 1, full))
+        many = outputs > MOST_FULL  # widths differ by tens of nats, and fewer are tried
+        narrow = [_FACTORS] if many else range(1, min(_FACTORS + 1, full))
         self._while_it_helps([(first, width, False) for width in (0, *narrow)])
         factors = self.best.noise
-        for width, own in ((full, False), (factors, True), (full, True)):
-            self.visit(first, width, own)
+        self.visit(first, full, False)
+        for width in () if many else (factors, full):
+            self.visit(first, width, True)
         best = self.best
         tried = signals
         if tried is None:
-            tried = [(width,) for width in (*(each for each in _SIGNALS if each < full), full)]
+            narrow = [each for each in _SIGNALS[many:] if each < full]
+            tried = [(width,) for width in (*narrow, full)]
         self._while_it_helps([(signal, best.noise, best.own) for signal in tried], all_of=signals is not None)
+        if many:
+            return self._sorted
         led = self._best_with_signal
         self.visit(led.signal, led.noise, not led.own)  # shares may differ where variances do not
         led = self._best_with_signal
         others = [each for each in self.found.values() if each.signal == first and each.noise != best.noise]
         second = max(others, key=lambda each: each.log_evidence)
         self.visit(led.signal, second.noise, led.own)
+        return self._sorted
+
+    @property
+    def _sorted(self) -> list[FreeNoise]:
+        """All pairs, best first."""
         return sorted(self.found.values(), key=lambda each: -each.log_evidence)
 
     def _while_it_helps(
@@ -200,10 +215,16 @@ class FreeNoiseSearch:
         if key not in self.found:
             target, mode = aligned(free_noise_target(self.data, *key))
             call = Call(InferenceOptions(_TARGET_ERROR, self.seed, rough=True))
-            estimate = tempered(target, prior_start(target), call, SCREENING, f"signal and noise {key}")
+            effort = LARGE_SCREENING if _is_large(self.data) else SCREENING
+            estimate = tempered(target, prior_start(target), call, effort, f"signal and noise {key}")
             self.found[key] = FreeNoise(*key, target, mode, estimate)
             self.report(candidate_of(self.data, self.found[key]))
         return self.found[key]
+
+
+def _is_large(data: EvidenceData) -> bool:
+    """Whether one gradient costs a hundred microseconds or more."""
+    return data.outputs > MOST_FULL and data.spectrum.examples * data.outputs > _LARGE
 
 
 def candidate_of(data: EvidenceData, pair: FreeNoise) -> Candidate:
@@ -232,15 +253,17 @@ def final_posterior(
     The rival is the best pair without signal where there is one with signal, and the other way round, unless
     it is far behind: the two whose odds are stated have the same accuracy.
     """
-    call = Call(InferenceOptions(max(target_error, _TARGET_ERROR), seed))
-    again = {id(pairs[0]): _again(pairs[0], call)}
+    large = _is_large(data)
+    least, effort = (_LARGE_TARGET_ERROR, LARGE_FINAL) if large else (_TARGET_ERROR, FINAL)
+    call = Call(InferenceOptions(max(target_error, least), seed))
+    again = {id(pairs[0]): _again(pairs[0], call, effort)}
     rivals = [each for each in pairs if (each.signal is None) != (pairs[0].signal is None)]
     for rival in rivals[:1]:
         if rival.log_evidence > again[id(pairs[0])].log_evidence - _CLOSE:
-            again[id(rival)] = _again(rival, call)
+            again[id(rival)] = _again(rival, call, effort)
     averaged = sorted((again.get(id(each), each) for each in pairs), key=lambda each: -each.log_evidence)
     best = max(again.values(), key=lambda each: each.log_evidence)
-    check = rounds(best.target, mode_start(best.mode), call, FINAL, FROM_MODE, _MOST_ROUNDS)
+    check = rounds(best.target, mode_start(best.mode), call, effort, FROM_MODE, _MOST_ROUNDS)
     answer = verdict("smc", best.estimate, check, call, advice=TAKE_OR_RAISE)
     constant = best.target.likelihood.log_constant
     draws = _pooled(averaged, np.random.default_rng([seed, 27]))
@@ -268,11 +291,12 @@ def posterior_without_signal(data: EvidenceData, pairs: Sequence[FreeNoise]) -> 
     return None
 
 
-def _again(pair: FreeNoise, call: Call) -> FreeNoise:
+def _again(pair: FreeNoise, call: Call, effort: Effort) -> FreeNoise:
     """The same pair with the effort of a final answer."""
-    estimate = rounds(pair.target, prior_start(pair.target), call, FINAL, FROM_PRIOR, _MOST_ROUNDS)
+    name = f"signal and noise {pair.signal, pair.noise, pair.own}, final"
+    estimate = rounds(pair.target, prior_start(pair.target), call, effort, name, _MOST_ROUNDS)
     checked_integrand(pair.target, estimate)
-    return replace(pair, estimate=estimate)
+    return replace(pair, estimate=replace(estimate, method=FROM_PRIOR))
 
 
 def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoiseDraws:

@@ -17,7 +17,7 @@ _TIE = 0.01  # nats: a maximum of the evidence this near is one without signal
 
 
 def no_signal(data: EvidenceData, spec: NoiseSpec) -> Candidate | None:
-    """The candidate whose inputs say nothing of the targets; None where the prior scale or no noise is given.
+    """The candidate whose targets do not depend on the inputs; None where prior scale or zero noise is given.
 
     It is the Gaussian process at the lower end of the range of κ, where the signal is 1e-8 of the noise, with
     the noise variances that maximise its evidence: mean squares of the targets. The evidence is

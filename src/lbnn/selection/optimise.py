@@ -19,7 +19,7 @@ _SMALLEST_GAIN = 0.1  # share of the gain promised by the gradient that a step m
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where a search stands: φ, the log evidence, its gradient, and the curvature learned on the way."""
+    """Where a search stands: φ, the log evidence, its gradient, and the estimate of the curvature so far."""
 
     phi: Array  # (k,)
     value: float
@@ -39,9 +39,9 @@ def maximise(
 ) -> Optimum:
     """The maximum by quasi-Newton steps in the box, from start (k,) and curvature (k, k).
 
-    One evaluation is expensive, so `curvature` is handed on from a neighbouring problem, and every evaluation
-    teaches the curvature, whether its step is kept or not. A climb that would need ten steps like its next
-    one to come near a `rival` is given up.
+    One evaluation is expensive, so `curvature` is that of a neighbouring problem to begin with, and every
+    evaluation updates it, whether its step is accepted or not. A search that would need ten steps like its
+    next one to come near `rival`, a log evidence that is known, ends early.
     """
 
     def evaluate(phi: Array, curvature: Array) -> Optimum:

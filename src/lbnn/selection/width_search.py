@@ -12,7 +12,7 @@ from lbnn._base.types import Array, Mask
 from lbnn.selection import gaussian_process
 from lbnn.selection.coupled import coupled
 from lbnn.selection.data import EvidenceData
-from lbnn.selection.finite_width import POINTS, confirmed_evidence, evidence_by_rows, network_evidence
+from lbnn.selection.finite_width import POINTS, confirmed_evidence, network_evidence
 from lbnn.selection.optimise import Optimum, maximise
 from lbnn.selection.parameters import (
     AT_EDGE,
@@ -33,10 +33,11 @@ _REFINEMENT = 8  # ... with so many times the points
 _SEARCH_MISSES = 3.0  # nats by which the evidence of a search may be low: 0.4 to 5 were seen
 _MOST_CONFIRMED = 4  # rows of one kind of noise: each costs as much as a final posterior
 _CONFIRMED_ERROR = 0.1  # target error of the engines for rows that may choose the model
-#: Beyond so many outputs a network costs seconds, and widths differ by tens of nats: fewer are tried, with
-#: fewer steps, and the best of them is confirmed.
+#: Beyond so many outputs widths differ by tens of nats: fewer steps are made for each, and the best of them
+#: is confirmed. Wider networks, whose evidence takes ten seconds, are left to infinite width and, where they
+#: couple outputs, to coupled noise.
 MANY_OUTPUTS = 32
-_FEW_WIDTHS = (64, 20, 8, 5, 3)
+_NARROW = 20
 _EVALUATIONS, _FEW_EVALUATIONS = 12, 5
 _TOLERANCE = 0.02  # nats left on the table by the search for one network
 
@@ -45,7 +46,7 @@ Report = Callable[["Candidate"], None]
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One network with the hyperparameters that its evidence prefers.
+    """One network with the hyperparameters that maximise its evidence.
 
     Attributes
     ----------
@@ -93,7 +94,7 @@ class Candidate:
         """What candidates are ranked by: the log evidence less its penalty and two errors.
 
         The error of n weighted draws is √(Σw² − 1/n), near one where a single draw has all the weight. Such
-        an estimate must not win: dividing by 1 − error² makes the deduction infinite there.
+        an estimate must not be chosen: division by 1 − error² makes the deduction infinite there.
         """
         if self.error >= 1:
             return -np.inf
@@ -101,7 +102,7 @@ class Candidate:
 
 
 def infinite_width(data: EvidenceData, spec: NoiseSpec) -> Candidate:
-    """The Gaussian process with the hyperparameters that its evidence prefers."""
+    """The Gaussian process with the hyperparameters that maximise its evidence."""
     free = free_parameters(data, spec)
     best = gaussian_process.optima(data, spec)[0]
     penalty = penalty_of(free.count, data)
@@ -173,14 +174,16 @@ class WidthSearch:
 
     def visit_widths(self, layers: int, widest: int) -> None:
         """Widest first, until two steps in a row are clearly worse, then the integers next to the best."""
-        widths = [width for width in (_FEW_WIDTHS if self._many else WIDTHS) if width <= widest]
+        widths = [width for width in WIDTHS if width <= widest and not self._slow(width)]
         start, drops = self.visit_from_all((widths[0],) * layers), 0
         for width in widths[1:]:
             start = self.visit((width,) * layers, start)
-            drops = drops + 1 if self._clearly_worse(self.candidates[-1]) else 0
+            last = self.candidates[-1]  # an estimate from a few draws is too low to compare
+            worse = self.best.log_evidence - last.log_evidence > _CLEAR_DROP and last.error < _TOO_UNCERTAIN
+            drops = drops + 1 if worse else 0
             if drops == 2:
                 break
-        for width in () if self._many else _between(self.best.widths):
+        for width in _between(self.best.widths):
             self.visit((width,) * layers, self.optima[self.best.widths])
 
     def visit_coupled_widths(self, layers: int) -> None:
@@ -198,6 +201,10 @@ class WidthSearch:
             wide *= 2
             self.visit((wide,) * layers, start)
 
+    def _slow(self, width: int) -> bool:
+        """Whether a width is left out: a wide layer before many outputs."""
+        return self._many and width > _NARROW
+
     @property
     def _many(self) -> bool:
         return self.data.outputs > MANY_OUTPUTS
@@ -207,11 +214,6 @@ class WidthSearch:
         """The best finite widths so far."""
         finite = [candidate for candidate in self.candidates if candidate.widths]
         return max(finite, key=lambda candidate: candidate.log_evidence).widths
-
-    def _clearly_worse(self, candidate: Candidate) -> bool:
-        """Whether a candidate is far below the best; an estimate from a few draws is too low to compare."""
-        drop = self.best.log_evidence - candidate.log_evidence
-        return candidate.error < _TOO_UNCERTAIN and drop > _CLEAR_DROP
 
     def visit_depth_three(self) -> None:
         """Depth three at the best width and at a wider one, or at the widest where infinite width is best."""
@@ -245,10 +247,10 @@ class WidthSearch:
         return optimum
 
     def confirm(self, leader: float) -> None:
-        """Evidence by the engines for the candidates that may lead: that of the search can be low by nats.
+        """Evidence by the engines for the candidates that may lead: that of the search may be too low.
 
-        The search compares h for one network, with the same random numbers at every h; its error says little
-        of what all of its draws miss (three outputs, widths (2, 10): low by 0.4 to 5 nats).
+        The search compares h for one network, with the same random numbers at every h; its error does
+        not include what all of its draws miss (three outputs, widths (2, 10): low by 0.4 to 5 nats).
         """
         if self.data.outputs == 1:
             return
@@ -285,18 +287,13 @@ class WidthSearch:
             evaluations=_FEW_EVALUATIONS if self._many else _EVALUATIONS,
             rival=rival,
         )
-        if evidence.error > _UNCERTAIN and top.value > rival:
+        if evidence.error > _UNCERTAIN and top.value > rival and not self._many:
             return self._refined(widths, top)
         return top, evidence.error
 
     def _refined(self, widths: tuple[int, ...], top: Optimum) -> tuple[Optimum, float]:
         """The evidence of a contender computed again where it is uncertain: more points, another seed."""
         h, seed = self.free.at(top.phi), self.seed + 1
-        by_rows = evidence_by_rows(self.data, widths, h, seed, POINTS)
-        if by_rows is not None:
-            value, _ = by_rows(h)
-            if by_rows.error < _UNCERTAIN:
-                return replace(top, value=value), by_rows.error
         finer = network_evidence(
             self.data, widths, h, seed, _REFINEMENT * POINTS, directions=self.free.directions
         )

@@ -139,7 +139,7 @@ def compare(
     spectrum = Spectrum.from_inputs(X, Y)
     setting = as_setting(net, spectrum, beta)
     if math.isinf(setting.noise_variance):
-        raise ValueError("theories are compared on data that count, got beta=0")
+        raise ValueError("theories are compared for beta > 0, got beta=0: the posterior is the prior")
     exact = net.condition_spectrum(spectrum, beta, target_error=target_error, seed=seed)
     found, left_out = {}, {}
     for name in theories:

@@ -1,8 +1,8 @@
-"""An infinitely wide network whose last-layer variance is random (Lee et al. 2021): scale mixing by hand.
+"""An infinitely wide network whose last-layer variance is random (Lee et al. 2021).
 
-Then L = s I with one number s for all outputs, of any prior; the data update s as they update the scale of a
-network of one output. Finite width mixes over scales by itself, and over matrices L, which couple the
-outputs as s I cannot.
+Its scale is L = s I, with one number s for all outputs and any prior of s. The posterior of s is that of the
+scale of a network with one output. A network of finite width has a random scale without such a prior, and a
+matrix L that couples the outputs, which s I does not.
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ class ScaleMixture:
                 f"prior must be a frozen continuous distribution of scipy.stats, got {self.prior!r}"
             )
         low, high = (float(end) for end in self.prior.support())
-        if low != 0 or not math.isinf(
-            high
-        ):  # an edge would spoil the quadrature, which wants a smooth density
+        if low != 0 or math.isfinite(high):  # the quadrature converges fast for smooth densities only
             raise ValueError(
                 f"prior must be a law on all positive numbers, got support from {low:g} to {high:g}"
             )
@@ -99,7 +97,7 @@ class ScaleMixture:
         """Condition on data that are already decomposed."""
         beta = check.inverse_temperature(beta)
         if beta == 0:
-            raise ValueError("scale mixing needs data that count, got beta=0")
+            raise ValueError("beta must be positive, got beta=0: the posterior is the prior")
         if math.isinf(beta):
             require_invertible_gram(spectrum)
         law = IsotropicLaw(self.prior, _stacked_likelihood(spectrum, 1 / beta), spectrum.outputs)
@@ -151,13 +149,13 @@ class MixedScaleLaw(QuadratureLaw):
     """The posterior of log s."""
 
     def __init__(self, prior: Any, likelihood: GaussianLikelihood) -> None:
-        self.mixing = self.law = LogScaleLaw(prior)  # type: ignore[assignment]
+        self.law: LogScaleLaw = LogScaleLaw(prior)  # type: ignore[assignment]
         self.likelihood = likelihood
 
     @cached_property
     def nodes(self) -> Nodes:
         """Nodes good for the moments of s that exist; its mean must."""
-        decay = self.mixing.right_exponent + len(self.likelihood.eigenvalues) / 2
+        decay = self.law.right_exponent + len(self.likelihood.eigenvalues) / 2
         if decay <= 1:
             raise ValueError(
                 "the posterior mean of the scale must exist: tail exponent of the prior + rank(G)·n_d/2 > 1, "

@@ -115,16 +115,18 @@ def view_saddle(network: Network, views: ArrayLike, y: ArrayLike, beta: float) -
 
 
 def _maximum(likelihood: ViewLikelihood, width: float, channels: int) -> tuple[Array, float]:
-    """L that maximises prior and likelihood, and the value there; through a triangular root of L."""
+    """L (M, M) that maximises prior times likelihood, and the log of that; by a triangular root of L."""
     rows, columns = np.tril_indices(channels)
     diagonal = rows == columns
 
     def root(flat: Array) -> Array:
+        """The triangular root (M, M), whose diagonal is given by its logarithms."""
         lower = np.zeros((channels, channels))
         lower[rows, columns] = np.where(diagonal, np.exp(np.where(diagonal, flat, 0.0)), flat)
         return lower
 
     def negative(flat: Array) -> tuple[float, Array]:
+        """Minus log prior and log likelihood, and its gradient, shaped like `flat`."""
         lower = root(flat)
         scale = lower @ lower.T
         values, vectors = np.linalg.eigh(scale)

@@ -104,7 +104,7 @@ class ViewPosterior:
 
     @property
     def diagnostics(self) -> Diagnostics:
-        """How the answer was computed and whether it supports itself."""
+        """How the answer was computed, and whether its checks were passed."""
         return self.inference.diagnostics
 
     # ------------------------------------------------------------------ predictions
@@ -148,6 +148,7 @@ class ViewPosterior:
     def _test(
         self, views: ArrayLike | None, cross_gram: ArrayLike | None, test_gram: ArrayLike | None
     ) -> TestViews:
+        """Test points from views (p̂, M, n0), or from kernels (p̂, M, p, M) and (p̂, M, p̂, M)."""
         data = self.data
         if views is None and cross_gram is None and test_gram is None:
             return self._training
@@ -170,6 +171,7 @@ class ViewPosterior:
         return TestViews.of_features(self._feature_scale * array, data)
 
     def _kernel_test(self, cross_gram: ArrayLike, test_gram: ArrayLike) -> TestViews:
+        """Test points from kernels (p̂, M, p, M) and (p̂, M, p̂, M)."""
         cross, gram = check.real_array(cross_gram, "cross_gram"), check.real_array(test_gram, "test_gram")
         count, channels = self.data.examples, self.data.channels
         if cross.ndim != 4 or cross.shape[1:] != (channels, count, channels):
@@ -211,7 +213,7 @@ class ViewPosterior:
 
     @cached_property
     def _kept(self) -> tuple[IndexArray, Array]:
-        """Draws that predictions rest on, and their weights: all, or as many as the work allows."""
+        """Draws that predictions use, (m,), and their weights (m,): all, or as many as the work allows."""
         each = float(len(self.data.observations)) ** 3 + 1e4
         return self.scale._thinned(max(int(_WORK / each), _FEWEST_ATOMS))
 

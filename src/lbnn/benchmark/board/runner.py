@@ -84,7 +84,13 @@ class Plan:
 def run(plan: Plan, tell: Callable[[str], None] = print) -> list[dict[str, Any]]:
     """Run what is not there yet and return all results, in the order of methods and tasks."""
     _load_methods(plan.plugins)
-    _check_names(plan)
+    known = {entry.name for entry in tasks()}
+    for kind, given, names in ("method", plan.methods, set(METHODS)), ("task", plan.tasks, known):
+        unknown = [name for name in given if name not in names]
+        if unknown or not given:
+            raise ValueError(
+                f"a {kind} is one of {', '.join(sorted(names))}, got {', '.join(unknown) or 'none'}"
+            )
     results = plan.folder / "results"
     results.mkdir(parents=True, exist_ok=True)
     open_runs = {
@@ -101,16 +107,6 @@ def run(plan: Plan, tell: Callable[[str], None] = print) -> list[dict[str, Any]]
             job.result()
     found = [_stored(plan, name, task) for name in plan.methods for task in plan.tasks]
     return [each for each in found if each is not None]
-
-
-def _check_names(plan: Plan) -> None:
-    known = {entry.name for entry in tasks()}
-    for kind, given, names in ("method", plan.methods, set(METHODS)), ("task", plan.tasks, known):
-        unknown = [name for name in given if name not in names]
-        if unknown or not given:
-            raise ValueError(
-                f"a {kind} is one of {', '.join(sorted(names))}, got {', '.join(unknown) or 'none'}"
-            )
 
 
 def _load_methods(plugins: Sequence[Path]) -> None:

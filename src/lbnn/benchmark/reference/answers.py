@@ -194,7 +194,11 @@ def _estimated(functions: Functions) -> Answers:
     )
     evidences = np.array([posterior.log_evidence for posterior in posteriors])
     ratio, ratio_error = _replicated(np.exp(evidences - evidences.max())[:, None])
-    phases = _estimated_phases(np.stack([counts for _, counts in found]), _threshold(posteriors[0]))
+    fitted = np.stack([counts for _, counts in found])  # numbers of fitted directions, (replicates, draws)
+    numbers = np.unique(fitted)
+    mass, spread = _replicated(np.stack([(fitted == number).mean(axis=1) for number in numbers], axis=1))
+    threshold = _threshold(posteriors[0])
+    phases = TaskPhases(mass, spread, numbers.astype(np.intp), np.empty(0), threshold)
     return Answers(
         "B",
         expectations,
@@ -217,13 +221,6 @@ def _replicate(functions: Functions, posterior: Posterior, seed: int) -> tuple[A
 def _replicated(estimates: Array) -> tuple[Array, Array]:
     """Mean and standard error over replicates (leading axis)."""
     return estimates.mean(axis=0), estimates.std(axis=0, ddof=1) / math.sqrt(len(estimates))
-
-
-def _estimated_phases(counts: IndexArray, threshold: float) -> TaskPhases:
-    """From numbers of fitted directions, (replicates, draws)."""
-    numbers = np.unique(counts)
-    mass, error = _replicated(np.stack([(counts == number).mean(axis=1) for number in numbers], axis=1))
-    return TaskPhases(mass, error, numbers.astype(np.intp), np.empty(0), threshold)
 
 
 def _shape(values: Array) -> tuple[Array, Array]:

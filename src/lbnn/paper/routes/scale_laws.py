@@ -87,10 +87,15 @@ def average(log_weight: LogDensity, function: Callable[[float], Any]) -> Array:
 
 def _reach(log_integrand: LogDensity) -> tuple[float, float, float]:
     """Where the integrand is above e^{−50} of its peak, and its peak on a grid."""
-    grid = np.linspace(-30.0, 12.0, 421)
-    with np.errstate(all="ignore"):
-        values = np.array([_guarded(log_integrand, t) for t in grid])
-    peak = float(values.max())
+    low = -30.0
+    while True:
+        grid = np.linspace(low, 12.0, 421)
+        with np.errstate(all="ignore"):
+            values = np.array([_guarded(log_integrand, t) for t in grid])
+        peak = float(values.max())
+        if values[0] <= peak - 50 or low < -400:
+            break
+        low *= 2
     kept = np.flatnonzero(values > peak - 50)
     return float(grid[max(kept[0] - 1, 0)]), float(grid[min(kept[-1] + 1, len(grid) - 1)]), peak
 

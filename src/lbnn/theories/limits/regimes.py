@@ -293,7 +293,7 @@ THEORIES = {
 
 def _require_data(setting: Setting) -> None:
     if math.isinf(setting.noise_variance):
-        raise ValueError("a saddle point between prior and data needs data that count, got beta=0")
+        raise ValueError("beta must be positive for a saddle point between prior and data, got beta=0")
 
 
 def _require_zero_temperature(setting: Setting, theory: str) -> None:
