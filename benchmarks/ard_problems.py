@@ -119,21 +119,32 @@ def one(kind: Callable[[np.random.Generator], Problem], number: int) -> dict[str
     return found
 
 
-def table(results: dict[str, list[dict[str, dict[str, float]]]]) -> str:
+def summary(rows: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
     """Mean errors with the standard error of the difference from lbnn with ard, and median seconds."""
+    ours = np.array([row["lbnn, ard"]["error"] for row in rows])
+    found = {}
+    for method in (each for each in METHODS if each in rows[0]):
+        errors = np.array([row[method]["error"] for row in rows])
+        spread = (errors - ours).std(ddof=1) / np.sqrt(len(rows)) if len(rows) > 1 else np.nan
+        found[method] = {
+            "error": float(errors.mean()),
+            "error of the difference": float(spread),
+            "median seconds": float(np.median([row[method]["seconds"] for row in rows])),
+        }
+    return found
+
+
+def table(kinds: dict[str, dict[str, dict[str, float]]], count: int) -> str:
+    """The summaries as a table."""
     lines = ["| problems | " + " | ".join(METHODS) + " |", "|---" * (len(METHODS) + 1) + "|"]
-    for kind, rows in results.items():
-        cells = []
-        ours = np.array([row["lbnn, ard"]["error"] for row in rows])
-        for method in METHODS:
-            if method not in rows[0]:
-                cells.append("–")
-                continue
-            errors = np.array([row[method]["error"] for row in rows])
-            spread = (errors - ours).std(ddof=1) / np.sqrt(len(rows)) if len(rows) > 1 else np.nan
-            seconds = np.median([row[method]["seconds"] for row in rows])
-            cells.append(f"{errors.mean():.3f} ± {spread:.3f} ({seconds:.2g} s)")
-        lines.append(f"| {kind} ({len(rows)}) | " + " | ".join(cells) + " |")
+    for kind, found in kinds.items():
+        cells = [
+            "{error:.3f} ± {error of the difference:.3f} ({median seconds:.2g} s)".format(**found[method])
+            if method in found
+            else "–"
+            for method in METHODS
+        ]
+        lines.append(f"| {kind} ({count}) | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -147,12 +158,15 @@ def main() -> None:
     for number in range(options.problems):
         for kind in KINDS:
             results.setdefault(kind.__name__.replace("_", " "), []).append(one(kind, number))
-        print(table(results), flush=True)
+        kinds = {kind: summary(rows) for kind, rows in results.items()}
+        print(table(kinds, number + 1), flush=True)
     if options.write:
+        command = f"python -m benchmarks.ard_problems {options.problems} --write"
         document = {
-            "provenance": [provenance(f"python -m benchmarks.ard_problems {options.problems} --write")]
+            "provenance": [provenance(command)],
+            "problems of each kind": options.problems,
+            "kinds": kinds,
         }
-        document["problems"] = results
         path = ROOT / "docs" / "results" / "ard.json"
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 

@@ -73,10 +73,10 @@ def network(rng):
     return tuple(int(w) for w in rng.integers(2, 21, size=int(rng.integers(1, 4))))
 
 
-def truth(problems, draws):
+def truth(problems, draws, first=0):
     """Evidence against prior draws: difference in joint errors, ok, seconds, for every problem."""
     rows = []
-    for number in range(problems):
+    for number in range(first, problems):
         rng = np.random.default_rng([28, number])
         kind = KINDS[number % len(KINDS)]
         data = problem(kind, rng)
@@ -149,11 +149,12 @@ def _rank(kind, number):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--problems", type=int, default=24)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--draws", type=int, default=60_000)
     parser.add_argument("--ranks", type=int, default=60)
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
-    rows = truth(options.problems, options.draws)
+    rows = truth(options.problems, options.draws, options.first)
     judged = [row for row in rows if row["referee_error"] < LARGEST_ERROR]
     summary = {
         "problems": len(rows),

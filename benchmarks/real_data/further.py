@@ -157,7 +157,9 @@ def _by_folds(make: Callable, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) 
 def methods(data: DataSet) -> dict[str, peers.Method]:
     """Ours and the peers, by the names of the tables."""
     several, columns = data.shape[2] <= FEW_OUTPUTS, data.shape[1]
-    found: dict[str, peers.Method] = {OURS: network, WITH_RBF: nonlinear_network}
+    found: dict[str, peers.Method] = {OURS: network}
+    if data.shape[2] == 1:
+        found[WITH_RBF] = nonlinear_network
     known = peers.methods(data.shape[2], data.train)
     for name in ("ridge", "ridge, full covariance", "PLS", "conjugate", "forest"):
         found |= {name: known[name]} if name in known else {}
@@ -167,6 +169,32 @@ def methods(data: DataSet) -> dict[str, peers.Method]:
     if several and columns <= MOST_ARD:
         found |= {"lasso": lasso, "ARD": relevance}
     return found
+
+
+# ---------------------------------------------------------------- tables
+
+SHOWN = {"joint": "Joint NLPD per output", "rmse": "RMSE", "covers jointly": "Coverage of joint 90% regions"}
+PAGE = ROOT / "docs" / "results" / "further-data.md"
+MARK = "<!-- tables -->"
+
+
+def page_tables(document: dict) -> str:
+    """One table for each measure: methods by sets, means over the splits."""
+    sets = document["sets"]
+    names = dict.fromkeys(name for each in sets.values() for name in each["methods"])
+    parts = []
+    for key, title in SHOWN.items():
+        shapes = [f"{name} ({'×'.join(map(str, each['shape']))})" for name, each in sets.items()]
+        lines = [f"**{title}**", "", f"| method | {' | '.join(shapes)} |", "|---" * (len(sets) + 1) + "|"]
+        for name in names:
+            cells = []
+            for each in sets.values():
+                values = each["methods"].get(name, {}).get(key)
+                number = "–" if values is None else f"{np.mean(values):.3f}"
+                cells.append(number.replace("-", "\N{MINUS SIGN}"))
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
 
 
 # ---------------------------------------------------------------- the run
@@ -181,7 +209,6 @@ def main() -> None:
     options = parser.parse_args()
     stored = ROOT / "docs" / "results" / "further-data.json"
     document = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {"sets": {}}
-    document["splits"] = options.splits
     document["provenance"] = [
         provenance(f"python -m benchmarks.real_data.further --splits {options.splits} --write")
     ]
@@ -197,10 +224,18 @@ def main() -> None:
                     {name: timed(method, *data.split(seed)) for name, method in methods(data).items()}
                 )
         columns = {name: {key: [row[name][key] for row in rows] for key in rows[0][name]} for name in rows[0]}
-        document["sets"][data.name] = {"shape": data.shape, "test": data.test, "methods": columns}
+        document["sets"][data.name] = {
+            "shape": data.shape,
+            "test": data.test,
+            "splits": options.splits,
+            "methods": columns,
+        }
         print(tables.one_set(data.name, document["sets"][data.name]), flush=True)
         if options.write:
             stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
+    if options.write:
+        before = PAGE.read_text(encoding="utf-8").split(MARK)[0]
+        PAGE.write_text(f"{before}{MARK}\n{page_tables(document)}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

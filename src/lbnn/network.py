@@ -453,6 +453,10 @@ def table_posterior(
     likelihood = observed_likelihood(data, cells, noise.variance)
     plain = plain_formula(data, cells, noise.variance)
     inference = infer(prior, likelihood, False, options, plain)
+    mean = inference.measure.average(inference.measure.scales)
+    lost = data._rounding_message(noise.variance, mean, options.target_error)
+    if lost:
+        inference = inference.doubted(lost)
     return Posterior(prior, data, noise, inference, cells)
 
 
@@ -467,8 +471,9 @@ def _view_posterior(
     else:
         data = ViewData.of_views(views, y, variance)
         design = ViewDesign.of_blocks(data.kernel)
-        kernel = np.einsum("ami,bni->ambn", views, views, optimize=True) * (variance / views.shape[2])
-        plain = PlainViews(kernel, y, noise)
+        features = math.sqrt(variance / views.shape[2]) * views
+        kernel = np.einsum("ami,bni->ambn", features, features, optimize=True)
+        plain = PlainViews(kernel, y, noise, features)
     prior = network.scale_prior(views.shape[1])
     likelihood = ViewLikelihood(design, data.observations, data.residual, len(y), noise)
     inference = infer(prior, likelihood, False, options, plain)

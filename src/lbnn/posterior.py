@@ -16,14 +16,15 @@ from lbnn import archive
 from lbnn._base import check
 from lbnn._base.arrays import to_numpy
 from lbnn._base.deprecated import former_attributes, renamed_argument
-from lbnn._base.html import card, density_picture
 from lbnn._base.types import AnyArray, Array
 from lbnn.cross_validation import LeaveOneOut, kept_targets, left_out_scores
+from lbnn.cross_validation.cells import left_out_rows
 from lbnn.data.bases import InputBasis
 from lbnn.data.missing import MissingCells, elimination_is_cheaper
 from lbnn.data.projection import Projection, TrainingProjection
 from lbnn.data.spectrum import Spectrum
-from lbnn.engines import Diagnostics, ScaleInference
+from lbnn.engines import ScaleInference
+from lbnn.engines.conditioned import Conditioned, scale_picture
 from lbnn.noise.kind import Noise
 from lbnn.noise.missing import level_shares, partial_likelihood
 from lbnn.predict.affine import AffinePredictive
@@ -48,8 +49,8 @@ KIND = "posterior"
 
 
 @former_attributes
-@dataclass(frozen=True)
-class Posterior:
+@dataclass(frozen=True, repr=False)
+class Posterior(Conditioned):
     """The posterior of a deep linear network. Returned by `Network.condition`.
 
     Attributes
@@ -83,53 +84,22 @@ class Posterior:
     inference: ScaleInference
     missing: MissingCells | None = None
 
-    def __repr__(self) -> str:
-        """One line: network, data, evidence, engine."""
-        return (
-            f"Posterior(widths={self.prior.widths}, examples={self.spectrum.examples}, "
-            f"outputs={self.prior.outputs}, log_evidence={self.log_evidence:.6g}, "
-            f"engine={self.diagnostics.engine!r}, ok={self.diagnostics.ok})"
-        )
-
     def _repr_html_(self) -> str:
         """A small table with a picture of the scale's density, for notebooks."""
-        error = f" ± {self.log_evidence_error:.2g}" if self.log_evidence_error else ""
-        rows = [
-            ("hidden widths", self.prior.widths or "none"),
-            ("examples", self.spectrum.examples),
-            ("outputs", self.prior.outputs),
-            ("noise", self.noise.kind),
-            ("log evidence", f"{self.log_evidence:.6g}{error}"),
-            ("engine", self.diagnostics.engine),
-            ("diagnostics", "ok" if self.diagnostics.ok else "; ".join(self.diagnostics.messages)),
-        ]
-        values = self.scale.eigen[0]
-        weights = np.repeat(self.scale.weights, values.shape[1])
-        caption = "scale" if self.prior.outputs == 1 else "eigenvalues of the scale"
-        return card("Posterior", rows, density_picture(values.ravel(), weights, caption))
+        return self._card([("noise", self.noise.kind)], scale_picture(self.scale))
 
     @property
-    def log_evidence(self) -> float:
-        """Log p(Y | X): log E_ϖ of the normalised likelihood (β/2π)^{p n_d/2} exp(−β/2 ‖F − Y‖²).
-
-        At zero temperature the prior density of Y; −inf at β = 0, where every Y is infinitely unlikely.
-        """
-        return self.inference.log_evidence
+    def _examples(self) -> int:
+        return self.spectrum.examples
 
     @property
-    def log_evidence_error(self) -> float:
-        """Standard error of `log_evidence`; 0.0 where it is deterministic."""
-        return self.inference.log_evidence_error
+    def _found(self) -> ScaleInference:
+        return self.inference
 
     @property
     def scale(self) -> ScaleMeasure:
         """ρ, the posterior of the scale L = W_d ⋯ W_2 W_2ᵀ ⋯ W_dᵀ."""
         return self.inference.measure
-
-    @property
-    def diagnostics(self) -> Diagnostics:
-        """How the answer was computed, and whether its checks were passed."""
-        return self.inference.diagnostics
 
     def predict(
         self,
@@ -316,7 +286,8 @@ class Posterior:
         Returns
         -------
         LeaveOneOut
-            Mean, variance and log density of each observation, noise included.
+            Mean, variance and log density of each observation, noise included. Where some targets were not
+            observed: of the observed ones of each row, NaN for the others.
 
         Examples
         --------
@@ -328,7 +299,11 @@ class Posterior:
         >>> bool(np.isclose(scores.mean[0], refit.mean[0]))
         True
         """
-        self._require_complete("leave-one-out scores")
+        if self.missing is not None:
+            if Y is not None:
+                raise ValueError("with missing cells the targets are kept: leave_one_out() takes no Y")
+            messages = self.diagnostics.messages
+            return left_out_rows(self.spectrum, self.missing, self.noise.variance, self.scale, messages)
         targets = kept_targets(self.spectrum) if Y is None else Y
         centred = Y is None and np.shape(targets)[0] > self.spectrum.examples
         return left_out_scores(self, targets, centred=centred)

@@ -14,15 +14,16 @@ from lbnn.benchmark.reference import make, store
 from lbnn.benchmark.reference.answers import answer
 from lbnn.benchmark.reference.recipes import FAMILIES, RECIPES
 from tests.benchmark.mpmath_evidence import log_evidence
+from tests.views import referee
 
 NAMES = [recipe.name for recipe in RECIPES]
 SIZE = {"size-10250": 1_000}  # draws of a large network
-GRADE_A = [recipe.name for recipe in RECIPES if recipe.outputs == 1]
+GRADE_A = [recipe.name for recipe in RECIPES if recipe.channels == 1]
 
 
-def test_twenty_four_tasks_in_six_families():
+def test_twenty_eight_tasks_in_seven_families():
     entries = tasks()
-    assert len(entries) == 24 == len({entry.name for entry in entries})
+    assert len(entries) == 28 == len({entry.name for entry in entries})
     assert tuple(dict.fromkeys(entry.family for entry in entries)) == FAMILIES
     for entry in entries:
         task = load(entry.name)
@@ -48,7 +49,9 @@ def test_headline_numbers():
     assert fourteen.log_evidence == pytest.approx(-162.85, abs=6e-3)
 
 
-@pytest.mark.parametrize("name", ["plain-15", "deep-24", "plain-40-two-outputs", "cold-44"])
+@pytest.mark.parametrize(
+    "name", ["plain-15", "deep-24", "plain-40-two-outputs", "cold-44", "gated-37", "conv-64"]
+)
 def test_gradient_is_that_of_the_density(name):
     task = load(name)
     z = np.concatenate([task.prior_draws(2, 0), task.reference(2, 1)])
@@ -100,9 +103,43 @@ def test_answers_against_weighted_draws_of_the_prior():
 @pytest.mark.parametrize(
     "name",
     [
+        "gated-20",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("gated-37", "conv-64", "conv-84")),
+    ],
+)
+def test_evidence_of_views_against_annealing_in_the_weights(name):
+    """A route that shares nothing with the scale, and the targets view by view."""
+    task = load(name)
+    assert task.views is not None
+    weights = task.unflatten(task.prior_draws(3, 0))
+    product = weights[-1]
+    for weight in weights[-2::-1]:
+        product = product @ weight
+    expected = [
+        [sum(own[m] @ views[m] for m in range(len(views))) for views in task.views] for own in product
+    ]
+    residual = (np.array(expected) - task.Y[:, 0]) / task.density.noise
+    log_likelihood = task.density.log_normaliser - 0.5 * (residual**2).sum(axis=1)
+    np.testing.assert_allclose(task.log_likelihood(task.flatten(weights)), log_likelihood, rtol=1e-12)
+    deviation = math.sqrt(math.prod(task.density.prior_variances))
+    value, error = referee.evidence_by_annealing(
+        deviation * task.views, task.Y[:, 0], task.density.widths, task.density.noise**2,
+        np.random.default_rng(0), steps=100,
+    )  # fmt: skip
+    assert error < 0.1
+    assert abs(value - task.log_evidence) < 4.5 * math.hypot(error, task.log_evidence_error)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
         "coexist-10",
         "cold-210",
         "rank-72-bottleneck",
+        "gated-20",
+        pytest.param("gated-37", marks=pytest.mark.slow),
+        pytest.param("conv-64", marks=pytest.mark.slow),
+        pytest.param("conv-84", marks=pytest.mark.slow),
         pytest.param("rank-48-rank-one-targets", marks=pytest.mark.slow),
         pytest.param("size-10250", marks=pytest.mark.slow),
     ],

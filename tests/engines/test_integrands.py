@@ -237,7 +237,7 @@ def test_extreme_problems_pass(widths, size, beta):
         target = primal_target(prior, likelihood)
         u = rng.normal(size=(6, target.dimension))
         scales, values = target.scales(u), target.integrand(u, 6)
-    IntegrandCheck(kind.plain_likelihood(spectrum)).scales(scales, values + likelihood.log_constant)
+    IntegrandCheck(kind.plain_likelihood(spectrum)).scales(scales, values + likelihood.log_constant, 0.05)
 
 
 def test_a_few_draws_are_compared():
@@ -253,7 +253,7 @@ def test_a_few_draws_are_compared():
 def test_a_singular_covariance_tells_nothing():
     plain = PlainLikelihood(np.ones(2), np.ones((2, 2)), np.zeros(2), 0.0, np.zeros((0, 2)), 0)
     assert math.isnan(plain.log_value(np.zeros((2, 2)))[0])
-    IntegrandCheck(plain).scales(np.zeros((1, 2, 2)), np.zeros(1))
+    IntegrandCheck(plain).scales(np.zeros((1, 2, 2)), np.zeros(1), 0.05)
 
 
 # ---------------------------------------------------------------- rounding of a Gram matrix

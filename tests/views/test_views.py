@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special, stats
 
 import lbnn
 from lbnn.data.view_data import ViewData
+from lbnn.engines.integrand import IntegrandCheck
 from lbnn.likelihood.plain import PlainViews
 from lbnn.likelihood.views import CellDesign, ViewDesign, ViewLikelihood
 from tests.views import referee
@@ -269,6 +271,27 @@ def test_the_saddle_is_the_limit_of_many_channels():
     assert differences[1] < differences[0]
 
 
+def test_the_saddle_beside_the_exact_answer():
+    rng = np.random.default_rng(0)
+    views = lbnn.views.patches(rng.normal(size=(20, 4)), size=2, stride=2)
+    y = views[:, 0].sum(axis=1) + 0.1 * rng.normal(size=20)
+    narrow = lbnn.compare(lbnn.Network((4,)), views, y, beta=100.0, X_test=views[:5])
+    wide = lbnn.compare(lbnn.Network((64,)), views, y, beta=100.0, X_test=views[:5])
+    for quantity in ("scale", "mean", "variance"):
+        assert wide.error(quantity) < narrow.error(quantity)
+    exact = narrow.exact.scale.mean
+    relative = np.linalg.norm(narrow.saddle.scale - exact) / np.linalg.norm(exact)
+    assert narrow.error("scale") == pytest.approx(relative)
+    assert "log evidence" in narrow.table()
+    assert narrow.width_within(0.1) <= narrow.width_within(0.03)
+    with pytest.raises(ValueError, match="quantity must be one of"):
+        narrow.error("kernel")
+    with pytest.raises(ValueError, match="one hidden layer"):
+        lbnn.compare(lbnn.Network((4, 4)), views, y, beta=100.0)
+    with pytest.raises(ValueError, match="two views and more"):
+        lbnn.compare(lbnn.Network((4,)), views[:, :1], y, beta=100.0)
+
+
 def test_the_saddle_is_a_maximum_and_its_predictions_are_dense():
     views, y = problem(12, 2, 3)
     network = lbnn.Network((7,))
@@ -350,3 +373,42 @@ def test_bad_test_points_are_told():
     one = lbnn.Network((5,)).condition_views(views[:, :1], y, 5.0)
     with pytest.raises(ValueError, match="one view of each point"):
         one.predict(views=views)
+
+
+def test_rounding_is_measured_where_digits_are_lost():
+    """Inputs over six decades and little noise: the error of the fast likelihood is that against mpmath."""
+    rng = np.random.default_rng(13)
+    count, dimension = int(rng.integers(3, 9)), int(rng.integers(2, 5))
+    views = rng.normal(size=(count, 2, dimension)) * 10.0 ** rng.uniform(-3, 3, size=dimension)
+    y = rng.normal(size=count)
+    noise = float(np.linalg.norm(views) ** 2 / dimension / 10 ** rng.uniform(6, 17))
+    y *= math.sqrt(noise) * 10 ** rng.uniform(0, 1)
+    y += views[:, 0] @ (rng.normal(size=dimension) / np.abs(views[:, 0]).max(axis=0))
+    data = ViewData.of_views(views, y, 1.0)
+    likelihood = ViewLikelihood(
+        ViewDesign.of_blocks(data.kernel), data.observations, data.residual, count, noise
+    )
+    root = rng.normal(size=(2, 2))
+    scale = root @ root.T
+    values, vectors = np.linalg.eigh(scale)
+    found = likelihood.log_constant + float(likelihood.log_value(values[None], vectors[None])[0])
+    with mpmath.workdps(60):
+        psi, own = [mpmath.matrix(views[:, m].tolist()) for m in range(2)], mpmath.mpf(noise)
+        covariance = own * mpmath.eye(count)
+        for m in range(2):
+            for n in range(2):
+                covariance += mpmath.mpf(scale[m, n]) * psi[m] * psi[n].T / dimension
+        target = mpmath.matrix(y.tolist())
+        fit = (target.T * mpmath.lu_solve(covariance, target))[0]
+        exact = -(mpmath.log(mpmath.det(covariance)) + fit + count * mpmath.log(2 * mpmath.pi)) / 2
+        lost = abs(float(found - exact))
+    assert lost > 1e-3
+    features = views / math.sqrt(dimension)
+    plain = PlainViews(np.einsum("ami,bni->ambn", features, features), y, noise, features)
+    if np.finfo(np.longdouble).eps < 1e-18:
+        assert plain.rounding(scale, found) == pytest.approx(lost, rel=0.1)
+    check = IntegrandCheck(plain)
+    assert "rounding changes the log likelihood" in check.scales(scale[None], np.array([found]), lost / 3)
+    fine = np.array([[1.0, 0.2], [0.2, 1.0]])
+    quiet = PlainViews(plain.kernel, y, float(plain.kernel.max()))
+    assert quiet.rounding(fine, quiet.log_value(fine)[0]) == 0.0

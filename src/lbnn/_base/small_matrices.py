@@ -7,12 +7,13 @@ columns in NumPy is ten times faster.
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import lapack, solve_triangular
 
 from lbnn._base.arrays import namespace
 from lbnn._base.types import AnyArray, Array
 
 _LARGEST = 12  # columns from which LAPACK wins
+_CORNER = 1e300  # larger than any vᵀA⁻¹v
 _LAPACK_INVERSES_FROM = 48  # rows from which one inverse after the other beats NumPy's batches
 _TINY = float(np.finfo(float).eps) ** 2
 
@@ -110,23 +111,53 @@ def one_sign(axes: Array) -> Array:
     return np.asarray(axes * signs, float)
 
 
-def lower_roots(matrices: Array) -> Array:
-    """Cholesky factors (m, n, n) of symmetric matrices, of which only the lower triangle is read.
+def lower_roots(matrices: Array, floors: Array) -> Array:
+    """Cholesky factors (m, n, n) of symmetric matrices with eigenvalues known to be at least floors (m,).
 
-    NaN where rounding has left a matrix indefinite, or it is not finite.
+    Only lower triangles are read. Where rounding has left a matrix indefinite its eigenvalues are raised to
+    the floor; NaN where it is not finite or beyond double precision.
     """
     try:
         return np.asarray(np.linalg.cholesky(matrices), float)
     except np.linalg.LinAlgError:
-        return np.stack([_one_lower_root(each) for each in matrices])
+        return np.stack([_raised_root(*each) for each in zip(matrices, floors, strict=True)])
 
 
-def _one_lower_root(matrix: Array) -> Array:
-    """The Cholesky factor of one matrix (n, n); NaN where there is none."""
+def lower_roots_and_rows(matrices: Array, floors: Array) -> tuple[Array, Array]:
+    """Lower roots R (m, n, n) of the leading blocks of symmetric matrices (m, n + 1, n + 1), and R⁻¹v (m, n).
+
+    v is the last row, which is whitened by the factorisation itself. Its last entry is without meaning and is
+    written to. Eigenvalues as in `lower_roots`.
+    """
+    size = matrices.shape[1] - 1
+    matrices[:, size, size] = _CORNER
+    try:
+        whole = np.asarray(np.linalg.cholesky(matrices), float)
+        return whole[:, :size, :size], whole[:, size, :size]
+    except np.linalg.LinAlgError:
+        roots = lower_roots(matrices[:, :size, :size], floors)
+        pairs = zip(roots, matrices[:, size, :size], strict=True)
+        white = [
+            solve_triangular(root, row, lower=True, check_finite=False)
+            if np.isfinite(root[-1]).all()
+            else np.full_like(row, np.nan)
+            for root, row in pairs
+        ]
+        return roots, np.array(white)
+
+
+def _raised_root(matrix: Array, floor: float) -> Array:
+    """The Cholesky factor of one matrix (n, n), its eigenvalues raised to the floor if need be."""
     try:
         return np.asarray(np.linalg.cholesky(matrix), float)
     except np.linalg.LinAlgError:
-        return np.full_like(matrix, np.nan)
+        if not np.isfinite(np.tril(matrix)).all():
+            return np.full_like(matrix, np.nan)
+        values, vectors = np.linalg.eigh(matrix)
+        root = np.sqrt(np.maximum(values, floor))[:, None] * vectors.T
+        upper = np.asarray(np.linalg.qr(root, mode="r"), float)
+        signs = np.sign(np.diagonal(upper))  # zero where eigenvalues differ by more than double precision has
+        return np.asarray(upper.T * np.where(signs == 0, np.nan, signs))
 
 
 def inverses(lower: Array) -> Array:

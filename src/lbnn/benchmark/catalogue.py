@@ -36,7 +36,7 @@ def tasks(family: str | None = None) -> list[TaskEntry]:
     --------
     >>> import lbnn
     >>> len(lbnn.benchmark.tasks())
-    24
+    28
     >>> [entry.name for entry in lbnn.benchmark.tasks("coexistence")]
     ['coexist-10', 'hidden-14', 'coexist-45', 'coexist-68']
     """
@@ -82,6 +82,7 @@ def _task(content: dict[str, Any]) -> Task:
         tuple(content["widths"]),
         tuple(content["prior_variances"]),
         content["noise"],
+        content.get("views", 0),
     )
     functions = Functions(density, store.unpack(content["X_test"]))
     answers = store.decode_answers(content)
@@ -96,7 +97,7 @@ def _task(content: dict[str, Any]) -> Task:
 
 
 def _entry(recipe: Recipe) -> TaskEntry:
-    sizes = (recipe.inputs, *recipe.widths, recipe.outputs)
+    sizes = (recipe.inputs, *recipe.widths, recipe.channels)
     dimension = sum(a * b for a, b in pairwise(sizes))
-    grade = "A" if recipe.outputs == 1 else "B"
+    grade = "A" if recipe.channels == 1 else "B"
     return TaskEntry(recipe.name, grade, dimension, recipe.family, recipe.summary)

@@ -173,6 +173,10 @@ class {cls}(gym.targets.Model):
         for columns, rows, deviation in zip(sizes, sizes[1:], _DATA["deviations"]):
             weight = deviation * z[..., start : start + rows * columns].reshape(*z.shape[:-1], rows, columns)
             features, start = features @ jnp.swapaxes(weight, -1, -2), start + rows * columns
+        views = _DATA["views"]
+        if views:  # the sum of output m at view m
+            own = features.reshape(*features.shape[:-2], -1, views, views)
+            features = (own * jnp.eye(views)).sum((-2, -1))[..., None]
         return features
 
     def _unnormalized_log_prob(self, z):
@@ -198,7 +202,7 @@ def to_inference_gym(task: Task, folder: str | Path) -> tuple[Path, Path]:
     path = Path(folder) / f"{name}.py"
     names = {"name": task.name, "module": name, "summary": task.summary}
     cls = "".join(part.capitalize() for part in name.split("_"))
-    predicted = task.posterior.predict(task.X)
+    predicted = task.posterior.predict()
     shape = task.Y.shape
     known = {
         "mean": predicted.mean.reshape(shape).tolist(),

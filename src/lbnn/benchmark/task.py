@@ -22,8 +22,9 @@ from lbnn.benchmark.density.other_languages import (
     torch_density,
 )
 from lbnn.benchmark.density.weights import WeightDensity
-from lbnn.benchmark.reference.answers import Answers, Expectations, TaskPhases, condition
+from lbnn.benchmark.reference.answers import Answers, Expectations, TaskPhases, as_views, condition
 from lbnn.posterior import Posterior
+from lbnn.views.posterior import ViewPosterior
 
 DRAWS_OF_ONE_INFERENCE = 1_000  # with several outputs: few against what its scales are worth
 _REFERENCE_ERROR = 0.008  # aimed at by these inferences: about 30,000 effective scales
@@ -81,7 +82,8 @@ class Task:
             ("grade", self.grade),
             ("weights", self.dimension),
             ("hidden widths", self.density.widths),
-            ("data", f"{len(self.X)} examples, {self.X.shape[1]} inputs, {self.Y.shape[1]} outputs"),
+            ("data", f"{len(self.Y)} examples, {self.X.shape[1]} inputs, {self.density.channels} outputs"),
+            *([("views", self.density.views)] if self.density.views else []),
             ("noise", self.density.noise),
             ("log evidence", f"{self.log_evidence:.6g} ± {self.log_evidence_error:.2g}"),
             ("phases", "; ".join(f"{mass:.3g}" for mass in self.phases.mass)),
@@ -92,18 +94,28 @@ class Task:
 
     @property
     def X(self) -> Array:  # noqa: N802
-        """Inputs, (p, n0)."""
+        """Inputs, (p, n0); with M views their rows, (p M, n0)."""
         return self.density.X
 
     @property
+    def views(self) -> Array | None:
+        """Views (p, M, n0) as `Network.condition_views` takes them; None for tasks without."""
+        return as_views(self.density, self.X)
+
+    @property
     def Y(self) -> Array:  # noqa: N802
-        """Targets, (p, n_d)."""
+        """Targets, (p, n_d); with views (p, 1)."""
         return self.density.Y
 
     @property
     def X_test(self) -> Array:  # noqa: N802
-        """Test points of the functions, (p̂, n0)."""
+        """Test points of the functions, (p̂, n0); with views (p̂ M, n0)."""
         return self.functions.X_test
+
+    @property
+    def test_points(self) -> int:
+        """p̂."""
+        return len(self.X_test) // max(self.density.views, 1)
 
     @property
     def dimension(self) -> int:
@@ -150,7 +162,7 @@ class Task:
 
     @property
     def grade(self) -> str:
-        """A: one output, no Monte Carlo error. B: several outputs, stated error, two estimates agree."""
+        """A: one output, no Monte Carlo error. B: several outputs or views, stated error, two estimates."""
         return self.answers.grade
 
     @property
@@ -205,7 +217,14 @@ class Task:
         ]
         return np.concatenate([self.flatten(weights) for weights in draws])
 
+    def predict(self) -> Any:
+        """The exact posterior predictive at the test points."""
+        views = as_views(self.density, self.X_test)
+        if views is None:
+            return self.posterior.predict(self.X_test)
+        return self.posterior.predict(views=views)
+
     @cached_property
-    def posterior(self) -> Posterior:
+    def posterior(self) -> Posterior | ViewPosterior:
         """The posterior behind the task."""
         return condition(self.functions, 0)

@@ -82,8 +82,24 @@ def _chosen(results: FitResults) -> Section:
     header = ("target", "noise", "share of the signal", "90% interval")
     caption = "Standard deviation of the noise, and share of the signal in the variance of the target"
     lines.append(Grid(header, rows, caption))
+    lines += _missing_targets(results)
     lines += [f"Note: {message}" for message in results.messages]
     return Section("What was chosen", lines)
+
+
+def _missing_targets(results: FitResults) -> list[Grid]:
+    """How many targets were missing, and what the other targets of their rows explain of them."""
+    model = results.model
+    if not model.missing_counts_.any():
+        return []
+    shares = ["–" if np.isnan(share) else f"{share:.2f}" for share in model.missing_explained_]
+    counts = (str(count) for count in model.missing_counts_)
+    caption = (
+        "Missing targets, and the share of their variance that the other targets of the same rows explain, "
+        "beside what all other rows do"
+    )
+    rows = list(zip(results.names, counts, shares, strict=True))
+    return [Grid(("target", "missing", "explained by others"), rows, caption)]
 
 
 def _kernel(model: Any) -> str:

@@ -34,9 +34,21 @@ class IntegrandCheck:
         others = np.searchsorted(np.cumsum(weights), np.arange(1, count) / _MOST_DRAWS * weights.sum())
         return np.unique(np.append(np.argmax(weights), np.minimum(others, len(weights) - 1)))
 
-    def scales(self, scales: Array, log_values: Array) -> None:
-        """Raise unless log p(Y | L) (k,) at scales (k, n_d, n_d) is what the plain formula gives."""
+    def scales(self, scales: Array, log_values: Array, target_error: float) -> str:
+        """Raise unless log p(Y | L) (k,) at scales (k, n_d, n_d) is what the plain formula gives.
+
+        Returns what to say where rounding changes it by more than the target error, or an empty text.
+        """
         self._compare(self.plain.log_value, scales, log_values)
+        lost = max(self.plain.rounding(*each) for each in zip(scales, map(float, log_values), strict=True))
+        if lost <= target_error:
+            return ""
+        size = f"by about {lost:.2g}" if np.isfinite(lost) else "by an unknown amount"
+        return (
+            f"rounding changes the log likelihood {size}: along some direction the signal is so much larger "
+            "than the noise that digits of the others are lost; use inputs of similar size in all columns, "
+            "fewer that repeat each other, or a smaller beta"
+        )
 
     def kernels(self, kernels: Array, log_values: Array) -> None:
         """The same for log p(Y | Λ) at hidden kernels (k, r, r)."""

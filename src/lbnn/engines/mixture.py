@@ -19,6 +19,7 @@ from scipy import special
 
 from lbnn._base.log_sums import log_sum_exp, normalised
 from lbnn._base.quasi_random import uniform_points
+from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.modes import WIDEST, Mode, find_modes, find_tails, scan_axes
 from lbnn.engines.total_target import FactorSpace, Space, TotalTarget
@@ -223,13 +224,11 @@ def laplace_mixture_of(target: TotalTarget, modes: list[Mode]) -> Mixture:
 
 
 def laplace_part(mode: Mode) -> StudentPart:
-    """Student's law with the curvature at a mode, somewhat wider.
-
-    The symmetric root does not depend on the signs of eigenvectors, which rounding decides.
-    """
+    """Student's law with the curvature at a mode, somewhat wider."""
     values, vectors = np.linalg.eigh(mode.hessian)
     deviations = (1 + _INFLATION / math.sqrt(len(values))) / np.sqrt(np.maximum(values, WIDEST**-2))
-    return StudentPart(mode.frame, mode.theta, mode.units[:, None] * ((vectors * deviations) @ vectors.T))
+    # one sign: otherwise rounding would decide it, and with it all draws
+    return StudentPart(mode.frame, mode.theta, mode.units[:, None] * one_sign(vectors) * deviations)
 
 
 @dataclass(frozen=True)
@@ -347,7 +346,7 @@ def _root(spread: Array) -> Array:
     """A root (k, k) of a covariance (k, k), kept from singular ones by rounding of its diagonal."""
     scale = np.sqrt(np.diagonal(spread))
     values, vectors = np.linalg.eigh(spread / np.outer(scale, scale))
-    return np.asarray(scale[:, None] * ((vectors * np.sqrt(np.maximum(values, 1e-10))) @ vectors.T), float)
+    return np.asarray(scale[:, None] * one_sign(vectors) * np.sqrt(np.maximum(values, 1e-10)), float)
 
 
 def _tempered(log_weights: Array, fewest: float) -> Array:

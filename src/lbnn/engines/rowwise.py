@@ -456,12 +456,12 @@ def best_pilot(plans: list[Candidate], rng: np.random.Generator) -> RowSample:
 
 
 def row_estimates(
-    target: Target, call: Call, narrow: bool = False
+    target: Target, call: Call, limited: bool = False
 ) -> tuple[Estimate, Estimate | None, float | None] | None:
     """Draws in the better order of the axes and in the other one; None where rows do not apply.
 
-    Also seconds that the target error would take, where it was not reached. Behind a `narrow` layer, where
-    other estimates follow, they are given up early.
+    Also seconds that the target error would take, where it was not reached. With `limited` work, where other
+    estimates follow, they are given up early.
     """
     rng, policy = call.stream("rows of T"), call.policy
     call.progress.say("proposals for the rows of T")
@@ -470,17 +470,17 @@ def row_estimates(
         return None
     pilots.sort(key=lambda pilot: pilot.candidate.operations / pilot.share)
     little = policy.narrow_row_work * (0.1 / min(call.target_error, 0.1)) ** 2
-    most = call.work(min(policy.row_work, little) if narrow else policy.row_work)
+    most = call.work(min(policy.row_work, little) if limited else policy.row_work)
 
     def enough(sample: RowSample) -> bool:
-        return reaches(sample.estimate, call) or (narrow and sample.heavy_tailed)
+        return reaches(sample.estimate, call) or (limited and sample.heavy_tailed)
 
     def enough_to_check(sample: RowSample) -> bool:
         estimate = sample.estimate
         return estimate.effective_sample_size >= _CHECK and can_check(estimate, policy)
 
     sample, other = _drawn(pilots[0], call.effective, enough, most, rng, call), None
-    hopeless = narrow and not reaches(sample.estimate, call)  # others answer then
+    hopeless = limited and not reaches(sample.estimate, call)  # others answer then
     if len(pilots) > 1 and not hopeless:
         call.progress.say(f"cross-check: {pilots[1].candidate.name}")
         other = _drawn(pilots[1], _CHECK, enough_to_check, most / 2, rng, call)

@@ -66,6 +66,9 @@ _MOST_ATOMS = 8192  # of sequential Monte Carlo, whose neighbouring draws are co
 _FEWEST_OF_PRIOR = 1024
 _PILOT = 128  # draws by which two starts of sequential Monte Carlo are compared
 _CLIMBERS = 64  # draws among which the start of a search for a mode is the best
+#: Operations of a gradient up to which a table with missing cells is treated as any other likelihood:
+#: mixtures over all modes then take seconds, and rows for the completed table once missed 0.2 nats.
+_CHEAP = 5e6
 _FITTED_FROM = 2048  # draws to which the mixture of a cross-check is fitted at first
 
 
@@ -87,7 +90,9 @@ def infer(
         )
         if check is not None:
             scales = answer.measure.scales[check.few(answer.measure.weights)]
-            check.scales(scales, likelihood.log_constant + likelihood.log_value(*eigen(scales)))
+            values = likelihood.log_constant + likelihood.log_value(*eigen(scales))
+            lost = check.scales(scales, values, options.target_error)
+            return answer.doubted(lost) if lost else answer
         return answer
     run = Run(prior, likelihood, single_output, Call(options), check)
     try:
@@ -111,7 +116,9 @@ def problem_of(prior: ScalePrior, likelihood: ScaleLikelihood) -> Problem:
         kernel=not likelihood.flat and not likelihood.dual_deficient and likelihood.multiplicity == 1,
         scale=likelihood.noise_variance > 0 or prior.full_rank,
         deficient=likelihood.noise_variance == 0 and not likelihood.flat and not likelihood.keeps_from_zero,
-        completed=not isinstance(likelihood, GaussianLikelihood) and likelihood.surrogate is not None,
+        completed=not isinstance(likelihood, GaussianLikelihood)
+        and likelihood.operations > _CHEAP
+        and likelihood.surrogate is not None,
     )
 
 
@@ -156,7 +163,9 @@ class Run:
         """The sampling of L or of the kernel, made once: what it has drawn is kept."""
         if of not in self.samplings:
             spectral = of == "scale" and self.problem.spectral(self.call.policy)
-            self.samplings[of] = Sampling(self._target(of), self.call.within(of), spectral)
+            self.samplings[of] = Sampling(
+                self._target(of), self.call.within(of), spectral, self.problem.completed
+            )
         return self.samplings[of]
 
     def _target(self, of: str) -> ScaleTarget:
@@ -188,13 +197,15 @@ class Run:
         target, likelihood = self._target_of(answer, "scale"), self.likelihood
         answer = self._affordable(answer, "scale")
         measure = self._measure(target.scales(answer.points), answer, self._inverse_mean_exists)
+        lost = ""
         if self.check is not None:
             few = self.check.few(answer.weights)
-            values = target.integrand(answer.points[few], len(answer.points))
-            self.check.scales(measure.scales[few], likelihood.log_constant + values)
+            values = likelihood.log_constant + target.integrand(answer.points[few], len(answer.points))
+            lost = self.check.scales(measure.scales[few], values, self.call.target_error)
         kept = replace(answer, estimate=answer.estimate.stored())
         law = SampledLaw(target, kept, measure.scales, self.call.options, draw_posterior)
-        return _inference(measure._with_law(law), answer, likelihood.log_constant)
+        inference = _inference(measure._with_law(law), answer, likelihood.log_constant)
+        return inference.doubted(lost) if lost else inference
 
     def _of_deficient(self, answer: Answer) -> ScaleInference:
         """The same where the determinant of the outputs without targets was taken into the prior."""
@@ -209,7 +220,7 @@ class Run:
             values = target.integrand(answer.points[few], len(answer.points))
             block = null.T @ measure.scales[few] @ null  # C, whose determinant was taken out
             values = values - 0.5 * likelihood.examples * np.linalg.slogdet(block)[1]
-            self.check.scales(measure.scales[few], likelihood.log_constant + values)
+            self.check.scales(measure.scales[few], likelihood.log_constant + values, self.call.target_error)
         law = FactorLaw(answer.weights, measure.scales, target.factors(answer.points))
         moment = prior._log_negative_moment(zeros, likelihood.examples)
         return _inference(measure._with_law(law), answer, likelihood.log_constant + moment)
@@ -335,11 +346,13 @@ def draw_posterior(target: Target, options: InferenceOptions, call: Call | None 
 class Sampling:
     """Estimates of one posterior in Bartlett coordinates, each made once, and the steps that ask for them."""
 
-    def __init__(self, target: Target, call: Call, spectral: bool = False) -> None:
-        """With `spectral` moves where others do not serve, so that these give way early."""
+    def __init__(self, target: Target, call: Call, spectral: bool = False, completed: bool = False) -> None:
+        """Of a problem where `spectral` moves serve, or with `completed` targets (see `Problem`)."""
         self.target, self.call, self.policy = target, call, call.policy
         law = TotalTarget(target).law
         self.narrow = spectral or law.columns < law.rows
+        self.small = law.dimension <= call.policy.most_for_mixture
+        self.limited = self.narrow or (self.small and not completed)  # other estimates follow: little work
 
     def run(self, steps: tuple[Step, ...]) -> Answer | None:
         """The answer of the first step that serves; None where a single step of rows does not apply."""
@@ -355,7 +368,7 @@ class Sampling:
     @cached_property
     def rows(self) -> tuple[Estimate, Estimate | None, float | None] | None:
         """Draws by rows in the better order of the axes, those in the other, and seconds that are missing."""
-        return row_estimates(self.target, self.call, self.narrow)
+        return row_estimates(self.target, self.call, self.limited)
 
     @cached_property
     def answer_of_rows(self) -> Answer:
@@ -429,13 +442,12 @@ class Sampling:
         if self.rows is None:
             return None
         estimate = self.rows[0]
-        small = TotalTarget(self.target).dimension <= self.policy.most_for_mixture
         hopeless = self.narrow and estimate.effective_sample_size < self.policy.fewest_narrow_rows
         many = self.target.dimension > self.policy.most_for_curvature
         if not last and (hopeless or not (reaches(estimate, self.call) or many)):
             return None
         answer = self.answer_of_rows
-        return answer if answer.diagnostics.ok or last or not (small or self.narrow) else None
+        return answer if answer.diagnostics.ok or last or not (self.small or self.narrow) else None
 
     def _gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the only mode, if it is nearly the posterior and another estimate agrees."""
@@ -564,8 +576,7 @@ class Sampling:
 
     def _smc(self, last: bool) -> Answer:
         """Sequential Monte Carlo; its check is the mixture, or rows and the Gaussian in many dimensions."""
-        small = TotalTarget(self.target).dimension <= self.policy.most_for_mixture
-        return self._smc_after_mixture() if small else self._smc_in_many_dimensions()
+        return self._smc_after_mixture() if self.small else self._smc_in_many_dimensions()
 
     def _smc_after_mixture(self) -> Answer:
         found, _ = self.fitted
@@ -574,7 +585,9 @@ class Sampling:
         if self.call.options.engine != "smc" and self._mixture_is_better(found, estimate):
             return verdict("importance", found, estimate, self.call, advice=TAKE_OR_RAISE)
         if found.heavy_tailed:  # looks better than it is, and agrees with what misses the same part
-            return self._thinned(verdict("smc", estimate, None, self.call))
+            rows = None if self.call.options.engine == "smc" or self.rows is None else self.rows[0]
+            check = rows if rows is not None and can_check(rows, self.policy) else None
+            return self._thinned(verdict("smc", estimate, check, self.call))
         return self._thinned(self._with_evidence_of(found, verdict("smc", estimate, found, self.call)))
 
     def _with_evidence_of(self, found: Estimate, answer: Answer) -> Answer:

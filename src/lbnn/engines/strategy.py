@@ -236,6 +236,7 @@ _ROWS = "many entries of T: rows are regressions on those above, and their cost 
 _COMPLETED = "missing targets: rows for a completed table, whose posterior is close, weighted"
 _OTHER_AXES = "the same with other axes first"
 _RELATIVE = "a narrow last layer: the Gaussian at the mode, rows of T measured by its square block"
+_ROWS_AFTER = "where the mixture leaves the mean of L to a tail, rows often have none"
 _GAUSSIAN = "if one mode is found, the Gaussian there is nearly the posterior where layers are wide"
 _MIXTURE = "several modes, or one that is far from Gaussian: a mixture over all phases"
 _SMC = "where importance sampling does not reach the target error"
@@ -288,6 +289,8 @@ def _few_entries(problem: Problem, of: str, engine: str, policy: Policy) -> tupl
     steps.append(Step("gaussian", of, "draws of the prior, else of a mixture", _GAUSSIAN))
     check = "the Gaussian at the mode of all factors, else a mixture fitted to all factors, else rows"
     steps.append(Step("mixture", of, check, _MIXTURE))
+    if engine == "auto" and rows not in steps:
+        steps.append(Step("rows", of, _OTHER_ORDER, _ROWS_AFTER))
     return tuple(steps) if engine == "importance" else (*steps, _smc(problem, of, policy))
 
 

@@ -12,8 +12,13 @@ Two estimates agree where no difference exceeds a quantile of Student's law with
 as there are independent groups of draws, less one. `Policy.false_alarm` is the probability that two right
 estimates are called different: one half of it is for the evidence (3.3 joint errors), one half for all axes
 together (3.8 for three of them, 5.2 for fifty). Estimates that differ are tried again with more draws, or
-with another check, so that fewer right answers than these warn. How often an answer that is ok is off by
-more than its errors allow is measured by `benchmarks/against_truth.py`.
+with another check, so that fewer right answers than these warn.
+
+Measured on the 416 problems of `benchmarks/against_truth.py` at commit 0cdfd8c, one seed. False alarms: 7
+answers (1.7%) were not ok, all with a log evidence within three stated errors of the truth (in six of them
+sequential Monte Carlo was low by 0.1 to 1.4 and another estimate right). Misses: of the 409 that were ok, 6
+log evidences were beyond three stated errors, one beyond four (4.1), none beyond five, rms 1.00; of their
+1,265 means E L_jj 19 were beyond three, 4 beyond four, one beyond five (5.05), rms 1.20.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from lbnn._base.types import Array, Mask
 from lbnn._base.warn import warn_of
@@ -28,6 +29,7 @@ from lbnn.noise.missing import partial_likelihood, refilled, with_targets
 from lbnn.posterior import Posterior
 from lbnn.selection import Candidate, EvidenceData
 
+_FEWEST_PAIRS, _LEVEL = 6, 0.01  # rows with both targets, and level of the test for correlated residuals
 _STEPS = 2  # of each of the best candidates towards the maximum for the observed cells
 _LONGEST = 1.0  # step along a free hyperparameter, a factor of e
 _TABLES = 48  # completed tables that a gradient is averaged over
@@ -135,6 +137,47 @@ def _slope(data: EvidenceData, h: Array, scale: Array, targets: Array, posterior
     values, axes = np.linalg.eigh(scale)
     complete = EvidenceData(spectrum, spectrum.outside, data.noise_variance)
     return np.asarray(complete.slopes(h, np.maximum(values, 0.0)[None], axes[None])[0])
+
+
+def explained_by_rows(posterior: Posterior) -> Array:
+    """What the other targets of their rows explain of the variance of missing ones, averaged, (n_d,).
+
+    At the posterior mean of the scale; NaN for outputs without missing targets.
+    """
+    cells, measure = posterior.missing, posterior.scale
+    assert cells is not None
+    likelihood = partial_likelihood(posterior.spectrum, cells, posterior.noise.variance)
+    shares = likelihood.explained_by_rows(measure.average(measure.scales))
+    counts = np.bincount(likelihood.outputs, minlength=posterior.prior.outputs)
+    sums = np.bincount(likelihood.outputs, shares, minlength=posterior.prior.outputs)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def correlated_residuals(posterior: Posterior) -> str:
+    """What to say where residuals of targets of the same rows are correlated, unlike independent noise.
+
+    Fisher's transform of every correlation of two outputs, over rows with both, at a level of 1% in all.
+    """
+    cells = posterior.missing
+    assert cells is not None
+    plain = cells.targets / np.sqrt(cells.weights)[:, None]
+    residuals = np.where(cells.observed, plain - np.asarray(posterior.predict().mean), np.nan)
+    found = []
+    first, second = np.triu_indices(residuals.shape[1], 1)
+    for j, k in zip(first, second, strict=True):
+        both = cells.observed[:, j] & cells.observed[:, k]
+        if both.sum() >= _FEWEST_PAIRS:
+            r = float(np.corrcoef(residuals[both][:, [j, k]].T)[0, 1])
+            found.append((abs(math.atanh(np.clip(r, -0.9999, 0.9999))) * math.sqrt(both.sum() - 3), r, j, k))
+    if not found or max(found)[0] < stats.norm.isf(_LEVEL / 2 / len(found)):
+        return ""
+    _, r, j, k = max(found)
+    complete = int(cells.observed.all(axis=1).sum())
+    return (
+        f"residuals of targets of the same rows are correlated (largest: {r:.2f}, of outputs {j} and {k}), "
+        "but with missing targets the noise is independent: joint densities are lower than they could be; "
+        f"compare with a fit of the {complete} complete rows, whose noise may be correlated"
+    )
 
 
 def completed_targets(filled: FilledData, candidate: Candidate, seed: int) -> Array:

@@ -179,6 +179,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         What predictions come from: the best candidate, or those averaged.
     missing_counts_ : (n_targets,)
         Missing targets of each output, of the rows that are counted.
+    missing_explained_ : (n_targets,)
+        What the other targets of the same rows explain of the variance of the missing targets of each output,
+        beside what the other rows do, as a share; NaN for outputs without missing targets.
     messages_ : tuple of str
         What was noticed during the fit.
     noise_ : str
@@ -303,6 +306,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             weights = None if weights is None else weights[rows.kept]
         told = None if observed is None or observed[rows.kept].all() else observed[rows.kept]
         self.missing_counts_ = np.zeros(1 if targets.ndim == 1 else targets.shape[1], int)
+        self.missing_explained_ = np.full(len(self.missing_counts_), np.nan)
         self.row_variances_ = np.ones(len(rows.stands_for))
         kind = current_value("noise", self.noise)
         return Training(inputs, targets, weights, told, kind, rows, extent)
@@ -411,9 +415,12 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                     continue
                 effort = {"engine": self.engine, "target_error": self.target_error, "seed": seed}
                 candidates, models = missing.final_tables(data, candidates, **effort)
+        self.missing_explained_ = missing.explained_by_rows(models[0].posterior)
         state = FittedState.of(models, chosen.transform, filled, rows, training.extent)
         empty = len(rows.stands_for) - len(rows.kept)
         notices = [*notices, settings.missing_message(observed, empty)]
+        if kind == "auto" and (said := missing.correlated_residuals(models[0].posterior)):
+            notices.append(said)
         messages = [*models[0].posterior.diagnostics.messages, *notices, *self._said_of_scales(chosen)]
         return self._describe(state, fitting.evidence_table(candidates, chosen, [], units), messages)
 
@@ -463,6 +470,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
         inner, examples = units.inner(summary.targets), summary.moments.count
         self.missing_counts_ = np.zeros(len(units.mean), int)
+        self.missing_explained_ = np.full(len(units.mean), np.nan)
         spec = settings.comparison_spec(kind, self._given(units), inner, examples)
         noise, group_of = settings.noise_unit(self.beta), self._group_of()
         found = summary.best_candidate(self.inputs, self._kernel(), group_of, units, noise, spec)
@@ -823,6 +831,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimator.row_variances_ = np.array(about.get("row_variances", []), float)
         outputs = len(state.best.mean)
         estimator.missing_counts_ = np.array(about.get("missing_counts", [0] * outputs), int)
+        shares = about.get("missing_explained", [None] * outputs)
+        estimator.missing_explained_ = np.array([np.nan if each is None else each for each in shares])
         estimator.target_names_ = None if names is None else [str(name) for name in names]
         table = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
         return estimator._describe(state, table, about["messages"])

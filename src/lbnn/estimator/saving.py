@@ -37,6 +37,9 @@ def description(estimator: Any) -> dict[str, Any]:
         "target_transform": estimator.target_transform_,
         "row_variances": estimator.row_variances_.tolist(),
         "missing_counts": estimator.missing_counts_.tolist(),
+        "missing_explained": [
+            None if np.isnan(each) else float(each) for each in estimator.missing_explained_
+        ],
         "table": estimator.evidence_table_,
         "messages": list(estimator.messages_),
     }

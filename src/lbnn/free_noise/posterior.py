@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 
 from lbnn import archive
 from lbnn._base import check
-from lbnn._base.html import card
 from lbnn._base.types import Array
 from lbnn._base.warn import warn_of
 from lbnn.cross_validation import LeaveOneOut, kept_targets
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
-from lbnn.engines import Diagnostics, InferenceOptions
+from lbnn.engines import InferenceOptions
+from lbnn.engines.conditioned import Conditioned
 from lbnn.engines.signal_noise import SignalNoiseInference, infer_signal_noise
 from lbnn.free_noise.left_out import free_noise_scores
 from lbnn.free_noise.target import given_target
@@ -29,8 +29,8 @@ from lbnn.scale.signal_noise import SignalNoiseDraws
 KIND = "free-noise posterior"
 
 
-@dataclass(frozen=True)
-class FreeNoisePosterior:
+@dataclass(frozen=True, repr=False)
+class FreeNoisePosterior(Conditioned):
     """The posterior of signal and noise. Returned by `Network.condition(..., noise="free")`.
 
     Row i of the targets in the eigenbasis of the Gram matrix has the covariance Σ + g_i L across outputs.
@@ -61,45 +61,20 @@ class FreeNoisePosterior:
     spectrum: Spectrum
     inference: SignalNoiseInference
 
-    def __repr__(self) -> str:
-        """One line: network, data, evidence, engine."""
-        return (
-            f"FreeNoisePosterior(widths={self.prior.widths}, examples={self.spectrum.examples}, "
-            f"outputs={self.prior.outputs}, log_evidence={self.log_evidence:.6g}, "
-            f"engine={self.diagnostics.engine!r}, ok={self.diagnostics.ok})"
-        )
-
     def _repr_html_(self) -> str:
         """A small table for notebooks."""
-        error = f" ± {self.log_evidence_error:.2g}" if self.log_evidence_error else ""
         shares = ", ".join(f"{each:.2f}" for each in self.signal_share()[:12])
-        rows = [
-            ("hidden widths", self.prior.widths or "none"),
-            ("examples", self.spectrum.examples),
-            ("outputs", self.prior.outputs),
-            ("noise", "free"),
-            ("share of the signal", shares),
-            ("log evidence", f"{self.log_evidence:.6g}{error}"),
-            ("diagnostics", "ok" if self.diagnostics.ok else "; ".join(self.diagnostics.messages)),
-        ]
-        return card("FreeNoisePosterior", rows, "")
+        return self._card([("noise", "free"), ("share of the signal", shares)])
+
+    @property
+    def _examples(self) -> int:
+        return self.spectrum.examples
+
+    @property
+    def _found(self) -> SignalNoiseInference:
+        return self.inference
 
     # ------------------------------------------------------------------ what was found
-
-    @property
-    def log_evidence(self) -> float:
-        """Log p(Y | X)."""
-        return self.inference.log_evidence
-
-    @property
-    def log_evidence_error(self) -> float:
-        """Standard error of `log_evidence`; 0.0 where it is deterministic."""
-        return self.inference.log_evidence_error
-
-    @property
-    def diagnostics(self) -> Diagnostics:
-        """How the answer was computed, and whether its checks were passed."""
-        return self.inference.diagnostics
 
     @property
     def missing(self) -> None:

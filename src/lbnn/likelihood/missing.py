@@ -31,13 +31,12 @@ from lbnn._base.arrays import HOST, Device
 from lbnn._base.blocks import PRODUCT_FLOATS
 from lbnn._base.blocks import blocks as in_slices
 from lbnn._base.chebyshev_panels import ChebyshevPanels, chebyshev_panels, identity_panels
-from lbnn._base.small_matrices import inverses, lower_roots
+from lbnn._base.small_matrices import inverses, lower_roots_and_rows
 from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
 
 _OVERHEAD = 2e5  # operations in the time that small factorisations take beside those counted
 _LARGEST = 1 << 23  # floats that products of cells may fill, 64 MB
-_CORNER = 1e300  # larger than any vᵀP⁻¹v
 _TURNS = 4  # of completing the table and estimating the scale, for proposals
 _SMALLEST = 0.01  # eigenvalue of that estimate, relative to the largest
 
@@ -55,7 +54,7 @@ class Elimination:
 
     roots: Array  # lower R with R Rᵀ = P, (s, m, m)
     white: Array  # R⁻¹v, (s, m)
-    log_values: Array  # −½ log det P + ½ vᵀ P⁻¹ v, (s,); −inf for scales beyond double precision
+    log_values: Array  # −½ log det P + ½ vᵀ P⁻¹ v, (s,); −inf for scales that are not finite
 
     @cached_property
     def shifts(self) -> Array:
@@ -185,7 +184,6 @@ class PartialLikelihood:
         count, size = len(values), len(self.rows)
         inverse = 1 / (self.noise_variance + values[:, :, None] * self.eigenvalues)  # 1/D, (s, n_d, r)
         matrices = np.zeros((count, size + 1, size + 1))
-        matrices[:, size, size] = _CORNER
         first, second = self._pairs
         at_nodes = 1 / (self.noise_variance + values[:, :, None] * self._panels.nodes)
         weights = (axes[:, first] * axes[:, second]) @ at_nodes  # Σ_l V_jl V_kl/D_il, (s, pairs, nodes)
@@ -205,8 +203,8 @@ class PartialLikelihood:
                 block[:] = (weights[:, number] @ self._products[number]).reshape(block.shape)
             if j == k and self._unseen is not None:
                 block += self._unseen[j]
-        roots = lower_roots(matrices)
-        white, roots = roots[:, size, :size], roots[:, :size, :size]
+        largest = self.noise_variance + values.max(axis=1) * float(self.eigenvalues.max(initial=0.0))
+        roots, white = lower_roots_and_rows(matrices, 1 / largest)
         logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
         value = 0.5 * (white**2).sum(axis=1) - logs
         return Elimination(roots, white, np.where(np.isfinite(value), value, -np.inf))
@@ -224,6 +222,31 @@ class PartialLikelihood:
                 own = block.reshape(len(block), -1) @ self._products[number].T
             result[:, :, j, k] = result[:, :, k, j] = own
         return result
+
+    def explained_by_rows(self, scale: Array) -> Array:
+        """What the observed cells of its own row explain of the variance of each missing cell at L, (m,).
+
+        One less its variance given all observed cells over that given those of the other rows. With the
+        covariance Σ = P⁻¹ of the missing cells and the precision Q = K⁻¹ of all cells, leaving the observed
+        cells A of a row out adds Σ Q_mA (Q_AA − Q_Am Σ Q_mA)⁻¹ Q_Am Σ to it.
+        """
+        values, axes = np.linalg.eigh(scale)
+        gone = self.eliminate(values[None], axes[None])
+        sigma, outputs = inverses(gone.roots)[0], len(scale)
+        inverse = 1 / (self.noise_variance + np.outer(values, self.eigenvalues))  # 1/D, (n_d, r)
+        along = np.stack([(self.vectors * each) @ self.vectors.T for each in inverse])  # (n_d, k, k)
+        with_row = np.diagonal(sigma)
+        without = with_row.copy()
+        for row in range(len(self.vectors)):
+            own = np.flatnonzero(self.rows == row)
+            told = np.setdiff1d(np.arange(outputs), self.outputs[own])
+            beside = np.einsum("lj,lk,lc->jkc", axes.T, axes.T, along[:, row])  # Q of (row, j) and (c, k)
+            beside += np.eye(outputs)[:, :, None] * self.unseen[row] / self.noise_variance
+            cross = beside[told][:, self.outputs, self.rows]  # Q_Am, (A, m)
+            gained = cross @ sigma
+            rest = beside[told][:, told, row] - gained @ cross.T
+            without[own] += np.einsum("ac,ac->c", gained[:, own], np.linalg.solve(rest, gained[:, own]))
+        return 1 - with_row / without
 
     # -- the cells, output by output
 

@@ -22,12 +22,11 @@ import numpy as np
 
 from lbnn._base.arrays import HOST, Device
 from lbnn._base.blocks import blocks
-from lbnn._base.small_matrices import inverses, lower_roots
+from lbnn._base.small_matrices import inverses, lower_roots, lower_roots_and_rows
 from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
 
-_CORNER = 1e300  # larger than any yᵀC⁻¹y
 _COST, _OVERHEAD = 4.0, 2e5  # of a gradient, in operations: small factorisations are far from peak speed
 
 
@@ -214,9 +213,8 @@ class ViewLikelihood:
             size = self.design.rows
             matrices = np.empty((len(covariances), size + 1, size + 1))
             matrices[:, :size, :size] = covariances
-            matrices[:, size, :size], matrices[:, size, size] = self.observations, _CORNER
-            lower = lower_roots(matrices)
-            own, white = lower[:, :size, :size], lower[:, size, :size]
+            matrices[:, size, :size] = self.observations
+            own, white = lower_roots_and_rows(matrices, np.full(len(matrices), self.noise_variance))
             logs = 2 * np.log(np.diagonal(own, axis1=1, axis2=2)).sum(axis=1)
             value = -0.5 * (logs + (white**2).sum(axis=1))
             result[block] = np.where(np.isfinite(value), value, -np.inf)
@@ -226,7 +224,7 @@ class ViewLikelihood:
         """`log_value` (m,) and its gradient in L, ½ ⟨ααᵀ − C⁻¹, K_mm'⟩ with α = C⁻¹y, (m, M, M)."""
         value, gradient = np.empty(len(eigenvalues)), np.empty_like(vectors)
         for block, covariances in self._in_blocks(eigenvalues, vectors):
-            lower = lower_roots(covariances)
+            lower = lower_roots(covariances, np.full(len(covariances), self.noise_variance))
             inverse = inverses(lower)
             alpha = inverse @ self.observations
             logs = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)

@@ -114,7 +114,6 @@ def plain_elimination(spectrum: Spectrum, cells: MissingCells, noise: float) -> 
 
 def plain_cells(spectrum: Spectrum, cells: MissingCells, noise: float) -> PlainCells:
     """The same by dense algebra over the observed cells."""
-    features = cells.features(spectrum)
     return PlainCells(
-        features @ features.T, cells.targets, cells.observed, cells.weights, cells.centred, noise
+        cells.features(spectrum), cells.targets, cells.observed, cells.weights, cells.centred, noise
     )

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import linalg
 
 from lbnn._base.arrays import to_numpy
+from lbnn._base.small_matrices import lower_roots
 from lbnn._base.types import Array
 from lbnn.data.missing import MissingCells, ObservedRows
 from lbnn.data.projection import Projection
@@ -192,8 +193,8 @@ class ObservedProcess(TableProcess):
     def _roots(self) -> list[Array]:
         """Cholesky factors (cells, cells) of the covariances of the observed cells."""
         gram, j = self.rows.features @ self.rows.features.T, self.rows.outputs
-        eye = self.noise * np.eye(len(gram))
-        return [np.linalg.cholesky(gram * scale[j[:, None], j] + eye) for scale in self.scales]
+        eye, floor = self.noise * np.eye(len(gram)), np.array([self.noise])
+        return [lower_roots((gram * scale[j[:, None], j] + eye)[None], floor)[0] for scale in self.scales]
 
     def means(self, explained: Array) -> Array:
         rows, outputs = self.rows, self.scales.shape[1]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lbnn._base.blocks import blocks
+from lbnn._base.small_matrices import inverses, lower_roots
 from lbnn._base.types import Array
 from lbnn.data.view_data import ViewData
 
@@ -100,13 +101,14 @@ class ViewProcess:
         for block in blocks(len(scales), 4 * size * (size + points)):
             own = scales[block]
             cross = (own.reshape(len(own), -1) @ flat).reshape(-1, points, size)
-            yield block, np.asarray(np.linalg.cholesky(self.covariances(own)), float), cross
+            yield block, lower_roots(self.covariances(own), np.full(len(own), self.noise)), cross
 
     def precisions(self, scales: Array) -> Iterator[tuple[slice, Array, Array]]:
         """Diagonal of C⁻¹ and C⁻¹y over all p observations, (k, p) each, for blocks of scales."""
         size, basis = len(self.data.observations), self.data.basis
         for block in blocks(len(scales), 8 * size**2):
-            inverse = np.linalg.inv(self.covariances(scales[block]))
+            covariances = self.covariances(scales[block])
+            inverse = inverses(lower_roots(covariances, np.full(len(covariances), self.noise)))
             alpha = inverse @ self.data.observations
             if basis is None:
                 yield block, np.diagonal(inverse, axis1=1, axis2=2), alpha

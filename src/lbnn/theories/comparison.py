@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +22,7 @@ from lbnn.scale.measure import ScaleMeasure
 from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid, error_picture, legend
 from lbnn.theories.limits.regimes import THEORIES, as_setting
 from lbnn.theories.limits.theory import Theory
+from lbnn.theories.view_comparison import compare_views
 
 #: Quantities that have the answer of another one, in other units.
 _SOURCES = {"kernel correction": "kernel"}
@@ -105,10 +107,12 @@ def compare(
     ----------
     net : Network
         With at least one hidden layer.
-    X : (p, n0)
+    X : (p, n0), or (p, M, n0)
+        With three axes they are views (`lbnn.views`), of a network with one hidden layer: the saddle point of
+        gated and convolutional networks is compared.
     Y : (p,) or (p, n_d)
     beta : float in (0, inf]
-    X_test : (p̂, n0), optional
+    X_test : (p̂, n0) or (p̂, M, n0), optional
         Where predictors are compared; the training inputs by default.
     quantities : sequence of str
         Keys of `QUANTITIES`; covariances of many outputs take time.
@@ -120,7 +124,7 @@ def compare(
 
     Returns
     -------
-    Comparison
+    Comparison, or ViewComparison for views
         `table()` is text; `lbnn.plots.comparison` draws it.
 
     Examples
@@ -134,6 +138,9 @@ def compare(
     >>> result.error("proportional", "kernel") < result.error("infinite width", "kernel")
     True
     """
+    if np.ndim(X) == 3:
+        own = compare_views(net, X, Y, beta, X_test, target_error=target_error, seed=seed)
+        return cast(Comparison, own)  # callers that give views know what they get
     _require_known(quantities, tuple(QUANTITIES), "quantities")
     _require_known(theories, tuple(THEORIES), "theories")
     spectrum = Spectrum.from_inputs(X, Y)

@@ -6,20 +6,21 @@ import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn import archive
 from lbnn._base import check
-from lbnn._base.html import card, density_picture
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn_of
 from lbnn.cross_validation import LeaveOneOut
 from lbnn.cross_validation.averages import score_atoms
 from lbnn.cross_validation.scores import pareto_messages
 from lbnn.data.view_data import ViewData, checked_views
-from lbnn.engines import Diagnostics, ScaleInference
+from lbnn.engines import ScaleInference
+from lbnn.engines.conditioned import Conditioned, scale_picture
 from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.view_process import TestViews, ViewProcess
 from lbnn.predict.weights import sample_view_weights
@@ -31,8 +32,8 @@ _WORK = 2e10  # operations that predictions may take: some seconds
 _FEWEST_ATOMS = 400  # to which draws are thinned at most: an error of 0.05 posterior deviations
 
 
-@dataclass(frozen=True)
-class ViewPosterior:
+@dataclass(frozen=True, repr=False)
+class ViewPosterior(Conditioned):
     """The posterior of a network whose outputs are seen through views. Returned by `condition_views`.
 
     Attributes
@@ -57,55 +58,29 @@ class ViewPosterior:
     ((2,), (2, 2))
     """
 
+    _channels: ClassVar[str] = "channels"
+
     prior: ScalePrior
     data: ViewData
     noise_variance: float
     inference: ScaleInference
 
-    def __repr__(self) -> str:
-        """One line: network, data, evidence, engine."""
-        return (
-            f"ViewPosterior(widths={self.prior.widths}, examples={self.data.examples}, "
-            f"channels={self.prior.outputs}, log_evidence={self.log_evidence:.6g}, "
-            f"engine={self.diagnostics.engine!r}, ok={self.diagnostics.ok})"
-        )
-
     def _repr_html_(self) -> str:
         """A small table with a picture of the scale's density, for notebooks."""
-        error = f" ± {self.log_evidence_error:.2g}" if self.log_evidence_error else ""
-        rows = [
-            ("hidden widths", self.prior.widths or "none"),
-            ("examples", self.data.examples),
-            ("channels", self.prior.outputs),
-            ("log evidence", f"{self.log_evidence:.6g}{error}"),
-            ("engine", self.diagnostics.engine),
-            ("diagnostics", "ok" if self.diagnostics.ok else "; ".join(self.diagnostics.messages)),
-        ]
-        values = self.scale.eigen[0]
-        weights = np.repeat(self.scale.weights, values.shape[1])
-        return card(
-            "ViewPosterior", rows, density_picture(values.ravel(), weights, "eigenvalues of the scale")
-        )
+        return self._card([], scale_picture(self.scale))
 
     @property
-    def log_evidence(self) -> float:
-        """Log p(y | views), noise included."""
-        return self.inference.log_evidence
+    def _examples(self) -> int:
+        return self.data.examples
 
     @property
-    def log_evidence_error(self) -> float:
-        """Standard error of `log_evidence`; 0.0 where it is deterministic."""
-        return self.inference.log_evidence_error
+    def _found(self) -> ScaleInference:
+        return self.inference
 
     @property
     def scale(self) -> ScaleMeasure:
         """The posterior of the scale L over the M channels; `scale.phases()` are its modes."""
         return self.inference.measure
-
-    @property
-    def diagnostics(self) -> Diagnostics:
-        """How the answer was computed, and whether its checks were passed."""
-        return self.inference.diagnostics
 
     # ------------------------------------------------------------------ predictions
 

@@ -54,5 +54,7 @@ def to_arviz(task: Task, draws: Array) -> Any:
         },
         attrs={"task": task.name, "digest": task.digest},
     )
-    observed = xarray.Dataset({"X": (("example", "input"), task.X), "Y": (("example", "output"), task.Y)})
+    names_of_axes = ("example", "input") if task.views is None else ("example", "view", "input")
+    inputs = (names_of_axes, task.X if task.views is None else task.views)
+    observed = xarray.Dataset({"X": inputs, "Y": (("example", "output"), task.Y)})
     return xarray.DataTree.from_dict({"posterior": posterior, "observed_data": observed})

@@ -15,7 +15,8 @@ from lbnn.benchmark.task import Task
 def laplace_of(task: Task, seed: int, hessian_structure: str = "full", steps: int = 200) -> Any:
     """A fitted `laplace.Laplace` over all weights, at the mode that L-BFGS reaches from a draw of the prior.
 
-    The network is a sequence of `torch.nn.Linear` layers without biases; prior precisions are one per weight.
+    The network is a sequence of `torch.nn.Linear` layers without biases, with views followed by the sum of
+    output m at view m; prior precisions are one per weight.
     """
     import torch
     from laplace import Laplace
@@ -23,12 +24,13 @@ def laplace_of(task: Task, seed: int, hessian_structure: str = "full", steps: in
 
     density = task.density
     layers = [torch.nn.Linear(columns, rows, bias=False).double() for rows, columns in density.shapes]
-    network = torch.nn.Sequential(*layers)
+    network = torch.nn.Sequential(*layers, *([_readout()] if density.views else []))
     start = task.unflatten(task.prior_draws(1, seed)[0])
     with torch.no_grad():
         for layer, weight in zip(layers, start, strict=True):
             layer.weight.copy_(torch.from_numpy(weight))
-    X, Y = torch.from_numpy(density.X), torch.from_numpy(density.Y)
+    inputs = density.X if task.views is None else task.views
+    X, Y = torch.from_numpy(inputs), torch.from_numpy(density.Y)
     optimiser = torch.optim.LBFGS(network.parameters(), max_iter=50, line_search_fn="strong_wolfe")
 
     def energy() -> Any:
@@ -59,6 +61,17 @@ def laplace_of(task: Task, seed: int, hessian_structure: str = "full", steps: in
     )
     laplace.fit(DataLoader(TensorDataset(X, Y), batch_size=len(X)))
     return laplace
+
+
+def _readout() -> Any:
+    """A module from outputs (p, M, M) at M views of p examples to their targets (p, 1)."""
+    import torch
+
+    class Readout(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, outputs: Any) -> Any:
+            return torch.diagonal(outputs, dim1=-2, dim2=-1).sum(-1, keepdim=True)
+
+    return Readout()
 
 
 def from_laplace(task: Task, laplace: Any, size: int = 4_000, chains: int = 4) -> Array:

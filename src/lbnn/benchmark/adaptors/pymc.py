@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from lbnn.benchmark.task import Task
 
 
@@ -20,5 +22,8 @@ def pymc_model(task: Task) -> Any:
             starts, density.ends, density.shapes, density.deviations, strict=True
         ):
             features = pymc.math.dot(features, deviation * z[start:end].reshape(shape).T)
+        if density.views:  # Σ_m of output m at view m
+            own = features.reshape((len(density.Y), density.views, density.views))
+            features = (own * np.eye(density.views)).sum(axis=(1, 2))[:, None]
         pymc.Normal("Y", features, density.noise, observed=density.Y)
     return model

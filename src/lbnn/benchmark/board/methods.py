@@ -291,7 +291,8 @@ def unadjusted_langevin(task: Task, seed: int) -> Outcome:
 def prior_curvature(task: Task) -> float:
     """g_max Π σ_ℓ²/noise²: the likelihood's curvature along one layer at typical weights of the prior."""
     density = task.density
-    largest: Array = np.linalg.norm(density.X, 2) ** 2 / density.X.shape[1]
+    inputs = density.X.reshape(len(density.Y), -1)  # with views those of an example beside each other
+    largest: Array = np.linalg.norm(inputs, 2) ** 2 / density.X.shape[1]
     return float(largest) * math.prod(density.prior_variances) / density.noise**2
 
 

@@ -20,7 +20,7 @@ from lbnn.benchmark.density.weights import WeightDensity
 class Functions:
     """The functions of one task, in the order of `names`.
 
-    With F̂ the outputs at the test points and L = (W_d⋯W_2)(W_d⋯W_2)ᵀ:
+    With F̂ the outputs at the test points (with views their sums) and L = (W_d⋯W_2)(W_d⋯W_2)ᵀ:
 
     - ``F[i]``, ``F[i]²``: predictions and their squares (``F[i,j]`` with several outputs);
     - ``|W_ℓ|²``: squared norm of every layer;
@@ -37,7 +37,8 @@ class Functions:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the functions."""
-        depth, outputs, points = len(self.density.shapes), self.density.Y.shape[1], len(self.X_test)
+        depth, outputs = len(self.density.shapes), self.density.Y.shape[1]
+        points = len(self.X_test) // max(self.density.views, 1)
         places = [f"F[{i}]" if outputs == 1 else f"F[{i},{j}]" for i in range(points) for j in range(outputs)]
         return (
             *places,
@@ -61,14 +62,14 @@ class Functions:
 
     @property
     def _has_determinant(self) -> bool:
-        outputs = self.density.Y.shape[1]
+        outputs = self.density.channels
         return outputs > 1 and min(self.density.widths) >= outputs
 
     def _values(self, z: Array) -> Array:
         density, weights = self.density, self.density.unflatten(z)
         tails = density.tails(weights)
         product = tails[-1] @ weights[0]
-        predictions = (product @ self.X_test.T).swapaxes(1, 2).reshape(len(z), -1)
+        predictions = density.predictions(product, self.X_test).swapaxes(1, 2).reshape(len(z), -1)
         norms = np.stack([(weight**2).sum((1, 2)) for weight in weights], axis=1)
         paths = np.stack([(tail**2).sum((1, 2)) for tail in (*tails, product)], axis=1)  # |W_d⋯W_ℓ|²
         gains = np.diff(np.log(paths), axis=1)[:, ::-1]  # of layers 1, ..., d

@@ -33,7 +33,7 @@ def jax_density(density: WeightDensity) -> DensityFunctions:
     except ImportError as error:
         raise ImportError("task.jax() needs JAX: pip install 'jax<0.10'") from error
     X, Y = jnp.asarray(density.X), jnp.asarray(density.Y)
-    return _forward(density, X, Y, lambda z, a, b: z[a:b])
+    return _forward(density, X, Y, jnp.eye(max(density.views, 1)), lambda z, a, b: z[a:b])
 
 
 def torch_density(density: WeightDensity) -> DensityFunctions:
@@ -43,14 +43,15 @@ def torch_density(density: WeightDensity) -> DensityFunctions:
     except ImportError as error:
         raise ImportError("task.torch() needs PyTorch: pip install torch") from error
     X, Y = torch.from_numpy(density.X), torch.from_numpy(density.Y)
-    return _forward(density, X, Y, lambda z, a, b: z[..., a:b])
+    eye = torch.eye(max(density.views, 1), dtype=X.dtype)
+    return _forward(density, X, Y, eye, lambda z, a, b: z[..., a:b])
 
 
 def _forward(
-    density: WeightDensity, X: Any, Y: Any, part: Callable[[Any, int, int], Any]
+    density: WeightDensity, X: Any, Y: Any, eye: Any, part: Callable[[Any, int, int], Any]
 ) -> DensityFunctions:
-    """Written once in what the two libraries share: slices, reshape, matrix products, sums."""
-    starts = [0, *density.ends[:-1]]
+    """Written once in what the two libraries share: slices, reshape, products, sums; eye (M, M)."""
+    starts, views = [0, *density.ends[:-1]], density.views
     layers = list(zip(starts, density.ends, density.shapes, density.deviations, strict=True))
 
     def log_prior(z: Any) -> Any:
@@ -61,6 +62,9 @@ def _forward(
         for start, end, shape, deviation in layers:
             weight = deviation * part(z, start, end).reshape(*z.shape[:-1], *shape)
             features = features @ weight.swapaxes(-1, -2)
+        if views:  # Σ_m of output m at view m
+            own = features.reshape(*features.shape[:-2], -1, views, views)
+            features = (own * eye).sum((-2, -1))[..., None]
         squares = ((features - Y) ** 2).sum((-2, -1))
         return density.log_normaliser - 0.5 * squares / density.noise**2
 
@@ -79,13 +83,22 @@ functions {
       = deviations[layer] * to_matrix(segment(z, start, rows * columns), columns, rows);
     return forward(features * transposed, z, sizes, deviations, layer + 1, start + rows * columns);
   }
+  // With M views an example is M rows, and its target is the sum of output m at view m.
+  matrix read_views(matrix outputs, int views) {
+    if (views == 0) return outputs;
+    int examples = rows(outputs) %/% views;
+    matrix[examples, 1] sums;
+    for (a in 1:examples) sums[a, 1] = trace(block(outputs, (a - 1) * views + 1, 1, views, views));
+    return sums;
+  }
 }
 data {
   int<lower=1> depth;
   array[depth + 1] int<lower=1> sizes;
   int<lower=1> examples;
-  matrix[examples, sizes[1]] X;
-  matrix[examples, sizes[depth + 1]] Y;
+  int<lower=0> views;
+  matrix[examples * max(views, 1), sizes[1]] X;
+  matrix[examples, views == 0 ? sizes[depth + 1] : 1] Y;
   vector<lower=0>[depth] deviations;
   real<lower=0> noise;
 }
@@ -98,7 +111,8 @@ parameters {
 }
 model {
   target += std_normal_lpdf(z);
-  target += normal_lpdf(to_vector(Y) | to_vector(forward(X, z, sizes, deviations, 1, 1)), noise);
+  target += normal_lpdf(
+    to_vector(Y) | to_vector(read_views(forward(X, z, sizes, deviations, 1, 1), views)), noise);
 }
 """
 
@@ -113,13 +127,14 @@ class StanProgram:
 
 def stan_program(density: WeightDensity) -> StanProgram:
     """One program for every task; the network is in the data."""
-    sizes = [density.X.shape[1], *density.widths, density.Y.shape[1]]
+    sizes = [density.X.shape[1], *density.widths, density.channels]
     return StanProgram(
         STAN_PROGRAM,
         {
             "depth": len(density.shapes),
             "sizes": sizes,
-            "examples": len(density.X),
+            "examples": len(density.Y),
+            "views": density.views,
             "X": density.X.tolist(),
             "Y": density.Y.tolist(),
             "deviations": list(density.deviations),

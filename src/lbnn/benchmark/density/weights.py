@@ -6,6 +6,9 @@ standard normal a priori:
     z_ℓ = √(n_{ℓ−1}/σ_ℓ²) W_ℓ,   log p(z, Y) = Σ log N(z_i; 0, 1) + Σ log N(Y; X W_1ᵀ⋯W_dᵀ, noise²).
 
 All constants are kept: the integral of the density over z is the evidence.
+
+With M views an example is M rows ψ_1, ..., ψ_M of X, the network has M outputs, and the one target of the
+example is Σ_m [W_d⋯W_1 ψ_m]_m: gated and convolutional networks are of this kind (`lbnn.views`).
 """
 
 from __future__ import annotations
@@ -30,12 +33,15 @@ class WeightDensity:
     Attributes
     ----------
     X, Y : (p, n0) and (p, n_d) arrays
+        With views: (p M, n0), the views of the first example first, and (p, 1).
     widths : tuple of int
         n_1..n_{d−1}.
     prior_variances : tuple of float
         σ_1²..σ_d².
     noise : float
         Standard deviation of the targets' noise.
+    views : int
+        M; zero where every example is one row of X.
 
     Examples
     --------
@@ -50,11 +56,17 @@ class WeightDensity:
     widths: tuple[int, ...]
     prior_variances: tuple[float, ...]
     noise: float
+    views: int = 0
+
+    @property
+    def channels(self) -> int:
+        """Rows of W_d: n_d, or M."""
+        return self.views or self.Y.shape[1]
 
     @cached_property
     def shapes(self) -> list[tuple[int, int]]:
         """(n_ℓ, n_{ℓ−1}) of every layer, as in `torch.nn.Linear`."""
-        sizes = (self.X.shape[1], *self.widths, self.Y.shape[1])
+        sizes = (self.X.shape[1], *self.widths, self.channels)
         return [(rows, columns) for columns, rows in pairwise(sizes)]
 
     @cached_property
@@ -117,7 +129,7 @@ class WeightDensity:
 
     def log_likelihood(self, z: ArrayLike) -> Array:
         """Log N(Y; X W_1ᵀ⋯W_dᵀ, noise²), (...,)."""
-        residual = self.product(self.unflatten(z)) @ self.X.T - self.Y.T
+        residual = self.predictions(self.product(self.unflatten(z)), self.X) - self.Y.T
         return self.log_normaliser - 0.5 * (residual**2).sum((-2, -1)) / self.noise**2
 
     def log_density(self, z: ArrayLike) -> Array:
@@ -129,8 +141,10 @@ class WeightDensity:
         array = self._checked(z)
         weights = self.unflatten(array)
         above = self.tails(weights)  # W_d ⋯ W_{ℓ+1}, from ℓ = d down to 1
-        residual = (above[-1] @ weights[0]) @ self.X.T - self.Y.T
-        below = -(residual @ self.X) / self.noise**2  # times (W_{ℓ−1} ⋯ W_1)ᵀ on the way up
+        product = above[-1] @ weights[0]
+        residual = self.predictions(product, self.X) - self.Y.T
+        pulled = residual @ self._read(self.X)  # back through what `predictions` does
+        below = -pulled.reshape(product.shape) / self.noise**2  # times (W_{ℓ−1} ⋯ W_1)ᵀ on the way up
         parts = []
         for weight, upper, deviation in zip(weights, reversed(above), self.deviations, strict=True):
             slope = upper.swapaxes(-1, -2) @ below
@@ -140,7 +154,7 @@ class WeightDensity:
 
     def tails(self, weights: Sequence[Array]) -> list[Array]:
         """I, W_d, W_d W_{d−1}, ..., W_d ⋯ W_2: what stands above every layer, from the top."""
-        outputs = self.Y.shape[1]
+        outputs = self.channels
         identity = np.broadcast_to(np.eye(outputs), (*weights[0].shape[:-2], outputs, outputs))
         found = [identity]
         for weight in weights[:0:-1]:
@@ -150,6 +164,19 @@ class WeightDensity:
     def product(self, weights: Sequence[Array]) -> Array:
         """W_d ⋯ W_1, (..., n_d, n_0)."""
         return self.tails(weights)[-1] @ weights[0]
+
+    def predictions(self, product: Array, X: Array) -> Array:
+        """Targets without noise (..., n_d, p) of products (..., n_d, n0) at inputs X (p, n0).
+
+        With views (..., 1, p), of products (..., M, n0) at X (p M, n0).
+        """
+        if self.views:
+            product = product.reshape(*product.shape[:-2], 1, -1)
+        return product @ self._read(X).T
+
+    def _read(self, X: Array) -> Array:
+        """X itself, or with views the M rows of every example beside each other, (p, M n0)."""
+        return X.reshape(-1, self.views * X.shape[1]) if self.views else X
 
     def _checked(self, z: ArrayLike) -> Array:
         array = np.asarray(z, float)

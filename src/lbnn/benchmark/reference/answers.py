@@ -11,9 +11,11 @@ from scipy import optimize, stats
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import collected
 from lbnn.benchmark.density.functions import Functions
+from lbnn.benchmark.density.weights import WeightDensity
 from lbnn.benchmark.reference.exact import ExactMoments
 from lbnn.network import Network
 from lbnn.posterior import Posterior
+from lbnn.views.posterior import ViewPosterior
 
 REPLICATES = 16  # independent inferences of a task with several outputs; errors come from their spread
 REPLICATE_DRAWS = 4_000
@@ -100,21 +102,29 @@ class Answers:
 
 def answer(functions: Functions) -> Answers:
     """Grade A by quadrature for one output, grade B by replicated inference for several."""
-    return _exact(functions) if functions.density.Y.shape[1] == 1 else _estimated(functions)
+    return _exact(functions) if functions.density.channels == 1 else _estimated(functions)
 
 
-def condition(functions: Functions, seed: int, target_error: float = TARGET_ERROR) -> Posterior:
-    """The posterior of a task; with several outputs two estimates have to agree."""
+def as_views(density: WeightDensity, X: Array) -> Array | None:
+    """Views (p, M, n0) from their rows X (p M, n0); None for a task without views."""
+    return X.reshape(-1, density.views, X.shape[1]) if density.views else None
+
+
+def condition(
+    functions: Functions, seed: int, target_error: float = TARGET_ERROR
+) -> Posterior | ViewPosterior:
+    """The posterior of a task; with several outputs or views two estimates have to agree."""
     density = functions.density
-    single = density.Y.shape[1] == 1
+    single, views = density.channels == 1, as_views(density, density.X)
+    network = Network(density.widths, density.prior_variances)
+    beta, y = 1 / density.noise**2, density.Y[:, 0]
+    posterior: Posterior | ViewPosterior
     with collected() as messages:
-        posterior = Network(density.widths, density.prior_variances).condition(
-            density.X,
-            density.Y[:, 0] if single else density.Y,
-            beta=1 / density.noise**2,
-            target_error=target_error,
-            seed=seed,
-        )
+        if views is not None:
+            posterior = network.condition_views(views, y, beta=beta, target_error=target_error, seed=seed)
+        else:
+            targets = y if single else density.Y
+            posterior = network.condition(density.X, targets, beta=beta, target_error=target_error, seed=seed)
     if messages:
         raise ValueError(f"a task needs a posterior that its diagnostics support, got {'; '.join(messages)}")
     estimates, ok = posterior.diagnostics.estimates, posterior.diagnostics.ok
@@ -129,6 +139,7 @@ def condition(functions: Functions, seed: int, target_error: float = TARGET_ERRO
 
 def _exact(functions: Functions) -> Answers:
     posterior = condition(functions, 0)
+    assert isinstance(posterior, Posterior)
     mean, deviation = ExactMoments(functions, posterior)()
     # fewer draws of large networks, whose functions are nearly normal
     draws = max(500, min(SHAPE_DRAWS, 5 * 10**7 // functions.density.dimension))
@@ -175,7 +186,11 @@ def _valleys(posterior: Posterior, count: int) -> Array:
     )
 
 
-def _threshold(posterior: Posterior) -> float:
+def _threshold(posterior: Posterior | ViewPosterior) -> float:
+    """noise²/g_max; with views g are the eigenvalues of the signal's covariance at L = I."""
+    if isinstance(posterior, ViewPosterior):
+        signal = np.einsum("ambm->ab", posterior.data.kernel)
+        return float(posterior.noise_variance / np.linalg.eigvalsh(signal)[-1])
     return float(posterior.noise.variance / posterior.spectrum.eigenvalues.max())
 
 
@@ -208,7 +223,9 @@ def _estimated(functions: Functions) -> Answers:
     )
 
 
-def _replicate(functions: Functions, posterior: Posterior, seed: int) -> tuple[Array, IndexArray]:
+def _replicate(
+    functions: Functions, posterior: Posterior | ViewPosterior, seed: int
+) -> tuple[Array, IndexArray]:
     """Functions (draws, functions) and numbers of fitted directions (draws,), from one inference."""
     density = functions.density
     size = max(500, min(REPLICATE_DRAWS, 2 * 10**7 // density.dimension))

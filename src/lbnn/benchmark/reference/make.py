@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent / "tasks"
 def content(recipe: Recipe) -> dict[str, Any]:
     """All that is stored of a task."""
     X, Y, X_test = recipe.data()
-    density = WeightDensity(X, Y, recipe.widths, recipe.prior_variances, recipe.noise)
+    density = WeightDensity(X, Y, recipe.widths, recipe.prior_variances, recipe.noise, recipe.views)
     made: dict[str, Any] = {
         "format": store.FORMAT,
         "name": recipe.name,
@@ -35,6 +35,7 @@ def content(recipe: Recipe) -> dict[str, Any]:
         "widths": list(recipe.widths),
         "prior_variances": list(recipe.prior_variances),
         "noise": recipe.noise,
+        **({"views": recipe.views} if recipe.views else {}),
         "X": store.pack(X),
         "Y": store.pack(Y),
         "X_test": store.pack(X_test),

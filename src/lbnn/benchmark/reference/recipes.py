@@ -1,4 +1,4 @@
-"""The twenty-four tasks: what each is made of and what is hard about it. `make` computes their answers."""
+"""The twenty-eight tasks: what each is made of and what is hard about it. `make` computes their answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from lbnn._base.types import Array
 
-FAMILIES = ("plain", "deep", "cold", "rank", "coexistence", "size")
+FAMILIES = ("plain", "deep", "cold", "rank", "coexistence", "size", "views")
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,18 @@ class Recipe:
     teacher_rank: int | None = None
     points: int = 3
     seed: int = 0
+    views: int = 0  # of every example ...
+    kind: str = ""  # ... "gates" or "patches"
+
+    @property
+    def channels(self) -> int:
+        """Rows of the last layer: outputs, or views."""
+        return self.views or self.outputs
 
     def data(self) -> tuple[Array, Array, Array]:
         """X (p, n0), Y (p, n_d) and X_test; large inputs are rounded to half precision, to be stored so."""
+        if self.views:
+            return self._viewed_data()
         rng = np.random.default_rng(self.seed)
         X = rng.normal(size=(self.examples, self.inputs))
         if X.size > 500:
@@ -45,6 +54,30 @@ class Recipe:
         Y = X @ teacher.T + self.noise * rng.normal(size=(self.examples, self.outputs))
         X_test = np.random.default_rng((self.seed, 1)).normal(size=(self.points, self.inputs))
         return X, Y, X_test.astype(np.float16).astype(float)
+
+    def _viewed_data(self) -> tuple[Array, Array, Array]:
+        """Rows of all views (p M, n0), targets (p, 1), and views of the test points.
+
+        Gates: the last input is one, and view m is x where the score s_m·x of M random linear scores is the
+        largest, else zero. Patches: M neighbouring pieces of a signal. The target is the sum of one teacher
+        of unit length for each view, and noise.
+        """
+        rng = np.random.default_rng(self.seed)
+        count = self.examples + self.points
+        if self.kind == "gates":
+            inputs = np.hstack([rng.normal(size=(count, self.inputs - 1)), np.ones((count, 1))])
+            scores = inputs @ rng.normal(size=(self.inputs, self.views))
+            own = np.arange(self.views) == scores.argmax(axis=1)[:, None]
+            views = inputs[:, None, :] * own[:, :, None]
+        else:
+            views = rng.normal(size=(count, self.views, self.inputs))
+        views = views.astype(np.float16).astype(float)
+        teachers = rng.normal(size=(self.views, self.inputs))
+        teachers /= np.linalg.norm(teachers, axis=1, keepdims=True)
+        noise = self.noise * rng.normal(size=(count, 1))
+        Y = (views * teachers).sum(axis=(1, 2))[:, None] + noise
+        train, test = views[: self.examples], views[self.examples :]
+        return train.reshape(-1, self.inputs), Y[: self.examples], test.reshape(-1, self.inputs)
 
     @property
     def prior_variances(self) -> tuple[float, ...]:
@@ -205,5 +238,34 @@ RECIPES = (
         "size-210300", "size", 80, 400, (300, 300), 0.3,
         "The largest: two hundred and ten thousand weights. Full-rank approximations do not fit into "
         "memory; a gradient costs less than a millisecond.",
+    ),
+    # ------------------------------------------------------------------ views: networks that are not linear
+    Recipe(
+        "gated-20", "views", 25, 3, (4,), 0.3,
+        "A gated network with two gates and one hidden layer: piecewise linear in x. What is hard: as "
+        "plain-15, with two channels whose scales depend on each other through the hidden units that they "
+        "share. An answer that fits the two halves of the inputs separately gets log det L wrong.",
+        views=2, kind="gates",
+    ),
+    Recipe(
+        "gated-37", "views", 30, 4, (4, 3), 0.3,
+        "A gated network with three gates and two hidden layers. What is hard: each gate is open for a third "
+        "of the examples, so that a channel is fitted or collapsed on few data; the layers below are shared. "
+        "Samplers that miss a collapsed channel have the right predictions and too large norms.",
+        views=3, kind="gates", variance=0.5,
+    ),
+    Recipe(
+        "conv-64", "views", 60, 4, (8,), 0.3,
+        "One convolutional layer of eight channels on signals of four patches, with a dense readout. What is "
+        "hard: filters and readout trade scale and rotate into each other, and L over the four positions is "
+        "known to a factor of two. Theories with one L are too sure of every prediction.",
+        views=4, kind="patches",
+    ),
+    Recipe(
+        "conv-84", "views", 40, 6, (6, 6), 0.3,
+        "Two hidden layers below a readout of two positions: a deep linear trunk applied to both halves of a "
+        "signal. What is hard: the ridges of three layers, and two positions that are read by all of them; "
+        "starts that fit one position and leave the other are far from the posterior.",
+        views=2, kind="patches",
     ),
 )  # fmt: skip

@@ -32,7 +32,7 @@ def score_predictive(chains: Chains, level: float) -> Score:
         return not_judged("predictive KL", level, f"{len(sample)} independent draws; judged from {FEWEST} on")
     size = max(each for each in _SIZES if each <= len(sample))
     chosen = np.linspace(0, len(sample) - 1, size).astype(int)
-    count = task.X_test.shape[0] * task.Y.shape[1]
+    count = task.test_points * task.Y.shape[1]
     value = float(_divergence(task, sample[None, chosen, :count])[0])
     null = _null(task, size)
     p_value = (1 + int((null >= value).sum())) / (1 + len(null))
@@ -49,7 +49,7 @@ def score_predictive(chains: Chains, level: float) -> Score:
 @lru_cache(maxsize=8)
 def _exact(task: Task) -> tuple[Array, Array]:
     """Draws of the exact predictive of observations and its log density there, (places, outputs in all)."""
-    prediction = task.posterior.predict(task.X_test).with_noise()
+    prediction = task.predict().with_noise()
     places = prediction.sample(_PLACES, REFERENCE_SEED + 1).reshape(_PLACES, -1)
     weights, means, deviations = prediction.marginals(slice(None))
     means, deviations = means.reshape(len(weights), 1, -1), deviations.reshape(len(weights), 1, -1)
@@ -61,7 +61,7 @@ def _exact(task: Task) -> tuple[Array, Array]:
 @lru_cache(maxsize=64)
 def _null(task: Task, size: int) -> Array:
     """Divergences of exact draws of the function at the test points."""
-    draws = task.posterior.predict(task.X_test).sample(_REPETITIONS * size, REFERENCE_SEED)
+    draws = task.predict().sample(_REPETITIONS * size, REFERENCE_SEED)
     return _divergence(task, draws.reshape(_REPETITIONS, size, -1))
 
 
