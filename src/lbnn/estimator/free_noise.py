@@ -29,9 +29,9 @@ from lbnn.selection.free_noise import (
     posterior_without_signal,
 )
 
-#: Rows and outputs up to which a covariance of the noise is tried by itself: the cost of one comparison grows
-#: with their product, 1 s at 30 × 12, 75 s at 300 × 50.
-_MOST_ROWS, _MOST_OUTPUTS = 400, 32
+#: Rows, outputs and targets up to which a covariance of the noise is tried by itself: 10 s at 50 × 10,
+#: 35 s at 120 × 35.
+_MOST_ROWS, _MOST_OUTPUTS, _MOST_TARGETS = 400, 100, 5000
 _FEWEST_ROWS = 10
 #: Standard deviations of Schott's statistic from which left-out residuals may be correlated: it is exceeded
 #: by 7% of uncorrelated ones, which costs time only.
@@ -107,6 +107,7 @@ def may_be_free(kind: str, data: EvidenceData, shapes: Shapes, given: bool) -> b
     """Whether noise with a covariance of its own is a candidate where the evidence chooses the kind."""
     rows, outputs = data.spectrum.examples, data.outputs
     sized = _FEWEST_ROWS <= rows <= _MOST_ROWS and 2 <= outputs <= _MOST_OUTPUTS
+    sized = sized and rows * outputs <= _MOST_TARGETS
     searched = kind == "auto" and not given and shapes == Shapes() and data.spectrum.weights is None
     return sized and searched and data.noise_variance > 0 and data.spectrum.rank > 0
 
