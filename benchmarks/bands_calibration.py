@@ -3,9 +3,8 @@
     python -m benchmarks.bands_calibration --bands 3 --out bands-calibration.json
 
 The noise has its half-Cauchy prior with a given scale, so that the data come from the model exactly. Ranks
-of shares are posterior probabilities of smaller shares; they should be uniform. Means of λ_k and τ are
-compared with the truth by the posterior's own quantities: the average over targets of the difference from
-the posterior mean, in standard errors.
+are posterior probabilities of smaller values: of the share and the scale of every band and of the noise
+variance. They should be uniform; p-values are those of Kolmogorov and Smirnov's test.
 """
 
 from __future__ import annotations
@@ -47,6 +46,13 @@ def campaign(
     seconds = time.process_time() - started
     shares = scales * sizes / (noise[:, None] + scales @ sizes[:, None])
     ranks = fit.share_distribution(shares)
+    scale_ranks, noise_ranks = fit.scale_distribution(scales), fit.noise_distribution(noise)
+    p_values = {
+        "shares": [float(stats.kstest(each, "uniform").pvalue) for each in ranks.T],
+        "scales": [float(stats.kstest(each, "uniform").pvalue) for each in scale_ranks.T],
+        "noise": [float(stats.kstest(noise_ranks, "uniform").pvalue)],
+    }
+    smallest = min(value for values in p_values.values() for value in values)
     interval = fit.share_interval(0.9)
     inside = (interval[..., 0] <= shares) & (shares <= interval[..., 1])
     off = (shares - fit.share_mean) / fit.share_deviation
@@ -57,9 +63,12 @@ def campaign(
         "directions": fit.directions,
         "CPU seconds": seconds,
         "ok": float(fit.ok.mean()),
-        "p-values of uniform ranks of shares": [
-            float(stats.kstest(ranks[:, k], "uniform").pvalue) for k in range(bands)
-        ],
+        "p-values of uniform ranks": p_values,
+        "smallest p-value times the number of tests": smallest * (2 * bands + 1),
+        "90% intervals that hold the scale": float(((scale_ranks > 0.05) & (scale_ranks < 0.95)).mean()),
+        "90% intervals that hold the noise variance": float(
+            ((noise_ranks > 0.05) & (noise_ranks < 0.95)).mean()
+        ),
         "90% intervals that hold the share": float(inside.mean()),
         "the same for each band": inside.mean(axis=0).tolist(),
         "standardised differences of shares, mean in standard errors": (

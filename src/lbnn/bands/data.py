@@ -121,6 +121,8 @@ def _normalised(grams: list[AnyArray], examples: int, basis: Any, blocks: Any) -
     """Kernels (p, p) divided by their mean diagonal entries."""
     xp = namespace(grams[0])
     sizes = np.array([float(xp.linalg.trace(each)) / examples for each in grams])
+    if not (sizes > 0).any():
+        raise ValueError("one band at least must not be zero, got zeros only in all bands")
     kept = tuple(each / float(size) for each, size in zip(grams, sizes, strict=True) if size > 0)
     return BandKernels(kept, sizes, basis, blocks, examples)
 

@@ -21,8 +21,10 @@ from lbnn.bands.data import (
     kernels_of_blocks,
     kernels_of_grams,
     squared_units,
+    targets_in_units,
 )
 from lbnn.bands.inference import BlockPosterior, Effort
+from lbnn.bands.marginals import logs_below
 from lbnn.bands.predictive import BandsPredictive, Conditioned, test_kernels
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.work import Work, run_blocks
@@ -219,6 +221,10 @@ class BandsFit:
         Σ_l λ_l ḡ_l) with ḡ_k the mean diagonal of G_k, and the standard error of the mean.
     noise_mean : (V,)
         Posterior mean of the noise variance τ.
+    log_scale_mean, log_scale_deviation : (V, K)
+        Posterior means and standard deviations of log λ_k; of a band of zeros, those of the prior.
+    log_noise_mean, log_noise_deviation : (V,)
+        The same of log τ.
     effective_directions : (V,)
         1/Σ_j w_j² for the weights of the directions.
     direction_count : (V,)
@@ -269,6 +275,70 @@ class BandsFit:
         prior = [float(network.scale_prior(1).variance) for network in self.bands.networks]
         inner = self._joined("scale_mean") * self._units[:, None] / self._kernels.sizes[self._kernels.used]
         return self._of_all_bands(inner, np.array(prior))
+
+    @cached_property
+    def log_scale_mean(self) -> Array:
+        """Posterior mean of the logarithms of the scales, (V, K)."""
+        sizes = np.log(self._kernels.sizes[self._kernels.used])
+        inner = self._joined("log_scale_mean") + np.log(self._units)[:, None] - sizes
+        return self._of_all_bands(inner, self._prior_logs().mean)
+
+    @cached_property
+    def log_scale_deviation(self) -> Array:
+        """Posterior standard deviation of the logarithms of the scales, (V, K)."""
+        return self._of_all_bands(self._joined("log_scale_deviation"), np.sqrt(self._prior_logs().variance))
+
+    @cached_property
+    def log_noise_mean(self) -> Array:
+        """Posterior mean of the logarithm of the noise variance, (V,)."""
+        return self._joined("log_noise_mean") + np.log(self._units)
+
+    @cached_property
+    def log_noise_deviation(self) -> Array:
+        """Posterior standard deviation of the logarithm of the noise variance, (V,)."""
+        return self._joined("log_noise_deviation")
+
+    def _prior_logs(self) -> BandPriors:
+        """The priors of log λ_k of all bands."""
+        laws = [network.scale_prior(1).log_scale_law for network in self.bands.networks]
+        return BandPriors(tuple(laws), np.zeros(len(laws)))
+
+    def scale_distribution(self, scales: ArrayLike) -> Array:
+        """P(λ_k ≤ x) for positive x (V, K), (V, K); for a band of zeros NaN.
+
+        Integrated along every direction of each target anew, which takes about as long as a prediction.
+        """
+        wanted = check.real_array(scales, "scales")
+        if wanted.shape != self.share_mean.shape or (wanted <= 0).any():
+            raise ValueError(f"scales must be positive and of shape {self.share_mean.shape}, got {scales!r}")
+        z = (np.log(wanted) - self.log_scale_mean) / self.log_scale_deviation
+        found = self._logs_below(z[:, self._kernels.used], None)[0]
+        return self._of_all_bands(found, np.full(len(self.bands.networks), np.nan))
+
+    def noise_distribution(self, noise: ArrayLike) -> Array:
+        """P(τ ≤ x) for positive x (V,), (V,); as `scale_distribution`."""
+        wanted = check.real_array(noise, "noise")
+        if self._given:
+            raise ValueError("the noise variance has a distribution if it is unknown, got noise_variance")
+        if wanted.shape != self.noise_mean.shape or (wanted <= 0).any():
+            raise ValueError(f"noise must be positive and of shape {self.noise_mean.shape}, got {noise!r}")
+        z = (np.log(wanted) - self.log_noise_mean) / self.log_noise_deviation
+        return self._logs_below(None, z)[1]
+
+    def _logs_below(self, scales: Array | None, noise: Array | None) -> tuple[Array, Array]:
+        """P(log λ_k ≤ mean + deviation · z) for z (V, used), and the same of log τ for z (V,)."""
+        parts = [
+            logs_below(
+                self._kernels,
+                targets_in_units(self._Y[:, part], self._units[part], self._given, self._kernels),
+                self.bands._priors(self._kernels),
+                posterior,
+                None if scales is None else scales[part],
+                None if noise is None else noise[part],
+            )
+            for part, posterior in zip(self._parts, self._posteriors, strict=True)
+        ]
+        return np.concatenate([each[0] for each in parts]), np.concatenate([each[1] for each in parts])
 
     @cached_property
     def share_mean(self) -> Array:

@@ -116,12 +116,24 @@ class Conditional:
     lattice: Array
 
     def moments(self, xp: Any) -> tuple[AnyArray, ...]:
-        """E ω, E ω², E s, E τ with ω = e^u/(1 + e^u), the share of the signal; each (V,)."""
+        """E ω, E ω², E s, E τ, E log s, E (log s)², E log τ, E (log τ)², each (V,).
+
+        ω = e^u/(1 + e^u) is the share of the signal.
+        """
         fraction = 1 / (1 + xp.exp(-self.u))
         scale = self.noise * xp.exp(self.u)
+        log_noise, variance = self.log_noise(xp), self.noise_spread**2
+        log_scale = log_noise + self.u
+        powers = (log_scale, log_scale**2 + variance, log_noise, log_noise**2 + variance)
         return tuple(
-            xp.sum(self.mass * each, axis=0) for each in (fraction, fraction * fraction, scale, self.noise)
+            xp.sum(self.mass * each, axis=0)
+            for each in (fraction, fraction * fraction, scale, self.noise, *powers)
         )
+
+    def log_noise(self, xp: Any) -> AnyArray:
+        """E[log τ | u], (nodes, V): log τ is nearly normal given u."""
+        known = xp.maximum(self.noise, xp.full_like(self.noise, 1e-300))  # zero where a node is not used
+        return xp.log(known) - 0.5 * self.noise_spread**2
 
     def on_lattice(self, values: AnyArray, xp: Any) -> AnyArray:
         """Values (nodes, V) at their points of the lattice, (M, V), zero at the others."""
