@@ -21,6 +21,7 @@ MEASURED_HERE = (
 #: Longer runs, each with a command line of its own: python -m benchmarks.NAME --help
 OWN_COMMAND_LINE = (
     "against_truth",
+    "ard_problems",
     "bands_calibration",
     "bands_himalaya",
     "bands_real",
@@ -40,6 +41,8 @@ OWN_COMMAND_LINE = (
     "practice",
     "real_data.study",
     "traced_edges",
+    "views_nuts",
+    "views_real",
     "views_truth",
 )
 

@@ -20,6 +20,10 @@ def main() -> None:
         if absent.name is None or absent.name.partition(".")[0] == "lbnn":
             raise
         sys.exit(f"lbnn: {needed('the command line', absent.name, 'cli')}")
-    # end as an exception does, so that temporary files are removed
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, _end)
     app()
+
+
+def _end(number: int, frame: object) -> None:
+    """End as an exception does, so that temporary files are removed."""
+    sys.exit(128 + number)
