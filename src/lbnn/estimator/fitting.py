@@ -61,8 +61,8 @@ def settle(
         messages.append(f"outputs {constant} are constant: their noise is at the lower end of its range")
     elif constant:
         messages.append(
-            f"outputs {constant} are constant: under one noise variance for all outputs their predictions have "
-            "the uncertainty of the others. Leave them out, or use noise='per_output'"
+            f"outputs {constant} are constant: under one noise variance for all outputs their predictions "
+            "have the uncertainty of the others. Leave them out, or use noise='per_output'"
         )
     if units.dependent:
         messages.append(settings.dependent_targets(units.dependent))
