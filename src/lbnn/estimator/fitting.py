@@ -59,7 +59,7 @@ def settle(
         messages.append(settings.CONSTANT_TARGETS)
     elif spec.noise_variance is None and constant and noise == "per_output":
         messages.append(f"outputs {constant} are constant: their noise is at the lower end of its range")
-    elif constant:
+    elif spec.noise_variance is None and constant:
         messages.append(
             f"outputs {constant} are constant: under one noise variance for all outputs their predictions "
             "have the uncertainty of the others. Leave them out, or use noise='per_output'"
