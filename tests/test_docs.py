@@ -50,8 +50,19 @@ def runs(page: Path) -> bool:
 
 
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if runs(page)]
-#: Pages whose examples take more than ten seconds; the guides have the same calls on smaller data.
-LONG = {DOCS / "benchmark.md", DOCS / "estimator.md", DOCS / "gallery.md"}
+#: Pages whose examples take more than five seconds; README and tests of the commands have the same calls.
+LONG = {
+    DOCS / page
+    for page in (
+        "benchmark.md",
+        "command-line.md",
+        "estimator.md",
+        "gallery.md",
+        "guides/bands.md",
+        "guides/practitioners.md",
+        "guides/ten-weights.md",
+    )
+}
 
 
 @pytest.mark.parametrize(

@@ -485,7 +485,7 @@ def test_constant_targets_are_announced():
 
 @pytest.mark.filterwarnings("ignore::lbnn.DataWarning")
 @pytest.mark.filterwarnings("ignore:outputs .* are constant")
-@pytest.mark.parametrize("noise", [pytest.param("independent", marks=pytest.mark.slow), "per_output"])
+@pytest.mark.parametrize("noise", ["independent", pytest.param("per_output", marks=pytest.mark.slow)])
 def test_one_constant_output_among_others(noise):
     problem = make_problem(20, 4, 3, seed=0)
     Y = np.column_stack([problem.Y, np.full(20, 3.3)])
