@@ -100,7 +100,8 @@ def run(repeats: int) -> None:
                 f"{row['engine']} {'ok' if row['ok'] else 'NOT ok'}",
                 flush=True,
             )
-            STORED.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+            lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in rows)
+            STORED.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     fine = [bool(row["ok"]) for row in rows]
     quick = [bool(row["ok"] and row["seconds"] <= SECONDS) for row in rows]
     within = f"{np.mean(quick):.0%} ok within {SECONDS:g} CPU seconds"
