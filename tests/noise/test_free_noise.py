@@ -374,3 +374,15 @@ def test_correlated_noise_is_not_taken_for_signal() -> None:
     assert model.score(X[:30], Y[:30]) < 0.2
     assert (model.signal_share_interval_[:, 0] < 0.01).all()  # no signal at all is within every interval
     assert (model.signal_share_ < 0.2).all()
+
+
+@pytest.mark.slow
+def test_short_runs_for_many_outputs_are_announced() -> None:
+    """With 120 rows of 35 outputs log evidences are low by up to 20: the error says so, and a message."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 20))
+    Y = rng.normal(size=(100, 2)) @ rng.normal(size=(2, 35)) + 0.5 * rng.normal(size=(100, 35))
+    with pytest.warns(lbnn.AccuracyWarning, match="short runs"):
+        model = lbnn.LBNNRegressor(noise="free").fit(X, Y)
+    assert model.log_evidence_error_ >= 20
+    assert any("short runs" in message for message in model.messages_)

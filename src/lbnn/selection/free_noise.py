@@ -62,7 +62,8 @@ _CLOSE = 4.0  # nats by which signal or none must lead in a comparison for the o
 _TARGET_ERROR = 0.5  # of the log evidence of a pair, of which three nats are called a signal
 _MOST_ROUNDS = 3  # of a final answer
 _LARGE = 3000  # targets of more outputs than `MOST_FULL`, from which less work is done, ...
-_LARGE_TARGET_ERROR = 5.0  # ... to this error: the evidence of such data differs by tens of nats
+_LARGE_TARGET_ERROR = 5.0  # ... until runs differ by no more than this, ...
+_LARGE_ERROR = 20.0  # ... and all of them are low: by up to so much with 120 rows of 35 outputs
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
 _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 
@@ -264,18 +265,28 @@ def final_posterior(
     averaged = sorted((again.get(id(each), each) for each in pairs), key=lambda each: -each.log_evidence)
     best = max(again.values(), key=lambda each: each.log_evidence)
     check = rounds(best.target, mode_start(best.mode), call, effort, FROM_MODE, _MOST_ROUNDS)
-    answer = verdict("smc", best.estimate, check, call, advice=TAKE_OR_RAISE)
+    reduced = (_reduced(data),) if large else ()
+    answer = verdict("smc", best.estimate, check, call, advice=TAKE_OR_RAISE, more=reduced)
     constant = best.target.likelihood.log_constant
     draws = _pooled(averaged, np.random.default_rng([seed, 27]))
     inference = SignalNoiseInference(
         draws,
         constant + answer.log_evidence,
-        answer.log_evidence_error,
+        max(answer.log_evidence_error, _LARGE_ERROR) if large else answer.log_evidence_error,
         answer.diagnostics.shifted(constant),
     )
     prior = ScalePrior(best.signal or (), data.outputs)
     spectrum = replace(data.spectrum, outside=data.outside)
     return FreeNoisePosterior(prior, spectrum, inference), averaged
+
+
+def _reduced(data: EvidenceData) -> str:
+    """What is said of data whose size allows short runs only."""
+    return (
+        f"noise='free' with {data.outputs} outputs and {data.spectrum.examples} rows is integrated by short "
+        f"runs: its log evidence may be low by {_LARGE_ERROR:g}, so that another kind of noise may be preferred "
+        "too easily, and widths of intervals are approximate. Fewer outputs in one fit are integrated in full"
+    )
 
 
 def posterior_without_signal(data: EvidenceData, pairs: Sequence[FreeNoise]) -> FreeNoisePosterior | None:
