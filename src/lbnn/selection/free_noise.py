@@ -284,8 +284,9 @@ def _reduced(data: EvidenceData) -> str:
     """What is said of data whose size allows short runs only."""
     return (
         f"noise='free' with {data.outputs} outputs and {data.spectrum.examples} rows is integrated by short "
-        f"runs: its log evidence may be low by {_LARGE_ERROR:g}, so that another kind of noise may be preferred "
-        "too easily, and widths of intervals are approximate. Fewer outputs in one fit are integrated in full"
+        f"runs: its log evidence may be low by {_LARGE_ERROR:g}, so that another kind of noise may be "
+        "preferred too easily, and widths of intervals are approximate. Fewer outputs in one fit are "
+        "integrated in full"
     )
 
 
