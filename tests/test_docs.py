@@ -61,6 +61,8 @@ LONG = {
         "guides/bands.md",
         "guides/practitioners.md",
         "guides/ten-weights.md",
+        "sweeps.md",
+        "views.md",
     )
 }
 

@@ -660,7 +660,7 @@ def with_odd_value(header: dict[str, Any], place: tuple[Any, ...], odd: Any) -> 
     return changed
 
 
-@pytest.mark.parametrize("name", ["quadrature", "importance", "atom"])
+@pytest.mark.parametrize("name", [pytest.param("quadrature", marks=pytest.mark.slow), "importance", "atom"])
 def test_posteriors_of_odd_headers_raise_nothing_but_value_errors(name: str) -> None:
     header, arrays = made(name)._packed()
     with np.errstate(all="ignore"):

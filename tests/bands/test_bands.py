@@ -150,6 +150,7 @@ def test_a_band_of_zeros_changes_nothing_but_its_own_scale():
     np.testing.assert_array_equal(with_zeros.predict(three).mean, fit.predict(blocks).mean)
 
 
+@pytest.mark.slow
 def test_three_bands_against_importance_sampling_from_the_prior():
     """A referee of three bands: draws of (λ, τ) from the prior, weighted by a dense Gaussian likelihood."""
     rng = np.random.default_rng(8)

@@ -35,7 +35,7 @@ def one_unit_evidence(X: np.ndarray, Y: np.ndarray, beta: float) -> float:
     return float(special.logsumexp(log_value + log_prior) + 2 * math.log(grid[1] - grid[0]))
 
 
-@pytest.mark.parametrize("size", [pytest.param(0.3, marks=pytest.mark.slow), 1.0, 4.0])
+@pytest.mark.parametrize("size", [*(pytest.param(size, marks=pytest.mark.slow) for size in (0.3, 1.0)), 4.0])
 def test_one_unit_and_two_examples_against_a_grid(size):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(2, 3))

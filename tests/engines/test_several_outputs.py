@@ -171,7 +171,9 @@ def library_functional(post: lbnn.Posterior, data: Problem, depth: int) -> Array
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow) if name in ("four layers", "bottleneck") else name
+        pytest.param(name, marks=pytest.mark.slow)
+        if name in ("three layers, variances", "four layers", "bottleneck")
+        else name
         for name in GIBBS
     ],
 )

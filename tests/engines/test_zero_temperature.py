@@ -150,6 +150,7 @@ def test_evidence_with_constants_by_hand() -> None:
     np.testing.assert_allclose(law.mean, grid.mean, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_hidden_kernel_is_a_matrix_generalised_inverse_gaussian() -> None:
     """The dual side: K ~ MGIG(YYᵀ, n_1 G⁻¹/σ_2², (n_1 − n_d)/2) when Y has rank p; ⟨K⟩ and the evidence."""
     data, net, post = case("p below n_d")

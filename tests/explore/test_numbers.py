@@ -311,7 +311,10 @@ def test_copied_lines_read_the_file(view, outputs, tmp_path, monkeypatch):
     assert printed == pytest.approx({value.name: value.number for value in numbers.values}, rel=1e-8)
 
 
-@pytest.mark.parametrize("name", ["scale", "matrix", "function", "features", "theories", "learning"])
+@pytest.mark.parametrize(
+    "name",
+    ["scale", "matrix", "function", "features", "theories", pytest.param("learning", marks=pytest.mark.slow)],
+)
 def test_numbers_as_a_file(name):
     state = CASES[name]
     numbers = last(NUMBERS[state.view](state, None))

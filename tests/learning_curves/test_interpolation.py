@@ -119,6 +119,7 @@ def test_averages_that_do_not_exist_are_infinite():
     assert math.isfinite(lbnn.learning_curve(lbnn.Network((4,)), [10], 10, 1.0, 0.0).gibbs_error[0])
 
 
+@pytest.mark.slow
 def test_prior_teacher_without_noise():
     """Data from the model: coverage as promised, Gibbs error twice the error, E E λ = v."""
     net = lbnn.Network((6, 3), prior_variances=[0.5, 1.0, 2.0])

@@ -306,7 +306,9 @@ def correlated(rng, rows, inputs=10):
     return X, X @ weights + rng.multivariate_normal(np.zeros(3), covariance, size=rows), covariance
 
 
-@pytest.mark.parametrize(("noise", "found"), [("auto", "free"), ("coupled", "coupled")])
+@pytest.mark.parametrize(
+    ("noise", "found"), [pytest.param("auto", "free", marks=pytest.mark.slow), ("coupled", "coupled")]
+)
 def test_correlated_noise_is_found_and_pays(noise, found):
     """The covariance of the noise is not that of the function: "auto" finds it, coupled noise comes near."""
     rng = np.random.default_rng(0)

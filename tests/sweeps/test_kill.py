@@ -22,6 +22,7 @@ def calm(tmp_path_factory):
     return files(path)
 
 
+@pytest.mark.slow
 def test_killed_driver(tmp_path, calm):
     assert disturbed(tmp_path / "run.zarr", 0, POINTS, [("driver", 0.05)], seed=1) == 1
     assert files(tmp_path / "run.zarr") == calm
