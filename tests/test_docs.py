@@ -60,6 +60,7 @@ LONG = {
         "gallery.md",
         "guides/bands.md",
         "guides/practitioners.md",
+        "guides/theorists.md",
         "guides/ten-weights.md",
         "sweeps.md",
         "views.md",

@@ -91,7 +91,9 @@ def page(pages):
     return Page(pages)
 
 
-@pytest.mark.parametrize("view", ["scale", "function", "features", "theories", "learning"])
+@pytest.mark.parametrize(
+    "view", ["scale", "function", "features", "theories", pytest.param("learning", marks=pytest.mark.slow)]
+)
 def test_every_view_answers_and_draws(one_page, view):
     page = one_page
     answers = page.ask(f"view={view}&{QUICK}")
@@ -308,6 +310,7 @@ def test_a_slow_answer_has_a_rough_picture_at_once_and_can_be_stopped(warm_pages
     assert page.ask(QUICK)[-1]["done"]  # and the page goes on
 
 
+@pytest.mark.slow
 def test_no_answer_takes_longer_than_its_budget(warm_pages, monkeypatch):
     monkeypatch.setattr("lbnn.explore.workers.BUDGET", 1.5)
     page = Page(warm_pages)

@@ -150,6 +150,7 @@ def test_target_error_controls_the_error() -> None:
     assert errors[2] < errors[0]
 
 
+@pytest.mark.slow
 def test_stated_errors_hold() -> None:
     """Thirty seeds: the spread of normalisers and means is what is stated, neither more nor less."""
     exact = MatrixGIG(*FOUR, target_error=0.01)

@@ -32,7 +32,7 @@ def problem_with_large_targets(seed: int) -> Problem:
 
 @pytest.fixture(
     scope="module",
-    params=[CONFIGURATIONS[0], pytest.param(CONFIGURATIONS[1], marks=pytest.mark.slow)],
+    params=[pytest.param(each, marks=pytest.mark.slow) for each in CONFIGURATIONS[:2]],
     ids=lambda c: f"widths{c[0]}-variances{c[1]}",
 )
 def drawn(request: pytest.FixtureRequest) -> Drawn:
