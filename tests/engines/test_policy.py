@@ -147,6 +147,19 @@ def test_estimates_that_differ_are_not_ok_and_the_error_holds_both(shift):
     assert answer.log_evidence_error >= 0.08
 
 
+def test_the_error_of_sequential_monte_carlo_holds_its_check():
+    """Up to the target error: the spread of its groups does not show what all of them have in common."""
+    moved = estimate(size=16_000, spread=0.02, weighted=False)
+    for difference, stated in ((0.03, 0.03), (0.08, CALL.target_error)):
+        check = EvidenceEstimate("other", moved.log_evidence + difference, 0.04)
+        answer = verdict("smc", moved, check, CALL)
+        assert answer.diagnostics.ok
+        assert moved.log_evidence_error < 0.01
+        assert answer.log_evidence_error == pytest.approx(stated)
+    weighted = replace(moved, weighted=True)
+    assert verdict("importance", weighted, check, CALL).log_evidence_error < 0.01
+
+
 def test_means_that_differ_are_not_ok():
     other = estimate(seed=1)
     other = replace(other, log_diagonal=other.log_diagonal + np.array([0.0, 0.2]))

@@ -377,6 +377,8 @@ def test_correlated_noise_is_not_taken_for_signal() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::lbnn.AccuracyWarning")  # two short runs may contradict each other, too
+@pytest.mark.filterwarnings("ignore::lbnn.DataWarning")
 def test_short_runs_for_many_outputs_are_announced() -> None:
     """With 120 rows of 35 outputs log evidences are low by up to 20: the error says so, and a message."""
     rng = np.random.default_rng(0)

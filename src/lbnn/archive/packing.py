@@ -53,15 +53,10 @@ def pack(
     noise_header, noise_arrays = noise.packed()
     scale_header, scale_arrays = _pack_measure(inference.measure)
     header = {
-        "widths": list(prior.widths),
-        "outputs": prior.outputs,
-        "layer_variances": list(prior.layer_variances),
+        **_common_header(prior, inference),
         "noise": noise_header,
         "spectrum": spectrum_header,
         "scale": scale_header,
-        "log_evidence": inference.log_evidence,
-        "log_evidence_error": inference.log_evidence_error,
-        "diagnostics": _pack_diagnostics(inference.diagnostics),
     }
     if missing is not None:
         header["missing"] = {"centred": missing.centred}
@@ -73,20 +68,27 @@ def pack(
     return header, arrays | noise_arrays | scale_arrays
 
 
+def _common_header(prior: ScalePrior, inference: ScaleInference | SignalNoiseInference) -> dict[str, Any]:
+    """What the headers of all posteriors have: the prior, the evidence and the diagnostics."""
+    return {
+        "widths": list(prior.widths),
+        "outputs": prior.outputs,
+        "layer_variances": list(prior.layer_variances),
+        "log_evidence": inference.log_evidence,
+        "log_evidence_error": inference.log_evidence_error,
+        "diagnostics": _pack_diagnostics(inference.diagnostics),
+    }
+
+
 def pack_views(prior: ScalePrior, data: ViewData, noise: float, inference: ScaleInference) -> Packed:
     """The same for observations through views."""
     scale_header, scale_arrays = _pack_measure(inference.measure)
     header = {
-        "widths": list(prior.widths),
-        "outputs": prior.outputs,
-        "layer_variances": list(prior.layer_variances),
+        **_common_header(prior, inference),
         "noise_variance": noise,
         "first_variance": data.variance,
         "residual": data.residual,
         "scale": scale_header,
-        "log_evidence": inference.log_evidence,
-        "log_evidence_error": inference.log_evidence_error,
-        "diagnostics": _pack_diagnostics(inference.diagnostics),
     }
     given = {
         "views.features": data.features,
@@ -159,13 +161,8 @@ def pack_signal_noise(prior: ScalePrior, spectrum: Spectrum, inference: SignalNo
     """The parts of a posterior of signal and noise, each with a covariance of its own."""
     spectrum_header, arrays = _pack_spectrum(spectrum)
     header = {
-        "widths": list(prior.widths),
-        "outputs": prior.outputs,
-        "layer_variances": list(prior.layer_variances),
+        **_common_header(prior, inference),
         "spectrum": spectrum_header,
-        "log_evidence": inference.log_evidence,
-        "log_evidence_error": inference.log_evidence_error,
-        "diagnostics": _pack_diagnostics(inference.diagnostics),
     }
     draws = inference.draws
     return header, arrays | {

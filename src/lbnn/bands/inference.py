@@ -16,7 +16,7 @@ answers from interpolations of two halves of the directions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,6 +144,13 @@ class BlockPosterior:
         allowed = target_error * self.share_deviation + _ABSOLUTE
         return (self.log_evidence_error <= target_error) & (self.share_error <= allowed).all(axis=1)
 
+    def by_direction(self) -> Iterator[tuple[Array, IndexArray, Array]]:
+        """Directions with weight: log θ (K,), targets that give them weight (v,) and the weights (v,)."""
+        for j, log_theta in enumerate(self.log_directions):
+            columns, own = row_of(self.weights, j)
+            if len(columns):
+                yield log_theta, columns, own
+
     def arrays(self) -> dict[str, Array]:
         """All of it as NumPy arrays by name, for a file."""
         plain = {name: to_numpy(value) for name, value in vars(self).items() if name != "weights"}
@@ -157,6 +164,25 @@ class BlockPosterior:
         shape = len(arrays["log_directions"]), len(arrays["log_evidence"])
         parts = tuple(arrays[f"weights.{name}"] for name in ("data", "indices", "indptr"))
         return cls(weights=sparse.csr_array(parts, shape=shape), **plain)  # type: ignore[arg-type]
+
+
+def _moments_within(moments: Array, dimension: int) -> tuple[Mask, Array, Array]:
+    """Whether most of the mass is within the directions (V,); means (V, d), covariances (V, d, d) there.
+
+    From sums of z, z zᵀ and of the mass beyond, (V, d + d² + 1): beyond the directions there are values of
+    the nearest only, which say nothing of the moments.
+    """
+    within = 1.0 - moments[:, -1:]
+    mass = np.maximum(within, 0.5)
+    means, squares = moments[:, :dimension] / mass, moments[:, dimension:-1] / mass
+    covariances = squares.reshape(-1, dimension, dimension) - means[:, :, None] * means[:, None, :]
+    return within[:, 0] > 0.5, means, covariances + 1e-10 * np.eye(dimension)
+
+
+def row_of(matrix: sparse.csr_array, number: int) -> tuple[IndexArray, Array]:
+    """Columns (v,) and values (v,) of one row of a sparse matrix."""
+    row = slice(matrix.indptr[number], matrix.indptr[number + 1])
+    return matrix.indices[row].astype(np.int64), matrix.data[row]
 
 
 def infer_block(
@@ -455,12 +481,7 @@ class _Group:
         of them. None if there are too few directions.
         """
         xp, device = namespace(self.found), device_of(self.found)
-        points, sets = np.concatenate([rule.points for rule in self.rules]), set_numbers(self.rules)
-        found = self.found
-        if self.grid is not None:
-            points = np.concatenate([points, self.grid.points])
-            sets = np.concatenate([sets, self.grid.halves])
-            found = xp.concat([found, self.grid.found], axis=1)
+        points, sets, found = self._all_directions()
         masks = sets >= 0, sets == 0, sets == 1
         apart = 1.0, *[2.0 ** (1 / points.shape[1])] * SETS  # spacings of all directions and of their halves
         ways = [
@@ -509,15 +530,19 @@ class _Group:
         summary = _Summary(
             *(xp.concat([getattr(each, name) for each in parts], axis=-1) for name in vars(parts[0]))
         )
-        mask, moments = np.concatenate(chosen), np.concatenate(sums)
-        # beyond the directions there are values of the nearest only, which say nothing of the moments
-        mass = 1.0 - moments[:, -1:]
-        located, mass = mass[:, 0] > 0.5, np.maximum(mass, 0.5)
-        means, squares = moments[:, :dimension] / mass, moments[:, dimension:-1] / mass
-        covariances = squares.reshape(-1, dimension, dimension) - means[:, :, None] * means[:, None, :]
-        covariances = covariances + 1e-10 * np.eye(dimension)
-        return _Interpolated(
-            np.flatnonzero(mask), np.flatnonzero(~mask), summary, located, means, covariances
+        mask = np.concatenate(chosen)
+        placed_moments = _moments_within(np.concatenate(sums), dimension)
+        return _Interpolated(np.flatnonzero(mask), np.flatnonzero(~mask), summary, *placed_moments)
+
+    def _all_directions(self) -> tuple[Array, IndexArray, AnyArray]:
+        """Points (J, d), numbers of their sets (J,) and what was found (9, J, V), those of a lattice included."""
+        points, sets = np.concatenate([rule.points for rule in self.rules]), set_numbers(self.rules)
+        if self.grid is None:
+            return points, sets, self.found
+        return (
+            np.concatenate([points, self.grid.points]),
+            np.concatenate([sets, self.grid.halves]),
+            namespace(self.found).concat([self.found, self.grid.found], axis=1),
         )
 
     def _lumps(self, points: Array, fine: Rule) -> Array:
@@ -853,8 +878,8 @@ class _Search:
             lambda j: self.lines.pop(j, None) or directions.line(self.log_theta[j]), relevant.tolist()
         )
         for number, (j, line) in enumerate(zip(relevant, lines, strict=True)):
-            row = slice(weights.indptr[j], weights.indptr[j + 1])
-            columns, own = weights.indices[row].astype(np.int64), put(weights.data[row])
+            columns, values = row_of(weights, int(j))
+            own = put(values)
             part, theta = self.targets.some(columns), np.exp(self.log_theta[j])
             conditional = directions.given(line, part)
             alpha = line.system.vectors @ (shrunk(line.system, conditional, part, xp) * own[None, :])

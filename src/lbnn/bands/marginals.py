@@ -60,14 +60,9 @@ def _along(
     (n, K + 1, v) and (n, v); in units of the targets.
     """
     directions = Directions(kernels, targets, priors)
-    weights = posterior.weights
-    for j, log_theta in enumerate(posterior.log_directions):
-        row = slice(weights.indptr[j], weights.indptr[j + 1])
-        columns = weights.indices[row].astype(np.int64)
-        if not len(columns):
-            continue
+    for log_theta, columns, own in posterior.by_direction():
         found = directions.given(directions.line(log_theta), targets.some(columns))
         log_noise, u = to_numpy(found.log_noise(directions.xp)), to_numpy(found.u)
         logs = [u + log_noise + each for each in log_theta]
-        mass = to_numpy(found.mass) * weights.data[row]
+        mass = to_numpy(found.mass) * own
         yield columns, mass, np.stack([*logs, log_noise], axis=1), to_numpy(found.noise_spread)

@@ -232,18 +232,13 @@ class BandsPredictive:
         for part, posterior in zip(fit.parts, fit.posteriors, strict=True):
             data = targets_in_units(fit.Y[:, part], fit.units[part], fit.given_noise, kernels)
             directions = Directions(kernels, data, fit.priors)
-            weights = posterior.weights
-            for j, log_theta in enumerate(posterior.log_directions):
-                row = slice(weights.indptr[j], weights.indptr[j + 1])
-                columns = weights.indices[row].astype(np.int64)
-                if not len(columns):
-                    continue
+            for log_theta, columns, weights in posterior.by_direction():
                 some = data.some(columns)
                 own, means, variances = self._along(directions, log_theta, some, exact_variance)
                 units = fit.units[part][columns]
                 yield (
                     part.start + columns,
-                    weights.data[row] * own,
+                    weights * own,
                     means * np.sqrt(units),
                     variances * units,
                 )
