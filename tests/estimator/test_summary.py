@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -142,3 +144,14 @@ def test_summary_of_data_in_chunks_has_no_rows():
     model = LBNNRegressor(depth=1, noise="independent").fit_chunks([(X[:25], Y[:25]), (X[25:], Y[25:])])
     assert "network" in model.summary()
     assert np.isnan(model.predictive(X[:2]).leverage).all()
+
+
+def test_summary_has_the_messages_of_the_left_out_scores(monkeypatch):
+    """Scores that are not to be trusted are not shown without saying so."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 3))
+    model = LBNNRegressor(depth=1).fit(X, X[:, 0] + 0.1 * rng.normal(size=12))
+    scores = model.leave_one_out()
+    doubtful = replace(scores, messages=(*scores.messages, "leave-one-out weights have a Pareto k above 0.7"))
+    monkeypatch.setattr(LBNNRegressor, "leave_one_out", lambda self: doubtful)
+    assert "  leave-one-out weights have a Pareto k above 0.7" in model.summary().splitlines()

@@ -535,7 +535,7 @@ class _Group:
         return _Interpolated(np.flatnonzero(mask), np.flatnonzero(~mask), summary, *placed_moments)
 
     def _all_directions(self) -> tuple[Array, IndexArray, AnyArray]:
-        """Points (J, d), numbers of their sets (J,) and what was found (9, J, V), those of a lattice included."""
+        """Points (J, d), their sets (J,) and what was found (9, J, V), those of a lattice included."""
         points, sets = np.concatenate([rule.points for rule in self.rules]), set_numbers(self.rules)
         if self.grid is None:
             return points, sets, self.found

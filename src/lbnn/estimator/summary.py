@@ -79,6 +79,8 @@ class Facts:
         Largest first.
     elpd, elpd_error : float
         Sum of left-out log densities and its standard error.
+    messages : tuple of str
+        What was noticed about the left-out predictions, beside the messages of the fit.
     """
 
     rows: int
@@ -87,6 +89,7 @@ class Facts:
     outliers: tuple[Outlier, ...]
     elpd: float
     elpd_error: float
+    messages: tuple[str, ...] = ()
 
 
 def facts(model: Any) -> Facts:
@@ -95,8 +98,9 @@ def facts(model: Any) -> Facts:
     count = len(state.rows.stands_for)
     if len(state.targets) < 3 or state.best.posterior.missing is not None:
         return Facts(count, model.n_features_in_, (), (), float("nan"), float("nan"))
-    with collected():  # the model has messages of its own
+    with collected():  # they are in the summary
         scores = model.leave_one_out()
+    messages = tuple(each for each in scores.messages if each not in model.messages_)
     kept = state.rows.stands_for[state.rows.stands_for >= 0]
     names, targets = output_names(model), state.targets[kept]
     best = state.best
@@ -109,7 +113,7 @@ def facts(model: Any) -> Facts:
         for j, name in enumerate(names)
     )
     found = outliers(scores, names, np.flatnonzero(state.rows.stands_for >= 0))
-    return Facts(count, model.n_features_in_, outputs, found, scores.elpd, scores.elpd_error)
+    return Facts(count, model.n_features_in_, outputs, found, scores.elpd, scores.elpd_error, messages)
 
 
 def _of_output(
@@ -283,6 +287,7 @@ def _left_out(found: Facts) -> list[str]:
         *_table(header, rows),
         *([f"  and {more} more outputs"] if more else []),
         f"  log density {found.elpd:.2f} ± {found.elpd_error:.2g}",
+        *(f"  {message}" for message in found.messages),
     ]
 
 
