@@ -93,10 +93,10 @@ def approximate_kernel(rows: int, transform: InputTransform, dropped: float) -> 
 def long_search(outputs: int, seconds: float) -> str:
     """What is said where the search over networks takes long."""
     return (
-        f"the search over networks with {outputs} outputs will take about {max(seconds / 60, 1):.0f} "
-        f"{'minutes' if seconds >= 90 else 'minute'}; verbose=1 shows its progress. Faster: depth=1, the "
-        "Gaussian process, in closed form; a given width; or lbnn.BandedRegressor, which fits every target "
-        "by itself"
+        f"fitting {outputs} outputs will take about {max(seconds / 60, 1):.0f} "
+        f"{'minutes' if seconds >= 90 else 'minute'}, most of it for comparing networks of different widths "
+        "(verbose=1 shows the progress). Faster: depth=1, which is a Gaussian process in closed form; a "
+        "given width, such as depth=2, width=5; or lbnn.BandedRegressor, which fits each output separately"
     )
 
 

@@ -90,7 +90,7 @@ def _step(here: Optimum, free: FreeParameters, longest: float) -> Array:
 
 
 def _solve(curvature: Array, gradient: Array) -> Array:
-    """C⁻¹ g (k,); updates may have left C (k, k) indefinite by rounding: eigenvalues are then bounded below."""
+    """C⁻¹ g (k,) for C (k, k); eigenvalues are bounded below where rounding of updates left it indefinite."""
     try:
         return np.asarray(linalg.cho_solve(linalg.cho_factor(curvature), gradient))
     except np.linalg.LinAlgError:
