@@ -13,7 +13,8 @@ from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn_of
 from lbnn.cross_validation.averages import group_error, left_out_log_weights
 from lbnn.cross_validation.scores import LeaveOneOut, pareto_messages
-from lbnn.data.missing import MissingCells
+from lbnn.data.examples import level_of
+from lbnn.data.missing import MissingCells, smallest_eigenvalue
 from lbnn.data.spectrum import Spectrum
 from lbnn.scale.measure import ScaleMeasure
 
@@ -37,14 +38,20 @@ def left_out_rows(
     kept = ScaleMeasure(measure.scales[chosen], weights, False, measure.tails, None, groups)
     rows, outputs = np.nonzero(cells.observed)
     features = cells.features(spectrum)
-    gram, y = (features @ features.T)[np.ix_(rows, rows)], cells.targets[rows, outputs]
-    level = np.sqrt(cells.weights)[rows, None] * (outputs[:, None] == np.arange(cells.observed.shape[1]))
+    gram, y = features @ features.T, cells.targets[rows, outputs]
+    smallest = smallest_eigenvalue(spectrum)
+    if cells.centred:  # a variance of the level, which is free: of no effect, and C is not singular
+        level = level_of(spectrum, len(gram))
+        gram = gram + float(spectrum.eigenvalues.mean()) * np.outer(level, level)
+    gram = gram[np.ix_(rows, rows)]
+    levels = np.sqrt(cells.weights)[rows, None] * (outputs[:, None] == np.arange(cells.observed.shape[1]))
     shape = (len(kept.weights), len(y))
     residuals, variances = np.empty(shape), np.empty(shape)
     densities = np.empty((len(cells.observed), len(kept.weights)))
     for number, scale in enumerate(kept.scales):
         covariance = gram * scale[np.ix_(outputs, outputs)] + noise * np.eye(len(y))
-        precision = _precision(covariance, noise, level if cells.centred else None)
+        floor = noise + smallest * float(np.linalg.eigvalsh(scale)[0])
+        precision = _precision(covariance, floor, levels if cells.centred else None)
         residuals[number], variances[number], densities[:, number] = _rows_given_others(
             precision, precision @ y, rows
         )
@@ -66,9 +73,12 @@ def left_out_rows(
     )
 
 
-def _precision(covariance: Array, noise: float, level: Array | None) -> Array:
-    """C⁻¹ (k, k), or with levels H (k, n_d) of flat prior C⁻¹ − C⁻¹H(HᵀC⁻¹H)⁻¹HᵀC⁻¹."""
-    root = lower_roots(covariance[None], np.array([noise]))[0]
+def _precision(covariance: Array, floor: float, level: Array | None) -> Array:
+    """C⁻¹ (k, k), or with levels H (k, n_d) of flat prior C⁻¹ − C⁻¹H(HᵀC⁻¹H)⁻¹HᵀC⁻¹.
+
+    No eigenvalue of C is below the floor.
+    """
+    root = lower_roots(covariance[None], np.array([floor]))[0]
     white = np.linalg.inv(root)
     if level is not None:
         seen = white @ level

@@ -25,9 +25,9 @@ from lbnn.estimator.model import FittedModel, log_unit_jacobian
 from lbnn.estimator.targets import TargetUnits
 from lbnn.network import Network, table_posterior
 from lbnn.noise.independent import IndependentNoise
-from lbnn.noise.missing import partial_likelihood, refilled, with_targets
+from lbnn.noise.missing import with_targets
 from lbnn.posterior import Posterior
-from lbnn.selection import Candidate, EvidenceData
+from lbnn.selection import Candidate, EvidenceData, coupled
 
 _FEWEST_PAIRS, _LEVEL = 6, 0.01  # rows with both targets, and level of the test for correlated residuals
 _STEPS = 2  # of each of the best candidates towards the maximum for the observed cells
@@ -92,16 +92,16 @@ def condition_table(filled: FilledData, candidate: Candidate, options: Inference
     widths, h, data = candidate.widths, candidate.h, filled.data
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
     spectrum = data.whitened(h).scaled(network.prior_variances[0])
-    spectrum, cells = refilled(spectrum, filled.table.cells(filled.inner, h), 1.0)
-    prior = network.scale_prior(spectrum.outputs)
-    return table_posterior(prior, spectrum, IndependentNoise(1.0), cells, options)
+    cells, prior = filled.table.cells(filled.inner, h), network.scale_prior(spectrum.outputs)
+    noise = coupled(data).noise_at(h) if candidate.coupled else IndependentNoise(1.0)
+    return table_posterior(prior, spectrum, noise, cells, options)
 
 
 def drawn_tables(posterior: Posterior, count: int, seed: Sequence[int]) -> list[tuple[Array, Array]]:
     """Draws of the scale (n_d, n_d) and completed tables (p, n_d) given it, in units of the posterior."""
     cells, rng = posterior.missing, np.random.default_rng(seed)
     assert cells is not None
-    likelihood = partial_likelihood(posterior.spectrum, cells, posterior.noise.variance)
+    likelihood = posterior._table_likelihood
     chosen = rng.choice(len(posterior.scale.weights), size=count, p=posterior.scale.weights)
     scales = posterior.scale.scales[chosen]
     values, axes = np.linalg.eigh(scales)
@@ -136,6 +136,8 @@ def _slope(data: EvidenceData, h: Array, scale: Array, targets: Array, posterior
     assert spectrum.outside is not None
     values, axes = np.linalg.eigh(scale)
     complete = EvidenceData(spectrum, spectrum.outside, data.noise_variance)
+    if posterior.noise.coupling:
+        complete = coupled(complete)
     return np.asarray(complete.slopes(h, np.maximum(values, 0.0)[None], axes[None])[0])
 
 
@@ -146,7 +148,7 @@ def explained_by_rows(posterior: Posterior) -> Array:
     """
     cells, measure = posterior.missing, posterior.scale
     assert cells is not None
-    likelihood = partial_likelihood(posterior.spectrum, cells, posterior.noise.variance)
+    likelihood = posterior._table_likelihood
     shares = likelihood.explained_by_rows(measure.average(measure.scales))
     counts = np.bincount(likelihood.outputs, minlength=posterior.prior.outputs)
     sums = np.bincount(likelihood.outputs, shares, minlength=posterior.prior.outputs)

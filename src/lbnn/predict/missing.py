@@ -35,6 +35,11 @@ class TableProcess(ABC):
 
     scales: Array  # (m, n_d, n_d)
 
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """Directions r of the training rows."""
+
     @abstractmethod
     def means(self, explained: Array) -> Array:
         """At test points Φ (p̂, r) given each draw, (m, p̂, n_d)."""
@@ -49,10 +54,16 @@ class TableProcess(ABC):
 
 
 def table_predictive(
-    process: TableProcess, projection: Projection, weights: Array, noise: float, single_output: bool
+    process: TableProcess,
+    projection: Projection,
+    weights: Array,
+    noise: tuple[float, float],
+    single_output: bool,
 ) -> AtomPredictive:
-    """The predictive at projected test points, from draws with weights (m,)."""
+    """The predictive at projected test points, from draws with weights (m,), and noise of τ I + ν L."""
     explained = to_numpy(projection.explained)
+    private = process.rank - explained.shape[1]  # inputs of single training rows, which no test point has
+    explained = np.pad(explained, ((0, 0), (0, private)))
 
     def covariances(rows: slice) -> Array:
         """Of some points given each draw, (m, rows, n_d, n_d)."""
@@ -64,7 +75,13 @@ def table_predictive(
 
     means = process.means(explained)
     return AtomPredictive(
-        weights, means, covariances, joint, process.scales, noise, single_output=single_output
+        weights,
+        means,
+        covariances,
+        joint,
+        process.scales,
+        *noise,
+        single_output=single_output,
     )
 
 
@@ -79,9 +96,14 @@ class CompletedProcess(TableProcess):
     """From the complete table and the missing cells given the others."""
 
     likelihood: PartialLikelihood
-    level: Array  # share of every row that lacks cells in the level of its outputs, (k,); zeros without
+    shares: Array  # of every row that lacks cells in the level of its outputs, (k,); zeros without
+    level: Array  # of the filled table, (n_d,)
     level_variance: float  # of the level given the complete table
     scales: Array
+
+    @property
+    def rank(self) -> int:
+        return len(self.likelihood.eigenvalues)
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
@@ -107,8 +129,8 @@ class CompletedProcess(TableProcess):
             targets = own.completed(shift[None])[0]
             process = ConditionalProcess(own.eigenvalues, targets, own.noise_variance)
             rotated = process.rotated_mean(values[None], axes[None])[0]
-            level = np.zeros(len(values))
-            np.add.at(level, own.outputs, self.level[own.rows] * shift)
+            level = self.level.copy()
+            np.add.at(level, own.outputs, self.shares[own.rows] * shift)
             result[number] = explained @ (rotated @ axes.T) + level
         return result
 
@@ -128,21 +150,23 @@ class CompletedProcess(TableProcess):
         for axis in range(len(values)):
             seen = (explained * gain[:, axis]) @ own.vectors.T  # (p̂, k)
             result += axes[:, axis][:, None] * (seen[:, own.rows] * along[:, axis])[:, None, :]
-        result[:, own.outputs, np.arange(len(own.rows))] += self.level[own.rows]
+        result[:, own.outputs, np.arange(len(own.rows))] += self.shares[own.rows]
         return result
 
     def at_points(self, explained: Array, unexplained: Array) -> Array:
         outputs = self.scales.shape[1]
         result = np.empty((len(self.scales), len(explained), outputs, outputs))
         for number, (values, axes) in enumerate(zip(*self._eigen, strict=True)):
-            left = values / (
-                1 + np.outer(self.likelihood.eigenvalues, values) / self.likelihood.noise_variance
-            )
-            spread = unexplained[:, None] * values + explained**2 @ left  # (p̂, n_d)
+            spread = unexplained[:, None] * values + explained**2 @ self._left(values)  # (p̂, n_d)
             base = (axes * spread[:, None, :]) @ axes.T + self.level_variance * np.eye(outputs)
             white = self._whitened(explained, number)  # (m, p̂, n_d)
             result[number] = base + np.einsum("cpj,cpk->pjk", white, white, optimize=True)
         return result
+
+    def _left(self, values: Array) -> Array:
+        """τ l/(τ + g l), what the noise leaves of the scale along each direction, (r, n_d)."""
+        noise = self.likelihood.noise_variance
+        return np.asarray(noise * values / (noise + np.outer(self.likelihood.eigenvalues, values)))
 
     def _whitened(self, explained: Array, number: int) -> Array:
         """R⁻¹Gᵀ, (m, p̂, n_d)."""
@@ -154,7 +178,7 @@ class CompletedProcess(TableProcess):
     def joint(self, explained: Array, unexplained: Array, number: int) -> Array:
         values, axes = self._eigen[0][number], self._eigen[1][number]
         points, outputs = len(explained), len(values)
-        left = values / (1 + np.outer(self.likelihood.eigenvalues, values) / self.likelihood.noise_variance)
+        left = self._left(values)
         total = np.kron(unexplained, self.scales[number])
         total += np.kron(np.full((points, points), self.level_variance), np.eye(outputs))
         for axis in range(outputs):
@@ -175,6 +199,10 @@ class ObservedProcess(TableProcess):
     level_variances: Array  # (n_d,)
     scales: Array
 
+    @property
+    def rank(self) -> int:
+        return self.rows.features.shape[1]
+
     @classmethod
     def of(
         cls, cells: MissingCells, rows: ObservedRows, features: Array, noise: float, scales: Array
@@ -193,8 +221,10 @@ class ObservedProcess(TableProcess):
     def _roots(self) -> list[Array]:
         """Cholesky factors (cells, cells) of the covariances of the observed cells."""
         gram, j = self.rows.features @ self.rows.features.T, self.rows.outputs
-        eye, floor = self.noise * np.eye(len(gram)), np.array([self.noise])
-        return [lower_roots((gram * scale[j[:, None], j] + eye)[None], floor)[0] for scale in self.scales]
+        eye = self.noise * np.eye(len(gram))
+        floors = self.rows.floors(self.noise, np.linalg.eigvalsh(self.scales)[:, :1])
+        both = zip(self.scales, floors, strict=True)
+        return [lower_roots((gram * scale[j[:, None], j] + eye)[None], floor)[0] for scale, floor in both]
 
     def means(self, explained: Array) -> Array:
         rows, outputs = self.rows, self.scales.shape[1]
