@@ -116,9 +116,7 @@ def main() -> None:
             "sets": options.sets,
             "ok": sum(ok for _, ok in found),
             "seconds": time.process_time() - began,
-            "quantities": {
-                name: uniform(own) for name, own in zip(QUANTITIES, columns, strict=True)
-            },
+            "quantities": {name: uniform(own) for name, own in zip(QUANTITIES, columns, strict=True)},
         }
         print(json.dumps({kind: result[kind]}), flush=True)
         if options.out is not None:

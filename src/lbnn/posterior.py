@@ -143,12 +143,20 @@ class Posterior(Conditioned):
             return law
         return AffinePredictive(law, np.diag(units), np.zeros(len(units)), 0.0, law.single_output)
 
-    def _predictive_at(self, projection: Projection) -> NetworkPredictive | AtomPredictive:
-        """The predictive at projected test points, with the outputs in units of `noise.deviations`."""
+    def _predictive_at(
+        self, projection: Projection, *, levels: bool = True
+    ) -> NetworkPredictive | AtomPredictive:
+        """The predictive at projected test points, with the outputs in units of `noise.deviations`.
+
+        A table with missing cells may have levels of its outputs, which are left out where these are not
+        points but differences between points.
+        """
         if self.missing is not None:
             process, weights = self._table_process
             points = self.noise.transform_projection(projection, self.spectrum)
-            if self.missing.centred:  # levels are known up to the mean of the private inputs
+            if not levels:
+                process = process.without_levels()
+            elif self.missing.centred:  # levels are known up to the mean of the private inputs
                 points = points.shifted(self.noise.coupling / float(self.missing.weights.sum()))
             return table_predictive(
                 process,
@@ -165,6 +173,10 @@ class Posterior(Conditioned):
             coupling=self.noise.coupling,
             units=1.0 if units is None else 1 / units,
         )
+
+    def _differences_at(self, projection: Projection) -> NetworkPredictive | AtomPredictive:
+        """The predictive of differences of the function between points, projected; levels cancel."""
+        return self._predictive_at(projection, levels=False)
 
     def feature_kernel(
         self,

@@ -21,6 +21,7 @@ from lbnn._base.types import Array, Mask
 from lbnn._base.warn import warn_of
 from lbnn.data.missing import MissingCells
 from lbnn.engines import InferenceOptions
+from lbnn.estimator import design, fitting
 from lbnn.estimator.model import FittedModel, log_unit_jacobian
 from lbnn.estimator.targets import TargetUnits
 from lbnn.network import Network, table_posterior
@@ -35,7 +36,8 @@ _LONGEST = 1.0  # step along a free hyperparameter, a factor of e
 _TABLES = 48  # completed tables that a gradient is averaged over
 _COARSE = 0.3  # target error of the posteriors on the way
 _MOST_CANDIDATES = 3
-_RIVAL = 4.0  # nats behind the best on the completed table within which a candidate is followed up
+_RIVAL = 4.0  # nats behind the best on the completed table within which a candidate is followed up, ...
+_RIVAL_KIND = 8.0  # ... and the best one with another kind of noise
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,8 @@ def explained_by_rows(posterior: Posterior) -> Array:
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def correlated_residuals(posterior: Posterior) -> str:
-    """What to say where residuals of targets of the same rows are correlated, unlike independent noise.
+def correlated_residuals(posterior: Posterior, kind: str) -> list[str]:
+    """What to say where residuals of targets of the same rows are correlated, unlike their noise.
 
     Fisher's transform of every correlation of two outputs, over rows with both, at a level of 1% in all.
     """
@@ -172,14 +174,15 @@ def correlated_residuals(posterior: Posterior) -> str:
             r = float(np.corrcoef(residuals[both][:, [j, k]].T)[0, 1])
             found.append((abs(math.atanh(np.clip(r, -0.9999, 0.9999))) * math.sqrt(both.sum() - 3), r, j, k))
     if not found or max(found)[0] < stats.norm.isf(_LEVEL / 2 / len(found)):
-        return ""
+        return []
     _, r, j, k = max(found)
     complete = int(cells.observed.all(axis=1).sum())
-    return (
+    return [
         f"residuals of targets of the same rows are correlated (largest: {r:.2f}, of outputs {j} and {k}), "
-        "but with missing targets the noise is independent: joint densities are lower than they could be; "
-        f"compare with a fit of the {complete} complete rows, whose noise may be correlated"
-    )
+        f"but the noise of the best model is {kind}: joint densities are lower than they could be; compare "
+        f"with noise='coupled', or with a fit of the {complete} complete rows, whose noise may have any "
+        "covariance"
+    ]
 
 
 def completed_targets(filled: FilledData, candidate: Candidate, seed: int) -> Array:
@@ -192,19 +195,60 @@ def completed_targets(filled: FilledData, candidate: Candidate, seed: int) -> Ar
 
 
 def final_tables(
-    filled: FilledData, candidates: Sequence[Candidate], **effort: Any
+    filled: FilledData, candidates: Sequence[Candidate], average: Any, **effort: Any
 ) -> tuple[list[Candidate], tuple[FittedModel, ...]]:
-    """The best candidates by the evidence of the observed cells, best first, and the model of the best."""
-    lead = candidates[0].penalised_evidence
-    chosen = [each for each in candidates[:_MOST_CANDIDATES] if each.penalised_evidence > lead - _RIVAL]
-    seed = effort["seed"]
-    options = InferenceOptions(effort["target_error"], seed, effort["engine"])
-    fitted = []
-    for each in chosen:
-        fitted.append(_fitted(filled, improved(filled, each, seed), options))
+    """The best candidates by the evidence of the observed cells, best first, and the models.
+
+    With `average` these are the candidates that count, or ("auto") models at several hyperparameters where
+    the observed cells leave the noise of the best one open; else the best one.
+    """
+    options = InferenceOptions(effort["target_error"], effort["seed"], effort["engine"])
+    fitted = [
+        _fitted(filled, improved(filled, each, effort["seed"]), options) for each in _followed(candidates)
+    ]
     fitted.sort(key=lambda pair: -pair[0].penalised_evidence)
-    warn_of(fitted[0][1].posterior.diagnostics.messages)
-    return [candidate for candidate, _ in fitted], (fitted[0][1],)
+    best, model = fitted[0]
+    warn_of(model.posterior.diagnostics.messages)
+    models: tuple[FittedModel, ...] = (model,)
+    if average == "auto" and design.matters(best, filled.data):
+        models = _integrated(filled, [candidate for candidate, _ in fitted], model, options)
+    elif average and average != "auto":
+        count = fitting.counted([candidate for candidate, _ in fitted])
+        models = tuple(own for _, own in fitted[:count])
+    return [candidate for candidate, _ in fitted], models
+
+
+def _followed(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Candidates of a completed table, best first, that may be best for the observed cells.
+
+    The best of each kind of noise among them: the completed table was drawn under one kind, and favours it.
+    """
+    lead, kinds = candidates[0].penalised_evidence, set[str]()
+    chosen = []
+    for each in candidates:
+        behind = lead - each.penalised_evidence
+        rival = behind < _RIVAL and len(chosen) < _MOST_CANDIDATES
+        if rival or (behind < _RIVAL_KIND and each.noise not in kinds):
+            chosen.append(each)
+        kinds.add(each.noise)
+    return chosen
+
+
+def _integrated(
+    filled: FilledData, candidates: Sequence[Candidate], best: FittedModel, options: InferenceOptions
+) -> tuple[FittedModel, ...]:
+    """Models at hyperparameters around the best candidates, as for complete targets, the best one first.
+
+    The curvature is that of a completed table: the observed cells know their share of it.
+    """
+    share = float(filled.table.observed.mean())
+    wide = [replace(each, curvature=share * each.curvature) for each in candidates]
+    rough = replace(options, target_error=max(_COARSE, options.target_error), rough=True)
+
+    def fitted(candidate: Candidate) -> FittedModel:
+        return _fitted(filled, candidate, rough)[1]
+
+    return design.models_around(filled.data, wide, best, fitted, options.seed)
 
 
 def _fitted(

@@ -41,11 +41,11 @@ class AtomPredictive(Predictive):
         The draws.
     noise : float
         Noise variance τ of an observation.
-    coupling : float
-        ν: given a draw L, of all outputs, an observation has noise of the covariance τ I + ν L.
     single_output : bool
     noisy : bool
         Whether these are observations.
+    coupling : float
+        ν: given a draw L, of all outputs, an observation has noise of the covariance τ I + ν L.
     """
 
     weights: Array
@@ -54,9 +54,9 @@ class AtomPredictive(Predictive):
     joint: Callable[[int], Array]
     scales: Array
     noise: float
-    coupling: float = 0.0
     single_output: bool = True
     noisy: bool = False
+    coupling: float = 0.0
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ prior: it is the mean of its (observed or completed) targets less that of the fu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -39,6 +39,10 @@ class TableProcess(ABC):
     @abstractmethod
     def rank(self) -> int:
         """Directions r of the training rows."""
+
+    @abstractmethod
+    def without_levels(self) -> TableProcess:
+        """The same for differences of the function between points, in which levels cancel."""
 
     @abstractmethod
     def means(self, explained: Array) -> Array:
@@ -80,8 +84,9 @@ def table_predictive(
         covariances,
         joint,
         process.scales,
-        *noise,
+        noise[0],
         single_output=single_output,
+        coupling=noise[1],
     )
 
 
@@ -104,6 +109,11 @@ class CompletedProcess(TableProcess):
     @property
     def rank(self) -> int:
         return len(self.likelihood.eigenvalues)
+
+    def without_levels(self) -> CompletedProcess:
+        return replace(
+            self, shares=np.zeros_like(self.shares), level=np.zeros_like(self.level), level_variance=0.0
+        )
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
@@ -202,6 +212,10 @@ class ObservedProcess(TableProcess):
     @property
     def rank(self) -> int:
         return self.rows.features.shape[1]
+
+    def without_levels(self) -> ObservedProcess:
+        none = np.zeros_like(self.levels)
+        return replace(self, centres=np.zeros_like(self.centres), levels=none, level_variances=none)
 
     @classmethod
     def of(
