@@ -270,8 +270,16 @@ def test_estimator_fits_the_observed_targets(tmp_path):
     np.testing.assert_array_equal(again.missing_counts_, model.missing_counts_)
     np.testing.assert_array_equal(again.missing_explained_, model.missing_explained_)
     assert "targets were missing" in model.summary()
-    with pytest.raises(ValueError, match="every target was observed"):
-        model.leave_one_out()
+    scores, units = model.leave_one_out(), np.diagonal(model._state.best.matrix)
+    own = model.posterior_.leave_one_out()
+    np.testing.assert_array_equal(np.isnan(scores.mean), np.isnan(partial))
+    np.testing.assert_allclose(scores.mean + scores.residual, partial, rtol=1e-10)
+    np.testing.assert_allclose(scores.z, own.z, rtol=1e-10)
+    np.testing.assert_allclose(scores.variance, units**2 * own.variance)
+    logs = np.log(units) @ ~np.isnan(partial).T
+    np.testing.assert_allclose(scores.log_density, own.log_density - logs, rtol=1e-10)
+    law = model.coefficients([1, 3])
+    np.testing.assert_allclose(law.mean, model.coef_[:, [1, 3]].T, rtol=1e-8)  # no level in them
 
 
 def test_estimator_evidence_is_that_of_the_observed_cells():
@@ -302,7 +310,7 @@ def test_estimator_refuses_what_does_not_go_with_missing_targets():
     with pytest.raises(ValueError, match="missing_targets='allow'"):
         lbnn.LBNNRegressor().fit(X, partial)
     for more, said in (
-        ({"noise": "coupled"}, "noise='auto', 'independent' or 'per_output'"),
+        ({"noise": "free"}, "noise='free' is for rows"),
         ({"beta": math.inf}, "need noise"),
         ({"robust": True}, "robust=True"),
     ):
@@ -426,7 +434,7 @@ def test_correlated_residuals_are_told():
         noise = common * shared + 0.3 * rng.normal(size=(40, 2))
         Y = X @ rng.normal(size=(3, 2)) + noise
         Y[rng.random(Y.shape) < 0.1] = np.nan
-        model = estimator().fit(X, Y)
+        model = estimator(noise="per_output").fit(X, Y)
         assert any("residuals of targets of the same rows" in each for each in model.messages_) is told
 
 

@@ -35,9 +35,10 @@ _STEPS = 2  # of each of the best candidates towards the maximum for the observe
 _LONGEST = 1.0  # step along a free hyperparameter, a factor of e
 _TABLES = 48  # completed tables that a gradient is averaged over
 _COARSE = 0.3  # target error of the posteriors on the way
-_MOST_CANDIDATES = 3
-_RIVAL = 4.0  # nats behind the best on the completed table within which a candidate is followed up, ...
-_RIVAL_KIND = 8.0  # ... and the best one with another kind of noise
+_RIVAL_KIND = (
+    8.0  # nats behind the best on the completed table within which other kinds of noise are followed up
+)
+_RIVAL, _MOST_RIVALS = 4.0, 1  # the same for other networks, and how many of them
 
 
 @dataclass(frozen=True)
@@ -223,26 +224,28 @@ def _followed(candidates: Sequence[Candidate]) -> list[Candidate]:
 
     The best of each kind of noise among them: the completed table was drawn under one kind, and favours it.
     """
-    lead, kinds = candidates[0].penalised_evidence, set[str]()
-    chosen = []
-    for each in candidates:
-        behind = lead - each.penalised_evidence
-        rival = behind < _RIVAL and len(chosen) < _MOST_CANDIDATES
-        if rival or (behind < _RIVAL_KIND and each.noise not in kinds):
-            chosen.append(each)
-        kinds.add(each.noise)
-    return chosen
+    lead = candidates[0].penalised_evidence
+    leaders = [each for each in best_of_kinds(candidates) if each.penalised_evidence > lead - _RIVAL_KIND]
+    others = [each for each in candidates if each not in leaders and each.penalised_evidence > lead - _RIVAL]
+    return [*leaders, *others[:_MOST_RIVALS]]
+
+
+def best_of_kinds(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The first candidate of each kind of noise, in their order."""
+    kinds = dict.fromkeys(each.noise for each in candidates)
+    return [next(each for each in candidates if each.noise == kind) for kind in kinds]
 
 
 def _integrated(
     filled: FilledData, candidates: Sequence[Candidate], best: FittedModel, options: InferenceOptions
 ) -> tuple[FittedModel, ...]:
-    """Models at hyperparameters around the best candidates, as for complete targets, the best one first.
+    """Models at hyperparameters around the best candidate of each kind of noise, the best model first.
 
-    The curvature is that of a completed table: the observed cells know their share of it.
+    Few cells do not tell kinds of noise apart. The curvature is that of a completed table: the observed cells
+    know their share of it.
     """
     share = float(filled.table.observed.mean())
-    wide = [replace(each, curvature=share * each.curvature) for each in candidates]
+    wide = [replace(each, curvature=share * each.curvature) for each in best_of_kinds(candidates)]
     rough = replace(options, target_error=max(_COARSE, options.target_error), rough=True)
 
     def fitted(candidate: Candidate) -> FittedModel:

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import linalg
 
 from lbnn._base.arrays import to_numpy
+from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import lower_roots
 from lbnn._base.types import Array
 from lbnn.data.missing import MissingCells, ObservedRows
@@ -232,43 +233,43 @@ class ObservedProcess(TableProcess):
         return cls(rows, noise, cells.shares.T @ (features * plain), levels, noise / totals, scales)
 
     @cached_property
-    def _roots(self) -> list[Array]:
-        """Cholesky factors (cells, cells) of the covariances of the observed cells."""
+    def _roots(self) -> Array:
+        """Cholesky factors of the covariances of the observed cells, (m, q, q)."""
         gram, j = self.rows.features @ self.rows.features.T, self.rows.outputs
-        eye = self.noise * np.eye(len(gram))
-        floors = self.rows.floors(self.noise, np.linalg.eigvalsh(self.scales)[:, :1])
-        both = zip(self.scales, floors, strict=True)
-        return [lower_roots((gram * scale[j[:, None], j] + eye)[None], floor)[0] for scale, floor in both]
+        floors = self.rows.floors(self.noise, np.asarray(np.linalg.eigvalsh(self.scales)[:, 0], float))
+        roots = np.empty((len(self.scales), *gram.shape))
+        for block in blocks(len(roots), gram.size):
+            covariances = gram * self.scales[block][:, j[:, None], j]
+            covariances[:, np.arange(len(gram)), np.arange(len(gram))] += self.noise
+            roots[block] = lower_roots(covariances, floors[block])
+        return roots
 
     def means(self, explained: Array) -> Array:
-        rows, outputs = self.rows, self.scales.shape[1]
-        result = np.empty((len(self.scales), len(explained), outputs))
-        for number, (scale, root) in enumerate(zip(self.scales, self._roots, strict=True)):
-            alpha = linalg.cho_solve((root, True), rows.targets, check_finite=False)
-            weights = (scale[:, rows.outputs] * alpha) @ rows.features  # (n_d, r)
-            shift = self.levels - (self.centres * weights).sum(axis=1)
-            result[number] = explained @ weights.T + shift
-        return result
+        rows = self.rows
+        white = np.linalg.solve(self._roots, rows.targets[:, None])
+        alpha = np.linalg.solve(self._roots.swapaxes(1, 2), white)[:, :, 0]
+        weights = (self.scales[:, :, rows.outputs] * alpha[:, None, :]) @ rows.features  # (m, n_d, r)
+        shift = self.levels - (self.centres * weights).sum(axis=2)
+        return np.asarray(explained @ weights.swapaxes(1, 2) + shift[:, None, :])
 
-    def _cross(self, explained: Array, number: int) -> Array:
-        """R⁻¹k̂ᵀ of test cells, (q, p̂, n_d)."""
-        rows, scale = self.rows, self.scales[number]
+    def _cross(self, explained: Array, draws: slice) -> Array:
+        """R⁻¹k̂ᵀ of test cells given some draws, (k, q, p̂, n_d)."""
+        rows, scales = self.rows, self.scales[draws]
         seen = rows.features @ explained.T  # (q, p̂)
         own = rows.features @ self.centres.T  # (q, n_d)
-        cross = scale[rows.outputs][:, None, :] * (seen[:, :, None] - own[:, None, :])
-        flat = cross.reshape(len(cross), -1)
-        solved = linalg.solve_triangular(self._roots[number], flat, lower=True, check_finite=False)
-        return np.asarray(solved.reshape(cross.shape))
+        cross = scales[:, rows.outputs][:, :, None, :] * (seen[:, :, None] - own[:, None, :])
+        flat = cross.reshape(*cross.shape[:2], -1)
+        return np.asarray(np.linalg.solve(self._roots[draws], flat).reshape(cross.shape))
 
     def at_points(self, explained: Array, unexplained: Array) -> Array:
         outputs = self.scales.shape[1]
         result = np.empty((len(self.scales), len(explained), outputs, outputs))
         shifted = explained[:, None, :] - self.centres  # (p̂, n_d, r)
         inner = shifted @ shifted.swapaxes(1, 2) + unexplained[:, None, None]
-        for number, scale in enumerate(self.scales):
-            white = self._cross(explained, number)
-            gained = np.einsum("cpj,cpk->pjk", white, white, optimize=True)
-            result[number] = scale * inner - gained + np.diag(self.level_variances)
+        levels = np.diag(self.level_variances)
+        for block in blocks(len(result), 2 * len(self.rows.targets) * len(explained) * outputs):
+            white = self._cross(explained, block).transpose(0, 2, 3, 1)  # (k, p̂, n_d, q)
+            result[block] = self.scales[block, None] * inner - white @ white.swapaxes(2, 3) + levels
         return result
 
     def joint(self, explained: Array, unexplained: Array, number: int) -> Array:
@@ -277,5 +278,5 @@ class ObservedProcess(TableProcess):
         whole = np.tile(self.scales[number], (points, points))
         prior = whole * (shifted @ shifted.T + np.kron(unexplained, np.ones((outputs, outputs))))
         prior += np.kron(np.ones((points, points)), np.diag(self.level_variances))
-        white = self._cross(explained, number).reshape(-1, points * outputs)
+        white = self._cross(explained, slice(number, number + 1)).reshape(-1, points * outputs)
         return np.asarray(prior - white.T @ white)
