@@ -124,8 +124,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         True averages over all candidates, each at its best hyperparameters, with their evidence as weights.
     missing_targets : "error" or "allow"
         Whether NaN in y is an error or a target that was not measured. "allow" fits the observed targets
-        alone: noise, scale and width by their evidence, for independent noise of one variance or of one for
-        each output. Predictions are then those of the best network, not of an average.
+        alone: noise, scale and width by their evidence, for every kind of noise but "free".
     engine : str
         As in `Network.condition`, for the final answer.
     target_error : float
