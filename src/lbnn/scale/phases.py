@@ -193,6 +193,12 @@ def standard_error(values: Array, weights: Array, groups: IndexArray | None) -> 
     return np.sqrt(total * len(names) / (len(names) - 1))
 
 
+def independent_error(values: Array, weights: Array) -> Array:
+    """Standard error of Σ_s w_s values_s, values (m, ...), for independent draws: √(Σ w² (values − mean)²)."""
+    centred = values - np.tensordot(weights, values, axes=1)
+    return np.sqrt(np.tensordot(weights**2, centred**2, axes=1))
+
+
 def _shaped(scale: Array, single_output: bool) -> float | Array:
     """A matrix (n_d, n_d), or its entry when Y was one-dimensional."""
     return float(scale[0, 0]) if single_output else scale
