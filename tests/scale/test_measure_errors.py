@@ -1,4 +1,4 @@
-"""Stated errors of averages over weighted draws: no smaller than the whole sample allows, and of the right size."""
+"""Stated errors of averages over weighted draws: not small by chance, and of the right size."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_errors_of_correlated_draws_follow_the_groups() -> None:
 
 
 def test_rate_of_large_scores_is_that_of_many_groups() -> None:
-    """Averages with true mean zero; of 20,000 such, 23 were beyond 4 errors of the groups alone, 1 with these."""
+    """True means are zero. Of 20,000, 23 were beyond 4 errors of the groups alone, 1 beyond 4 of these."""
     rng = np.random.default_rng(2)
     scores = []
     for _ in range(500):

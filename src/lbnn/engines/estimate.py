@@ -24,7 +24,7 @@ from lbnn.engines.pareto import pareto_k
 from lbnn.engines.policy import GROUPS, POLICY, Policy
 from lbnn.engines.target import Target
 from lbnn.scale.measure import effective_atoms
-from lbnn.scale.phases import independent_error, standard_error
+from lbnn.scale.phases import error_of_independent, standard_error
 
 
 @dataclass
@@ -209,7 +209,7 @@ class Estimate:
         No smaller than those of as many independent draws as are effective.
         """
         values = np.exp(self.log_diagonal)
-        independent = independent_error(values, self.weights) / math.sqrt(self.efficiency)
+        independent = error_of_independent(values, self.weights) / math.sqrt(self.efficiency)
         errors = np.maximum(standard_error(values, self.weights, self.groups), independent)
         return self.weights @ values, errors
 

@@ -14,7 +14,7 @@ from scipy import special
 from lbnn._base import check
 from lbnn._base.deprecated import former_attributes, renamed_argument
 from lbnn._base.types import Array, ComplexArray, IndexArray, Mask
-from lbnn.scale.phases import Phases, independent_error, single_phase, standard_error
+from lbnn.scale.phases import Phases, error_of_independent, single_phase, standard_error
 
 _HALF_STEP_CHANGE = 1e-5  # of a quadrature on every other node; geometric convergence squares it
 _END_SHARE = 1e-12  # largest share of the mass that the outermost nodes may hold
@@ -192,7 +192,7 @@ class ScaleMeasure:
         error = standard_error(values, self.weights, self.groups)
         if self.groups is None:
             return error
-        independent = independent_error(values, self.weights)
+        independent = error_of_independent(values, self.weights)
         return np.maximum(error, np.sqrt(0.5 * (error**2 + self._design_effect * independent**2)))
 
     @cached_property
@@ -200,7 +200,7 @@ class ScaleMeasure:
         """Variance of an average over that of as many independent atoms, averaged over the entries of L."""
         rows, columns = np.triu_indices(self.scales.shape[1])
         entries = self.scales[:, rows, columns]
-        independent = independent_error(entries, self.weights) ** 2
+        independent = error_of_independent(entries, self.weights) ** 2
         seen = independent > 0
         spread = standard_error(entries, self.weights, self.groups) ** 2
         return float((spread[seen] / independent[seen]).mean()) if seen.any() else 1.0

@@ -193,8 +193,8 @@ def standard_error(values: Array, weights: Array, groups: IndexArray | None) -> 
     return np.sqrt(total * len(names) / (len(names) - 1))
 
 
-def independent_error(values: Array, weights: Array) -> Array:
-    """Standard error of Σ_s w_s values_s, values (m, ...), for independent draws: √(Σ w² (values − mean)²)."""
+def error_of_independent(values: Array, weights: Array) -> Array:
+    """The same for independent draws: √(Σ_s w_s² (values_s − mean)²), values (m, ...), weights (m,)."""
     centred = values - np.tensordot(weights, values, axes=1)
     return np.sqrt(np.tensordot(weights**2, centred**2, axes=1))
 
