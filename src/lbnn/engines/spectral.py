@@ -595,8 +595,8 @@ def _scale_scores(
 ) -> tuple[Array, Array]:
     """Derivative of log density and Jacobian in log scales of rows of F, (N, n_d), and of columns, (N, m).
 
-    `precision` is S_K⁻¹, (N, m, m). With ∇ = 2 (∂ log p/∂L) F − F S_K⁻¹, row a has Σ_j F_aj ∇_aj + m. Of a column Σ_a F_aj ∇_aj alone: its
-    Jacobian depends on how others move with it.
+    With ∇ = 2 (∂ log p/∂L) F − F S_K⁻¹, row a has Σ_j F_aj ∇_aj + m. Of a column Σ_a F_aj ∇_aj alone: its
+    Jacobian depends on how others move with it. `precision` is S_K⁻¹, (N, m, m).
     """
     g, values, directions = posterior.eigenvalues, particles.values[:, :, None], particles.directions
     variance = noise + g * values
