@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -306,8 +307,8 @@ class SignalTable:
         self.nodes = posterior.nodes[max(np.searchsorted(posterior.nodes, lowest) - 1, 0) :]
         self.logs, weights = self.at(self.nodes)
         largest = 0.5 * float((posterior.targets**2).sum()) / noise  # of weights · z²
-        self.kind = np.float32 if largest < _LARGEST_SINGLE else np.float64
-        self.weights = weights.T.astype(self.kind)  # of tables, (r, nodes)
+        self.kind: Any = np.float32 if largest < _LARGEST_SINGLE else np.float64
+        self.weights: Array = weights.T.astype(self.kind)  # of tables, (r, nodes)
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """(…) → (…), (…, r)."""
@@ -492,7 +493,7 @@ def move_values(
     for j in range(posterior.columns):
         law = _ColumnLaw(posterior, particles, chain, j)
         squares, current = particles.projections[:, j] ** 2, law.size
-        table = squares.astype(signal.kind) @ signal.weights
+        table: Array = squares.astype(signal.kind) @ signal.weights
         table += signal.logs + law.log_marginal(nodes)
         proposed, log_ratio, inside = _draw_from_table(nodes, _heights(table), current, rng)
         places, log_path = law.draw_ratios(proposed, rng)
@@ -611,7 +612,8 @@ def _cells_of(plane: _Plane, law: _ColumnLaw, signal: SignalTable) -> Array:
     The exponent at an angle is cos²φ p_0 + 2 cos φ sin φ p_1 + sin²φ p_2 + p_3 with p (N, sizes).
     """
     nodes, weights = signal.nodes[::_COARSER], signal.weights[:, ::_COARSER]
-    seen, tangent = plane.seen.astype(signal.kind), plane.seen_tangent.astype(signal.kind)
+    seen: Array = plane.seen.astype(signal.kind)
+    tangent: Array = plane.seen_tangent.astype(signal.kind)
     cos, sin = -np.tanh(_ANGLES), 1 / np.cosh(_ANGLES)
     prior = (plane.dimension - 1) * np.log(sin)
     shapes = np.array([cos**2, 2 * cos * sin, sin**2, np.ones_like(cos), prior], signal.kind)
@@ -694,7 +696,7 @@ def move_root(
     hidden += np.sqrt(noise / variance) * rng.standard_normal(variance.shape)
     design = root * hidden
     precision = chain[-1] + design @ design.swapaxes(1, 2) / noise
-    factor = np.linalg.cholesky(precision)
+    factor = np.asarray(np.linalg.cholesky(precision), float)
     explained = (design.reshape(-1, design.shape[2]) @ (posterior.targets / noise)).reshape(
         len(particles), posterior.columns, posterior.outputs
     )
@@ -729,7 +731,8 @@ def move_inner(
             slope = np.linalg.solve(block, cross)
             schur = matrices[:, j, j] - (slope * cross).sum(axis=(1, 2))
             schur = schur[:, None, None]
-            factor = np.linalg.cholesky(above[:, j, j, None, None] * block + after_block / schur)
+            precision = above[:, j, j, None, None] * block + after_block / schur
+            factor = np.asarray(np.linalg.cholesky(precision), float)
             mean = solve_lower(factor, after_row / schur - block @ above[:, rest, j, None])
             slope = solve_lower_transposed(factor, mean + rng.standard_normal(mean.shape))
             square = ((after_block @ slope - 2 * after_row) * slope).sum(axis=(1, 2)) + after[:, j, j]
