@@ -144,7 +144,7 @@ def test_scores_of_the_transport_are_derivatives(widths: tuple[int, ...]) -> Non
     posterior, rng = narrow_posterior(g, targets, noise, widths), np.random.default_rng(8)
     particles = draw_prior(posterior, 32, rng)
     path = spectral._Path(posterior, particles, math.log(noise), rng)
-    scores, step = path._scores(), 1e-5
+    scores, step = path._scores(precisions(posterior, path.particles)), 1e-5
     for k in range(scores.shape[1]):
         ends = []
         for sign in (1, -1):
@@ -152,7 +152,8 @@ def test_scores_of_the_transport_are_derivatives(widths: tuple[int, ...]) -> Non
             change[:, k] = sign * step
             moved, log_jacobian = path._transport(change)
             there = log_likelihood(posterior, moved.values, moved.projections, noise)
-            ends.append(there + log_prior(posterior, moved) + log_jacobian)
+            prior = log_prior(posterior, moved, precisions(posterior, moved))
+            ends.append(there + prior + log_jacobian)
         numeric = (ends[0] - ends[1]) / (2 * step)
         np.testing.assert_allclose(scores[:, k], numeric, rtol=1e-4, atol=1e-6 * np.abs(numeric).max())
 

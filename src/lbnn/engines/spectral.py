@@ -493,8 +493,9 @@ class _Path:
         The deviation is that of the slope of log weights.
         """
         weights = np.exp(self.log_weights).ravel() / self.groups
-        here = self.log_likelihood() + log_prior(self.posterior, self.particles)
-        slope, scores = _noise_score(self.posterior, self.particles, self.noise), self._scores()
+        chain = precisions(self.posterior, self.particles)
+        here = self.log_likelihood() + log_prior(self.posterior, self.particles, chain)
+        slope, scores = _noise_score(self.posterior, self.particles, self.noise), self._scores(chain)
         coefficients = self._coefficients(slope, scores, weights)
         left = slope + (scores * coefficients).sum(axis=1)
         return here, coefficients, math.sqrt(float(weights @ (left - weights @ left) ** 2))
@@ -504,7 +505,8 @@ class _Path:
         here, coefficients, _ = maps
         moved, log_jacobian = self._transport(coefficients * (there - self.log_noise))
         likelihood = log_likelihood(self.posterior, moved.values, moved.projections, math.exp(there))
-        return moved, likelihood + log_prior(self.posterior, moved) + log_jacobian - here
+        prior = log_prior(self.posterior, moved, precisions(self.posterior, moved))
+        return moved, likelihood + prior + log_jacobian - here
 
     def _step(self, maps: tuple[Array, Array, float], end: float) -> Array:
         """Go as far towards `end` as the weights allow; the log weights (N,)."""
@@ -520,15 +522,18 @@ class _Path:
         self.particles, self.log_noise = moved, there
         return log_ratios
 
-    def _scores(self) -> Array:
-        """Derivatives of log density and Jacobian along the maps of `_transport`, (N, maps); means zero."""
-        rows, columns = _scale_scores(self.posterior, self.particles, self.noise)
+    def _scores(self, chain: list[Array]) -> Array:
+        """Derivatives of log density and Jacobian along the maps of `_transport`, (N, maps); means zero.
+
+        With `precisions` (N, m, m) in `chain`.
+        """
+        rows, columns = _scale_scores(self.posterior, self.particles, self.noise, chain[-1])
         shapes, slopes = _shapes(self.posterior, self.particles.values, self.noise)
         own = (shapes * columns).sum(axis=2) + self.posterior.outputs * shapes.sum(axis=2)
         own += (slopes * self.particles.values).sum(axis=2)
         parts = [rows @ self.shrinking, own.T]
         if self.posterior.layers:
-            along = _inner_scores(self.posterior, self.particles)
+            along = _inner_scores(self.posterior, self.particles, chain)
             parts.append((own[:_THROUGH] + (shapes[:_THROUGH] * along).sum(axis=2)).T)
         return np.concatenate(parts, axis=1)
 
@@ -585,11 +590,13 @@ def _noise_score(posterior: NarrowPosterior, particles: Particles, noise: float)
     return result
 
 
-def _scale_scores(posterior: NarrowPosterior, particles: Particles, noise: float) -> tuple[Array, Array]:
+def _scale_scores(
+    posterior: NarrowPosterior, particles: Particles, noise: float, precision: Array
+) -> tuple[Array, Array]:
     """Derivative of log density and Jacobian in log scales of rows of F, (N, n_d), and of columns, (N, m).
 
     With ∇ = 2 (∂ log p/∂L) F − F S_K⁻¹, row a has Σ_j F_aj ∇_aj + m. Of a column Σ_a F_aj ∇_aj alone: its
-    Jacobian depends on how others move with it.
+    Jacobian depends on how others move with it. `precision` is S_K⁻¹, (N, m, m).
     """
     g, values, directions = posterior.eigenvalues, particles.values[:, :, None], particles.directions
     variance = noise + g * values
@@ -601,16 +608,16 @@ def _scale_scores(posterior: NarrowPosterior, particles: Particles, noise: float
     gradient /= noise
     gradient -= directions * (g / variance).sum(axis=2)[:, :, None]  # 2 (∂ log p/∂L) u_j
     roots = np.sqrt(values) * directions
-    terms = directions * values * gradient - (precisions(posterior, particles)[-1] @ roots) * roots
+    terms = directions * values * gradient - (precision @ roots) * roots
     return terms.sum(axis=1) + columns, terms.sum(axis=2)
 
 
-def _inner_scores(posterior: NarrowPosterior, particles: Particles) -> Array:
+def _inner_scores(posterior: NarrowPosterior, particles: Particles, chain: list[Array]) -> Array:
     """The same in the log scale of row and column j of all S_k, each with the power k/(K + 1), (N, m).
 
-    ν_k − ν_{k+1} − (S_{k−1}⁻¹ S_k)_jj + (S_k⁻¹ S_{k+1})_jj for one of them, with S_{K+1} = FᵀF.
+    ν_k − ν_{k+1} − (S_{k−1}⁻¹ S_k)_jj + (S_k⁻¹ S_{k+1})_jj for one of them, with S_{K+1} = FᵀF and inverses
+    (N, m, m) in `chain`.
     """
-    chain = precisions(posterior, particles)
     result = np.zeros_like(particles.values)
     for k, degrees in enumerate(posterior.degrees):
         if k < posterior.layers:

@@ -365,20 +365,13 @@ def require_table(noise: str, beta: Any, robust: bool, transform: Any) -> None:
         )
     if robust:
         raise ValueError("robust=True is for rows that have all of their targets, got missing targets")
-    if noise not in ("auto", "independent", "per_output"):
+    if noise == "free":
         raise ValueError(
-            f"missing targets are for noise='auto', 'independent' or 'per_output', got noise={noise!r}"
+            "noise='free' is for rows that have all of their targets, got missing targets: use 'auto', "
+            "'independent', 'per_output', 'coupled' or 'coupled_per_output'"
         )
     if beta == math.inf:
         raise ValueError("missing targets need noise, got beta=inf: give a finite beta, or leave it out")
-
-
-def table_kind(noise: str, basic: NoiseSpec, data: EvidenceData) -> str:
-    """The kind of noise that a table with missing targets is searched with: one variance, or one each."""
-    if noise != "auto":
-        return noise
-    own = data.outputs > 1 and not constant_outputs(data) and prefers_own_units(data, basic)
-    return "per_output" if own else "independent"
 
 
 def missing_message(observed: Mask, empty: int) -> str:
