@@ -239,7 +239,7 @@ def coverage_table(document: dict) -> str:
 
 
 def _cell(result: dict, method: str, key: str, fresh: bool = False) -> str:
-    """Mean ± standard error over splits; they share rows (Nadeau and Bengio) unless data are fresh in each."""
+    """Mean ± standard error over splits, which share rows (Nadeau and Bengio) unless data are fresh."""
     values = result["methods"].get(method, {}).get(key)
     if values is None:
         return "–"
