@@ -13,7 +13,7 @@ from lbnn._base.files import text_writer
 from lbnn._base.warn import collected
 from lbnn.cli.bands import fit_bands
 from lbnn.cli.document import REPORT_FORMATS
-from lbnn.cli.files import check_outputs, check_suffix, write_together
+from lbnn.cli.files import check_outputs, check_suffix, tell_written, write_together
 from lbnn.cli.fit_report import brief_report, full_report
 from lbnn.cli.fit_results import FitResults, Rows
 from lbnn.cli.large import LargeTable, is_large, require_plain
@@ -201,14 +201,15 @@ def _tell(
     title = f"Fit of {', '.join(goals)} to {data.name}"
     from_where = origin(data)
     written = {out: model_writer(results.model, goals, preparation)}
-    if not as_json:
-        brief_report(results, title).show(console())
-        typer.echo()
     if report:
         with working("drawing"):
             text = full_report(results, from_where, title).rendered(report.suffix)
         written[report] = text_writer(text)
-    write_together(written, quiet=as_json)
+    write_together(written, quiet=True)  # before anything is printed: a pager may close the pipe
+    if not as_json:
+        brief_report(results, title).show(console())
+        typer.echo()
+        tell_written(*written)
     if as_json:
         warn_once(results.messages)
         files = [str(path) for path in written]
