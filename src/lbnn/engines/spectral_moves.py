@@ -667,8 +667,9 @@ def rotate_columns(
     for i, j in zip(*np.triu_indices(posterior.columns, 1), strict=True):
         difference = fit[:, i] - fit[:, j]
         one, two = projections[:, i], projections[:, j]
-        cosine = 0.5 * (difference * (one - two) * (one + two)).sum(axis=1)
-        sine = (difference * one * two).sum(axis=1)
+        first, second = difference * one, difference * two
+        cosine = 0.5 * (np.einsum("nr,nr->n", first, one) - np.einsum("nr,nr->n", second, two))
+        sine = np.einsum("nr,nr->n", first, two)
         angle = 0.5 * rng.vonmises(np.arctan2(sine, cosine), 0.5 * np.hypot(cosine, sine))
         angle += np.pi * (rng.random(len(angle)) < 0.5)
         c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
