@@ -50,7 +50,10 @@ _GRADED = 1e-14  # ratio of values of L below which directions by a Gram matrix 
 _SMALLEST_SINE = 1e-6  # of angles below which a direction is lost to rounding
 _TAIL = 8.0  # degrees of freedom of proposed ratios: heavier tails than their law
 _NEWTON_STEPS, _LONGEST_NEWTON = 6, 4.0  # what is left is spread over the layers; proposals need no more
-_RATIO_STEP, _RATIO_RANGE = 0.1, 30.0  # nodes of the convolution of ratios
+_RATIO_STEP, _RATIO_RANGE = (
+    0.1,
+    30.0,
+)  # largest distance of nodes of the convolution of ratios, and their range
 _CROSSED = np.linspace(-12.0, 12.0, 33)  # ρ for which it is tabulated
 _TINY = 1e-300  # keeps the logarithm of a distance of two equal values finite
 
