@@ -63,8 +63,6 @@ class NarrowPosterior:
     targets: Array  # ỹ along the axes of the data, (r, n_d)
     axes: Array  # (n_d, n_d), orthogonal: ỹ as given is targets @ axes.T
     noise: float  # τ
-    residual: float  # squared norm of the targets outside the range of the Gram matrix
-    examples: int
     columns: int  # m
     degrees: tuple[int, ...]  # ν_1, …, ν_K, n_d
     base: float  # c
@@ -93,10 +91,11 @@ def narrow_posterior(
     noise: float,
     widths: Sequence[int],
     variance: float = 1.0,
-    residual: float = 0.0,
-    examples: int | None = None,
 ) -> NarrowPosterior:
-    """Posterior of L for g (r,), ỹ (r, n_d) and widths of which the narrowest is at most n_d."""
+    """Posterior of L for g (r,), ỹ (r, n_d), τ, and widths of which the narrowest is at most n_d.
+
+    `variance` is ∏ σ_ℓ² of the layers in L.
+    """
     rows, outputs = targets.shape
     narrowest = int(np.argmin(widths))
     columns = widths[narrowest]
@@ -123,8 +122,6 @@ def narrow_posterior(
         rotated,
         axes,
         noise,
-        residual,
-        rows if examples is None else examples,
         columns,
         degrees,
         variance / math.prod(widths),
@@ -241,10 +238,8 @@ def log_likelihood(posterior: NarrowPosterior, values: Array, projections: Array
     """log p(Y | L) at a noise variance, with its constants, (N,)."""
     ratio = 1 + (posterior.eigenvalues / noise) * values[:, :, None]
     seen = (projections**2 * (1 - 1 / ratio)).sum(axis=(1, 2))
-    total = float((posterior.targets**2).sum()) + posterior.residual
-    constant = (
-        -0.5 * posterior.examples * posterior.outputs * math.log(2 * math.pi * noise) - 0.5 * total / noise
-    )
+    total = float((posterior.targets**2).sum())
+    constant = -0.5 * (posterior.targets.size * math.log(2 * math.pi * noise) + total / noise)
     result: Array = constant - 0.5 * np.log(ratio).sum(axis=(1, 2)) + 0.5 / noise * seen
     return result
 
