@@ -76,9 +76,9 @@ _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 _COMMON, _OWN, _COMMON_SHARE, _VARIANCE_OF_SHARES, _FACTOR_SHARE = 1.0, 0.7, 1.0, 2.0, 1.5
 
 
-@dataclass(frozen=True, eq=False)
-class FreeNoise:
-    """Widths of signal and noise, with their evidence.
+@dataclass(frozen=True)
+class Form:
+    """Forms of the two covariances.
 
     Attributes
     ----------
@@ -88,18 +88,39 @@ class FreeNoise:
         Width of the noise; 0 for independent noise.
     own : bool
         Whether outputs have units of their own.
+    same_factors : bool
+        Whether signal and noise pass through the same `noise` factors, beside a signal and a noise that each
+        output has for itself.
+    """
+
+    signal: tuple[int, ...] | None
+    noise: int
+    own: bool
+    same_factors: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class FreeNoise:
+    """A form of signal and noise, with its evidence.
+
+    Attributes
+    ----------
+    form : Form
     target : SignalNoiseTarget
     mode : (D,)
         A mode of the posterior.
     estimate : Estimate
     """
 
-    signal: tuple[int, ...] | None
-    noise: int
-    own: bool
+    form: Form
     target: SignalNoiseTarget
     mode: Array
     estimate: Estimate
+
+    @property
+    def signal(self) -> tuple[int, ...] | None:
+        """Hidden widths of the network; None without signal."""
+        return self.form.signal
 
     @property
     def log_evidence(self) -> float:
@@ -107,8 +128,9 @@ class FreeNoise:
         return self.target.likelihood.log_constant + self.estimate.log_evidence
 
 
-def unit_prior(data: EvidenceData, signal: tuple[int, ...] | None, with_shared: bool, own: bool) -> UnitPrior:
+def unit_prior(data: EvidenceData, form: Form) -> UnitPrior:
     """Priors of the units of signal and noise, relative to the variances of the targets."""
+    own, brought_by = form.own, () if form.same_factors else form.signal or ()
     mean_gram = float(data.spectrum.eigenvalues.sum()) / max(data.spectrum.examples, 1)
     variances = target_variances(data)
     return UnitPrior(
@@ -117,10 +139,11 @@ def unit_prior(data: EvidenceData, signal: tuple[int, ...] | None, with_shared: 
         _COMMON,
         _OWN if own else 0.0,
         _COMMON_SHARE if own else math.hypot(_COMMON_SHARE, math.sqrt(_VARIANCE_OF_SHARES)),
-        own_share(signal or ()) if own else 0.0,
+        own_share(brought_by) if own else 0.0,
         _FACTOR_SHARE,
-        signal is not None,
-        with_shared,
+        form.signal is not None,
+        form.noise > 0,
+        form.same_factors,
     )
 
 
@@ -134,68 +157,73 @@ def own_share(widths: tuple[int, ...]) -> float:
     return math.sqrt(max(_VARIANCE_OF_SHARES - brought, 0.0))
 
 
-def free_noise_target(
-    data: EvidenceData, signal: tuple[int, ...] | None, noise: int, own: bool
-) -> SignalNoiseTarget:
-    """The posterior for one pair of widths, with one unit for all outputs or units of their own."""
+def free_noise_target(data: EvidenceData, form: Form) -> SignalNoiseTarget:
+    """The posterior for one form of signal and noise."""
     likelihood = likelihood_of(replace(data.spectrum, outside=data.outside))
     outputs = data.outputs
     axes = target_axes(likelihood, np.sqrt(target_variances(data)))
-    nothing = GivenRoot(np.zeros((outputs, 0)))
-    first: RootCoordinates = nothing
-    if signal is not None:
-        first = root_coordinates(ScalePrior(signal, outputs), axes)
-    second: RootCoordinates = root_coordinates(ScalePrior((noise,), outputs), axes) if noise else nothing
-    return SignalNoiseTarget(first, second, unit_prior(data, signal, noise > 0, own), likelihood)
+    signal: RootCoordinates = GivenRoot(np.zeros((outputs, 0)))
+    noise = signal
+    if form.signal is not None and not form.same_factors:
+        signal = root_coordinates(ScalePrior(form.signal, outputs), axes)
+    if form.noise:
+        noise = root_coordinates(ScalePrior((form.noise,), outputs), axes)
+    return SignalNoiseTarget(signal, noise, unit_prior(data, form), likelihood)
 
 
 class FreeNoiseSearch:
-    """Pairs of widths that were tried, each once."""
+    """Forms that were tried, each once."""
 
     def __init__(self, data: EvidenceData, seed: int, report: Callable[[Candidate], None]) -> None:
         self.data, self.seed, self.report = data, seed, report
-        self.found: dict[tuple[tuple[int, ...] | None, int, bool], FreeNoise] = {}
+        self.found: dict[Form, FreeNoise] = {}
 
     def run(self, signals: Sequence[tuple[int, ...] | None] | None) -> list[FreeNoise]:
-        """All pairs, best first; `signals` are the widths that are asked for, or None for all and none."""
+        """All forms, best first; `signals` are the widths that are asked for, or None for all and none."""
         outputs = self.data.outputs
         full = outputs if outputs <= MOST_FULL else _MANY_FACTORS
         first = None if signals is None else signals[0]
         many = outputs > MOST_FULL  # widths differ by tens of nats, and fewer are tried
         narrow = [_FACTORS] if many else range(1, min(_FACTORS + 1, full))
-        self._while_it_helps([(first, width, False) for width in (0, *narrow)])
-        factors = self.best.noise
-        self.visit(first, full, False)
+        self._while_it_helps([Form(first, width, False) for width in (0, *narrow)])
+        factors = self.best.form.noise
+        self.visit(Form(first, full, False))
         for width in () if many else (factors, full):
-            self.visit(first, width, True)
-        best = self.best
+            self.visit(Form(first, width, True))
+        best = self.best.form
         tried = signals
         if tried is None:
             narrow = [each for each in _SIGNALS[many:] if each < full]
             tried = [(width,) for width in (*narrow, full)]
-        self._while_it_helps([(signal, best.noise, best.own) for signal in tried], all_of=signals is not None)
+        self._while_it_helps(
+            [Form(signal, best.noise, best.own) for signal in tried], all_of=signals is not None
+        )
         if many:
             return self._sorted
-        led = self._best_with_signal
-        self.visit(led.signal, led.noise, not led.own)  # shares may differ where variances do not
-        led = self._best_with_signal
-        others = [each for each in self.found.values() if each.signal == first and each.noise != best.noise]
-        second = max(others, key=lambda each: each.log_evidence)
-        self.visit(led.signal, second.noise, led.own)
+        if signals is None:
+            width = best.noise or 1
+            self.visit(Form((width,), width, own=True, same_factors=True))
+        led = self._best_with_signal.form
+        if not led.same_factors:  # shares may differ where variances do not
+            self.visit(replace(led, own=not led.own))
+        led = self._best_with_signal.form
+        excluded = (0, led.noise) if led.same_factors else (led.noise,)
+        tried_first = (each for each in self.found.values() if each.signal == first)
+        others = [each for each in tried_first if each.form.noise not in excluded]
+        second = max(others, key=lambda each: each.log_evidence).form.noise
+        self.visit(replace(led, noise=second, signal=(second,) if led.same_factors else led.signal))
         return self._sorted
 
     @property
     def _sorted(self) -> list[FreeNoise]:
-        """All pairs, best first."""
+        """All forms, best first."""
         return sorted(self.found.values(), key=lambda each: -each.log_evidence)
 
-    def _while_it_helps(
-        self, keys: Sequence[tuple[tuple[int, ...] | None, int, bool]], *, all_of: bool = False
-    ) -> None:
+    def _while_it_helps(self, forms: Sequence[Form], *, all_of: bool = False) -> None:
         """Wider and wider, until the evidence falls."""
         before = -math.inf
-        for key in keys:
-            value = self.visit(*key).log_evidence
+        for form in forms:
+            value = self.visit(form).log_evidence
             if value < before - _DROP and not all_of:
                 return
             before = value
@@ -210,17 +238,16 @@ class FreeNoiseSearch:
         with_signal = (each for each in self.found.values() if each.signal is not None)
         return max(with_signal, key=lambda each: each.log_evidence)
 
-    def visit(self, signal: tuple[int, ...] | None, noise: int, own: bool) -> FreeNoise:
-        """One pair, with the effort of a comparison."""
-        key = signal, noise, own
-        if key not in self.found:
-            target, mode = aligned(free_noise_target(self.data, *key))
+    def visit(self, form: Form) -> FreeNoise:
+        """One form, with the effort of a comparison."""
+        if form not in self.found:
+            target, mode = aligned(free_noise_target(self.data, form))
             call = Call(InferenceOptions(_TARGET_ERROR, self.seed, rough=True))
             effort = LARGE_SCREENING if _is_large(self.data) else SCREENING
-            estimate = tempered(target, prior_start(target), call, effort, f"signal and noise {key}")
-            self.found[key] = FreeNoise(*key, target, mode, estimate)
-            self.report(candidate_of(self.data, self.found[key]))
-        return self.found[key]
+            estimate = tempered(target, prior_start(target), call, effort, f"signal and noise {form}")
+            self.found[form] = FreeNoise(form, target, mode, estimate)
+            self.report(candidate_of(self.data, self.found[form]))
+        return self.found[form]
 
 
 def _is_large(data: EvidenceData) -> bool:
@@ -242,7 +269,8 @@ def candidate_of(data: EvidenceData, pair: FreeNoise) -> Candidate:
         on_edge=False,
         noise="free",
         signal=pair.signal is not None,
-        noise_width=pair.noise,
+        noise_width=pair.form.noise,
+        same_factors=pair.form.same_factors,
     )
 
 
@@ -305,7 +333,7 @@ def posterior_without_signal(data: EvidenceData, pairs: Sequence[FreeNoise]) -> 
 
 def _again(pair: FreeNoise, call: Call, effort: Effort) -> FreeNoise:
     """The same pair with the effort of a final answer."""
-    name = f"signal and noise {pair.signal, pair.noise, pair.own}, final"
+    name = f"signal and noise {pair.form}, final"
     estimate = rounds(pair.target, prior_start(pair.target), call, effort, name, _MOST_ROUNDS)
     checked_integrand(pair.target, estimate)
     return replace(pair, estimate=replace(estimate, method=FROM_PRIOR))
