@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 from scipy import optimize, special
 
-from lbnn._base.blocks import blocks
+from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.likelihood.signal_and_noise import Roots, SignalNoiseLikelihood
 from lbnn.scale.bartlett import BartlettCoordinates, product
@@ -360,12 +360,17 @@ class SignalNoiseTarget:
         return self._ends[1] + self.unit_prior.dimension
 
     @property
+    def _signal_columns(self) -> int:
+        """k_1, of the root of L."""
+        if self.unit_prior.same_factors:
+            return self.noise.columns + self.likelihood.outputs
+        return self.signal.columns
+
+    @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient."""
         rows, outputs = len(self.likelihood.targets) + len(self.likelihood.outside), self.likelihood.outputs
-        width = self.signal.columns + self.noise.columns
-        if self.unit_prior.same_factors:
-            width += self.noise.columns + outputs
+        width = self._signal_columns + self.noise.columns
         return 5e4 + 12.0 * rows * outputs * width + 30.0 * outputs * width**2
 
     # ------------------------------------------------------------------ coordinates
@@ -458,8 +463,10 @@ class SignalNoiseTarget:
         fine = self.unit_prior.plausible(u[:, self._ends[1] :])
         for coordinates, part in self._parts():
             fine &= coordinates.plausible(u[:, part])
-        rows = len(self.likelihood.targets) + len(self.likelihood.outside)
-        for block in blocks(len(u), 4 * rows * self.likelihood.outputs):
+        # four arrays (k_1, rows) of the rows as the likelihood sees them, and four of the size of the roots
+        rows, width = len(self.likelihood.targets), self._signal_columns
+        floats = 4 * rows * width + 4 * self.likelihood.outputs * (width + self.noise.columns)
+        for block in blocks(len(u), floats, PRODUCT_FLOATS):
             if fine[block].any():
                 yield block, np.flatnonzero(fine[block])
 

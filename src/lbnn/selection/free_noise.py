@@ -21,6 +21,7 @@ from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.signal_noise import (
     FINAL,
+    FROM_CURVATURE,
     FROM_MODE,
     FROM_PRIOR,
     LARGE_FINAL,
@@ -29,6 +30,7 @@ from lbnn.engines.signal_noise import (
     Effort,
     SignalNoiseInference,
     checked_integrand,
+    curvature_start,
     diagonal_draws,
     mode_start,
     prior_start,
@@ -58,12 +60,13 @@ _FACTORS = 4  # widths of the noise that are tried one by one
 _SIGNALS = (1, 3)  # narrow widths of the signal
 _MANY_FACTORS = 8  # the widest noise and signal for more outputs than `MOST_FULL`
 _DROP = 1.0  # nats by which one more factor must be worse for further ones not to be tried
+_MANY = 10.0  # nats by which three factors of the signal must lead one for more to be tried
 _CLOSE = 4.0  # nats by which signal or none must lead in a comparison for the other not to be computed again
 _TARGET_ERROR = 0.5  # of the log evidence of a pair, of which three nats are called a signal
 _MOST_ROUNDS = 3  # of a final answer
 _LARGE = 3000  # targets of more outputs than `MOST_FULL`, from which less work is done, ...
 _LARGE_TARGET_ERROR = 5.0  # ... until runs differ by no more than this, ...
-_LARGE_ERROR = 20.0  # ... and all of them are low: by up to so much with 120 rows of 35 outputs
+_LARGE_ERROR = 20.0  # ... and may be low by this: one of eight runs was low by 40, the others by 2 at most
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
 _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 
@@ -191,21 +194,13 @@ class FreeNoiseSearch:
         for width in () if many else (factors, full):
             self.visit(Form(first, width, True))
         best = self.best.form
-        tried = signals
-        if tried is None:
-            narrow = [each for each in _SIGNALS[many:] if each < full]
-            tried = [(width,) for width in (*narrow, full)]
-        self._while_it_helps(
-            [Form(signal, best.noise, best.own) for signal in tried], all_of=signals is not None
-        )
+        if signals is None:
+            self._find_signal(best, full)
+        else:
+            for signal in signals:
+                self.visit(replace(best, signal=signal))
         if many:
             return self._sorted
-        if signals is None:
-            width = best.noise or 1
-            self.visit(Form((width,), width, own=True, same_factors=True))
-        led = self._best_with_signal.form
-        if not led.same_factors:  # shares may differ where variances do not
-            self.visit(replace(led, own=not led.own))
         led = self._best_with_signal.form
         excluded = (0, led.noise) if led.same_factors else (led.noise,)
         tried_first = (each for each in self.found.values() if each.signal == first)
@@ -214,17 +209,35 @@ class FreeNoiseSearch:
         self.visit(replace(led, noise=second, signal=(second,) if led.same_factors else led.signal))
         return self._sorted
 
+    def _find_signal(self, noise: Form, full: int) -> None:
+        """Signals of few factors, of full rank with a share of its own for each output, and a full network.
+
+        `noise` is the best form without signal. The last of them is the slowest, and is left out where few
+        factors say as much as a signal of full rank.
+        """
+        many = self.data.outputs > MOST_FULL
+        narrow = [(width,) for width in _SIGNALS[many:] if width < full]
+        self._while_it_helps([replace(noise, signal=signal) for signal in narrow])
+        if not many:
+            width = min(noise.noise, _FACTORS) or 1
+            self.visit(Form((width,), width, own=True, same_factors=True))
+        tried = [self.found.get(replace(noise, signal=signal)) for signal in narrow]
+        values = [-math.inf if each is None else each.log_evidence for each in tried]
+        widest_helps = values[-1] - values[0] > _MANY if len(values) > 1 else True
+        if many or widest_helps or self._best_with_signal.form.same_factors:
+            self.visit(replace(noise, signal=(full,)))
+
     @property
     def _sorted(self) -> list[FreeNoise]:
         """All forms, best first."""
         return sorted(self.found.values(), key=lambda each: -each.log_evidence)
 
-    def _while_it_helps(self, forms: Sequence[Form], *, all_of: bool = False) -> None:
+    def _while_it_helps(self, forms: Sequence[Form]) -> None:
         """Wider and wider, until the evidence falls."""
         before = -math.inf
         for form in forms:
             value = self.visit(form).log_evidence
-            if value < before - _DROP and not all_of:
+            if value < before - _DROP:
                 return
             before = value
 
@@ -243,8 +256,10 @@ class FreeNoiseSearch:
         if form not in self.found:
             target, mode = aligned(free_noise_target(self.data, form))
             call = Call(InferenceOptions(_TARGET_ERROR, self.seed, rough=True))
-            effort = LARGE_SCREENING if _is_large(self.data) else SCREENING
-            estimate = tempered(target, prior_start(target), call, effort, f"signal and noise {form}")
+            large = _is_large(self.data)
+            start = curvature_start(target, mode) if large else prior_start(target)
+            effort = LARGE_SCREENING if large else SCREENING
+            estimate = tempered(target, start, call, effort, f"signal and noise {form}")
             self.found[form] = FreeNoise(form, target, mode, estimate)
             self.report(candidate_of(self.data, self.found[form]))
         return self.found[form]
@@ -285,16 +300,24 @@ def final_posterior(
     large = _is_large(data)
     least, effort = (_LARGE_TARGET_ERROR, LARGE_FINAL) if large else (_TARGET_ERROR, FINAL)
     call = Call(InferenceOptions(max(target_error, least), seed))
-    again = {id(pairs[0]): _again(pairs[0], call, effort)}
+    again = {id(pairs[0]): _again(pairs[0], call, effort, large)}
     rivals = [each for each in pairs if (each.signal is None) != (pairs[0].signal is None)]
     for rival in rivals[:1]:
         if rival.log_evidence > again[id(pairs[0])].log_evidence - _CLOSE:
-            again[id(rival)] = _again(rival, call, effort)
+            again[id(rival)] = _again(rival, call, effort, large)
     averaged = sorted((again.get(id(each), each) for each in pairs), key=lambda each: -each.log_evidence)
     best = max(again.values(), key=lambda each: each.log_evidence)
-    check = rounds(best.target, mode_start(best.mode), call, effort, FROM_MODE, _MOST_ROUNDS)
+    check = None
+    if not large:
+        largest = call.policy.largest_check_error * call.target_error
+        checking = Call(
+            InferenceOptions(largest, seed)
+        )  # a check may have a larger error than what it checks
+        check = rounds(best.target, mode_start(best.mode), checking, effort, FROM_MODE, _MOST_ROUNDS)
     reduced = (_reduced(data),) if large else ()
-    answer = verdict("smc", best.estimate, check, call, advice=TAKE_OR_RAISE, more=reduced)
+    answer = verdict(
+        "smc", best.estimate, check, call, needs_check=not large, advice=TAKE_OR_RAISE, more=reduced
+    )
     constant = best.target.likelihood.log_constant
     draws = _pooled(averaged, np.random.default_rng([seed, 27]))
     inference = SignalNoiseInference(
@@ -312,9 +335,9 @@ def _reduced(data: EvidenceData) -> str:
     """What is said of data whose size allows short runs only."""
     return (
         f"noise='free' with {data.outputs} outputs and {data.spectrum.examples} rows is integrated by short "
-        f"runs: its log evidence may be low by {_LARGE_ERROR:g}, so that another kind of noise may be "
-        "preferred too easily, and widths of intervals are approximate. Fewer outputs in one fit are "
-        "integrated in full"
+        f"runs that no second estimate confirms: its log evidence may be low by {_LARGE_ERROR:g}, so that "
+        "another kind of noise may be preferred too easily, and widths of intervals are approximate. Fewer "
+        "outputs in one fit are integrated in full"
     )
 
 
@@ -331,12 +354,13 @@ def posterior_without_signal(data: EvidenceData, pairs: Sequence[FreeNoise]) -> 
     return None
 
 
-def _again(pair: FreeNoise, call: Call, effort: Effort) -> FreeNoise:
+def _again(pair: FreeNoise, call: Call, effort: Effort, large: bool) -> FreeNoise:
     """The same pair with the effort of a final answer."""
+    start = curvature_start(pair.target, pair.mode) if large else prior_start(pair.target)
     name = f"signal and noise {pair.form}, final"
-    estimate = rounds(pair.target, prior_start(pair.target), call, effort, name, _MOST_ROUNDS)
+    estimate = rounds(pair.target, start, call, effort, name, _MOST_ROUNDS)
     checked_integrand(pair.target, estimate)
-    return replace(pair, estimate=replace(estimate, method=FROM_PRIOR))
+    return replace(pair, estimate=replace(estimate, method=FROM_CURVATURE if large else FROM_PRIOR))
 
 
 def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoiseDraws:
