@@ -367,14 +367,35 @@ def test_an_output_that_is_a_copy_is_predicted_as_one() -> None:
 
 
 def test_more_outputs_than_rows_have_a_posterior() -> None:
-    """The priors of both covariances are proper, and the full form serves as well as the narrow one."""
+    """The priors of both covariances are proper; the full form is answered with a word on the narrow one."""
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(5, 3)), rng.normal(size=(5, 7))
-    post = lbnn.Network((7,)).condition(
-        X, Y, beta=1.0, noise="free", noise_network=lbnn.Network((7,)), target_error=0.5
-    )
+    given = {"beta": 1.0, "noise": "free", "target_error": 0.5}
+    with pytest.warns(lbnn.DataWarning, match="noise_network of fewer units than rows"):
+        post = lbnn.Network((7,)).condition(X, Y, noise_network=lbnn.Network((7,)), **given)
     assert math.isfinite(post.log_evidence)
     assert np.linalg.eigvalsh(post.noise_covariance)[0] > 0
+    lbnn.Network((7,)).condition(X, Y, noise_network=lbnn.Network((2,)), **given)  # no warning
+
+
+@pytest.mark.filterwarnings("ignore:the evidence prefers targets without signal")
+@pytest.mark.filterwarnings("ignore::lbnn.AccuracyWarning")  # six rows: what they say of the signal is little
+def test_the_estimator_names_the_form_for_more_outputs_than_rows() -> None:
+    rng = np.random.default_rng(2)
+    X, Y = (
+        rng.normal(size=(6, 3)),
+        rng.normal(size=(6, 1)) @ rng.normal(size=(1, 7)) + rng.normal(size=(6, 7)),
+    )
+    with pytest.warns(lbnn.DataWarning, match="7 outputs and 5 rows.* The form that serves is"):
+        model = lbnn.LBNNRegressor(noise="free").fit(X, Y)
+    assert any("The form that serves" in message for message in model.messages_)
+    assert max(row["noise_width"] or 0 for row in model.evidence_table_) < 5
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_constant_inputs_are_named(fitted) -> None:
+    with pytest.raises(ValueError, match="constant inputs"):
+        lbnn.LBNNRegressor(noise="free").fit(np.ones((30, 6)), fitted[1])
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,8 @@ class FreeNoiseSearch:
         """All forms, best first; `signals` are the widths that are asked for, or None for all and none."""
         outputs = self.data.outputs
         full = outputs if outputs <= MOST_FULL else _MANY_FACTORS
+        if more_outputs_than_rows(self.data):  # full rank would rest on the prior
+            full = max(1, min(full, _MANY_FACTORS, self.data.spectrum.examples - 1))
         first = None if signals is None else signals[0]
         many = outputs > MOST_FULL  # widths differ by tens of nats, and fewer are tried
         narrow = [_FACTORS] if many else range(1, min(_FACTORS + 1, full))
@@ -205,8 +207,9 @@ class FreeNoiseSearch:
         excluded = (0, led.noise) if led.same_factors else (led.noise,)
         tried_first = (each for each in self.found.values() if each.signal == first)
         others = [each for each in tried_first if each.form.noise not in excluded]
-        second = max(others, key=lambda each: each.log_evidence).form.noise
-        self.visit(replace(led, noise=second, signal=(second,) if led.same_factors else led.signal))
+        if others:
+            second = max(others, key=lambda each: each.log_evidence).form.noise
+            self.visit(replace(led, noise=second, signal=(second,) if led.same_factors else led.signal))
         return self._sorted
 
     def _find_signal(self, noise: Form, full: int) -> None:
@@ -263,6 +266,11 @@ class FreeNoiseSearch:
             self.found[form] = FreeNoise(form, target, mode, estimate)
             self.report(candidate_of(self.data, self.found[form]))
         return self.found[form]
+
+
+def more_outputs_than_rows(data: EvidenceData) -> bool:
+    """Whether the rows cannot determine a covariance of full rank; an intercept takes one of them."""
+    return data.outputs > data.spectrum.examples
 
 
 def _is_large(data: EvidenceData) -> bool:
