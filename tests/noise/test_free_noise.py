@@ -382,11 +382,9 @@ def test_more_outputs_than_rows_have_a_posterior() -> None:
 @pytest.mark.filterwarnings("ignore::lbnn.AccuracyWarning")  # six rows: what they say of the signal is little
 def test_the_estimator_names_the_form_for_more_outputs_than_rows() -> None:
     rng = np.random.default_rng(2)
-    X, Y = (
-        rng.normal(size=(6, 3)),
-        rng.normal(size=(6, 1)) @ rng.normal(size=(1, 7)) + rng.normal(size=(6, 7)),
-    )
-    with pytest.warns(lbnn.DataWarning, match="7 outputs and 5 rows.* The form that serves is"):
+    X, factor = rng.normal(size=(6, 3)), rng.normal(size=(6, 1))
+    Y = factor @ rng.normal(size=(1, 7)) + rng.normal(size=(6, 7))
+    with pytest.warns(lbnn.DataWarning, match="7 outputs and 5 degrees of freedom.* The form that serves is"):
         model = lbnn.LBNNRegressor(noise="free").fit(X, Y)
     assert any("The form that serves" in message for message in model.messages_)
     assert max(row["noise_width"] or 0 for row in model.evidence_table_) < 5

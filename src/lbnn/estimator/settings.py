@@ -76,8 +76,8 @@ def few_rows_for_covariances(outputs: int, rows: int) -> str:
     """What is said of noise='free' with more outputs than rows."""
     return (
         f"noise='free' with {outputs} outputs and {rows} degrees of freedom in the rows: covariances of full "
-        "rank would rest on their prior, and are not tried. The form that serves is that of few noise factors "
-        "beside one variance for each output"
+        "rank would rest on their prior, and are not tried. The form that serves is that of few noise "
+        "factors beside one variance for each output"
     )
 
 
