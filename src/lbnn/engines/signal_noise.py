@@ -165,7 +165,7 @@ def mode_start(mode: Array) -> GaussianProposal:
 
 
 def curvature_start(target: SignalNoiseTarget, mode: Array) -> GaussianProposal:
-    """The Gaussian at a mode (D,) with its curvature: the shortest path, which knows of that mode only."""
+    """The Gaussian at a mode (D,) with its curvature: the shortest path, where that mode has all mass."""
     return laplace_proposal(cast(Target, target), mode)
 
 
