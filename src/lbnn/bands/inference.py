@@ -1,15 +1,14 @@
 """The posterior of a block of targets: rounds of directions, until the stated errors are as small as asked.
 
-For every direction and target nine numbers are kept: the log of the integral, E ω, E ω², E s, E τ and two
-moments of log s and of log τ along it, with ω = s/(s + τ). All answers are weighted sums of them, so that
-weights may change as rules are added. The first rules serve all targets. Those whose errors are small enough
-are finished. The others are answered by interpolation: the log of the integral less the log prior at E log s,
-h(θ) − Σ_k log π_k(E log s + log θ_k), is the part of the likelihood. It is smooth on the whole simplex, its
-faces included, however narrow the posterior is (`Interpolation`), and the prior is known. With these numbers
-interpolated to a lattice of many more points around the mass of each target, the answers are sums over it;
-their errors are differences of the answers from interpolations of two halves of the directions. Targets whose
-errors are still too large go on with further directions: they are divided into clusters that have their mass
-in one place, and each cluster has a rule of its own.
+For every direction and target eleven numbers are kept: the log of the integral, E ω, E ω², E s, E τ and two
+moments of log s, log τ and u = log s/τ along it, with ω = s/(s + τ). The first rules serve all targets. With
+two bands the answers are weighted sums of these numbers over the directions. With more, they are interpolated
+between directions: the log of the integral less the log prior at E log s, h(θ) − Σ_k log π_k(E log s + log θ_k),
+is the part of the likelihood. It is smooth on the whole simplex, its faces included, however narrow the
+posterior is (`Interpolation`), and the prior is known. Answers are sums over a lattice of many more points
+around the mass of each target; their errors are differences of the answers from interpolations of two halves
+of the directions. Targets whose errors are too large go on with further directions: they are divided into
+clusters that have their mass in one place, and each cluster has a rule of its own.
 """
 
 from __future__ import annotations
@@ -44,6 +43,8 @@ from lbnn.bands.simplex import (
     SETS,
     Interpolation,
     Rule,
+    contrasts,
+    face_directions,
     fine_rules,
     first_rules,
     log_directions,
@@ -67,12 +68,13 @@ _ELSEWHERE = 1.0
 _MOST_POINTS = 8192  # of a lattice of interpolated directions
 _DEVICE_POINTS = 32768  # the same on devices, where products of matrices cost little
 _LOCATING = 2048  # points, about, among which the mass of targets is located
+_PART = 0.5  # of the error aimed at that sums over interpolated directions may have
 _LOCATED = 3  # times that lattices are placed anew around the mass found on the one before
-#: Floors of the coordinates of interpolation, in units of a share over which the likelihood changes.
-_FLOORS = (1.0, 0.1, 0.01)
-_RELEVANT = 8.0  # e-folds below its maximum over which interpolation of the integral is judged
-_SMALL = 1e-4  # the same of weights, of either sign, of directions in interpolated means
-_MIXED = 512  # directions with the largest weights of which distribution functions of interpolations consist
+#: Floors of the coordinates of interpolation for a band of white noise, by τ/s of the targets.
+_FLOORS = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001])
+_MOST_USED = 512  # directions, at most, between which there is interpolation: it costs their number cubed
+_SMALL = 1e-4  # as `_NEGLIGIBLE`, of weights, of either sign, of directions in interpolated means
+_MIXED = 1024  # directions with the largest weights of which distribution functions of interpolations consist
 _ABSOLUTE = 1e-9  # error of a share that is always small enough: rounding
 #: Places, in posterior deviations from the mean, at which distribution functions of shares are kept.
 _PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
@@ -169,29 +171,23 @@ def infer_block(
     """The posterior of a block of targets."""
     rng, bands = np.random.default_rng(effort.seed), len(kernels.used)
     search = _Search(kernels, targets, priors, effort)
-    everything = _Group(np.arange(targets.count), (), np.zeros(0, int), None)
+    everything = _Group(np.arange(targets.count), np.zeros((0, bands)), (), np.zeros(0, int), None)
+    if bands > 2:  # answers are interpolated; in one dimension a finer rule costs little
+        everything = search.look_at_faces(everything)
     first = _first(priors, bands, rng)
     for rule in first:
         everything = search.look(everything, rule)
     waiting: list[_Group] = [everything]
     finished: list[tuple[_Group, _Summary]] = []
     while waiting:
-        group, others = _by_sums(waiting.pop(), effort.target_error, finished)
-        if not len(group.columns):
-            continue
+        group = waiting.pop()
         left, last = effort.most_directions - group.count, group.rules[-1]
         begun = len(group.rules) > len(first)  # there is a rule for these targets
         doubling = begun and len(last.points) < _ENOUGH * last.wanted
         ending = bands == 1 or left < (len(last.points) if doubling else FEWEST_POINTS)
-        moments = group.moments()
-        if bands > 2:  # in one dimension a finer rule costs little
-            rest = _between(search, group, ending, finished, rng)
-            if rest is not None:
-                group, others, moments = group.some(rest.members), others.some(rest.members), rest.moments
+        finish = _between if bands > 2 else _by_sums
+        group, moments = finish(search, group, ending, finished, rng)
         if not len(group.columns):
-            continue
-        if ending:  # as fine as it gets
-            finished.append((group, others))
             continue
         # a rule as fine as the last would add little
         refinement = 1.0 if doubling else _ENOUGH ** (len(group.rules) - len(first))
@@ -205,24 +201,22 @@ def infer_block(
 
 
 def _by_sums(
-    group: _Group, target_error: float, finished: list[tuple[_Group, _Summary]]
-) -> tuple[_Group, _Summary]:
-    """Finish the targets whose sums over directions are precise enough; the others, with their answers."""
+    search: _Search,
+    group: _Group,
+    everything: bool,
+    finished: list[tuple[_Group, _Summary]],
+    rng: np.random.Generator,
+) -> tuple[_Group, tuple[Array, Array]]:
+    """Finish targets, or everything, by sums over directions; the others, with moments of z."""
     summary = group.summary()
-    fine = summary.fine(target_error)
+    fine = summary.fine(search.effort.target_error)
     if group.count > 1:
         fine &= summary.effective >= _FEWEST_EFFECTIVE
-    members, others = np.flatnonzero(fine), np.flatnonzero(~fine)
+    fine |= everything
+    members = np.flatnonzero(fine)
     finished.append((group.some(members), summary.some(members)))
-    return group.some(others), summary.some(others)
-
-
-@dataclass(frozen=True)
-class _Rest:
-    """Targets of a group that are not finished, members (k,), with means (k, d) and covariances (k, d, d)."""
-
-    members: IndexArray
-    moments: tuple[Array, Array]
+    others = group.some(np.flatnonzero(~fine))
+    return others, others.moments()
 
 
 def _between(
@@ -231,75 +225,61 @@ def _between(
     everything: bool,
     finished: list[tuple[_Group, _Summary]],
     rng: np.random.Generator,
-) -> _Rest | None:
-    """Finish targets, or everything, by interpolation between the directions of a group.
-
-    None if there are too few directions.
-    """
+) -> tuple[_Group, tuple[Array, Array]]:
+    """Finish targets, or everything, by interpolation between directions; the others, with moments of z."""
     rest = []
     most = _MOST_POINTS if search.device.host else _DEVICE_POINTS
-    surfaces = _surfaces(search, group)
-    if surfaces is None:
-        return None
-    for members, surface in surfaces:
+    for members, surface in _surfaces(search, group):
         own = group.some(members)
         means, covariances = surface.moments(own, search)
-        numbers = np.arange(len(members))  # of members that are waiting
+        waiting, left = np.arange(len(members)), []  # numbers of members
         for attempt in range(1 + _LOCATED):
-            last, waiting = attempt == _LOCATED, []
-            for some, fine in fine_rules(means[numbers], covariances[numbers], most, rng):
-                here = numbers[some]
+            again = []
+            for some, fine in fine_rules(means[waiting], covariances[waiting], most, rng):
+                here = waiting[some]
                 part = own.some(here)
-                answers = surface.some(here).answers(part, search, fine, everything and last)
+                answers = surface.some(here).answers(part, search, fine, everything, attempt == _LOCATED)
                 finished.append((part.some(answers.members), answers.summary))
                 means[here], covariances[here] = answers.means, answers.covariances
-                waiting.append(here[answers.others])
-            numbers = np.sort(np.concatenate(waiting))
-            if not len(numbers):
+                again.append(here[answers.again])
+                left.append(here[np.setdiff1d(answers.others, answers.again)])
+            waiting = np.sort(np.concatenate(again))
+            if not len(waiting):
                 break
+        numbers = np.concatenate(left)
         rest.append((members[numbers], means[numbers], covariances[numbers]))
     joined = [np.concatenate(each) for each in zip(*rest, strict=True)]
     order = np.argsort(joined[0])
-    return _Rest(joined[0][order], (joined[1][order], joined[2][order]))
+    return group.some(joined[0][order]), (joined[1][order], joined[2][order])
 
 
-def _surfaces(search: _Search, group: _Group) -> list[tuple[IndexArray, _Surface]] | None:
-    """Targets, as positions, that share coordinates of interpolation, and the interpolation.
-
-    Every target has the floors with which values at either half of the directions are best predicted from
-    those at the other. None if there are too few directions.
-    """
-    log_theta, sets = group.log_theta, set_numbers(group.rules)
+def _surfaces(search: _Search, group: _Group) -> list[tuple[IndexArray, _Surface]]:
+    """Targets, as positions, that share coordinates of interpolation, and the interpolation."""
+    log_theta, sets, near = group.log_theta, group.sets, _nearest(group)
+    xp, put = namespace(group.found), search.device.put
     smooth = _smooth(group.found, search.log_prior(log_theta, group.found[5, ...], group.columns))
-    numbers, floors = np.zeros(len(group.columns), np.int64), search.floors
-    halves = [[Interpolation(log_theta, each, sets == half) for half in range(SETS)] for each in floors]
-    possible = [number for number, each in enumerate(halves) if all(half.possible for half in each)]
-    if not possible:
-        return None
-    errors = np.stack([_left_out(search, group, smooth, halves[number]) for number in possible])
-    numbers = np.array(possible)[np.argmin(errors, axis=0)]
+    # log τ/s along the best direction: the likelihood changes where θ_k s reaches the noise
+    best = xp.argmax(group.found[0, ...], axis=0)[None, :]
+    ratio = to_numpy((take_rows(group.found[7, ...], best) - take_rows(group.found[5, ...], best))[0, :])
+    levels = np.log(_FLOORS)
+    numbers = np.argmin(np.abs(ratio - levels[:, None]), axis=0)
     found = []
     for number in np.unique(numbers):
-        whole = Interpolation(log_theta, floors[number], np.ones(len(sets), bool))
+        floors = _FLOORS[number] * search.floors
+        masks = near, *(near & ((sets == half) | (sets < 0)) for half in range(SETS))
+        ways = tuple(Interpolation(log_theta, floors, mask) for mask in masks)
         members = np.flatnonzero(numbers == number)
-        found.append((members, _Surface((whole, *halves[number]), take(smooth, members, axis=2))))
+        found.append((members, _Surface(ways, take(smooth, put(members), axis=2))))
     return found
 
 
-def _left_out(search: _Search, group: _Group, smooth: AnyArray, halves: list[Interpolation]) -> Array:
-    """Errors (V,) of log integrals at either half of the directions, interpolated from the other half."""
-    xp, put = namespace(smooth), device_of(smooth).put
-    logs, log_theta = group.found[0, ...], group.log_theta
-    weights = xp.exp((logs - xp.max(logs, axis=0, keepdims=True)) / _RELEVANT)
-    total = xp.zeros_like(logs[0, :])
-    for half, other in (halves, halves[::-1]):
-        there = log_theta[other.used]
-        matrix = put(half.matrix(there))
-        part, scale = (matrix @ smooth[i, ...] for i in (0, 5))
-        off = part + search.log_prior(there, scale, group.columns) - take(logs, put(other.used), axis=0)
-        own = take(weights, put(other.used), axis=0)
-        total = total + xp.sum(own * off**2, axis=0) / xp.sum(own, axis=0)
-    return np.asarray(to_numpy(total), np.float64)
+def _nearest(group: _Group) -> Mask:
+    """The `_MOST_USED` directions (J,) that are fewest e-folds below the maximum of a target at least."""
+    logs, xp = group.found[0, ...], namespace(group.found)
+    below = to_numpy(xp.max(logs - xp.max(logs, axis=0, keepdims=True), axis=1))
+    near = np.zeros(group.count, bool)
+    near[np.argsort(-below, kind="stable")[:_MOST_USED]] = True
+    return near
 
 
 def _first(priors: BandPriors, bands: int, rng: np.random.Generator) -> list[Rule]:
@@ -355,6 +335,7 @@ class _Interpolated:
 
     members: IndexArray
     others: IndexArray
+    again: IndexArray  # those of the others that a better rule of interpolated directions may help
     summary: _Summary
     means: Array  # (V, d)
     covariances: Array  # (V, d, d)
@@ -368,14 +349,17 @@ class _Group:
     ----------
     columns : (V,)
         The targets, as columns of the block.
+    faces : (F, K)
+        log θ of directions without weight in sums, the first of all.
     rules : tuple of Rule
     numbers : (J,)
         The directions, as numbers of the search.
-    found : (9, J, V) on the device of the data
+    found : (11, J, V) on the device of the data
         Along every direction: log of the integral and `Conditional.moments`. None before the first.
     """
 
     columns: IndexArray
+    faces: Array
     rules: tuple[Rule, ...]
     numbers: IndexArray
     found: AnyArray
@@ -388,7 +372,12 @@ class _Group:
     @property
     def log_theta(self) -> Array:
         """The directions, (J, K)."""
-        return np.concatenate([log_directions(rule.points) for rule in self.rules])
+        return np.concatenate([self.faces, *(log_directions(rule.points) for rule in self.rules)])
+
+    @property
+    def sets(self) -> IndexArray:
+        """The half, 0 or 1, that every direction belongs to, (J,); −1 for those of both."""
+        return np.concatenate([np.full(len(self.faces), -1), set_numbers(self.rules)])
 
     def some(self, members: IndexArray) -> _Group:
         """Some of the targets, members (k,), with the same directions."""
@@ -399,7 +388,10 @@ class _Group:
     def _log_weights(self) -> Array:
         """Log weights (directions,) of the directions in ∫ d log λ_1 ⋯ d log λ_K."""
         bands = self.rules[0].points.shape[1] + 1
-        return np.zeros(1) if bands == 1 else log_weights(self.rules) + 0.5 * math.log(bands)
+        if bands == 1:
+            return np.zeros(1)
+        inside = log_weights(self.rules) + 0.5 * math.log(bands)
+        return np.concatenate([np.full(len(self.faces), -math.inf), inside])
 
     def summary(self) -> _Summary:
         """Answers and their errors from all directions so far."""
@@ -408,12 +400,12 @@ class _Group:
         if self.count == 1:
             share = answers.share_mean
             return replace(answers, share_error=0 * share, log_evidence_error=0 * share[0, :])
-        return _with_errors(answers, *self._halves(answers, set_numbers(self.rules), theta))
+        return _with_errors(answers, *self._halves(answers, theta))
 
-    def _halves(self, answers: _Summary, sets: IndexArray, theta: Array) -> tuple[AnyArray, AnyArray]:
+    def _halves(self, answers: _Summary, theta: Array) -> tuple[AnyArray, AnyArray]:
         """Errors of the log evidence and the shares from two halves of the directions, (V,) and (K, V)."""
         xp, put = namespace(self.found), device_of(self.found).put
-        members = put((sets == np.arange(SETS)[:, None]).astype(float))  # (SETS, J)
+        members = put((self.sets == np.arange(SETS)[:, None]).astype(float))  # (SETS, J)
         there, weights, share = put(theta), answers.weights, answers.share_mean
         evidence = _standard_error(members @ weights - 1 / SETS, xp)
         parts = [
@@ -424,7 +416,7 @@ class _Group:
 
     def moments(self) -> tuple[Array, Array]:
         """Posterior means (V, d) and covariances (V, d, d) of z, as NumPy, from the weights."""
-        z, put = np.concatenate([rule.points for rule in self.rules]), device_of(self.found).put
+        z, put = self.log_theta @ contrasts(self.rules[0].points.shape[1] + 1), device_of(self.found).put
         return _moments(z, self.found[0, ...] + put(self._log_weights())[:, None])
 
 
@@ -459,7 +451,7 @@ class _Surface:
     ----------
     ways : three Interpolations
         From all directions and from either half.
-    smooth : (9, J, V) on the device of the data
+    smooth : (11, J, V) on the device of the data
         The values of `_smooth`.
     """
 
@@ -488,15 +480,20 @@ class _Surface:
             found.append(_moments(z, matrix @ some[0, ...] + prior + base))
         return np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found])
 
-    def answers(self, group: _Group, search: _Search, fine: Rule, everything: bool) -> _Interpolated:
-        """Answers from the points of a fine rule, for targets that are precise enough then, or for all."""
+    def answers(
+        self, group: _Group, search: _Search, fine: Rule, everything: bool, last: bool
+    ) -> _Interpolated:
+        """Answers from the points of a fine rule, for targets that are precise enough then, or for all.
+
+        Unless it is the last time, those for which the fine rule is not good enough are left.
+        """
         target_error, put = search.effort.target_error, search.device.put
         xp, dimension = namespace(self.smooth), fine.points.shape[1]
         log_theta = log_directions(fine.points)
         theta, base = np.exp(log_theta), log_weights([fine]) + 0.5 * math.log(dimension + 1)
         matrices = [put(each.matrix(log_theta)) for each in self.ways]
         around = put(self.ways[0].around(log_theta))
-        parts, chosen, moments = [], [], []
+        parts, chosen, moments, again = [], [], [], []
         # two answers from half of the directions differ by √2 errors of each; with all directions splines of
         # order five err by less than 2^(−3/d) of that
         less = 2.0 ** (-0.5 - 3 / dimension)
@@ -504,7 +501,7 @@ class _Surface:
             columns, smooth = group.columns[part], self.smooth[:, :, part]
             values = [
                 xp.stack([matrix @ smooth[i, ...] for i in functions])
-                for matrix, functions in zip(matrices, (range(9), (0, 5, 1), (0, 5, 1)), strict=True)
+                for matrix, functions in zip(matrices, (range(11), (0, 5, 1), (0, 5, 1)), strict=True)
             ]
             found = _unsmooth(values[0], search.log_prior(log_theta, values[0][5, ...], columns))
             whole = _sums(found, base, theta)
@@ -513,13 +510,17 @@ class _Surface:
                 for each in values[1:]
                 for prior in (search.log_prior(log_theta, each[1, ...], columns),)
             )
-            lattice = _Group(columns, (fine,), np.arange(len(theta)), found)
-            errors = lattice._halves(whole, set_numbers([fine]), theta)
+            lattice = _Group(columns, group.faces[:0], (fine,), np.arange(len(theta)), found)
+            errors = lattice._halves(whole, theta)
             evidence = xp.sqrt((less * (first[0] - second[0])) ** 2 + errors[0] ** 2)
             shares = xp.sqrt((less * (first[1] - second[1])) ** 2 + errors[1] ** 2)
             answers = _with_errors(whole, evidence, shares)
             own = answers.fine(target_error) & (answers.effective >= _FEWEST_FINE)
-            own |= everything
+            # errors of the sums themselves
+            coarse = ~_with_errors(whole, *errors).fine(_PART * target_error)
+            coarse = ~own & (coarse | (answers.effective < _FEWEST_FINE)) & (not last)
+            own |= everything & ~coarse
+            again.append(coarse)
             members = np.flatnonzero(own)
             moments.append(lattice.moments())
             answers = answers.some(members)
@@ -534,13 +535,14 @@ class _Surface:
         )
         mask = np.concatenate(chosen)
         means, covariances = (np.concatenate(each) for each in zip(*moments, strict=True))
-        return _Interpolated(np.flatnonzero(mask), np.flatnonzero(~mask), summary, means, covariances)
+        done, others, coarser = (np.flatnonzero(each) for each in (mask, ~mask, np.concatenate(again)))
+        return _Interpolated(done, others, coarser, summary, means, covariances)
 
 
 def _sums(found: AnyArray, log_base: Array, theta: Array) -> _Summary:
-    """Weighted sums over directions θ (J, K) of what was found (9, J, V); without errors."""
+    """Weighted sums over directions θ (J, K) of what was found (11, J, V); without errors."""
     xp, put = namespace(found), device_of(found).put
-    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(9))
+    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(11))
     log_terms, there = logs + put(log_base)[:, None], put(theta)
     top = xp.max(log_terms, axis=0)
     terms = xp.exp(log_terms - top[None, :])
@@ -605,13 +607,13 @@ def _with_errors(answers: _Summary, evidence: AnyArray, shares: AnyArray) -> _Su
 
 
 def _smooth(found: AnyArray, log_prior: AnyArray) -> AnyArray:
-    """The numbers (9, directions, v) of every direction in forms that vary slowly.
+    """The numbers (11, directions, v) of every direction in forms that vary slowly.
 
     Log integral less the log prior (directions, v) at E log s, mean and variance of ω, logarithms of E s and
-    E τ, mean and variance of log s and log τ.
+    E τ, mean and variance of log s, log τ and u.
     """
-    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(9))
-    variances = [powers[i + 1] - powers[i] * powers[i] for i in (0, 2)]
+    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(11))
+    variances = [powers[i + 1] - powers[i] * powers[i] for i in (0, 2, 4)]
     xp = namespace(found)
     return xp.stack(
         [
@@ -624,16 +626,18 @@ def _smooth(found: AnyArray, log_prior: AnyArray) -> AnyArray:
             variances[0],
             powers[2],
             variances[1],
+            powers[4],
+            variances[2],
         ]
     )
 
 
 def _unsmooth(values: AnyArray, log_prior: AnyArray) -> AnyArray:
-    """The inverse of `_smooth`, (9, directions, v)."""
+    """The inverse of `_smooth`, (11, directions, v)."""
     xp = namespace(values)
-    logs, fraction, variance, scale, noise, *powers = (values[i, ...] for i in range(9))
+    logs, fraction, variance, scale, noise, *powers = (values[i, ...] for i in range(11))
     square = fraction * fraction + xp.maximum(variance, xp.zeros_like(variance))
-    squares = [powers[i] * powers[i] + xp.maximum(powers[i + 1], xp.zeros_like(variance)) for i in (0, 2)]
+    squares = [powers[i] * powers[i] + xp.maximum(powers[i + 1], xp.zeros_like(variance)) for i in (0, 2, 4)]
     return xp.stack(
         [
             logs + log_prior,
@@ -645,6 +649,8 @@ def _unsmooth(values: AnyArray, log_prior: AnyArray) -> AnyArray:
             squares[0],
             powers[2],
             squares[1],
+            powers[4],
+            squares[2],
         ]
     )
 
@@ -652,8 +658,7 @@ def _unsmooth(values: AnyArray, log_prior: AnyArray) -> AnyArray:
 def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArray:
     """Distribution functions of the shares at `_PLACES`, (K, places, V).
 
-    Along each of the directions with the largest weights the share is taken as normal: with so much signal
-    that directions are interpolated, its law along one direction is narrow.
+    Along each of the directions with the largest weights u is taken as normal.
     """
     xp, device = namespace(found), device_of(found)
     mean, deviation = answers.share_mean, answers.share_deviation
@@ -670,7 +675,7 @@ def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArra
         if len(own):
             order, weights = take(order, own, axis=1), take(weights, own, axis=1)
             weights = weights / xp.sum(weights, axis=0, keepdims=True)
-            middle, square = (take_rows(take(found[i, ...], columns, axis=1), order) for i in (1, 2))
+            middle, square = (take_rows(take(found[i, ...], columns, axis=1), order) for i in (9, 10))
             spread = xp.sqrt(xp.maximum(square - middle * middle, xp.full_like(square, 1e-24)))
             there = take(places, columns, axis=2)
             below = [
@@ -690,12 +695,13 @@ def _below(
     middle: AnyArray,
     spread: AnyArray,
 ) -> AnyArray:
-    """P(share ≤ place), (places, V), for θ_k ω with ω normal along each direction."""
+    """P(share ≤ place), (places, V), for θ_k e^u/(1 + e^u) with u normal along each direction."""
     xp = namespace(places)
     own = xp.reshape(take(largest, xp.reshape(order, (-1,)), axis=0), order.shape)
     rows = []
     for i in range(places.shape[0]):
-        z = xp.clip((places[i, :][None, :] / own - middle) / spread, -9.0, 9.0)
+        part = xp.clip(places[i, :][None, :] / own, 1e-300, 1 - 1e-15)
+        z = xp.clip((xp.log(part / (1 - part)) - middle) / spread, -9.0, 9.0)
         normal = 1 / (1 + xp.exp(-z * (1.5976 + 0.070566 * z * z)))  # Φ(z) to 1.5e-4
         rows.append(xp.sum(weights * normal, axis=0))
     return xp.stack(rows)
@@ -729,15 +735,15 @@ class _Search:
         return max(1, self.device.block_floats * (16 if self.device.host else 1) // points)
 
     @cached_property
-    def floors(self) -> list[Array]:
-        """Floors (K,) of coordinates of interpolation.
+    def floors(self) -> Array:
+        """Shares θ_k of the signal, (K,), at which a band matters where signal and noise are equal.
 
-        A band matters where its variance along its own eigenvectors, tr G²/tr G times θ_k s, is not small
-        beside that of noise and other bands.
+        Its variance along its own eigenvectors, tr G²/tr G times s θ_k, is that of the noise then. As a
+        function of θ_k the likelihood is singular at −τ/(s g) for eigenvalues g of the band.
         """
         xp = namespace(self.kernels.grams[0])
         squares = np.array([float(xp.sum(gram * gram)) for gram in self.kernels.grams])
-        return [each * self.kernels.examples / squares for each in _FLOORS]
+        return np.asarray(self.kernels.examples / squares, np.float64)
 
     @cached_property
     def _tables(self) -> tuple[PriorTable, ...]:
@@ -752,19 +758,24 @@ class _Search:
             total = total + table.value(x + put(np.ascontiguousarray(log_theta[:, k]))[:, None], xp)
         return total
 
+    def look_at_faces(self, group: _Group) -> _Group:
+        """Look along directions on the faces of the simplex, the first of all."""
+        faces = face_directions(len(self.kernels.used))
+        numbers, found = self._along(group, faces)
+        return replace(group, faces=faces, numbers=numbers, found=found)
+
     def look(self, group: _Group, rule: Rule) -> _Group:
         """Look along the points of a further rule, or the further ones of the last, for some targets."""
         again = bool(group.rules) and group.rules[-1].shift is rule.shift
         new = rule.points[len(group.rules[-1].points) if again else 0 :]
-        numbers, found = self._along(group, new)
+        numbers, found = self._along(group, log_directions(new))
         both = [each for each in (group.found, found) if each is not None]
         all_found = both[0] if len(both) == 1 else namespace(found).concat(both, axis=1)
         rules = (*(group.rules[:-1] if again else group.rules), rule)
         return replace(group, rules=rules, numbers=np.concatenate([group.numbers, numbers]), found=all_found)
 
-    def _along(self, group: _Group, z: Array) -> tuple[IndexArray, AnyArray]:
-        """Numbers (n,) of directions z (n, d), and what is found along them for the targets, (9, n, V)."""
-        logs = log_directions(z)
+    def _along(self, group: _Group, logs: Array) -> tuple[IndexArray, AnyArray]:
+        """Numbers (n,) of directions log θ (n, K), and what is found along them for targets, (11, n, V)."""
         everything = len(group.columns) == self.targets.count
         targets = self.targets if everything else self.targets.some(group.columns)
         directions = Directions(self.kernels, targets, self.priors)
@@ -853,9 +864,7 @@ class _Search:
         shape = len(self.log_theta), self.targets.count
         return sparse.csr_array((np.concatenate(values), places), shape=shape)
 
-    def _second_pass(
-        self, weights: sparse.csr_array, places: Array, summed: Mask
-    ) -> tuple[AnyArray, Array]:
+    def _second_pass(self, weights: sparse.csr_array, places: Array, summed: Mask) -> tuple[AnyArray, Array]:
         """Dual coefficients (K, r, V) and, where summed (V,), distribution functions of shares.
 
         The latter are (V, K, places); the weights (J, V) are those of means.

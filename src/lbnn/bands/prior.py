@@ -74,8 +74,8 @@ class BandPriors:
         step, found = self._step(largest_step), []
         for law, size in zip(self.laws, self.log_sizes, strict=True):
             spline = _spline(law.widths, law.shift, step)
-            x = spline.high - step * np.arange(int(_REACH / step), -1, -1)
-            found.append(_table(x + float(size), spline(np.asarray(x, np.float64)), device))
+            x = np.asarray(spline.high - step * np.arange(int(_REACH / step), -1, -1), np.float64)
+            found.append(_table(x + float(size), spline(x), device))
         return tuple(found)
 
     def _step(self, largest: float) -> float:

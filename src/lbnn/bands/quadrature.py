@@ -116,7 +116,7 @@ class Conditional:
     lattice: Array
 
     def moments(self, xp: Any) -> tuple[AnyArray, ...]:
-        """E ω, E ω², E s, E τ, E log s, E (log s)², E log τ, E (log τ)², each (V,).
+        """E ω, E ω², E s, E τ, E log s, E (log s)², E log τ, E (log τ)², E u, E u², each (V,).
 
         ω = e^u/(1 + e^u) is the share of the signal.
         """
@@ -124,7 +124,7 @@ class Conditional:
         scale = self.noise * xp.exp(self.u)
         log_noise, variance = self.log_noise(xp), self.noise_spread**2
         log_scale = log_noise + self.u
-        powers = (log_scale, log_scale**2 + variance, log_noise, log_noise**2 + variance)
+        powers = (log_scale, log_scale**2 + variance, log_noise, log_noise**2 + variance, self.u, self.u**2)
         return tuple(
             xp.sum(self.mass * each, axis=0)
             for each in (fraction, fraction * fraction, scale, self.noise, *powers)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from scipy import special
@@ -39,6 +40,8 @@ _TAILS = (
 )
 FEWEST_POINTS = 16  # of a rule
 _APART = 0.03  # distance between directions in coordinates of interpolation, at least
+_ALL_FACES = 6  # bands, at most, with directions on all faces of the simplex: 2^6 − 1 of them
+_OFF = -16.0  # log θ_k of a band that is switched off there: far below all floors
 _PER_COEFFICIENT = 3  # directions for each coefficient of a quadratic polynomial, at least
 _TRIANGULATED = 3  # dimensions, at most, in which directions are triangulated
 _START = 0.25  # part of the points that a rule is thought to need with which it begins
@@ -212,6 +215,20 @@ def first_rules(mean: Array, variance: Array, rng: np.random.Generator) -> list[
     prior, count = turn.T @ np.diag(variance) @ turn, points_for_one(len(mean) - 1)
     rules = [Rule.around(turn.T @ mean, 1.5 * prior, count, count, rng)]
     return [*rules, Rule.around(np.zeros(len(turn.T)), 4.0 * np.eye(len(turn.T)), count, count, rng)]
+
+
+def face_directions(bands: int) -> Array:
+    """log θ (F, K) of the middles of all faces: vertices, edges, … up to the simplex itself.
+
+    No rule has points there, and without them values on faces would be extrapolations. With many bands
+    vertices and edges only, whose number does not grow exponentially.
+    """
+    largest = bands if bands <= _ALL_FACES else 2
+    faces = [each for size in range(1, largest + 1) for each in combinations(range(bands), size)]
+    logs = np.full((len(faces), bands), _OFF)
+    for row, face in zip(logs, faces, strict=True):
+        row[list(face)] = 0.0
+    return np.asarray(logs - special.logsumexp(logs, axis=1, keepdims=True), np.float64)
 
 
 def rules_for(
