@@ -3,7 +3,10 @@
 For every direction and target eleven numbers are kept: the log of the integral, E ω, E ω², E s, E τ and two
 moments of log s, log τ and u = log s/τ along it, with ω = s/(s + τ). The first rules serve all targets. With
 two bands the answers are weighted sums of these numbers over the directions. With more, they are interpolated
-between directions: the log of the integral less the log prior at E log s, h(θ) − Σ_k log π_k(E log s + log θ_k),
+between directions. The log of the integral less the log prior at E log s,
+
+    h(θ) − Σ_k log π_k(E log s + log θ_k),
+
 is the part of the likelihood. It is smooth on the whole simplex, its faces included, however narrow the
 posterior is (`Interpolation`), and the prior is known. Answers are sums over a lattice of many more points
 around the mass of each target; their errors are differences of the answers from interpolations of two halves
