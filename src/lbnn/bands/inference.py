@@ -1,9 +1,9 @@
 """The posterior of a block of targets: rounds of directions, until the stated errors are as small as asked.
 
-For every direction and target eleven numbers are kept: the log of the integral, E ω, E ω², E s, E τ and two
-moments of log s, log τ and u = log s/τ along it, with ω = s/(s + τ). The first rules serve all targets. With
-two bands the answers are weighted sums of these numbers over the directions. With more, they are interpolated
-between directions. The log of the integral less the log prior at E log s,
+For every direction and target twelve numbers are kept: the log of the integral, E ω, E ω², E s, E τ, two
+moments of log s, log τ and u = log s/τ along it and the skewness of u, with ω = s/(s + τ). The first rules
+serve all targets. With two bands the answers are weighted sums of these numbers over the directions. With
+more, they are interpolated between directions. The log of the integral less the log prior at E log s,
 
     h(θ) − Σ_k log π_k(E log s + log θ_k),
 
@@ -357,7 +357,7 @@ class _Group:
     rules : tuple of Rule
     numbers : (J,)
         The directions, as numbers of the search.
-    found : (11, J, V) on the device of the data
+    found : (12, J, V) on the device of the data
         Along every direction: log of the integral and `Conditional.moments`. None before the first.
     """
 
@@ -442,7 +442,7 @@ def _moments(z: Array, logs: AnyArray) -> tuple[Array, Array]:
         if not len(waiting):
             break
     means = sums[:, :size]
-    squares = sums[:, size:].reshape(-1, size, size) - means[:, :, None] * means[:, None, :]
+    squares = sums[:, size:].reshape(count, size, size) - means[:, :, None] * means[:, None, :]
     return means, squares / heat[:, None, None] + 1e-10 * np.eye(size)
 
 
@@ -454,7 +454,7 @@ class _Surface:
     ----------
     ways : three Interpolations
         From all directions and from either half.
-    smooth : (11, J, V) on the device of the data
+    smooth : (12, J, V) on the device of the data
         The values of `_smooth`.
     """
 
@@ -504,7 +504,7 @@ class _Surface:
             columns, smooth = group.columns[part], self.smooth[:, :, part]
             values = [
                 xp.stack([matrix @ smooth[i, ...] for i in functions])
-                for matrix, functions in zip(matrices, (range(11), (0, 5, 1), (0, 5, 1)), strict=True)
+                for matrix, functions in zip(matrices, (range(12), (0, 5, 1), (0, 5, 1)), strict=True)
             ]
             found = _unsmooth(values[0], search.log_prior(log_theta, values[0][5, ...], columns))
             whole = _sums(found, base, theta)
@@ -543,9 +543,9 @@ class _Surface:
 
 
 def _sums(found: AnyArray, log_base: Array, theta: Array) -> _Summary:
-    """Weighted sums over directions θ (J, K) of what was found (11, J, V); without errors."""
+    """Weighted sums over directions θ (J, K) of what was found (12, J, V); without errors."""
     xp, put = namespace(found), device_of(found).put
-    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(11))
+    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(12))
     log_terms, there = logs + put(log_base)[:, None], put(theta)
     top = xp.max(log_terms, axis=0)
     terms = xp.exp(log_terms - top[None, :])
@@ -610,12 +610,12 @@ def _with_errors(answers: _Summary, evidence: AnyArray, shares: AnyArray) -> _Su
 
 
 def _smooth(found: AnyArray, log_prior: AnyArray) -> AnyArray:
-    """The numbers (11, directions, v) of every direction in forms that vary slowly.
+    """The numbers (12, directions, v) of every direction in forms that vary slowly.
 
     Log integral less the log prior (directions, v) at E log s, mean and variance of ω, logarithms of E s and
-    E τ, mean and variance of log s, log τ and u.
+    E τ, mean and variance of log s, log τ and u, skewness of u.
     """
-    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(11))
+    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(12))
     variances = [powers[i + 1] - powers[i] * powers[i] for i in (0, 2, 4)]
     xp = namespace(found)
     return xp.stack(
@@ -631,14 +631,15 @@ def _smooth(found: AnyArray, log_prior: AnyArray) -> AnyArray:
             variances[1],
             powers[4],
             variances[2],
+            powers[6],
         ]
     )
 
 
 def _unsmooth(values: AnyArray, log_prior: AnyArray) -> AnyArray:
-    """The inverse of `_smooth`, (11, directions, v)."""
+    """The inverse of `_smooth`, (12, directions, v)."""
     xp = namespace(values)
-    logs, fraction, variance, scale, noise, *powers = (values[i, ...] for i in range(11))
+    logs, fraction, variance, scale, noise, *powers = (values[i, ...] for i in range(12))
     square = fraction * fraction + xp.maximum(variance, xp.zeros_like(variance))
     squares = [powers[i] * powers[i] + xp.maximum(powers[i + 1], xp.zeros_like(variance)) for i in (0, 2, 4)]
     return xp.stack(
@@ -654,6 +655,7 @@ def _unsmooth(values: AnyArray, log_prior: AnyArray) -> AnyArray:
             squares[1],
             powers[4],
             squares[2],
+            powers[6],
         ]
     )
 
@@ -661,7 +663,8 @@ def _unsmooth(values: AnyArray, log_prior: AnyArray) -> AnyArray:
 def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArray:
     """Distribution functions of the shares at `_PLACES`, (K, places, V).
 
-    Along each of the directions with the largest weights u is taken as normal.
+    Along each of the directions with the largest weights u is taken as lognormal from some point on, with its
+    own mean, variance and skewness.
     """
     xp, device = namespace(found), device_of(found)
     mean, deviation = answers.share_mean, answers.share_deviation
@@ -680,9 +683,10 @@ def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArra
             weights = weights / xp.sum(weights, axis=0, keepdims=True)
             middle, square = (take_rows(take(found[i, ...], columns, axis=1), order) for i in (9, 10))
             spread = xp.sqrt(xp.maximum(square - middle * middle, xp.full_like(square, 1e-24)))
+            skewness = take_rows(take(found[11, ...], columns, axis=1), order)
             there = take(places, columns, axis=2)
             below = [
-                _below(there[k, ...], device.put(theta[:, k]), order, weights, middle, spread)
+                _below(there[k, ...], device.put(theta[:, k]), order, weights, middle, spread, skewness)
                 for k in range(theta.shape[1])
             ]
             result = add_to_columns(result, columns, xp.stack(below))
@@ -697,14 +701,26 @@ def _below(
     weights: AnyArray,
     middle: AnyArray,
     spread: AnyArray,
+    skewness: AnyArray,
 ) -> AnyArray:
-    """P(share ≤ place), (places, V), for θ_k e^u/(1 + e^u) with u normal along each direction."""
+    """P(share ≤ place), (places, V), for θ_k e^u/(1 + e^u) with ±u lognormal along each direction.
+
+    (e^Y − E e^Y)/deviation ≤ z ⟺ (Y − E Y)/σ ≤ log(√w (1 + q z))/√log w with w = e^(σ²) = 1 + q², and the
+    skewness is (w + 2) q.
+    """
     xp = namespace(places)
+    sign = xp.where(skewness < 0.0, -xp.ones_like(skewness), xp.ones_like(skewness))
+    size = xp.clip(xp.abs(skewness), 1e-3, 4.0)
+    root = (1 + 0.5 * size * size + size * xp.sqrt(1 + 0.25 * size * size)) ** (1 / 3)
+    w = root + 1 / root - 1
+    q, half = xp.sqrt(w - 1), 0.5 * xp.log(w)
     own = xp.reshape(take(largest, xp.reshape(order, (-1,)), axis=0), order.shape)
     rows = []
     for i in range(places.shape[0]):
         part = xp.clip(places[i, :][None, :] / own, 1e-300, 1 - 1e-15)
-        z = xp.clip((xp.log(part / (1 - part)) - middle) / spread, -9.0, 9.0)
+        away = sign * (xp.log(part / (1 - part)) - middle) / spread
+        start = xp.maximum(q * away, xp.full_like(away, -1 + 1e-9))
+        z = xp.clip(sign * (xp.log1p(start) + half) / xp.sqrt(2 * half), -9.0, 9.0)
         normal = 1 / (1 + xp.exp(-z * (1.5976 + 0.070566 * z * z)))  # Φ(z) to 1.5e-4
         rows.append(xp.sum(weights * normal, axis=0))
     return xp.stack(rows)
@@ -778,7 +794,7 @@ class _Search:
         return replace(group, rules=rules, numbers=np.concatenate([group.numbers, numbers]), found=all_found)
 
     def _along(self, group: _Group, logs: Array) -> tuple[IndexArray, AnyArray]:
-        """Numbers (n,) of directions log θ (n, K), and what is found along them for targets, (11, n, V)."""
+        """Numbers (n,) of directions log θ (n, K), and what is found along them for targets, (12, n, V)."""
         everything = len(group.columns) == self.targets.count
         targets = self.targets if everything else self.targets.some(group.columns)
         directions = Directions(self.kernels, targets, self.priors)
