@@ -161,7 +161,7 @@ class Interpolation:
     """
 
     def __init__(self, log_theta: Array, floors: Array, chosen: Mask) -> None:
-        self.floors, self.count, near = floors, len(log_theta), chosen.copy()
+        self.log_theta, self.floors, near = log_theta, floors, chosen.copy()
         x, candidates = self._coordinates(log_theta), np.flatnonzero(chosen)
         near[candidates[KDTree(x[near]).query_pairs(_APART, output_type="ndarray")[:, 0]]] = False
         self.used = np.flatnonzero(near)
@@ -173,18 +173,19 @@ class Interpolation:
 
     def matrix(self, log_theta: Array) -> Array:
         """(M, J): takes values at the directions to values at others (M, K)."""
-        full = np.zeros((len(log_theta), self.count))
+        full = np.zeros((len(log_theta), len(self.log_theta)))
         full[:, self.used] = self._spline(self._coordinates(log_theta))
         return full
 
     def around(self, log_theta: Array) -> Array:
         """Weights (M, J), at least zero, with which others (M, K) are averages of directions around them.
 
-        Barycentric coordinates in a triangulation; one weight, of the nearest, where a point is outside of
-        it and with more than four bands, where triangulations are large.
+        Barycentric coordinates in a triangulation of z; one weight, of the nearest, where a point is outside
+        of it and with more than four bands, where triangulations are large.
         """
-        x, new, dimension = self._spline.y, self._coordinates(log_theta), log_theta.shape[1] - 1
-        full, outside = np.zeros((len(new), self.count)), np.ones(len(new), bool)
+        turn, dimension = contrasts(log_theta.shape[1]), log_theta.shape[1] - 1
+        x, new = self.log_theta[self.used] @ turn, log_theta @ turn
+        full, outside = np.zeros((len(new), len(self.log_theta))), np.ones(len(new), bool)
         if dimension <= _TRIANGULATED:
             triangles = Delaunay(x)
             own = triangles.find_simplex(new)
