@@ -242,9 +242,7 @@ def _between(
                 here = waiting[some]
                 part = own.some(here)
                 answers = surface.some(here).answers(part, search, fine, everything, attempt == _LOCATED)
-                done = part.some(answers.members)
-                summary = _with_own_weights(done, answers.summary, search.effort.target_error)
-                finished.append((done, summary))
+                finished.append((part.some(answers.members), answers.summary))
                 means[here], covariances[here] = answers.means, answers.covariances
                 again.append(here[answers.again])
                 left.append(here[np.setdiff1d(answers.others, answers.again)])
@@ -256,22 +254,6 @@ def _between(
     joined = [np.concatenate(each) for each in zip(*rest, strict=True)]
     order = np.argsort(joined[0])
     return group.some(joined[0][order]), (joined[1][order], joined[2][order])
-
-
-def _with_own_weights(group: _Group, answers: _Summary, target_error: float) -> _Summary:
-    """Interpolated answers; where sums over directions agree with them, with the weights of these sums.
-
-    That are wide posteriors. Their tails are those of the directions then.
-    """
-    if not len(group.columns):
-        return answers
-    direct, xp = group.summary(), namespace(group.found)
-    off = xp.abs(direct.share_mean - answers.share_mean) - target_error * answers.share_deviation
-    agree = xp.all(off <= 0.0, axis=0) & (xp.abs(direct.log_evidence - answers.log_evidence) <= target_error)
-    fine = direct.fine(target_error) & (direct.effective >= _FEWEST_EFFECTIVE)
-    fine &= np.array(to_numpy(agree), bool)
-    own = device_of(group.found).put(fine)[None, :]
-    return replace(answers, weights=xp.where(own, direct.weights, answers.weights))
 
 
 def _surfaces(search: _Search, group: _Group) -> list[tuple[IndexArray, _Surface]]:
