@@ -4,10 +4,16 @@ The release is taken from git (commit 295b6ee) into a temporary folder and impor
 the two take turns, so that both meet the same conditions. Data are drawn anew in each from the same seed. The
 last column is the relative difference between the answers of the two. Then: `condition`, mean and variance
 over one Gram matrix and one eigh (wall time, with the threads that BLAS has), and the largest memory above X.
+The first call of each task is not counted: modules are imported by it.
+
+    python -m benchmarks.against_release [--commit COMMIT] [--tasks "n_d = 20" ...] [--repeats 3]
+
+compares with another commit, the first table alone, and those tasks whose names begin so.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -35,26 +41,43 @@ MEMORY_EXAMPLES, MEMORY_AIM = 5000, 3.3
 
 def run(repeats: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        if not export(Path(folder)):
-            print(f"commit {RELEASE} is not in this checkout: nothing to compare with")
+        if not export(Path(folder), RELEASE):
             return
-        releases = {"release": worker(Path(folder) / "src"), "here": worker(ROOT / "src")}
-        try:
-            speed_table(releases, repeats)
-        finally:
-            for process in releases.values():
-                process.stdin.close()
-                process.wait()
+        compare_speed(Path(folder) / "src", tuple(release_tasks.TASKS), repeats)
         floor_table(repeats)
         memory_table(Path(folder) / "src")
 
 
-def export(folder: Path) -> bool:
-    """Write the release's package into a folder; whether git has it."""
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--commit", default=RELEASE)
+    parser.add_argument("--tasks", nargs="*", default=[""], help="beginnings of names")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    tasks = tuple(name for name in release_tasks.TASKS if name.startswith(tuple(options.tasks)))
+    with tempfile.TemporaryDirectory() as folder:
+        if export(Path(folder), options.commit):
+            compare_speed(Path(folder) / "src", tasks, options.repeats)
+
+
+def compare_speed(release: Path, tasks: tuple[str, ...], repeats: int) -> None:
+    """The first table, with the release's package in a folder."""
+    releases = {"release": worker(release), "here": worker(ROOT / "src")}
+    try:
+        speed_table(releases, tasks, repeats)
+    finally:
+        for process in releases.values():
+            process.stdin.close()
+            process.wait()
+
+
+def export(folder: Path, commit: str) -> bool:
+    """Write the package of a commit into a folder; whether git has it."""
     made = subprocess.run(
-        ["git", "archive", RELEASE, "src/lbnn"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ["git", "archive", commit, "src/lbnn"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     if made.returncode:
+        print(f"commit {commit} is not in this checkout: nothing to compare with")
         return False
     archive = folder / "release.tar"
     archive.write_bytes(made.stdout)
@@ -80,9 +103,9 @@ def ask(process: subprocess.Popen, task: str) -> tuple[float, float]:
     return float(seconds), float(value)
 
 
-def speed_table(releases: dict[str, subprocess.Popen], repeats: int) -> None:
+def speed_table(releases: dict[str, subprocess.Popen], tasks: tuple[str, ...], repeats: int) -> None:
     print(f"{'':52} {'release ms':>11} {'here ms':>9} {'times':>7} {'aim':>5} {'difference':>11}")
-    for task in release_tasks.TASKS:
+    for task in tasks:
         seconds: dict[str, list[float]] = {name: [] for name in releases}
         values = {}
         for turn in range(repeats + 1):
@@ -160,3 +183,7 @@ def memory_table(release: Path, examples: int = MEMORY_EXAMPLES) -> None:
         f"\nmemory above X at p = n0 = {examples}: {found['release']:.2f} p² doubles in the release, "
         f"{found['here']:.2f} here, aim {MEMORY_AIM}  {note}"
     )
+
+
+if __name__ == "__main__":
+    main()

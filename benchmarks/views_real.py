@@ -61,22 +61,54 @@ def comparison(data, share, number, noise):
     return result
 
 
+def summary(rows):
+    """For each set and share: mean scores of the ways, and what the fit of the observed cells gains.
+
+    Gains are paired over splits, with the standard error of their mean; splits with fewer than five complete
+    rows have no fit of these.
+    """
+    result = []
+    for name, share in dict.fromkeys((row["set"], row["share"]) for row in rows):
+        own = [row for row in rows if (row["set"], row["share"]) == (name, share)]
+        entry = {"set": name, "share": share, "splits": len(own)}
+        entry["aware"] = _mean_scores([row["aware"] for row in own])
+        for way in ("rows", "filled"):
+            pairs = [(row["aware"], row[way]) for row in own if way in row]
+            if pairs:
+                entry[way] = _mean_scores([other for _, other in pairs]) | {"splits": len(pairs)}
+                entry[way] |= {f"{score}_gain": _gain(pairs, score) for score in ("density", "error")}
+        result.append(entry)
+    return result
+
+
+def _mean_scores(scores):
+    return {name: float(np.mean([each[name] for each in scores])) for name in ("density", "error", "seconds")}
+
+
+def _gain(pairs, score):
+    """Mean of the other's score less that of the observed cells, and its standard error."""
+    gains = np.array([other[score] - aware[score] for aware, other in pairs])
+    return [float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5) if len(gains) > 1 else None]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sets", nargs="+", default=["linnerud", "tecator", "pulp_fibre"])
+    parser.add_argument("--sets", nargs="+", default=["linnerud", "pulp_fibre", "tecator"])
     parser.add_argument("--splits", type=int, default=2)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--noise", default="auto")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
     rows = []
-    for name in options.sets:
-        data = getattr(datasets, name)()
-        for share in SHARES:
-            for number in range(options.splits):
+    for number in range(options.first, options.splits):  # a run that is cut has all sets and shares
+        for name in options.sets:
+            data = getattr(datasets, name)()
+            for share in SHARES:
                 rows.append(comparison(data, share, number, options.noise))
                 print(json.dumps(rows[-1]), flush=True)
                 if options.out is not None:
-                    options.out.write_text(json.dumps(rows, indent=1) + "\n")
+                    stored = {"summary": summary(rows), "splits": rows}
+                    options.out.write_text(json.dumps(stored, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ from lbnn.free_noise.posterior import condition_free
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.plain import PlainViews
 from lbnn.likelihood.views import ViewDesign, ViewLikelihood
-from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise
 from lbnn.noise.make import make_noise, noise_kind
 from lbnn.noise.missing import observed_likelihood, plain_formula, refilled
@@ -201,7 +200,7 @@ class Network:
             Inverse temperature: the noise variance of the targets is 1/beta; math.inf is zero temperature.
         observed : (p, n_d) of bool, optional
             Which targets were observed; the others may be NaN. Every row and every output needs one. For
-            noise="independent" and 0 < beta < inf.
+            noise="independent" or "coupled" and 0 < beta < inf.
         weights : (p,), optional
             Positive weights of the rows: the noise variance of row i is 1/(beta weights[i]), whatever the
             kind of noise. At zero temperature they have no effect.
@@ -251,14 +250,14 @@ class Network:
         """
         options = _options(engine, target_error, seed)
         if observed is not None:
-            if noise != "independent":
+            if noise not in ("independent", "coupled"):
                 raise ValueError(
-                    f"missing targets are for noise='independent', got noise={noise!r}: LBNNRegressor also "
-                    "has a noise variance for each output"
+                    "missing targets are for noise='independent' or 'coupled', got "
+                    f"noise={noise!r}: LBNNRegressor also has a noise variance for each output"
                 )
             table, mask = checked_table(Y, observed)
             if mask is not None:
-                return _partial_posterior(self, X, table, mask, beta, weights, options)
+                return _partial_posterior(self, X, table, mask, beta, weights, noise, options)
         spectrum = Spectrum.from_inputs(X, Y, weights=weights)
         return self._conditioned(spectrum, beta, noise, noise_covariance, noise_network, options)
 
@@ -424,19 +423,18 @@ def _partial_posterior(
     observed: Mask,
     beta: float | ArrayLike | None,
     weights: ArrayLike | None,
+    kind: str,
     options: InferenceOptions,
 ) -> Posterior:
     """The posterior given the cells of a table (p, n_d) that are observed; answers that are not ok warn."""
-    number = check.inverse_temperature(beta)
-    if not 0 < number < math.inf:
-        raise ValueError(f"missing targets need noise, 0 < beta < inf, got beta={number:g}")
     filled = np.where(observed, table, 0.0)
     filled = np.where(observed, table, filled.sum(axis=0) / observed.sum(axis=0))
     spectrum = Spectrum.from_inputs(X, filled, weights=weights)
     own = np.ones(len(table)) if spectrum.weights is None else spectrum.weights
     cells = MissingCells(observed, np.sqrt(own)[:, None] * filled, own, centred=False)
-    noise, prior = IndependentNoise(1 / number), network.scale_prior(spectrum.outputs)
-    data, cells = refilled(spectrum.scaled(network.prior_variances[0]), cells, noise.variance)
+    data, prior = spectrum.scaled(network.prior_variances[0]), network.scale_prior(spectrum.outputs)
+    noise = make_noise(kind, beta, data)
+    noise.require_table(prior, cells)
     posterior = table_posterior(prior, data, noise, cells, options)
     warn_of(posterior.diagnostics.messages)
     return posterior
@@ -445,16 +443,18 @@ def _partial_posterior(
 def table_posterior(
     prior: ScalePrior,
     data: Spectrum,
-    noise: IndependentNoise,
+    noise: Noise,
     cells: MissingCells,
     options: InferenceOptions,
 ) -> Posterior:
-    """The posterior given the observed cells of a filled table, without warnings."""
-    likelihood = observed_likelihood(data, cells, noise.variance)
-    plain = plain_formula(data, cells, noise.variance)
+    """The posterior given the observed cells of a table, filled with any numbers, without warnings."""
+    data, cells = refilled(data, cells, noise)
+    table = noise.table_data(data, cells)
+    likelihood = observed_likelihood(table, cells, noise.variance)
+    plain = plain_formula(table, cells, noise.variance)
     inference = infer(prior, likelihood, False, options, plain)
     mean = inference.measure.average(inference.measure.scales)
-    lost = data._rounding_message(noise.variance, mean, options.target_error)
+    lost = data._rounding_message(noise.variance, mean, options.target_error, noise.coupling)
     if lost:
         inference = inference.doubted(lost)
     return Posterior(prior, data, noise, inference, cells)

@@ -25,6 +25,7 @@ from lbnn.data.projection import Projection, TrainingProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import ScaleInference
 from lbnn.engines.conditioned import Conditioned, scale_picture
+from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.noise.missing import level_shares, partial_likelihood
 from lbnn.predict.affine import AffinePredictive
@@ -142,12 +143,27 @@ class Posterior(Conditioned):
             return law
         return AffinePredictive(law, np.diag(units), np.zeros(len(units)), 0.0, law.single_output)
 
-    def _predictive_at(self, projection: Projection) -> NetworkPredictive | AtomPredictive:
-        """The predictive at projected test points, with the outputs in units of `noise.deviations`."""
+    def _predictive_at(
+        self, projection: Projection, *, levels: bool = True
+    ) -> NetworkPredictive | AtomPredictive:
+        """The predictive at projected test points, with the outputs in units of `noise.deviations`.
+
+        A table with missing cells may have levels of its outputs, which are left out where these are not
+        points but differences between points.
+        """
         if self.missing is not None:
             process, weights = self._table_process
+            points = self.noise.transform_projection(projection, self.spectrum)
+            if not levels:
+                process = process.without_levels()
+            elif self.missing.centred:  # levels are known up to the mean of the private inputs
+                points = points.shifted(self.noise.coupling / float(self.missing.weights.sum()))
             return table_predictive(
-                process, projection, weights, self.noise.variance, self.spectrum.single_output
+                process,
+                points,
+                weights,
+                (self.noise.variance, self.noise.coupling),
+                self.spectrum.single_output,
             )
         units = self.noise.deviations
         return NetworkPredictive(
@@ -157,6 +173,10 @@ class Posterior(Conditioned):
             coupling=self.noise.coupling,
             units=1.0 if units is None else 1 / units,
         )
+
+    def _differences_at(self, projection: Projection) -> NetworkPredictive | AtomPredictive:
+        """The predictive of differences of the function between points, projected; levels cancel."""
+        return self._predictive_at(projection, levels=False)
 
     def feature_kernel(
         self,
@@ -303,7 +323,7 @@ class Posterior(Conditioned):
             if Y is not None:
                 raise ValueError("with missing cells the targets are kept: leave_one_out() takes no Y")
             messages = self.diagnostics.messages
-            return left_out_rows(self.spectrum, self.missing, self.noise.variance, self.scale, messages)
+            return left_out_rows(self._table, self.missing, self.noise.variance, self.scale, messages)
         targets = kept_targets(self.spectrum) if Y is None else Y
         centred = Y is None and np.shape(targets)[0] > self.spectrum.examples
         return left_out_scores(self, targets, centred=centred)
@@ -349,6 +369,18 @@ class Posterior(Conditioned):
             )
 
     @cached_property
+    def _table(self) -> Spectrum:
+        """The data of a table with missing cells, with independent noise alone."""
+        assert self.missing is not None
+        return self.noise.table_data(self.spectrum, self.missing)
+
+    @property
+    def _table_likelihood(self) -> PartialLikelihood:
+        """Of the observed cells, by eliminating the missing ones."""
+        assert self.missing is not None
+        return partial_likelihood(self._table, self.missing, self.noise.variance)
+
+    @cached_property
     def _table_process(self) -> tuple[TableProcess, Array]:
         """The Gaussian process given draws of the scale and the observed cells.
 
@@ -356,22 +388,21 @@ class Posterior(Conditioned):
         """
         cells, noise, measure = self.missing, self.noise.variance, self.scale
         assert cells is not None
-        completing = elimination_is_cheaper(cells, self.spectrum.rank)
-        rows = None if completing else cells.rows(self.spectrum)
+        data = self._table
+        completing = elimination_is_cheaper(cells, data.rank)
+        rows = None if completing else cells.rows(data)
         chosen, weights = measure._thinned(most_draws(cells.count if rows is None else len(rows.targets)))
         scales = measure.scales[chosen]
         if rows is not None:
-            features = cells.features(self.spectrum)
-            return ObservedProcess.of(cells, rows, features, noise, scales), weights
+            return ObservedProcess.of(cells, rows, cells.features(data), noise, scales), weights
         level = noise / float(cells.weights.sum()) if cells.centred else 0.0
-        likelihood = partial_likelihood(self.spectrum, cells, noise)
-        shares = level_shares(cells)
-        return CompletedProcess(likelihood, shares, level, scales), weights
+        likelihood = partial_likelihood(data, cells, noise)
+        return CompletedProcess(likelihood, level_shares(cells), cells.level, level, scales), weights
 
     def _completed(self, factors: list[Array], count: int, rng: np.random.Generator) -> ConditionalProcess:
         """Gaussian processes given scales and draws of the missing cells, a table (r, n_d) for each draw."""
         assert self.missing is not None
-        likelihood = partial_likelihood(self.spectrum, self.missing, self.noise.variance)
+        likelihood = self._table_likelihood
         root = product(factors)
         single = math.sqrt(self.prior.variance) * np.eye(self.prior.outputs)
         roots = np.broadcast_to(single, (count, *single.shape)) if root is None else root

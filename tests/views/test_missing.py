@@ -13,6 +13,7 @@ from lbnn.cross_validation.cells import left_out_rows
 from lbnn.data.centring import CentredInputs, contrasts
 from lbnn.data.missing import MissingCells, elimination_is_cheaper
 from lbnn.data.spectrum import Spectrum
+from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.missing import (
     level_shares,
     observed_likelihood,
@@ -76,7 +77,7 @@ def test_elimination_is_the_dense_gaussian_of_the_observed_cells(missing, beta):
     rows, outputs = (10, 3) if missing < 20 else (50, 6)
     X, Y, observed = table(rows, outputs, 60, missing)
     spectrum, cells = cells_of(X, Y, observed)
-    spectrum, cells = refilled(spectrum, cells, 1 / beta)
+    spectrum, cells = refilled(spectrum, cells, IndependentNoise(1 / beta))
     scale = scale_of(outputs) + 0.1 * np.eye(outputs)
     expected = dense(X, Y, observed, scale, 1 / beta)
     assert value_at(partial_likelihood(spectrum, cells, 1 / beta), scale) == pytest.approx(
@@ -129,9 +130,11 @@ def test_both_processes_predict_the_same(centred, weighted):
     X, Y, observed = table(14, 3, 5, 12)
     weights = np.random.default_rng(1).gamma(2.0, size=14) if weighted else None
     spectrum, cells = cells_of(X, Y, observed, weights, centred=centred)
+    spectrum, cells = refilled(spectrum, cells, IndependentNoise(0.3))
     scales = np.stack([scale_of(3, seed) for seed in range(3)])
     level = 0.3 / cells.weights.sum() if centred else 0.0
-    one = CompletedProcess(partial_likelihood(spectrum, cells, 0.3), level_shares(cells), level, scales)
+    likelihood = partial_likelihood(spectrum, cells, 0.3)
+    one = CompletedProcess(likelihood, level_shares(cells), cells.level, level, scales)
     other = ObservedProcess.of(cells, cells.rows(spectrum), cells.features(spectrum), 0.3, scales)
     rng = np.random.default_rng(5)
     points, rest = rng.normal(size=(4, spectrum.rank)), rng.normal(size=(4, 2))
@@ -267,8 +270,16 @@ def test_estimator_fits_the_observed_targets(tmp_path):
     np.testing.assert_array_equal(again.missing_counts_, model.missing_counts_)
     np.testing.assert_array_equal(again.missing_explained_, model.missing_explained_)
     assert "targets were missing" in model.summary()
-    with pytest.raises(ValueError, match="every target was observed"):
-        model.leave_one_out()
+    scores, units = model.leave_one_out(), np.diagonal(model._state.best.matrix)
+    np.testing.assert_array_equal(np.isnan(scores.mean), np.isnan(partial))
+    np.testing.assert_allclose(scores.mean + scores.residual, partial, rtol=1e-10)
+    own = model.posterior_.leave_one_out()
+    np.testing.assert_allclose(scores.z, own.z, rtol=1e-10)
+    np.testing.assert_allclose(scores.variance, units**2 * own.variance)
+    logs = np.log(units) @ ~np.isnan(partial).T
+    np.testing.assert_allclose(scores.log_density, own.log_density - logs, rtol=1e-10)
+    law = model.coefficients([1, 3])
+    np.testing.assert_allclose(law.mean, model.coef_[:, [1, 3]].T, rtol=1e-8)  # no level in them
 
 
 def test_estimator_evidence_is_that_of_the_observed_cells():
@@ -299,7 +310,7 @@ def test_estimator_refuses_what_does_not_go_with_missing_targets():
     with pytest.raises(ValueError, match="missing_targets='allow'"):
         lbnn.LBNNRegressor().fit(X, partial)
     for more, said in (
-        ({"noise": "coupled"}, "noise='auto', 'independent' or 'per_output'"),
+        ({"noise": "free"}, "noise='free' is for rows"),
         ({"beta": math.inf}, "need noise"),
         ({"robust": True}, "robust=True"),
     ):
@@ -339,7 +350,7 @@ def test_bad_masks_are_told():
         (empty_column, Y, {}, r"none for outputs \[1\]"),
         (empty_row, Y, {}, "rows without any target"),
         (observed, unseen, {}, "1 NaN"),
-        (observed, Y, {"noise": "coupled"}, "noise='independent'"),
+        (observed, Y, {"noise": "per_output"}, "noise='independent' or 'coupled'"),
         (observed, Y, {"beta": math.inf}, "0 < beta < inf"),
     ):
         with pytest.raises(ValueError, match=said):
@@ -423,7 +434,7 @@ def test_correlated_residuals_are_told():
         noise = common * shared + 0.3 * rng.normal(size=(40, 2))
         Y = X @ rng.normal(size=(3, 2)) + noise
         Y[rng.random(Y.shape) < 0.1] = np.nan
-        model = estimator().fit(X, Y)
+        model = estimator(noise="per_output").fit(X, Y)
         assert any("residuals of targets of the same rows" in each for each in model.messages_) is told
 
 

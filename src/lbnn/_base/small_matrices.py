@@ -59,6 +59,24 @@ def solve_upper(root: Array, rows: Array) -> Array:
     return result
 
 
+def solve_lower(lower: Array, right: Array) -> Array:
+    """Z with R Z = right, (m, w, k), for lower triangular R (m, w, w) of few rows."""
+    result = np.empty_like(right)
+    for j in range(right.shape[1]):
+        known = (lower[:, j, None, :j] @ result[:, :j])[:, 0] if j else 0.0
+        result[:, j] = (right[:, j] - known) / lower[:, j, j, None]
+    return result
+
+
+def solve_lower_transposed(lower: Array, right: Array) -> Array:
+    """Z with Rᵀ Z = right, (m, w, k), for lower triangular R (m, w, w) of few rows."""
+    result, width = np.empty_like(right), right.shape[1]
+    for j in range(width - 1, -1, -1):
+        known = (lower[:, None, j + 1 :, j] @ result[:, j + 1 :])[:, 0] if j + 1 < width else 0.0
+        result[:, j] = (right[:, j] - known) / lower[:, j, j, None]
+    return result
+
+
 def _each_by_lapack(root: Array, rows: Array, transposed: bool) -> Array:
     """Solutions (m, n) of Rᵀ z = row or R z = row, roots (m, n, n), rows (m, n), each by LAPACK."""
     pairs = zip(root, rows, strict=True)

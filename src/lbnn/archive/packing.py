@@ -219,7 +219,7 @@ def _unpack(header: dict[str, Any], arrays: dict[str, AnyArray]) -> Parts:
     missing = _unpack_missing(header, arrays)
     data: ScaleLikelihood = noise.likelihood(spectrum)
     if missing is not None:
-        data = observed_likelihood(spectrum, missing, noise.variance)
+        data = observed_likelihood(noise.table_data(spectrum, missing), missing, noise.variance)
     measure = _unpack_measure(header["scale"], arrays, prior, data, spectrum.single_output)
     evidence, error = float(header["log_evidence"]), float(header["log_evidence_error"])
     if isinstance(measure.law, QuadratureLaw):

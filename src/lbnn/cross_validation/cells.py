@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import lower_roots
 from lbnn._base.types import Array, IndexArray
 from lbnn._base.warn import warn_of
 from lbnn.cross_validation.averages import group_error, left_out_log_weights
 from lbnn.cross_validation.scores import LeaveOneOut, pareto_messages
-from lbnn.data.missing import MissingCells
+from lbnn.data.examples import level_of
+from lbnn.data.missing import MissingCells, smallest_eigenvalue
 from lbnn.data.spectrum import Spectrum
 from lbnn.scale.measure import ScaleMeasure
 
@@ -37,16 +39,23 @@ def left_out_rows(
     kept = ScaleMeasure(measure.scales[chosen], weights, False, measure.tails, None, groups)
     rows, outputs = np.nonzero(cells.observed)
     features = cells.features(spectrum)
-    gram, y = (features @ features.T)[np.ix_(rows, rows)], cells.targets[rows, outputs]
-    level = np.sqrt(cells.weights)[rows, None] * (outputs[:, None] == np.arange(cells.observed.shape[1]))
-    shape = (len(kept.weights), len(y))
-    residuals, variances = np.empty(shape), np.empty(shape)
+    gram, y = features @ features.T, cells.targets[rows, outputs]
+    smallest = smallest_eigenvalue(spectrum)
+    if cells.centred:  # a variance of the level, which is free: of no effect, and C is not singular
+        level = level_of(spectrum, len(gram))
+        gram = gram + float(spectrum.eigenvalues.mean()) * np.outer(level, level)
+    gram = gram[np.ix_(rows, rows)]
+    levels = np.sqrt(cells.weights)[rows, None] * (outputs[:, None] == np.arange(cells.observed.shape[1]))
+    residuals, variances = np.empty((2, len(kept.weights), len(y)))
     densities = np.empty((len(cells.observed), len(kept.weights)))
-    for number, scale in enumerate(kept.scales):
-        covariance = gram * scale[np.ix_(outputs, outputs)] + noise * np.eye(len(y))
-        precision = _precision(covariance, noise, level if cells.centred else None)
-        residuals[number], variances[number], densities[:, number] = _rows_given_others(
-            precision, precision @ y, rows
+    for block in blocks(len(kept.weights), 3 * len(y) ** 2):
+        scales = kept.scales[block]
+        covariances = gram * scales[:, outputs[:, None], outputs]
+        covariances[:, np.arange(len(y)), np.arange(len(y))] += noise
+        floors = noise + smallest * np.asarray(np.linalg.eigvalsh(scales)[:, 0], float)
+        precisions = _precisions(covariances, floors, levels if cells.centred else None)
+        residuals[block], variances[block], densities[:, block] = _rows_given_others(
+            precisions, precisions @ y, rows
         )
     log_weights, shapes = left_out_log_weights(kept, densities)
     own = np.exp(log_weights)  # of the posterior without each row, (p, draws)
@@ -66,25 +75,29 @@ def left_out_rows(
     )
 
 
-def _precision(covariance: Array, noise: float, level: Array | None) -> Array:
-    """C⁻¹ (k, k), or with levels H (k, n_d) of flat prior C⁻¹ − C⁻¹H(HᵀC⁻¹H)⁻¹HᵀC⁻¹."""
-    root = lower_roots(covariance[None], np.array([noise]))[0]
-    white = np.linalg.inv(root)
+def _precisions(covariances: Array, floors: Array, level: Array | None) -> Array:
+    """C⁻¹ (s, k, k), or with levels H (k, n_d) of flat prior C⁻¹ − C⁻¹H(HᵀC⁻¹H)⁻¹HᵀC⁻¹.
+
+    No eigenvalue of a C is below its floor.
+    """
+    white = np.linalg.inv(lower_roots(covariances, floors))
     if level is not None:
         seen = white @ level
-        white = white - seen @ np.linalg.solve(seen.T @ seen, seen.T @ white)
-    return np.asarray(white.T @ white)
+        transposed = seen.swapaxes(1, 2)
+        white = white - seen @ np.linalg.solve(transposed @ seen, transposed @ white)
+    return np.asarray(white.swapaxes(1, 2) @ white)
 
 
-def _rows_given_others(precision: Array, pulled: Array, rows: IndexArray) -> tuple[Array, Array, Array]:
-    """Residuals and variances of cells (k,), and log densities of the rows (p,), from Q and Qy."""
-    residuals, variances = np.empty((2, len(rows)))
+def _rows_given_others(precisions: Array, pulled: Array, rows: IndexArray) -> tuple[Array, Array, Array]:
+    """Residuals and variances of cells (s, k), and log densities of the rows (p, s), from Q and Qy."""
+    residuals, variances = np.empty((2, *pulled.shape))
     starts = np.flatnonzero(np.diff(rows, prepend=-1))  # cells are sorted by row, and no row is empty
-    densities = np.empty(len(starts))
+    densities = np.empty((len(starts), len(pulled)))
     for row, cells in enumerate(np.split(np.arange(len(rows)), starts[1:])):
-        block, pull = precision[np.ix_(cells, cells)], pulled[cells]
-        covariance = np.linalg.inv(block)
-        residuals[cells], variances[cells] = covariance @ pull, np.diagonal(covariance)
-        logs = np.linalg.slogdet(block)[1] - len(cells) * np.log(2 * np.pi)
-        densities[row] = 0.5 * (logs - pull @ covariance @ pull)
+        blocks_of_row, pull = precisions[:, cells[:, None], cells], pulled[:, cells]
+        covariances = np.linalg.inv(blocks_of_row)
+        shift = (covariances @ pull[:, :, None])[:, :, 0]
+        residuals[:, cells], variances[:, cells] = shift, np.diagonal(covariances, axis1=1, axis2=2)
+        logs = np.linalg.slogdet(blocks_of_row)[1] - len(cells) * np.log(2 * np.pi)
+        densities[row] = 0.5 * (logs - (pull * shift).sum(axis=1))
     return residuals, variances, densities

@@ -61,6 +61,13 @@ class MissingCells:
         return observed / observed.sum(axis=0)
 
     @property
+    def level(self) -> Array:
+        """Mean of the filled table, (n_d,), as its levels are given it; zeros without levels."""
+        if not self.centred:
+            return np.zeros(self.observed.shape[1])
+        return np.asarray(np.sqrt(self.weights) @ self.targets / self.weights.sum())
+
+    @property
     def log_jacobian(self) -> float:
         """From densities of observed cells times √w to those of the cells: ½ Σ log w.
 
@@ -104,6 +111,7 @@ class MissingCells:
             np.concatenate([part[1] for part in parts]),
             np.repeat(np.arange(len(parts)), [len(part[1]) for part in parts]),
             sum(part[2] for part in parts),
+            smallest_eigenvalue(spectrum),
         )
 
 
@@ -115,6 +123,16 @@ class ObservedRows:
     targets: Array  # (q,)
     outputs: IndexArray  # (q,), sorted
     residual: float  # of the targets outside the span of the features of their outputs
+    smallest: float  # g with a Gram matrix of at least g I over all examples, less their level
+
+    def floors(self, noise: float, smallest_scales: Array) -> Array:
+        """τ + g l, below which no eigenvalue of τ I + G ∘ L over the cells is, for the smallest l of L."""
+        return noise + self.smallest * smallest_scales
+
+
+def smallest_eigenvalue(spectrum: Spectrum) -> float:
+    """Of the Gram matrix over all examples; zero where it does not have full rank."""
+    return float(spectrum.eigenvalues.min()) if spectrum.rank == spectrum.examples else 0.0
 
 
 def _without_level(rows: Array, level: Array) -> Array:

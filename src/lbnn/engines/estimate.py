@@ -24,7 +24,7 @@ from lbnn.engines.pareto import pareto_k
 from lbnn.engines.policy import GROUPS, POLICY, Policy
 from lbnn.engines.target import Target
 from lbnn.scale.measure import effective_atoms
-from lbnn.scale.phases import standard_error
+from lbnn.scale.phases import error_of_independent, standard_error
 
 
 @dataclass
@@ -209,10 +209,9 @@ class Estimate:
         No smaller than those of as many independent draws as are effective.
         """
         values = np.exp(self.log_diagonal)
-        mean = self.weights @ values
-        spread = self.weights[:, None] ** 2 * (values - mean) ** 2
-        independent = np.sqrt(spread.sum(axis=0) / self.efficiency)
-        return mean, np.maximum(standard_error(values, self.weights, self.groups), independent)
+        independent = error_of_independent(values, self.weights) / math.sqrt(self.efficiency)
+        errors = np.maximum(standard_error(values, self.weights, self.groups), independent)
+        return self.weights @ values, errors
 
     @property
     def independent_error(self) -> float:

@@ -32,8 +32,13 @@ from lbnn.engines.importance import (
 from lbnn.engines.inference import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference
 from lbnn.engines.integrand import IntegrandCheck
 from lbnn.engines.laws import FactorLaw, SampledLaw
-from lbnn.engines.mixture import Mixture, laplace_mixture
-from lbnn.engines.mixture_sampling import factors_estimate, mixture_estimate, unfitted_estimate
+from lbnn.engines.mixture import (
+    Mixture,
+    factors_estimate,
+    laplace_mixture,
+    mixture_estimate,
+    unfitted_estimate,
+)
 from lbnn.engines.policy import GROUPS
 from lbnn.engines.quadrature import infer_quadrature
 from lbnn.engines.rank_one import rank_one_estimate
@@ -115,11 +120,20 @@ def problem_of(prior: ScalePrior, likelihood: ScaleLikelihood) -> Problem:
         0 if likelihood.flat else len(likelihood.eigenvalues),
         kernel=not likelihood.flat and not likelihood.dual_deficient and likelihood.multiplicity == 1,
         scale=likelihood.noise_variance > 0 or prior.full_rank,
-        deficient=likelihood.noise_variance == 0 and not likelihood.flat and not likelihood.keeps_from_zero,
+        deficient=_is_deficient(likelihood),
         completed=not isinstance(likelihood, GaussianLikelihood)
         and likelihood.operations > _CHEAP
         and likelihood.surrogate is not None,
     )
+
+
+def _is_deficient(likelihood: ScaleLikelihood) -> bool:
+    """Whether a singularity at singular scales is taken into the prior.
+
+    Of tables with missing cells it is integrable, and what is left of it is for the samplers.
+    """
+    noiseless = likelihood.noise_variance == 0 and not likelihood.flat
+    return noiseless and isinstance(likelihood, GaussianLikelihood) and not likelihood.keeps_from_zero
 
 
 class Run:
@@ -184,8 +198,7 @@ class Run:
     @property
     def _deficient(self) -> bool:
         """Zero temperature with targets of deficient rank: see `likelihood.rank_deficient`."""
-        likelihood = self.likelihood
-        return likelihood.noise_variance == 0 and not likelihood.flat and not likelihood.keeps_from_zero
+        return _is_deficient(self.likelihood)
 
     def _inference(self, of: str, answer: Answer) -> ScaleInference:
         if of == "kernel":

@@ -30,9 +30,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
+from lbnn._base.small_matrices import solve_lower, solve_lower_transposed
 from lbnn._base.types import Array, IndexArray, Mask
 
 _TABLE_STEP = 0.3  # largest distance of nodes in log l: more than 90% of proposals are accepted
@@ -60,8 +63,6 @@ class NarrowPosterior:
     targets: Array  # ỹ along the axes of the data, (r, n_d)
     axes: Array  # (n_d, n_d), orthogonal: ỹ as given is targets @ axes.T
     noise: float  # τ
-    residual: float  # squared norm of the targets outside the range of the Gram matrix
-    examples: int
     columns: int  # m
     degrees: tuple[int, ...]  # ν_1, …, ν_K, n_d
     base: float  # c
@@ -90,10 +91,11 @@ def narrow_posterior(
     noise: float,
     widths: Sequence[int],
     variance: float = 1.0,
-    residual: float = 0.0,
-    examples: int | None = None,
 ) -> NarrowPosterior:
-    """Posterior of L for g (r,), ỹ (r, n_d) and widths of which the narrowest is at most n_d."""
+    """Posterior of L for g (r,), ỹ (r, n_d), τ, and widths of which the narrowest is at most n_d.
+
+    `variance` is ∏ σ_ℓ² of the layers in L.
+    """
     rows, outputs = targets.shape
     narrowest = int(np.argmin(widths))
     columns = widths[narrowest]
@@ -114,18 +116,17 @@ def narrow_posterior(
     below = (_BELOW + _BELOW_PER_LAYER * (len(widths) - 1)) / min(*degrees, 2)
     low = math.log(noise / eigenvalues.max()) - below
     high = math.log(max(8 * variance, 4 * float((rotated**2).sum(axis=0).max() / eigenvalues.sum()))) + _ABOVE
+    nodes = np.linspace(low, high, math.ceil((high - low) / step) + 1)
     return NarrowPosterior(
         eigenvalues,
         rotated,
         axes,
         noise,
-        residual,
-        rows if examples is None else examples,
         columns,
         degrees,
         variance / math.prod(widths),
-        np.linspace(low, high, math.ceil((high - low) / step) + 1),
-        RatioTable(degrees, len(degrees) - 1),
+        nodes,
+        RatioTable(degrees, len(degrees) - 1, nodes),
     )
 
 
@@ -237,18 +238,15 @@ def log_likelihood(posterior: NarrowPosterior, values: Array, projections: Array
     """log p(Y | L) at a noise variance, with its constants, (N,)."""
     ratio = 1 + (posterior.eigenvalues / noise) * values[:, :, None]
     seen = (projections**2 * (1 - 1 / ratio)).sum(axis=(1, 2))
-    total = float((posterior.targets**2).sum()) + posterior.residual
-    constant = (
-        -0.5 * posterior.examples * posterior.outputs * math.log(2 * math.pi * noise) - 0.5 * total / noise
-    )
+    total = float((posterior.targets**2).sum())
+    constant = -0.5 * (posterior.targets.size * math.log(2 * math.pi * noise) + total / noise)
     result: Array = constant - 0.5 * np.log(ratio).sum(axis=(1, 2)) + 0.5 / noise * seen
     return result
 
 
-def log_prior(posterior: NarrowPosterior, particles: Particles) -> Array:
-    """Log density of F and S_1, …, S_K, up to a constant, (N,)."""
-    columns = posterior.columns
-    total, chain = np.zeros(len(particles)), precisions(posterior, particles)
+def log_prior(posterior: NarrowPosterior, particles: Particles, chain: list[Array]) -> Array:
+    """Log density of F and S_1, …, S_K, up to a constant, (N,), with `precisions` (N, m, m) in `chain`."""
+    columns, total = posterior.columns, np.zeros(len(particles))
     log_above: Array | float = 0.0
     for layer, degrees in enumerate(posterior.degrees):
         precision = chain[layer]
@@ -302,7 +300,10 @@ class SignalTable:
         self.ratios, self.noise = posterior.eigenvalues / noise, noise
         lowest = posterior.nodes[0] + math.log(noise / posterior.noise)
         self.nodes = posterior.nodes[max(np.searchsorted(posterior.nodes, lowest) - 1, 0) :]
-        self.logs, self.weights = self.at(self.nodes)
+        self.logs, weights = self.at(self.nodes)
+        largest = 0.5 * float((posterior.targets**2).sum()) / noise  # of weights · z²
+        self.kind: Any = np.float32 if largest < _LARGEST_SINGLE else np.float64
+        self.weights: Array = weights.T.astype(self.kind)  # of tables, (r, nodes)
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """(…) → (…), (…, r)."""
@@ -350,10 +351,16 @@ class _ColumnLaw:
             distance *= np.abs(value - other[:, None])
         return np.asarray(np.log(distance + _TINY))
 
-    def log_marginal(self, x: Array) -> Array:
-        """Log density of log l_j = x up to a constant, (1 or N, any) → (N, any): for proposals."""
-        logs = self.table.log_density(self.offset[:, None] + 0.5 * x, self.crossed) - 0.5 * self.extra * x
-        return logs + self.log_repulsion(x) if self.extra else logs
+    def log_marginal(self, x: Array, every: int = 1) -> Array:
+        """Log density of log l_j = x up to a constant, (k,) → (N, k): for proposals.
+
+        x are the nodes of the posterior from some node on, or one of `every` so many.
+        """
+        logs = self.table.log_densities(self.offset + 0.5 * x[0], len(x), every, self.crossed)
+        logs -= 0.5 * self.extra * x
+        if self.extra:
+            logs += self.log_repulsion(x[None])
+        return logs
 
     def log_joint(self, x: Array, places: Array) -> Array:
         """Log density of log l_j = x and all ratios, (N,)."""
@@ -398,6 +405,9 @@ def _constrained_modes(degrees: Array, crossed: Array, totals: Array) -> tuple[A
     """
     lowest = degrees.min()
     above, linear = (degrees - lowest)[:, None, None], crossed[:, None, :]
+    if len(degrees) == 2:  # no ρ_k: e^{2v_1} e^{2v_2} = (above_1 + gap) (above_2 + gap), one of which is gap
+        square = above + _positive_root(above.max(), np.exp(2 * totals))
+        return 0.5 * np.log(square), 2 * square
     log_gap = np.full(totals.shape, math.log(lowest))
     for _ in range(_NEWTON_STEPS):
         gap = np.exp(log_gap)
@@ -423,12 +433,17 @@ class RatioTable:
     """Log density of Σ_k v_k, v_k independent with log densities ν_k v − ½ e^{2v} − ρ_k e^v: a convolution.
 
     Tabulated for values of ρ of the last inner matrix; other ρ_k are taken as zero, which only makes
-    proposals worse.
+    proposals worse. Its nodes divide half the distance of the `nodes` of log l, so that the densities of one
+    particle at all of these are every so many entries of one row of the table.
     """
 
-    def __init__(self, degrees: Sequence[int], layers: int) -> None:
+    def __init__(self, degrees: Sequence[int], layers: int, nodes: Array) -> None:
+        """For nodes (k,) of log l, equidistant."""
+        step = nodes[1] - nodes[0]
         tilt = 0.9 * min(degrees)  # keeps what is far below in the range of numbers; divided out in the end
-        places = _RATIO_STEP * np.arange(-round(_RATIO_RANGE / _RATIO_STEP), round(3 / _RATIO_STEP))
+        self.finer = math.ceil(0.5 * step / _RATIO_STEP)
+        self.step = 0.5 * step / self.finer
+        places = self.step * np.arange(-round(_RATIO_RANGE / self.step), round(3 / self.step))
         self.slopes, self.low = _CROSSED if layers > 1 else np.zeros(1), len(degrees) * places[0]
         logs = []
         for slope in self.slopes:
@@ -437,22 +452,28 @@ class RatioTable:
             for degree, each in zip(degrees, crossed, strict=True):
                 law = (degree - tilt) * places - (0.5 * np.exp(places) + each) * np.exp(places)
                 total, log_scale = np.convolve(total, np.exp(law - law.max())), log_scale + law.max()
-            at = self.low + _RATIO_STEP * np.arange(len(total))
+            at = self.low + self.step * np.arange(len(total))
             logs.append(np.log(np.maximum(total, _TINY)) + log_scale + tilt * at)
-        self.logs = np.array(logs)
+        beyond = self.finer * len(nodes)  # the table goes on as it ends
+        self.logs = np.pad(np.array(logs), ((0, 0), (beyond, beyond)), mode="edge")
+        self.low -= beyond * self.step
 
-    def log_density(self, totals: Array, crossed: Array) -> Array:
-        """Interpolated at totals (N, any), for ρ_k (K + 1, N)."""
-        place = np.clip((totals - self.low) / _RATIO_STEP, 0.0, self.logs.shape[1] - 1.001)
+    def log_densities(self, start: Array, count: int, every: int, crossed: Array) -> Array:
+        """Interpolated at start (N,) and then after every so many nodes of log l, for ρ_k (K + 1, N).
+
+        (N, count).
+        """
+        stride = self.finer * every
+        windows = sliding_window_view(self.logs, stride * (count - 1) + 1, axis=1)[:, :, ::stride]
+        place = np.clip((start - self.low) / self.step, 0.0, windows.shape[1] - 1.001)
         first = place.astype(int)
-        share = place - first
-        if len(self.slopes) == 1:
-            own = self.logs[0]
-            return np.asarray(own[first] + share * (own[first + 1] - own[first]))
-        step = self.slopes[1] - self.slopes[0]
-        row = np.clip(np.rint((crossed[-2] - self.slopes[0]) / step), 0, len(self.slopes) - 1).astype(int)
-        near = self.logs[row[:, None], first]
-        return np.asarray(near + share * (self.logs[row[:, None], first + 1] - near))
+        row: IndexArray | int = 0
+        if len(self.slopes) > 1:
+            step = self.slopes[1] - self.slopes[0]
+            near = np.rint((crossed[-2] - self.slopes[0]) / step)
+            row = np.clip(near, 0, len(self.slopes) - 1).astype(int)
+        left, right = windows[row, first], windows[row, first + 1]
+        return np.asarray(left + (place - first)[:, None] * (right - left))
 
 
 def move_values(
@@ -467,9 +488,8 @@ def move_values(
     for j in range(posterior.columns):
         law = _ColumnLaw(posterior, particles, chain, j)
         squares, current = particles.projections[:, j] ** 2, law.size
-        table = squares @ signal.weights.T
-        table += signal.logs
-        table += law.log_marginal(nodes[None])
+        table: Array = squares.astype(signal.kind) @ signal.weights
+        table += signal.logs + law.log_marginal(nodes)
         proposed, log_ratio, inside = _draw_from_table(nodes, _heights(table), current, rng)
         places, log_path = law.draw_ratios(proposed, rng)
         both = np.stack([proposed, current], axis=1)
@@ -501,7 +521,8 @@ def move_column(
     law, plane = _ColumnLaw(posterior, particles, chain, j), _Plane.of(posterior, particles, j, axis)
     nodes = signal.nodes[::_COARSER]
     cells = _cells_of(plane, law, signal)
-    rows, first = np.arange(len(particles)), _draw_cell(cells.sum(axis=2), rng)
+    rows, by_size = np.arange(len(particles)), cells @ np.ones(len(_ANGLES), cells.dtype)
+    first = _draw_cell(by_size, rng)
     second = _draw_cell(cells[rows, first], rng)
     steps = nodes[1] - nodes[0], _ANGLES[1] - _ANGLES[0]
     proposed = nodes[first] + steps[0] * (rng.random(len(rows)) - 0.5)
@@ -585,18 +606,18 @@ def _cells_of(plane: _Plane, law: _ColumnLaw, signal: SignalTable) -> Array:
 
     The exponent at an angle is cos²φ p_0 + 2 cos φ sin φ p_1 + sin²φ p_2 + p_3 with p (N, sizes).
     """
-    nodes, weights = signal.nodes[::_COARSER], signal.weights[::_COARSER].T
+    nodes, weights = signal.nodes[::_COARSER], signal.weights[:, ::_COARSER]
+    seen: Array = plane.seen.astype(signal.kind)
+    tangent: Array = plane.seen_tangent.astype(signal.kind)
     cos, sin = -np.tanh(_ANGLES), 1 / np.cosh(_ANGLES)
     prior = (plane.dimension - 1) * np.log(sin)
-    shapes = np.array([cos**2, 2 * cos * sin, sin**2, np.ones_like(cos), prior])
-    parts = np.ones((len(plane.seen), len(nodes), 5))
-    parts[:, :, 0] = plane.seen**2 @ weights
-    parts[:, :, 1] = (plane.seen * plane.seen_tangent) @ weights
-    parts[:, :, 2] = plane.seen_tangent**2 @ weights
-    largest = float(np.abs(parts).max())
-    parts[:, :, 3] = signal.logs[::_COARSER] + law.log_marginal(nodes[None])
-    kind = np.float32 if largest < _LARGEST_SINGLE else np.float64
-    table = parts.reshape(-1, 5).astype(kind) @ shapes.astype(kind)
+    shapes = np.array([cos**2, 2 * cos * sin, sin**2, np.ones_like(cos), prior], signal.kind)
+    parts = np.ones((len(seen), len(nodes), 5), signal.kind)
+    parts[:, :, 0] = seen**2 @ weights
+    parts[:, :, 1] = (seen * tangent) @ weights
+    parts[:, :, 2] = tangent**2 @ weights
+    parts[:, :, 3] = signal.logs[::_COARSER] + law.log_marginal(nodes, _COARSER)
+    table = parts.reshape(-1, 5) @ shapes
     return _heights(table.reshape(len(parts), -1)).reshape(len(parts), len(nodes), -1)
 
 
@@ -670,13 +691,12 @@ def move_root(
     hidden += np.sqrt(noise / variance) * rng.standard_normal(variance.shape)
     design = root * hidden
     precision = chain[-1] + design @ design.swapaxes(1, 2) / noise
-    factor = np.linalg.cholesky(precision)
+    factor = np.asarray(np.linalg.cholesky(precision), float)
     explained = (design.reshape(-1, design.shape[2]) @ (posterior.targets / noise)).reshape(
         len(particles), posterior.columns, posterior.outputs
     )
-    mean = np.linalg.solve(factor, explained)
-    normal = rng.standard_normal(mean.shape)
-    roots = np.linalg.solve(factor.swapaxes(1, 2), mean + normal)
+    mean = solve_lower(factor, explained)
+    roots = solve_lower_transposed(factor, mean + rng.standard_normal(mean.shape))
     return particles_of(posterior, roots, particles.inner, rng)
 
 
@@ -706,9 +726,10 @@ def move_inner(
             slope = np.linalg.solve(block, cross)
             schur = matrices[:, j, j] - (slope * cross).sum(axis=(1, 2))
             schur = schur[:, None, None]
-            factor = np.linalg.cholesky(above[:, j, j, None, None] * block + after_block / schur)
-            mean = np.linalg.solve(factor, after_row / schur - block @ above[:, rest, j, None])
-            slope = np.linalg.solve(factor.swapaxes(1, 2), mean + rng.standard_normal(mean.shape))
+            precision = above[:, j, j, None, None] * block + after_block / schur
+            factor = np.asarray(np.linalg.cholesky(precision), float)
+            mean = solve_lower(factor, after_row / schur - block @ above[:, rest, j, None])
+            slope = solve_lower_transposed(factor, mean + rng.standard_normal(mean.shape))
             square = ((after_block @ slope - 2 * after_row) * slope).sum(axis=(1, 2)) + after[:, j, j]
             cross = block @ slope
             matrices[:, rest, j] = matrices[:, j, rest] = cross[:, :, 0]

@@ -19,7 +19,7 @@ logarithm, all of its mass would be at the end of the range, wherever that is.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,6 +69,23 @@ def integrated_models(
     **effort: Any,
 ) -> tuple[tuple[FittedModel, ...], list[str]]:
     """Models at draws of the hyperparameters around the best candidates, the best one first; what to say."""
+    coarse = {**effort, "target_error": max(_COARSE, effort["target_error"]), "rough": True}
+
+    def fitted(candidate: Candidate) -> FittedModel:
+        return fit_model(data, candidate, units, level_examples, **coarse)
+
+    models = models_around(data, candidates, best, fitted, effort["seed"])
+    return models, _doubts(models[1:])
+
+
+def models_around(
+    data: EvidenceData,
+    candidates: Sequence[Candidate],
+    best: FittedModel,
+    fitted: Callable[[Candidate], FittedModel],
+    seed: int,
+) -> tuple[FittedModel, ...]:
+    """The best model, and those that `fitted` makes at hyperparameters around the best candidates."""
     leads = [
         each.penalised_evidence - candidates[0].penalised_evidence for each in candidates[:_MOST_NETWORKS]
     ]
@@ -79,14 +96,9 @@ def integrated_models(
         candidate = candidates[number]
         points = _MANY if data.outputs == 1 or not candidate.widths else _FEW
         pairs = max(1, round(points / 2 * math.exp(candidate.penalised_evidence - total)))
-        places, log_shares = _places(data, candidate, pairs, [effort["seed"], 16, number])
-        coarse = {**effort, "target_error": max(_COARSE, effort["target_error"]), "rough": True}
-        with (
-            collected()
-        ):  # the accuracy of one of them does not matter; `_doubts` says how many have few draws
-            around = [
-                fit_model(data, replace(candidate, h=h), units, level_examples, **coarse) for h in places
-            ]
+        places, log_shares = _places(data, candidate, pairs, [seed, 16, number])
+        with collected():  # the accuracy of one of them does not matter; `_doubts` counts those of few draws
+            around = [fitted(replace(candidate, h=h)) for h in places]
         evidences = np.array([model.log_evidence for model in around])
         log_weights = truncated(evidences - log_shares) + candidate.penalised_evidence - total
         models += [
@@ -94,7 +106,7 @@ def integrated_models(
             for model, log_weight in zip(around, log_weights, strict=True)
         ]
     least = min(model.log_weight for model in models)
-    return (replace(best, log_weight=least), *models), _doubts(models)
+    return (replace(best, log_weight=least), *models)
 
 
 def _places(data: EvidenceData, candidate: Candidate, pairs: int, seed: Sequence[int]) -> tuple[Array, Array]:

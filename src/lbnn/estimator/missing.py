@@ -21,21 +21,24 @@ from lbnn._base.types import Array, Mask
 from lbnn._base.warn import warn_of
 from lbnn.data.missing import MissingCells
 from lbnn.engines import InferenceOptions
+from lbnn.estimator import design, fitting
 from lbnn.estimator.model import FittedModel, log_unit_jacobian
 from lbnn.estimator.targets import TargetUnits
 from lbnn.network import Network, table_posterior
 from lbnn.noise.independent import IndependentNoise
-from lbnn.noise.missing import partial_likelihood, refilled, with_targets
+from lbnn.noise.missing import with_targets
 from lbnn.posterior import Posterior
-from lbnn.selection import Candidate, EvidenceData
+from lbnn.selection import Candidate, EvidenceData, coupled
 
 _FEWEST_PAIRS, _LEVEL = 6, 0.01  # rows with both targets, and level of the test for correlated residuals
 _STEPS = 2  # of each of the best candidates towards the maximum for the observed cells
 _LONGEST = 1.0  # step along a free hyperparameter, a factor of e
 _TABLES = 48  # completed tables that a gradient is averaged over
 _COARSE = 0.3  # target error of the posteriors on the way
-_MOST_CANDIDATES = 3
-_RIVAL = 4.0  # nats behind the best on the completed table within which a candidate is followed up
+_RIVAL_KIND = (
+    8.0  # nats behind the best on the completed table within which other kinds of noise are followed up
+)
+_RIVAL, _MOST_RIVALS = 4.0, 1  # the same for other networks, and how many of them
 
 
 @dataclass(frozen=True)
@@ -92,16 +95,16 @@ def condition_table(filled: FilledData, candidate: Candidate, options: Inference
     widths, h, data = candidate.widths, candidate.h, filled.data
     network = Network(widths, (math.exp(h[-1]), *(1.0,) * len(widths)))
     spectrum = data.whitened(h).scaled(network.prior_variances[0])
-    spectrum, cells = refilled(spectrum, filled.table.cells(filled.inner, h), 1.0)
-    prior = network.scale_prior(spectrum.outputs)
-    return table_posterior(prior, spectrum, IndependentNoise(1.0), cells, options)
+    cells, prior = filled.table.cells(filled.inner, h), network.scale_prior(spectrum.outputs)
+    noise = coupled(data).noise_at(h) if candidate.coupled else IndependentNoise(1.0)
+    return table_posterior(prior, spectrum, noise, cells, options)
 
 
 def drawn_tables(posterior: Posterior, count: int, seed: Sequence[int]) -> list[tuple[Array, Array]]:
     """Draws of the scale (n_d, n_d) and completed tables (p, n_d) given it, in units of the posterior."""
     cells, rng = posterior.missing, np.random.default_rng(seed)
     assert cells is not None
-    likelihood = partial_likelihood(posterior.spectrum, cells, posterior.noise.variance)
+    likelihood = posterior._table_likelihood
     chosen = rng.choice(len(posterior.scale.weights), size=count, p=posterior.scale.weights)
     scales = posterior.scale.scales[chosen]
     values, axes = np.linalg.eigh(scales)
@@ -136,6 +139,8 @@ def _slope(data: EvidenceData, h: Array, scale: Array, targets: Array, posterior
     assert spectrum.outside is not None
     values, axes = np.linalg.eigh(scale)
     complete = EvidenceData(spectrum, spectrum.outside, data.noise_variance)
+    if posterior.noise.coupling:
+        complete = coupled(complete)
     return np.asarray(complete.slopes(h, np.maximum(values, 0.0)[None], axes[None])[0])
 
 
@@ -146,15 +151,15 @@ def explained_by_rows(posterior: Posterior) -> Array:
     """
     cells, measure = posterior.missing, posterior.scale
     assert cells is not None
-    likelihood = partial_likelihood(posterior.spectrum, cells, posterior.noise.variance)
+    likelihood = posterior._table_likelihood
     shares = likelihood.explained_by_rows(measure.average(measure.scales))
     counts = np.bincount(likelihood.outputs, minlength=posterior.prior.outputs)
     sums = np.bincount(likelihood.outputs, shares, minlength=posterior.prior.outputs)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def correlated_residuals(posterior: Posterior) -> str:
-    """What to say where residuals of targets of the same rows are correlated, unlike independent noise.
+def correlated_residuals(posterior: Posterior, kind: str) -> list[str]:
+    """What to say where residuals of targets of the same rows are correlated, unlike their noise.
 
     Fisher's transform of every correlation of two outputs, over rows with both, at a level of 1% in all.
     """
@@ -170,14 +175,15 @@ def correlated_residuals(posterior: Posterior) -> str:
             r = float(np.corrcoef(residuals[both][:, [j, k]].T)[0, 1])
             found.append((abs(math.atanh(np.clip(r, -0.9999, 0.9999))) * math.sqrt(both.sum() - 3), r, j, k))
     if not found or max(found)[0] < stats.norm.isf(_LEVEL / 2 / len(found)):
-        return ""
+        return []
     _, r, j, k = max(found)
     complete = int(cells.observed.all(axis=1).sum())
-    return (
+    return [
         f"residuals of targets of the same rows are correlated (largest: {r:.2f}, of outputs {j} and {k}), "
-        "but with missing targets the noise is independent: joint densities are lower than they could be; "
-        f"compare with a fit of the {complete} complete rows, whose noise may be correlated"
-    )
+        f"but the noise of the best model is {kind}: joint densities are lower than they could be; compare "
+        f"with noise='coupled', or with a fit of the {complete} complete rows, whose noise may have any "
+        "covariance"
+    ]
 
 
 def completed_targets(filled: FilledData, candidate: Candidate, seed: int) -> Array:
@@ -190,19 +196,62 @@ def completed_targets(filled: FilledData, candidate: Candidate, seed: int) -> Ar
 
 
 def final_tables(
-    filled: FilledData, candidates: Sequence[Candidate], **effort: Any
+    filled: FilledData, candidates: Sequence[Candidate], average: Any, **effort: Any
 ) -> tuple[list[Candidate], tuple[FittedModel, ...]]:
-    """The best candidates by the evidence of the observed cells, best first, and the model of the best."""
-    lead = candidates[0].penalised_evidence
-    chosen = [each for each in candidates[:_MOST_CANDIDATES] if each.penalised_evidence > lead - _RIVAL]
-    seed = effort["seed"]
-    options = InferenceOptions(effort["target_error"], seed, effort["engine"])
-    fitted = []
-    for each in chosen:
-        fitted.append(_fitted(filled, improved(filled, each, seed), options))
+    """The best candidates by the evidence of the observed cells, best first, and the models.
+
+    With `average` these are the candidates that count, or ("auto") models at several hyperparameters where
+    the observed cells leave the noise of the best one open; else the best one.
+    """
+    options = InferenceOptions(effort["target_error"], effort["seed"], effort["engine"])
+    fitted = [
+        _fitted(filled, improved(filled, each, effort["seed"]), options) for each in _followed(candidates)
+    ]
     fitted.sort(key=lambda pair: -pair[0].penalised_evidence)
-    warn_of(fitted[0][1].posterior.diagnostics.messages)
-    return [candidate for candidate, _ in fitted], (fitted[0][1],)
+    best, model = fitted[0]
+    warn_of(model.posterior.diagnostics.messages)
+    models: tuple[FittedModel, ...] = (model,)
+    if average == "auto" and design.matters(best, filled.data):
+        models = _integrated(filled, [candidate for candidate, _ in fitted], model, options)
+    elif average and average != "auto":
+        count = fitting.counted([candidate for candidate, _ in fitted])
+        models = tuple(own for _, own in fitted[:count])
+    return [candidate for candidate, _ in fitted], models
+
+
+def _followed(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Candidates of a completed table, best first, that may be best for the observed cells.
+
+    The best of each kind of noise among them: the completed table was drawn under one kind, and favours it.
+    """
+    lead = candidates[0].penalised_evidence
+    leaders = [each for each in best_of_kinds(candidates) if each.penalised_evidence > lead - _RIVAL_KIND]
+    others = [each for each in candidates if each not in leaders and each.penalised_evidence > lead - _RIVAL]
+    return [*leaders, *others[:_MOST_RIVALS]]
+
+
+def best_of_kinds(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The first candidate of each kind of noise, in their order."""
+    kinds = dict.fromkeys(each.noise for each in candidates)
+    return [next(each for each in candidates if each.noise == kind) for kind in kinds]
+
+
+def _integrated(
+    filled: FilledData, candidates: Sequence[Candidate], best: FittedModel, options: InferenceOptions
+) -> tuple[FittedModel, ...]:
+    """Models at hyperparameters around the best candidate of each kind of noise, the best model first.
+
+    Few cells do not distinguish kinds of noise. The curvature is that of a completed table, times
+    the share of its cells that were observed.
+    """
+    share = float(filled.table.observed.mean())
+    wide = [replace(each, curvature=share * each.curvature) for each in best_of_kinds(candidates)]
+    rough = replace(options, target_error=max(_COARSE, options.target_error), rough=True)
+
+    def fitted(candidate: Candidate) -> FittedModel:
+        return _fitted(filled, candidate, rough)[1]
+
+    return design.models_around(filled.data, wide, best, fitted, options.seed)
 
 
 def _fitted(

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lbnn._base.arrays import like
-from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.cross_validation import LeaveOneOut, left_out_scores
 from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
 from lbnn.data.projection import Projection, ScaledProjection, TrainingProjection
@@ -139,9 +139,8 @@ class FittedModel:
         """Mean function: weights of the inputs (n_d, n0), or of the training points in a kernel (n_d, p)."""
         spectrum = self.posterior.spectrum
         unit = TrainingProjection(np.eye(spectrum.rank))
-        inner = self.posterior._predictive_at(unit).mean.reshape(-1, self.matrix.shape[1])  # E M, (r, q)
-        if self.posterior.missing is not None:
-            inner = inner - self._level
+        inner = self.posterior._differences_at(unit).mean  # E M, (r, q)
+        inner = inner.reshape(-1, self.matrix.shape[1])
         roots = None if spectrum.weights is None else np.sqrt(spectrum.weights)
         return self.matrix @ spectrum.basis.function_weights(inner.T, roots)
 
@@ -159,16 +158,24 @@ class FittedModel:
     def leave_one_out(self, targets: Array) -> LeaveOneOut:
         """Scores of the training targets (p, n_d), each given all others, in the user's units."""
         if self.posterior.missing is not None:
-            raise ValueError(
-                "leave-one-out scores are offered where every target was observed, got a fit with "
-                f"{self.posterior.missing.count} missing targets"
-            )
+            return self._left_out_rows(self.posterior.missing.observed)
         whitened = (targets - self.mean) @ np.linalg.pinv(self.matrix).T
         if self.single_output:
             whitened = whitened[:, 0]
         centred = self.posterior.spectrum.examples < len(targets)
         return left_out_scores(
             self.posterior, whitened, centred=centred, matrix=self.matrix, offset=self.mean
+        )
+
+    def _left_out_rows(self, observed: Mask) -> LeaveOneOut:
+        """Scores of the observed targets (p, n_d) of every row; outputs are never combined here."""
+        scores, units = self.posterior.leave_one_out(), np.diagonal(self.matrix)
+        return replace(
+            scores,
+            mean=self.mean + units * scores.mean,
+            variance=units**2 * scores.variance,
+            residual=units * scores.residual,
+            log_density=scores.log_density - observed @ np.log(units),
         )
 
 
@@ -307,6 +314,11 @@ class FittedState:
         """Averaged over the models, (n_d, n_d)."""
         return np.tensordot(self.weights, np.stack([each.noise_covariance for each in self.models]), axes=1)
 
+    @property
+    def centre(self) -> Array:
+        """Mean of the targets where the features are zero, averaged over the models, (n_d,)."""
+        return np.asarray(self.weights @ np.stack([model.centre for model in self.models]))
+
     def coefficients(self) -> Array:
         """Weights of the mean function, averaged over the models, (n_d, n0) or (n_d, p).
 
@@ -317,7 +329,7 @@ class FittedState:
     def mean(self, X: AnyArray, weights: Array) -> AnyArray:
         """Of the targets at X, from the weights of the mean function."""
         features = self.transform.features(X)
-        found = features @ like(weights.T, features) + like(self.best.centre, features)
+        found = features @ like(weights.T, features) + like(self.centre, features)
         return found[:, 0] if self.best.single_output else found
 
     def predictive(self, X: AnyArray, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:
@@ -339,7 +351,7 @@ class FittedState:
         seen = best.project(like(rows, best.basis.example))
         components = tuple(
             AffinePredictive(
-                model.posterior._predictive_at(
+                model.posterior._differences_at(
                     _scaled(seen, model.posterior.spectrum.basis.scale / best.basis.scale)
                 ),
                 model.matrix,

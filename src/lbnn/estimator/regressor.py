@@ -124,8 +124,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         True averages over all candidates, each at its best hyperparameters, with their evidence as weights.
     missing_targets : "error" or "allow"
         Whether NaN in y is an error or a target that was not measured. "allow" fits the observed targets
-        alone: noise, scale and width by their evidence, for independent noise of one variance or of one for
-        each output. Predictions are then those of the best network, not of an average.
+        alone: noise, scale and width by their evidence, for every kind of noise but "free".
     engine : str
         As in `Network.condition`, for the final answer.
     target_error : float
@@ -404,8 +403,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         for last in (False, True):  # a table filled with means, then one that is drawn given the observed
             units, setting = self._setting(filled, weights, "per_output")
             chosen, _ = best_candidate(inputs, self.inputs, self._kernel(), self._group_of(), setting)
-            own = settings.table_kind(kind, self._given(units), chosen.data)
-            specs, searched, notices = fitting.settle(self._given(units), own, chosen.data, shapes, units)
+            specs, searched, notices = fitting.settle(self._given(units), kind, chosen.data, shapes, units)
             report = fitting.reporter(chosen.data, units, self.verbose)
             data = missing.FilledData(chosen.data, setting.targets, table, units)
             with threadpool_limits(limits=1, user_api="blas"):
@@ -414,13 +412,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                     filled = missing.completed_targets(data, candidates[0], seed)
                     continue
                 effort = {"engine": self.engine, "target_error": self.target_error, "seed": seed}
-                candidates, models = missing.final_tables(data, candidates, **effort)
+                candidates, models = missing.final_tables(data, candidates, self.average, **effort)
         self.missing_explained_ = missing.explained_by_rows(models[0].posterior)
         state = FittedState.of(models, chosen.transform, filled, rows, training.extent)
         empty = len(rows.stands_for) - len(rows.kept)
         notices = [*notices, settings.missing_message(observed, empty)]
-        if kind == "auto" and (said := missing.correlated_residuals(models[0].posterior)):
-            notices.append(said)
+        if not candidates[0].coupled:
+            notices += missing.correlated_residuals(models[0].posterior, candidates[0].noise)
         messages = [*models[0].posterior.diagnostics.messages, *notices, *self._said_of_scales(chosen)]
         return self._describe(state, fitting.evidence_table(candidates, chosen, [], units), messages)
 
@@ -596,7 +594,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if state.transform.kernel.metric != "linear":
             self.dual_coef_ = shaped
             return self
-        coefficients, intercept = state.transform.in_units_of_columns(self._weights, best.centre)
+        coefficients, intercept = state.transform.in_units_of_columns(self._weights, state.centre)
         self.coef_ = coefficients[0] if single else coefficients
         self.intercept_ = float(intercept[0]) if single else intercept
         return self

@@ -93,10 +93,10 @@ def approximate_kernel(rows: int, transform: InputTransform, dropped: float) -> 
 def long_search(outputs: int, seconds: float) -> str:
     """What is said where the search over networks takes long."""
     return (
-        f"the search over networks with {outputs} outputs will take about {max(seconds / 60, 1):.0f} "
-        f"{'minutes' if seconds >= 90 else 'minute'}; verbose=1 shows its progress. Faster: depth=1, the "
-        "Gaussian process, in closed form; a given width; or lbnn.BandedRegressor, which fits every target "
-        "by itself"
+        f"fitting {outputs} outputs will take about {max(seconds / 60, 1):.0f} "
+        f"{'minutes' if seconds >= 90 else 'minute'}, most of it for comparing networks of different widths "
+        "(verbose=1 shows the progress). Faster: depth=1, which is a Gaussian process in closed form; a "
+        "given width, such as depth=2, width=5; or lbnn.BandedRegressor, which fits each output separately"
     )
 
 
@@ -365,20 +365,13 @@ def require_table(noise: str, beta: Any, robust: bool, transform: Any) -> None:
         )
     if robust:
         raise ValueError("robust=True is for rows that have all of their targets, got missing targets")
-    if noise not in ("auto", "independent", "per_output"):
+    if noise == "free":
         raise ValueError(
-            f"missing targets are for noise='auto', 'independent' or 'per_output', got noise={noise!r}"
+            "noise='free' is for rows that have all of their targets, got missing targets: use 'auto', "
+            "'independent', 'per_output', 'coupled' or 'coupled_per_output'"
         )
     if beta == math.inf:
         raise ValueError("missing targets need noise, got beta=inf: give a finite beta, or leave it out")
-
-
-def table_kind(noise: str, basic: NoiseSpec, data: EvidenceData) -> str:
-    """The kind of noise that a table with missing targets is searched with: one variance, or one each."""
-    if noise != "auto":
-        return noise
-    own = data.outputs > 1 and not constant_outputs(data) and prefers_own_units(data, basic)
-    return "per_output" if own else "independent"
 
 
 def missing_message(observed: Mask, empty: int) -> str:

@@ -130,6 +130,10 @@ class FreeNoisePosterior(Conditioned):
             self.spectrum.project(X_test, cross_gram=cross_gram, test_gram=test_gram), 0.0
         )
 
+    def _differences_at(self, projection: Projection) -> SignalNoisePredictive:
+        """The predictive of differences of the function between points, projected."""
+        return self._predictive_at(projection)
+
     def _predictive_at(self, projection: Projection, level_share: float = 0.0) -> SignalNoisePredictive:
         """At projected test points, with a level of the covariance level_share · Σ."""
         process = SignalNoiseProcess(

@@ -192,7 +192,8 @@ class PartialLikelihood:
         pulled = matrices[:, size, :size]
         for j, own in enumerate(self._slices):
             pulled[:, own] = alpha[:, j] @ self._cell_vectors[own].T
-        pulled += self.rest[self.rows, self.outputs] / self.noise_variance
+        if self._unseen is not None:
+            pulled += self.rest[self.rows, self.outputs] / self.noise_variance
         for number, (j, k) in enumerate(zip(first, second, strict=True)):
             below, left = self._slices[k], self._slices[j]  # j ≤ k: only what is below the diagonal is read
             block = matrices[:, below, left]
@@ -241,7 +242,8 @@ class PartialLikelihood:
             own = np.flatnonzero(self.rows == row)
             told = np.setdiff1d(np.arange(outputs), self.outputs[own])
             beside = np.einsum("lj,lk,lc->jkc", axes.T, axes.T, along[:, row])  # Q of (row, j) and (c, k)
-            beside += np.eye(outputs)[:, :, None] * self.unseen[row] / self.noise_variance
+            if self._unseen is not None:
+                beside += np.eye(outputs)[:, :, None] * self.unseen[row] / self.noise_variance
             cross = beside[told][:, self.outputs, self.rows]  # Q_Am, (A, m)
             gained = cross @ sigma
             rest = beside[told][:, told, row] - gained @ cross.T

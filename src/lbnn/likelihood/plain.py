@@ -199,7 +199,8 @@ class PlainCells(PlainFormula):
         fit = float(values @ np.linalg.solve(covariance, values))
         logs = float(_log_determinant(lower)[0]) + len(values) * math.log(2 * math.pi)
         bound = _allowed(np.array([logs]), np.array([fit]), lower, len(values))
-        bound += _FLOOR + _ROUNDING * _EPS * float(values @ values) / self.noise
+        smallest = self.noise or float(np.linalg.eigvalsh(covariance)[0])
+        bound += _FLOOR + _ROUNDING * _EPS * float(values @ values) / smallest
         return float(log_weights) - 0.5 * (logs + fit), bound
 
     def _gaussian(self, scale: Array) -> tuple[AnyArray, Array, float]:
@@ -260,11 +261,13 @@ class PlainElimination(PlainFormula):
         noise = float(self.complete.variances[0])
         eye = noise * np.eye(len(scale))
         own = np.linalg.inv(self.complete.eigenvalues[:, None, None] * scale + eye)  # (r, n_d, n_d)
-        precision = self.unseen / noise
+        precision = self.unseen / noise if self.unseen.any() else self.unseen
         for row, vector in zip(own, self.vectors.T, strict=True):
             precision = precision + np.outer(vector, vector) * row[np.ix_(self.outputs, self.outputs)]
         pulled = (own @ self.targets[:, :, None])[:, :, 0]  # (τ + g_i L)⁻¹ỹ_i, (r, n_d)
-        pulled = (self.vectors * pulled[:, self.outputs].T).sum(axis=1) + self.rest / noise
+        pulled = (self.vectors * pulled[:, self.outputs].T).sum(axis=1)
+        if self.rest.any():
+            pulled = pulled + self.rest / noise
         lower = _cholesky(precision[None])
         if lower is None:
             return math.nan, math.nan

@@ -144,9 +144,10 @@ class ViewLikelihood:
     observations: Array  # y in the span of the features, (q,)
     residual: float  # ‖y‖² outside of it
     examples: int  # all observations
-    noise_variance: float  # τ, positive and finite
+    noise_variance: float  # τ, finite; zero where the signal's covariance has full rank
     log_jacobian: float = 0.0
     completion: PartialLikelihood | None = None  # of a table with missing cells: the same in another form
+    smallest: float = 0.0  # g with Σ L_mm' K_mm' at least g l_min I, where that is known
 
     @cached_property
     def surrogate(self) -> GaussianLikelihood | None:
@@ -172,6 +173,8 @@ class ViewLikelihood:
         """The part of log p(y | L) that does not depend on L."""
         constant = -0.5 * self.examples * math.log(2 * math.pi) + self.log_jacobian
         unseen = self.examples - self.design.rows
+        if not unseen:
+            return constant
         return constant - 0.5 * (unseen * math.log(self.noise_variance) + self.residual / self.noise_variance)
 
     @property
@@ -214,7 +217,7 @@ class ViewLikelihood:
             matrices = np.empty((len(covariances), size + 1, size + 1))
             matrices[:, :size, :size] = covariances
             matrices[:, size, :size] = self.observations
-            own, white = lower_roots_and_rows(matrices, np.full(len(matrices), self.noise_variance))
+            own, white = lower_roots_and_rows(matrices, self._floors(eigenvalues[block]))
             logs = 2 * np.log(np.diagonal(own, axis1=1, axis2=2)).sum(axis=1)
             value = -0.5 * (logs + (white**2).sum(axis=1))
             result[block] = np.where(np.isfinite(value), value, -np.inf)
@@ -224,7 +227,7 @@ class ViewLikelihood:
         """`log_value` (m,) and its gradient in L, ½ ⟨ααᵀ − C⁻¹, K_mm'⟩ with α = C⁻¹y, (m, M, M)."""
         value, gradient = np.empty(len(eigenvalues)), np.empty_like(vectors)
         for block, covariances in self._in_blocks(eigenvalues, vectors):
-            lower = lower_roots(covariances, np.full(len(covariances), self.noise_variance))
+            lower = lower_roots(covariances, self._floors(eigenvalues[block]))
             inverse = inverses(lower)
             alpha = inverse @ self.observations
             logs = 2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
@@ -233,6 +236,10 @@ class ViewLikelihood:
             gradient[block] = 0.5 * self.design.contracted(pull)
         fine = np.isfinite(value)
         return np.where(fine, value, -np.inf), np.where(fine[:, None, None], gradient, 0.0)
+
+    def _floors(self, eigenvalues: Array) -> Array:
+        """What no eigenvalue of C(L) is below, (k,), for the eigenvalues (k, M) of scales."""
+        return np.asarray(self.noise_variance + self.smallest * eigenvalues.min(axis=1))
 
     def _covariances(self, scales: Array) -> Array:
         """C(L) with noise, (m, p, p), of scales (m, M, M)."""

@@ -20,6 +20,8 @@ import numpy as np
 
 from lbnn._base import check
 from lbnn._base.types import Array
+from lbnn.data.missing import MissingCells
+from lbnn.data.private_inputs import with_private_inputs
 from lbnn.data.projection import PrivateProjection, Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.existence import require_zero_temperature
@@ -92,6 +94,33 @@ class CoupledNoise(Noise):
     def transform_projection(self, projection: Projection, spectrum: Spectrum) -> Projection:
         """Private inputs of training examples do not reach test points: Φ shrinks by √(g/(g + ν))."""
         return PrivateProjection(projection, spectrum.eigenvalues / self.eigenvalues(spectrum))
+
+    def require_table(self, prior: ScalePrior, cells: MissingCells) -> None:
+        """Raise unless hidden layers are as wide as the outputs, and complete rows have independent targets.
+
+        Given L the observed cells have a density, and so has their law before the data, which is finite for
+        almost all targets. It is not where targets of rows in which all were observed are dependent.
+        """
+        outputs = prior.outputs
+        if not prior.full_rank:
+            raise ValueError(
+                f"coupled noise with missing targets needs hidden widths of at least n_d = {outputs}, got "
+                f"widths={prior.widths}: use noise='independent' or wider hidden layers"
+            )
+        whole = cells.targets[cells.observed.all(axis=1)]
+        if len(whole) >= outputs + cells.centred:
+            level = np.sqrt(cells.weights[cells.observed.all(axis=1)])[:, None]
+            free = whole - level @ np.linalg.lstsq(level, whole)[0] if cells.centred else whole
+            rank = int(np.linalg.matrix_rank(free))
+            if rank < outputs:
+                raise ValueError(
+                    f"coupled noise needs targets that are linearly independent, got {len(whole)} rows with "
+                    f"all {outputs} targets, of rank {rank}: leave outputs out, or use noise='independent'"
+                )
+
+    def table_data(self, spectrum: Spectrum, cells: MissingCells) -> Spectrum:
+        """With an input of its own for every row."""
+        return with_private_inputs(spectrum, cells.targets, self.nu, cells.centred)
 
     def _scatter_factor(self, spectrum: Spectrum, root: Array) -> GaussianLikelihood:
         """The likelihood from a root R (k, n_d) of the scatter, whose rows stand for all examples."""

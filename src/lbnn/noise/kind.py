@@ -7,12 +7,14 @@ units, τ, ν, the likelihood factor, and how test points look.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from lbnn._base.types import Array
+from lbnn.data.missing import MissingCells
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.gaussian import GaussianLikelihood
@@ -73,6 +75,17 @@ class Noise(ABC):
     def transform_projection(self, projection: Projection, spectrum: Spectrum) -> Projection:
         """The projection of test points for this noise."""
         return projection
+
+    def require_table(self, prior: ScalePrior, cells: MissingCells) -> None:
+        """Raise a ValueError that states the rule where a table with missing cells has no posterior."""
+        if not 0 < self.variance < math.inf:
+            raise ValueError(
+                f"missing targets need noise, 0 < beta < inf, got a noise variance of {self.variance:g}"
+            )
+
+    def table_data(self, spectrum: Spectrum, cells: MissingCells) -> Spectrum:
+        """The data of a table with missing cells, with noise of the covariance τ I alone."""
+        return spectrum
 
     def mean_covariance(self, scale_mean: Array) -> Array:
         """τ I + ν E L in the units of `deviations`, (n_d, n_d)."""

@@ -1,4 +1,8 @@
-"""Independent noise of one variance on a table with missing cells: the likelihood of the observed ones."""
+"""Tables with missing cells: the likelihood of the observed ones.
+
+The data are those of `Noise.table_data`, in which the noise is τ I: noise that passes through the network is
+there a part of the function, and τ is zero.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.plain import PlainCells, PlainElimination, PlainFormula
 from lbnn.likelihood.views import CellDesign, ViewLikelihood
 from lbnn.noise.independent import IndependentNoise
+from lbnn.noise.kind import Noise
 
 _DENSE_WORK = 5e8  # operations, some 50 ms, up to which the integrand is compared with the dense covariance
 _MOST_WORK = 5e10  # ... and beyond which with nothing
@@ -36,6 +41,7 @@ def observed_likelihood(
         noise,
         cells.log_jacobian,
         partial_likelihood(spectrum, cells, noise),
+        rows.smallest,
     )
 
 
@@ -66,10 +72,10 @@ def level_shares(cells: MissingCells) -> Array:
     return np.sqrt(cells.weights[lacking]) / cells.weights.sum()
 
 
-def refilled(spectrum: Spectrum, cells: MissingCells, noise: float) -> tuple[Spectrum, MissingCells]:
+def refilled(spectrum: Spectrum, cells: MissingCells, noise: Noise) -> tuple[Spectrum, MissingCells]:
     """The same table with missing cells filled by their means at L = I, where little cancels."""
     outputs = spectrum.outputs
-    likelihood = partial_likelihood(spectrum, cells, noise)
+    likelihood = partial_likelihood(noise.table_data(spectrum, cells), cells, noise.variance)
     shift = likelihood.eliminate(np.ones((1, outputs)), np.eye(outputs)[None]).shifts[0]
     targets = cells.targets.copy()
     targets[cells.cells] += shift

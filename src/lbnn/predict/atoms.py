@@ -6,7 +6,6 @@ has a mean and a covariance of its own at the test points, computed once from th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -41,10 +40,12 @@ class AtomPredictive(Predictive):
     scales : (m, M, M)
         The draws.
     noise : float
-        Noise variance of an observation.
+        Noise variance τ of an observation.
     single_output : bool
     noisy : bool
         Whether these are observations.
+    coupling : float
+        ν: given a draw L, of all outputs, an observation has noise of the covariance τ I + ν L.
     """
 
     weights: Array
@@ -55,6 +56,7 @@ class AtomPredictive(Predictive):
     noise: float
     single_output: bool = True
     noisy: bool = False
+    coupling: float = 0.0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -70,6 +72,19 @@ class AtomPredictive(Predictive):
     def observation_noise(self) -> float:
         """τ for observations, 0 for the function."""
         return self.noise if self.noisy else 0.0
+
+    @property
+    def _coupling(self) -> float:
+        """ν for observations, 0 for the function."""
+        return self.coupling if self.noisy else 0.0
+
+    def _joint_observed(self, number: int) -> Array:
+        """Covariance over points and outputs given one draw, with noise, (p̂ n, p̂ n)."""
+        points, outputs = self.shape
+        own = self.observation_noise * np.eye(points * outputs)
+        if self._coupling:
+            own += np.kron(np.eye(points), self._coupling * self.scales[number])
+        return self.joint(number) + own
 
     def _scale_values(self) -> tuple[Array, Array]:
         """Eigenvalues of all draws."""
@@ -91,6 +106,8 @@ class AtomPredictive(Predictive):
         """Of outputs F̂ Aᵀ with a level of this variance, (p̂, outputs, outputs)."""
         within = np.tensordot(self.weights, self.covariances(slice(None)), axes=1)
         within = within + (self.observation_noise + level_variance) * np.eye(self.shape[1])
+        if self._coupling:
+            within = within + self._coupling * np.tensordot(self.weights, self.scales, axes=1)
         deviations = np.sqrt(self.weights)[:, None, None] * (self.means - self._mean)
         between = np.einsum("smj,smk->mjk", deviations, deviations)
         return np.asarray(matrix @ (within + between) @ matrix.T)
@@ -103,9 +120,9 @@ class AtomPredictive(Predictive):
     def _covariance(self) -> AnyArray:
         points, outputs = self.shape
         deviations = np.sqrt(self.weights)[:, None] * (self.means - self._mean).reshape(len(self.means), -1)
-        total = deviations.T @ deviations + self.observation_noise * np.eye(points * outputs)
+        total = deviations.T @ deviations
         for number in np.flatnonzero(self.weights):
-            total += self.weights[number] * self.joint(int(number))
+            total += self.weights[number] * self._joint_observed(int(number))
         return total.reshape(points, outputs, points, outputs)
 
     # ------------------------------------------------------------------ densities
@@ -117,11 +134,11 @@ class AtomPredictive(Predictive):
         """Joint log density of values (p̂, n_d) with a level of this variance that all points share."""
         points, outputs = self.shape
         level = level_variance * np.kron(np.ones((points, points)), np.eye(outputs))
-        own = level + self.observation_noise * np.eye(points * outputs)
         terms = np.full(len(self.weights), -np.inf)
         for number in np.flatnonzero(self.weights):
             deviation = (values - self.means[number]).reshape(1, -1)
-            terms[number] = _checked_log_gaussian(deviation, (self.joint(int(number)) + own)[None])[0]
+            whole = self._joint_observed(int(number)) + level
+            terms[number] = _checked_log_gaussian(deviation, whole[None])[0]
         self._warn_of_few(terms[:, None])
         return float(log_average(self.weights, terms))
 
@@ -170,7 +187,8 @@ class AtomPredictive(Predictive):
     def _observed(self, rows: slice, level_variance: float) -> Array:
         """Covariances (atoms, rows, n_d, n_d) with noise and level."""
         own = self.observation_noise + level_variance
-        return np.asarray(self.covariances(rows) + own * np.eye(self.shape[1]))
+        result = self.covariances(rows) + own * np.eye(self.shape[1])
+        return result + self._coupling * self.scales[:, None] if self._coupling else np.asarray(result)
 
     # ------------------------------------------------------------------ quantiles and draws
 
@@ -208,11 +226,10 @@ class AtomPredictive(Predictive):
         )
         parts = []
         for number, count in zip(chosen, counts, strict=True):
-            values, vectors = np.linalg.eigh(self.joint(int(number)))
+            values, vectors = np.linalg.eigh(self._joint_observed(int(number)))
             white = np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal((count, len(values)))
             parts.append(self.means[number] + (white @ vectors.T).reshape(count, *self.shape))
-        draws = np.concatenate(parts)[rng.permutation(size)]
-        return draws + math.sqrt(self.observation_noise) * rng.standard_normal(draws.shape)
+        return np.concatenate(parts)[rng.permutation(size)]
 
     # ------------------------------------------------------------------ generating functions
 
@@ -226,8 +243,8 @@ class AtomPredictive(Predictive):
     def _characteristic(self, source: Array) -> complex:
         flat = source.ravel()
         phases = self.means.reshape(len(self.means), -1) @ flat
-        spreads = np.array([flat @ self.joint(number) @ flat for number in range(len(self.weights))])
-        spreads += self.observation_noise * float(flat @ flat)
+        joints = map(self._joint_observed, range(len(self.weights)))
+        spreads = np.array([flat @ joint @ flat for joint in joints])
         return complex(np.exp(special.logsumexp(1j * phases - 0.5 * spreads, b=self.weights)))
 
     # ------------------------------------------------------------------ observations

@@ -10,13 +10,14 @@ prior: it is the mean of its (observed or completed) targets less that of the fu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy import linalg
 
 from lbnn._base.arrays import to_numpy
+from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import lower_roots
 from lbnn._base.types import Array
 from lbnn.data.missing import MissingCells, ObservedRows
@@ -35,6 +36,15 @@ class TableProcess(ABC):
 
     scales: Array  # (m, n_d, n_d)
 
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """Directions r of the training rows."""
+
+    @abstractmethod
+    def without_levels(self) -> TableProcess:
+        """The same for differences of the function between points, in which levels cancel."""
+
     @abstractmethod
     def means(self, explained: Array) -> Array:
         """At test points Φ (p̂, r) given each draw, (m, p̂, n_d)."""
@@ -49,10 +59,16 @@ class TableProcess(ABC):
 
 
 def table_predictive(
-    process: TableProcess, projection: Projection, weights: Array, noise: float, single_output: bool
+    process: TableProcess,
+    projection: Projection,
+    weights: Array,
+    noise: tuple[float, float],
+    single_output: bool,
 ) -> AtomPredictive:
-    """The predictive at projected test points, from draws with weights (m,)."""
+    """The predictive at projected test points, from draws with weights (m,), and noise of τ I + ν L."""
     explained = to_numpy(projection.explained)
+    private = process.rank - explained.shape[1]  # inputs of single training rows, which no test point has
+    explained = np.pad(explained, ((0, 0), (0, private)))
 
     def covariances(rows: slice) -> Array:
         """Of some points given each draw, (m, rows, n_d, n_d)."""
@@ -64,7 +80,14 @@ def table_predictive(
 
     means = process.means(explained)
     return AtomPredictive(
-        weights, means, covariances, joint, process.scales, noise, single_output=single_output
+        weights,
+        means,
+        covariances,
+        joint,
+        process.scales,
+        noise[0],
+        single_output=single_output,
+        coupling=noise[1],
     )
 
 
@@ -79,9 +102,19 @@ class CompletedProcess(TableProcess):
     """From the complete table and the missing cells given the others."""
 
     likelihood: PartialLikelihood
-    level: Array  # share of every row that lacks cells in the level of its outputs, (k,); zeros without
+    shares: Array  # of every row that lacks cells in the level of its outputs, (k,); zeros without
+    level: Array  # of the filled table, (n_d,)
     level_variance: float  # of the level given the complete table
     scales: Array
+
+    @property
+    def rank(self) -> int:
+        return len(self.likelihood.eigenvalues)
+
+    def without_levels(self) -> CompletedProcess:
+        return replace(
+            self, shares=np.zeros_like(self.shares), level=np.zeros_like(self.level), level_variance=0.0
+        )
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
@@ -107,8 +140,8 @@ class CompletedProcess(TableProcess):
             targets = own.completed(shift[None])[0]
             process = ConditionalProcess(own.eigenvalues, targets, own.noise_variance)
             rotated = process.rotated_mean(values[None], axes[None])[0]
-            level = np.zeros(len(values))
-            np.add.at(level, own.outputs, self.level[own.rows] * shift)
+            level = self.level.copy()
+            np.add.at(level, own.outputs, self.shares[own.rows] * shift)
             result[number] = explained @ (rotated @ axes.T) + level
         return result
 
@@ -128,21 +161,23 @@ class CompletedProcess(TableProcess):
         for axis in range(len(values)):
             seen = (explained * gain[:, axis]) @ own.vectors.T  # (p̂, k)
             result += axes[:, axis][:, None] * (seen[:, own.rows] * along[:, axis])[:, None, :]
-        result[:, own.outputs, np.arange(len(own.rows))] += self.level[own.rows]
+        result[:, own.outputs, np.arange(len(own.rows))] += self.shares[own.rows]
         return result
 
     def at_points(self, explained: Array, unexplained: Array) -> Array:
         outputs = self.scales.shape[1]
         result = np.empty((len(self.scales), len(explained), outputs, outputs))
         for number, (values, axes) in enumerate(zip(*self._eigen, strict=True)):
-            left = values / (
-                1 + np.outer(self.likelihood.eigenvalues, values) / self.likelihood.noise_variance
-            )
-            spread = unexplained[:, None] * values + explained**2 @ left  # (p̂, n_d)
+            spread = unexplained[:, None] * values + explained**2 @ self._left(values)  # (p̂, n_d)
             base = (axes * spread[:, None, :]) @ axes.T + self.level_variance * np.eye(outputs)
             white = self._whitened(explained, number)  # (m, p̂, n_d)
             result[number] = base + np.einsum("cpj,cpk->pjk", white, white, optimize=True)
         return result
+
+    def _left(self, values: Array) -> Array:
+        """τ l/(τ + g l), what the noise leaves of the scale along each direction, (r, n_d)."""
+        noise = self.likelihood.noise_variance
+        return np.asarray(noise * values / (noise + np.outer(self.likelihood.eigenvalues, values)))
 
     def _whitened(self, explained: Array, number: int) -> Array:
         """R⁻¹Gᵀ, (m, p̂, n_d)."""
@@ -154,7 +189,7 @@ class CompletedProcess(TableProcess):
     def joint(self, explained: Array, unexplained: Array, number: int) -> Array:
         values, axes = self._eigen[0][number], self._eigen[1][number]
         points, outputs = len(explained), len(values)
-        left = values / (1 + np.outer(self.likelihood.eigenvalues, values) / self.likelihood.noise_variance)
+        left = self._left(values)
         total = np.kron(unexplained, self.scales[number])
         total += np.kron(np.full((points, points), self.level_variance), np.eye(outputs))
         for axis in range(outputs):
@@ -175,6 +210,14 @@ class ObservedProcess(TableProcess):
     level_variances: Array  # (n_d,)
     scales: Array
 
+    @property
+    def rank(self) -> int:
+        return self.rows.features.shape[1]
+
+    def without_levels(self) -> ObservedProcess:
+        none = np.zeros_like(self.levels)
+        return replace(self, centres=np.zeros_like(self.centres), levels=none, level_variances=none)
+
     @classmethod
     def of(
         cls, cells: MissingCells, rows: ObservedRows, features: Array, noise: float, scales: Array
@@ -190,41 +233,43 @@ class ObservedProcess(TableProcess):
         return cls(rows, noise, cells.shares.T @ (features * plain), levels, noise / totals, scales)
 
     @cached_property
-    def _roots(self) -> list[Array]:
-        """Cholesky factors (cells, cells) of the covariances of the observed cells."""
+    def _roots(self) -> Array:
+        """Cholesky factors of the covariances of the observed cells, (m, q, q)."""
         gram, j = self.rows.features @ self.rows.features.T, self.rows.outputs
-        eye, floor = self.noise * np.eye(len(gram)), np.array([self.noise])
-        return [lower_roots((gram * scale[j[:, None], j] + eye)[None], floor)[0] for scale in self.scales]
+        floors = self.rows.floors(self.noise, np.asarray(np.linalg.eigvalsh(self.scales)[:, 0], float))
+        roots = np.empty((len(self.scales), *gram.shape))
+        for block in blocks(len(roots), gram.size):
+            covariances = gram * self.scales[block][:, j[:, None], j]
+            covariances[:, np.arange(len(gram)), np.arange(len(gram))] += self.noise
+            roots[block] = lower_roots(covariances, floors[block])
+        return roots
 
     def means(self, explained: Array) -> Array:
-        rows, outputs = self.rows, self.scales.shape[1]
-        result = np.empty((len(self.scales), len(explained), outputs))
-        for number, (scale, root) in enumerate(zip(self.scales, self._roots, strict=True)):
-            alpha = linalg.cho_solve((root, True), rows.targets, check_finite=False)
-            weights = (scale[:, rows.outputs] * alpha) @ rows.features  # (n_d, r)
-            shift = self.levels - (self.centres * weights).sum(axis=1)
-            result[number] = explained @ weights.T + shift
-        return result
+        rows = self.rows
+        white = np.linalg.solve(self._roots, rows.targets[:, None])
+        alpha = np.linalg.solve(self._roots.swapaxes(1, 2), white)[:, :, 0]
+        weights = (self.scales[:, :, rows.outputs] * alpha[:, None, :]) @ rows.features  # (m, n_d, r)
+        shift = self.levels - (self.centres * weights).sum(axis=2)
+        return np.asarray(explained @ weights.swapaxes(1, 2) + shift[:, None, :])
 
-    def _cross(self, explained: Array, number: int) -> Array:
-        """R⁻¹k̂ᵀ of test cells, (q, p̂, n_d)."""
-        rows, scale = self.rows, self.scales[number]
+    def _cross(self, explained: Array, draws: slice) -> Array:
+        """R⁻¹k̂ᵀ of test cells given some draws, (k, q, p̂, n_d)."""
+        rows, scales = self.rows, self.scales[draws]
         seen = rows.features @ explained.T  # (q, p̂)
         own = rows.features @ self.centres.T  # (q, n_d)
-        cross = scale[rows.outputs][:, None, :] * (seen[:, :, None] - own[:, None, :])
-        flat = cross.reshape(len(cross), -1)
-        solved = linalg.solve_triangular(self._roots[number], flat, lower=True, check_finite=False)
-        return np.asarray(solved.reshape(cross.shape))
+        cross = scales[:, rows.outputs][:, :, None, :] * (seen[:, :, None] - own[:, None, :])
+        flat = cross.reshape(*cross.shape[:2], -1)
+        return np.asarray(np.linalg.solve(self._roots[draws], flat).reshape(cross.shape))
 
     def at_points(self, explained: Array, unexplained: Array) -> Array:
         outputs = self.scales.shape[1]
         result = np.empty((len(self.scales), len(explained), outputs, outputs))
         shifted = explained[:, None, :] - self.centres  # (p̂, n_d, r)
         inner = shifted @ shifted.swapaxes(1, 2) + unexplained[:, None, None]
-        for number, scale in enumerate(self.scales):
-            white = self._cross(explained, number)
-            gained = np.einsum("cpj,cpk->pjk", white, white, optimize=True)
-            result[number] = scale * inner - gained + np.diag(self.level_variances)
+        levels = np.diag(self.level_variances)
+        for block in blocks(len(result), 2 * len(self.rows.targets) * len(explained) * outputs):
+            white = self._cross(explained, block).transpose(0, 2, 3, 1)  # (k, p̂, n_d, q)
+            result[block] = self.scales[block, None] * inner - white @ white.swapaxes(2, 3) + levels
         return result
 
     def joint(self, explained: Array, unexplained: Array, number: int) -> Array:
@@ -233,5 +278,5 @@ class ObservedProcess(TableProcess):
         whole = np.tile(self.scales[number], (points, points))
         prior = whole * (shifted @ shifted.T + np.kron(unexplained, np.ones((outputs, outputs))))
         prior += np.kron(np.ones((points, points)), np.diag(self.level_variances))
-        white = self._cross(explained, number).reshape(-1, points * outputs)
+        white = self._cross(explained, slice(number, number + 1)).reshape(-1, points * outputs)
         return np.asarray(prior - white.T @ white)

@@ -119,9 +119,9 @@ class SignalNoisePredictive(AtomPredictive):
             lambda number: process.joint(number, noisy),
             draws.signal,
             0.0,
-            single_output,
-            noisy,
-            process,
+            single_output=single_output,
+            noisy=noisy,
+            process=process,
         )
 
     def with_noise(self) -> SignalNoisePredictive:

@@ -193,6 +193,12 @@ def standard_error(values: Array, weights: Array, groups: IndexArray | None) -> 
     return np.sqrt(total * len(names) / (len(names) - 1))
 
 
+def error_of_independent(values: Array, weights: Array) -> Array:
+    """The same for independent draws: √(Σ_s w_s² (values_s − mean)²), values (m, ...), weights (m,)."""
+    centred = values - np.tensordot(weights, values, axes=1)
+    return np.sqrt(np.tensordot(weights**2, centred**2, axes=1))
+
+
 def _shaped(scale: Array, single_output: bool) -> float | Array:
     """A matrix (n_d, n_d), or its entry when Y was one-dimensional."""
     return float(scale[0, 0]) if single_output else scale

@@ -1,0 +1,55 @@
+"""Stated errors of averages over weighted draws: not small by chance, and of the right size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lbnn.scale.measure import ScaleMeasure
+
+GROUPS, EACH = 16, 32
+
+
+def measure_of(scales: np.ndarray) -> ScaleMeasure:
+    """Draws (m, n, n) of equal weight in groups one after the other."""
+    groups = np.repeat(np.arange(GROUPS), EACH)
+    return ScaleMeasure(scales, np.full(len(scales), 1 / len(scales)), False, groups=groups)
+
+
+def test_groups_that_agree_by_chance_do_not_make_an_error_small() -> None:
+    """One entry has the same mean in every group; the others say what an average of these draws is worth."""
+    rng = np.random.default_rng(0)
+    scales = rng.standard_normal((GROUPS, EACH, 4, 4))
+    scales[..., 1, 1] -= scales[..., 1, 1].mean(axis=1, keepdims=True)
+    measure = measure_of(scales.reshape(-1, 4, 4))
+    independent = scales[..., 1, 1].std() / np.sqrt(GROUPS * EACH)
+    error = np.asarray(measure.mean_error)[1, 1]
+    assert 0.6 * independent < error < 0.8 * independent  # √½ of it, times the root of the design effect
+
+
+def test_errors_of_correlated_draws_follow_the_groups() -> None:
+    """Draws that are equal within a group: EACH times the variance of independent ones."""
+    rng = np.random.default_rng(1)
+    scales = np.repeat(rng.standard_normal((GROUPS, 5, 5)), EACH, axis=0)
+    ratio = np.asarray(measure_of(scales).mean_error) / np.sqrt(1 / GROUPS)
+    assert np.sqrt((ratio**2).mean()) == pytest.approx(1.0, abs=0.25)
+    assert ratio.min() > 0.5
+
+
+def test_rate_of_large_scores_is_that_of_many_groups() -> None:
+    """True means are zero. Of 20,000, 23 were beyond 4 errors of the groups alone, 1 beyond 4 of these."""
+    rng = np.random.default_rng(2)
+    scores = []
+    for _ in range(500):
+        measure = measure_of(rng.standard_normal((GROUPS * EACH, 4, 4)))
+        own = np.triu_indices(4)
+        scores.append((np.asarray(measure.mean) / np.asarray(measure.mean_error))[own])
+    z = np.concatenate(scores)
+    assert (np.abs(z) > 4).sum() <= 2
+    assert np.sqrt((z**2).mean()) == pytest.approx(1.0, abs=0.05)
+
+
+def test_deterministic_atoms_have_no_error() -> None:
+    """Nodes of quadrature carry none."""
+    measure = ScaleMeasure(np.ones((3, 2, 2)), np.full(3, 1 / 3), False)
+    assert not np.asarray(measure.mean_error).any()

@@ -1,0 +1,246 @@
+"""Coupled noise on tables with missing cells, against dense algebra over the observed cells.
+
+Given L the cells (a, j) and (b, k) have the covariance (G_ab + ν δ_ab/w_a) L_jk.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import lbnn
+from lbnn.cross_validation.cells import left_out_rows
+from lbnn.data.missing import elimination_is_cheaper
+from lbnn.noise.coupled import CoupledNoise
+from lbnn.noise.missing import (
+    level_shares,
+    observed_likelihood,
+    partial_likelihood,
+    plain_cells,
+    plain_elimination,
+    refilled,
+)
+from lbnn.predict.missing import CompletedProcess, ObservedProcess
+from lbnn.scale.measure import ScaleMeasure, Tails
+from tests.views import referee
+from tests.views.test_missing import cells_of, scale_of, table, value_at
+
+NU = 0.3
+
+
+def cell_covariance(X, observed, scale, nu, weights=None):
+    """Of the observed cells, row by row."""
+    a, j = np.nonzero(observed)
+    own = np.ones(len(X)) if weights is None else weights
+    kernel = X @ X.T / X.shape[1] + nu * np.diag(1 / own)
+    return kernel[np.ix_(a, a)] * scale[np.ix_(j, j)]
+
+
+def coupled_table(rows, outputs, inputs, missing, weighted=False, centred=False):
+    """Inputs, targets, mask, weights, and the data with private inputs and their cells."""
+    X, Y, observed = table(rows, outputs, inputs, missing)
+    weights = np.random.default_rng(1).gamma(2.0, size=rows) if weighted else None
+    spectrum, cells = cells_of(X, Y, observed, weights, centred=centred)
+    noise = CoupledNoise(NU, np.zeros((0, outputs)))
+    spectrum, cells = refilled(spectrum, cells, noise)
+    return X, Y, observed, weights, spectrum, noise.table_data(spectrum, cells), cells
+
+
+def log_density_of_contrasts(X, Y, observed, scale, weights):
+    """∫ N(y; levels, C) d levels, times the length of each output's vector of ones."""
+    a, j = np.nonzero(observed)
+    covariance = cell_covariance(X, observed, scale, NU, weights)
+    ones = (j[:, None] == np.arange(Y.shape[1])).astype(float)
+    y, inverse = Y[a, j], np.linalg.inv(covariance)
+    normal = ones.T @ inverse @ ones
+    fit = y @ inverse @ y - (ones.T @ inverse @ y) @ np.linalg.solve(normal, ones.T @ inverse @ y)
+    logs = np.linalg.slogdet(covariance)[1] + np.linalg.slogdet(normal)[1]
+    logs -= np.log(observed.sum(axis=0)).sum()
+    return -0.5 * (fit + logs + (len(y) - Y.shape[1]) * math.log(2 * math.pi))
+
+
+@pytest.mark.parametrize("inputs", [3, 40])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("centred", [False, True])
+def test_every_route_is_the_dense_gaussian(inputs, weighted, centred):
+    X, Y, observed, weights, _, data, cells = coupled_table(20, 3, inputs, 15, weighted, centred)
+    scale = scale_of(3)
+    if centred:
+        expected = log_density_of_contrasts(X, Y, observed, scale, weights)
+    else:
+        a, j = np.nonzero(observed)
+        expected = referee.log_gaussian(Y[a, j], cell_covariance(X, observed, scale, NU, weights))
+    assert value_at(partial_likelihood(data, cells, 0.0), scale) == pytest.approx(expected, rel=1e-9)
+    assert value_at(observed_likelihood(data, cells, 0.0), scale) == pytest.approx(expected, rel=1e-9)
+    for plain in (plain_cells(data, cells, 0.0), plain_elimination(data, cells, 0.0)):
+        assert plain.log_value(scale)[0] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("route", [partial_likelihood, observed_likelihood])
+def test_gradients_are_derivatives(route):
+    *_, data, cells = coupled_table(12, 3, 5, 9)
+    likelihood, scale = route(data, cells, 0.0), scale_of(3) + np.eye(3)
+    values, vectors = np.linalg.eigh(scale)
+    gradient = likelihood.value_and_gradient(values[None], vectors[None])[1][0]
+    change = np.random.default_rng(3).normal(size=(3, 3))
+    change += change.T
+    ahead, behind = (value_at(likelihood, scale + step * change) for step in (1e-5, -1e-5))
+    assert float((gradient * change).sum()) == pytest.approx((ahead - behind) / 2e-5, rel=1e-6)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_both_processes_are_dense_gaussians(centred, weighted):
+    X, Y, observed, weights, spectrum, data, cells = coupled_table(14, 3, 5, 12, weighted, centred)
+    scale, own = scale_of(3), np.ones(14) if weights is None else weights
+    share = 1 / cells.weights.sum() if centred else 0.0
+    likelihood = partial_likelihood(data, cells, 0.0)
+    one = CompletedProcess(likelihood, level_shares(cells), cells.level, 0.0, scale[None])
+    other = ObservedProcess.of(cells, cells.rows(data), cells.features(data), 0.0, scale[None])
+    test = np.random.default_rng(5).normal(size=(4, 5))
+    centre = own @ X / own.sum() if centred else np.zeros(5)
+    noise = CoupledNoise(NU, np.zeros((0, 3)))
+    projection = noise.transform_projection(spectrum.project(test - centre), spectrum).shifted(share * NU)
+    points = np.pad(projection.explained, ((0, 0), (0, data.rank - spectrum.rank)))
+    # a level of wide prior in the place of a flat one
+    a, j = np.nonzero(observed)
+    row, output = (each.ravel() for each in np.indices((4, 3)))
+    far = 1e5 if centred else 0.0
+    whole = cell_covariance(X - centre, observed, scale, NU, weights) + far * (j[:, None] == j)
+    kernel = (test - centre) @ (X - centre).T / 5
+    cross = kernel[np.ix_(row, a)] * scale[np.ix_(output, j)] + far * (output[:, None] == j)
+    gram = (test - centre) @ (test - centre).T / 5
+    prior = gram[np.ix_(row, row)] * scale[np.ix_(output, output)] + far * (output[:, None] == output)
+    filled_mean = own @ np.where(observed, Y, 0.7) / own.sum() if centred else np.zeros(3)
+    mean = cross @ np.linalg.solve(whole, (Y - filled_mean)[a, j])
+    covariance = prior - cross @ np.linalg.solve(whole, cross.T)
+    for process in (one, other):
+        np.testing.assert_allclose(process.means(points)[0].ravel(), mean, atol=2e-4 if centred else 1e-8)
+        joint = process.joint(points, projection.unexplained_gram, 0)
+        np.testing.assert_allclose(joint, covariance, atol=2e-4 if centred else 1e-8)
+        blocks = joint.reshape(4, 3, 4, 3)[np.arange(4), :, np.arange(4)]
+        single = process.at_points(points, projection.unexplained_diagonal)[0]
+        np.testing.assert_allclose(blocks, single, atol=1e-8)
+    np.testing.assert_allclose(one.means(points), other.means(points), atol=1e-8)
+
+
+@pytest.mark.parametrize("inputs", [3, 30])
+def test_predictions_have_noise_that_follows_the_scale(inputs):
+    X, Y, observed = table(15, 2, inputs, 6)
+    X_test = np.random.default_rng(9).normal(size=(3, inputs))
+    post = lbnn.Network((5,)).condition(X, Y, 4.0, observed=observed, noise="coupled")
+    assert post.diagnostics.ok
+    a, j = np.nonzero(observed)
+    points, which = np.divmod(np.arange(6), 2)
+    cross, test = X_test @ X.T / inputs, X_test @ X_test.T / inputs
+    pred = post.predict(X_test).with_noise()
+    means, covariances = [], []
+    for scale in pred.scales:
+        C = cell_covariance(X, observed, scale, 0.25)
+        k = cross[np.ix_(points, a)] * scale[np.ix_(which, j)]
+        means.append(k @ np.linalg.solve(C, Y[a, j]))
+        prior = (test + np.eye(3) / 4)[np.ix_(points, points)] * scale[np.ix_(which, which)]
+        covariances.append(prior - k @ np.linalg.solve(C, k.T))
+    means, covariances = np.array(means), np.array(covariances)
+    mean = pred.weights @ means
+    np.testing.assert_allclose(pred.mean, mean.reshape(3, 2), atol=1e-8)
+    total = np.tensordot(pred.weights, covariances, axes=1)
+    total += (pred.weights[:, None] * (means - mean)).T @ (means - mean)
+    np.testing.assert_allclose(pred.covariance.reshape(6, 6), total, atol=1e-8)
+    np.testing.assert_allclose(pred.variance.ravel(), np.diagonal(total), atol=1e-8)
+    values = np.random.default_rng(4).normal(size=(3, 2))
+    normal = stats.multivariate_normal
+    terms = [normal(m, c).logpdf(values.ravel()) for m, c in zip(means, covariances, strict=True)]
+    assert pred.log_density(values) == pytest.approx(special.logsumexp(terms, b=pred.weights), abs=1e-7)
+    terms = [normal(m[:2], c[:2, :2]).logpdf(values[0]) for m, c in zip(means, covariances, strict=True)]
+    first = special.logsumexp(terms, b=pred.weights)
+    assert pred.pointwise_log_density(values)[0] == pytest.approx(first, abs=1e-7)
+    draws = pred.sample(20_000, 1)
+    np.testing.assert_allclose(draws.var(axis=0), pred.variance, rtol=0.1)
+
+
+def test_the_evidence_is_that_of_complete_tables_integrated_over_the_missing_cell():
+    X, Y, observed = table(8, 2, 3, 1)
+    a, j = np.argwhere(~observed)[0]
+    network = lbnn.Network((5,))
+    post = network.condition(X, Y, 2.0, observed=observed, noise="coupled", target_error=0.01)
+    grid = np.sinh(np.linspace(-5, 5, 41))  # the integrand has the tails of a power
+    values = []
+    for value in grid:
+        filled = Y.copy()
+        filled[a, j] = value
+        values.append(network.condition(X, filled, 2.0, noise="coupled", target_error=0.02).log_evidence)
+    weights = np.cosh(np.linspace(-5, 5, 41)) * 0.25
+    integrated = special.logsumexp(values, b=weights)
+    assert post.diagnostics.ok
+    assert post.log_evidence == pytest.approx(integrated, abs=0.04)
+
+
+def test_the_evidence_is_that_of_prior_draws():
+    X, Y, observed = table(7, 2, 3, 5)
+    a, j = np.nonzero(observed)
+    post = lbnn.Network((4, 3)).condition(X, Y, 2.0, observed=observed, noise="coupled")
+    rng = np.random.default_rng(8)
+    roots = np.eye(2)
+    for width in (3, 4):  # L = A Aᵀ with A = W_3 W_2
+        roots = roots @ rng.normal(size=(30_000, roots.shape[-1], width)) / math.sqrt(width)
+    scales = roots @ roots.swapaxes(1, 2)
+    kernel = X @ X.T / 3 + 0.5 * np.eye(7)
+    covariances = kernel[np.ix_(a, a)] * scales[:, j[:, None], j]
+    fits = (Y[a, j] * np.linalg.solve(covariances, Y[a, j])).sum(axis=1)
+    logs = -0.5 * (fits + np.linalg.slogdet(covariances)[1] + len(a) * math.log(2 * math.pi))
+    weights = special.softmax(logs)
+    error = math.sqrt(float((weights**2).sum()))
+    assert post.diagnostics.ok
+    expected = special.logsumexp(logs) - math.log(len(logs))
+    assert post.log_evidence == pytest.approx(expected, abs=4 * math.hypot(error, post.log_evidence_error))
+
+
+def test_few_missing_cells_of_a_large_table_are_eliminated(tmp_path):
+    X, Y, observed = table(60, 4, 80, 5)
+    post = lbnn.Network((30,)).condition(X, Y, 1.0, observed=observed, noise="coupled", target_error=0.2)
+    assert elimination_is_cheaper(post.missing, 60)
+    assert post.diagnostics.ok
+    process, _ = post._table_process
+    cells, points = post.missing, np.pad(np.eye(60)[:3], ((0, 0), (0, 0)))
+    data = post._table
+    other = ObservedProcess.of(cells, cells.rows(data), cells.features(data), 0.0, process.scales[:5])
+    np.testing.assert_allclose(process.means(points)[:5], other.means(points), atol=1e-7)
+    post.save(tmp_path / "posterior.lbnn")
+    again = lbnn.Posterior.load(tmp_path / "posterior.lbnn").predict(X[:2]).with_noise()
+    np.testing.assert_array_equal(again.variance, post.predict(X[:2]).with_noise().variance)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_left_out_rows_are_dense_conditionals(centred):
+    X, _, observed, _, _, data, cells = coupled_table(10, 2, 3, 5, centred=centred)
+    scale = scale_of(2) + np.eye(2)
+    measure = ScaleMeasure(scale[None], np.ones(1), False, Tails(True, 0.0, 5), None, None)
+    scores = left_out_rows(data, cells, 0.0, measure, ())
+    a, j = np.nonzero(observed)
+    far = 1e4 if centred else 0.0  # a level of wide prior, in the place of a flat one
+    centre = X.mean(axis=0) if centred else 0.0
+    covariance = cell_covariance(X - centre, observed, scale, NU) + far * (j[:, None] == j)
+    for row in range(10):
+        here, rest = np.flatnonzero(a == row), np.flatnonzero(a != row)
+        gain = covariance[np.ix_(here, rest)] @ np.linalg.inv(covariance[np.ix_(rest, rest)])
+        mean = gain @ cells.targets[a, j][rest]
+        own = covariance[np.ix_(here, here)] - gain @ covariance[np.ix_(rest, here)]
+        np.testing.assert_allclose(scores.mean[row, j[here]], mean, atol=1e-3)
+        np.testing.assert_allclose(scores.variance[row, j[here]], np.diagonal(own), rtol=1e-3)
+        expected = stats.multivariate_normal(mean, own).logpdf(cells.targets[a, j][here])
+        assert scores.log_density[row] == pytest.approx(expected, abs=1e-3)
+
+
+def test_what_has_no_posterior_is_refused():
+    X, Y, observed = table(10, 3, 3, 5)
+    with pytest.raises(ValueError, match="hidden widths of at least n_d = 3"):
+        lbnn.Network((2,)).condition(X, Y, 2.0, observed=observed, noise="coupled")
+    dependent = np.column_stack([Y[:, :2], Y[:, 0] - Y[:, 1]])
+    with pytest.raises(ValueError, match="linearly independent"):
+        lbnn.Network((5,)).condition(X, dependent, 2.0, observed=observed, noise="coupled")
+    with pytest.raises(ValueError, match="weights are drawn where noise is added"):
+        lbnn.Network((5,)).condition(X, Y, 2.0, observed=observed, noise="coupled").sample_weights(2, 0)
