@@ -50,7 +50,10 @@ _GRADED = 1e-14  # ratio of values of L below which directions by a Gram matrix 
 _SMALLEST_SINE = 1e-6  # of angles below which a direction is lost to rounding
 _TAIL = 8.0  # degrees of freedom of proposed ratios: heavier tails than their law
 _NEWTON_STEPS, _LONGEST_NEWTON = 6, 4.0  # what is left is spread over the layers; proposals need no more
-_RATIO_STEP, _RATIO_RANGE = 0.1, 30.0  # nodes of the convolution of ratios
+_RATIO_STEP, _RATIO_RANGE = (
+    0.1,
+    30.0,
+)  # largest distance of nodes of the convolution of ratios, and their range
 _CROSSED = np.linspace(-12.0, 12.0, 33)  # ρ for which it is tabulated
 _TINY = 1e-300  # keeps the logarithm of a distance of two equal values finite
 
@@ -667,8 +670,9 @@ def rotate_columns(
     for i, j in zip(*np.triu_indices(posterior.columns, 1), strict=True):
         difference = fit[:, i] - fit[:, j]
         one, two = projections[:, i], projections[:, j]
-        cosine = 0.5 * (difference * (one - two) * (one + two)).sum(axis=1)
-        sine = (difference * one * two).sum(axis=1)
+        first, second = difference * one, difference * two
+        cosine = 0.5 * (np.einsum("nr,nr->n", first, one) - np.einsum("nr,nr->n", second, two))
+        sine = np.einsum("nr,nr->n", first, two)
         angle = 0.5 * rng.vonmises(np.arctan2(sine, cosine), 0.5 * np.hypot(cosine, sine))
         angle += np.pi * (rng.random(len(angle)) < 0.5)
         c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]

@@ -39,7 +39,7 @@ from lbnn.selection import (
     search,
     without_noise,
 )
-from lbnn.selection.free_noise import FreeNoise, candidate_of
+from lbnn.selection.free_noise import FreeNoise, candidate_of, more_outputs_than_rows
 
 _LONG = 60.0  # seconds from which a search is announced: ...
 #: ... so many times those up to the first evidence of a finite network. The first network is the widest and
@@ -66,6 +66,8 @@ def settle(
         )
     if units.dependent:
         messages.append(settings.dependent_targets(units.dependent))
+    if noise == "free" and more_outputs_than_rows(data):
+        messages.append(settings.few_rows_for_covariances(data.outputs, data.spectrum.examples))
     if not data.spectrum.rank:
         messages.append(settings.CONSTANT_INPUTS)
         spec = NoiseSpec(spec.noise_variance, spec.prior_scale or 1.0)

@@ -70,6 +70,8 @@ class Candidate:
         False for a level and noise alone.
     noise_width : int or None
         Number of noise factors where the noise has a covariance of its own.
+    same_factors : bool
+        Whether the signal passes through the factors of that noise.
     """
 
     widths: tuple[int, ...]
@@ -83,6 +85,7 @@ class Candidate:
     directions: Array = field(default_factory=lambda: np.zeros((0, 0)))
     signal: bool = True
     noise_width: int | None = None
+    same_factors: bool = False
 
     @property
     def coupled(self) -> bool:
