@@ -94,7 +94,7 @@ class UnitPrior:
     log_gram : float
         log ḡ.
     common, own : float
-        Standard deviations of the parts of v; a part whose deviation is zero has no coordinates.
+        Standard deviations of the parts of v; an own part whose deviation is zero has no coordinates.
     common_share, own_share : float
         Standard deviations of the parts of logit h, likewise.
     factors : float

@@ -75,8 +75,9 @@ _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 # their own, e^1.4 for each: random scales of signal and noise make up for that. The logit of the share of the
 # signal has the variance 3 of the logistic law, whose shares are uniform on (0, 1): 1 that all outputs have
 # in common, and 2 for each of them, of which a narrow network brings a part (`own_share`); all 3 are common
-# where outputs have one unit. Factors have half of the noise, by logistic deviations of 1.5.
-_COMMON, _OWN, _COMMON_SHARE, _VARIANCE_OF_SHARES, _FACTOR_SHARE = 1.0, 0.7, 1.0, 2.0, 1.5
+# where outputs have one unit, and all 3 are of each output where signal and noise have the same factors: that
+# form is for outputs whose shares are unlike. Factors have half of the noise, by logistic deviations of 1.5.
+_COMMON, _OWN, _COMMON_SHARE, _VARIANCE_OF_LOGIT, _FACTOR_SHARE = 1.0, 0.7, 1.0, 3.0, 1.5
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,10 @@ class FreeNoise:
 
 def unit_prior(data: EvidenceData, form: Form) -> UnitPrior:
     """Priors of the units of signal and noise, relative to the variances of the targets."""
-    own, brought_by = form.own, () if form.same_factors else form.signal or ()
+    own = form.own
+    shares = (_COMMON_SHARE, own_share(form.signal or ())) if own else (math.sqrt(_VARIANCE_OF_LOGIT), 0.0)
+    if form.same_factors:
+        shares = 0.0, math.sqrt(_VARIANCE_OF_LOGIT)
     mean_gram = float(data.spectrum.eigenvalues.sum()) / max(data.spectrum.examples, 1)
     variances = target_variances(data)
     return UnitPrior(
@@ -141,8 +145,7 @@ def unit_prior(data: EvidenceData, form: Form) -> UnitPrior:
         math.log(mean_gram),
         _COMMON,
         _OWN if own else 0.0,
-        _COMMON_SHARE if own else math.hypot(_COMMON_SHARE, math.sqrt(_VARIANCE_OF_SHARES)),
-        own_share(brought_by) if own else 0.0,
+        *shares,
         _FACTOR_SHARE,
         form.signal is not None,
         form.noise > 0,
@@ -157,7 +160,7 @@ def own_share(widths: tuple[int, ...]) -> float:
     network outputs differ by themselves.
     """
     brought = float(special.polygamma(1, 0.5 * np.array(widths, float)).sum())
-    return math.sqrt(max(_VARIANCE_OF_SHARES - brought, 0.0))
+    return math.sqrt(max(_VARIANCE_OF_LOGIT - _COMMON_SHARE**2 - brought, 0.0))
 
 
 def free_noise_target(data: EvidenceData, form: Form) -> SignalNoiseTarget:
