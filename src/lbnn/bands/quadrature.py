@@ -138,7 +138,7 @@ class Conditional:
         """Skewness (V,) of a quantity with means `away` from its mean and variances at the nodes."""
         second = xp.sum(self.mass * (away**2 + variance), axis=0)
         third = xp.sum(self.mass * (away**3 + 3 * away * variance), axis=0)
-        return third / xp.maximum(second, xp.full_like(second, 1e-300)) ** 1.5
+        return third / xp.maximum(second, xp.full_like(second, 1e-60)) ** 1.5
 
     def log_noise(self, xp: Any) -> AnyArray:
         """E[log τ | u], (nodes, V): log τ is nearly normal given u."""
