@@ -391,7 +391,9 @@ class Posterior(Conditioned):
         data = self._table
         completing = elimination_is_cheaper(cells, data.rank)
         rows = None if completing else cells.rows(data)
-        chosen, weights = measure._thinned(most_draws(cells.count if rows is None else len(rows.targets)))
+        size = cells.count if rows is None else len(rows.targets)
+        most = most_draws(size, self.diagnostics.effective_sample_size)
+        chosen, weights = measure._thinned(most)
         scales = measure.scales[chosen]
         if rows is not None:
             return ObservedProcess.of(cells, rows, cells.features(data), noise, scales), weights
