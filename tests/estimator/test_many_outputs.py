@@ -58,13 +58,22 @@ def test_a_long_search_is_announced_once(monkeypatch):
     forecast = fitting.Forecast(300, seen.append)
     candidates = [Candidate(widths, np.zeros(2), 0.0, 0.0, False) for widths in ((), (20,), (12,))]
     forecast(candidates[0])
-    with pytest.warns(lbnn.DataWarning, match=r"about \d minutes.*depth=1.*BandedRegressor"):
-        forecast(candidates[1])
-    forecast(candidates[2])
+    with pytest.warns(lbnn.DataWarning, match=r"about \d+ minutes.*depth=1.*BandedRegressor"):
+        forecast.evaluated()  # before the first network is done, which may take minutes by itself
+    for candidate in candidates[1:]:
+        forecast.evaluated()
+        forecast(candidate)
     forecast.close()
     assert seen == candidates
 
 
+def test_the_forecast_of_a_fit_is_made_at_its_first_evidence(monkeypatch):
+    X, Y = problem(rows=20, inputs=5, outputs=3)
+    monkeypatch.setattr(fitting, "_LONG", 0.0)
+    with pytest.warns(lbnn.DataWarning, match="fitting 3 outputs will take about 1 minute"):
+        lbnn.LBNNRegressor(depth=2, width=2, noise="independent", average=False).fit(X[:20], Y[:20])
+
+
 def test_words_of_a_long_search():
-    assert "about 1 minute;" in long_search(150, 62.0)
-    assert "about 3 minutes;" in long_search(150, 170.0)
+    assert "about 1 minute," in long_search(150, 62.0)
+    assert "about 3 minutes," in long_search(150, 170.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 import lbnn
 from lbnn._base.errors import LikelihoodMismatch
@@ -14,7 +14,13 @@ from lbnn.engines.estimate import Call
 from lbnn.engines.importance import GaussianProposal
 from lbnn.engines.inference import InferenceOptions
 from lbnn.engines.signal_noise import SCREENING, mode_start, prior_start, tempered
-from lbnn.engines.signal_noise_target import SignalNoiseTarget, UnitPrior, aligned, root_coordinates
+from lbnn.engines.signal_noise_target import (
+    GivenRoot,
+    SignalNoiseTarget,
+    UnitPrior,
+    aligned,
+    root_coordinates,
+)
 from lbnn.free_noise.target import given_target
 from lbnn.likelihood.signal_and_noise import Roots, SignalNoiseLikelihood, check_integrand
 from lbnn.scale.prior import ScalePrior
@@ -58,23 +64,29 @@ def test_likelihood_is_that_of_dense_covariances(
         check_integrand(likelihood, roots, found + 0.01)
 
 
-def free_target(outputs: int, width: int, factors: int, own: float = 0.7, seed: int = 0):
-    """A target with units that are drawn, and all of its parts."""
+def free_target(outputs: int, width: int | None, factors: int, own: float = 0.7, seed: int = 0):
+    """A target with units that are drawn, and all of its parts.
+
+    Without a width the signal passes through the factors of the noise.
+    """
     rng = np.random.default_rng(seed)
     axes = np.linalg.qr(rng.normal(size=(outputs, outputs)))[0]
     medians = rng.normal(size=outputs)
+    signal = GivenRoot(np.zeros((outputs, 0)))
+    if width is not None:
+        signal = root_coordinates(ScalePrior((width,), outputs), axes)
     return SignalNoiseTarget(
-        root_coordinates(ScalePrior((width,), outputs), axes),
+        signal,
         root_coordinates(ScalePrior((factors,), outputs), axes),
-        UnitPrior(medians, 0.3, 1.0, own, 1.0, 1.4 * own, 1.5, True, True),
+        UnitPrior(medians, 0.3, 1.0, own, 1.0, 1.4 * own, 1.5, True, True, width is None),
         make_likelihood(rng, outputs, 7, 2),
     )
 
 
 @pytest.mark.parametrize("own", [0.7, 0.0])
 @pytest.mark.parametrize("moved", [False, True])
-@pytest.mark.parametrize(("width", "factors"), [(2, 1), (4, 2), (3, 3), (7, 5)])
-def test_gradient_is_that_of_differences(width: int, factors: int, moved: bool, own: float) -> None:
+@pytest.mark.parametrize(("width", "factors"), [(2, 1), (4, 2), (3, 3), (7, 5), (None, 1), (None, 4)])
+def test_gradient_is_that_of_differences(width: int | None, factors: int, moved: bool, own: float) -> None:
     target = free_target(3, width, factors, own)
     if moved:
         target, _ = aligned(target)
@@ -84,6 +96,26 @@ def test_gradient_is_that_of_differences(width: int, factors: int, moved: bool, 
     assert np.allclose(value, target.log_density(u))
     ahead, behind = (target.log_density(u + sign * 1e-6 * direction) for sign in (1, -1))
     assert np.allclose((ahead - behind) / 2e-6, (gradient * direction).sum(axis=1), rtol=1e-5, atol=1e-5)
+
+
+def test_same_factors_make_signal_and_noise_alike() -> None:
+    """L = a (s I + t F) a and Σ = b (q I + r F) b with s + t = q + r = 1, from the coordinates themselves."""
+    target = free_target(3, None, 2)
+    u = np.random.default_rng(3).normal(size=(2, target.dimension))
+    roots = target.roots(u)
+    for draw in range(2):
+        root = target.noise.differentiable(u[:, : target.noise.dimension])[0][draw]
+        w = u[draw, target.noise.dimension :]
+        variance = target.unit_prior.log_variances + w[0] + 0.7 * w[1:4]
+        logit = w[4] + 1.4 * 0.7 * w[5:8]
+        q, s = special.expit(1.5 * w[8:])
+        share = special.expit(logit)
+        a, b = np.sqrt(np.exp(variance - 0.3) * share), np.sqrt(np.exp(variance) * (1 - share))
+        factors = root @ root.T
+        signal = np.outer(a, a) * (s * np.eye(3) + (1 - s) * factors)
+        noise = np.outer(b, b) * (q * np.eye(3) + (1 - q) * factors)
+        assert np.allclose(roots.signal_covariance[draw], signal)
+        assert np.allclose(roots.noise_covariance[draw], noise)
 
 
 def test_trajectories_that_diverge_have_no_density() -> None:
@@ -335,14 +367,33 @@ def test_an_output_that_is_a_copy_is_predicted_as_one() -> None:
 
 
 def test_more_outputs_than_rows_have_a_posterior() -> None:
-    """The priors of both covariances are proper, and the full form serves as well as the narrow one."""
+    """The priors of both covariances are proper; the full form is answered with a word on the narrow one."""
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(5, 3)), rng.normal(size=(5, 7))
-    post = lbnn.Network((7,)).condition(
-        X, Y, beta=1.0, noise="free", noise_network=lbnn.Network((7,)), target_error=0.5
-    )
+    given = {"beta": 1.0, "noise": "free", "target_error": 0.5}
+    with pytest.warns(lbnn.DataWarning, match="noise_network of fewer units than rows"):
+        post = lbnn.Network((7,)).condition(X, Y, noise_network=lbnn.Network((7,)), **given)
     assert math.isfinite(post.log_evidence)
     assert np.linalg.eigvalsh(post.noise_covariance)[0] > 0
+    lbnn.Network((7,)).condition(X, Y, noise_network=lbnn.Network((2,)), **given)  # no warning
+
+
+@pytest.mark.filterwarnings("ignore:the evidence prefers targets without signal")
+@pytest.mark.filterwarnings("ignore::lbnn.AccuracyWarning")  # six rows: what they say of the signal is little
+def test_the_estimator_names_the_form_for_more_outputs_than_rows() -> None:
+    rng = np.random.default_rng(2)
+    X, factor = rng.normal(size=(6, 3)), rng.normal(size=(6, 1))
+    Y = factor @ rng.normal(size=(1, 7)) + rng.normal(size=(6, 7))
+    with pytest.warns(lbnn.DataWarning, match="7 outputs and 5 degrees of freedom.* The form that serves is"):
+        model = lbnn.LBNNRegressor(noise="free").fit(X, Y)
+    assert any("The form that serves" in message for message in model.messages_)
+    assert max(row["noise_width"] or 0 for row in model.evidence_table_) < 5
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_constant_inputs_are_named(fitted) -> None:
+    with pytest.raises(ValueError, match="constant inputs"):
+        lbnn.LBNNRegressor(noise="free").fit(np.ones((30, 6)), fitted[1])
 
 
 @pytest.mark.parametrize(

@@ -125,3 +125,22 @@ def test_ends_of_the_temperatures(beta: float) -> None:
     if beta > 1:
         np.testing.assert_allclose(low[4:], Y[:3, 0], rtol=1e-8)
         np.testing.assert_allclose(high[4:], Y[:3, 0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("widths", [(2,), (9,)])
+def test_more_outputs_than_rows(widths: tuple[int, ...]) -> None:
+    """Means are then sums over atoms at the rows, and behind a narrow layer through few directions."""
+    rng = np.random.default_rng(8)
+    X, X_test = rng.normal(size=(4, 30)), rng.normal(size=(5, 30))
+    Y = X @ rng.normal(size=(30, 2)) @ rng.normal(size=(2, 5)) + 0.1 * rng.normal(size=(4, 5))
+    post = lbnn.Network(widths).condition(X, Y, 20.0, seed=1)
+    mean, covariance, _, _ = summed(post, X_test)
+    pred = post.predict(X_test)
+    assert pred._curves is not None  # type: ignore[attr-defined]
+    assert pred._curves.narrow == (widths == (2,))  # type: ignore[attr-defined]
+    np.testing.assert_allclose(pred.mean, mean, rtol=1e-9, atol=1e-11 * np.abs(mean).max())
+    size = np.abs(covariance).max()
+    np.testing.assert_allclose(pred.output_covariance, covariance, rtol=1e-8, atol=1e-10 * size)
+    matrix = rng.normal(size=(2, 5))
+    variance = np.einsum("kj,mjl,kl->mk", matrix, covariance, matrix)
+    np.testing.assert_allclose(pred.variance_of(matrix), variance, rtol=1e-8)  # type: ignore[attr-defined]

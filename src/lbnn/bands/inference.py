@@ -1,16 +1,17 @@
 """The posterior of a block of targets: rounds of directions, until the stated errors are as small as asked.
 
-For every direction and target nine numbers are kept: the log of the integral, E ω, E ω², E s, E τ and two
-moments of log s and of log τ along it, with ω = s/(s + τ). All answers are weighted sums of them, so that
-weights may change as rules are added. The first rules serve all targets. Those whose errors are small enough
-are finished; with three or four bands the others share one lattice of directions, which becomes finer where
-they have their mass. With more bands, or where a lattice has too many points, they are divided into clusters
-that have their mass in one place, and each cluster goes on with a rule of its own.
+For every direction and target twelve numbers are kept: the log of the integral, E ω, E ω², E s, E τ, two
+moments of log s, log τ and u = log s/τ along it and the skewness of u, with ω = s/(s + τ). The first rules
+serve all targets. With two bands the answers are weighted sums of these numbers over the directions. With
+more, they are interpolated between directions. The log of the integral less the log prior at E log s,
 
-With much signal the posterior is narrow, but the log of the integral along a direction remains a smooth
-function of the direction. Where sums over directions are not precise enough, these numbers are interpolated
-to a lattice of many more points, and the answers are sums over these; their errors are differences of the
-answers from interpolations of two halves of the directions.
+    h(θ) − Σ_k log π_k(E log s + log θ_k),
+
+is the part of the likelihood. It is smooth on the whole simplex, its faces included, however narrow the
+posterior is (`Interpolation`), and the prior is known. Answers are sums over a lattice of many more points
+around the mass of each target; their errors are differences of the answers from interpolations of two halves
+of the directions. Targets whose errors are too large go on with further directions: they are divided into
+clusters that have their mass in one place, and each cluster has a rule of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,20 +39,19 @@ from lbnn._base.blocks import blocks
 from lbnn._base.threads import on_every_core, one_ahead
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.bands.data import BandKernels, BandTargets
-from lbnn.bands.prior import BandPriors
-from lbnn.bands.quadrature import Conditional, Directions, Eigensystem, Line
+from lbnn.bands.prior import BandPriors, PriorTable
+from lbnn.bands.quadrature import QUICK, Conditional, Directions, Eigensystem, Line
 from lbnn.bands.simplex import (
     FEWEST_POINTS,
     SETS,
-    Lattice,
+    Interpolation,
     Rule,
-    between,
+    contrasts,
+    face_directions,
     fine_rules,
     first_rules,
-    interpolation,
     log_directions,
     log_weights,
-    nearest_points,
     rules_for,
     set_numbers,
 )
@@ -67,21 +68,16 @@ _ENOUGH = 2.0  # times the points that a rule is thought to need, after which it
 #: Part of the points that a rule was thought to need below which new rules for those targets that it does not
 #: serve take its place: they have their mass in a corner of it.
 _ELSEWHERE = 1.0
-#: Numbers of coordinates for which directions are points of one lattice; with more, it has too many points.
-_LATTICE_DIMENSIONS = (2, 3)
-_COARSEST, _FINEST = 1.13, 0.2  # spacings of the lattice
-_SERVED = 0.5  # of the points that are asked for: with fewer left, a lattice would have gaps
-#: Part of the directions so far below which those that are left add little: on an H200, 9% of them in rules
-#: for clusters took a quarter of the time and finished 0.5% of the targets.
-_LITTLE = 0.1
-_TRUSTED = 0.6  # spacing below which interpolation locates the mass of a narrow posterior
-_ASKED = 4000  # targets, at most, by whose moments points of the lattice are chosen
-_MISPLACED = 0.15  # of a spacing, by which interpolation may misplace the mass of a target
-_FAR = 5.0  # error of the log evidence for a mass of one where there is no interpolation
-_FINER = 32  # times the points of a rule, or `_MOST_POINTS`: those of the lattice of interpolated directions
-_MOST_POINTS = 8192
-_DEVICE_POINTS = 32768  # the same for a lattice on devices, where products of matrices cost little
-_MIXED = 512  # directions with the largest weights of which distribution functions of interpolations consist
+_MOST_POINTS = 8192  # of a lattice of interpolated directions
+_DEVICE_POINTS = 32768  # the same on devices, where products of matrices cost little
+_LOCATING = 2048  # points, about, among which the mass of targets is located
+_PART = 0.5  # of the error aimed at that sums over interpolated directions may have
+_LOCATED = 3  # times that lattices are placed anew around the mass found on the one before
+#: Floors of the coordinates of interpolation for a band of white noise, by τ/s of the targets.
+_FLOORS = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001])
+_MOST_USED = 512  # directions, at most, between which there is interpolation: it costs their number cubed
+_SMALL = 1e-4  # as `_NEGLIGIBLE`, of weights, of either sign, of directions in interpolated means
+_MIXED = 1024  # directions with the largest weights of which distribution functions of interpolations consist
 _ABSOLUTE = 1e-9  # error of a share that is always small enough: rounding
 #: Places, in posterior deviations from the mean, at which distribution functions of shares are kept.
 _PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
@@ -166,19 +162,6 @@ class BlockPosterior:
         return cls(weights=sparse.csr_array(parts, shape=shape), **plain)  # type: ignore[arg-type]
 
 
-def _moments_within(moments: Array, dimension: int) -> tuple[Mask, Array, Array]:
-    """Whether most of the mass is within the directions (V,); means (V, d), covariances (V, d, d) there.
-
-    From sums of z, z zᵀ and of the mass beyond, (V, d + d² + 1): beyond the directions there are values of
-    the nearest only, which say nothing of the moments.
-    """
-    within = 1.0 - moments[:, -1:]
-    mass = np.maximum(within, 0.5)
-    means, squares = moments[:, :dimension] / mass, moments[:, dimension:-1] / mass
-    covariances = squares.reshape(-1, dimension, dimension) - means[:, :, None] * means[:, None, :]
-    return within[:, 0] > 0.5, means, covariances + 1e-10 * np.eye(dimension)
-
-
 def row_of(matrix: sparse.csr_array, number: int) -> tuple[IndexArray, Array]:
     """Columns (v,) and values (v,) of one row of a sparse matrix."""
     row = slice(matrix.indptr[number], matrix.indptr[number + 1])
@@ -191,38 +174,27 @@ def infer_block(
     """The posterior of a block of targets."""
     rng, bands = np.random.default_rng(effort.seed), len(kernels.used)
     search = _Search(kernels, targets, priors, effort)
-    everything = _Group(np.arange(targets.count), (), np.zeros(0, int), None)
+    everything = _Group(np.arange(targets.count), np.zeros((0, bands)), (), np.zeros(0, int), None)
+    if bands > 2:  # answers are interpolated; in one dimension a finer rule costs little
+        everything = search.look_at_faces(everything)
     first = _first(priors, bands, rng)
     for rule in first:
         everything = search.look(everything, rule)
-    waiting, finished = [everything], []
-    if bands - 1 in _LATTICE_DIMENSIONS:
-        found, waiting = _on_lattice(search, everything, rng)
-        finished.extend(found)
+    waiting: list[_Group] = [everything]
+    finished: list[tuple[_Group, _Summary]] = []
     while waiting:
         group = waiting.pop()
         left, last = effort.most_directions - group.count, group.rules[-1]
         begun = len(group.rules) > len(first)  # there is a rule for these targets
         doubling = begun and len(last.points) < _ENOUGH * last.wanted
         ending = bands == 1 or left < (len(last.points) if doubling else FEWEST_POINTS)
-        group, others = _by_sums(group, effort.target_error, finished)
-        if begun and len(group.columns):
-            fine = last
-            while len(fine.points) < min(_FINER * len(last.points), _MOST_POINTS):
-                fine = fine.doubled()
-            answers = group.interpolated(fine, effort.target_error, ending)
-            if answers is not None:
-                finished.append((group.some(answers.members), answers.summary))
-                others = others.some(answers.others)
-                group = group.some(answers.others)
-        if ending:  # as fine as it gets
-            finished.append((group, others))
-            continue
+        finish = _between if bands > 2 else _by_sums
+        group, moments = finish(search, group, ending, finished, rng)
         if not len(group.columns):
             continue
         # a rule as fine as the last would add little
         refinement = 1.0 if doubling else _ENOUGH ** (len(group.rules) - len(first))
-        clusters = rules_for(*group.moments(), refinement, left, search.price, rng)
+        clusters = rules_for(*moments, refinement, min(left, group.count), search.price, rng)
         if doubling and sum(rule.wanted for _, rule in clusters) > _ELSEWHERE * last.wanted:
             waiting.append(search.look(group, last.doubled()))
             continue
@@ -232,77 +204,85 @@ def infer_block(
 
 
 def _by_sums(
-    group: _Group, target_error: float, finished: list[tuple[_Group, _Summary]]
-) -> tuple[_Group, _Summary]:
-    """Finish the targets whose sums over directions are precise enough; the others, with their answers."""
+    search: _Search,
+    group: _Group,
+    everything: bool,
+    finished: list[tuple[_Group, _Summary]],
+    rng: np.random.Generator,
+) -> tuple[_Group, tuple[Array, Array]]:
+    """Finish targets, or everything, by sums over directions; the others, with moments of z."""
     summary = group.summary()
-    fine = summary.fine(target_error)
+    fine = summary.fine(search.effort.target_error)
     if group.count > 1:
         fine &= summary.effective >= _FEWEST_EFFECTIVE
-    members, others = np.flatnonzero(fine), np.flatnonzero(~fine)
+    fine |= everything
+    members = np.flatnonzero(fine)
     finished.append((group.some(members), summary.some(members)))
-    return group.some(others), summary.some(others)
+    others = group.some(np.flatnonzero(~fine))
+    return others, others.moments()
 
 
-def _on_lattice(
-    search: _Search, group: _Group, rng: np.random.Generator
-) -> tuple[list[tuple[_Group, _Summary]], list[_Group]]:
-    """Finish targets by interpolation between directions of one lattice, which all of them share.
+def _between(
+    search: _Search,
+    group: _Group,
+    everything: bool,
+    finished: list[tuple[_Group, _Summary]],
+    rng: np.random.Generator,
+) -> tuple[_Group, tuple[Array, Array]]:
+    """Finish targets, or everything, by interpolation between directions; the others, with moments of z."""
+    rest = []
+    most = _MOST_POINTS if search.device.host else _DEVICE_POINTS
+    for members, surface in _surfaces(search, group):
+        own = group.some(members)
+        means, covariances = surface.moments(own, search)
+        waiting, left = np.arange(len(members)), []  # numbers of members
+        for attempt in range(1 + _LOCATED):
+            again = []
+            for some, fine in fine_rules(means[waiting], covariances[waiting], most, rng):
+                here = waiting[some]
+                part = own.some(here)
+                answers = surface.some(here).answers(part, search, fine, everything, attempt == _LOCATED)
+                finished.append((part.some(answers.members), answers.summary))
+                means[here], covariances[here] = answers.means, answers.covariances
+                again.append(here[answers.again])
+                left.append(here[np.setdiff1d(answers.others, answers.again)])
+            waiting = np.sort(np.concatenate(again))
+            if not len(waiting):
+                break
+        numbers = np.concatenate(left)
+        rest.append((members[numbers], means[numbers], covariances[numbers]))
+    joined = [np.concatenate(each) for each in zip(*rest, strict=True)]
+    order = np.argsort(joined[0])
+    return group.some(joined[0][order]), (joined[1][order], joined[2][order])
 
-    However narrow posteriors are, the log of the integral along a direction varies on scales of about one in
-    z. The lattice becomes finer in rounds and has points only where targets that are not finished have mass.
-    """
-    effort = search.effort
-    finished: list[tuple[_Group, _Summary]] = []
-    group, _ = _by_sums(group, effort.target_error, finished)
-    if not len(group.columns):
-        return finished, []
-    means, covariances = group.moments()
-    dimension, spacing = means.shape[1], _COARSEST
-    lattice = Lattice.around(means, covariances, 2 * spacing, rng)
-    ending = False
-    while len(group.columns) and not ending and spacing > _FINEST:
-        some = rng.permutation(len(means))[:_ASKED]
-        wanted, asking = lattice.near(means[some], covariances[some], spacing)
-        new = ~np.isin(wanted, group.grid.members if group.grid is not None else [])
-        wanted, asking = wanted[new], asking[new]
-        left = effort.most_directions - group.count
-        ending = len(wanted) > left
-        expected = len(wanted) * max(1.0, (spacing / _TRUSTED) ** dimension)
-        if group.grid is not None and ending and left < _LITTLE * group.count:
-            wanted, asking, spacing = wanted[:0], asking[:0], group.grid.spacing  # as fine as it gets
-        elif (group.grid is None and expected > left) or _SERVED * len(wanted) > left:
-            break  # there are too many points for a lattice without gaps: rules for clusters need fewer
-        wanted = wanted[np.argsort(-asking, kind="stable")[:left]] if ending else wanted
-        group = search.look_between(group, lattice, spacing, wanted)
-        # interpolation at a coarse lattice misplaces the mass by part of a spacing
-        wide = covariances + (_MISPLACED * spacing) ** 2 * np.eye(dimension)
-        rest, located = [], np.zeros(len(means), bool)
-        most = _MOST_POINTS if search.device.host else _DEVICE_POINTS
-        for members, fine in fine_rules(means, wide, most, rng):
-            part = group.some(members)
-            answers = part.interpolated(fine, effort.target_error, ending, spacing)
-            if answers is None:
-                rest.append(members)
-                continue
-            finished.append((part.some(answers.members), answers.summary))
-            here = members[answers.located]
-            located[here] = True
-            means[here], covariances[here] = (
-                answers.means[answers.located],
-                answers.covariances[answers.located],
-            )
-            rest.append(members[answers.others])
-        others = np.sort(np.concatenate(rest))
-        group, means, covariances = group.some(others), means[others], covariances[others]
-        if spacing > _TRUSTED and len(others):
-            means, covariances = group.moments()
-        # mass that lies beyond the directions is followed before the lattice becomes finer
-        if not len(wanted) or 2 * np.count_nonzero(located[others]) >= len(others):
-            spacing *= 0.5 ** (1 / dimension)
-    if group.grid is not None:
-        group = replace(group, grid=replace(group.grid, left=True))
-    return finished, [group] if len(group.columns) else []
+
+def _surfaces(search: _Search, group: _Group) -> list[tuple[IndexArray, _Surface]]:
+    """Targets, as positions, that share coordinates of interpolation, and the interpolation."""
+    log_theta, sets, near = group.log_theta, group.sets, _nearest(group)
+    xp, put = namespace(group.found), search.device.put
+    smooth = _smooth(group.found, search.log_prior(log_theta, group.found[5, ...], group.columns))
+    # log τ/s along the best direction: the likelihood changes where θ_k s reaches the noise
+    best = xp.argmax(group.found[0, ...], axis=0)[None, :]
+    ratio = to_numpy((take_rows(group.found[7, ...], best) - take_rows(group.found[5, ...], best))[0, :])
+    levels = np.log(_FLOORS)
+    numbers = np.argmin(np.abs(ratio - levels[:, None]), axis=0)
+    found = []
+    for number in np.unique(numbers):
+        floors = _FLOORS[number] * search.floors
+        masks = near, *(near & ((sets == half) | (sets < 0)) for half in range(SETS))
+        ways = tuple(Interpolation(log_theta, floors, mask) for mask in masks)
+        members = np.flatnonzero(numbers == number)
+        found.append((members, _Surface(ways, take(smooth, put(members), axis=2))))
+    return found
+
+
+def _nearest(group: _Group) -> Mask:
+    """The `_MOST_USED` directions (J,) that are fewest e-folds below the maximum of a target at least."""
+    logs, xp = group.found[0, ...], namespace(group.found)
+    below = to_numpy(xp.max(logs - xp.max(logs, axis=0, keepdims=True), axis=1))
+    near = np.zeros(group.count, bool)
+    near[np.argsort(-below, kind="stable")[:_MOST_USED]] = True
+    return near
 
 
 def _first(priors: BandPriors, bands: int, rng: np.random.Generator) -> list[Rule]:
@@ -328,6 +308,8 @@ class _Summary:
     log_noise_mean: AnyArray
     log_noise_deviation: AnyArray
     distribution: AnyArray | None = None  # of shares at `_PLACES`, (K, places, V), where interpolated
+    #: Of the directions in interpolated means, (J, V), of either sign; `weights` are at least zero.
+    mean_weights: AnyArray | None = None
 
     def fine(self, target_error: float) -> Mask:
         """Mask (V,) of targets whose errors are small enough."""
@@ -351,52 +333,13 @@ class _Summary:
 
 
 @dataclass(frozen=True)
-class _Grid:
-    """Points of a lattice.
-
-    Attributes
-    ----------
-    lattice : Lattice
-    spacing : float
-    members : (L,)
-        The points, as numbers of the lattice.
-    numbers : (L,)
-        The same as numbers of the search.
-    found : (9, L, V)
-        As in `_Group`.
-    left : bool
-        Whether targets go on with rules of their own.
-    """
-
-    lattice: Lattice
-    spacing: float
-    members: IndexArray
-    numbers: IndexArray
-    found: AnyArray
-    left: bool = False
-
-    @property
-    def points(self) -> Array:
-        """z (L, d)."""
-        return self.lattice.points(self.members)
-
-    @property
-    def halves(self) -> IndexArray:
-        """The coarser of two lattices, 0, or the points between, 1, that every point belongs to, (L,)."""
-        return self.members * SETS // self.lattice.count(self.spacing)
-
-
-@dataclass(frozen=True)
 class _Interpolated:
-    """Answers by interpolation: those of `members`, finished; the moments of z of all, for the others.
-
-    Moments are known where most of the mass is between directions.
-    """
+    """Answers by interpolation: those of `members`, finished; the moments of z of all, for the others."""
 
     members: IndexArray
     others: IndexArray
+    again: IndexArray  # those of the others that a better rule of interpolated directions may help
     summary: _Summary
-    located: Mask  # (V,)
     means: Array  # (V, d)
     covariances: Array  # (V, d, d)
 
@@ -409,60 +352,63 @@ class _Group:
     ----------
     columns : (V,)
         The targets, as columns of the block.
+    faces : (F, K)
+        log θ of directions without weight in sums, the first of all.
     rules : tuple of Rule
     numbers : (J,)
         The directions, as numbers of the search.
-    found : (9, J, V) on the device of the data
+    found : (12, J, V) on the device of the data
         Along every direction: log of the integral and `Conditional.moments`. None before the first.
-    grid : _Grid or None
-        Directions of a lattice, between which answers are interpolated.
     """
 
     columns: IndexArray
+    faces: Array
     rules: tuple[Rule, ...]
     numbers: IndexArray
     found: AnyArray
-    grid: _Grid | None = None
 
     @property
     def count(self) -> int:
         """Directions so far."""
-        return len(self.all_numbers)
+        return len(self.numbers)
 
     @property
-    def all_numbers(self) -> IndexArray:
-        """The directions of rules and lattice, as numbers of the search, (J,)."""
-        return self.numbers if self.grid is None else np.concatenate([self.numbers, self.grid.numbers])
+    def log_theta(self) -> Array:
+        """The directions, (J, K)."""
+        return np.concatenate([self.faces, *(log_directions(rule.points) for rule in self.rules)])
+
+    @property
+    def sets(self) -> IndexArray:
+        """The half, 0 or 1, that every direction belongs to, (J,); −1 for those of both."""
+        return np.concatenate([np.full(len(self.faces), -1), set_numbers(self.rules)])
 
     def some(self, members: IndexArray) -> _Group:
         """Some of the targets, members (k,), with the same directions."""
         if len(members) == len(self.columns):
             return self
-        grid = self.grid
-        if grid is not None:
-            grid = replace(grid, found=take(grid.found, members, axis=2))
-        return replace(
-            self, columns=self.columns[members], found=take(self.found, members, axis=2), grid=grid
-        )
+        return replace(self, columns=self.columns[members], found=take(self.found, members, axis=2))
 
     def _log_weights(self) -> Array:
         """Log weights (directions,) of the directions in ∫ d log λ_1 ⋯ d log λ_K."""
         bands = self.rules[0].points.shape[1] + 1
-        return np.zeros(1) if bands == 1 else log_weights(self.rules) + 0.5 * math.log(bands)
+        if bands == 1:
+            return np.zeros(1)
+        inside = log_weights(self.rules) + 0.5 * math.log(bands)
+        return np.concatenate([np.full(len(self.faces), -math.inf), inside])
 
     def summary(self) -> _Summary:
         """Answers and their errors from all directions so far."""
-        theta = np.exp(np.concatenate([log_directions(rule.points) for rule in self.rules]))
+        theta = np.exp(self.log_theta)
         answers = _sums(self.found, self._log_weights(), theta)
         if self.count == 1:
             share = answers.share_mean
             return replace(answers, share_error=0 * share, log_evidence_error=0 * share[0, :])
-        return _with_errors(answers, *self._halves(answers, set_numbers(self.rules), theta))
+        return _with_errors(answers, *self._halves(answers, theta))
 
-    def _halves(self, answers: _Summary, sets: IndexArray, theta: Array) -> tuple[AnyArray, AnyArray]:
+    def _halves(self, answers: _Summary, theta: Array) -> tuple[AnyArray, AnyArray]:
         """Errors of the log evidence and the shares from two halves of the directions, (V,) and (K, V)."""
         xp, put = namespace(self.found), device_of(self.found).put
-        members = put((sets == np.arange(SETS)[:, None]).astype(float))  # (SETS, J)
+        members = put((self.sets == np.arange(SETS)[:, None]).astype(float))  # (SETS, J)
         there, weights, share = put(theta), answers.weights, answers.share_mean
         evidence = _standard_error(members @ weights - 1 / SETS, xp)
         parts = [
@@ -471,123 +417,135 @@ class _Group:
         ]
         return evidence, xp.stack([_standard_error(each, xp) for each in parts])
 
-    def interpolated(
-        self, fine: Rule, target_error: float, everything: bool, spacing: float | None = None
-    ) -> _Interpolated | None:
-        """Answers from the points of a fine rule, to which what was found is interpolated.
+    def moments(self) -> tuple[Array, Array]:
+        """Posterior means (V, d) and covariances (V, d, d) of z, as NumPy, from the weights."""
+        z, put = self.log_theta @ contrasts(self.rules[0].points.shape[1] + 1), device_of(self.found).put
+        return _moments(z, self.found[0, ...] + put(self._log_weights())[:, None])
 
-        With a spacing if directions are those of a lattice. For targets that are precise enough then, or for
-        all. Weights of the directions of the group are those with which points of the fine rule are averages
-        of them. None if there are too few directions.
+
+def _moments(z: Array, logs: AnyArray) -> tuple[Array, Array]:
+    """Means (V, d) and covariances (V, d, d) of points z (J, d) with log weights (J, V), as NumPy.
+
+    From the weights to the power 1/T, with the lowest of some temperatures T at which enough points count:
+    a Gaussian that is narrow among the points has T times its covariance then.
+    """
+    xp, put, size, count = namespace(logs), device_of(logs).put, z.shape[1], int(logs.shape[1])
+    powers = put(np.concatenate([z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)], axis=1))
+    wanted, waiting = 3.0 * (size + 1), np.arange(count)
+    sums, heat = np.empty((count, size + size**2)), np.empty(count)
+    for temperature in _TEMPERATURES:
+        own = take(logs, waiting, axis=1)
+        weights = xp.exp((own - xp.max(own, axis=0, keepdims=True)) / float(temperature))
+        weights = weights / xp.sum(weights, axis=0, keepdims=True)
+        sums[waiting], heat[waiting] = to_numpy(weights.T @ powers), temperature
+        waiting = waiting[to_numpy(1 / xp.sum(weights * weights, axis=0)) < wanted]
+        if not len(waiting):
+            break
+    means = sums[:, :size]
+    squares = sums[:, size:].reshape(count, size, size) - means[:, :, None] * means[:, None, :]
+    return means, squares / heat[:, None, None] + 1e-10 * np.eye(size)
+
+
+@dataclass(frozen=True)
+class _Surface:
+    """What was found along the directions of a group, as functions of the direction.
+
+    Attributes
+    ----------
+    ways : three Interpolations
+        From all directions and from either half.
+    smooth : (12, J, V) on the device of the data
+        The values of `_smooth`.
+    """
+
+    ways: tuple[Interpolation, ...]
+    smooth: AnyArray
+
+    def some(self, members: IndexArray) -> _Surface:
+        """For some of the targets, members (k,)."""
+        return replace(self, smooth=take(self.smooth, members, axis=2))
+
+    def moments(self, group: _Group, search: _Search) -> tuple[Array, Array]:
+        """Posterior means (V, d) and covariances (V, d, d) of z, from points around those of the group."""
+        rules = []
+        for rule in group.rules:
+            finer = rule
+            while len(finer.points) * len(group.rules) < _LOCATING:
+                finer = finer.doubled()
+            rules.append(finer)
+        z = np.concatenate([rule.points for rule in rules])
+        log_theta, put = log_directions(z), search.device.put
+        matrix, base = put(self.ways[0].matrix(log_theta)), put(log_weights(rules))[:, None]
+        found = []
+        for part in blocks(len(group.columns), 1, search.chunk(len(z))):
+            some = self.smooth[:, :, part]
+            prior = search.log_prior(log_theta, matrix @ some[5, ...], group.columns[part])
+            found.append(_moments(z, matrix @ some[0, ...] + prior + base))
+        return np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found])
+
+    def answers(
+        self, group: _Group, search: _Search, fine: Rule, everything: bool, last: bool
+    ) -> _Interpolated:
+        """Answers from the points of a fine rule, for targets that are precise enough then, or for all.
+
+        Unless it is the last time, those for which the fine rule is not good enough are left.
         """
-        xp, device = namespace(self.found), device_of(self.found)
-        points, sets, found = self._all_directions()
-        masks = sets >= 0, sets == 0, sets == 1
-        apart = 1.0, *[2.0 ** (1 / points.shape[1])] * SETS  # spacings of all directions and of their halves
-        ways = [
-            interpolation(points, fine, mask, None if spacing is None else each * spacing)
-            for mask, each in zip(masks, apart, strict=True)
-        ]
-        known = [each for each in ways if each is not None]
-        if len(known) < len(ways):
-            return None
-        theta, dimension = np.exp(log_directions(fine.points)), fine.points.shape[1]
-        base = log_weights([fine]) + 0.5 * math.log(dimension + 1)
-        far = np.zeros(len(theta)) if spacing is None else 1.0 - known[0][1]
-        z, inside = fine.points, 1.0 - far
-        powers = np.concatenate([z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)], axis=1)
-        there = device.put(np.concatenate([inside[:, None] * powers, far[:, None]], axis=1))
-        lumps = device.put(self._lumps(points, fine))
-        parts, chosen, sums = [], [], []
+        target_error, put = search.effort.target_error, search.device.put
+        xp, dimension = namespace(self.smooth), fine.points.shape[1]
+        log_theta = log_directions(fine.points)
+        theta, base = np.exp(log_theta), log_weights([fine]) + 0.5 * math.log(dimension + 1)
+        matrices = [put(each.matrix(log_theta)) for each in self.ways]
+        around = put(self.ways[0].around(log_theta))
+        parts, chosen, moments, again = [], [], [], []
         # two answers from half of the directions differ by √2 errors of each; with all directions splines of
-        # order five err by less than 2^(−3/d) of that, where the spacing is that of smooth functions
-        less = 2.0 ** (-0.5 - (3 / dimension if spacing is None or spacing < _TRUSTED else 0.0))
-        chunk = max(1, device.block_floats * (16 if device.host else 1) // len(fine.points))
-        placed = [device.put(matrix) for matrix, _ in known]
-        for part in blocks(len(self.columns), 1, chunk):
-            smooth = _smooth(found[:, :, part], xp)
-            whole_found = _unsmooth(xp.stack([placed[0] @ smooth[i, ...] for i in range(9)]), xp)
-            whole = _sums(whole_found, base, theta)
+        # order five err by less than 2^(−3/d) of that
+        less = 2.0 ** (-0.5 - 3 / dimension)
+        for part in blocks(len(group.columns), 1, search.chunk(len(theta))):
+            columns, smooth = group.columns[part], self.smooth[:, :, part]
+            values = [
+                xp.stack([matrix @ smooth[i, ...] for i in functions])
+                for matrix, functions in zip(matrices, (range(12), (0, 5, 1), (0, 5, 1)), strict=True)
+            ]
+            found = _unsmooth(values[0], search.log_prior(log_theta, values[0][5, ...], columns))
+            whole = _sums(found, base, theta)
             first, second = (
-                _share_sums(matrix @ smooth[0, ...], matrix @ smooth[1, ...], base, theta)
-                for matrix in placed[1:]
+                _share_sums(each[0, ...] + prior, each[2, ...], base, theta)
+                for each in values[1:]
+                for prior in (search.log_prior(log_theta, each[1, ...], columns),)
             )
-            group = _Group(self.columns[part], (fine,), np.arange(len(theta)), whole_found)
-            errors = group._halves(whole, set_numbers([fine]), theta)
-            moments = to_numpy(whole.weights.T @ there)
-            away = _FAR * device.put(np.ascontiguousarray(moments[:, -1]))
-            evidence = xp.sqrt((less * (first[0] - second[0])) ** 2 + errors[0] ** 2 + away**2)
+            lattice = _Group(columns, group.faces[:0], (fine,), np.arange(len(theta)), found)
+            errors = lattice._halves(whole, theta)
+            evidence = xp.sqrt((less * (first[0] - second[0])) ** 2 + errors[0] ** 2)
             shares = xp.sqrt((less * (first[1] - second[1])) ** 2 + errors[1] ** 2)
             answers = _with_errors(whole, evidence, shares)
             own = answers.fine(target_error) & (answers.effective >= _FEWEST_FINE)
-            own |= everything
+            # errors of the sums themselves
+            coarse = ~_with_errors(whole, *errors).fine(_PART * target_error)
+            coarse = ~own & (coarse | (answers.effective < _FEWEST_FINE)) & (not last)
+            own |= everything & ~coarse
+            again.append(coarse)
             members = np.flatnonzero(own)
+            moments.append(lattice.moments())
             answers = answers.some(members)
-            distribution = _normal_mixture(answers, take(whole_found, members, axis=2), theta)
-            parts.append(replace(answers, weights=lumps @ answers.weights, distribution=distribution))
+            distribution = _normal_mixture(answers, take(found, members, axis=2), theta)
+            weights, mean_weights = (each.T @ answers.weights for each in (around, matrices[0]))
+            parts.append(
+                replace(answers, weights=weights, distribution=distribution, mean_weights=mean_weights)
+            )
             chosen.append(own)
-            sums.append(moments)
         summary = _Summary(
             *(xp.concat([getattr(each, name) for each in parts], axis=-1) for name in vars(parts[0]))
         )
         mask = np.concatenate(chosen)
-        placed_moments = _moments_within(np.concatenate(sums), dimension)
-        return _Interpolated(np.flatnonzero(mask), np.flatnonzero(~mask), summary, *placed_moments)
-
-    def _all_directions(self) -> tuple[Array, IndexArray, AnyArray]:
-        """Points (J, d), their sets (J,) and what was found (9, J, V), those of a lattice included."""
-        points, sets = np.concatenate([rule.points for rule in self.rules]), set_numbers(self.rules)
-        if self.grid is None:
-            return points, sets, self.found
-        return (
-            np.concatenate([points, self.grid.points]),
-            np.concatenate([sets, self.grid.halves]),
-            namespace(self.found).concat([self.found, self.grid.found], axis=1),
-        )
-
-    def _lumps(self, points: Array, fine: Rule) -> Array:
-        """Weights (J, M) of points (J, d) for each point of a fine rule."""
-        if points.shape[1] in _LATTICE_DIMENSIONS:
-            return np.asarray(between(points, fine.points).T.toarray(), np.float64)
-        own = nearest_points(fine.whitened(points), fine.whitened(fine.points), np.arange(len(points)))
-        lumps = np.zeros((len(points), len(own)))
-        lumps[own, np.arange(len(own))] = 1.0
-        return lumps
-
-    def moments(self) -> tuple[Array, Array]:
-        """Posterior means (V, d) and covariances (V, d, d) of z, as NumPy.
-
-        Without interpolation: from the weights, of the lattice if there is one, to the power 1/T, with the
-        lowest of some temperatures T at which enough directions count: a Gaussian that is narrow among the
-        directions has T times its covariance then.
-        """
-        xp, put = namespace(self.found), device_of(self.found).put
-        if self.grid is None or self.grid.left:
-            z, logs = np.concatenate([rule.points for rule in self.rules]), self.found[0, ...]
-            logs = logs + put(self._log_weights())[:, None]
-        else:
-            z, logs = self.grid.points, self.grid.found[0, ...]
-        size = z.shape[1]
-        powers = put(np.concatenate([z, (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)], axis=1))
-        wanted, waiting = 3.0 * (size + 1), np.arange(len(self.columns))
-        sums, heat = np.empty((len(waiting), size + size**2)), np.empty(len(waiting))
-        for temperature in _TEMPERATURES:
-            own = take(logs, waiting, axis=1)
-            weights = xp.exp((own - xp.max(own, axis=0, keepdims=True)) / float(temperature))
-            weights = weights / xp.sum(weights, axis=0, keepdims=True)
-            sums[waiting], heat[waiting] = to_numpy(weights.T @ powers), temperature
-            waiting = waiting[to_numpy(1 / xp.sum(weights * weights, axis=0)) < wanted]
-            if not len(waiting):
-                break
-        means = sums[:, :size]
-        squares = sums[:, size:].reshape(-1, size, size) - means[:, :, None] * means[:, None, :]
-        return means, squares / heat[:, None, None] + 1e-10 * np.eye(size)
+        means, covariances = (np.concatenate(each) for each in zip(*moments, strict=True))
+        done, others, coarser = (np.flatnonzero(each) for each in (mask, ~mask, np.concatenate(again)))
+        return _Interpolated(done, others, coarser, summary, means, covariances)
 
 
 def _sums(found: AnyArray, log_base: Array, theta: Array) -> _Summary:
-    """Weighted sums over directions θ (J, K) of what was found (9, J, V); without errors."""
+    """Weighted sums over directions θ (J, K) of what was found (12, J, V); without errors."""
     xp, put = namespace(found), device_of(found).put
-    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(9))
+    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(12))
     log_terms, there = logs + put(log_base)[:, None], put(theta)
     top = xp.max(log_terms, axis=0)
     terms = xp.exp(log_terms - top[None, :])
@@ -651,16 +609,18 @@ def _with_errors(answers: _Summary, evidence: AnyArray, shares: AnyArray) -> _Su
     return replace(answers, log_evidence_error=errors[0], share_error=errors[1])
 
 
-def _smooth(found: AnyArray, xp: Any) -> AnyArray:
-    """The numbers (9, directions, v) of every direction in forms that vary slowly.
+def _smooth(found: AnyArray, log_prior: AnyArray) -> AnyArray:
+    """The numbers (12, directions, v) of every direction in forms that vary slowly.
 
-    Log integral, mean and variance of ω, logarithms of E s and E τ, mean and variance of log s and log τ.
+    Log integral less the log prior (directions, v) at E log s, mean and variance of ω, logarithms of E s and
+    E τ, mean and variance of log s, log τ and u, skewness of u.
     """
-    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(9))
-    variances = [powers[i + 1] - powers[i] * powers[i] for i in (0, 2)]
+    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(12))
+    variances = [powers[i + 1] - powers[i] * powers[i] for i in (0, 2, 4)]
+    xp = namespace(found)
     return xp.stack(
         [
-            logs,
+            logs - log_prior,
             fraction,
             square - fraction * fraction,
             xp.log(scale),
@@ -669,25 +629,42 @@ def _smooth(found: AnyArray, xp: Any) -> AnyArray:
             variances[0],
             powers[2],
             variances[1],
+            powers[4],
+            variances[2],
+            powers[6],
         ]
     )
 
 
-def _unsmooth(values: AnyArray, xp: Any) -> AnyArray:
-    """The inverse of `_smooth`, (9, directions, v)."""
-    logs, fraction, variance, scale, noise, *powers = (values[i, ...] for i in range(9))
+def _unsmooth(values: AnyArray, log_prior: AnyArray) -> AnyArray:
+    """The inverse of `_smooth`, (12, directions, v)."""
+    xp = namespace(values)
+    logs, fraction, variance, scale, noise, *powers = (values[i, ...] for i in range(12))
     square = fraction * fraction + xp.maximum(variance, xp.zeros_like(variance))
-    squares = [powers[i] * powers[i] + xp.maximum(powers[i + 1], xp.zeros_like(variance)) for i in (0, 2)]
+    squares = [powers[i] * powers[i] + xp.maximum(powers[i + 1], xp.zeros_like(variance)) for i in (0, 2, 4)]
     return xp.stack(
-        [logs, fraction, square, xp.exp(scale), xp.exp(noise), powers[0], squares[0], powers[2], squares[1]]
+        [
+            logs + log_prior,
+            fraction,
+            square,
+            xp.exp(scale),
+            xp.exp(noise),
+            powers[0],
+            squares[0],
+            powers[2],
+            squares[1],
+            powers[4],
+            squares[2],
+            powers[6],
+        ]
     )
 
 
 def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArray:
     """Distribution functions of the shares at `_PLACES`, (K, places, V).
 
-    Along each of the directions with the largest weights the share is taken as normal: with so much signal
-    that directions are interpolated, its law along one direction is narrow.
+    Along each of the directions with the largest weights u is taken as lognormal from some point on, with its
+    own mean, variance and skewness.
     """
     xp, device = namespace(found), device_of(found)
     mean, deviation = answers.share_mean, answers.share_deviation
@@ -704,11 +681,12 @@ def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArra
         if len(own):
             order, weights = take(order, own, axis=1), take(weights, own, axis=1)
             weights = weights / xp.sum(weights, axis=0, keepdims=True)
-            middle, square = (take_rows(take(found[i, ...], columns, axis=1), order) for i in (1, 2))
+            middle, square = (take_rows(take(found[i, ...], columns, axis=1), order) for i in (9, 10))
             spread = xp.sqrt(xp.maximum(square - middle * middle, xp.full_like(square, 1e-24)))
+            skewness = take_rows(take(found[11, ...], columns, axis=1), order)
             there = take(places, columns, axis=2)
             below = [
-                _below(there[k, ...], device.put(theta[:, k]), order, weights, middle, spread)
+                _below(there[k, ...], device.put(theta[:, k]), order, weights, middle, spread, skewness)
                 for k in range(theta.shape[1])
             ]
             result = add_to_columns(result, columns, xp.stack(below))
@@ -723,13 +701,26 @@ def _below(
     weights: AnyArray,
     middle: AnyArray,
     spread: AnyArray,
+    skewness: AnyArray,
 ) -> AnyArray:
-    """P(share ≤ place), (places, V), for θ_k ω with ω normal along each direction."""
+    """P(share ≤ place), (places, V), for θ_k e^u/(1 + e^u) with ±u lognormal along each direction.
+
+    (e^Y − E e^Y)/deviation ≤ z ⟺ (Y − E Y)/σ ≤ log(√w (1 + q z))/√log w with w = e^(σ²) = 1 + q², and the
+    skewness is (w + 2) q.
+    """
     xp = namespace(places)
+    sign = xp.where(skewness < 0.0, -xp.ones_like(skewness), xp.ones_like(skewness))
+    size = xp.clip(xp.abs(skewness), 1e-3, 4.0)
+    root = (1 + 0.5 * size * size + size * xp.sqrt(1 + 0.25 * size * size)) ** (1 / 3)
+    w = root + 1 / root - 1
+    q, half = xp.sqrt(w - 1), 0.5 * xp.log(w)
     own = xp.reshape(take(largest, xp.reshape(order, (-1,)), axis=0), order.shape)
     rows = []
     for i in range(places.shape[0]):
-        z = xp.clip((places[i, :][None, :] / own - middle) / spread, -9.0, 9.0)
+        part = xp.clip(places[i, :][None, :] / own, 1e-300, 1 - 1e-15)
+        away = sign * (xp.log(part / (1 - part)) - middle) / spread
+        start = xp.maximum(q * away, xp.full_like(away, -1 + 1e-9))
+        z = xp.clip(sign * (xp.log1p(start) + half) / xp.sqrt(2 * half), -9.0, 9.0)
         normal = 1 / (1 + xp.exp(-z * (1.5976 + 0.070566 * z * z)))  # Φ(z) to 1.5e-4
         rows.append(xp.sum(weights * normal, axis=0))
     return xp.stack(rows)
@@ -758,32 +749,52 @@ class _Search:
         rank = self.kernels.rank
         return (10.0 if self.device.host else 50.0) * rank**3 / (2 * rank**2 + 3e5)
 
+    def chunk(self, points: int) -> int:
+        """Targets whose values at so many points are held at a time."""
+        return max(1, self.device.block_floats * (16 if self.device.host else 1) // points)
+
+    @cached_property
+    def floors(self) -> Array:
+        """Shares θ_k of the signal, (K,), at which a band matters where signal and noise are equal.
+
+        Its variance along its own eigenvectors, tr G²/tr G times s θ_k, is that of the noise then. As a
+        function of θ_k the likelihood is singular at −τ/(s g) for eigenvalues g of the band.
+        """
+        xp = namespace(self.kernels.grams[0])
+        squares = np.array([float(xp.sum(gram * gram)) for gram in self.kernels.grams])
+        return np.asarray(self.kernels.examples / squares, np.float64)
+
+    @cached_property
+    def _tables(self) -> tuple[PriorTable, ...]:
+        return self.priors.each(QUICK.table_step, self.device)
+
+    def log_prior(self, log_theta: Array, log_scale: AnyArray, columns: IndexArray) -> AnyArray:
+        """Σ_k log π_k(log s + log θ_k) for directions (M, K) and log s (M, v) of some targets (v,)."""
+        xp, put = namespace(log_scale), self.device.put
+        x = log_scale + take(self.targets.log_units, put(columns), axis=0)[None, :]
+        total = xp.zeros_like(x)
+        for k, table in enumerate(self._tables):
+            total = total + table.value(x + put(np.ascontiguousarray(log_theta[:, k]))[:, None], xp)
+        return total
+
+    def look_at_faces(self, group: _Group) -> _Group:
+        """Look along directions on the faces of the simplex, the first of all."""
+        faces = face_directions(len(self.kernels.used))
+        numbers, found = self._along(group, faces)
+        return replace(group, faces=faces, numbers=numbers, found=found)
+
     def look(self, group: _Group, rule: Rule) -> _Group:
         """Look along the points of a further rule, or the further ones of the last, for some targets."""
         again = bool(group.rules) and group.rules[-1].shift is rule.shift
         new = rule.points[len(group.rules[-1].points) if again else 0 :]
-        numbers, found = self._along(group, new)
+        numbers, found = self._along(group, log_directions(new))
         both = [each for each in (group.found, found) if each is not None]
         all_found = both[0] if len(both) == 1 else namespace(found).concat(both, axis=1)
         rules = (*(group.rules[:-1] if again else group.rules), rule)
         return replace(group, rules=rules, numbers=np.concatenate([group.numbers, numbers]), found=all_found)
 
-    def look_between(self, group: _Group, lattice: Lattice, spacing: float, members: IndexArray) -> _Group:
-        """Look along further points (n,) of a lattice."""
-        grid = group.grid
-        if not len(members) and grid is not None:
-            return replace(group, grid=replace(grid, spacing=spacing))
-        numbers, found = self._along(group, lattice.points(members))
-        if grid is not None:
-            members, numbers = (
-                np.concatenate(each) for each in ((grid.members, members), (grid.numbers, numbers))
-            )
-            found = namespace(found).concat([grid.found, found], axis=1)
-        return replace(group, grid=_Grid(lattice, spacing, members, numbers, found))
-
-    def _along(self, group: _Group, z: Array) -> tuple[IndexArray, AnyArray]:
-        """Numbers (n,) of directions z (n, d), and what is found along them for the targets, (9, n, V)."""
-        logs = log_directions(z)
+    def _along(self, group: _Group, logs: Array) -> tuple[IndexArray, AnyArray]:
+        """Numbers (n,) of directions log θ (n, K), and what is found along them for targets, (12, n, V)."""
         everything = len(group.columns) == self.targets.count
         targets = self.targets if everything else self.targets.some(group.columns)
         directions = Directions(self.kernels, targets, self.priors)
@@ -822,8 +833,9 @@ class _Search:
 
         mean, deviation = joined("share_mean"), joined("share_deviation")
         places = np.clip(mean[..., None] + deviation[..., None] * _PLACES, 0.0, 1.0)
-        weights = self._weights(finished)
-        dual, distribution = self._second_pass(weights, places)
+        weights = self._sparse(finished, "weights")
+        summed = np.concatenate([np.full(len(g.columns), s.distribution is None) for g, s in finished])
+        dual, distribution = self._second_pass(self._sparse(finished, "mean_weights"), places, summed[order])
         for group, summary in finished:
             if summary.distribution is not None:
                 distribution[group.columns] = np.moveaxis(to_numpy(summary.distribution), 2, 0)
@@ -853,21 +865,29 @@ class _Search:
             dual,
         )
 
-    def _weights(self, finished: Sequence[tuple[_Group, _Summary]]) -> sparse.csr_array:
-        """Weights that are not negligible, (J, V)."""
+    def _sparse(self, finished: Sequence[tuple[_Group, _Summary]], name: str) -> sparse.csr_array:
+        """Weights of this name that are not negligible, (J, V)."""
         rows, columns, values = [], [], []
         for group, summary in finished:
-            weights = to_numpy(summary.weights)
-            own, target = np.nonzero(weights > _NEGLIGIBLE)
-            rows.append(group.all_numbers[own])
+            given, negligible = getattr(summary, name), _NEGLIGIBLE
+            if name == "mean_weights":
+                given, negligible = (summary.weights, _NEGLIGIBLE) if given is None else (given, _SMALL)
+            weights = to_numpy(given)
+            own, target = np.nonzero(np.abs(weights) > negligible)
+            kept = weights[own, target]
+            total = np.bincount(target, kept, weights.shape[1])
+            rows.append(group.numbers[own])
             columns.append(group.columns[target])
-            values.append(weights[own, target])
+            values.append(kept / total[target])
         places = np.concatenate(rows), np.concatenate(columns)
         shape = len(self.log_theta), self.targets.count
         return sparse.csr_array((np.concatenate(values), places), shape=shape)
 
-    def _second_pass(self, weights: sparse.csr_array, places: Array) -> tuple[AnyArray, Array]:
-        """Dual coefficients (K, r, V) and distribution functions (V, K, places) of the shares."""
+    def _second_pass(self, weights: sparse.csr_array, places: Array, summed: Mask) -> tuple[AnyArray, Array]:
+        """Dual coefficients (K, r, V) and, where summed (V,), distribution functions of shares.
+
+        The latter are (V, K, places); the weights (J, V) are those of means.
+        """
         directions = Directions(self.kernels, self.targets, self.priors)
         xp, put, rank = directions.xp, self.device.put, self.kernels.rank
         dual = self.device.zeros(len(self.kernels.used), rank, self.targets.count)
@@ -884,8 +904,10 @@ class _Search:
             conditional = directions.given(line, part)
             alpha = line.system.vectors @ (shrunk(line.system, conditional, part, xp) * own[None, :])
             dual = add_to_columns(dual, columns, xp.stack([float(each) * alpha for each in theta]))
-            below = _shares_below(conditional, theta, take(there, put(columns), axis=2), xp)
-            distribution = add_to_columns(distribution, columns, below * own[None, None, :])
+            some = summed[columns]
+            if some.any():
+                below = _shares_below(conditional, theta, take(there, put(columns), axis=2), xp)
+                distribution = add_to_columns(distribution, columns, below * own[None, None, :])
             self.effort.say(f"intervals and coefficients: {number + 1} of {len(relevant)} directions")
         return dual, np.moveaxis(to_numpy(distribution), 2, 0)
 

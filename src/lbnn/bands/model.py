@@ -118,8 +118,8 @@ class Bands:
             posterior standard deviation.
         max_directions : int
             Directions, each with an eigendecomposition, that one target is integrated over at most; the first
-            (32 for two bands, 64 for three, 128 for four) are always looked at. They are shared by targets
-            with similar answers. Targets that would need more are not `ok`.
+            (32 for two bands, 71 for three, 143 for four, 575 for six) are always looked at. They are shared
+            by targets with similar answers. Targets that would need more are not `ok`.
         seed : int, numpy.random.SeedSequence or numpy.random.Generator
         block_size : int, optional
             Targets that are held at a time. Every block chooses its own directions.

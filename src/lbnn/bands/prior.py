@@ -58,9 +58,8 @@ class BandPriors:
         )
 
     def along(self, log_direction: Array, largest_step: float, device: Device) -> PriorTable:
-        """P_θ for log θ (K,), in steps of `largest_step`, less for laws narrower than a Gamma of shape 8."""
-        sharpest = max(float((law.shapes * law.multiplicity).sum()) for law in self.laws)
-        step = largest_step * min(1.0, (_SHAPE / sharpest) ** 0.25)
+        """P_θ for log θ (K,), in steps of `largest_step` at most."""
+        step = self._step(largest_step)
         splines = [_spline(law.widths, law.shift, step) for law in self.laws]
         offsets = log_direction - self.log_sizes
         high = min(each.high - offset for each, offset in zip(splines, offsets, strict=True))
@@ -68,10 +67,21 @@ class BandPriors:
         total = np.zeros(len(x))
         for each, offset in zip(splines, offsets, strict=True):
             total += each(x + offset)
-        curve = interpolate.CubicSpline(x, total)
-        coefficients = curve.c[::-1].copy()  # (4, cells), constant first
-        coefficients[2:, [0, -1]] = 0.0  # straight lines beyond the ends
-        return PriorTable(float(x[0]), step, tuple(device.put(each) for each in coefficients))
+        return _table(x, total, device)
+
+    def each(self, largest_step: float, device: Device) -> tuple[PriorTable, ...]:
+        """Log densities of the log λ_k, k = 1..K, for kernels of mean diagonal one, by themselves."""
+        step, found = self._step(largest_step), []
+        for law, size in zip(self.laws, self.log_sizes, strict=True):
+            spline = _spline(law.widths, law.shift, step)
+            x = np.asarray(spline.high - step * np.arange(int(_REACH / step), -1, -1), np.float64)
+            found.append(_table(x + float(size), spline(x), device))
+        return tuple(found)
+
+    def _step(self, largest: float) -> float:
+        """Step of tables: less than the largest for laws narrower than a Gamma of shape 8."""
+        sharpest = max(float((law.shapes * law.multiplicity).sum()) for law in self.laws)
+        return largest * min(1.0, (_SHAPE / sharpest) ** 0.25)
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,13 @@ class PriorTable:
         # one coefficient at a time: rows of four take an H200 ten times as long
         own = [take(each, index, axis=0) for each in self.coefficients]
         return tuple(xp.reshape(each, x.shape) for each in (*own, away))
+
+
+def _table(x: Array, values: Array, device: Device) -> PriorTable:
+    """A cubic spline through values (n,) at equidistant x (n,), with straight lines beyond the ends."""
+    coefficients = interpolate.CubicSpline(x, values).c[::-1].copy()  # (4, cells), constant first
+    coefficients[2:, [0, -1]] = 0.0
+    return PriorTable(float(x[0]), float(x[1] - x[0]), tuple(device.put(each) for each in coefficients))
 
 
 class _LogDensity:

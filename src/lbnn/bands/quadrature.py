@@ -116,7 +116,7 @@ class Conditional:
     lattice: Array
 
     def moments(self, xp: Any) -> tuple[AnyArray, ...]:
-        """E ω, E ω², E s, E τ, E log s, E (log s)², E log τ, E (log τ)², each (V,).
+        """E ω, E ω², E s, E τ, two moments of log s, of log τ and of u, and the skewness of u, each (V,).
 
         ω = e^u/(1 + e^u) is the share of the signal.
         """
@@ -124,11 +124,15 @@ class Conditional:
         scale = self.noise * xp.exp(self.u)
         log_noise, variance = self.log_noise(xp), self.noise_spread**2
         log_scale = log_noise + self.u
-        powers = (log_scale, log_scale**2 + variance, log_noise, log_noise**2 + variance)
-        return tuple(
+        powers = (log_scale, log_scale**2 + variance, log_noise, log_noise**2 + variance, self.u, self.u**2)
+        found = [
             xp.sum(self.mass * each, axis=0)
             for each in (fraction, fraction * fraction, scale, self.noise, *powers)
-        )
+        ]
+        away = self.u - found[-2][None, :]
+        second, third = (xp.sum(self.mass * away**power, axis=0) for power in (2, 3))
+        skewness = third / xp.maximum(second, xp.full_like(second, 1e-300)) ** 1.5
+        return (*found, skewness)
 
     def log_noise(self, xp: Any) -> AnyArray:
         """E[log τ | u], (nodes, V): log τ is nearly normal given u."""

@@ -18,9 +18,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
-from scipy import sparse, special
+from scipy import special
 from scipy.cluster.vq import kmeans, vq
 from scipy.interpolate import RBFInterpolator
 from scipy.spatial import Delaunay, KDTree
@@ -37,14 +38,12 @@ _FEWEST_MEMBERS = 4  # targets of a cluster, on average, at least
 _TAILS = (
     4.0  # degrees of freedom of Student's t; posteriors of log ratios fall exponentially, which is faster
 )
-_CORE = float(special.stdtrit(_TAILS, 0.99))
-_REACH = 1.2  # spacings from the next direction up to which there is interpolation
-_SUPPORT = 3.5  # spacings from the points to be interpolated up to which directions are used
-_APART = 0.2  # spacings between directions, at least
-_COINCIDE = 0.02  # distance in deviations; the condition number grows with its fifth power
 FEWEST_POINTS = 16  # of a rule
-_REGION = 4.0  # posterior deviations around which a lattice has points: an exponential tail has 1% beyond
-_NEIGHBOURS = 2.0  # spacings by which it is larger, so that interpolation has points on all sides
+_APART = 0.03  # distance between directions in coordinates of interpolation, at least
+_ALL_FACES = 6  # bands, at most, with directions on all faces of the simplex: 2^6 − 1 of them
+_OFF = -16.0  # log θ_k of a band that is switched off there: far below all floors
+_PER_COEFFICIENT = 3  # directions for each coefficient of a quadratic polynomial, at least
+_TRIANGULATED = 3  # dimensions, at most, in which directions are triangulated
 _START = 0.25  # part of the points that a rule is thought to need with which it begins
 #: Generating vector of embedded lattices: component by component, the smallest worst-case error in Korobov's
 #: space of smoothness two on average over 2^4 to 2^11 points.
@@ -131,63 +130,6 @@ def _embedded(numbers: IndexArray, shift: Array) -> Array:
     return np.asarray((inverse[:, None] * _GENERATOR[: len(shift)] + shift) % 1.0, np.float64)
 
 
-@dataclass(frozen=True)
-class Lattice:
-    """Points at nearly equal distances in a cube of z, of which those near the mass of targets are used.
-
-    The first 2^m points are a lattice for every m: a finer one keeps the points of the coarser.
-
-    Attributes
-    ----------
-    low : (d,)
-        Corner of the cube.
-    side : float
-    shift : (d,)
-        In the unit cube.
-    """
-
-    low: Array
-    side: float
-    shift: Array
-
-    @classmethod
-    def around(cls, means: Array, covariances: Array, margin: float, rng: np.random.Generator) -> Lattice:
-        """That holds the mass of targets with these moments, (V, d) and (V, d, d), and margin around it."""
-        reach = _REGION * np.sqrt(np.diagonal(covariances, axis1=1, axis2=2)) + margin
-        low, high = (means - reach).min(axis=0), (means + reach).max(axis=0)
-        return cls(low, float((high - low).max()), rng.random(len(low)))
-
-    def count(self, spacing: float) -> int:
-        """Points of the coarsest lattice whose cells are not larger than cubes of this side."""
-        return int(2 ** math.ceil(len(self.low) * math.log2(self.side / spacing)))
-
-    def points(self, numbers: IndexArray) -> Array:
-        """z (n, d) of the points of these numbers (n,)."""
-        return self.low + self.side * _embedded(numbers, self.shift)
-
-    def near(self, means: Array, covariances: Array, spacing: float) -> tuple[IndexArray, IndexArray]:
-        """Numbers (n,) of points in the region of a target at least, and how many targets ask for each, (n,).
-
-        Regions are ellipsoids: `_REGION` deviations of the posterior and `_NEIGHBOURS` spacings around.
-        """
-        numbers, dimension = np.arange(self.count(spacing)), len(self.low)
-        z = self.points(numbers)
-        asking = np.zeros(len(numbers), np.int64)
-        wide = _REGION**2 * covariances + (_NEIGHBOURS * spacing) ** 2 * np.eye(dimension)
-        precisions = np.linalg.inv(wide)
-        # (z − m)ᵀ P (z − m) as one product of matrices
-        pairs = (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)
-        features = np.concatenate([pairs, z, np.ones((len(z), 1))], axis=1)
-        linear = np.einsum("vij,vj->vi", precisions, means)
-        constant = np.einsum("vi,vi->v", linear, means)
-        coefficients = np.concatenate(
-            [precisions.reshape(len(means), -1), -2 * linear, constant[:, None]], axis=1
-        )
-        for part in np.array_split(np.arange(len(means)), max(1, len(means) * len(z) // 10**7)):
-            asking += (features @ coefficients[part].T <= 1.0).sum(axis=1)
-        return numbers[asking > 0], asking[asking > 0]
-
-
 def log_weights(rules: Sequence[Rule]) -> Array:
     """Log weights (m,) of all points, one rule after the other: the integral of f is Σ_j weight_j f(z_j)."""
     z = np.concatenate([rule.points for rule in rules])
@@ -201,68 +143,65 @@ def set_numbers(rules: Sequence[Rule]) -> IndexArray:
     return np.concatenate([np.arange(len(rule.points)) * SETS // len(rule.points) for rule in rules])
 
 
-def interpolation(
-    points: Array, fine: Rule, chosen: Mask, spacing: float | None
-) -> tuple[Array, Mask] | None:
-    """A matrix (M, J) that takes values at points (J, d), where chosen, to those of a fine rule; and where.
+class Interpolation:
+    """Functions of the direction from their values at some directions.
 
-    By radial basis functions |x|⁵ and quadratic polynomials, which need no length scale: in z where points
-    have a common spacing, else in the coordinates of the fine rule. Far out, beyond the quantiles 0.01 and
-    0.99 of its axes or farther than `_REACH` spacings from all points, it is the value of the nearest point;
-    the mask (M,) says which points are not so far out.
-    Of two points that nearly coincide, which would make the equations ill-conditioned, the later is used.
-    None where there are too few points, and in one dimension, where a finer rule costs little.
+    By radial basis functions |x|⁵ and quadratic polynomials, which need no length scale, in the coordinates
+    x = Vᵀ log(θ_k + floor_k). Where θ_k is far below its floor the band is switched off and the likelihood
+    does not change any more; in these coordinates such directions coincide, and all directions are in a
+    bounded region. Of two that nearly coincide, which would make the equations ill-conditioned, the later
+    is used.
+
+    Parameters
+    ----------
+    log_theta : (J, K)
+    floors : (K,)
+    chosen : (J,) of bool
+        The directions whose values are used.
     """
-    x, new = fine.whitened(points), fine.whitened(fine.points)
-    core, near, apart = np.abs(new).max(axis=1) < _CORE, np.abs(x).max(axis=1) < 2 * _CORE, _COINCIDE
-    if spacing is not None:
-        near |= covered(fine.points[core], points, _SUPPORT * spacing)
-        core &= covered(points[chosen], fine.points, _REACH * spacing)
-        x, new, apart = points / spacing, fine.points / spacing, _APART
-    near &= chosen
-    candidates = np.flatnonzero(near)
-    near[candidates[KDTree(x[near]).query_pairs(apart, output_type="ndarray")[:, 0]]] = False
-    dimension = x.shape[1]
-    if dimension < 2 or near.sum() < 2 * (dimension + 1) * (
-        dimension + 2
-    ):  # four times the coefficients of a quadratic
-        return None
-    matrix = np.zeros((len(new), len(x)))
-    spline = RBFInterpolator(x[near], np.eye(int(near.sum())), kernel="quintic", degree=2)
-    if core.any():
-        matrix[np.ix_(core, near)] = spline(new[core])
-    matrix[np.flatnonzero(~core), nearest_points(x[chosen], new[~core], np.flatnonzero(chosen))] = 1.0
-    return matrix, core
 
+    def __init__(self, log_theta: Array, floors: Array, chosen: Mask) -> None:
+        self.log_theta, self.floors, near = log_theta, floors, chosen.copy()
+        x, candidates = self._coordinates(log_theta), np.flatnonzero(chosen)
+        near[candidates[KDTree(x[near]).query_pairs(_APART, output_type="ndarray")[:, 0]]] = False
+        self.used = np.flatnonzero(near)
+        dimension = x.shape[1]
+        coefficients = (dimension + 1) * (dimension + 2) // 2  # of a quadratic
+        self.possible = len(self.used) >= _PER_COEFFICIENT * coefficients
+        if self.possible:
+            self._spline = RBFInterpolator(x[near], np.eye(len(self.used)), kernel="quintic", degree=2)
 
-def covered(points: Array, new: Array, reach: float) -> Mask:
-    """Whether a point (k, d) has one of the points (m, d) within reach, (k,)."""
-    return np.asarray(KDTree(points).query(new, distance_upper_bound=reach)[0] < math.inf, bool)
+    def matrix(self, log_theta: Array) -> Array:
+        """(M, J): takes values at the directions to values at others (M, K)."""
+        full = np.zeros((len(log_theta), len(self.log_theta)))
+        full[:, self.used] = self._spline(self._coordinates(log_theta))
+        return full
 
+    def around(self, log_theta: Array) -> Array:
+        """Weights (M, J), at least zero, with which others (M, K) are averages of directions around them.
 
-def between(points: Array, new: Array) -> sparse.csr_array:
-    """Weights (k, m) of points (m, d) with which new ones (k, d) are averages of the nearest around them.
+        Barycentric coordinates in a triangulation of z; one weight, of the nearest, where a point is outside
+        of it and with more than four bands, where triangulations are large.
+        """
+        turn, dimension = contrasts(log_theta.shape[1]), log_theta.shape[1] - 1
+        x, new = self.log_theta[self.used] @ turn, log_theta @ turn
+        full, outside = np.zeros((len(new), len(self.log_theta))), np.ones(len(new), bool)
+        if dimension <= _TRIANGULATED:
+            triangles = Delaunay(x)
+            own = triangles.find_simplex(new)
+            outside = own < 0
+            inside = np.flatnonzero(~outside)
+            transform, corners = triangles.transform[own[inside]], triangles.simplices[own[inside]]
+            first = np.einsum("kij,kj->ki", transform[:, :dimension], new[inside] - transform[:, dimension])
+            weights = np.concatenate([first, 1 - first.sum(axis=1, keepdims=True)], axis=1)
+            full[inside[:, None], self.used[corners]] = np.clip(weights, 0.0, 1.0)
+        full[outside, self.used[KDTree(x).query(new[outside])[1]]] = 1.0
+        return full
 
-    Barycentric coordinates in a triangulation; one weight where a point is outside of it.
-    """
-    triangles = Delaunay(points)
-    own = triangles.find_simplex(new)
-    inside = np.flatnonzero(own >= 0)
-    transform = triangles.transform[own[inside]]
-    dimension = points.shape[1]
-    first = np.einsum("kij,kj->ki", transform[:, :dimension], new[inside] - transform[:, dimension])
-    weights = np.clip(np.concatenate([first, 1 - first.sum(axis=1, keepdims=True)], axis=1), 0.0, 1.0)
-    outside = np.flatnonzero(own < 0)
-    alone = nearest_points(points, new[outside], np.arange(len(points)))
-    rows = np.concatenate([np.repeat(inside, dimension + 1), outside])
-    columns = np.concatenate([triangles.simplices[own[inside]].ravel(), alone])
-    values = np.concatenate([weights.ravel(), np.ones(len(outside))])
-    return sparse.csr_array((values, (rows, columns)), shape=(len(new), len(points)))
-
-
-def nearest_points(x: Array, new: Array, numbers: IndexArray) -> IndexArray:
-    """The numbers (k,) of the points x (m, d) that are nearest to new ones (k, d)."""
-    return numbers[KDTree(x).query(new)[1]]
+    def _coordinates(self, log_theta: Array) -> Array:
+        """x (M, K − 1) of directions (M, K)."""
+        logs = np.logaddexp(log_theta, np.log(self.floors))
+        return np.asarray(logs @ contrasts(log_theta.shape[1]), np.float64)
 
 
 def first_rules(mean: Array, variance: Array, rng: np.random.Generator) -> list[Rule]:
@@ -277,6 +216,20 @@ def first_rules(mean: Array, variance: Array, rng: np.random.Generator) -> list[
     prior, count = turn.T @ np.diag(variance) @ turn, points_for_one(len(mean) - 1)
     rules = [Rule.around(turn.T @ mean, 1.5 * prior, count, count, rng)]
     return [*rules, Rule.around(np.zeros(len(turn.T)), 4.0 * np.eye(len(turn.T)), count, count, rng)]
+
+
+def face_directions(bands: int) -> Array:
+    """log θ (F, K) of the middles of all faces: vertices, edges, … up to the simplex itself.
+
+    No rule has points there, and without them values on faces would be extrapolations. With many bands
+    vertices and edges only, whose number does not grow exponentially.
+    """
+    largest = bands if bands <= _ALL_FACES else 2
+    faces = [each for size in range(1, largest + 1) for each in combinations(range(bands), size)]
+    logs = np.full((len(faces), bands), _OFF)
+    for row, face in zip(logs, faces, strict=True):
+        row[list(face)] = 0.0
+    return np.asarray(logs - special.logsumexp(logs, axis=1, keepdims=True), np.float64)
 
 
 def rules_for(

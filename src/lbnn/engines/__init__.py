@@ -3,7 +3,7 @@
 `strategy` says what is tried for a problem (`plan`, which draws nothing), `run` executes it (`infer`),
 `verdict` decides whether the answer is ok, `policy` holds the thresholds of these decisions. What is tried:
 `atom` (depth one), `quadrature` (one output), and samplers that return an `Estimate` each: `importance`,
-`mixture_sampling`, `rowwise`, `relative_rows`, `smc`. `inference` holds the types of questions and answers.
+`mixture`, `rowwise`, `relative_rows`, `smc`. `inference` holds the types of questions and answers.
 Imports `scale` and `likelihood`; nothing of inputs, noise or predictions.
 """
 

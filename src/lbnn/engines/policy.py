@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scipy import stats
+from scipy import special
 
 #: Independent groups of draws: their spread is the stated error. With eight, two means of heavy-tailed laws
 #: were off by more than five of their errors.
@@ -22,7 +22,7 @@ def joint_errors(probability: float) -> float:
 
     Two-sided, for errors from the spread of `GROUPS` groups: Student's law.
     """
-    return float(stats.t.isf(0.5 * probability, GROUPS - 1))
+    return -float(special.stdtrit(GROUPS - 1, 0.5 * probability))
 
 
 @dataclass(frozen=True)

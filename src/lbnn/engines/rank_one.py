@@ -72,8 +72,6 @@ def sample_rank_one(
     rng: np.random.Generator,
     *,
     layer_variances: Sequence[float] = (),
-    residual: float = 0.0,
-    examples: int = 1,
 ) -> RankOneSample:
     """Log evidence by quadrature and independent posterior draws of L, for data of rank one.
 
@@ -92,8 +90,6 @@ def sample_rank_one(
     rng : numpy.random.Generator
     layer_variances : sequence of float
         σ_2², …, σ_d²; ones by default.
-    residual, examples
-        Squared norm of the targets outside the range of the Gram matrix, and p.
 
     Examples
     --------
@@ -105,10 +101,7 @@ def sample_rank_one(
     variances = tuple(layer_variances) or (1.0,) * len(widths)
     outputs, square = len(target), float(target @ target)
     law = GammaProduct(widths, math.prod(variances))
-    unseen = examples - 1
-    constant = -0.5 * examples * outputs * math.log(2 * math.pi)
-    if unseen:
-        constant -= 0.5 * (unseen * outputs * math.log(noise) + residual / noise)
+    constant = -0.5 * outputs * math.log(2 * math.pi)
 
     def log_integrand(x: Array) -> Array:
         """Log of the integrand at x = log λ (k,)."""

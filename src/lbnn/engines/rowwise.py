@@ -58,7 +58,8 @@ _TRUSTED = 64  # draws per group from which the share of effective draws is take
 _HOPELESS = 10.0  # times the draws allowed beyond which none are made
 _AGAIN = 4  # times as many draws where two orders of the axes differ
 _CHECK = 200.0  # effective draws aimed at by the other order of the axes
-_HEAVY = 0.7  # tail index with which no draws are added behind a narrow layer
+_HEAVY = 0.7  # tail index with which no draws are added behind a narrow layer ...
+_EARLY, _HEAVIER = 32, 1.0  # ... and of the evidence alone after so many per group, where its error is 0.2
 _STATE_FLOATS = 1 << 19  # of the filter of one block of draws: stays in the cache
 _INFLATION = 0.5  # over √(entries): behind a bottleneck draws are that much wider, as at a mode (`laplace`)
 _SETTLING = 2  # rounds between the variance of a target and the spread of the row that adds to it
@@ -333,9 +334,11 @@ class RowSample:
 
         Nine outputs, three units: the tail index of E L fell from 0.89 at 2,048 draws to 0.70 at 56,880.
         """
-        if len(self.log_weights) < _TRUSTED * GROUPS:
-            return False
-        return max(self.estimate.pareto_k or 0.0, float(self.estimate.mean_tails.max())) > _HEAVY
+        tail, count = self.estimate.pareto_k or 0.0, len(self.log_weights) // GROUPS
+        if count < _TRUSTED:
+            narrow = self.candidate.law.columns < self.candidate.law.rows
+            return narrow and count >= _EARLY and tail > _HEAVIER
+        return max(tail, float(self.estimate.mean_tails.max())) > _HEAVY
 
     @cached_property
     def log_diagonal(self) -> Array:

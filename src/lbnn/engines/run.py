@@ -32,8 +32,13 @@ from lbnn.engines.importance import (
 from lbnn.engines.inference import Diagnostics, EvidenceEstimate, InferenceOptions, ScaleInference
 from lbnn.engines.integrand import IntegrandCheck
 from lbnn.engines.laws import FactorLaw, SampledLaw
-from lbnn.engines.mixture import Mixture, laplace_mixture
-from lbnn.engines.mixture_sampling import factors_estimate, mixture_estimate, unfitted_estimate
+from lbnn.engines.mixture import (
+    Mixture,
+    factors_estimate,
+    laplace_mixture,
+    mixture_estimate,
+    unfitted_estimate,
+)
 from lbnn.engines.policy import GROUPS
 from lbnn.engines.quadrature import infer_quadrature
 from lbnn.engines.rank_one import rank_one_estimate

@@ -3,7 +3,11 @@
 The scale of the network, L̃ = O T Tᵀ Oᵀ, and that of the noise have Bartlett coordinates (`scale.bartlett`)
 each. Units of the outputs, where they are not given, have coordinates of their own (`UnitPrior`):
 
-    L = a L̃ a,      Σ = b (q I + r L̃₂) b,      a and b diagonal, q and r numbers.
+    L = a L̃ a,                Σ = b (q I + r L̃₂) b,      a and b diagonal, q and r numbers,
+    L = a (s I + t L̃₂) a,     the same Σ,
+
+the second where signal and noise pass through the same factors, beside a signal and a noise that each output
+has for itself.
 
 Every part has a method `differentiable`: its value, and the map that takes a gradient in the value back to
 one in the coordinates.
@@ -19,7 +23,7 @@ from typing import Protocol
 import numpy as np
 from scipy import optimize, special
 
-from lbnn._base.blocks import blocks
+from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.likelihood.signal_and_noise import Roots, SignalNoiseLikelihood
 from lbnn.scale.bartlett import BartlettCoordinates, product
@@ -32,12 +36,14 @@ _SMALLEST_FACTOR = 1e-3  # singular value of a root at a mode, relative to the l
 
 @dataclass(frozen=True)
 class Units:
-    """Logarithms of a, b (m, n_d) and of q, r (m,)."""
+    """Logarithms of a, b (m, n_d) and of q, r, s, t (m,)."""
 
     signal: Array
     noise: Array
     independent: Array
     shared: Array
+    own_signal: Array  # log s and log t; −∞ and 0 where the signal has a network of its own
+    shared_signal: Array
 
 
 @dataclass(frozen=True)
@@ -52,10 +58,16 @@ class GivenUnits:
         """Nothing is free."""
         return 0
 
+    @property
+    def same_factors(self) -> bool:
+        """The signal has a network of its own."""
+        return False
+
     def differentiable(self, w: Array) -> tuple[Units, Callable[[Units], Array]]:
         """The same for every draw w (m, 0): no coordinates, no gradient."""
         ones = np.zeros((len(w), self.outputs))
-        units = Units(ones, ones, np.full(len(w), self.log_variance), np.zeros(len(w)))
+        zeros, nothing = np.zeros(len(w)), np.full(len(w), -np.inf)
+        units = Units(ones, ones, np.full(len(w), self.log_variance), zeros, nothing, zeros)
         return units, lambda _: np.zeros((len(w), 0))
 
     def plausible(self, w: Array) -> Mask:
@@ -70,10 +82,10 @@ class UnitPrior:
     With v_j the log of the variance of output j and h_j the share of the signal in it, both relative to an
     input of mean square ḡ,
 
-        log a_j² = v_j + log h_j − log ḡ,     log b_j² = v_j + log(1 − h_j),     q = 1 − r.
+        log a_j² = v_j + log h_j − log ḡ,     log b_j² = v_j + log(1 − h_j),     q = 1 − r,     s = 1 − t.
 
-    v_j, logit h_j and logit q are normal, the first two with a part that all outputs share and a part for
-    each output.
+    v_j, logit h_j, logit q and logit s are normal, the first two with a part that all outputs share and a
+    part for each output.
 
     Attributes
     ----------
@@ -86,9 +98,11 @@ class UnitPrior:
     common_share, own_share : float
         Standard deviations of the parts of logit h, likewise.
     factors : float
-        Standard deviation of logit q.
+        Standard deviation of logit q and logit s.
     with_signal, with_shared : bool
         Whether there is a signal, and noise that is correlated across outputs.
+    same_factors : bool
+        Whether signal and noise pass through the same factors.
     """
 
     log_variances: Array
@@ -100,6 +114,7 @@ class UnitPrior:
     factors: float
     with_signal: bool
     with_shared: bool
+    same_factors: bool = False
 
     @property
     def outputs(self) -> int:
@@ -108,9 +123,9 @@ class UnitPrior:
 
     @property
     def dimension(self) -> int:
-        """Of variances and of shares 1 or 1 + n_d each, and of the factors one."""
+        """Of variances and of shares 1 or 1 + n_d each, and one for the factors of noise and of signal."""
         variances, shares = (1 + self.outputs * (own > 0) for own in (self.own, self.own_share))
-        return variances + shares * self.with_signal + self.with_shared
+        return variances + shares * self.with_signal + self.with_shared + self.same_factors
 
     def differentiable(self, w: Array) -> tuple[Units, Callable[[Units], Array]]:
         """Units at standard normal coordinates w (m, dimension)."""
@@ -123,10 +138,14 @@ class UnitPrior:
             logit = np.broadcast_to(logit, noise.shape)
             signal = 0.5 * (log_variance - self.log_gram + special.log_expit(logit))
             noise, share = 0.5 * (log_variance + special.log_expit(-logit)), special.expit(logit)
-        independent, shared, q = np.zeros(len(w)), np.full(len(w), -np.inf), None
+        zeros, nothing = np.zeros(len(w)), np.full(len(w), -np.inf)
+        end = self.dimension - self.same_factors
+        noise_parts, from_noise_parts = (zeros, nothing), None
         if self.with_shared:
-            odds = self.factors * w[:, -1]
-            independent, shared, q = special.log_expit(odds), special.log_expit(-odds), special.expit(odds)
+            noise_parts, from_noise_parts = _two_parts(w[:, end - 1], self.factors)
+        signal_parts, from_signal_parts = (nothing, zeros), None
+        if self.same_factors:
+            signal_parts, from_signal_parts = _two_parts(w[:, end], self.factors)
 
         def pull_back(slopes: Units) -> Array:
             """Slopes along the units, (m, outputs) each, as slopes along w, (m, k)."""
@@ -137,15 +156,25 @@ class UnitPrior:
             if share is not None:
                 by_logit = 0.5 * ((1 - share) * slopes.signal - share * slopes.noise)
                 columns += _to_common_and_own(by_logit, self.common_share, self.own_share)
-            if q is not None:
-                columns.append((self.factors * ((1 - q) * slopes.independent - q * slopes.shared))[:, None])
+            if from_noise_parts is not None:
+                columns.append(from_noise_parts(slopes.independent, slopes.shared))
+            if from_signal_parts is not None:
+                columns.append(from_signal_parts(slopes.own_signal, slopes.shared_signal))
             return np.concatenate(columns, axis=1)
 
-        return Units(signal, noise, independent, shared), pull_back
+        return Units(signal, noise, *noise_parts, *signal_parts), pull_back
 
     def plausible(self, w: Array) -> Mask:
         """Where no coordinate (m, dimension) is absurd, (m,): otherwise a trajectory has diverged."""
         return np.asarray(np.all(np.abs(w) < _FARTHEST_UNIT, axis=1))
+
+
+def _two_parts(w: Array, deviation: float) -> tuple[tuple[Array, Array], Callable[[Array, Array], Array]]:
+    """log q and log(1 − q), (m,) each, for logit q = deviation · w (m,); and their slopes as one in w."""
+    odds = deviation * w
+    q = special.expit(odds)
+    parts = special.log_expit(odds), special.log_expit(-odds)
+    return parts, lambda first, second: (deviation * ((1 - q) * first - q * second))[:, None]
 
 
 def _common_and_own(w: Array, common: float, own: float) -> Array:
@@ -311,7 +340,7 @@ class SignalNoiseTarget:
     Attributes
     ----------
     signal, noise : RootCoordinates
-        Of the two scales.
+        Of the two scales; of the signal nothing where it passes through the factors of the noise.
     unit_prior : UnitPrior or GivenUnits
     likelihood : SignalNoiseLikelihood
     """
@@ -331,10 +360,17 @@ class SignalNoiseTarget:
         return self._ends[1] + self.unit_prior.dimension
 
     @property
+    def _signal_columns(self) -> int:
+        """k_1, of the root of L."""
+        if self.unit_prior.same_factors:
+            return self.noise.columns + self.likelihood.outputs
+        return self.signal.columns
+
+    @property
     def operations(self) -> float:
         """Rough number of floating-point operations of one gradient."""
         rows, outputs = len(self.likelihood.targets) + len(self.likelihood.outside), self.likelihood.outputs
-        width = self.signal.columns + self.noise.columns
+        width = self._signal_columns + self.noise.columns
         return 5e4 + 12.0 * rows * outputs * width + 30.0 * outputs * width**2
 
     # ------------------------------------------------------------------ coordinates
@@ -349,20 +385,34 @@ class SignalNoiseTarget:
         signal, from_signal = self.signal.differentiable(u[:, :first])
         noise, from_noise = self.noise.differentiable(u[:, first:second])
         units, from_units = self.unit_prior.differentiable(u[:, second:])
-        a = np.exp(units.signal)[:, :, None]
+        a = np.exp(units.signal + 0.5 * units.shared_signal[:, None])[:, :, None]
         b = np.exp(units.noise + 0.5 * units.shared[:, None])[:, :, None]
-        roots = Roots(a * signal, b * noise, 2 * units.noise + units.independent[:, None])
+        same = self.unit_prior.same_factors
+        factors = a * (noise if same else signal)
+        own = np.exp(units.signal + 0.5 * units.own_signal[:, None])  # of a √s I, (m, n_d)
+        both = _beside_diagonal(factors, own) if same else factors
+        roots = Roots(both, b * noise, 2 * units.noise + units.independent[:, None])
 
         def pull_back(slopes: Roots) -> Array:
             """Slopes along the roots, (m, outputs, any) each, as slopes along u, (m, D)."""
             by_noise = (slopes.noise * roots.noise).sum(axis=2)
+            to_factors = slopes.signal[:, :, : factors.shape[2]]
+            by_factors = (to_factors * factors).sum(axis=2)
+            by_own = np.zeros_like(by_factors)
+            if same:
+                by_own = own * np.diagonal(slopes.signal[:, :, factors.shape[2] :], axis1=1, axis2=2)
             to_units = Units(
-                (slopes.signal * roots.signal).sum(axis=2),
+                by_factors + by_own,
                 by_noise + 2 * slopes.log_variances,
                 slopes.log_variances.sum(axis=1),
                 0.5 * by_noise.sum(axis=1),
+                0.5 * by_own.sum(axis=1),
+                0.5 * by_factors.sum(axis=1),
             )
-            parts = from_signal(a * slopes.signal), from_noise(b * slopes.noise), from_units(to_units)
+            to_signal, to_noise = a * to_factors, b * slopes.noise
+            if same:
+                to_signal, to_noise = to_signal[:, :, :0], to_noise + to_signal
+            parts = from_signal(to_signal), from_noise(to_noise), from_units(to_units)
             return np.concatenate(parts, axis=1)
 
         return roots, pull_back
@@ -413,8 +463,10 @@ class SignalNoiseTarget:
         fine = self.unit_prior.plausible(u[:, self._ends[1] :])
         for coordinates, part in self._parts():
             fine &= coordinates.plausible(u[:, part])
-        rows = len(self.likelihood.targets) + len(self.likelihood.outside)
-        for block in blocks(len(u), 4 * rows * self.likelihood.outputs):
+        # four arrays (k_1, rows) of the rows as the likelihood sees them, and four of the size of the roots
+        rows, width = len(self.likelihood.targets), self._signal_columns
+        floats = 4 * rows * width + 4 * self.likelihood.outputs * (width + self.noise.columns)
+        for block in blocks(len(u), floats, PRODUCT_FLOATS):
             if fine[block].any():
                 yield block, np.flatnonzero(fine[block])
 
@@ -427,6 +479,11 @@ class SignalNoiseTarget:
         if free or self.noise.dimension:
             columns.append(np.log((roots.noise**2).sum(axis=2) + np.exp(roots.log_variances)))
         return np.concatenate(columns, axis=1)
+
+
+def _beside_diagonal(factors: Array, own: Array) -> Array:
+    """[B, diag(own)], (m, n_d, k + n_d), for B (m, n_d, k)."""
+    return np.concatenate([factors, own[:, :, None] * np.eye(own.shape[1])], axis=2)
 
 
 def aligned(target: SignalNoiseTarget) -> tuple[SignalNoiseTarget, Array]:

@@ -23,7 +23,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -49,6 +50,7 @@ from lbnn.engines.spectral_moves import (
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.measure import effective_atoms
+from lbnn.scale.phases import standard_error
 
 GROUPS = 16  # independent groups of a round: the error of the stated error is a fifth
 _STEP_VARIANCE = 0.08  # relative variance of the weights of one stage: effective share 0.93
@@ -84,13 +86,8 @@ class NarrowSample:
         Logs of the weights, normalised.
     groups : (m,) array of int
         Independent group of every draw.
-    log_evidence, log_evidence_error : float
-        log p(Y) with its constants, and its standard error from the spread between groups.
     group_log_evidence : (groups,) array
-        log p(Y) by every group.
-    effective_sample_size : float
-        Independent draws that would give the log-eigenvalues' and diagonal's means with the same spread
-        between groups.
+        log p(Y) by every group, with its constants.
     stages : int
         Noise variances visited, in all rounds together.
     """
@@ -99,10 +96,7 @@ class NarrowSample:
     inner: list[Array]
     log_weights: Array
     groups: IndexArray
-    log_evidence: float
-    log_evidence_error: float
     group_log_evidence: Array
-    effective_sample_size: float
     stages: int
 
     @property
@@ -110,21 +104,39 @@ class NarrowSample:
         """L of every draw, (m, n_d, n_d)."""
         return self.roots @ self.roots.swapaxes(1, 2)
 
+    @property
+    def log_evidence(self) -> float:
+        """log p(Y) with its constants."""
+        return _mean_and_error(self.group_log_evidence)[0]
+
+    @property
+    def log_evidence_error(self) -> float:
+        """Its standard error, from the spread between groups."""
+        return _mean_and_error(self.group_log_evidence)[1]
+
+    @cached_property
+    def effective_sample_size(self) -> float:
+        """Independent draws that would give the same means with the same spread between groups.
+
+        The mean of two ratios: of log tr L, and the median over the logs of L's diagonal. With G groups one
+        ratio alone has a relative error of √(2/G).
+        """
+        weights = np.exp(self.log_weights)
+        squares = self.roots**2
+        diagonal = np.log(squares.sum(axis=2) + np.finfo(float).tiny)
+        values = np.column_stack([np.log(squares.sum(axis=(1, 2))), diagonal])
+        spread = standard_error(values, weights, self.groups) ** 2
+        ratios = weights @ (values - weights @ values) ** 2 / spread
+        return min(1 / float((weights**2).sum()), float(0.5 * (ratios[0] + np.median(ratios[1:]))))
+
     def reaches(self, target_error: float) -> bool:
         """Whether log evidence and averages are as accurate as asked."""
         return self.log_evidence_error <= target_error and self.effective_sample_size >= target_error**-2
 
 
 def sample_narrow(
-    eigenvalues: Array,
-    targets: Array,
-    noise: float,
-    widths: Sequence[int],
+    posterior: NarrowPosterior,
     rng: np.random.Generator,
-    *,
-    variance: float = 1.0,
-    residual: float = 0.0,
-    examples: int | None = None,
     target_error: float = 0.05,
     particles: int = _PARTICLES,
     most_rounds: int = 4,
@@ -133,21 +145,8 @@ def sample_narrow(
 
     Parameters
     ----------
-    eigenvalues : (r,) array
-        g, the positive eigenvalues of the Gram matrix.
-    targets : (r, n_d) array
-        ỹ, targets in its eigenbasis.
-    noise : float
-        τ, positive.
-    widths : sequence of int
-        n_1, …, n_{d−1}; the smallest is at most n_d.
+    posterior : NarrowPosterior
     rng : numpy.random.Generator
-    variance : float
-        ∏ σ_ℓ² of the layers in L.
-    residual : float
-        Squared norm of the targets outside the range of the Gram matrix.
-    examples : int, optional
-        p; r by default.
     target_error : float
         Standard error of the log evidence after which no further round is made; averages need
         target_error⁻² effective draws.
@@ -160,12 +159,11 @@ def sample_narrow(
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> g, targets = np.ones(8), rng.normal(size=(8, 1)) @ rng.normal(size=(1, 5))
-    >>> sample = sample_narrow(g, targets, 0.1, (2,), rng, particles=128, most_rounds=1)
-    >>> sample.roots.shape[1:]
+    >>> targets = rng.normal(size=(8, 1)) @ rng.normal(size=(1, 5))
+    >>> posterior = narrow_posterior(np.ones(8), targets, 0.1, (2,))
+    >>> sample_narrow(posterior, rng, particles=128, most_rounds=1).roots.shape[1:]
     (5, 2)
     """
-    posterior = narrow_posterior(eigenvalues, targets, noise, widths, variance, residual, examples)
     sample = _round(posterior, particles, rng)
     for _ in range(most_rounds - 1):
         if sample.reaches(target_error):
@@ -178,28 +176,19 @@ def sample_narrow(
 
 
 def reverse_evidence(
-    eigenvalues: Array,
-    targets: Array,
-    noise: float,
-    widths: Sequence[int],
-    rng: np.random.Generator,
-    *,
-    variance: float = 1.0,
-    residual: float = 0.0,
-    examples: int | None = None,
-    particles: int = _PARTICLES,
+    posterior: NarrowPosterior, rng: np.random.Generator, particles: int = _PARTICLES
 ) -> tuple[float, float]:
-    """Log evidence with its standard error by annealing from the posterior to the prior, ỹ (r, n_d).
+    """Log evidence with its standard error by annealing from the posterior to the prior.
 
-    Arguments as of `sample_narrow`. Particles start where every column of F is fitted to an axis of the
-    data, and are independent of those of `sample_narrow`.
+    Particles start where every column of F is fitted to an axis of the data, and are independent of those of
+    `sample_narrow`.
     """
-    posterior = narrow_posterior(eigenvalues, targets, noise, widths, variance, residual, examples)
+    log_noise = math.log(posterior.noise)
     few = max(1, round(_REVERSE_SHARE * particles / GROUPS / _COPIES)) * GROUPS
-    start = _Path(posterior, _fitted(posterior, few, rng), math.log(noise), rng)
+    start = _Path(posterior, _fitted(posterior, few, rng), log_noise, rng)
     start.sweep(_START_SWEEPS)
     copies = start.particles.take(np.repeat(np.arange(few), _COPIES))  # next to each other: groups stay apart
-    path = _Path(posterior, copies, math.log(noise), rng)
+    path = _Path(posterior, copies, log_noise, rng)
     path.sweep(_COPY_SWEEPS)
     prior = draw_prior(posterior, len(copies), rng)
     path.climb(_start(posterior, prior))
@@ -209,23 +198,21 @@ def reverse_evidence(
 
 def spectral_estimate(target: ScaleTarget, call: Call) -> Estimate:
     """The estimate of a scale behind a narrow layer."""
-    began, likelihood, shapes = time.perf_counter(), target.likelihood, target.coordinates.shapes
-    assert isinstance(likelihood, GaussianLikelihood)
-    widths = [shape.width for shape in reversed(shapes)]
-    variances = [shape.variance for shape in reversed(shapes)]
+    began, shapes = time.perf_counter(), target.coordinates.shapes[::-1]
     rng, for_factors = call.stream("spectral smc"), call.stream("factors of spectral draws")
     rounds = _ROUNDS * (_USUAL_ERROR / min(call.target_error, _USUAL_ERROR)) ** 2
     call.progress.say("sequential Monte Carlo over noise variances")
+    posterior = _posterior(target)
     sample = sample_narrow(
-        likelihood.eigenvalues,
-        likelihood.targets @ target.rotation,
-        likelihood.noise_variance,
-        widths,
-        rng,
-        variance=math.prod(variances),
-        target_error=call.target_error,
-        most_rounds=min(math.ceil(rounds), _MOST_ROUNDS),
+        posterior, rng, call.target_error, most_rounds=min(math.ceil(rounds), _MOST_ROUNDS)
     )
+    widths, variances = [shape.width for shape in shapes], [shape.variance for shape in shapes]
+
+    def locate() -> Array:
+        """The draws in the coordinates of the target, (m, D)."""
+        factors = factors_of(sample.roots, sample.inner, widths, for_factors, variances)
+        return target.coordinates.locate(factors)
+
     with np.errstate(divide="ignore"):
         diagonal = np.log((sample.roots**2).sum(axis=2))
     return Estimate(
@@ -233,10 +220,8 @@ def spectral_estimate(target: ScaleTarget, call: Call) -> Estimate:
         sample.log_weights,
         sample.groups,
         diagonal,
-        lambda: target.coordinates.locate(
-            factors_of(sample.roots, sample.inner, widths, for_factors, variances)
-        ),
-        sample.log_evidence - _constant(likelihood),
+        locate,
+        sample.log_evidence - _constant(posterior),
         sample.log_evidence_error,
         efficiency=sample.effective_sample_size / float(effective_atoms(sample.log_weights)),
         weighted=False,
@@ -247,33 +232,32 @@ def spectral_estimate(target: ScaleTarget, call: Call) -> Estimate:
 
 def reverse_estimate(target: ScaleTarget, call: Call) -> EvidenceEstimate:
     """The log evidence by `reverse_evidence`, which checks `spectral_estimate`."""
-    likelihood, shapes = target.likelihood, target.coordinates.shapes
-    assert isinstance(likelihood, GaussianLikelihood)
     call.progress.say("cross-check: annealing from the posterior to the prior")
     rng, largest = call.stream("reverse annealing"), call.policy.largest_check_error * call.target_error
-
-    def estimate(particles: int) -> tuple[float, float]:
-        return reverse_evidence(
-            likelihood.eigenvalues,
-            likelihood.targets,
-            likelihood.noise_variance,
-            [shape.width for shape in reversed(shapes)],
-            rng,
-            variance=math.prod(shape.variance for shape in shapes),
-            particles=particles,
-        )
-
-    log_evidence, error = estimate(_PARTICLES)
+    posterior = _posterior(target)
+    log_evidence, error = reverse_evidence(posterior, rng)
     if largest < error <= 2 * largest:  # four times as many particles halve it
-        log_evidence, error = estimate(4 * _PARTICLES)
-    return EvidenceEstimate(
-        "annealing from the posterior to the prior", log_evidence - _constant(likelihood), error
+        log_evidence, error = reverse_evidence(posterior, rng, 4 * _PARTICLES)
+    method = "annealing from the posterior to the prior"
+    return EvidenceEstimate(method, log_evidence - _constant(posterior), error)
+
+
+def _posterior(target: ScaleTarget) -> NarrowPosterior:
+    """What is sampled for a target, in the axes of its frame."""
+    likelihood, shapes = target.likelihood, target.coordinates.shapes[::-1]
+    assert isinstance(likelihood, GaussianLikelihood)
+    return narrow_posterior(
+        likelihood.eigenvalues,
+        likelihood.targets @ target.rotation,
+        likelihood.noise_variance,
+        [shape.width for shape in shapes],
+        math.prod(shape.variance for shape in shapes),
     )
 
 
-def _constant(likelihood: GaussianLikelihood) -> float:
+def _constant(posterior: NarrowPosterior) -> float:
     """What log p(Y | L) has beyond `GaussianLikelihood.log_value` in the range of the Gram matrix."""
-    return -0.5 * likelihood.targets.size * math.log(2 * math.pi)
+    return -0.5 * posterior.targets.size * math.log(2 * math.pi)
 
 
 def _round(
@@ -291,41 +275,29 @@ def _round(
         snapshots.append(path.particles.take(slice(None)))
     drawn = join(snapshots)
     log_weights = (path.log_weights + path.log_evidence[:, None]).ravel()
-    labels = np.tile(np.repeat(np.arange(groups), path.per_group), _SNAPSHOTS)
-    log_evidence, error = _mean_and_error(path.log_evidence)
-    sample = NarrowSample(
+    return NarrowSample(
         posterior.axes @ drawn.roots,
         drawn.inner,
         np.log(normalised(np.tile(log_weights, _SNAPSHOTS))),
-        labels,
-        log_evidence,
-        error,
+        np.tile(np.repeat(np.arange(groups), path.per_group), _SNAPSHOTS),
         path.log_evidence,
-        math.nan,
         path.stages,
     )
-    return replace(sample, effective_sample_size=_effective(sample))
 
 
 def _merge(first: NarrowSample, second: NarrowSample) -> NarrowSample:
     """Both samples as one, every group with the weight of its evidence."""
-    evidence = np.concatenate([first.group_log_evidence, second.group_log_evidence])
-    log_evidence, error = _mean_and_error(evidence)
     shares = [
         each.log_weights + float(log_sum_exp(each.group_log_evidence)) for each in (first, second)
     ]  # both with equally many groups' draws per group
-    sample = NarrowSample(
+    return NarrowSample(
         np.concatenate([first.roots, second.roots]),
         [np.concatenate(pair) for pair in zip(first.inner, second.inner, strict=True)],
         np.log(normalised(np.concatenate(shares))),
         np.concatenate([first.groups, second.groups + len(first.group_log_evidence)]),
-        log_evidence,
-        error,
-        evidence,
-        math.nan,
+        np.concatenate([first.group_log_evidence, second.group_log_evidence]),
         first.stages + second.stages,
     )
-    return replace(sample, effective_sample_size=_effective(sample))
 
 
 def _mean_and_error(log_evidence: Array) -> tuple[float, float]:
@@ -333,26 +305,6 @@ def _mean_and_error(log_evidence: Array) -> tuple[float, float]:
     total = float(log_sum_exp(log_evidence)) - math.log(len(log_evidence))
     ratios = np.exp(log_evidence - total)
     return total, float(ratios.std(ddof=1) / math.sqrt(len(ratios)))
-
-
-def _effective(sample: NarrowSample) -> float:
-    """Variance of a draw over variance of the mean by the groups' spread.
-
-    The mean of two ratios: of log tr L, and the median over the logs of L's diagonal. With G groups one ratio
-    alone has a relative error of √(2/G).
-    """
-    weights = np.exp(sample.log_weights)
-    diagonal = np.log((sample.roots**2).sum(axis=2) + np.finfo(float).tiny)
-    values = np.column_stack([np.log((sample.roots**2).sum(axis=(1, 2))), diagonal])
-    values = values - weights @ values
-    count = len(sample.group_log_evidence)
-    totals = np.zeros((count, values.shape[1]))
-    np.add.at(totals, sample.groups, weights[:, None] * values)
-    of_mean = (totals**2).sum(axis=0) * count / (count - 1)
-    of_draw = weights @ values**2
-    ratios = of_draw / of_mean
-    largest = 1 / float((weights**2).sum())
-    return min(largest, float(ratios[0] * 0.5 + np.median(ratios[1:]) * 0.5))
 
 
 def _start(posterior: NarrowPosterior, prior: Particles) -> float:
@@ -583,8 +535,8 @@ def _noise_score(posterior: NarrowPosterior, particles: Particles, noise: float)
     """Derivative of log p(Y | L) in log τ, (N,)."""
     variance = noise + posterior.eigenvalues * particles.values[:, :, None]
     squares = particles.projections**2
-    inactive = posterior.examples * posterior.outputs - len(posterior.eigenvalues) * posterior.columns
-    rest = float((posterior.targets**2).sum()) + posterior.residual - squares.sum(axis=(1, 2))
+    inactive = posterior.targets.size - len(posterior.eigenvalues) * posterior.columns
+    rest = float((posterior.targets**2).sum()) - squares.sum(axis=(1, 2))
     terms = 0.5 * noise * (squares / variance - 1) / variance
     result: Array = terms.sum(axis=(1, 2)) - 0.5 * inactive + 0.5 / noise * rest
     return result

@@ -50,7 +50,10 @@ _GRADED = 1e-14  # ratio of values of L below which directions by a Gram matrix 
 _SMALLEST_SINE = 1e-6  # of angles below which a direction is lost to rounding
 _TAIL = 8.0  # degrees of freedom of proposed ratios: heavier tails than their law
 _NEWTON_STEPS, _LONGEST_NEWTON = 6, 4.0  # what is left is spread over the layers; proposals need no more
-_RATIO_STEP, _RATIO_RANGE = 0.1, 30.0  # nodes of the convolution of ratios
+_RATIO_STEP, _RATIO_RANGE = (
+    0.1,
+    30.0,
+)  # largest distance of nodes of the convolution of ratios, and their range
 _CROSSED = np.linspace(-12.0, 12.0, 33)  # ρ for which it is tabulated
 _TINY = 1e-300  # keeps the logarithm of a distance of two equal values finite
 
@@ -63,8 +66,6 @@ class NarrowPosterior:
     targets: Array  # ỹ along the axes of the data, (r, n_d)
     axes: Array  # (n_d, n_d), orthogonal: ỹ as given is targets @ axes.T
     noise: float  # τ
-    residual: float  # squared norm of the targets outside the range of the Gram matrix
-    examples: int
     columns: int  # m
     degrees: tuple[int, ...]  # ν_1, …, ν_K, n_d
     base: float  # c
@@ -93,10 +94,11 @@ def narrow_posterior(
     noise: float,
     widths: Sequence[int],
     variance: float = 1.0,
-    residual: float = 0.0,
-    examples: int | None = None,
 ) -> NarrowPosterior:
-    """Posterior of L for g (r,), ỹ (r, n_d) and widths of which the narrowest is at most n_d."""
+    """Posterior of L for g (r,), ỹ (r, n_d), τ, and widths of which the narrowest is at most n_d.
+
+    `variance` is ∏ σ_ℓ² of the layers in L.
+    """
     rows, outputs = targets.shape
     narrowest = int(np.argmin(widths))
     columns = widths[narrowest]
@@ -123,8 +125,6 @@ def narrow_posterior(
         rotated,
         axes,
         noise,
-        residual,
-        rows if examples is None else examples,
         columns,
         degrees,
         variance / math.prod(widths),
@@ -241,10 +241,8 @@ def log_likelihood(posterior: NarrowPosterior, values: Array, projections: Array
     """log p(Y | L) at a noise variance, with its constants, (N,)."""
     ratio = 1 + (posterior.eigenvalues / noise) * values[:, :, None]
     seen = (projections**2 * (1 - 1 / ratio)).sum(axis=(1, 2))
-    total = float((posterior.targets**2).sum()) + posterior.residual
-    constant = (
-        -0.5 * posterior.examples * posterior.outputs * math.log(2 * math.pi * noise) - 0.5 * total / noise
-    )
+    total = float((posterior.targets**2).sum())
+    constant = -0.5 * (posterior.targets.size * math.log(2 * math.pi * noise) + total / noise)
     result: Array = constant - 0.5 * np.log(ratio).sum(axis=(1, 2)) + 0.5 / noise * seen
     return result
 
@@ -672,8 +670,9 @@ def rotate_columns(
     for i, j in zip(*np.triu_indices(posterior.columns, 1), strict=True):
         difference = fit[:, i] - fit[:, j]
         one, two = projections[:, i], projections[:, j]
-        cosine = 0.5 * (difference * (one - two) * (one + two)).sum(axis=1)
-        sine = (difference * one * two).sum(axis=1)
+        first, second = difference * one, difference * two
+        cosine = 0.5 * (np.einsum("nr,nr->n", first, one) - np.einsum("nr,nr->n", second, two))
+        sine = np.einsum("nr,nr->n", first, two)
         angle = 0.5 * rng.vonmises(np.arctan2(sine, cosine), 0.5 * np.hypot(cosine, sine))
         angle += np.pi * (rng.random(len(angle)) < 0.5)
         c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]

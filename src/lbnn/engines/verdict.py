@@ -18,8 +18,7 @@ Measured on the 416 problems of `benchmarks/against_truth.py`, two seeds. Four o
 which two had a log evidence within three stated errors of the truth (false alarms) and two were low by 8 and
 11 errors (sequential Monte Carlo at depth six). Misses: of the 828 that were ok, 4 log evidences were beyond
 three stated errors, one of them beyond four (the case that `verdict` names, before its error was raised), rms
-0.91; of their 2,566 means E L_jj 31 were beyond three, rms 1.14, one beyond four (5.05, with the spread
-of 16 groups too small by chance: six other runs of the problem are within 1.5).
+0.91; of their 2,566 means E L_jj 24 were beyond three, rms 1.11, none beyond four.
 """
 
 from __future__ import annotations

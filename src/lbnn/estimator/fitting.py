@@ -39,13 +39,13 @@ from lbnn.selection import (
     search,
     without_noise,
 )
-from lbnn.selection.free_noise import FreeNoise, candidate_of
+from lbnn.selection.free_noise import FreeNoise, candidate_of, more_outputs_than_rows
 
 _LONG = 60.0  # seconds from which a search is announced: ...
-#: ... so many times those up to the first network, which is the widest and takes longest (50 to 200 outputs:
-#: 3 to 4 times).
-_TIMES_THE_FIRST = 4
-_NETWORKS = 14  # that are tried with many outputs
+#: ... so many times those up to the first evidence of a finite network. The first network is the widest and
+#: takes longest: fits of 100, 200 and 400 outputs took 11.1, 11.1 and 9.9 times as long.
+_TIMES_THE_FIRST = 11
+_NETWORKS = 12  # that are tried with many outputs
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
 
@@ -66,6 +66,8 @@ def settle(
         )
     if units.dependent:
         messages.append(settings.dependent_targets(units.dependent))
+    if noise == "free" and more_outputs_than_rows(data):
+        messages.append(settings.few_rows_for_covariances(data.outputs, data.spectrum.examples))
     if not data.spectrum.rank:
         messages.append(settings.CONSTANT_INPUTS)
         spec = NoiseSpec(spec.noise_variance, spec.prior_scale or 1.0)
@@ -128,7 +130,9 @@ def fit_networks(
             model, rows = fit_free(data, found, units, level_examples, **effort)
             none = fit_without_signal(data, found, units, level_examples)
             return Fits(rows, (model,), none, notices, list(model.free.diagnostics.messages))
-        candidates = search(data, specs, shapes, seed=effort["seed"], report=report)
+        candidates = search(
+            data, specs, shapes, seed=effort["seed"], report=report, evaluated=report.evaluated
+        )
         report.close()
         given = any(spec.noise_variance is not None or spec.prior_scale is not None for spec in specs)
         constant = settings.CONSTANT_TARGETS in notices  # the noise is a convention
@@ -261,14 +265,23 @@ class Forecast:
     def __call__(self, candidate: Candidate) -> None:
         """Report a candidate."""
         self.report(candidate)
-        elapsed = time.monotonic() - self.progress.start
-        if candidate.widths:
-            self.tried += 1
-            if self.tried == 1:
-                self.seconds = _TIMES_THE_FIRST * elapsed
-                if self.seconds > _LONG:
-                    warn(settings.long_search(self.outputs, self.seconds), DataWarning)
-        left = f", about {max(self.seconds - elapsed, 1):.0f} s left" if self.tried else ""
+        self.tried += bool(candidate.widths)
+        self._show()
+
+    def evaluated(self) -> None:
+        """The evidence of a finite network was computed: the first one says how long the fit will take."""
+        if not self.seconds:
+            self.seconds = _TIMES_THE_FIRST * self._elapsed
+            if self.seconds > _LONG:
+                warn(settings.long_search(self.outputs, self.seconds), DataWarning)
+        self._show()
+
+    @property
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.progress.start
+
+    def _show(self) -> None:
+        left = f", about {max(self.seconds - self._elapsed, 1):.0f} s left" if self.seconds else ""
         self.progress.say(f"{self.tried} of about {_NETWORKS} networks{left}")
 
     def close(self) -> None:

@@ -241,8 +241,8 @@ def _integrated(
 ) -> tuple[FittedModel, ...]:
     """Models at hyperparameters around the best candidate of each kind of noise, the best model first.
 
-    Few cells do not tell kinds of noise apart. The curvature is that of a completed table: the observed cells
-    know their share of it.
+    Few cells do not distinguish kinds of noise. The curvature is that of a completed table, times
+    the share of its cells that were observed.
     """
     share = float(filled.table.observed.mean())
     wide = [replace(each, curvature=share * each.curvature) for each in best_of_kinds(candidates)]

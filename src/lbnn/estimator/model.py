@@ -257,6 +257,7 @@ def table_row(candidate: Candidate, data: EvidenceData, units: TargetUnits) -> d
         "at_edge": candidate.on_edge,
         "signal": candidate.signal,
         "noise_width": candidate.noise_width,
+        "same_factors": candidate.same_factors,
     }
 
 

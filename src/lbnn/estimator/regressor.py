@@ -162,7 +162,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     evidence_table_ : list of dict
         Every candidate: depth, widths, noise, inputs, kernel_params, beta, prior_scale, log_evidence, its
         error and its penalty for fitted hyperparameters, at_edge, signal (False for a level and noise alone),
-        noise_width (number of noise factors with noise="free"); best first.
+        noise_width (number of noise factors with noise="free"), same_factors (whether the signal passes
+        through them, too); best first.
     inputs_, kernel_, kernel_params_ : str, str or function, dict
         As chosen or given; inputs_ is "own scales" where `ard` or `groups` were taken.
     target_transform_ : str or None

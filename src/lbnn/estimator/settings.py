@@ -72,6 +72,15 @@ CONSTANT_TARGETS = (
 )
 
 
+def few_rows_for_covariances(outputs: int, rows: int) -> str:
+    """What is said of noise='free' with more outputs than rows."""
+    return (
+        f"noise='free' with {outputs} outputs and {rows} degrees of freedom in the rows: covariances of full "
+        "rank would rest on their prior, and are not tried. The form that serves is that of few noise "
+        "factors beside one variance for each output"
+    )
+
+
 def dependent_targets(count: int) -> str:
     """What is said of targets that fulfil linear relations."""
     relations = "one linear combination" if count == 1 else f"{count} linear combinations"
@@ -93,10 +102,10 @@ def approximate_kernel(rows: int, transform: InputTransform, dropped: float) -> 
 def long_search(outputs: int, seconds: float) -> str:
     """What is said where the search over networks takes long."""
     return (
-        f"the search over networks with {outputs} outputs will take about {max(seconds / 60, 1):.0f} "
-        f"{'minutes' if seconds >= 90 else 'minute'}; verbose=1 shows its progress. Faster: depth=1, the "
-        "Gaussian process, in closed form; a given width; or lbnn.BandedRegressor, which fits every target "
-        "by itself"
+        f"fitting {outputs} outputs will take about {max(seconds / 60, 1):.0f} "
+        f"{'minutes' if seconds >= 90 else 'minute'}, most of it for comparing networks of different widths "
+        "(verbose=1 shows the progress). Faster: depth=1, which is a Gaussian process in closed form; a "
+        "given width, such as depth=2, width=5; or lbnn.BandedRegressor, which fits each output separately"
     )
 
 
@@ -207,17 +216,17 @@ def noise_specs(
 
 def _require_free(basic: NoiseSpec, data: EvidenceData) -> None:
     """Raise where noise with a covariance of its own cannot be fitted."""
-    if basic.noise_variance is not None or basic.prior_scale is not None:
-        raise ValueError(
-            "noise='free' integrates over noise and prior scale, got beta or prior_scale: leave them at "
-            "'evidence', or use Network.condition with noise_covariance"
-        )
     constant = constant_outputs(data)
     if not data.spectrum.rank or constant:
         raise ValueError(
             "noise='free' needs inputs and outputs that vary, got "
             f"{f'constant outputs {constant}' if constant else 'constant inputs'}: leave them out, or use "
             "noise='independent'"
+        )
+    if basic.noise_variance is not None or basic.prior_scale is not None:
+        raise ValueError(
+            "noise='free' integrates over noise and prior scale, got beta or prior_scale: leave them at "
+            "'evidence', or use Network.condition with noise_covariance"
         )
 
 

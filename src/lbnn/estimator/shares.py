@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.estimator.model import FittedModel
 
@@ -47,21 +48,26 @@ def shares(models: Sequence[FittedModel], weights: Array) -> Shares:
         share = np.nan_to_num(signals / (signals + noises))
     tail = (1 - INTERVAL) / 2
     interval = np.stack([_quantiles(column, mass, (tail, 1 - tail)) for column in share.T])
-    moments = [*_moments(_correlations(signal), mass), *_moments(_correlations(noise), mass)]
-    return Shares(mass @ share, interval, *moments)
+    return Shares(mass @ share, interval, *_correlations(signal, mass), *_correlations(noise, mass))
 
 
-def _correlations(covariances: Array) -> Array:
-    """Zero beside an output without variance."""
+def _correlations(covariances: Array, mass: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of correlations, (n_d, n_d) each; zero beside an output without variance.
+
+    In blocks of draws: 200 outputs have 300 MB of them.
+    """
     deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-    scale = deviations[:, :, None] * deviations[:, None, :]
-    return np.divide(covariances, scale, out=np.zeros_like(covariances), where=scale > 0)
-
-
-def _moments(values: Array, mass: Array) -> tuple[Array, Array]:
-    mean = np.tensordot(mass, values, axes=1)
-    variance = np.tensordot(mass, (values - mean) ** 2, axes=1)
-    return mean, np.sqrt(variance)
+    inverse = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
+    mean, square = np.zeros((2, *covariances.shape[1:]))
+    centre = inverse[0, :, None] * covariances[0] * inverse[0]  # near the mean: squares lose no digits
+    for block in blocks(len(mass), centre.size):
+        values = covariances[block] * inverse[block, :, None]
+        values *= inverse[block, None, :]
+        values -= centre
+        mean += np.tensordot(mass[block], values, axes=1)
+        values *= values
+        square += np.tensordot(mass[block], values, axes=1)
+    return centre + mean, np.sqrt(np.maximum(square - mean**2, 0.0))
 
 
 def _quantiles(values: Array, mass: Array, levels: Sequence[float]) -> Array:

@@ -229,7 +229,10 @@ def network_name(widths: Sequence[int]) -> str:
 def _noise_name(row: dict[str, Any]) -> str:
     """A kind of noise; with a covariance of its own the number of its factors."""
     width = row.get("noise_width")
-    return str(row["noise"]) if width is None else f"{row['noise']}, {width} factor{'s' * (width != 1)}"
+    if width is None:
+        return str(row["noise"])
+    shared = " that carry the signal too" if row.get("same_factors") else ""
+    return f"{row['noise']}, {width} factor{'s' * (width != 1)}{shared}"
 
 
 def _kernel(model: Any) -> str:

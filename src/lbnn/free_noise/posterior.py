@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 
 from lbnn import archive
 from lbnn._base import check
+from lbnn._base.errors import DataWarning
 from lbnn._base.types import Array
-from lbnn._base.warn import warn_of
+from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut, kept_targets
 from lbnn.data.projection import Projection
 from lbnn.data.spectrum import Spectrum
@@ -196,6 +197,14 @@ def condition_free(
     """The posterior of signal and noise; an answer that is not ok warns."""
     if options.engine not in ("auto", "smc"):
         raise ValueError(f"noise='free' is integrated by engine='smc', got engine={options.engine!r}")
+    full = noise_prior is not None and bool(noise_prior.widths) and noise_prior.full_rank
+    if full and spectrum.outputs > spectrum.examples:
+        warn(
+            f"noise_network leads to a noise covariance of full rank, with {spectrum.outputs} outputs and "
+            f"{spectrum.examples} rows: with more outputs than rows it rests on the prior. The form that "
+            "serves is a noise_network of fewer units than rows, whose factors stand beside I/beta",
+            DataWarning,
+        )
     inference = infer_signal_noise(
         given_target(prior, spectrum, beta, noise_prior, noise_covariance), options
     )

@@ -126,6 +126,11 @@ class AtomCurves:
         values = self.measure.eigen[0]
         return int((values <= _ROUNDING * values[:, -1:]).sum(axis=1).min())
 
+    @property
+    def narrow(self) -> bool:
+        """Whether at most half of the directions are fitted: means then cost less than V diag(n) Vᵀ."""
+        return 2 * self.null >= self.process.outputs
+
     @cached_property
     def mean_varying(self) -> Array:
         """E V diag(n) Vᵀ in the basis, (K, n_d, n_d)."""
@@ -193,9 +198,41 @@ class AtomCurves:
     @cached_property
     def mean_coefficients(self) -> Array:
         """E M, (r, n_d): √g_i (E gain at g_i) ỹ_i."""
-        targets = self.process.targets
-        varying = np.einsum("ijk,ik->ij", self.rows.at_rows(self.averages[0]), targets)
+        rows, outputs = self.process.targets.shape
+        if 2 * rows < len(self.rows.nodes) * outputs:  # products of targets, or of matrices at the nodes
+            varying = self._mean_varying_targets()
+        else:
+            varying = np.einsum("ijk,ik->ij", self.rows.at_rows(self.averages[0]), self.process.targets)
         return self._reference + self._varying_weights[:, None] * varying
+
+    def _mean_varying_targets(self) -> Array:
+        """E V diag_j(n(g_i; l_j)) Vᵀ ỹ_i, atom by atom, (r, n_d)."""
+        targets, eigenvalues, null = self.process.targets, self.process.eigenvalues[:, None, None], self.null
+        noise_variance, total = self.process.noise_variance, np.zeros_like(self.process.targets)
+        for block in blocks(len(self.measure.weights), 3 * targets.size, PRODUCT_FLOATS):
+            values, vectors = (each[block] for each in self.measure.eigen)
+            ratio = self._known[1][:, None, None] / (noise_variance + eigenvalues * values)
+            sizes = self.measure.weights[block, None] * (values - self.typical) * ratio  # (r, m, n_d)
+            if null:
+                alike = sizes[:, :, :1]
+                total += alike.sum(axis=1) * targets
+                sizes = sizes[:, :, null:] - alike
+            axes = vectors[:, :, null:].transpose(1, 0, 2).reshape(targets.shape[1], sizes[0].size)
+            total += ((targets @ axes) * sizes.reshape(len(targets), sizes[0].size)) @ axes.T
+        return total
+
+    def mean_shrunken_along(self, matrix: Array) -> Array:
+        """Diagonals of A (E V diag_j(s_ij) Vᵀ) Aᵀ, (r, outputs), for A (outputs, n_d)."""
+        nodes, null = len(self.rows.nodes), self.null
+        total = np.zeros((nodes, len(matrix)))
+        directions = self.process.outputs - null
+        for block in blocks(len(self.measure.weights), directions * (nodes + len(matrix)), PRODUCT_FLOATS):
+            values, vectors = (each[block, ..., null:] for each in self.measure.eigen)
+            gains = self.measure.weights[block, None, None] * values[:, None, :] * self._ratio(values)
+            squares = (matrix @ vectors) ** 2  # (m, outputs, directions)
+            total += np.tensordot(gains, squares, axes=([0, 2], [0, 2]))
+        factor = self.process.noise_variance / self._known[1]
+        return factor[:, None] * self.rows.at_rows(total)
 
     @cached_property
     def mean_shrunken(self) -> Array:
@@ -246,6 +283,11 @@ class PointCurves:
 
     def deviations(self, matrix: Array) -> Iterator[tuple[slice, Array]]:
         """Means of the atoms in outputs of F̂ Aᵀ less their average, in blocks (atoms, p̂, outputs)."""
+        if self.curves.narrow:
+            mean = sum(np.tensordot(self._weights[block], each, axes=1) for block, each in self._varying())
+            for block, each in self._varying():
+                yield block, (each - mean) @ matrix.T
+            return
         flat, outputs = self._flat, len(matrix)
         for block in self.curves.blocks(len(flat) * outputs):
             varying = self.curves.about_mean(block, matrix)
@@ -253,17 +295,42 @@ class PointCurves:
             columns = varying.transpose(1, 2, 0, 3).reshape(flat.shape[1], atoms * outputs)
             yield block, (flat @ columns).reshape(len(flat), atoms, outputs).transpose(1, 0, 2)
 
+    @property
+    def _weights(self) -> Array:
+        """Of the atoms, (m,)."""
+        return self.curves.measure.weights
+
+    def _varying(self) -> Iterator[tuple[slice, Array]]:
+        """Means of the atoms less those at the scale λ̄ I, in blocks (atoms, p̂, n_d), if layers are narrow.
+
+        Σ_K c_K [n_0K + V diag(n_K − n_0K) Vᵀ] ỹ_K over the few directions whose n differs from n_0.
+        """
+        linear, null = self._in_basis[0], self.curves.null
+        points, outputs, size = linear.shape
+        columns = linear.swapaxes(1, 2).reshape(points * size, outputs)
+        floats = points * max(size * (outputs - null), outputs)
+        for block in blocks(len(self._weights), floats, PRODUCT_FLOATS):
+            values, vectors = (each[block] for each in self.curves.measure.eigen)
+            sizes = (values - self.curves.typical)[:, None, :] * self.curves.basis[1][block]  # (m, K, n_d)
+            alike, axes = sizes[:, :, 0], vectors[:, :, null:]
+            side_by_side = axes.transpose(1, 0, 2).reshape(outputs, axes.shape[0] * axes.shape[2])
+            turned = (columns @ side_by_side).reshape(points, size, *axes.shape[::2])
+            along = np.einsum("pKma,mKa->mpa", turned, sizes[:, :, null:] - alike[:, :, None])
+            common = (linear.reshape(points * outputs, size) @ alike.T).reshape(points, outputs, len(alike))
+            yield block, along @ axes.swapaxes(1, 2) + common.transpose(2, 0, 1)
+
     def spread_of_means(self, matrix: Array) -> Array:
         """Variance over the atoms of the means in outputs of F̂ Aᵀ, (p̂, outputs).
 
         By second moments, at the cost of K n_d points, where there are more points than that.
         """
-        flat, weights = self._flat, self.curves.measure.weights
-        result = np.zeros((len(flat), len(matrix)))
-        if len(flat) < flat.shape[1]:
+        points, outputs, size = self._in_basis[0].shape
+        result = np.zeros((points, len(matrix)))
+        if self.curves.narrow or points < size * outputs:
             for block, deviations in self.deviations(matrix):
-                result += np.einsum("s,spk->pk", weights[block], deviations**2)
+                result += np.einsum("s,spk->pk", self._weights[block], deviations**2)
             return result
+        flat = self._flat
         for output, moment in enumerate(self.curves.second_moments(matrix)):
             for rows in blocks(len(flat), flat.shape[1], PRODUCT_FLOATS):
                 result[rows, output] = np.einsum("pi,pi->p", flat[rows] @ moment, flat[rows])

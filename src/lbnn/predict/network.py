@@ -147,7 +147,10 @@ class NetworkPredictive(Predictive):
             return along @ ((matrix @ vectors[0]) ** 2).T + self.observation_noise * (matrix**2).sum(axis=1)
         average = matrix @ self.measure.average(self.measure.scales) @ matrix.T
         total = np.outer(self.projection.unexplained_diagonal, np.diagonal(average))
-        shrunken = np.einsum("kj,ijl,kl->ik", matrix, self._mean_shrunken, matrix, optimize=True)
+        if self._curves is not None:
+            shrunken = self._curves.mean_shrunken_along(matrix)
+        else:
+            shrunken = np.einsum("kj,ijl,kl->ik", matrix, self._mean_shrunken, matrix, optimize=True)
         total += times(self.projection.explained**2, shrunken)
         if len(self.measure.weights) > 1 and self._points is not None:
             total += self._points.spread_of_means(matrix)

@@ -147,12 +147,13 @@ class _FactorBlock:
 
     def tail_correction(self, diagonal: Array) -> tuple[Array, Array]:
         """Log density of log χ less −½u² beyond the table, summed over the diagonal (m,), and its slope."""
-        table = _ChiTable.of(self.degrees)
-        log_chi, slope = table.log_chi(diagonal)
         end = np.clip(diagonal, -_TABLE_END, _TABLE_END)
-        end_log_chi, _ = table.log_chi(end)
-        degrees = np.array(self.degrees, float)
         beyond = diagonal != end
+        if not beyond.any():
+            return np.zeros(len(diagonal)), np.zeros_like(diagonal)
+        table, degrees = _ChiTable.of(self.degrees), np.array(self.degrees, float)
+        log_chi, slope = table.log_chi(diagonal)
+        end_log_chi, _ = table.log_chi(end)
         fall = degrees * (log_chi - end_log_chi) - (np.exp(2 * log_chi) - np.exp(2 * end_log_chi)) / 2
         correction = np.where(beyond, fall + (diagonal**2 - end**2) / 2, 0.0)
         change = np.where(beyond, (degrees - np.exp(2 * log_chi)) * slope + diagonal, 0.0)

@@ -75,8 +75,9 @@ class RelativeCoordinates(BartlettCoordinates):
 
     def log_prior(self, v: Array) -> tuple[Array, Array]:
         """Log prior density of v up to a constant (m,), and its gradient (m, dimension)."""
-        factors, slopes = self.factors_and_slopes(v)
-        value, gradient = self.plain.log_prior(self.to_plain(v))
+        u = self.to_plain(v)
+        factors, slopes = self.plain.factors_and_slopes(u)
+        value, gradient = self.plain.log_prior(u)
         diagonal = np.diagonal(factors[0][:, : self.k], axis1=1, axis2=2)
         jacobian = self.lower * np.log(diagonal / np.diagonal(self.reference)).sum(axis=1)
         gradient = self._chained(factors[0], slopes[0], gradient)

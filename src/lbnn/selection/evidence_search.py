@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lbnn.selection.data import EvidenceData
@@ -38,14 +38,18 @@ def search(
     *,
     seed: int = 0,
     report: Report = lambda _: None,
+    evaluated: Callable[[], None] = lambda: None,
 ) -> list[Candidate]:
-    """Every candidate of every specification, best first."""
+    """Every candidate of every specification, best first.
+
+    `report` is called with each candidate, `evaluated` after each evidence of a finite network.
+    """
     found: list[Candidate] = []
     searches: list[WidthSearch] = []
     for spec in sorted(specs, key=lambda each: (not each.coupled, not each.per_output)):
         if shapes.fixed is None and _settled_by_units(spec, found):
             continue
-        searches.append(WidthSearch(data, spec, seed, report, _best(found)))
+        searches.append(WidthSearch(data, spec, seed, report, _best(found), evaluated))
         if shapes.fixed is None:
             _search_widths(searches[-1], shapes.depth, found)
         for widths in shapes.fixed or ():

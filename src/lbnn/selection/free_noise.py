@@ -21,6 +21,7 @@ from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.signal_noise import (
     FINAL,
+    FROM_CURVATURE,
     FROM_MODE,
     FROM_PRIOR,
     LARGE_FINAL,
@@ -29,6 +30,7 @@ from lbnn.engines.signal_noise import (
     Effort,
     SignalNoiseInference,
     checked_integrand,
+    curvature_start,
     diagonal_draws,
     mode_start,
     prior_start,
@@ -58,12 +60,13 @@ _FACTORS = 4  # widths of the noise that are tried one by one
 _SIGNALS = (1, 3)  # narrow widths of the signal
 _MANY_FACTORS = 8  # the widest noise and signal for more outputs than `MOST_FULL`
 _DROP = 1.0  # nats by which one more factor must be worse for further ones not to be tried
+_MANY = 10.0  # nats by which three factors of the signal must lead one for more to be tried
 _CLOSE = 4.0  # nats by which signal or none must lead in a comparison for the other not to be computed again
 _TARGET_ERROR = 0.5  # of the log evidence of a pair, of which three nats are called a signal
 _MOST_ROUNDS = 3  # of a final answer
 _LARGE = 3000  # targets of more outputs than `MOST_FULL`, from which less work is done, ...
 _LARGE_TARGET_ERROR = 5.0  # ... until runs differ by no more than this, ...
-_LARGE_ERROR = 20.0  # ... and all of them are low: by up to so much with 120 rows of 35 outputs
+_LARGE_ERROR = 20.0  # ... and may be low by this: one of eight runs was low by 40, the others by 2 at most
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
 _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 
@@ -76,9 +79,9 @@ _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 _COMMON, _OWN, _COMMON_SHARE, _VARIANCE_OF_SHARES, _FACTOR_SHARE = 1.0, 0.7, 1.0, 2.0, 1.5
 
 
-@dataclass(frozen=True, eq=False)
-class FreeNoise:
-    """Widths of signal and noise, with their evidence.
+@dataclass(frozen=True)
+class Form:
+    """Forms of the two covariances.
 
     Attributes
     ----------
@@ -88,18 +91,39 @@ class FreeNoise:
         Width of the noise; 0 for independent noise.
     own : bool
         Whether outputs have units of their own.
+    same_factors : bool
+        Whether signal and noise pass through the same `noise` factors, beside a signal and a noise that each
+        output has for itself.
+    """
+
+    signal: tuple[int, ...] | None
+    noise: int
+    own: bool
+    same_factors: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class FreeNoise:
+    """A form of signal and noise, with its evidence.
+
+    Attributes
+    ----------
+    form : Form
     target : SignalNoiseTarget
     mode : (D,)
         A mode of the posterior.
     estimate : Estimate
     """
 
-    signal: tuple[int, ...] | None
-    noise: int
-    own: bool
+    form: Form
     target: SignalNoiseTarget
     mode: Array
     estimate: Estimate
+
+    @property
+    def signal(self) -> tuple[int, ...] | None:
+        """Hidden widths of the network; None without signal."""
+        return self.form.signal
 
     @property
     def log_evidence(self) -> float:
@@ -107,8 +131,9 @@ class FreeNoise:
         return self.target.likelihood.log_constant + self.estimate.log_evidence
 
 
-def unit_prior(data: EvidenceData, signal: tuple[int, ...] | None, with_shared: bool, own: bool) -> UnitPrior:
+def unit_prior(data: EvidenceData, form: Form) -> UnitPrior:
     """Priors of the units of signal and noise, relative to the variances of the targets."""
+    own, brought_by = form.own, () if form.same_factors else form.signal or ()
     mean_gram = float(data.spectrum.eigenvalues.sum()) / max(data.spectrum.examples, 1)
     variances = target_variances(data)
     return UnitPrior(
@@ -117,10 +142,11 @@ def unit_prior(data: EvidenceData, signal: tuple[int, ...] | None, with_shared: 
         _COMMON,
         _OWN if own else 0.0,
         _COMMON_SHARE if own else math.hypot(_COMMON_SHARE, math.sqrt(_VARIANCE_OF_SHARES)),
-        own_share(signal or ()) if own else 0.0,
+        own_share(brought_by) if own else 0.0,
         _FACTOR_SHARE,
-        signal is not None,
-        with_shared,
+        form.signal is not None,
+        form.noise > 0,
+        form.same_factors,
     )
 
 
@@ -134,69 +160,87 @@ def own_share(widths: tuple[int, ...]) -> float:
     return math.sqrt(max(_VARIANCE_OF_SHARES - brought, 0.0))
 
 
-def free_noise_target(
-    data: EvidenceData, signal: tuple[int, ...] | None, noise: int, own: bool
-) -> SignalNoiseTarget:
-    """The posterior for one pair of widths, with one unit for all outputs or units of their own."""
+def free_noise_target(data: EvidenceData, form: Form) -> SignalNoiseTarget:
+    """The posterior for one form of signal and noise."""
     likelihood = likelihood_of(replace(data.spectrum, outside=data.outside))
     outputs = data.outputs
     axes = target_axes(likelihood, np.sqrt(target_variances(data)))
-    nothing = GivenRoot(np.zeros((outputs, 0)))
-    first: RootCoordinates = nothing
-    if signal is not None:
-        first = root_coordinates(ScalePrior(signal, outputs), axes)
-    second: RootCoordinates = root_coordinates(ScalePrior((noise,), outputs), axes) if noise else nothing
-    return SignalNoiseTarget(first, second, unit_prior(data, signal, noise > 0, own), likelihood)
+    signal: RootCoordinates = GivenRoot(np.zeros((outputs, 0)))
+    noise = signal
+    if form.signal is not None and not form.same_factors:
+        signal = root_coordinates(ScalePrior(form.signal, outputs), axes)
+    if form.noise:
+        noise = root_coordinates(ScalePrior((form.noise,), outputs), axes)
+    return SignalNoiseTarget(signal, noise, unit_prior(data, form), likelihood)
 
 
 class FreeNoiseSearch:
-    """Pairs of widths that were tried, each once."""
+    """Forms that were tried, each once."""
 
     def __init__(self, data: EvidenceData, seed: int, report: Callable[[Candidate], None]) -> None:
         self.data, self.seed, self.report = data, seed, report
-        self.found: dict[tuple[tuple[int, ...] | None, int, bool], FreeNoise] = {}
+        self.found: dict[Form, FreeNoise] = {}
 
     def run(self, signals: Sequence[tuple[int, ...] | None] | None) -> list[FreeNoise]:
-        """All pairs, best first; `signals` are the widths that are asked for, or None for all and none."""
+        """All forms, best first; `signals` are the widths that are asked for, or None for all and none."""
         outputs = self.data.outputs
         full = outputs if outputs <= MOST_FULL else _MANY_FACTORS
+        if more_outputs_than_rows(self.data):  # full rank would rest on the prior
+            full = max(1, min(full, _MANY_FACTORS, self.data.spectrum.examples - 1))
         first = None if signals is None else signals[0]
         many = outputs > MOST_FULL  # widths differ by tens of nats, and fewer are tried
         narrow = [_FACTORS] if many else range(1, min(_FACTORS + 1, full))
-        self._while_it_helps([(first, width, False) for width in (0, *narrow)])
-        factors = self.best.noise
-        self.visit(first, full, False)
+        self._while_it_helps([Form(first, width, False) for width in (0, *narrow)])
+        factors = self.best.form.noise
+        self.visit(Form(first, full, False))
         for width in () if many else (factors, full):
-            self.visit(first, width, True)
-        best = self.best
-        tried = signals
-        if tried is None:
-            narrow = [each for each in _SIGNALS[many:] if each < full]
-            tried = [(width,) for width in (*narrow, full)]
-        self._while_it_helps([(signal, best.noise, best.own) for signal in tried], all_of=signals is not None)
+            self.visit(Form(first, width, True))
+        best = self.best.form
+        if signals is None:
+            self._find_signal(best, full)
+        else:
+            for signal in signals:
+                self.visit(replace(best, signal=signal))
         if many:
             return self._sorted
-        led = self._best_with_signal
-        self.visit(led.signal, led.noise, not led.own)  # shares may differ where variances do not
-        led = self._best_with_signal
-        others = [each for each in self.found.values() if each.signal == first and each.noise != best.noise]
-        second = max(others, key=lambda each: each.log_evidence)
-        self.visit(led.signal, second.noise, led.own)
+        led = self._best_with_signal.form
+        excluded = (0, led.noise) if led.same_factors else (led.noise,)
+        tried_first = (each for each in self.found.values() if each.signal == first)
+        others = [each for each in tried_first if each.form.noise not in excluded]
+        if others:
+            second = max(others, key=lambda each: each.log_evidence).form.noise
+            self.visit(replace(led, noise=second, signal=(second,) if led.same_factors else led.signal))
         return self._sorted
+
+    def _find_signal(self, noise: Form, full: int) -> None:
+        """Signals of few factors, of full rank with a share of its own for each output, and a full network.
+
+        `noise` is the best form without signal. The last of them is the slowest, and is left out where few
+        factors say as much as a signal of full rank.
+        """
+        many = self.data.outputs > MOST_FULL
+        narrow = [(width,) for width in _SIGNALS[many:] if width < full]
+        self._while_it_helps([replace(noise, signal=signal) for signal in narrow])
+        if not many:
+            width = min(noise.noise, _FACTORS) or 1
+            self.visit(Form((width,), width, own=True, same_factors=True))
+        tried = [self.found.get(replace(noise, signal=signal)) for signal in narrow]
+        values = [-math.inf if each is None else each.log_evidence for each in tried]
+        widest_helps = values[-1] - values[0] > _MANY if len(values) > 1 else True
+        if many or widest_helps or self._best_with_signal.form.same_factors:
+            self.visit(replace(noise, signal=(full,)))
 
     @property
     def _sorted(self) -> list[FreeNoise]:
-        """All pairs, best first."""
+        """All forms, best first."""
         return sorted(self.found.values(), key=lambda each: -each.log_evidence)
 
-    def _while_it_helps(
-        self, keys: Sequence[tuple[tuple[int, ...] | None, int, bool]], *, all_of: bool = False
-    ) -> None:
+    def _while_it_helps(self, forms: Sequence[Form]) -> None:
         """Wider and wider, until the evidence falls."""
         before = -math.inf
-        for key in keys:
-            value = self.visit(*key).log_evidence
-            if value < before - _DROP and not all_of:
+        for form in forms:
+            value = self.visit(form).log_evidence
+            if value < before - _DROP:
                 return
             before = value
 
@@ -210,17 +254,23 @@ class FreeNoiseSearch:
         with_signal = (each for each in self.found.values() if each.signal is not None)
         return max(with_signal, key=lambda each: each.log_evidence)
 
-    def visit(self, signal: tuple[int, ...] | None, noise: int, own: bool) -> FreeNoise:
-        """One pair, with the effort of a comparison."""
-        key = signal, noise, own
-        if key not in self.found:
-            target, mode = aligned(free_noise_target(self.data, *key))
+    def visit(self, form: Form) -> FreeNoise:
+        """One form, with the effort of a comparison."""
+        if form not in self.found:
+            target, mode = aligned(free_noise_target(self.data, form))
             call = Call(InferenceOptions(_TARGET_ERROR, self.seed, rough=True))
-            effort = LARGE_SCREENING if _is_large(self.data) else SCREENING
-            estimate = tempered(target, prior_start(target), call, effort, f"signal and noise {key}")
-            self.found[key] = FreeNoise(*key, target, mode, estimate)
-            self.report(candidate_of(self.data, self.found[key]))
-        return self.found[key]
+            large = _is_large(self.data)
+            start = curvature_start(target, mode) if large else prior_start(target)
+            effort = LARGE_SCREENING if large else SCREENING
+            estimate = tempered(target, start, call, effort, f"signal and noise {form}")
+            self.found[form] = FreeNoise(form, target, mode, estimate)
+            self.report(candidate_of(self.data, self.found[form]))
+        return self.found[form]
+
+
+def more_outputs_than_rows(data: EvidenceData) -> bool:
+    """Whether the rows cannot determine a covariance of full rank; an intercept takes one of them."""
+    return data.outputs > data.spectrum.examples
 
 
 def _is_large(data: EvidenceData) -> bool:
@@ -242,7 +292,8 @@ def candidate_of(data: EvidenceData, pair: FreeNoise) -> Candidate:
         on_edge=False,
         noise="free",
         signal=pair.signal is not None,
-        noise_width=pair.noise,
+        noise_width=pair.form.noise,
+        same_factors=pair.form.same_factors,
     )
 
 
@@ -257,16 +308,24 @@ def final_posterior(
     large = _is_large(data)
     least, effort = (_LARGE_TARGET_ERROR, LARGE_FINAL) if large else (_TARGET_ERROR, FINAL)
     call = Call(InferenceOptions(max(target_error, least), seed))
-    again = {id(pairs[0]): _again(pairs[0], call, effort)}
+    again = {id(pairs[0]): _again(pairs[0], call, effort, large)}
     rivals = [each for each in pairs if (each.signal is None) != (pairs[0].signal is None)]
     for rival in rivals[:1]:
         if rival.log_evidence > again[id(pairs[0])].log_evidence - _CLOSE:
-            again[id(rival)] = _again(rival, call, effort)
+            again[id(rival)] = _again(rival, call, effort, large)
     averaged = sorted((again.get(id(each), each) for each in pairs), key=lambda each: -each.log_evidence)
     best = max(again.values(), key=lambda each: each.log_evidence)
-    check = rounds(best.target, mode_start(best.mode), call, effort, FROM_MODE, _MOST_ROUNDS)
+    check = None
+    if not large:
+        largest = call.policy.largest_check_error * call.target_error
+        checking = Call(
+            InferenceOptions(largest, seed)
+        )  # a check may have a larger error than what it checks
+        check = rounds(best.target, mode_start(best.mode), checking, effort, FROM_MODE, _MOST_ROUNDS)
     reduced = (_reduced(data),) if large else ()
-    answer = verdict("smc", best.estimate, check, call, advice=TAKE_OR_RAISE, more=reduced)
+    answer = verdict(
+        "smc", best.estimate, check, call, needs_check=not large, advice=TAKE_OR_RAISE, more=reduced
+    )
     constant = best.target.likelihood.log_constant
     draws = _pooled(averaged, np.random.default_rng([seed, 27]))
     inference = SignalNoiseInference(
@@ -284,9 +343,9 @@ def _reduced(data: EvidenceData) -> str:
     """What is said of data whose size allows short runs only."""
     return (
         f"noise='free' with {data.outputs} outputs and {data.spectrum.examples} rows is integrated by short "
-        f"runs: its log evidence may be low by {_LARGE_ERROR:g}, so that another kind of noise may be "
-        "preferred too easily, and widths of intervals are approximate. Fewer outputs in one fit are "
-        "integrated in full"
+        f"runs that no second estimate confirms: its log evidence may be low by {_LARGE_ERROR:g}, so that "
+        "another kind of noise may be preferred too easily, and widths of intervals are approximate. Fewer "
+        "outputs in one fit are integrated in full"
     )
 
 
@@ -303,12 +362,13 @@ def posterior_without_signal(data: EvidenceData, pairs: Sequence[FreeNoise]) -> 
     return None
 
 
-def _again(pair: FreeNoise, call: Call, effort: Effort) -> FreeNoise:
+def _again(pair: FreeNoise, call: Call, effort: Effort, large: bool) -> FreeNoise:
     """The same pair with the effort of a final answer."""
-    name = f"signal and noise {pair.signal, pair.noise, pair.own}, final"
-    estimate = rounds(pair.target, prior_start(pair.target), call, effort, name, _MOST_ROUNDS)
+    start = curvature_start(pair.target, pair.mode) if large else prior_start(pair.target)
+    name = f"signal and noise {pair.form}, final"
+    estimate = rounds(pair.target, start, call, effort, name, _MOST_ROUNDS)
     checked_integrand(pair.target, estimate)
-    return replace(pair, estimate=replace(estimate, method=FROM_PRIOR))
+    return replace(pair, estimate=replace(estimate, method=FROM_CURVATURE if large else FROM_PRIOR))
 
 
 def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoiseDraws:

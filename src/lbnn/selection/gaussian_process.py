@@ -113,7 +113,7 @@ def _climb(data: EvidenceData, free: FreeParameters, start: Array) -> Optimum:
 
     def curved(phi: Array) -> Array:
         """Curvature (k, k) at φ (k,), made positive definite."""
-        return positive_definite(free.directions.T @ curvature(data, free.at(phi)) @ free.directions)
+        return positive_definite(free.along(curvature(data, free.at(phi))))
 
     top = maximise(evidence, free, start, curved(start), tolerance=1e-9)
     return replace(top, curvature=curved(top.phi))

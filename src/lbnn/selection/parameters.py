@@ -60,7 +60,7 @@ class FreeParameters:
 
     def at(self, phi: Array) -> Array:
         """The hyperparameters h = base + M φ, (n_d + 1,), of φ (k,)."""
-        return self.base + self.directions @ phi
+        return self.base + (phi if self._plain else self.directions @ phi)
 
     def inside(self, phi: Array) -> Array:
         """The nearest point (k,) of the box."""
@@ -70,14 +70,22 @@ class FreeParameters:
         """The φ (k,) of the box whose h is nearest to a given one (n_d + 1,)."""
         if not self.count:
             return np.zeros(0)
-        return self.inside(np.asarray(self._inverse @ (h - self.base), float))
+        return self.inside(h - self.base if self._plain else self._inverse @ (h - self.base))
+
+    def along(self, curvature: Array) -> Array:
+        """Second derivatives (n_d + 1, n_d + 1) in h as those in φ, Mᵀ C M (k, k)."""
+        return curvature if self._plain else self.directions.T @ curvature @ self.directions
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether M = I: products with it would take most of the time where there are many outputs."""
+        square = self.directions.shape[0] == self.directions.shape[1]
+        return square and np.array_equal(self.directions, np.eye(len(self.directions)))
 
     @cached_property
     def _inverse(self) -> Array:
         """Pseudoinverse of M, (k, n_d + 1)."""
-        identity = np.eye(*self.directions.shape)
-        plain = np.array_equal(self.directions, identity)
-        return np.asarray(identity.T if plain else np.linalg.pinv(self.directions), float)
+        return np.asarray(np.linalg.pinv(self.directions), float)
 
     def on_edge(self, phi: Array) -> bool:
         """Whether φ (k,) is at the edge of the box, or so near that the evidence has become flat."""

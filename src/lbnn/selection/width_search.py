@@ -70,6 +70,8 @@ class Candidate:
         False for a level and noise alone.
     noise_width : int or None
         Number of noise factors where the noise has a covariance of its own.
+    same_factors : bool
+        Whether the signal passes through the factors of that noise.
     """
 
     widths: tuple[int, ...]
@@ -83,6 +85,7 @@ class Candidate:
     directions: Array = field(default_factory=lambda: np.zeros((0, 0)))
     signal: bool = True
     noise_width: int | None = None
+    same_factors: bool = False
 
     @property
     def coupled(self) -> bool:
@@ -154,11 +157,17 @@ class WidthSearch:
     """The candidates visited so far, with one kind of noise."""
 
     def __init__(
-        self, data: EvidenceData, spec: NoiseSpec, seed: int, report: Report, rival: float = -np.inf
+        self,
+        data: EvidenceData,
+        spec: NoiseSpec,
+        seed: int,
+        report: Report,
+        rival: float = -np.inf,
+        evaluated: Callable[[], None] = lambda: None,
     ) -> None:
         self.data = coupled(data) if spec.coupled else data
         self.spec, self.free = spec, free_parameters(data, spec)
-        self.seed, self.report, self.rival = seed, report, rival
+        self.seed, self.report, self.rival, self.evaluated = seed, report, rival, evaluated
         self.penalty = penalty_of(self.free.count, data)
         self.starts = gaussian_process.optima(data, spec)
         self.candidates: list[Candidate] = []
@@ -275,11 +284,18 @@ class WidthSearch:
             return start, 0.0
         h = rank_limited_start(self.data, self.free.at(start.phi), min(widths))
         evidence = network_evidence(self.data, widths, h, self.seed, directions=self.free.directions)
+
+        def watched(h: Array) -> tuple[float, Array]:
+            """The evidence and its gradient at h (n_d + 1,), announced."""
+            found = evidence(h)
+            self.evaluated()
+            return found
+
         phi = self.free.nearest(h)
         own = self.best.log_evidence if self.candidates else -np.inf
         rival = max(own, self.rival + self.penalty) - _CLEAR_DROP
         top = maximise(
-            evidence,
+            watched,
             self.free,
             phi,
             start.curvature,
