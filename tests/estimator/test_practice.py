@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -375,3 +376,22 @@ def test_density_of_a_mixture_integrated_anew_is_that_of_its_models(monkeypatch)
     effective = effective_atoms(np.concatenate(terms))  # the average of n draws has the relative error 1/√n
     assert (np.abs(drawn - expected) < 4 / np.sqrt(effective)).all()
     assert effective.min() > 20
+
+
+@pytest.mark.parametrize("given", [{}, {"fit_intercept": False}, {"inputs": "standardised"}])
+@pytest.mark.filterwarnings("ignore::lbnn.DataWarning")
+def test_inputs_are_neither_changed_nor_kept_and_copied_at_most_three_times(given):
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(100, 4)) @ rng.normal(size=(4, 20_000))
+    X = (factors + rng.normal(size=factors.shape)) * rng.uniform(0.5, 2.0, size=20_000)
+    y, before = factors[:, 0] + 0.5 * rng.normal(size=100), X.copy()
+    lbnn.LBNNRegressor(depth=1, beta=4.0, **given).fit(X[:, :10], y)  # what is imported or computed once
+    tracemalloc.start()
+    model = lbnn.LBNNRegressor(depth=1, beta=4.0, **given).fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4.2 * X.nbytes  # some megabytes are blocks of constant size
+    np.testing.assert_array_equal(X, before)
+    mean = model.predict(before[:5], return_std=True)
+    X[:] = 0.0
+    np.testing.assert_array_equal(model.predict(before[:5], return_std=True), mean)

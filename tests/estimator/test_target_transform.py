@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 import lbnn
 from lbnn import LBNNRegressor
@@ -72,6 +72,11 @@ def test_evidence_has_the_jacobian_and_auto_takes_the_best(tmp_path):
     assert (deviation > 0).all()
     auto.save(tmp_path / "model.lbnn")
     np.testing.assert_allclose(LBNNRegressor.load(tmp_path / "model.lbnn").predict(X[:5]), mean)
+
+
+def test_shares_are_noticed_though_they_are_not_skewed():
+    with pytest.warns(lbnn.DataWarning, match=r"target_transform='logit' raises"):
+        LBNNRegressor(**FIXED).fit(X, special.expit(2.0 * (Z - np.median(Z))))
 
 
 def test_units_of_lognormal_targets_do_not_matter():

@@ -156,10 +156,11 @@ def require_one_device(**arrays: AnyArray) -> None:
 
 
 def largest(array: AnyArray) -> float:
-    """max |entry| of an array of any shape; 0 of an empty one."""
+    """max |entry| of an array of any shape; 0 of an empty one. Without a copy: inputs may be large."""
     if 0 in array.shape:
         return 0.0
-    return float(np.abs(array).max() if isinstance(array, np.ndarray) else namespace(array).max(abs(array)))
+    xp = namespace(array)
+    return max(float(xp.max(array)), -float(xp.min(array)))
 
 
 def real_numbers(array: AnyArray, name: str) -> AnyArray:

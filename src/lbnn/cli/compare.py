@@ -14,27 +14,9 @@ from lbnn._base.types import Array
 from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import counted
-from lbnn.cli.options import (
-    Categorical,
-    Data,
-    Debug,
-    Decimal,
-    Drop,
-    Encoding,
-    Features,
-    Force,
-    IdColumn,
-    Missing,
-    MissingTexts,
-    MissingValues,
-    Seed,
-    Separator,
-    SheetName,
-    Targets,
-)
-from lbnn.cli.preparing import Columns, read_examples
+from lbnn.cli.options import Debug, Force, ReadingOptions, Seed, TableOptions, with_groups
+from lbnn.cli.preparing import read_examples
 from lbnn.cli.problems import BadInputError, console, working
-from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import numbers_of
 from lbnn.network import Network
 from lbnn.theories.comparison import Comparison
@@ -55,37 +37,33 @@ are, which zero temperature (--beta inf) needs: centred inputs are dependent.
 PICTURES = (".svg", ".png", ".pdf")
 
 
+Widths = Annotated[str, typer.Option(help="Widths to compare at.", metavar="NUMBERS", show_default=False)]
+Beta = Annotated[
+    float, typer.Option(help="1 / noise variance of the (standardised) targets; inf is allowed.")
+]
+Depth = Annotated[int, typer.Option(min=2, help="Number of weight matrices.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Do not standardise columns.", show_default=False)]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Write all errors as .csv.", metavar="FILE", show_default=False),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Draw the errors: .svg, .png or .pdf.", metavar="FILE", show_default=False),
+]
+
+
+@with_groups
 def compare(
-    data: Data,
-    targets: Targets,
-    widths: Annotated[str, typer.Option(help="Widths to compare at.", metavar="NUMBERS", show_default=False)],
-    beta: Annotated[
-        float, typer.Option(help="1 / noise variance of the (standardised) targets; inf is allowed.")
-    ],
-    features: Features = [],  # noqa: B006
-    drop: Drop = [],  # noqa: B006
-    depth: Annotated[int, typer.Option(min=2, help="Number of weight matrices.")] = 2,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Do not standardise columns.", show_default=False)
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Write all errors as .csv.", metavar="FILE", show_default=False),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot", help="Draw the errors: .svg, .png or .pdf.", metavar="FILE", show_default=False
-        ),
-    ] = None,
-    id_column: IdColumn = None,
-    categorical: Categorical = [],  # noqa: B006
-    missing: Missing = MissingValues.error,
-    sep: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    sheet: SheetName = None,
-    na: MissingTexts = [],  # noqa: B006
+    *,
+    table: TableOptions,
+    widths: Widths,
+    beta: Beta,
+    depth: Depth = 2,
+    raw: Raw = False,
+    out: Out = None,
+    plot: Plot = None,
+    reading: ReadingOptions,
     seed: Seed = 0,
     force: Force = False,
     debug: Debug = False,
@@ -98,11 +76,9 @@ def compare(
     """
     check_suffix(out, (".csv",), "--out")
     check_suffix(plot, PICTURES, "--plot")
-    check_outputs([out, plot], [data], force)
+    check_outputs([out, plot], [table.data], force)
     sizes = numbers_of(widths, int, "--widths")
-    columns = Columns(targets, features, drop, id_column, categorical)
-    dialect = Dialect.of(sep, decimal, encoding, sheet, na)
-    examples = read_examples(data, columns, dialect, missing.value)
+    examples = read_examples(table.data, reading.columns(table), reading.dialect, reading.missing.value)
     X, Y = (_prepared(part, raw) for part in (examples.X, examples.Y))
     results = {}
     for width in sizes:

@@ -16,43 +16,24 @@ from lbnn.cli.document import Grid, show_grid
 from lbnn.cli.files import check_outputs, check_suffix, tell_written
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
-    Inputs,
-    InputUnits,
-    Kernel,
-    KernelParam,
-    NoIntercept,
-    Noise,
-    PriorScale,
-    TargetError,
+    ModelOptions,
     counted,
     number_or_evidence,
-    shared_settings,
     shown,
     shown_widths,
 )
 from lbnn.cli.options import (
     AsJson,
-    Categorical,
-    Data,
     Debug,
-    Decimal,
-    Drop,
-    Encoding,
-    Features,
     Force,
-    IdColumn,
-    Missing,
-    MissingTexts,
-    MissingValues,
+    ReadingOptions,
     Seed,
-    Separator,
-    SheetName,
-    Targets,
+    TableOptions,
+    with_groups,
 )
-from lbnn.cli.preparing import Columns, read_examples
+from lbnn.cli.preparing import read_examples
 from lbnn.cli.problems import BadInputError, console, warn_once
 from lbnn.cli.provenance import origin, print_json
-from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import numbers_of
 from lbnn.estimator import LBNNRegressor
 
@@ -76,30 +57,16 @@ Betas = Annotated[
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the table as .csv.", metavar="FILE")]
 
 
+@with_groups
 def evidence(
-    data: Data,
-    targets: Targets,
-    features: Features = [],  # noqa: B006
-    drop: Drop = [],  # noqa: B006
+    *,
+    table: TableOptions,
     depths: Depths = "1,2,3",
     widths: Widths = "2,5,20,100",
     betas: Betas = BY_EVIDENCE,
-    prior_scale: PriorScale = BY_EVIDENCE,
-    noise: Noise = "auto",
-    kernel: Kernel = "linear",
-    kernel_param: KernelParam = [],  # noqa: B006
-    inputs: InputUnits = Inputs.evidence,
-    no_intercept: NoIntercept = False,
+    model: ModelOptions,
     out: Out = None,
-    target_error: TargetError = 0.1,
-    id_column: IdColumn = None,
-    categorical: Categorical = [],  # noqa: B006
-    missing: Missing = MissingValues.error,
-    sep: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    sheet: SheetName = None,
-    na: MissingTexts = [],  # noqa: B006
+    reading: ReadingOptions,
     as_json: AsJson = False,
     seed: Seed = 0,
     force: Force = False,
@@ -112,13 +79,9 @@ def evidence(
     of 3 is a factor of 20 in odds.
     """
     check_suffix(out, (".csv",), "--out")
-    check_outputs([out], [data], force)
-    columns = Columns(targets, features, drop, id_column, categorical)
-    examples = read_examples(data, columns, Dialect.of(sep, decimal, encoding, sheet, na), missing.value)
-    X, Y = examples.X, examples.Y
-    shared = shared_settings(
-        prior_scale, noise, kernel, kernel_param, inputs, no_intercept, target_error, seed
-    )
+    check_outputs([out], [table.data], force)
+    examples = read_examples(table.data, reading.columns(table), reading.dialect, reading.missing.value)
+    X, Y, shared = examples.X, examples.Y, model.settings(seed)
     with collected() as messages:
         rows = [_row(X, Y, cell, shared) for cell in _cells(depths, widths, betas)]
     warn_once(messages, examples.labels)
@@ -127,7 +90,7 @@ def evidence(
         write_atomically(out, lambda path: pd.DataFrame(rows).to_csv(path, index=False))
     if as_json:
         about = {"rows": len(X), "features": X.shape[1], "targets": list(Y.columns)}
-        print_json({**about, "networks": rows, "table": examples.notes, "origin": origin(data)})
+        print_json({**about, "networks": rows, "table": examples.notes, "origin": origin(table.data)})
         return
     show_grid(_grid(rows, counted(len(X), X.shape[1], Y.shape[1])), console())
     if out:

@@ -13,49 +13,34 @@ from lbnn._base.files import text_writer
 from lbnn._base.warn import collected
 from lbnn.cli.bands import fit_bands
 from lbnn.cli.document import REPORT_FORMATS
-from lbnn.cli.files import check_outputs, check_suffix, write_together
+from lbnn.cli.files import check_outputs, check_suffix, tell_written, write_together
 from lbnn.cli.fit_report import brief_report, full_report
 from lbnn.cli.fit_results import FitResults, Rows
 from lbnn.cli.large import LargeTable, is_large, require_plain
 from lbnn.cli.modelling import (
     BY_EVIDENCE,
-    Inputs,
-    InputUnits,
-    Kernel,
-    KernelParam,
-    NoIntercept,
-    Noise,
+    ModelOptions,
     OwnLengthScales,
-    PriorScale,
     Robust,
-    TargetError,
+    TargetTransform,
     depth_of,
     number_or_evidence,
-    shared_settings,
+    target_transform_of,
     width_of,
 )
 from lbnn.cli.models import model_writer
 from lbnn.cli.options import (
     AsJson,
-    Categorical,
-    Data,
     Debug,
-    Decimal,
-    Drop,
-    Encoding,
-    Features,
     Force,
-    IdColumn,
-    Missing,
     MissingTargets,
     MissingTargetValues,
-    MissingTexts,
     MissingValues,
+    ReadingOptions,
     Seed,
-    Separator,
-    SheetName,
-    Targets,
+    TableOptions,
     Weights,
+    with_groups,
 )
 from lbnn.cli.preparing import DROP, Columns, Preparation, choose_examples, read_examples
 from lbnn.cli.problems import BadInputError, console, say, warn_once, working
@@ -110,37 +95,24 @@ Report = Annotated[
 ]
 
 
+@with_groups
 def fit(
-    data: Data,
-    targets: Targets,
+    *,
+    table: TableOptions,
     out: ModelFile,
-    features: Features = [],  # noqa: B006
-    drop: Drop = [],  # noqa: B006
     depth: Depth = BY_EVIDENCE,
     width: Width = BY_EVIDENCE,
     beta: Beta = BY_EVIDENCE,
-    prior_scale: PriorScale = BY_EVIDENCE,
-    noise: Noise = "auto",
-    kernel: Kernel = "linear",
-    kernel_param: KernelParam = [],  # noqa: B006
+    model: ModelOptions,
     ard: OwnLengthScales = False,
     robust: Robust = False,
-    inputs: InputUnits = Inputs.evidence,
-    no_intercept: NoIntercept = False,
+    target_transform: TargetTransform = None,
     band: Band = [],  # noqa: B006
     average: Average = False,
     no_integrate: NoIntegrate = False,
-    target_error: TargetError = 0.1,
-    id_column: IdColumn = None,
-    categorical: Categorical = [],  # noqa: B006
-    missing: Missing = MissingValues.error,
+    reading: ReadingOptions,
     missing_targets: MissingTargets = MissingTargetValues.error,
     weights: Weights = None,
-    sep: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    sheet: SheetName = None,
-    na: MissingTexts = [],  # noqa: B006
     report: Report = None,
     as_json: AsJson = False,
     seed: Seed = 0,
@@ -161,46 +133,51 @@ def fit(
     """
     check_suffix(out, (MODEL_SUFFIX,), "--out")
     check_suffix(report, REPORT_FORMATS, "--report")
+    data = table.data
     check_outputs([out, report], [data], force)
-    shared = shared_settings(
-        prior_scale, noise, kernel, kernel_param, inputs, no_intercept, target_error, seed
-    )
     size: dict[str, Any] = {
         "depth": depth_of(depth),
         "width": width_of(width),
         "beta": number_or_evidence(beta, "--beta"),
     }
-    model = LBNNRegressor(
+    shared = model.settings(seed)
+    partial = missing_targets is MissingTargetValues.allow
+    columns, dialect, missing = reading.columns(table, weights, partial), reading.dialect, reading.missing
+    transform = target_transform_of(target_transform)
+    by_rows = {"--robust": robust, "--target-transform": transform is not None}
+    _require_combination(bool(band), by_rows, partial or bool(weights), is_large(data))
+    if band:
+        fit_bands(data, columns, dialect, missing.value, band, size, shared, out, report, as_json)
+        return
+    estimator = LBNNRegressor(
         average=average or ("auto" if not no_integrate else False),
         ard=ard,
         robust=robust,
+        target_transform=transform,
         missing_targets=missing_targets.value,
         **size,
         **shared,
     )
-    partial = missing_targets is MissingTargetValues.allow
-    columns = Columns(targets, features, drop, id_column, categorical, weights, partial)
-    dialect = Dialect.of(sep, decimal, encoding, sheet, na)
-    _require_combination(bool(band), robust, partial or bool(weights), is_large(data))
-    if band:
-        fit_bands(data, columns, dialect, missing.value, band, size, shared, out, report, as_json)
-        return
     if is_large(data):
-        results, preparation = _fit_parts(model, data, columns, missing.value, na)
+        results, preparation = _fit_parts(estimator, data, columns, missing.value, reading.na)
     else:
-        results, preparation = _fit_in_memory(model, data, columns, dialect, missing.value)
+        results, preparation = _fit_in_memory(estimator, data, columns, dialect, missing.value)
     _tell(results, preparation, data, out, report, as_json)
 
 
-def _require_combination(bands: bool, robust: bool, rows_differ: bool, large: bool) -> None:
-    """Raise where options exclude each other; rows differ by their weights or by missing targets."""
+def _require_combination(bands: bool, by_rows: dict[str, bool], rows_differ: bool, large: bool) -> None:
+    """Raise where options exclude each other; rows differ by their weights or by missing targets.
+
+    `by_rows` are options that bands do not have, and whether they are given.
+    """
     if rows_differ and (bands or large):
         raise BadInputError(
             "--missing-targets allow and --weights are for tables in memory without --band, got "
             f"{'--band' if bands else 'a file that is read in parts'}"
         )
-    if bands and robust:
-        raise BadInputError("--robust is for fits without --band, got both")
+    given = [name for name, value in by_rows.items() if value]
+    if bands and given:
+        raise BadInputError(f"{given[0]} is for fits without --band, got both")
 
 
 def _fit_in_memory(
@@ -220,18 +197,19 @@ def _tell(
     results: FitResults, preparation: Preparation, data: Path, out: Path, report: Path | None, as_json: bool
 ) -> None:
     """Print the report or its numbers, and write the model and what else was asked for."""
-    goals = results.names
+    goals = results.goals
     title = f"Fit of {', '.join(goals)} to {data.name}"
     from_where = origin(data)
     written = {out: model_writer(results.model, goals, preparation)}
-    if not as_json:
-        brief_report(results, title).show(console())
-        typer.echo()
     if report:
         with working("drawing"):
             text = full_report(results, from_where, title).rendered(report.suffix)
         written[report] = text_writer(text)
-    write_together(written, quiet=as_json)
+    write_together(written, quiet=True)  # before anything is printed: a pager may close the pipe
+    if not as_json:
+        brief_report(results, title).show(console())
+        typer.echo()
+        tell_written(*written)
     if as_json:
         warn_once(results.messages)
         files = [str(path) for path in written]

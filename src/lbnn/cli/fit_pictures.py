@@ -27,10 +27,10 @@ class FitPictures:
 
     def left_out(self) -> list[Picture]:
         """Predictions of every row from all others."""
-        scores, data = self.results.scores, self.results.data
-        if scores is None or data is None:
+        scores = self.results.scores
+        if scores is None:
             return []
-        truth, names = data.Y.to_numpy(), self.names[: self.most_targets]
+        truth, names = self.results.targets, self.names[: self.most_targets]
         measured = _panels(plots.measured_against_predicted, scores, truth, names)
         residuals = _panels(plots.standardised_residuals, scores, truth, names)
         calibration = _single(lambda ax: plots.calibration_curve(scores, truth, ax, targets=names))

@@ -67,6 +67,11 @@ def _chosen(results: FitResults) -> Section:
         f"{model.inputs_}{_kernel(model)}",
         f"Log evidence {model.log_evidence_:.2f} ± {model.log_evidence_error_:.2g}",
     ]
+    if model.target_transform_ is not None:
+        lines.append(
+            f"Targets are fitted as {', '.join(results.names)}: numbers of this report are of these, "
+            "predictions are of the targets themselves."
+        )
     if len(model.models_) > 1:
         lines.append(
             f"Predictions average {len(model.models_)} models, of other noise, scale or width as well; "
@@ -104,10 +109,10 @@ def _missing_targets(results: FitResults) -> list[Grid]:
 
 def _kernel(model: Any) -> str:
     """The kernel with its parameters."""
-    if model.kernel == "linear":
+    if model.kernel_ == "linear":
         return ""
     given = ", ".join(f"{name} {_listed(value)}" for name, value in model.kernel_params_.items())
-    return f"; kernel {model.kernel} ({given})"
+    return f"; kernel {model.kernel_} ({given})"
 
 
 def _listed(value: Any) -> str:
@@ -127,7 +132,7 @@ def _candidates(results: FitResults) -> Section:
             row["inputs"],
             f"{row['log_evidence']:.2f}",
             f"{row['penalty']:.2f}",
-            f"{row['below_the_best']:.2f}",
+            f"{abs(row['below_the_best']):.2f}",  # no minus sign before zero
             shown(row["beta"], 3),
             shown(row["prior_scale"], 3),
         )

@@ -47,8 +47,10 @@ class FitResults:
     Attributes
     ----------
     model : LBNNRegressor
+    goals : list of str
+        Columns of the table that are predicted.
     names : list of str
-        Of the targets.
+        Of the targets as they are fitted: log(y) where y is transformed. All numbers are of these.
     rows : int
     data : Rows, optional
         None where the file was read in parts.
@@ -60,6 +62,7 @@ class FitResults:
     """
 
     model: Any
+    goals: list[str]
     names: list[str]
     rows: int
     data: Rows | None
@@ -69,14 +72,21 @@ class FitResults:
 
     @classmethod
     def of(
-        cls, model: Any, names: Sequence[str], rows: int, data: Rows | None, notes: Sequence[str]
+        cls, model: Any, goals: Sequence[str], rows: int, data: Rows | None, notes: Sequence[str]
     ) -> FitResults:
         """Of a fitted `LBNNRegressor`."""
+        transform = model.target_transform_
+        names = [name if transform is None else f"{transform}({name})" for name in goals]
         scores = None
         if data is not None:
             with collected():  # the scores have them as messages
                 scores = model.leave_one_out()
-        return cls(model, list(names), rows, data, scores, facts(model), list(notes))
+        return cls(model, list(goals), names, rows, data, scores, facts(model), list(notes))
+
+    @property
+    def targets(self) -> Array:
+        """Of the rows, as they are fitted, (rows, n_d)."""
+        return np.asarray(self.model._state.scored_targets)
 
     @property
     def messages(self) -> list[str]:
@@ -103,7 +113,8 @@ class FitResults:
             "beta": model.beta_,
             "prior_scale": model.prior_scale_,
             "inputs": model.inputs_,
-            "kernel": model.kernel,
+            "target_transform": model.target_transform_,
+            "kernel": model.kernel_,
             "kernel_parameters": model.kernel_params_,
             "log_evidence": model.log_evidence_,
             "log_evidence_error": model.log_evidence_error_,
@@ -128,7 +139,7 @@ class FitResults:
         """For each target: errors beside those of a ridge and of the mean, z, and coverage of intervals."""
         if self.data is None or self.scores is None:
             return []
-        truth = self.data.Y.to_numpy()
+        truth = self.targets
         z, residual = (np.reshape(each, truth.shape) for each in (self.scores.z, self.scores.residual))
         reach = special.ndtri((1 + np.array(LEVELS)) / 2)
         baselines = {each.name: each for each in self.found.outputs}
@@ -136,7 +147,7 @@ class FitResults:
         for j, name in enumerate(self.names):
             about = truth[:, j] - truth[:, j].mean()
             spread = float((about**2).sum())
-            known = baselines.get(name)
+            known = baselines.get(self.goals[j])
             rows.append(
                 {
                     "target": name,
@@ -158,17 +169,18 @@ class FitResults:
         """Rows whose left-out residuals are larger than Gaussian noise makes them, largest first."""
         if self.data is None or self.scores is None:
             return []
-        truth = self.data.Y.to_numpy()
+        truth = self.targets
         mean = np.reshape(self.scores.mean, truth.shape)
+        found = [(each, self.goals.index(each.output)) for each in self.found.outliers]
         return [
             {
                 "row": self.data.labels[each.row],
-                "target": each.output,
-                "value": float(truth[each.row, self.names.index(each.output)]),
-                "predicted": float(mean[each.row, self.names.index(each.output)]),
+                "target": self.names[j],
+                "value": float(truth[each.row, j]),
+                "predicted": float(mean[each.row, j]),
                 "z": each.z,
             }
-            for each in self.found.outliers
+            for each, j in found
         ]
 
     def leverage(self) -> list[dict[str, Any]]:
@@ -203,7 +215,7 @@ class FitResults:
         """Errors on the other rows of fits to some of the rows, with the network and noise of this fit."""
         if self.data is None or self.rows < _FEWEST_ROWS or self.model.kernel == "precomputed":
             return None
-        X, Y = self.data.X, self.data.Y.to_numpy()
+        X, Y = self.data.X, self.targets
         sizes = [round(share * self.rows) for share in _SHARES]
         spread = Y.std(axis=0)
         if not spread.all():
@@ -228,7 +240,7 @@ class FitResults:
         return {
             "rows": self.rows,
             "features": self.model.n_features_in_,
-            "targets": self.names,
+            "targets": self.goals,
             "chosen": self.chosen(),
             "evidence": self.candidates(),
             "correlations": self.correlations() if len(self.names) > 1 else None,
@@ -326,9 +338,7 @@ def _coefficient_deviations(model: Any) -> Array | None:
     for start in range(0, count, _FEATURES_AT_ONCE):
         chosen = np.eye(min(_FEATURES_AT_ONCE, count - start), count, k=start)
         points, size = np.vstack([np.zeros(count), chosen]), 1 + len(chosen)
-        law = model._predictive(
-            points
-        )  # `predictive` would look for the names of columns, which takes longer
+        law = model._state.predictive(points, None)  # without the names of columns, which take longer
         covariance = np.reshape(law.covariance, (size, outputs, size, outputs))
         own = np.einsum("iaja->aij", covariance)
         parts.append(own[:, 1:, 1:].diagonal(axis1=1, axis2=2) + own[:, :1, 0] - 2 * own[:, 0, 1:])
@@ -344,7 +354,9 @@ def _error(model: Any, X: Any, Y: Array, some: IndexArray, others: IndexArray) -
         "prior_scale": model.prior_scale_,
         "noise": model.noise_,
         "inputs": model.inputs_,
+        "kernel": model.kernel_,
         "kernel_params": model.kernel_params_ or None,
+        "target_transform": None,  # Y is as it is fitted
         "average": False,
     }
     refit = LBNNRegressor(**{**model.get_params(), **given})

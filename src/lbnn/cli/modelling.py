@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from lbnn.cli.problems import BadInputError
 from lbnn.cli.tables import numbers_of
 from lbnn.estimator.kernels import FAMILIES
 from lbnn.estimator.settings import NOISES
+from lbnn.predict.transformed import TRANSFORMS
 
 BY_EVIDENCE = "evidence"
 
@@ -41,7 +43,8 @@ Kernel = Annotated[
     typer.Option(
         "--kernel",
         help="linear, rbf, matern12, matern32, matern52, rational_quadratic, polynomial, linear+rbf, relu, "
-        "erf, gelu (their parameters by evidence), or a kernel of scikit-learn such as laplacian.",
+        "erf, gelu (their parameters by evidence), a kernel of scikit-learn such as laplacian, or auto: the "
+        "best of linear, linear+rbf and relu.",
     ),
 ]
 KernelParam = Annotated[
@@ -55,7 +58,11 @@ KernelParam = Annotated[
 ]
 OwnLengthScales = Annotated[
     bool,
-    typer.Option("--ard", help="A length scale for each feature, if the evidence gains.", show_default=False),
+    typer.Option(
+        "--ard",
+        help="A scale of its own for each feature (a length scale in rbf kernels), where the evidence gains.",
+        show_default=False,
+    ),
 ]
 
 
@@ -64,6 +71,18 @@ Robust = Annotated[
     typer.Option(
         "--robust",
         help="Rows may have larger noise than the others, where the evidence finds that they do.",
+        show_default=False,
+    ),
+]
+
+
+TargetTransform = Annotated[
+    str | None,
+    typer.Option(
+        "--target-transform",
+        help=f"Fit the {', '.join(TRANSFORMS)} of the targets, or auto: what the evidence prefers. "
+        "Predictions are of the targets themselves.",
+        metavar="NAME",
         show_default=False,
     ),
 ]
@@ -137,9 +156,18 @@ def width_of(text: str) -> int | tuple[int, ...] | str:
 
 def kernel_of(text: str) -> str:
     """The name of a kernel that takes rows of a table."""
-    known = dict.fromkeys(["linear", *FAMILIES, *PAIRWISE_KERNEL_FUNCTIONS])
+    known = dict.fromkeys(["linear", "auto", *FAMILIES, *PAIRWISE_KERNEL_FUNCTIONS])
     if text not in known:
         raise BadInputError(f"--kernel must be one of {', '.join(known)}, got {text!r}")
+    return text
+
+
+def target_transform_of(text: str | None) -> str | None:
+    """The name of a transform of the targets, auto, or none."""
+    if text is not None and text not in (*TRANSFORMS, "auto"):
+        raise BadInputError(
+            f"--target-transform must be one of {', '.join(TRANSFORMS)} or auto, got {text!r}"
+        )
     return text
 
 
@@ -157,27 +185,30 @@ def kernel_params_of(values: Sequence[str]) -> dict[str, float] | None:
     return found or None
 
 
-def shared_settings(
-    prior_scale: str,
-    noise: str,
-    kernel: str,
-    kernel_param: Sequence[str],
-    inputs: Inputs,
-    no_intercept: bool,
-    target_error: float,
-    seed: int,
-) -> dict[str, Any]:
-    """Parameters of the estimator from options that every command that fits one has."""
-    return {
-        "kernel_params": kernel_params_of(kernel_param),
-        "inputs": inputs.value,
-        "target_error": target_error,
-        "prior_scale": number_or_evidence(prior_scale, "--prior-scale"),
-        "noise": noise_of(noise),
-        "kernel": kernel_of(kernel),
-        "fit_intercept": not no_intercept,
-        "random_state": seed,
-    }
+@dataclass(frozen=True)
+class ModelOptions:
+    """Options of every command that fits an estimator."""
+
+    prior_scale: PriorScale = BY_EVIDENCE
+    noise: Noise = "auto"
+    kernel: Kernel = "linear"
+    kernel_param: KernelParam = field(default_factory=list)
+    inputs: InputUnits = Inputs.evidence
+    no_intercept: NoIntercept = False
+    target_error: TargetError = 0.1
+
+    def settings(self, seed: int) -> dict[str, Any]:
+        """Parameters of the estimator."""
+        return {
+            "kernel_params": kernel_params_of(self.kernel_param),
+            "inputs": self.inputs.value,
+            "target_error": self.target_error,
+            "prior_scale": number_or_evidence(self.prior_scale, "--prior-scale"),
+            "noise": noise_of(self.noise),
+            "kernel": kernel_of(self.kernel),
+            "fit_intercept": not self.no_intercept,
+            "random_state": seed,
+        }
 
 
 def shown(value: Any, digits: int = 4) -> str:

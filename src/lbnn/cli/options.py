@@ -1,12 +1,22 @@
-"""Options that several commands share."""
+"""Options that several commands share, one by one and in groups.
+
+A group is a dataclass. `with_groups` makes a command that takes groups into one whose options are the fields
+of these, in the order of its parameters.
+"""
 
 from __future__ import annotations
 
 import enum
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
+
+from lbnn.cli.preparing import Columns
+from lbnn.cli.reading import Dialect
 
 Data = Annotated[
     Path,
@@ -122,3 +132,72 @@ Weights = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist.", show_default=False)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a problem.", show_default=False)]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that is drawn.")]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """The table, and which of its columns play which part."""
+
+    data: Data
+    targets: Targets
+    features: Features = field(default_factory=list)
+    drop: Drop = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How a table is read, and how numbers are made of it."""
+
+    id_column: IdColumn = None
+    categorical: Categorical = field(default_factory=list)
+    missing: Missing = MissingValues.error
+    sep: Separator = None
+    decimal: Decimal = None
+    encoding: Encoding = None
+    sheet: SheetName = None
+    na: MissingTexts = field(default_factory=list)
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the file is written."""
+        return Dialect.of(self.sep, self.decimal, self.encoding, self.sheet, self.na)
+
+    def columns(self, table: TableOptions, weights: str | None = None, partial: bool = False) -> Columns:
+        """Which columns play which part; `weights` and `partial` as in `Columns`."""
+        named = table.targets, table.features, table.drop
+        return Columns(*named, self.id_column, self.categorical, weights, partial)
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which takes keywords only, with an option for each field of the groups that it takes."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters = inspect.signature(command).parameters
+    groups = {name: hints[name] for name in parameters if is_dataclass(hints[name])}
+
+    def flat(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        command(**values)
+
+    found = [
+        option
+        for name, parameter in parameters.items()
+        for option in (
+            _options_of(groups[name]) if name in groups else [parameter.replace(annotation=hints[name])]
+        )
+    ]
+    flat.__name__, flat.__doc__, flat.__module__ = command.__name__, command.__doc__, command.__module__
+    flat.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+    flat.__annotations__ = {each.name: each.annotation for each in found}
+    return flat
+
+
+def _options_of(group: Any) -> Iterator[inspect.Parameter]:
+    """The fields of a group as parameters."""
+    hints = get_type_hints(group, include_extras=True)
+    for each in fields(group):
+        default = each.default if each.default_factory is MISSING else each.default_factory()
+        missing = inspect.Parameter.empty if default is MISSING else default
+        yield inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=missing, annotation=hints[each.name]
+        )

@@ -63,7 +63,7 @@ def _complain(problem: BaseException, debug: bool) -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"lbnn: warning: {message}", err=True)
+    typer.echo(f"lbnn: warning: {with_options(str(message))}", err=True)
 
 
 def say(text: str) -> None:
@@ -85,7 +85,36 @@ def in_terms_of_the_table(message: str, labels: Sequence[str]) -> str:
         row = int(match[1])
         return labels[row] if row < len(labels) else match[0]
 
-    return re.sub(r"\brow (\d+)\b", named, message).replace("robust=True", "--robust")
+    return with_options(re.sub(r"\brow (\d+)\b", named, message))
+
+
+#: Options of `lbnn fit` that have another name than the parameter of the estimator, or no value.
+_SWITCHES = {
+    "robust=True": "--robust",
+    "ard=True": "--ard",
+    "average=True": "--average",
+    "average=False": "--no-integrate",
+    "fit_intercept=False": "--no-intercept",
+}
+_PARAMETERS = r"\b(kernel|target_transform|noise|depth|width|inputs|missing_targets|beta)=('[^']*'|\d+)"
+
+
+def with_options(message: str) -> str:
+    """A message of the library with options of the command line instead of parameters of Python.
+
+    Examples
+    --------
+    >>> from lbnn.cli.problems import with_options
+    >>> with_options("use kernel='linear+rbf', or depth=2, width=5, or robust=True")
+    'use --kernel linear+rbf, or --depth 2, --width 5, or --robust'
+    """
+    for parameter, option in _SWITCHES.items():
+        message = message.replace(parameter, option)
+
+    def named(match: re.Match[str]) -> str:
+        return f"--{match[1].replace('_', '-')} {match[2].strip(chr(39))}"
+
+    return re.sub(r"\btarget_error\b(?!=)", "--target-error", re.sub(_PARAMETERS, named, message))
 
 
 def warn_once(messages: Iterable[str], labels: Sequence[str] = ()) -> None:

@@ -38,12 +38,26 @@ class Columns:
         """The array (m, k) less the means."""
         return array - like(self.means, array)
 
-    def centred_training(self, array: AnyArray) -> AnyArray:
-        """`centred` of (p, k), where a column that varies by rounding only becomes zero."""
-        xp, centred = namespace(array), self.centred(array)
-        size, spread = (to_numpy(xp.max(xp.abs(each), axis=0)) for each in (array, centred))
+    def centred_training(self, array: AnyArray, overwrite: bool = False) -> AnyArray:
+        """`centred` of (p, k), where a column that varies by rounding only becomes zero.
+
+        With `overwrite` an array of NumPy is changed: it may take most of the memory.
+        """
+        size = _sizes(array)
+        if overwrite and isinstance(array, np.ndarray):
+            array -= self.means
+            centred = array
+        else:
+            centred = self.centred(array)
+        spread = _sizes(centred)
         varies = (spread > 4 * RANK_TOLERANCE * size) | (self.means == 0)
         return centred if varies.all() else centred * like(varies.astype(float), array)
+
+
+def _sizes(array: AnyArray) -> Array:
+    """max |entry| of each column of (p, k), (k,); without a copy."""
+    xp = namespace(array)
+    return to_numpy(xp.maximum(xp.max(array, axis=0), -xp.min(array, axis=0)))
 
 
 @dataclass(frozen=True)
@@ -62,11 +76,13 @@ class CentredInputs:
         """Kind and means (n0,), for a file."""
         return {"kind": "inputs"}, self.columns.means
 
-    def spectrum(self, X: AnyArray, targets: Array, weights: Array | None = None) -> Spectrum:
+    def spectrum(
+        self, X: AnyArray, targets: Array, weights: Array | None = None, overwrite: bool = False
+    ) -> Spectrum:
         """The training data X (p, n0), targets (p, n_d), with the noise variance τ/w of the rows."""
-        centred = self.columns.centred_training(X)
+        centred = self.columns.centred_training(X, overwrite)
         if not self.centre or X.shape[0] < 2:
-            return Spectrum.from_inputs(centred, like(targets, X), weights=weights)
+            return Spectrum.from_inputs(centred, like(targets, X), weights=weights, copy=False)
         return _of_input_contrasts(centred, targets, weights)
 
     def test(self, X: AnyArray) -> tuple[AnyArray, ...]:
@@ -100,8 +116,13 @@ class CentredKernel:
         header = {"kind": "kernel", "grand_mean": self.grand_mean, "centre": self.centre, "shares": shares}
         return header, self.means
 
-    def spectrum(self, gram: Array, targets: Array, weights: Array | None = None) -> Spectrum:
-        """The training data, gram (p, p) and targets (p, n_d); a gram constant to rounding counts as zero."""
+    def spectrum(
+        self, gram: Array, targets: Array, weights: Array | None = None, overwrite: bool = False
+    ) -> Spectrum:
+        """The training data, gram (p, p) and targets (p, n_d); a gram constant to rounding counts as zero.
+
+        Nothing is overwritten.
+        """
         centred = gram - self.means[:, None] - self.means + self.grand_mean
         rounding = 4 * RANK_TOLERANCE * len(gram) * float(np.abs(gram).max())
         if self.centre and float(np.abs(centred).max()) <= rounding:
@@ -167,7 +188,8 @@ def _of_input_contrasts(centred: AnyArray, targets: Array, weights: Array | None
     """
     level = _level(centred.shape[0], weights)
     rows, own = _times_level(centred, weights), _times_level(targets, weights)
-    spectrum = Spectrum.from_inputs(_reflected(rows, level)[1:, :], like(_reflected(own, level)[1:], centred))
+    reflected = _reflected(rows, level)[1:, :]  # a new array, which need not be copied
+    spectrum = Spectrum.from_inputs(reflected, like(_reflected(own, level)[1:], centred), copy=False)
     basis, kept = spectrum.basis, rows  # a new array: the centred inputs, perhaps times √w
     assert isinstance(basis, InputBasis)
     directions, coordinates = basis.directions, basis.training_coordinates

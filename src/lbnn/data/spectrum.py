@@ -263,6 +263,7 @@ class Spectrum:
         Y: ArrayLike,
         *,
         weights: ArrayLike | None = None,
+        copy: bool = True,
         decompose: str | None = None,
     ) -> Spectrum:
         """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0.
@@ -271,6 +272,8 @@ class Spectrum:
         arrays are read by blocks of rows, twice, as `from_chunks` reads its chunks.
 
         `weights` (p,) are positive: row a has the noise variance 1/(β w_a).
+
+        With ``copy=False`` X is kept as it is, which saves memory, and must not be changed afterwards.
 
         `decompose` has no effect any more and goes away in the next release; "factor" is refused.
         """
@@ -290,7 +293,7 @@ class Spectrum:
             inputs, targets = _weighted(inputs, row_weights), _weighted(targets, row_weights)
         check.size(largest(inputs), "X")
         check.size(largest(targets), "Y")
-        return replace(_from_inputs(inputs, targets, single), weights=row_weights)
+        return replace(_from_inputs(inputs, targets, single, copy), weights=row_weights)
 
     @classmethod
     def from_gram(
@@ -432,47 +435,50 @@ def _refuse_factor(decompose: str | None) -> None:
         )
 
 
-def _from_inputs(inputs: AnyArray, targets: AnyArray, single: bool) -> Spectrum:
+def _from_inputs(inputs: AnyArray, targets: AnyArray, single: bool, copy: bool) -> Spectrum:
     """X (p, n0), Y (p, n_d): by the Gram matrix of the smaller side, or by singular vectors."""
     side = SmallerSide.of(inputs)
     if side.weak:
-        return _of_singular_vectors(inputs, targets, single, side)
+        return _of_singular_vectors(inputs, targets, single, side, copy)
     if inputs.shape[0] <= inputs.shape[1]:
-        return _of_example_vectors(side.eigenvalues, side.vectors, inputs, targets, single)
-    return _of_input_vectors(side.eigenvalues, side.vectors, inputs, targets, single)
+        return _of_example_vectors(side.eigenvalues, side.vectors, inputs, targets, single, copy)
+    return _of_input_vectors(side.eigenvalues, side.vectors, inputs, targets, single, copy)
 
 
 def _of_example_vectors(
-    values: Array, vectors: AnyArray, inputs: AnyArray, targets: AnyArray, single: bool
+    values: Array, vectors: AnyArray, inputs: AnyArray, targets: AnyArray, single: bool, copy: bool
 ) -> Spectrum:
     """For p ≤ n0: U (p, r), eigenvectors of XXᵀ/n0."""
     examples, dimension = inputs.shape
     own, rest = to_numpy(vectors.T @ targets), rest_of_targets(targets, vectors)
     vectors /= like(np.sqrt(dimension * values), vectors)  # in place, and a copy of X only now: memory is
-    kept = copied(inputs)  # scarce during eigh
+    kept = copied(inputs) if copy else inputs  # scarce during eigh
     basis = InputBasis(InputDirections(kept, vectors), dimension, kept, 1 / dimension)
     return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
 def _of_input_vectors(
-    values: Array, vectors: AnyArray, inputs: AnyArray, targets: AnyArray, single: bool
+    values: Array, vectors: AnyArray, inputs: AnyArray, targets: AnyArray, single: bool, copy: bool
 ) -> Spectrum:
     """For p > n0: V (n0, r), eigenvectors of XᵀX/n0; U = XV/√(n0 g) is not kept."""
     examples, dimension = inputs.shape
-    kept = copied(inputs)
+    kept = copied(inputs) if copy else inputs
     basis = InputBasis(FeatureDirections(vectors), dimension, kept, 1 / dimension)
     own = to_numpy(vectors.T @ (kept.T @ targets)) / np.sqrt(dimension * values)[:, None]
     rest: Array = to_numpy(targets) - times(basis.training().explained, own / np.sqrt(values)[:, None])
     return Spectrum(values, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
-def _of_singular_vectors(inputs: AnyArray, targets: AnyArray, single: bool, side: SmallerSide) -> Spectrum:
+def _of_singular_vectors(
+    inputs: AnyArray, targets: AnyArray, single: bool, side: SmallerSide, copy: bool
+) -> Spectrum:
     """For X (p, n0) of any condition: X = U diag(σ) Vᵀ."""
     examples, dimension = inputs.shape
     values, left, right = singular_vectors(inputs, max(examples, dimension), side)
     own, rest = to_numpy(left.T @ targets), rest_of_targets(targets, left)
     left *= like(values, left)
-    basis = InputBasis(FeatureDirections(right), dimension, copied(inputs), 1 / dimension, left)
+    kept = copied(inputs) if copy else inputs
+    basis = InputBasis(FeatureDirections(right), dimension, kept, 1 / dimension, left)
     eigenvalues = values**2 / dimension
     return Spectrum(eigenvalues, own, float((rest**2).sum()), examples, single, basis, rest)
 

@@ -273,7 +273,7 @@ class Forecast:
         if not self.seconds:
             self.seconds = _TIMES_THE_FIRST * self._elapsed
             if self.seconds > _LONG:
-                warn(settings.long_search(self.outputs, self.seconds), DataWarning)
+                warn(settings.long_search(self.outputs, self.seconds), DataWarning, at_once=True)
         self._show()
 
     @property

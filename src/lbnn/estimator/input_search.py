@@ -45,9 +45,9 @@ class Setting:
         return replace(self, targets=self.targets[rows], weights=weights)
 
     def decomposed(
-        self, points: AnyArray, linear: bool
+        self, points: AnyArray, linear: bool, overwrite: bool = False
     ) -> tuple[CentredInputs | CentredKernel, EvidenceData]:
-        """The data with these inputs, features or kernel matrix."""
+        """The data with these inputs, features or kernel matrix; inputs may be overwritten."""
         return decompose(
             points,
             self.targets,
@@ -55,6 +55,7 @@ class Setting:
             centre=self.centre,
             noise_variance=self.noise_variance,
             weights=self.weights,
+            overwrite=overwrite,
         )
 
 
@@ -98,7 +99,7 @@ def make_candidate(columns: ColumnUnits, kernel: Kernel, X: AnyArray, setting: S
     """The data after one transform of the inputs and one eigendecomposition."""
     seen, linear, empty = columns.seen(X), kernel.metric == "linear", np.zeros((0, 0))
     if linear:
-        inputs, data = setting.decomposed(seen, linear=True)
+        inputs, data = setting.decomposed(seen, linear=True, overwrite=seen is not X)
         kept = np.zeros((0, X.shape[1]))
         return InputCandidate(InputTransform(columns, kernel, inputs, kept, empty), data, setting.spec)
     if len(X) > _MOST_EXACT_ROWS and kernel.metric != "precomputed":

@@ -195,6 +195,7 @@ def decompose(
     centre: bool,
     noise_variance: float,
     weights: Array | None = None,
+    overwrite: bool = False,
 ) -> tuple[CentredInputs | CentredKernel, EvidenceData]:
     """Data after their one eigendecomposition.
 
@@ -207,11 +208,13 @@ def decompose(
         1, or 0 at zero temperature.
     weights : (p,), optional
         Of rows: noise variances are divided by them.
+    overwrite : bool
+        Whether inputs are no longer needed as they are.
     """
     inputs = (
         CentredInputs.of(points, centre, weights) if linear else CentredKernel.of(points, centre, weights)
     )
-    spectrum = inputs.spectrum(points, targets, weights)
+    spectrum = inputs.spectrum(points, targets, weights, overwrite)
     if centre:
         spectrum = contrasts(spectrum)
     return inputs, EvidenceData(spectrum, outside_range(spectrum, targets), noise_variance)

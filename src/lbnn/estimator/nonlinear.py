@@ -15,6 +15,7 @@ from lbnn.estimator.kernels import Kernel, typical_distance
 
 #: Kernels that "auto" compares, and the number of parameters that the evidence chooses in each.
 AUTO = {"linear": 0, "linear+rbf": 2, "relu": 2}
+NOT_LINEAR = "the relation is not linear"  # how the advice begins
 _LOOK_ROWS = 200  # rows of the quick look: 0.1 s
 _LOOK_FLOATS = 1e8  # of products of rows and columns, beyond which there is no look
 _FEWEST_ROWS = 20
@@ -49,7 +50,7 @@ def look(X: AnyArray, chosen: InputCandidate, setting: Setting) -> str:
     if gains[best] <= _CLEAR_GAIN:
         return ""
     return (
-        f"the relation is not linear: kernel={best!r} raises the log evidence by {gains[best]:.0f} on "
+        f"{NOT_LINEAR}: kernel={best!r} raises the log evidence by {gains[best]:.0f} on "
         f"{count} rows. Use kernel={best!r}, or kernel='auto', which compares kernels"
     )
 

@@ -512,6 +512,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         constant = settings.CONSTANT_TARGETS in notices
         several = chosen.data.spectrum.examples >= settings.FEWEST_TO_SHOW_SIGNAL
         notices += [settings.NO_SIGNAL] * (not candidates[0].signal and not constant and several)
+        if any(each.startswith(nonlinear.NOT_LINEAR) for each in said):
+            notices = [settings.NO_LINEAR_SIGNAL if each == settings.NO_SIGNAL else each for each in notices]
         models = tuple(replace(each, log_evidence=each.log_evidence + jacobian) for each in models)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])

@@ -130,6 +130,11 @@ NO_SIGNAL = (
     "them, and predictions are near their mean. More rows, other columns or a nonlinear kernel "
     "(kernel='linear+rbf') may show a signal"
 )
+#: The same where a nonlinear kernel was found to show one.
+NO_LINEAR_SIGNAL = (
+    "the evidence prefers no signal to a linear function of the inputs: predictions of the linear kernel are "
+    "near the mean of the targets"
+)
 _AT_AN_END = (
     "the best hyperparameters are at the end of the ranges searched: give beta or prior_scale if you know "
     "them"

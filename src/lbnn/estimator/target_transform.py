@@ -74,7 +74,8 @@ def advice(targets: Array, evidence: Callable[[Array], float]) -> str:
             "those of Gaussian noise and reach beyond the two values"
         )
     possible = candidates(targets)
-    if not possible or not _skewed(columns):
+    shares = "logit" in possible  # which may be symmetric about one half
+    if not possible or not (shares or _skewed(columns)):
         return ""
     plain, gains = evidence(targets), {}
     for name in possible:

@@ -186,8 +186,8 @@ class ScaleMeasure:
         """Standard error of `average(values)`, values (m, ...), from independent groups of atoms.
 
         The spread of few groups can be small by chance: with 16 of them one entry of E L was off by 5.05
-        stated errors. So the variance is no smaller than the mean of two: that of the groups, and that of
-        independent atoms times the design effect of the whole sample.
+        stated errors (3.50 now). So the variance is no smaller than the mean of two: that of the groups, and
+        that of independent atoms times the design effect of the whole sample.
         """
         error = standard_error(values, self.weights, self.groups)
         if self.groups is None:
