@@ -20,7 +20,7 @@ from lbnn._base.types import AnyArray, Array
 from lbnn.cross_validation import LeaveOneOut, kept_targets, left_out_scores
 from lbnn.cross_validation.cells import left_out_rows
 from lbnn.data.bases import InputBasis
-from lbnn.data.missing import MissingCells, elimination_is_cheaper
+from lbnn.data.missing import MissingCells, completing_predicts
 from lbnn.data.projection import Projection, TrainingProjection
 from lbnn.data.spectrum import Spectrum
 from lbnn.engines import ScaleInference
@@ -389,9 +389,11 @@ class Posterior(Conditioned):
         cells, noise, measure = self.missing, self.noise.variance, self.scale
         assert cells is not None
         data = self._table
-        completing = elimination_is_cheaper(cells, data.rank)
+        completing = completing_predicts(cells, data.rank)
         rows = None if completing else cells.rows(data)
-        chosen, weights = measure._thinned(most_draws(cells.count if rows is None else len(rows.targets)))
+        size = cells.count if rows is None else len(rows.targets)
+        most = most_draws(size, self.diagnostics.effective_sample_size)
+        chosen, weights = measure._thinned(most)
         scales = measure.scales[chosen]
         if rows is not None:
             return ObservedProcess.of(cells, rows, cells.features(data), noise, scales), weights

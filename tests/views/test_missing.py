@@ -11,7 +11,7 @@ from scipy import special, stats
 import lbnn
 from lbnn.cross_validation.cells import left_out_rows
 from lbnn.data.centring import CentredInputs, contrasts
-from lbnn.data.missing import MissingCells, elimination_is_cheaper
+from lbnn.data.missing import MissingCells
 from lbnn.data.spectrum import Spectrum
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.missing import (
@@ -155,7 +155,7 @@ def test_predictions_are_those_of_dense_gaussians(inputs):
     X, Y, observed = table(15, 2, inputs, 6)
     X_test = np.random.default_rng(9).normal(size=(3, inputs))
     post = lbnn.Network((5,)).condition(X, np.where(observed, Y, np.nan), 4.0, observed=observed)
-    assert not elimination_is_cheaper(post.missing, post.spectrum.rank)
+    assert isinstance(post._table_process[0], ObservedProcess)
     assert post.diagnostics.ok
     a, j = np.nonzero(observed)
     points, which = np.divmod(np.arange(6), 2)
@@ -223,7 +223,7 @@ def test_large_tables_with_few_missing_cells_are_completed():
     """The way that is cheaper for them predicts what the other one does, at the same draws."""
     X, Y, observed = table(60, 4, 80, 5)
     post = lbnn.Network((30,)).condition(X, Y, 1.0, observed=observed, target_error=0.2)
-    assert elimination_is_cheaper(post.missing, post.spectrum.rank)
+    assert isinstance(post._table_process[0], CompletedProcess)
     assert post.diagnostics.ok
     process, weights = post._table_process
     cells, points = post.missing, post.spectrum.project(X[:3]).explained

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -312,6 +314,24 @@ def test_the_saddle_is_a_maximum_and_its_predictions_are_dense():
     np.testing.assert_allclose(saddle.predict(test).covariance, covariance, atol=1e-8)
     with pytest.raises(ValueError, match="one hidden layer"):
         lbnn.asymptotics.view_saddle(lbnn.Network((3, 3)), views, y, 4.0)
+
+
+def test_the_saddle_is_that_of_deepbays():
+    """Its order parameters are L in units of its prior mean; its action is −2/n times our log evidence."""
+    stored = json.loads(
+        (Path(__file__).parent.parent / "reference" / "deepbays_convolution.json").read_text("utf-8")
+    )
+    for case in stored["cases"]:
+        views = lbnn.views.patches(np.array(case["images"]), size=stored["patch"], stride=stored["patch"])
+        first, last = case["precisions"]
+        positions = views.shape[1]
+        network = lbnn.Network((case["channels"],), (1 / first, 1 / (last * positions)))
+        saddle = lbnn.asymptotics.view_saddle(network, views, np.array(case["y"]), 1 / case["temperature"])
+        expected = np.array(case["order_parameters"]) / (last * positions)
+        np.testing.assert_allclose(saddle.scale, expected, atol=1e-6 * np.abs(expected).max())
+        constant = positions - case["examples"] * math.log(2 * math.pi) / case["channels"]
+        action = -2 * saddle.log_evidence / case["channels"] + constant
+        assert action == pytest.approx(case["action"], rel=1e-9)
 
 
 # ---------------------------------------------------------------- helpers and bad input

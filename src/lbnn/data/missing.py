@@ -184,11 +184,20 @@ def checked_table(Y: ArrayLike, observed: ArrayLike) -> tuple[Array, Mask | None
 def elimination_is_cheaper(cells: MissingCells, rank: int) -> bool:
     """Whether eliminating the missing cells costs less than a factorisation of the observed ones.
 
-    One gradient takes m² r n_d + m³ operations in the one way and q³ in the other, q = Σ_j min(p_j, r). Small
-    covariances are factorised in batches, which costs less than completing one table after the other.
+    One gradient takes m² (r n_d + m) operations in the one way and q³ in the other, q = `observed_size`.
     """
     outputs = cells.observed.shape[1]
-    size = float(np.minimum(cells.observed.sum(axis=0) - cells.centred, rank).sum())
-    if size <= _BATCHED:
-        return False
-    return cells.count**2 * (rank * outputs + cells.count) <= size**3
+    return cells.count**2 * (rank * outputs + cells.count) <= observed_size(cells, rank) ** 3
+
+
+def observed_size(cells: MissingCells, rank: int) -> float:
+    """Σ_j min(p_j, r): rows of the covariance of the observed cells, reduced to the span of the features."""
+    return float(np.minimum(cells.observed.sum(axis=0) - cells.centred, rank).sum())
+
+
+def completing_predicts(cells: MissingCells, rank: int) -> bool:
+    """Whether predictions complete the table draw by draw: where the observed cells are not few.
+
+    The covariances of few of them are factorised in batches of draws.
+    """
+    return observed_size(cells, rank) > _BATCHED and elimination_is_cheaper(cells, rank)

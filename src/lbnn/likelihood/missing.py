@@ -32,13 +32,17 @@ from lbnn._base.blocks import PRODUCT_FLOATS
 from lbnn._base.blocks import blocks as in_slices
 from lbnn._base.chebyshev_panels import ChebyshevPanels, chebyshev_panels, identity_panels
 from lbnn._base.small_matrices import inverses, lower_roots_and_rows
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.likelihood.gaussian import GaussianLikelihood
 
 _OVERHEAD = 2e5  # operations in the time that small factorisations take beside those counted
 _LARGEST = 1 << 23  # floats that products of cells may fill, 64 MB
 _TURNS = 4  # of completing the table and estimating the scale, for proposals
 _SMALLEST = 0.01  # eigenvalue of that estimate, relative to the largest
+#: Nats of the filled table beyond which its difference from the missing cells has lost the digits that count:
+#: 1e-16 of it, times some dozens of terms, is a thousandth. Only nearly singular scales get there.
+_MOST_NATS = 1e11
+_SINGULAR = 1e-13  # inverse condition number of covariances, a thousand times the rounding of doubles
 
 
 class ScaleFunction(Protocol):
@@ -144,10 +148,20 @@ class PartialLikelihood:
 
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """Log p(Y_obs | L) less `log_constant`, for scales V diag(l) Vᵀ: l (s, n_d), V (s, n_d, n_d)."""
-        result = self.complete.log_value(eigenvalues, vectors)
-        for block in self.blocks(len(eigenvalues)):
-            result[block] += self.eliminate(eigenvalues[block], vectors[block]).log_values
-        return np.asarray(result)
+        whole = np.asarray(self.complete.log_value(eigenvalues, vectors))
+        result = np.full(len(whole), -np.inf)
+        fine = np.flatnonzero((np.abs(whole) < _MOST_NATS) & self._regular(eigenvalues))
+        for block in self.blocks(len(fine)):
+            own = fine[block]
+            result[own] = whole[own] + self.eliminate(eigenvalues[own], vectors[own]).log_values
+        return result
+
+    def _regular(self, eigenvalues: Array) -> Mask:
+        """Scales (s, n_d) -> (s,) whose factorisations do not fail: far from singular, without noise."""
+        if self.noise_variance:
+            return np.ones(len(eigenvalues), bool)
+        spread = float(self.eigenvalues.min() / self.eigenvalues.max())
+        return np.asarray(eigenvalues.min(axis=1) * spread > _SINGULAR * eigenvalues.max(axis=1))
 
     def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
         """`log_value` (s,) and its gradient in L (s, n_d, n_d).
@@ -156,7 +170,8 @@ class PartialLikelihood:
         adds: −½ log det P has the gradient V [½ Σ_i g_i (Vᵀ Q_i V)_ll'/(D_il D_il')] Vᵀ with
         Q_i,jk = Σ U_ai (P⁻¹)_cc' U_bi over the cells c = (a, j), c' = (b, k).
         """
-        value = self.complete.log_value(eigenvalues, vectors)
+        whole = self.complete.log_value(eigenvalues, vectors)
+        value = np.where((np.abs(whole) < _MOST_NATS) & self._regular(eigenvalues), whole, -np.inf)
         gradient = np.empty_like(vectors)
         for block in self.blocks(len(eigenvalues)):
             values, axes = eigenvalues[block], vectors[block]
@@ -327,7 +342,7 @@ class PartialLikelihood:
         the gradient needs.
         """
         tau, (rank, outputs) = self.noise_variance, self.targets.shape
-        scale, targets = self._estimate()
+        scale, targets = self.estimate()
         values, axes = np.linalg.eigh(scale)
         known = self.examples - np.bincount(self.outputs, minlength=outputs)
         count = float(np.minimum(np.maximum(known, 1), rank).sum()) / (rank * outputs)
@@ -346,14 +361,14 @@ class PartialLikelihood:
         rows = math.sqrt(count) * pull * (tau + np.outer(less, values)) @ axes.T
         return replace(self.complete, eigenvalues=less, targets=rows, multiplicity=count, gauss_rule=None)
 
-    def _estimate(self) -> tuple[Array, Array]:
+    def estimate(self, turns: int = _TURNS, smallest: float = _SMALLEST) -> tuple[Array, Array]:
         """L by moments (n_d, n_d), E ỹ_i ỹ_iᵀ = τ I + g_i L, in turns with the completed table (r, n_d).
 
-        What is unknown of the missing cells counts.
+        What is unknown of the missing cells counts. Eigenvalues of L are at least `smallest` of the largest.
         """
         outputs = self.targets.shape[1]
         scale, targets = np.eye(outputs), self.targets
-        for _ in range(_TURNS):
+        for _ in range(turns):
             values, axes = np.linalg.eigh(scale)
             gone = self.eliminate(values[None], axes[None])
             targets = self.completed(gone.shifts)[0]
@@ -362,7 +377,7 @@ class PartialLikelihood:
             moment = targets.T @ (weights[:, None] * targets) + self._spread(gone, weights)
             moment -= self.noise_variance * float(weights.sum()) * np.eye(outputs)
             values, axes = np.linalg.eigh(moment / float(weights @ self.eigenvalues))
-            scale = (axes * np.maximum(values, _SMALLEST * max(float(values.max()), 0.0) + 1e-12)) @ axes.T
+            scale = (axes * np.maximum(values, smallest * max(float(values.max()), 0.0) + 1e-12)) @ axes.T
         return scale, targets
 
     def _spread(self, gone: Elimination, weights: Array) -> Array:

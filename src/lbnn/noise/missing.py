@@ -23,6 +23,8 @@ from lbnn.noise.kind import Noise
 
 _DENSE_WORK = 5e8  # operations, some 50 ms, up to which the integrand is compared with the dense covariance
 _MOST_WORK = 5e10  # ... and beyond which with nothing
+_FILLING_TURNS = 12  # of completing a table and estimating its scale: errors shrink by the missing share each
+_SMALLEST = 1e-9  # eigenvalue of that estimate, relative to the largest
 
 
 def observed_likelihood(
@@ -73,10 +75,17 @@ def level_shares(cells: MissingCells) -> Array:
 
 
 def refilled(spectrum: Spectrum, cells: MissingCells, noise: Noise) -> tuple[Spectrum, MissingCells]:
-    """The same table with missing cells filled by their means at L = I, where little cancels."""
-    outputs = spectrum.outputs
+    """The same table with missing cells filled by their means at L = I, where little cancels.
+
+    Without independent noise they are filled at an estimate of L: along outputs that are nearly dependent the
+    density falls off so fast that other numbers would count for far more than the data.
+    """
     likelihood = partial_likelihood(noise.table_data(spectrum, cells), cells, noise.variance)
-    shift = likelihood.eliminate(np.ones((1, outputs)), np.eye(outputs)[None]).shifts[0]
+    scale = np.eye(spectrum.outputs)
+    if not noise.variance:
+        scale = likelihood.estimate(_FILLING_TURNS, _SMALLEST)[0]
+    values, axes = np.linalg.eigh(scale)
+    shift = likelihood.eliminate(values[None], axes[None]).shifts[0]
     targets = cells.targets.copy()
     targets[cells.cells] += shift
     return with_targets(spectrum, cells, targets)

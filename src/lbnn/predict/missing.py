@@ -27,7 +27,7 @@ from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.conditional import ConditionalProcess
 
 _LARGEST = 1 << 26  # floats that factors of all draws may fill
-_WORK = 2e10  # operations that factorisations may take: some seconds
+_WORK = 2e9  # operations that factorisations may take: half a second for each of the models of an average
 _FEWEST_ATOMS, _MOST_ATOMS = 128, 1024  # to which draws are thinned
 
 
@@ -91,10 +91,13 @@ def table_predictive(
     )
 
 
-def most_draws(size: int) -> int:
-    """How many draws are kept where each takes a factorisation of this size."""
+def most_draws(size: int, effective: float) -> int:
+    """How many draws are kept where each takes a factorisation of this size.
+
+    At most four times as many as are effective: systematic resampling then adds little to their error.
+    """
     allowed = min(int(_WORK / (float(size) ** 3 + 1e4)), _LARGEST // max(size, 1) ** 2)
-    return min(max(_FEWEST_ATOMS, allowed), _MOST_ATOMS)
+    return int(min(max(_FEWEST_ATOMS, min(allowed, 4 * effective)), _MOST_ATOMS))
 
 
 @dataclass(frozen=True)
@@ -112,9 +115,10 @@ class CompletedProcess(TableProcess):
         return len(self.likelihood.eigenvalues)
 
     def without_levels(self) -> CompletedProcess:
-        return replace(
-            self, shares=np.zeros_like(self.shares), level=np.zeros_like(self.level), level_variance=0.0
-        )
+        none = np.zeros_like(self.shares)
+        result = replace(self, shares=none, level=np.zeros_like(self.level), level_variance=0.0)
+        vars(result).update(_eigen=self._eigen, _gone=self._gone)  # which do not depend on levels
+        return result
 
     @cached_property
     def _eigen(self) -> tuple[Array, Array]:
@@ -216,7 +220,9 @@ class ObservedProcess(TableProcess):
 
     def without_levels(self) -> ObservedProcess:
         none = np.zeros_like(self.levels)
-        return replace(self, centres=np.zeros_like(self.centres), levels=none, level_variances=none)
+        result = replace(self, centres=np.zeros_like(self.centres), levels=none, level_variances=none)
+        vars(result)["_whitening"] = self._whitening  # which does not depend on levels
+        return result
 
     @classmethod
     def of(
@@ -233,21 +239,21 @@ class ObservedProcess(TableProcess):
         return cls(rows, noise, cells.shares.T @ (features * plain), levels, noise / totals, scales)
 
     @cached_property
-    def _roots(self) -> Array:
-        """Cholesky factors of the covariances of the observed cells, (m, q, q)."""
+    def _whitening(self) -> Array:
+        """R⁻¹ with R Rᵀ the covariance of the observed cells, (m, q, q)."""
         gram, j = self.rows.features @ self.rows.features.T, self.rows.outputs
         floors = self.rows.floors(self.noise, np.asarray(np.linalg.eigvalsh(self.scales)[:, 0], float))
-        roots = np.empty((len(self.scales), *gram.shape))
-        for block in blocks(len(roots), gram.size):
+        result = np.empty((len(self.scales), *gram.shape))
+        for block in blocks(len(result), gram.size):
             covariances = gram * self.scales[block][:, j[:, None], j]
             covariances[:, np.arange(len(gram)), np.arange(len(gram))] += self.noise
-            roots[block] = lower_roots(covariances, floors[block])
-        return roots
+            result[block] = np.linalg.inv(lower_roots(covariances, floors[block]))
+        return result
 
     def means(self, explained: Array) -> Array:
         rows = self.rows
-        white = np.linalg.solve(self._roots, rows.targets[:, None])
-        alpha = np.linalg.solve(self._roots.swapaxes(1, 2), white)[:, :, 0]
+        white = self._whitening @ rows.targets  # (m, q)
+        alpha = (white[:, None, :] @ self._whitening)[:, 0]
         weights = (self.scales[:, :, rows.outputs] * alpha[:, None, :]) @ rows.features  # (m, n_d, r)
         shift = self.levels - (self.centres * weights).sum(axis=2)
         return np.asarray(explained @ weights.swapaxes(1, 2) + shift[:, None, :])
@@ -259,7 +265,7 @@ class ObservedProcess(TableProcess):
         own = rows.features @ self.centres.T  # (q, n_d)
         cross = scales[:, rows.outputs][:, :, None, :] * (seen[:, :, None] - own[:, None, :])
         flat = cross.reshape(*cross.shape[:2], -1)
-        return np.asarray(np.linalg.solve(self._roots[draws], flat).reshape(cross.shape))
+        return np.asarray((self._whitening[draws] @ flat).reshape(cross.shape))
 
     def at_points(self, explained: Array, unexplained: Array) -> Array:
         outputs = self.scales.shape[1]
