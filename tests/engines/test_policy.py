@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from lbnn.engines.inference import Diagnostics, EvidenceEstimate, InferenceOptio
 from lbnn.engines.policy import GROUPS, POLICY, Policy, joint_errors
 from lbnn.engines.strategy import Problem, plan
 from lbnn.engines.verdict import (
+    _shortfall,
     agree,
     can_check,
     evidence_agrees,
@@ -335,3 +337,24 @@ def test_errors_of_narrow_per_output_problems_hold():
         assert post.diagnostics.ok
         scores.append((post.log_evidence - truth) / math.hypot(post.log_evidence_error, truth_error))
     assert np.abs(scores).max() < 3.5
+
+
+def test_a_shortfall_names_what_is_missing_and_nothing_else():
+    """An error and a Pareto k that are fine beside "not ok" would contradict it."""
+    fine = {"weighted": True, "heavy_tailed": False, "pareto_k": 0.18, "largest_k": 0.7, "complete": True}
+    fine |= {"effective_sample_size": 500.0, "log_evidence_error": 0.027, "largest_mean_k": 0.7}
+    fine |= {"mean_sizes": np.array([300.0, 250.0]), "mean_tails": np.array([0.1, 0.2])}
+    call = SimpleNamespace(target_error=0.1, effective=400.0, policy=POLICY)
+    cases = {
+        "120 draws are effective (400 are needed)": {"effective_sample_size": 120.0},
+        "Pareto k of 0.91 (should be below 0.7)": {"heavy_tailed": True, "pareto_k": 0.91},
+        "error of the log evidence is 0.3": {"log_evidence_error": 0.3},
+        "rests on 12 effective draws (200 are needed)": {"mean_sizes": np.array([300.0, 12.0])},
+        "mean of the scale have a Pareto k of 0.95": {"mean_tails": np.array([0.1, 0.95])},
+    }
+    for expected, changed in cases.items():
+        message = _shortfall(SimpleNamespace(**(fine | changed)), call, "try engine='smc'")
+        assert expected in message
+        assert message.startswith("importance sampling is not accurate enough for a target error of 0.1: ")
+        assert not any(other in message for other in cases if other != expected)
+        assert message.count(", ") == 0

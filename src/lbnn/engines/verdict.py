@@ -175,31 +175,42 @@ def _largest_error(call: Call) -> float:
 
 
 def _shortfall(estimate: Estimate, call: Call, advice: str) -> str:
-    """What keeps an estimate from the target error, and what to try."""
-    reached = (
-        f"{estimate.method if not estimate.weighted else 'importance sampling'} reached "
-        f"{estimate.effective_sample_size:.0f} effective draws"
-    )
+    """What keeps an estimate from the target error, and nothing else; and what to try."""
+    target = f"for a target error of {call.target_error:g}"
     if not estimate.weighted:
         pace = (
             f"{TAKE_OR_RAISE}; at this pace the target would take about {in_words(_forecast(estimate, call))}"
         )
         return (
-            f"{reached} and an error of log evidence of {estimate.log_evidence_error:.2g} for a target error "
-            f"of {call.target_error:g}: {pace if estimate.complete else _CUT_SHORT}"
+            f"{estimate.method} reached {estimate.effective_sample_size:.0f} effective draws and an error of "
+            f"log evidence of {estimate.log_evidence_error:.2g} {target}: "
+            f"{pace if estimate.complete else _CUT_SHORT}"
         )
-    means = ""
-    if not serves_means(estimate, call.policy):
-        means = (
-            f"; along some axis the mean of the scale rests on {estimate.mean_sizes.min():.0f} effective "
-            f"draws, with k {estimate.mean_tails.max():.2f}, which should be below "
-            f"{estimate.largest_mean_k}"
+    found = []
+    if estimate.heavy_tailed:
+        found.append(
+            f"its weights have a Pareto k of {estimate.pareto_k:.2f} (should be below {estimate.largest_k:g})"
         )
-    return (
-        f"{reached} (Pareto k {estimate.pareto_k:.2f}, should be below {estimate.largest_k}; error of log "
-        f"evidence {estimate.log_evidence_error:.2g}{means}) for a target error of {call.target_error:g}: "
-        f"{advice}"
-    )
+    if estimate.effective_sample_size < call.effective:
+        found.append(
+            f"{estimate.effective_sample_size:.0f} draws are effective ({call.effective:.0f} are needed)"
+        )
+    if estimate.log_evidence_error > call.target_error:
+        found.append(f"the error of the log evidence is {estimate.log_evidence_error:.2g}")
+    sizes, tails, policy = estimate.mean_sizes, estimate.mean_tails, call.policy
+    if (sizes < policy.fewest_for_means).any():
+        found.append(
+            f"along some axis the mean of the scale rests on {sizes.min():.0f} effective draws "
+            f"({policy.fewest_for_means:.0f} are needed)"
+        )
+    if not (tails < estimate.largest_mean_k).all():
+        found.append(
+            f"along some axis the weights of the mean of the scale have a Pareto k of {tails.max():.2f} "
+            f"(should be below {estimate.largest_mean_k:g})"
+        )
+    if not estimate.complete:
+        found.append(_CUT_SHORT)
+    return f"importance sampling is not accurate enough {target}: {', '.join(found)}: {advice}"
 
 
 def _forecast(estimate: Estimate, call: Call) -> float:
