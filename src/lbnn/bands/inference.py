@@ -1,7 +1,7 @@
 """The posterior of a block of targets: rounds of directions, until the stated errors are as small as asked.
 
-For every direction and target twelve numbers are kept: the log of the integral, E ω, E ω², E s, E τ, two
-moments of log s, log τ and u = log s/τ along it and the skewness of u, with ω = s/(s + τ). The first rules
+For every direction and target 13 numbers are kept: the log of the integral, E ω, E ω², E s, E τ, two moments
+of log s, log τ and u = log s/τ along it, skewness of u and of log τ, with ω = s/(s + τ). The first rules
 serve all targets. With two bands the answers are weighted sums of these numbers over the directions. With
 more, they are interpolated between directions. The log of the integral less the log prior at E log s,
 
@@ -80,7 +80,7 @@ _SMALL = 1e-4  # as `_NEGLIGIBLE`, of weights, of either sign, of directions in 
 _MIXED = 1024  # directions with the largest weights of which distribution functions of interpolations consist
 _ABSOLUTE = 1e-9  # error of a share that is always small enough: rounding
 #: Places, in posterior deviations from the mean, at which distribution functions of shares are kept.
-_PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
+PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,9 @@ class BlockPosterior:
     share_mean, share_deviation, share_error : (V, K)
     share_places, share_distribution : (V, K, places)
         Distribution functions of the shares.
+    log_distribution : (V, K + 1, places)
+        Distribution functions of log λ_k and log τ at means + `PLACES` deviations, where answers are
+        interpolated between directions; else NaN.
     dual_coefficients : (K, r, V) on the device of the data
         Coefficients of the kernels in the posterior mean.
     """
@@ -133,6 +136,7 @@ class BlockPosterior:
     share_error: Array
     share_places: Array
     share_distribution: Array
+    log_distribution: Array
     dual_coefficients: AnyArray
 
     def ok(self, target_error: float) -> Mask:
@@ -307,7 +311,9 @@ class _Summary:
     log_scale_deviation: AnyArray
     log_noise_mean: AnyArray
     log_noise_deviation: AnyArray
-    distribution: AnyArray | None = None  # of shares at `_PLACES`, (K, places, V), where interpolated
+    #: Where interpolated: of shares at `PLACES`, (K, places, V); of log λ_k and log τ, (K + 1, places, V).
+    distribution: AnyArray | None = None
+    log_distribution: AnyArray | None = None
     #: Of the directions in interpolated means, (J, V), of either sign; `weights` are at least zero.
     mean_weights: AnyArray | None = None
 
@@ -357,7 +363,7 @@ class _Group:
     rules : tuple of Rule
     numbers : (J,)
         The directions, as numbers of the search.
-    found : (12, J, V) on the device of the data
+    found : (13, J, V) on the device of the data
         Along every direction: log of the integral and `Conditional.moments`. None before the first.
     """
 
@@ -454,7 +460,7 @@ class _Surface:
     ----------
     ways : three Interpolations
         From all directions and from either half.
-    smooth : (12, J, V) on the device of the data
+    smooth : (13, J, V) on the device of the data
         The values of `_smooth`.
     """
 
@@ -504,7 +510,7 @@ class _Surface:
             columns, smooth = group.columns[part], self.smooth[:, :, part]
             values = [
                 xp.stack([matrix @ smooth[i, ...] for i in functions])
-                for matrix, functions in zip(matrices, (range(12), (0, 5, 1), (0, 5, 1)), strict=True)
+                for matrix, functions in zip(matrices, (range(13), (0, 5, 1), (0, 5, 1)), strict=True)
             ]
             found = _unsmooth(values[0], search.log_prior(log_theta, values[0][5, ...], columns))
             whole = _sums(found, base, theta)
@@ -527,10 +533,16 @@ class _Surface:
             members = np.flatnonzero(own)
             moments.append(lattice.moments())
             answers = answers.some(members)
-            distribution = _normal_mixture(answers, take(found, members, axis=2), theta)
+            distribution, log_distribution = _distributions(answers, take(found, members, axis=2), theta)
             weights, mean_weights = (each.T @ answers.weights for each in (around, matrices[0]))
             parts.append(
-                replace(answers, weights=weights, distribution=distribution, mean_weights=mean_weights)
+                replace(
+                    answers,
+                    weights=weights,
+                    distribution=distribution,
+                    log_distribution=log_distribution,
+                    mean_weights=mean_weights,
+                )
             )
             chosen.append(own)
         summary = _Summary(
@@ -543,9 +555,9 @@ class _Surface:
 
 
 def _sums(found: AnyArray, log_base: Array, theta: Array) -> _Summary:
-    """Weighted sums over directions θ (J, K) of what was found (12, J, V); without errors."""
+    """Weighted sums over directions θ (J, K) of what was found (13, J, V); without errors."""
     xp, put = namespace(found), device_of(found).put
-    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(12))
+    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(13))
     log_terms, there = logs + put(log_base)[:, None], put(theta)
     top = xp.max(log_terms, axis=0)
     terms = xp.exp(log_terms - top[None, :])
@@ -610,12 +622,12 @@ def _with_errors(answers: _Summary, evidence: AnyArray, shares: AnyArray) -> _Su
 
 
 def _smooth(found: AnyArray, log_prior: AnyArray) -> AnyArray:
-    """The numbers (12, directions, v) of every direction in forms that vary slowly.
+    """The numbers (13, directions, v) of every direction in forms that vary slowly.
 
     Log integral less the log prior (directions, v) at E log s, mean and variance of ω, logarithms of E s and
-    E τ, mean and variance of log s, log τ and u, skewness of u.
+    E τ, mean and variance of log s, log τ and u, skewness of u and of log τ.
     """
-    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(12))
+    logs, fraction, square, scale, noise, *powers = (found[i, ...] for i in range(13))
     variances = [powers[i + 1] - powers[i] * powers[i] for i in (0, 2, 4)]
     xp = namespace(found)
     return xp.stack(
@@ -632,14 +644,15 @@ def _smooth(found: AnyArray, log_prior: AnyArray) -> AnyArray:
             powers[4],
             variances[2],
             powers[6],
+            powers[7],
         ]
     )
 
 
 def _unsmooth(values: AnyArray, log_prior: AnyArray) -> AnyArray:
-    """The inverse of `_smooth`, (12, directions, v)."""
+    """The inverse of `_smooth`, (13, directions, v)."""
     xp = namespace(values)
-    logs, fraction, variance, scale, noise, *powers = (values[i, ...] for i in range(12))
+    logs, fraction, variance, scale, noise, *powers = (values[i, ...] for i in range(13))
     square = fraction * fraction + xp.maximum(variance, xp.zeros_like(variance))
     squares = [powers[i] * powers[i] + xp.maximum(powers[i + 1], xp.zeros_like(variance)) for i in (0, 2, 4)]
     return xp.stack(
@@ -656,21 +669,28 @@ def _unsmooth(values: AnyArray, log_prior: AnyArray) -> AnyArray:
             powers[4],
             squares[2],
             powers[6],
+            powers[7],
         ]
     )
 
 
-def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArray:
-    """Distribution functions of the shares at `_PLACES`, (K, places, V).
+def _distributions(answers: _Summary, found: AnyArray, theta: Array) -> tuple[AnyArray, AnyArray]:
+    """Distribution functions of shares (K, places, V), and of log λ_k and log τ (K + 1, places, V).
 
-    Along each of the directions with the largest weights u is taken as lognormal from some point on, with its
-    own mean, variance and skewness.
+    At `PLACES`. Along each of the directions with the largest weights log s is taken as normal, u and log τ
+    as lognormal from some point on, with their own means, variances and skewness.
     """
-    xp, device = namespace(found), device_of(found)
-    mean, deviation = answers.share_mean, answers.share_deviation
-    steps = device.put(_PLACES)[None, :, None]
-    places = xp.clip(mean[:, None, :] + deviation[:, None, :] * steps, 0.0, 1.0)
-    result, waiting, count = xp.zeros_like(places), np.arange(int(places.shape[2])), len(theta)
+    xp, device, bands = namespace(found), device_of(found), theta.shape[1]
+    steps = device.put(PLACES)[None, :, None]
+    means = answers.share_mean, xp.concat([answers.log_scale_mean, answers.log_noise_mean[None, :]], axis=0)
+    deviations = (
+        answers.share_deviation,
+        xp.concat([answers.log_scale_deviation, answers.log_noise_deviation[None, :]], axis=0),
+    )
+    places, logs = (m[:, None, :] + d[:, None, :] * steps for m, d in zip(means, deviations, strict=True))
+    places = xp.clip(places, 0.0, 1.0)
+    result, result_logs = xp.zeros_like(places), xp.zeros_like(logs)
+    waiting, count = np.arange(int(places.shape[2])), len(theta)
     while len(waiting):
         # of all points, or of half, a quarter …, which are lattices too, the heaviest if they are enough
         some = take(answers.weights, waiting, axis=1)[:count, :]
@@ -681,49 +701,74 @@ def _normal_mixture(answers: _Summary, found: AnyArray, theta: Array) -> AnyArra
         if len(own):
             order, weights = take(order, own, axis=1), take(weights, own, axis=1)
             weights = weights / xp.sum(weights, axis=0, keepdims=True)
-            middle, square = (take_rows(take(found[i, ...], columns, axis=1), order) for i in (9, 10))
-            spread = xp.sqrt(xp.maximum(square - middle * middle, xp.full_like(square, 1e-24)))
-            skewness = take_rows(take(found[11, ...], columns, axis=1), order)
-            there = take(places, columns, axis=2)
-            below = [
-                _below(there[k, ...], device.put(theta[:, k]), order, weights, middle, spread, skewness)
-                for k in range(theta.shape[1])
+            (scale, scale_spread), (noise, noise_spread), (u, spread) = (
+                _mean_and_deviation(found, first, columns, order) for first in (5, 7, 9)
+            )
+            of_u, of_noise = (
+                _skewed(take_rows(take(found[i, ...], columns, axis=1), order)) for i in (11, 12)
+            )
+            there, there_logs = (take(each, columns, axis=2) for each in (places, logs))
+            below, below_logs = [], []
+            for k in range(bands):
+                direction = xp.reshape(
+                    take(device.put(np.ascontiguousarray(theta[:, k])), xp.reshape(order, (-1,)), axis=0),
+                    order.shape,
+                )
+                middle, rows, log_rows = scale + xp.log(direction), [], []
+                for i in range(len(PLACES)):
+                    # share ≤ place ⟺ u ≤ log(part/(1 − part)), part = place/θ_k
+                    part = xp.clip(there[k, i, ...][None, :] / direction, 1e-300, 1 - 1e-15)
+                    rows.append(weights * of_u((xp.log(part / (1 - part)) - u) / spread))
+                    away = (there_logs[k, i, ...][None, :] - middle) / scale_spread
+                    log_rows.append(weights * _normal_distribution(away))
+                below.append(xp.stack([xp.sum(each, axis=0) for each in rows]))
+                below_logs.append(xp.stack([xp.sum(each, axis=0) for each in log_rows]))
+            noisy = [
+                xp.sum(weights * of_noise((place[None, :] - noise) / noise_spread), axis=0)
+                for place in (there_logs[bands, i, ...] for i in range(len(PLACES)))
             ]
+            below_logs.append(xp.stack(noisy))
             result = add_to_columns(result, columns, xp.stack(below))
+            result_logs = add_to_columns(result_logs, columns, xp.stack(below_logs))
         waiting, count = waiting[~enough], count // 2
-    return result
+    return result, result_logs
 
 
-def _below(
-    places: AnyArray,
-    largest: AnyArray,
-    order: AnyArray,
-    weights: AnyArray,
-    middle: AnyArray,
-    spread: AnyArray,
-    skewness: AnyArray,
-) -> AnyArray:
-    """P(share ≤ place), (places, V), for θ_k e^u/(1 + e^u) with ±u lognormal along each direction.
+def _mean_and_deviation(
+    found: AnyArray, first: int, columns: IndexArray, order: AnyArray
+) -> tuple[AnyArray, AnyArray]:
+    """Of a quantity along directions in an order (rows, v), from its moments in found (13, J, V)."""
+    xp = namespace(found)
+    mean, square = (take_rows(take(found[i, ...], columns, axis=1), order) for i in (first, first + 1))
+    return mean, xp.sqrt(xp.maximum(square - mean * mean, xp.full_like(square, 1e-24)))
+
+
+def _normal_distribution(z: AnyArray) -> AnyArray:
+    """Φ(z) to 1.5e-4, of any shape."""
+    xp = namespace(z)
+    z = xp.clip(z, -9.0, 9.0)
+    return 1 / (1 + xp.exp(-z * (1.5976 + 0.070566 * z * z)))
+
+
+def _skewed(skewness: AnyArray) -> Callable[[AnyArray], AnyArray]:
+    """Distribution function of ± a lognormal from some point on, standardised, with this skewness.
 
     (e^Y − E e^Y)/deviation ≤ z ⟺ (Y − E Y)/σ ≤ log(√w (1 + q z))/√log w with w = e^(σ²) = 1 + q², and the
     skewness is (w + 2) q.
     """
-    xp = namespace(places)
+    xp = namespace(skewness)
     sign = xp.where(skewness < 0.0, -xp.ones_like(skewness), xp.ones_like(skewness))
     size = xp.clip(xp.abs(skewness), 1e-3, 4.0)
     root = (1 + 0.5 * size * size + size * xp.sqrt(1 + 0.25 * size * size)) ** (1 / 3)
     w = root + 1 / root - 1
     q, half = xp.sqrt(w - 1), 0.5 * xp.log(w)
-    own = xp.reshape(take(largest, xp.reshape(order, (-1,)), axis=0), order.shape)
-    rows = []
-    for i in range(places.shape[0]):
-        part = xp.clip(places[i, :][None, :] / own, 1e-300, 1 - 1e-15)
-        away = sign * (xp.log(part / (1 - part)) - middle) / spread
-        start = xp.maximum(q * away, xp.full_like(away, -1 + 1e-9))
-        z = xp.clip(sign * (xp.log1p(start) + half) / xp.sqrt(2 * half), -9.0, 9.0)
-        normal = 1 / (1 + xp.exp(-z * (1.5976 + 0.070566 * z * z)))  # Φ(z) to 1.5e-4
-        rows.append(xp.sum(weights * normal, axis=0))
-    return xp.stack(rows)
+
+    def distribution(z: AnyArray) -> AnyArray:
+        """At z, of the shape of the skewness."""
+        start = xp.maximum(sign * q * z, xp.full_like(z, -1 + 1e-9))
+        return _normal_distribution(sign * (xp.log1p(start) + half) / xp.sqrt(2 * half))
+
+    return distribution
 
 
 class _Search:
@@ -794,7 +839,7 @@ class _Search:
         return replace(group, rules=rules, numbers=np.concatenate([group.numbers, numbers]), found=all_found)
 
     def _along(self, group: _Group, logs: Array) -> tuple[IndexArray, AnyArray]:
-        """Numbers (n,) of directions log θ (n, K), and what is found along them for targets, (12, n, V)."""
+        """Numbers (n,) of directions log θ (n, K), and what is found along them for targets, (13, n, V)."""
         everything = len(group.columns) == self.targets.count
         targets = self.targets if everything else self.targets.some(group.columns)
         directions = Directions(self.kernels, targets, self.priors)
@@ -832,13 +877,15 @@ class _Search:
             return np.concatenate(parts)[order]
 
         mean, deviation = joined("share_mean"), joined("share_deviation")
-        places = np.clip(mean[..., None] + deviation[..., None] * _PLACES, 0.0, 1.0)
+        places = np.clip(mean[..., None] + deviation[..., None] * PLACES, 0.0, 1.0)
         weights = self._sparse(finished, "weights")
         summed = np.concatenate([np.full(len(g.columns), s.distribution is None) for g, s in finished])
         dual, distribution = self._second_pass(self._sparse(finished, "mean_weights"), places, summed[order])
+        logs = np.full((len(mean), mean.shape[1] + 1, len(PLACES)), np.nan)
         for group, summary in finished:
             if summary.distribution is not None:
                 distribution[group.columns] = np.moveaxis(to_numpy(summary.distribution), 2, 0)
+                logs[group.columns] = np.moveaxis(to_numpy(summary.log_distribution), 2, 0)
         effective = [
             to_numpy(1 / namespace(summary.weights).sum(summary.weights**2, axis=0))
             for _, summary in finished
@@ -862,6 +909,7 @@ class _Search:
             joined("share_error"),
             places,
             distribution,
+            logs,
             dual,
         )
 

@@ -1,8 +1,7 @@
 """Distribution functions of the scales and of the noise variance, on demand.
 
-Along one direction log λ_k = u + log τ + log θ_k, with log τ normal given u. Where answers were interpolated
-between directions, the weights of these give a mixture that is wider than the posterior: it is moved and
-stretched to the posterior's own mean and deviation, which are known.
+Along one direction log λ_k = u + log τ + log θ_k, with log τ normal given u. Where answers are interpolated
+between directions, the distribution functions are those of the fit.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from scipy import special
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array, IndexArray
 from lbnn.bands.data import BandKernels, BandTargets
-from lbnn.bands.inference import BlockPosterior
+from lbnn.bands.inference import PLACES, BlockPosterior
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.quadrature import Directions
 
@@ -35,6 +34,13 @@ def logs_below(
         z[:, :bands] = scales
     if noise is not None:
         z[:, bands] = noise
+    known = np.isfinite(posterior.log_distribution[:, 0, 0])
+    if known.any():  # all of them, or none
+        curves = posterior.log_distribution
+        found = np.empty_like(z)
+        for v, k in np.ndindex(z.shape):
+            found[v, k] = np.interp(z[v, k], PLACES, np.maximum.accumulate(curves[v, k]))
+        return found[:, :bands], found[:, bands]
     first, second, total = (np.zeros((count, bands + 1)) for _ in range(3))
     for columns, weights, middle, spread in _along(kernels, targets, priors, posterior):
         own = weights[:, None, :] * middle  # (nodes, bands + 1, v)

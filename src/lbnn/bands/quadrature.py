@@ -116,9 +116,9 @@ class Conditional:
     lattice: Array
 
     def moments(self, xp: Any) -> tuple[AnyArray, ...]:
-        """E ω, E ω², E s, E τ, two moments of log s, of log τ and of u, and the skewness of u, each (V,).
+        """E ω, E ω², E s, E τ, two moments of log s, log τ and u, skewness of u and of log τ.
 
-        ω = e^u/(1 + e^u) is the share of the signal.
+        (V,) each; ω = e^u/(1 + e^u) is the share of the signal.
         """
         fraction = 1 / (1 + xp.exp(-self.u))
         scale = self.noise * xp.exp(self.u)
@@ -129,10 +129,16 @@ class Conditional:
             xp.sum(self.mass * each, axis=0)
             for each in (fraction, fraction * fraction, scale, self.noise, *powers)
         ]
-        away = self.u - found[-2][None, :]
-        second, third = (xp.sum(self.mass * away**power, axis=0) for power in (2, 3))
-        skewness = third / xp.maximum(second, xp.full_like(second, 1e-300)) ** 1.5
-        return (*found, skewness)
+        # given u log τ is nearly normal, so that E (a + b)³ = a³ + 3 a E b² for b of mean zero
+        away, spread = self.u - found[-2][None, :], xp.zeros_like(variance)
+        noise = log_noise - found[-4][None, :]
+        return *found, self._skewness(away, spread, xp), self._skewness(noise, variance, xp)
+
+    def _skewness(self, away: AnyArray, variance: AnyArray, xp: Any) -> AnyArray:
+        """Skewness (V,) of a quantity with means `away` from its mean and variances at the nodes."""
+        second = xp.sum(self.mass * (away**2 + variance), axis=0)
+        third = xp.sum(self.mass * (away**3 + 3 * away * variance), axis=0)
+        return third / xp.maximum(second, xp.full_like(second, 1e-60)) ** 1.5
 
     def log_noise(self, xp: Any) -> AnyArray:
         """E[log τ | u], (nodes, V): log τ is nearly normal given u."""
