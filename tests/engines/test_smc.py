@@ -204,6 +204,13 @@ def test_bridge_of_a_constant_ratio() -> None:
     assert smc.bridge(np.full(10, 1.7), np.full(10, 1.7)) == 1.7
 
 
+def test_draws_without_density_are_counted() -> None:
+    """Half of the draws of the first law have none under the second: the ratio is one half."""
+    before = np.where(np.arange(1000) % 2, -np.inf, 0.0)
+    assert smc.bridge(before, np.zeros(1000)) == pytest.approx(np.log(0.5))
+    assert smc.temperature_step(before, 1.0) == 1.0
+
+
 def test_jackknife_error_of_a_chain_of_bridges() -> None:
     """The stated error is the spread over repetitions."""
     rng = np.random.default_rng(9)

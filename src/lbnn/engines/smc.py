@@ -257,7 +257,11 @@ def _times(rows: Array, units: Array) -> Array:
 
 
 def temperature_step(ratio: Array, remaining: float, share: float = 0.5) -> float:
-    """The step in t that brings the effective sample size of ratios (m,) down to a share, or what remains."""
+    """The step in t that brings the effective sample size of ratios (m,) down to a share, or what remains.
+
+    Particles where the posterior has no density (−inf) are lost at any step: the share is of the others.
+    """
+    ratio = ratio[np.isfinite(ratio)]
 
     def excess(step: float) -> float:
         log_weights = step * ratio
@@ -282,14 +286,20 @@ def chain_of_bridges(bridges: list[Bridge]) -> tuple[float, float]:
 
 
 def bridge(before: Array, after: Array) -> float:
-    """log ∫π₂ − log ∫π₁ from log π₂/π₁ at draws (a,) of π₁ and (b,) of π₂ (Bennett's acceptance ratio)."""
+    """log ∫π₂ − log ∫π₁ from log π₂/π₁ at draws (a,) of π₁ and (b,) of π₂ (Bennett's acceptance ratio).
+
+    Draws of π₁ where π₂ has no density have −inf.
+    """
     more = math.log(after.size / before.size)
+    found = before[np.isfinite(before)]
 
     def imbalance(log_ratio: float) -> float:
         shifted = log_ratio - more
         return float(special.expit(before - shifted).sum() - special.expit(shifted - after).sum())
 
-    low, high = min(before.min(), after.min()) - abs(more), max(before.max(), after.max()) + abs(more)
+    low, high = min(found.min(), after.min()) - abs(more), max(found.max(), after.max()) + abs(more)
+    if found.size < before.size:  # the ratio is at least that of the others times their share
+        low -= math.log(before.size)
     return float(optimize.brentq(imbalance, low, high)) if low < high else float(low)
 
 
