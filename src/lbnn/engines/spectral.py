@@ -66,8 +66,9 @@ _CHANGING = 0.003  # variance of the fitted share along an axis; where it is les
 _SNAPSHOTS = 4  # sweeps at the end of a round after each of which the particles are kept as draws
 _START_SWEEPS = 40  # from the fitted state
 _COPIES, _COPY_SWEEPS = 4, 5  # of every such particle, and sweeps after which copies go their own ways
-#: Noise variances of one round or of one way back. All rounds of a problem of the benchmark together take 21 to 430,
-#: one round for targets 1e11 times the noise 150. Beyond it rounding of the log likelihood makes steps ever shorter.
+#: Noise variances of one round or of one way back. All rounds of a problem of the benchmark together take 21 to
+#: 430, one round for targets 1e11 times the noise 150. Beyond it rounding of the log likelihood makes steps ever
+#: shorter.
 _MOST_STAGES = 400
 _ROUNDS, _USUAL_ERROR, _MOST_ROUNDS = 6, 0.05, 16  # rounds allowed for that target error; most for any
 SPECTRAL = "sequential Monte Carlo over noise variances"
@@ -313,8 +314,8 @@ def _normalised(log_weights: Array) -> Array:
 def _mean_and_error(log_evidence: Array) -> tuple[float, float]:
     """Log of the mean of the groups' evidences (groups,), and its standard error.
 
-    The error of a logarithm is the relative error while that is small. Beyond a half, where one or two groups are
-    all of the mean, it is the standard deviation of the groups' log evidences.
+    The error of a logarithm is the relative error while that is small. Beyond a half, where one or two groups
+    are all of the mean, it is the standard deviation of the groups' log evidences.
     """
     total = float(log_sum_exp(log_evidence)) - math.log(len(log_evidence))
     ratios = np.exp(log_evidence - total)
