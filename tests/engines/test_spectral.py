@@ -295,7 +295,7 @@ def test_columns_come_in_random_order() -> None:
 
 
 def test_a_path_that_is_cut_states_a_large_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few noise variances allowed: the rest is one step, there is one round, and its error covers the truth."""
+    """Few noise variances allowed: the rest is one step, there is one round, its error covers the truth."""
     rng = np.random.default_rng(3)
     gains, targets = rng.uniform(0.5, 2.0, 8), rng.normal(size=(8, 1)) @ rng.normal(size=(1, 4)) * 3
     posterior = narrow_posterior(gains, targets, 1e-3, (1,))

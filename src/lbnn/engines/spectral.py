@@ -66,9 +66,9 @@ _CHANGING = 0.003  # variance of the fitted share along an axis; where it is les
 _SNAPSHOTS = 4  # sweeps at the end of a round after each of which the particles are kept as draws
 _START_SWEEPS = 40  # from the fitted state
 _COPIES, _COPY_SWEEPS = 4, 5  # of every such particle, and sweeps after which copies go their own ways
-#: Noise variances of one round or of one way back. All rounds of a problem of the benchmark together take 21 to
-#: 430, one round for targets 1e11 times the noise 150. Beyond it rounding of the log likelihood makes steps ever
-#: shorter.
+#: Noise variances of one round or of one way back. All rounds of a problem of the benchmark together take 21
+#: to 430, one round for targets 1e11 times the noise 150. Beyond it rounding of the log likelihood makes
+#: steps ever shorter.
 _MOST_STAGES = 400
 _ROUNDS, _USUAL_ERROR, _MOST_ROUNDS = 6, 0.05, 16  # rounds allowed for that target error; most for any
 SPECTRAL = "sequential Monte Carlo over noise variances"
