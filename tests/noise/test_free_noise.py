@@ -321,7 +321,7 @@ def test_the_estimator_tells_signal_from_noise(fitted) -> None:
 
 @pytest.mark.slow
 def test_units_of_the_outputs_do_not_matter(fitted) -> None:
-    """Up to Monte Carlo errors, and forms with one unit for all outputs, which take part in given units only."""
+    """Up to Monte Carlo errors, and forms with one unit for all outputs, which take part in one fit."""
     X, Y, model = fitted
     units = np.array([1e3, 1e-2])
     other = lbnn.LBNNRegressor(noise="free").fit(X, units * Y + 5.0)
