@@ -74,7 +74,7 @@ def network(rng):
 
 
 def truth(problems, draws, first=0, kinds=KINDS):
-    """Evidence against prior draws: difference in joint errors, ok, seconds, for every problem of some kinds."""
+    """Evidence against prior draws: difference in joint errors, ok, seconds, for problems of some kinds."""
     rows = []
     for number in range(first, problems):
         rng = np.random.default_rng([28, number])
