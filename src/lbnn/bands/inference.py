@@ -214,7 +214,10 @@ def _by_sums(
     finished: list[tuple[_Group, _Summary]],
     rng: np.random.Generator,
 ) -> tuple[_Group, tuple[Array, Array]]:
-    """Finish targets, or everything, by sums over directions; the others, with moments of z."""
+    """Finish targets, or everything, by sums over directions.
+
+    The others are returned, with means (V, K − 1) and covariances (V, K − 1, K − 1) of z.
+    """
     summary = group.summary()
     fine = summary.fine(search.effort.target_error)
     if group.count > 1:
@@ -233,7 +236,10 @@ def _between(
     finished: list[tuple[_Group, _Summary]],
     rng: np.random.Generator,
 ) -> tuple[_Group, tuple[Array, Array]]:
-    """Finish targets, or everything, by interpolation between directions; the others, with moments of z."""
+    """Finish targets, or everything, by interpolation between directions.
+
+    The others are returned, with means (V, K − 1) and covariances (V, K − 1, K − 1) of z.
+    """
     rest = []
     most = _MOST_POINTS if search.device.host else _DEVICE_POINTS
     for members, surface in _surfaces(search, group):
@@ -261,7 +267,7 @@ def _between(
 
 
 def _surfaces(search: _Search, group: _Group) -> list[tuple[IndexArray, _Surface]]:
-    """Targets, as positions, that share coordinates of interpolation, and the interpolation."""
+    """Targets (V,), as positions, that share coordinates of interpolation, and the interpolation."""
     log_theta, sets, near = group.log_theta, group.sets, _nearest(group)
     xp, put = namespace(group.found), search.device.put
     smooth = _smooth(group.found, search.log_prior(log_theta, group.found[5, ...], group.columns))
@@ -764,7 +770,7 @@ def _skewed(skewness: AnyArray) -> Callable[[AnyArray], AnyArray]:
     q, half = xp.sqrt(w - 1), 0.5 * xp.log(w)
 
     def distribution(z: AnyArray) -> AnyArray:
-        """At z, of the shape of the skewness."""
+        """At z, shaped like the skewness."""
         start = xp.maximum(sign * q * z, xp.full_like(z, -1 + 1e-9))
         return _normal_distribution(sign * (xp.log1p(start) + half) / xp.sqrt(2 * half))
 
