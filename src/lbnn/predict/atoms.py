@@ -276,8 +276,8 @@ def warn_of_few(few: Mask) -> None:
     if few.any():
         warn(
             f"{np.count_nonzero(few)} of {len(few)} densities rest on fewer than {_FEWEST_ATOMS:g} effective "
-            "draws of the scale, as at outliers: do not trust them, nor averages that they are part of; the log evidence with "
-            "these rows among the data, less the one without them, is exact"
+            "draws of the scale, as at outliers: do not trust them, nor averages that they are part of; the "
+            "log evidence with these rows among the data, less the one without them, is exact"
         )
 
 
