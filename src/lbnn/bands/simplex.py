@@ -180,11 +180,11 @@ class Interpolation:
     def around(self, log_theta: Array) -> Array:
         """Weights (M, J), at least zero, with which others (M, K) are averages of directions around them.
 
-        Barycentric coordinates in a triangulation of z; one weight, of the nearest, where a point is outside
+        Barycentric coordinates in a triangulation of x; one weight, of the nearest, where a point is outside
         of it and with more than four bands, where triangulations are large.
         """
-        turn, dimension = contrasts(log_theta.shape[1]), log_theta.shape[1] - 1
-        x, new = self.log_theta[self.used] @ turn, log_theta @ turn
+        dimension = log_theta.shape[1] - 1
+        x, new = self._coordinates(self.log_theta[self.used]), self._coordinates(log_theta)
         full, outside = np.zeros((len(new), len(self.log_theta))), np.ones(len(new), bool)
         if dimension <= _TRIANGULATED:
             triangles = Delaunay(x)
