@@ -526,7 +526,7 @@ class _Surface:
         log_theta = log_directions(fine.points)
         theta, base = np.exp(log_theta), log_weights([fine]) + 0.5 * math.log(dimension + 1)
         matrices = [put(each.matrix(log_theta)) for each in self.ways]
-        around, signs = put(self.ways[0].around(log_theta)), put(_signs(set_numbers([fine])))
+        nearest, signs = put(self.ways[0].nearest(log_theta)), put(_signs(set_numbers([fine])))
         parts, chosen, moments, again = [], [], [], []
         # two answers from half of the directions differ by √2 errors of each; with all directions splines of
         # order five err by less than 2^(−3/d) of that
@@ -559,7 +559,7 @@ class _Surface:
             moments.append(lattice.moments())
             answers, halves = answers.some(members), [take(each[2], members, axis=1) for each in (first, second)]
             distribution, log_distribution = _distributions(answers, take(found, members, axis=2), theta)
-            weights, mean_weights = (each.T @ answers.weights for each in (around, matrices[0]))
+            weights, mean_weights = (each.T @ answers.weights for each in (nearest, matrices[0]))
             # the errors of interpolation and of the sums are independent: with signs as they come, squares add
             error_weights = matrices[0].T @ (signs[:, None] * answers.weights)
             for sign, matrix, own_weights in zip((less, -less), matrices[1:], halves, strict=True):
