@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import lbnn
-from tests.bands.dense import two_bands
+from tests.bands.dense import mixture_at, two_bands, weighted_draws
 from tests.helpers.libraries import every_library, put
 
 
@@ -192,6 +192,39 @@ def test_three_bands_against_importance_sampling_from_the_prior():
         np.testing.assert_allclose(fit.noise_distribution(level)[0], weight @ (noise < level), atol=0.01)
     with pytest.raises(ValueError, match="scales must be positive"):
         fit.scale_distribution(-scale)
+
+
+def test_predictions_of_three_bands_against_importance_sampling():
+    """Several targets that share few directions: deviations, intervals and densities are interpolated."""
+    rng, p, widths = np.random.default_rng(3), 24, (5, 3, 2)
+    blocks = inputs(rng, p + 2, [12, 24, 32])
+    signals = [5.0, 0.0, 0.1], [0.0, 5.0, 0.0], [0.1, 0.1, 5.0], [5.0, 5.0, 0.0]
+    noises = 0.3, 0.1, 0.03, 1.0
+    Y = np.hstack([noisy(rng, blocks, each, 1, noise) for each, noise in zip(signals, noises, strict=True)])
+    old, new, Y = [block[:p] for block in blocks], [block[p:] for block in blocks], Y[:p]
+    bands = lbnn.Bands([lbnn.Network((width,)) for width in widths])
+    law = bands.condition(old, Y).predict(new)
+    low, high = law.interval(0.9)
+    heights = np.exp(law.pointwise_log_density(law.mean))
+    G, cross = (np.stack([a @ b.T / b.shape[1] for a, b in zip(x, old, strict=True)]) for x in (old, new))
+    diagonals = np.stack([(block**2).mean(axis=1) for block in new])
+    for v, y in enumerate(Y.T):
+        draws, weights = weighted_draws(G, y, widths, np.sqrt(y @ y / p))
+        means, variances = mixture_at(G, cross, diagonals, y, draws)
+        mean = weights @ means
+        deviation = np.sqrt(weights @ (variances + (means - mean) ** 2))
+        np.testing.assert_allclose(law.mean[:, v], mean, rtol=0, atol=0.03 * deviation.min())
+        np.testing.assert_allclose(law.standard_deviation[:, v], deviation, rtol=0.02)
+        below = weights @ stats.norm.cdf(low[:, v], means, np.sqrt(variances))
+        above = weights @ stats.norm.sf(high[:, v], means, np.sqrt(variances))
+        np.testing.assert_allclose([below, above], 0.05, atol=0.005)
+        density = weights @ stats.norm.pdf(law.mean[:, v], means, np.sqrt(variances))
+        np.testing.assert_allclose(heights[:, v], density, rtol=0.03)
+    # stated errors, by more directions
+    finer = bands.condition(old, Y, target_error=0.003, seed=1).predict(new)
+    for name in ("mean", "standard_deviation"):
+        error = np.hypot(getattr(law, f"{name}_error"), getattr(finer, f"{name}_error"))
+        assert (np.abs(getattr(law, name) - getattr(finer, name)) < 4 * error).all()
 
 
 def test_contributions_add_up_and_leaving_out_a_band_is_a_fit_without_it():

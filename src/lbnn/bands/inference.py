@@ -549,7 +549,9 @@ class _Surface:
             evidence = xp.sqrt((less * (first[0] - second[0])) ** 2 + errors[0] ** 2)
             shares = xp.sqrt((less * (first[1] - second[1])) ** 2 + errors[1] ** 2)
             answers = _with_errors(whole, evidence, shares)
+            mean_weights = matrices[0].T @ whole.weights
             own = answers.fine(target_error) & (answers.effective >= _FEWEST_FINE)
+            own &= _linear_error(found, smooth, whole.weights, mean_weights) <= target_error
             # errors of the sums themselves
             coarse = ~_with_errors(whole, *errors).fine(_PART * target_error)
             coarse = ~own & (coarse | (answers.effective < _FEWEST_FINE)) & (not last)
@@ -557,9 +559,12 @@ class _Surface:
             again.append(coarse)
             members = np.flatnonzero(own)
             moments.append(lattice.moments())
-            answers, halves = answers.some(members), [take(each[2], members, axis=1) for each in (first, second)]
+            answers, halves = (
+                answers.some(members),
+                [take(each[2], members, axis=1) for each in (first, second)],
+            )
             distribution, log_distribution = _distributions(answers, take(found, members, axis=2), theta)
-            weights, mean_weights = (each.T @ answers.weights for each in (nearest, matrices[0]))
+            weights, mean_weights = nearest.T @ answers.weights, take(mean_weights, members, axis=1)
             # the errors of interpolation and of the sums are independent: with signs as they come, squares add
             error_weights = matrices[0].T @ (signs[:, None] * answers.weights)
             for sign, matrix, own_weights in zip((less, -less), matrices[1:], halves, strict=True):
@@ -582,6 +587,24 @@ class _Surface:
         means, covariances = (np.concatenate(each) for each in zip(*moments, strict=True))
         done, others, coarser = (np.flatnonzero(each) for each in (mask, ~mask, np.concatenate(again)))
         return _Interpolated(done, others, coarser, summary, means, covariances)
+
+
+def _linear_error(found: AnyArray, smooth: AnyArray, weights: AnyArray, mean_weights: AnyArray) -> Array:
+    """Largest relative error (V,) of E s and E τ when they themselves are interpolated, not their logarithms.
+
+    Predictive variances are interpolated themselves and are s and τ times numbers that vary less. From the
+    values found (13, M, V) at interpolated directions with weights (M, V), and the values `smooth` (13, J, V)
+    of `_smooth` at directions with weights (J, V).
+    """
+    xp = namespace(found)
+    errors = [
+        xp.abs(
+            xp.sum(mean_weights * xp.exp(smooth[i, ...]), axis=0) / xp.sum(weights * found[i, ...], axis=0)
+            - 1
+        )
+        for i in (3, 4)
+    ]
+    return to_numpy(xp.maximum(*errors))
 
 
 def _sums(found: AnyArray, log_base: Array, theta: Array) -> _Summary:
