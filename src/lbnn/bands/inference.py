@@ -565,7 +565,7 @@ class _Surface:
             )
             distribution, log_distribution = _distributions(answers, take(found, members, axis=2), theta)
             weights, mean_weights = nearest.T @ answers.weights, take(mean_weights, members, axis=1)
-            # the errors of interpolation and of the sums are independent: with signs as they come, squares add
+            # errors of interpolation and of the sums are independent: with signs as they come, squares add
             error_weights = matrices[0].T @ (signs[:, None] * answers.weights)
             for sign, matrix, own_weights in zip((less, -less), matrices[1:], halves, strict=True):
                 error_weights = error_weights + sign * (matrix.T @ own_weights)
@@ -652,7 +652,7 @@ def _logs_of_scales(
 def _signs(sets: IndexArray) -> Array:
     """±1 for directions (J,) of the first and of the second half, 0 for those of both.
 
-    With two halves the standard error of a sum Σ_j w_j x_j of mean zero, `_standard_error`, is |Σ_j ±w_j x_j|.
+    With two halves the standard error of Σ_j w_j x_j = 0, `_standard_error`, is |Σ_j ±w_j x_j|.
     """
     return np.where(sets < 0, 0.0, 1.0 - 2.0 * sets)
 
