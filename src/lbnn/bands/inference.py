@@ -237,7 +237,10 @@ def _by_sums(
     finished: list[tuple[_Group, _Summary]],
     rng: np.random.Generator,
 ) -> tuple[_Group, tuple[Array, Array]]:
-    """Finish targets, or everything, by sums over directions; the others, with moments of z."""
+    """Finish targets, or everything, by sums over directions; the others, with moments of z.
+
+    Means (V, d) and covariances (V, d, d).
+    """
     summary = group.summary()
     fine = summary.fine(search.effort.target_error)
     if group.count > 1:
@@ -256,7 +259,10 @@ def _between(
     finished: list[tuple[_Group, _Summary]],
     rng: np.random.Generator,
 ) -> tuple[_Group, tuple[Array, Array]]:
-    """Finish targets, or everything, by interpolation between directions; the others, with moments of z."""
+    """Finish targets, or everything, by interpolation between directions; the others, with moments of z.
+
+    Means (V, d) and covariances (V, d, d).
+    """
     rest = []
     most = _MOST_POINTS if search.device.host else _DEVICE_POINTS
     for members, surface in _surfaces(search, group):
@@ -284,7 +290,7 @@ def _between(
 
 
 def _surfaces(search: _Search, group: _Group) -> list[tuple[IndexArray, _Surface]]:
-    """Targets, as positions, that share coordinates of interpolation, and the interpolation."""
+    """Targets, as positions (v,), that share coordinates of interpolation, and the interpolation."""
     log_theta, sets, near = group.log_theta, group.sets, _nearest(group)
     xp, put = namespace(group.found), search.device.put
     smooth = _smooth(group.found, search.log_prior(log_theta, group.found[5, ...], group.columns))
@@ -531,6 +537,9 @@ class _Surface:
         # two answers from half of the directions differ by √2 errors of each; with all directions splines of
         # order five err by less than 2^(−3/d) of that
         less = 2.0 ** (-0.5 - 3 / dimension)
+        # predictions are less smooth: with `less`, 89 to 95% of 72 means were within two stated errors, with the
+        # errors of half of the directions 97 to 100%
+        half = math.sqrt(0.5)
         for part in blocks(len(group.columns), 1, search.chunk(len(theta))):
             columns, smooth = group.columns[part], self.smooth[:, :, part]
             values = [
@@ -567,7 +576,7 @@ class _Surface:
             weights, mean_weights = nearest.T @ answers.weights, take(mean_weights, members, axis=1)
             # errors of interpolation and of the sums are independent: with signs as they come, squares add
             error_weights = matrices[0].T @ (signs[:, None] * answers.weights)
-            for sign, matrix, own_weights in zip((less, -less), matrices[1:], halves, strict=True):
+            for sign, matrix, own_weights in zip((half, -half), matrices[1:], halves, strict=True):
                 error_weights = error_weights + sign * (matrix.T @ own_weights)
             parts.append(
                 replace(
@@ -813,7 +822,7 @@ def _normal_distribution(z: AnyArray) -> AnyArray:
 
 
 def _skewed(skewness: AnyArray) -> Callable[[AnyArray], AnyArray]:
-    """Distribution function of ± a lognormal from some point on, standardised, with this skewness.
+    """Distribution function of ± a lognormal from some point on, standardised, with a skewness of any shape.
 
     (e^Y − E e^Y)/deviation ≤ z ⟺ (Y − E Y)/σ ≤ log(√w (1 + q z))/√log w with w = e^(σ²) = 1 + q², and the
     skewness is (w + 2) q.
@@ -826,7 +835,7 @@ def _skewed(skewness: AnyArray) -> Callable[[AnyArray], AnyArray]:
     q, half = xp.sqrt(w - 1), 0.5 * xp.log(w)
 
     def distribution(z: AnyArray) -> AnyArray:
-        """At z, of the shape of the skewness."""
+        """At z, shaped like the skewness."""
         start = xp.maximum(sign * q * z, xp.full_like(z, -1 + 1e-9))
         return _normal_distribution(sign * (xp.log1p(start) + half) / xp.sqrt(2 * half))
 
