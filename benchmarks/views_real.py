@@ -29,11 +29,20 @@ def scored(model, X, Y, X_test, Y_test):
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = model.fit(X, Y)
-        law = fitted.predictive(X_test).with_noise()
-        density = -float(np.mean(law.pointwise_log_density(Y_test))) / Y.shape[1]
-        error = float(np.mean((law.mean - Y_test) ** 2))
-    return {"density": density, "error": error, "seconds": time.process_time() - began}
+        law = model.fit(X, Y).predictive(X_test).with_noise()
+    fitted = time.process_time()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        densities = -np.asarray(law.pointwise_log_density(Y_test)) / Y.shape[1]
+    return {
+        "density": float(densities.mean()),
+        "median_density": float(np.median(densities)),
+        "worst_density": float(densities.max()),
+        "error": float(np.mean((law.mean - Y_test) ** 2)),
+        "seconds": fitted - began,
+        "density_seconds": time.process_time() - fitted,
+        "density_messages": [str(each.message) for each in told],
+    }
 
 
 def comparison(data, share, number, noise):
@@ -82,7 +91,8 @@ def summary(rows):
 
 
 def _mean_scores(scores):
-    return {name: float(np.mean([each[name] for each in scores])) for name in ("density", "error", "seconds")}
+    names = ("density", "median_density", "error", "seconds", "density_seconds")
+    return {name: float(np.mean([each[name] for each in scores])) for name in names}
 
 
 def _gain(pairs, score):

@@ -26,6 +26,7 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.engines import ScaleInference
 from lbnn.engines.conditioned import Conditioned, scale_picture
 from lbnn.likelihood.missing import PartialLikelihood
+from lbnn.likelihood.views import ViewLikelihood
 from lbnn.noise.kind import Noise
 from lbnn.noise.missing import level_shares, partial_likelihood
 from lbnn.predict.affine import AffinePredictive
@@ -33,6 +34,7 @@ from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.feature_kernel import average_layer_kernel, average_layer_kernels
 from lbnn.predict.missing import (
+    AddedRow,
     CompletedProcess,
     ObservedProcess,
     TableProcess,
@@ -164,6 +166,8 @@ class Posterior(Conditioned):
                 weights,
                 (self.noise.variance, self.noise.coupling),
                 self.spectrum.single_output,
+                self.scale.law,
+                self._extended if levels else None,
             )
         units = self.noise.deviations
         return NetworkPredictive(
@@ -400,6 +404,20 @@ class Posterior(Conditioned):
         level = noise / float(cells.weights.sum()) if cells.centred else 0.0
         likelihood = partial_likelihood(data, cells, noise)
         return CompletedProcess(likelihood, level_shares(cells), cells.level, level, scales), weights
+
+    def _extended(self, row: AddedRow) -> ViewLikelihood:
+        """The likelihood of the observed cells and of one more row."""
+        cells = self.missing
+        assert cells is not None
+        return self._observed.extended(row, cells.examples, cells.log_jacobian)
+
+    @cached_property
+    def _observed(self) -> ObservedProcess:
+        """The observed cells of a table with missing ones, without draws of the scale."""
+        cells, data = self.missing, self._table
+        assert cells is not None
+        nothing = np.empty((0, data.outputs, data.outputs))
+        return ObservedProcess.of(cells, cells.rows(data), cells.features(data), self.noise.variance, nothing)
 
     def _completed(self, factors: list[Array], count: int, rng: np.random.Generator) -> ConditionalProcess:
         """Gaussian processes given scales and draws of the missing cells, a table (r, n_d) for each draw."""

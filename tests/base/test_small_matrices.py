@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lbnn._base.small_matrices import lower_factor, lower_root, solve_transposed, solve_upper, triangular_root
+from lbnn._base.small_matrices import (
+    inverses,
+    lower_factor,
+    lower_root,
+    solve_transposed,
+    solve_upper,
+    triangular_root,
+)
 from tests.helpers.problems import Array
 
 COUNT = 7
@@ -143,3 +150,12 @@ def test_large_singular_roots_are_refused(solve):
     root[0, 5, 5] = 0.0
     with pytest.raises(np.linalg.LinAlgError):
         solve(root, np.ones((1, 20)))
+
+
+def test_inverses_of_singular_roots_are_nan_and_leave_the_others() -> None:
+    for size in (3, 60):  # NumPy's batches, LAPACK one by one
+        roots = np.tril(np.ones((3, size, size))) + np.eye(size)
+        roots[1, 1, 1], roots[2, 0, 0] = 0.0, np.nan
+        found = inverses(roots)
+        assert np.allclose(found[0] @ roots[0] @ roots[0].T, np.eye(size), atol=1e-8)
+        assert np.isnan(found[1:]).all()

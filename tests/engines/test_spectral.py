@@ -292,3 +292,18 @@ def test_columns_come_in_random_order() -> None:
     made = particles_of(posterior, rng.standard_normal((3000, 3, 5)), [], rng)
     largest = np.bincount(np.argmax(made.values, axis=1), minlength=3)
     assert stats.chisquare(largest).pvalue > 1e-3
+
+
+def test_a_path_that_is_cut_states_a_large_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few noise variances allowed: the rest is one step, there is one round, its error covers the truth."""
+    rng = np.random.default_rng(3)
+    gains, targets = rng.uniform(0.5, 2.0, 8), rng.normal(size=(8, 1)) @ rng.normal(size=(1, 4)) * 3
+    posterior = narrow_posterior(gains, targets, 1e-3, (1,))
+    whole = sample_narrow(posterior, np.random.default_rng(0), particles=256, most_rounds=1)
+    monkeypatch.setattr(spectral, "_MOST_STAGES", 3)
+    cut = sample_narrow(posterior, np.random.default_rng(0), particles=256, most_rounds=4)
+    assert cut.stages == 4 < whole.stages  # three, and that at the noise of the data
+    assert len(cut.group_log_evidence) == len(whole.group_log_evidence)  # no second round
+    assert whole.reaches(0.3)
+    assert not cut.reaches(0.3)
+    assert abs(cut.log_evidence - whole.log_evidence) < 3 * cut.log_evidence_error

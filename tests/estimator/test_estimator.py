@@ -548,7 +548,7 @@ def test_noise_free_targets_are_interpolated_and_said_to_be():
 def coverage_of_data_from_the_model(estimator, repeats, seed):
     """Whether 90% intervals cover, (repeats, 3), and ranks of joint densities among draws, (repeats,).
 
-    Two witnesses of a posterior differ by three errors now and then by chance: a few warnings are expected.
+    Two estimates of a posterior differ by three errors now and then by chance: a few warnings are expected.
     """
     rng, inside, ranks, warned = np.random.default_rng(seed), [], [], 0
     for _ in range(repeats):
@@ -583,8 +583,8 @@ def test_intervals_cover():
 @pytest.mark.slow
 @pytest.mark.parametrize("average", [False, True])
 def test_intervals_of_the_defaults_cover(average):
-    inside, ranks = coverage_of_data_from_the_model(LBNNRegressor(average=average), 300, 1)
-    assert_calibrated(inside, ranks, largest_error=0.02)
+    inside, ranks = coverage_of_data_from_the_model(LBNNRegressor(average=average), 100, 1)
+    assert_calibrated(inside, ranks, largest_error=0.035)
     assert stats.kstest(ranks, "uniform").pvalue > 1e-3
 
 

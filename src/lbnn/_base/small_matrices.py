@@ -179,7 +179,13 @@ def _raised_root(matrix: Array, floor: float) -> Array:
 
 
 def inverses(lower: Array) -> Array:
-    """(R Rᵀ)⁻¹ of lower roots R (m, n, n)."""
+    """(R Rᵀ)⁻¹ of lower roots R (m, n, n); NaN where a root is singular or not finite."""
+    diagonal = np.diagonal(lower, axis1=1, axis2=2)
+    regular = np.all((diagonal > 0) & (diagonal < np.inf), axis=1)
+    if not regular.all():
+        result = np.full_like(lower, np.nan)
+        result[regular] = inverses(lower[regular])
+        return result
     if lower.shape[1] < _LAPACK_INVERSES_FROM:
         inverse = np.linalg.inv(lower)
         return np.asarray(inverse.swapaxes(1, 2) @ inverse)

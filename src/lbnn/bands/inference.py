@@ -237,9 +237,9 @@ def _by_sums(
     finished: list[tuple[_Group, _Summary]],
     rng: np.random.Generator,
 ) -> tuple[_Group, tuple[Array, Array]]:
-    """Finish targets, or everything, by sums over directions; the others, with moments of z.
+    """Finish targets, or everything, by sums over directions.
 
-    Means (V, d) and covariances (V, d, d).
+    The others are returned, with means (V, K − 1) and covariances (V, K − 1, K − 1) of z.
     """
     summary = group.summary()
     fine = summary.fine(search.effort.target_error)
@@ -259,9 +259,9 @@ def _between(
     finished: list[tuple[_Group, _Summary]],
     rng: np.random.Generator,
 ) -> tuple[_Group, tuple[Array, Array]]:
-    """Finish targets, or everything, by interpolation between directions; the others, with moments of z.
+    """Finish targets, or everything, by interpolation between directions.
 
-    Means (V, d) and covariances (V, d, d).
+    The others are returned, with means (V, K − 1) and covariances (V, K − 1, K − 1) of z.
     """
     rest = []
     most = _MOST_POINTS if search.device.host else _DEVICE_POINTS
@@ -290,7 +290,7 @@ def _between(
 
 
 def _surfaces(search: _Search, group: _Group) -> list[tuple[IndexArray, _Surface]]:
-    """Targets, as positions (v,), that share coordinates of interpolation, and the interpolation."""
+    """Targets (V,), as positions, that share coordinates of interpolation, and the interpolation."""
     log_theta, sets, near = group.log_theta, group.sets, _nearest(group)
     xp, put = namespace(group.found), search.device.put
     smooth = _smooth(group.found, search.log_prior(log_theta, group.found[5, ...], group.columns))

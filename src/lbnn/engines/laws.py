@@ -31,6 +31,7 @@ _PROGRESS, _MOST_IDLE = (
     4,
 )  # given up when so many shifts in a row did not bring this many times the draws
 LogDensity = Callable[[Array], Array]
+_MOST_MOVED = 1024  # draws that are moved where each takes a factorisation; of as many 100 or more must count
 _FEWEST_FOR_TILT = 100  # effective atoms under which a tilted average is not taken from the own atoms
 
 
@@ -122,20 +123,40 @@ class SampledLaw(AtomLaw):
         own = self.target.likelihood
         if not (isinstance(exponent, LikelihoodRatio) and isinstance(own, GaussianLikelihood)):
             return None
-        joint = exponent.times(own)
-        tilted = replace(self.target, likelihood=joint)
-        log_average = log_tilted_average(
-            self.answer.points,
-            self._log_weights,
-            self._log_own,
-            tilted.log_density,
-            max(_FEWEST_FOR_TILT, self.options.target_error**-2),  # 100 leave an error of 0.1
-        )
+        tilted = replace(self.target, likelihood=exponent.times(own))
+        draws = self.answer.points, self._log_weights, self._log_own
+        return self._log_tilted(tilted, *draws) + exponent.log_constant
+
+    def log_ratio(self, likelihood: ScaleLikelihood) -> float:
+        """log p(data, more data) − log p(data), the likelihood that of all of them.
+
+        As in `rescue`, with at most `_MOST_MOVED` of the draws, since each takes a factorisation.
+        """
+        own = self.target.likelihood
+        assert isinstance(own, ScaleLikelihood)
+        points, log_weights = self.answer.points, self._log_weights
+        if len(points) > _MOST_MOVED:
+            places = (np.arange(_MOST_MOVED) + 0.5) / _MOST_MOVED
+            chosen = np.searchsorted(np.cumsum(self.weights) / self.weights.sum(), places)
+            points = points[np.minimum(chosen, len(points) - 1)]
+            log_weights = np.full(_MOST_MOVED, -np.log(_MOST_MOVED))
+        log_own = self.target.log_density(points)
+        tilted = replace(self.target, likelihood=likelihood)
+        ratio = self._log_tilted(tilted, points, log_weights, log_own)
+        return ratio + likelihood.log_constant - own.log_constant
+
+    def _log_tilted(self, tilted: ScaleTarget, points: Array, log_weights: Array, log_own: Array) -> float:
+        """Log of ∫ of another target over ∫ of the own one, from own draws (m, D) or by a new run."""
+        fewest = max(_FEWEST_FOR_TILT, self.options.target_error**-2)  # 100 leave an error of 0.1
+        log_average = log_tilted_average(points, log_weights, log_own, tilted.log_density, fewest)
         if log_average is not None:
-            return log_average + exponent.log_constant
+            return log_average
         new = self.again(tilted, self.options)
-        warn_of(new.diagnostics.messages)
-        return new.log_evidence - self.answer.log_evidence + exponent.log_constant
+        told, k = new.diagnostics, new.diagnostics.pareto_k
+        enough = told.effective_sample_size >= _FEWEST_FOR_TILT and (k is None or k < POLICY.largest_k)
+        if not (self.options.rough and enough):  # one of many models needs no cross-check
+            warn_of(f"of a density that is an integral of its own: {each}" for each in told.messages)
+        return new.log_evidence - self.answer.log_evidence
 
     @property
     def _log_weights(self) -> Array:

@@ -148,6 +148,7 @@ class ViewLikelihood:
     log_jacobian: float = 0.0
     completion: PartialLikelihood | None = None  # of a table with missing cells: the same in another form
     smallest: float = 0.0  # g with Σ L_mm' K_mm' at least g l_min I, where that is known
+    row_noise: Array | None = None  # noise variance of every row, (q,), where it is not τ for all of them
 
     @cached_property
     def surrogate(self) -> GaussianLikelihood | None:
@@ -239,13 +240,14 @@ class ViewLikelihood:
 
     def _floors(self, eigenvalues: Array) -> Array:
         """What no eigenvalue of C(L) is below, (k,), for the eigenvalues (k, M) of scales."""
-        return np.asarray(self.noise_variance + self.smallest * eigenvalues.min(axis=1))
+        noise = self.noise_variance if self.row_noise is None else float(self.row_noise.min())
+        return np.asarray(noise + self.smallest * eigenvalues.min(axis=1))
 
     def _covariances(self, scales: Array) -> Array:
         """C(L) with noise, (m, p, p), of scales (m, M, M)."""
         covariances = self.design.covariances(scales)
         index = np.arange(self.design.rows)
-        covariances[:, index, index] += self.noise_variance
+        covariances[:, index, index] += self.noise_variance if self.row_noise is None else self.row_noise
         return covariances
 
     def _in_blocks(self, eigenvalues: Array, vectors: Array) -> Iterator[tuple[slice, Array]]:

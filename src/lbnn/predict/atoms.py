@@ -14,13 +14,17 @@ import numpy as np
 from scipy import special
 
 from lbnn._base.arrays import HOST, Device
-from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn._base.warn import warn
+from lbnn.likelihood.views import ViewLikelihood
 from lbnn.predict.given import log_gaussian
 from lbnn.predict.predictive import LogTails, Predictive, log_average
-from lbnn.scale.measure import effective_atoms
+from lbnn.scale.measure import ExtendableLaw, Law, effective_atoms
 
-_FEWEST_ATOMS = 25.0  # effective draws that a density should rest on
+#: Operations of a gradient, summed over the points that are integrated anew in one call: half a minute, and
+#: eight points with 150 observations.
+_MOST_WORK = 1e8
+_FEWEST_ATOMS = 50.0  # effective draws that a density should rest on, as for complete tables
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,6 +50,11 @@ class AtomPredictive(Predictive):
         Whether these are observations.
     coupling : float
         ν: given a draw L, of all outputs, an observation has noise of the covariance τ I + ν L.
+    law : Law, optional
+        The posterior behind the draws.
+    extended : function of (point, values (n,), noise variance, ν) -> ViewLikelihood, optional
+        Likelihood of the data and of one point with them. Where few draws count for a point, its log density
+        is the log evidence of both less that of the data.
     """
 
     weights: Array
@@ -57,6 +66,8 @@ class AtomPredictive(Predictive):
     single_output: bool = True
     noisy: bool = False
     coupling: float = 0.0
+    law: Law | None = None
+    extended: Callable[[int, Array, float, float], ViewLikelihood] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -133,13 +144,15 @@ class AtomPredictive(Predictive):
     def log_density_with_level(self, values: Array, level_variance: float) -> float:
         """Joint log density of values (p̂, n_d) with a level of this variance that all points share."""
         points, outputs = self.shape
+        if points == 1:
+            return float(self._pointwise_with_level(values, level_variance)[0])
         level = level_variance * np.kron(np.ones((points, points)), np.eye(outputs))
         terms = np.full(len(self.weights), -np.inf)
         for number in np.flatnonzero(self.weights):
             deviation = (values - self.means[number]).reshape(1, -1)
             whole = self._joint_observed(int(number)) + level
             terms[number] = _checked_log_gaussian(deviation, whole[None])[0]
-        self._warn_of_few(terms[:, None])
+        warn_of_few(self.rest_on_few(terms[:, None]))
         return float(log_average(self.weights, terms))
 
     def _pointwise_log_density(self, values: Array) -> Array:
@@ -148,23 +161,27 @@ class AtomPredictive(Predictive):
     def _pointwise_with_level(self, values: Array, level_variance: float) -> Array:
         """Log density of values (p̂, n) at each point with a level of this variance, (p̂,)."""
         terms = self.point_log_densities(values, level_variance)
-        self._warn_of_few(terms)
-        return log_average(self.weights, terms)
+        result = log_average(self.weights, terms)
+        few = self.rest_on_few(terms)
+        if self.extended is not None and isinstance(self.law, ExtendableLaw):
+            noise, work = self.observation_noise + level_variance, 0.0
+            for point in np.flatnonzero(few).tolist():
+                joint = self.extended(point, values[point], noise, self._coupling)
+                work += joint.operations
+                if work > _MOST_WORK:
+                    break
+                result[point], few[point] = self.law.log_ratio(joint), False
+        warn_of_few(few)
+        return result
 
-    def _warn_of_few(self, terms: Array) -> None:
-        """Warn where few draws count in terms (atoms, k), as at outliers.
-
-        There is nothing beside the draws that could be integrated.
-        """
+    def rest_on_few(self, terms: Array) -> Mask:
+        """Where few draws count in log densities (atoms, k), as at outliers, (k,)."""
+        if len(self.weights) == 1:
+            return np.zeros(terms.shape[1], bool)
         with np.errstate(divide="ignore"):
             log_terms = np.log(self.weights)[:, None] + terms
         fewest = min(_FEWEST_ATOMS, 0.5 / float((self.weights**2).sum()))
-        few = int(np.count_nonzero(effective_atoms(log_terms) < fewest)) if len(self.weights) > 1 else 0
-        if few:
-            warn(
-                f"{few} of {terms.shape[1]} densities rest on fewer than {_FEWEST_ATOMS:g} effective draws "
-                "of the scale, as at outliers: use a smaller target_error, or do not trust the values"
-            )
+        return np.asarray(effective_atoms(log_terms) < fewest)
 
     def _point_terms(
         self, values: Array, level_variance: float = 0.0, rows: slice = slice(None)
@@ -252,6 +269,16 @@ class AtomPredictive(Predictive):
     def with_noise(self) -> AtomPredictive:
         """The predictive of observations rather than of the function."""
         return replace(self, noisy=True)
+
+
+def warn_of_few(few: Mask) -> None:
+    """Warn of densities (k,) for which only few draws count."""
+    if few.any():
+        warn(
+            f"{np.count_nonzero(few)} of {len(few)} densities rest on fewer than {_FEWEST_ATOMS:g} effective "
+            "draws of the scale, as at outliers: do not trust them, nor averages that they are part of; the "
+            "log evidence with these rows among the data, less the one without them, is exact"
+        )
 
 
 def _checked_log_gaussian(deviations: Array, covariances: Array) -> Array:

@@ -9,7 +9,9 @@ prior: it is the mean of its (observed or completed) targets less that of the fu
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,8 +25,10 @@ from lbnn._base.types import Array
 from lbnn.data.missing import MissingCells, ObservedRows
 from lbnn.data.projection import Projection
 from lbnn.likelihood.missing import PartialLikelihood
+from lbnn.likelihood.views import CellDesign, ViewLikelihood
 from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.conditional import ConditionalProcess
+from lbnn.scale.measure import Law
 
 _LARGEST = 1 << 26  # floats that factors of all draws may fill
 _WORK = 2e9  # operations that factorisations may take: half a second for each of the models of an average
@@ -64,8 +68,13 @@ def table_predictive(
     weights: Array,
     noise: tuple[float, float],
     single_output: bool,
+    law: Law | None,
+    extended: Callable[[AddedRow], ViewLikelihood] | None = None,
 ) -> AtomPredictive:
-    """The predictive at projected test points, from draws with weights (m,), and noise of τ I + ν L."""
+    """The predictive at projected test points, from draws with weights (m,), and noise of τ I + ν L.
+
+    The law is the one behind the draws; `extended` is the likelihood of the data and one more row.
+    """
     explained = to_numpy(projection.explained)
     private = process.rank - explained.shape[1]  # inputs of single training rows, which no test point has
     explained = np.pad(explained, ((0, 0), (0, private)))
@@ -78,6 +87,12 @@ def table_predictive(
         """Over points and outputs given one draw, (k, k), k = p̂ n_d."""
         return process.joint(explained, to_numpy(projection.unexplained_gram), number)
 
+    def with_point(point: int, values: Array, variance: float, coupling: float) -> ViewLikelihood:
+        """And values (n_d,) at one point; noise that passes through the network is an input of its own."""
+        assert extended is not None
+        own = float(projection.unexplained_diagonal[point]) + coupling
+        return extended(AddedRow(explained[point], own, values, variance))
+
     means = process.means(explained)
     return AtomPredictive(
         weights,
@@ -88,7 +103,19 @@ def table_predictive(
         noise[0],
         single_output=single_output,
         coupling=noise[1],
+        law=law,
+        extended=None if extended is None else with_point,
     )
+
+
+@dataclass(frozen=True)
+class AddedRow:
+    """A row that a table is extended by: all outputs at one point."""
+
+    explained: Array  # Φ, (r,)
+    unexplained: float  # R
+    targets: Array  # (n_d,)
+    noise: float  # noise variance
 
 
 def most_draws(size: int, effective: float) -> int:
@@ -237,6 +264,30 @@ class ObservedProcess(TableProcess):
         totals = cells.weights @ cells.observed
         levels = (cells.shares * cells.targets * plain).sum(axis=0)
         return cls(rows, noise, cells.shares.T @ (features * plain), levels, noise / totals, scales)
+
+    def extended(self, row: AddedRow, examples: int, log_jacobian: float) -> ViewLikelihood:
+        """The likelihood of the observed cells, so many less levels, and of one more row.
+
+        The level of output j is the mean of its observed cells, independent of their contrasts: the cell of
+        the new row, less this mean, has the features Φ − c_j and the noise of both.
+        """
+        old, outputs = self.rows, len(self.levels)
+        features = np.pad(old.features, ((0, 0), (0, 1)))
+        new = np.column_stack([row.explained - self.centres, np.full(outputs, math.sqrt(row.unexplained))])
+        rows, cells = np.concatenate([features, new]), np.append(old.outputs, np.arange(outputs))
+        targets = np.append(old.targets, row.targets - self.levels)
+        noise = np.append(np.full(len(old.targets), self.noise), row.noise + self.level_variances)
+        order = np.argsort(cells, kind="stable")
+        rows = rows[order]
+        return ViewLikelihood(
+            CellDesign(rows @ rows.T, cells[order], outputs),
+            targets[order],
+            old.residual,
+            examples + outputs,
+            self.noise,
+            log_jacobian,
+            row_noise=noise[order],
+        )
 
     @cached_property
     def _whitening(self) -> Array:

@@ -15,7 +15,7 @@ from lbnn.predict.predictive import LogTails, Predictive, average, log_average
 from lbnn.scale.measure import effective_atoms
 
 _FEWEST_DRAWS = 20.0  # effective ones of all models together: half and twice as many differ by 0.03 nats
-_SMALLEST_SHARE = 0.01  # of the density at a point from which a model is integrated anew there
+_SMALLEST_SHARE = 0.01  # of the density at a point, or of all models, from which one is integrated anew there
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,7 +144,11 @@ class MixturePredictive(Predictive):
             weighted = [share + each for share, each in zip(shares, terms, strict=True) if each is not None]
             here = np.stack([special.logsumexp(each, axis=0) for each in weighted])
             doubtful = effective_atoms(np.concatenate(weighted)) < _FEWEST_DRAWS
-            asked[:, rows] = doubtful & (here > here.max(axis=0) + math.log(_SMALLEST_SHARE))
+            counts = here > here.max(axis=0) + math.log(_SMALLEST_SHARE)
+            # From few draws a density may be wrong by many nats, so that no share follows from it.
+            own = np.stack([effective_atoms(each) for each in weighted]) < _FEWEST_DRAWS
+            counts |= own & (shares > math.log(_SMALLEST_SHARE))[:, None]
+            asked[:, rows] = doubtful & counts
             by_model[:, rows] = here
         return by_model, asked
 

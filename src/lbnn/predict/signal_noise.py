@@ -20,7 +20,7 @@ from lbnn._base.arrays import to_numpy
 from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.projection import Projection
-from lbnn.predict.atoms import AtomPredictive
+from lbnn.predict.atoms import AtomPredictive, warn_of_few
 from lbnn.predict.predictive import log_average
 from lbnn.scale.signal_noise import SignalNoiseDraws
 
@@ -151,7 +151,7 @@ class SignalNoisePredictive(AtomPredictive):
                 2 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum() + points * 2 * draws.log_volumes[number]
             )
             terms[number] = -0.5 * (logs + (fit**2).sum() + values.size * LOG_TWO_PI)
-        self._warn_of_few(terms[:, None])
+        warn_of_few(self.rest_on_few(terms[:, None]))
         return float(log_average(self.weights, terms))
 
     def point_log_densities(

@@ -16,6 +16,7 @@ from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import inverses, lower_roots
 from lbnn._base.types import Array
 from lbnn.data.view_data import ViewData
+from lbnn.likelihood.views import ViewDesign, ViewLikelihood
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,22 @@ class ViewProcess:
         _, lower, cross = next(self._factorised(test, scale[None]))
         seen = np.linalg.solve(lower[0], cross[0].T)
         return np.asarray(test.among(scale) - seen.T @ seen)
+
+    def extended(self, test: TestViews, point: int, value: float, noise: float) -> ViewLikelihood:
+        """The likelihood of the observations and of one more at a test point, with this noise variance."""
+        data, size = self.data, len(self.data.observations)
+        kernel = np.empty((size + 1, data.channels) * 2)
+        kernel[:size, :, :size], kernel[size, :, :size] = data.kernel, test.cross[point]
+        kernel[:size, :, size] = test.cross[point].transpose(1, 2, 0)
+        kernel[size, :, size] = test.own[point]
+        return ViewLikelihood(
+            ViewDesign.of_blocks(kernel),
+            np.append(data.observations, value),
+            data.residual,
+            data.examples + 1,
+            self.noise,
+            row_noise=np.append(np.full(size, self.noise), noise),
+        )
 
     def _factorised(self, test: TestViews, scales: Array) -> Iterator[tuple[slice, Array, Array]]:
         """Lower roots (k, p, p) of C(L) and k̂(L) (k, p̂, p), for blocks of scales (m, M, M)."""

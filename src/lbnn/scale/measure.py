@@ -53,6 +53,15 @@ class PhasedLaw(Protocol):
 
 
 @runtime_checkable
+class ExtendableLaw(Protocol):
+    """A posterior that can be integrated anew with more data."""
+
+    def log_ratio(self, likelihood: Any) -> float:
+        """Log evidence of data that include the own ones, given by their likelihood, less the own one."""
+        ...
+
+
+@runtime_checkable
 class DensityLaw(Protocol):
     """A law of a number λ with a density."""
 

@@ -64,6 +64,7 @@ _MANY = 10.0  # nats by which three factors of the signal must lead one for more
 _CLOSE = 4.0  # nats by which signal or none must lead in a comparison for the other not to be computed again
 _TARGET_ERROR = 0.5  # of the log evidence of a pair, of which three nats are called a signal
 _MOST_ROUNDS = 3  # of a final answer
+_UNLIKE = 1e4  # ratio of variances of outputs from which one unit for all is not tried (1e10: −160 nats)
 _LARGE = 3000  # targets of more outputs than `MOST_FULL`, from which less work is done, ...
 _LARGE_TARGET_ERROR = 5.0  # ... until runs differ by no more than this, ...
 _LARGE_ERROR = 20.0  # ... and may be low by this: one of eight runs was low by 40, the others by 2 at most
@@ -191,11 +192,13 @@ class FreeNoiseSearch:
         if more_outputs_than_rows(self.data):  # full rank would rest on the prior
             full = max(1, min(full, _MANY_FACTORS, self.data.spectrum.examples - 1))
         first = None if signals is None else signals[0]
+        variances = target_variances(self.data)
+        own = bool(variances.max() > _UNLIKE * variances.min())
         many = outputs > MOST_FULL  # widths differ by tens of nats, and fewer are tried
         narrow = [_FACTORS] if many else range(1, min(_FACTORS + 1, full))
-        self._while_it_helps([Form(first, width, False) for width in (0, *narrow)])
+        self._while_it_helps([Form(first, width, own) for width in (0, *narrow)])
         factors = self.best.form.noise
-        self.visit(Form(first, full, False))
+        self.visit(Form(first, full, own))
         for width in () if many else (factors, full):
             self.visit(Form(first, width, True))
         best = self.best.form
@@ -207,6 +210,9 @@ class FreeNoiseSearch:
         if many:
             return self._sorted
         led = self._best_with_signal.form
+        if not (own or led.same_factors):
+            self.visit(replace(led, own=not led.own))
+            led = self._best_with_signal.form
         excluded = (0, led.noise) if led.same_factors else (led.noise,)
         tried_first = (each for each in self.found.values() if each.signal == first)
         others = [each for each in tried_first if each.form.noise not in excluded]

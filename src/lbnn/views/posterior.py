@@ -118,6 +118,10 @@ class ViewPosterior(Conditioned):
             scales,
             self.noise_variance,
             single_output=True,
+            law=self.scale.law,
+            extended=lambda point, value, noise, _: self._process.extended(
+                test, point, float(value[0]), noise
+            ),
         )
 
     def _test(
