@@ -537,8 +537,8 @@ class _Surface:
         # two answers from half of the directions differ by √2 errors of each; with all directions splines of
         # order five err by less than 2^(−3/d) of that
         less = 2.0 ** (-0.5 - 3 / dimension)
-        # predictions are less smooth: with `less`, 89 to 95% of 72 means were within two stated errors, with the
-        # errors of half of the directions 97 to 100%
+        # predictions are less smooth: with `less` 89 to 95% of 72 means were within two stated errors, with
+        # the errors of half of the directions 97 to 100%
         half = math.sqrt(0.5)
         for part in blocks(len(group.columns), 1, search.chunk(len(theta))):
             columns, smooth = group.columns[part], self.smooth[:, :, part]
