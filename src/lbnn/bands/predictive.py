@@ -210,7 +210,8 @@ class BandsPredictive:
         # two halves differ little by chance now and then: not below the root mean square of the target
         errors = np.maximum(errors, np.sqrt(np.mean(errors**2, axis=(0, 1))))
         self._warn_of(errors[1])
-        return _Moments(variance, *(errors * np.sqrt(variance)), first[0], second[0] - first[0] ** 2)
+        of_mean, of_deviation = errors * np.sqrt(variance)
+        return _Moments(variance, of_mean, of_deviation, first[0], second[0] - first[0] ** 2)
 
     def _warn_of(self, errors: Array) -> None:
         """Name deviations with large errors (m, V), in units of them, of targets that are ok.
