@@ -1,14 +1,15 @@
-"""A referee for two bands: plain sums over a grid of (log ratio of the scales, log of their sum, log τ).
+"""Referees: a grid for two bands, importance sampling for more. They share no code with lbnn.bands.
 
-Shares no code with lbnn.bands: Gamma densities of SciPy (depth two), one dense eigendecomposition for each
-ratio, and the trapezoid rule on a uniform grid in three dimensions that is refined around the mass. The sum
-over every other point of the grid shows how accurate it is.
+Two bands: plain sums over a grid of (log ratio of the scales, log of their sum, log τ). Gamma densities of
+SciPy (depth two), one dense eigendecomposition for each ratio, and the trapezoid rule on a uniform grid in
+three dimensions that is refined around the mass. The sum over every other point of the grid shows how
+accurate it is.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg, special
+from scipy import linalg, optimize, special, stats
 
 
 def log_gamma_density(x, width, variance=1.0):
@@ -87,3 +88,54 @@ def _log_posterior(G1, G2, y, widths, sizes, noise_scale, ratios, totals, t):
             fit = np.log(2 * np.pi * v).sum(axis=1) + (e / v).sum(axis=1)
             result[i, j] = prior[j] + noise - 0.5 * fit
     return result
+
+
+def weighted_draws(G, y, widths, noise_scale, count=4096, seed=0):
+    """Draws of (log λ_1, …, log λ_K, log τ) (count, K + 1) and weights (count,) of their posterior, K bands.
+
+    Importance sampling with a scrambled Sobol sequence: Student's t of four degrees of freedom around the
+    maximum, the covariance from weighted draws of a first, wider one.
+    """
+    size, p = len(G), len(y)
+
+    def log_density(draws):
+        z = (draws[:, size] - 2 * np.log(noise_scale)) / 2
+        total = -np.log(np.pi) - np.logaddexp(z, -z)  # √τ half-Cauchy, as a density of log τ
+        for k, width in enumerate(widths):
+            total = total + log_gamma_density(draws[:, k], width)
+        roots = np.linalg.cholesky(_covariances(G, draws))
+        solved = np.linalg.solve(roots, np.broadcast_to(y, (len(draws), p))[..., None])[..., 0]
+        logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        return total - logs - 0.5 * (solved**2).sum(axis=1) - 0.5 * p * np.log(2 * np.pi)
+
+    start = np.append(np.zeros(size), np.log(y @ y / p) - 1)
+    found = optimize.minimize(lambda x: -log_density(x[None])[0], start, method="Nelder-Mead")
+    centre, covariance = found.x, np.eye(size + 1)
+    for number in range(4):
+        uniform = stats.qmc.Sobol(size + 2, rng=seed + number).random(count if number == 3 else count // 4)
+        normal, chi2 = special.ndtri(uniform[:, :-1]), stats.chi2(4).ppf(uniform[:, -1:])
+        student = stats.multivariate_t(centre, covariance, 4)
+        draws = centre + normal @ np.linalg.cholesky(covariance).T * np.sqrt(4 / chi2)
+        logs = log_density(draws) - student.logpdf(draws)
+        weights = np.exp(logs - special.logsumexp(logs))
+        centre = weights @ draws
+        covariance = 1.3 * np.einsum("s,si,sj->ij", weights, draws - centre, draws - centre)
+    return draws, weights
+
+
+def _covariances(G, draws):
+    """τ I + Σ_k λ_k G_k, (draws, p, p)."""
+    return np.einsum("sk,kij->sij", np.exp(draws[:, :-1]), G) + np.exp(draws[:, -1])[:, None, None] * np.eye(
+        G.shape[1]
+    )
+
+
+def mixture_at(G, cross, diagonals, y, draws):
+    """Means and variances (draws, m) of the function at new inputs: cross (K, m, p), diagonals (K, m)."""
+    scales = np.exp(draws[:, :-1])
+    there = np.einsum("sk,kmp->smp", scales, cross)
+    both = np.concatenate([np.broadcast_to(y, (len(draws), 1, len(y))), there], axis=1)  # (draws, 1 + m, p)
+    solved = np.linalg.solve(_covariances(G, draws), np.swapaxes(both, 1, 2))  # (draws, p, 1 + m)
+    means = np.einsum("smp,sp->sm", there, solved[:, :, 0])
+    explained = np.einsum("smp,spm->sm", there, solved[:, :, 1:])
+    return means, scales @ diagonals - explained

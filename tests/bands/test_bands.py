@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import lbnn
-from tests.bands.dense import two_bands
+from tests.bands.dense import mixture_at, two_bands, weighted_draws
 from tests.helpers.libraries import every_library, put
 
 
@@ -89,6 +89,8 @@ def check_two_bands(number, **sizes):
     blocks, y, widths = two_band_problem(number, **sizes)
     G = [block @ block.T / block.shape[1] for block in blocks]
     truth = two_bands(*G, y, widths, np.sqrt(y @ y / len(y)))
+    if truth["halved"] > 0.01:  # a narrow posterior: half of the distances from point to point
+        truth = two_bands(*G, y, widths, np.sqrt(y @ y / len(y)), counts=(241, 161, 121))
     fit = lbnn.Bands([lbnn.Network((width,)) for width in widths]).condition(blocks, y)
     assert fit.ok.all()
     off = abs(fit.log_evidence[0] - truth["log_evidence"])
@@ -192,6 +194,52 @@ def test_three_bands_against_importance_sampling_from_the_prior():
         np.testing.assert_allclose(fit.noise_distribution(level)[0], weight @ (noise < level), atol=0.01)
     with pytest.raises(ValueError, match="scales must be positive"):
         fit.scale_distribution(-scale)
+
+
+def test_predictions_of_three_bands_against_importance_sampling():
+    """Several targets that share few directions: deviations, intervals and densities are interpolated."""
+    rng, p, widths = np.random.default_rng(3), 24, (5, 3, 2)
+    blocks = inputs(rng, p + 2, [12, 24, 32])
+    signals = [5.0, 0.0, 0.1], [0.0, 5.0, 0.0], [0.1, 0.1, 5.0], [5.0, 5.0, 0.0]
+    noises = 0.3, 0.1, 0.03, 1.0
+    Y = np.hstack([noisy(rng, blocks, each, 1, noise) for each, noise in zip(signals, noises, strict=True)])
+    old, new, Y = [block[:p] for block in blocks], [block[p:] for block in blocks], Y[:p]
+    bands = lbnn.Bands([lbnn.Network((width,)) for width in widths])
+    law = bands.condition(old, Y).predict(new)
+    low, high = law.interval(0.9)
+    heights = np.exp(law.pointwise_log_density(law.mean))
+    G, cross = (np.stack([a @ b.T / b.shape[1] for a, b in zip(x, old, strict=True)]) for x in (old, new))
+    diagonals = np.stack([(block**2).mean(axis=1) for block in new])
+    for v, y in enumerate(Y.T):
+        draws, weights = weighted_draws(G, y, widths, np.sqrt(y @ y / p))
+        means, variances = mixture_at(G, cross, diagonals, y, draws)
+        mean = weights @ means
+        deviation = np.sqrt(weights @ (variances + (means - mean) ** 2))
+        np.testing.assert_allclose(law.mean[:, v], mean, rtol=0, atol=0.03 * deviation.min())
+        np.testing.assert_allclose(law.standard_deviation[:, v], deviation, rtol=0.02)
+        below = weights @ stats.norm.cdf(low[:, v], means, np.sqrt(variances))
+        above = weights @ stats.norm.sf(high[:, v], means, np.sqrt(variances))
+        np.testing.assert_allclose([below, above], 0.05, atol=0.005)
+        density = weights @ stats.norm.pdf(law.mean[:, v], means, np.sqrt(variances))
+        np.testing.assert_allclose(heights[:, v], density, rtol=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bands", [3, 4])
+def test_errors_of_predictions_are_those_against_more_directions(bands):
+    rng, p = np.random.default_rng(bands), 30
+    blocks = inputs(rng, p + 4, [15, 30, 40, 20][:bands])
+    Y = np.hstack(
+        [noisy(rng, blocks, rng.choice([0.0, 0.2, 4.0], bands), 1, rng.choice([0.1, 1.0])) for _ in range(8)]
+    )
+    model = lbnn.Bands([lbnn.Network((width,)) for width in (5, 3, 2, 4)[:bands]])
+    old, new = [block[:p] for block in blocks], [block[p:] for block in blocks]
+    law, finer = (model.condition(old, Y[:p], target_error=error).predict(new) for error in (0.1, 0.004))
+    for name in ("mean", "standard_deviation"):
+        stated = np.hypot(getattr(law, f"{name}_error"), getattr(finer, f"{name}_error"))
+        off = np.abs(getattr(law, name) - getattr(finer, name)) / stated
+        assert np.mean(off < 2) > 0.9
+        assert np.sqrt(np.mean(off**2)) < 2
 
 
 def test_contributions_add_up_and_leaving_out_a_band_is_a_fit_without_it():
@@ -428,16 +476,16 @@ def test_interpolation_between_directions_holds_on_the_faces():
     way = Interpolation(log_theta, np.full(3, 0.3), np.ones(len(log_theta), bool))
     new = log_directions(Rule.around(np.zeros(2), 30 * np.eye(2), 512, 512, rng).points)
     assert np.exp(new).min() < 1e-9
-    matrix, around = way.matrix(new), way.around(new)
+    matrix, nearest = way.matrix(new), way.nearest(new)
     assert np.abs(matrix @ function(log_theta) - function(new)).max() < 0.01
     np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-8)
-    # averages with weights that are not negative
-    assert (around >= 0).all()
-    np.testing.assert_allclose(around.sum(axis=1), 1.0)
-    inside = np.abs(new).max(axis=1) < 3
-    turned = new[inside] - new[inside].mean(axis=1, keepdims=True)  # in z they are averages
-    average = around[inside] @ log_theta
-    np.testing.assert_allclose(average - average.mean(axis=1, keepdims=True), turned, atol=1e-8)
+    # the nearest of the directions, by brute force
+    x, own = (np.log(np.exp(each) + 0.3) for each in (new, log_theta[way.used]))
+    x, own = (each - each.mean(axis=1, keepdims=True) for each in (x, own))
+    distances = np.linalg.norm(x[:, None] - own, axis=2)
+    chosen = distances[:, np.argmax(nearest[:, way.used], axis=1)].diagonal()
+    np.testing.assert_allclose(chosen, distances.min(axis=1))
+    np.testing.assert_array_equal(np.sort(nearest, axis=1)[:, -2:], [[0.0, 1.0]] * len(new))
     # half of the directions is enough for a test of the other half, and too few are
     assert Interpolation(log_theta, np.full(3, 0.3), np.arange(len(log_theta)) % 2 == 0).possible
     assert not Interpolation(log_theta, np.full(3, 0.3), np.arange(len(log_theta)) < 7).possible

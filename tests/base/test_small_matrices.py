@@ -159,3 +159,11 @@ def test_inverses_of_singular_roots_are_nan_and_leave_the_others() -> None:
         found = inverses(roots)
         assert np.allclose(found[0] @ roots[0] @ roots[0].T, np.eye(size), atol=1e-8)
         assert np.isnan(found[1:]).all()
+
+
+def test_inverses_beyond_the_range_of_doubles_are_not_finite_and_leave_the_others() -> None:
+    """NumPy's inverse exchanges rows and then reports that such a root is singular, for the whole batch."""
+    roots = np.array([[[1e-170, 0.0], [1.0, 1e-170]], [[2.0, 0.0], [0.0, 1.0]]])
+    found = inverses(roots)
+    assert not np.isfinite(found[0]).all()
+    assert np.allclose(found[1], np.diag([0.25, 1.0]))

@@ -187,8 +187,11 @@ def inverses(lower: Array) -> Array:
         result[regular] = inverses(lower[regular])
         return result
     if lower.shape[1] < _LAPACK_INVERSES_FROM:
-        inverse = np.linalg.inv(lower)
-        return np.asarray(inverse.swapaxes(1, 2) @ inverse)
+        try:
+            inverse = np.linalg.inv(lower)
+            return np.asarray(inverse.swapaxes(1, 2) @ inverse)
+        except np.linalg.LinAlgError:
+            pass  # it exchanges rows, and finds roots singular whose inverse is beyond the range of doubles
     result = np.empty_like(lower)
     for number, root in enumerate(lower):
         own = lapack.dpotri(root.T, lower=0)[0].T  # the lower triangle, without a copy

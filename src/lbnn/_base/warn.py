@@ -8,6 +8,7 @@ warnings.
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -62,9 +63,17 @@ def collected() -> Iterator[list[str]]:
 
 
 def _frames_inside() -> int:
-    """Number of frames from the caller of this function to the last one that is of the package."""
+    """Number of frames from the caller of this function to the last one that is of the package.
+
+    Frames of functools between frames of the package, those of cached properties, count as its own.
+    """
     frame: FrameType | None = sys._getframe(1)
-    count = 0
-    while frame is not None and str(Path(frame.f_code.co_filename)).startswith(_PACKAGE):
-        frame, count = frame.f_back, count + 1
+    count = passed = 0
+    while frame is not None:
+        file = str(Path(frame.f_code.co_filename))
+        if not file.startswith(_PACKAGE) and file != functools.__file__:
+            break
+        frame, passed = frame.f_back, passed + 1
+        if file.startswith(_PACKAGE):
+            count = passed
     return count

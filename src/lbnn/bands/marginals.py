@@ -66,7 +66,7 @@ def _along(
     (n, K + 1, v) and (n, v); in units of the targets.
     """
     directions = Directions(kernels, targets, priors)
-    for log_theta, columns, own in posterior.by_direction():
+    for log_theta, columns, (own, _, _) in posterior.by_direction():
         found = directions.given(directions.line(log_theta), targets.some(columns))
         log_noise, u = to_numpy(found.log_noise(directions.xp)), to_numpy(found.u)
         logs = [u + log_noise + each for each in log_theta]

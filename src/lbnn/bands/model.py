@@ -446,6 +446,7 @@ class BandsFit:
             self._given,
             self._parts,
             self._posteriors,
+            self._effort.target_error,
             self.dual_coefficients,
         )
         return BandsPredictive(conditioned, test)

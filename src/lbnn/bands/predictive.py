@@ -8,6 +8,10 @@ Means come from the dual coefficients of the fit, variances by the same sums ove
 posterior. For the spread of means, densities and quantiles, the law of u along each direction is replaced by
 a Gauss rule of its own in ω = e^u/(1 + e^u), and that of log τ given u by two points with its mean and
 variance.
+
+With three bands or more, means and variances are interpolated between directions, which takes weights of
+either sign. A density needs weights that are at least zero. It is a mixture over the directions with those,
+shifted and scaled at every point to the interpolated mean and variance.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from scipy import special
 from lbnn._base import check
 from lbnn._base.arrays import device_of, namespace, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn._base.warn import warn
 from lbnn.bands.data import BandKernels, BandTargets, targets_in_units
 from lbnn.bands.inference import BlockPosterior
 from lbnn.bands.prior import BandPriors
@@ -112,6 +117,7 @@ class Conditioned:
     parts : tuple of slice
         Targets of the blocks.
     posteriors : tuple of BlockPosterior
+    target_error : float
     dual : (K, p, V)
         Coefficients of the kernels of all bands, as given, in the posterior mean.
     """
@@ -123,6 +129,7 @@ class Conditioned:
     given_noise: bool
     parts: tuple[slice, ...]
     posteriors: tuple[BlockPosterior, ...]
+    target_error: float
     dual: AnyArray
 
 
@@ -159,21 +166,66 @@ class BandsPredictive:
         """(m, V)."""
         return namespace(self.fit.Y).sum(self.contributions, axis=0)
 
-    @cached_property
+    @property
     def variance(self) -> Array:
         """(m, V), as NumPy."""
-        mean = to_numpy(self.mean)
-        total = np.zeros_like(mean)
-        for columns, weights, means, variances in self._atoms(exact_variance=True):
-            total[:, columns] += np.einsum(
-                "av,amv->mv", weights, (means - mean[None][:, :, columns]) ** 2 + variances
-            )
-        return total
+        return self._moments.variance
 
     @property
     def standard_deviation(self) -> Array:
         """(m, V), as NumPy."""
         return np.sqrt(self.variance)
+
+    @property
+    def mean_error(self) -> Array:
+        """Numerical error of the mean from two halves of the directions, (m, V)."""
+        return self._moments.mean_error
+
+    @property
+    def standard_deviation_error(self) -> Array:
+        """Numerical error of the standard deviation from two halves of the directions, (m, V)."""
+        return self._moments.deviation_error
+
+    @cached_property
+    def _moments(self) -> _Moments:
+        """Variances, their errors and those of the means, and the moments of the mixture of densities."""
+        mean = to_numpy(self.mean)
+        # of value − mean and its square, with the weights of a mixture, of means and of errors
+        first, second = (np.zeros((3, *mean.shape)) for _ in range(2))
+        for each in self._along_directions():
+            offsets = each.means - mean[:, each.columns]  # (a, m, v)
+            own = np.einsum("av,amv->mv", each.weights, offsets)
+            squares = np.einsum("av,amv->mv", each.weights, offsets**2)
+            within = np.einsum("av,amv->mv", each.weights, each.variances), each.variance, each.variance
+            for kind in range(3):
+                first[kind][:, each.columns] += each.kinds[kind] * own
+                second[kind][:, each.columns] += each.kinds[kind] * (squares + within[kind])
+        totals = np.concatenate([each.error_weights.sum(axis=0) for each in self.fit.posteriors])
+        variance, error = second[1], np.abs(second[2] - totals * second[1])
+        unknown = error >= variance  # also where it is negative; that of the mixture is positive
+        error = np.where(unknown, error + np.abs(second[0] - variance), error)
+        variance = np.where(unknown, second[0], variance)
+        # in units of deviations: of the mean and of the deviation
+        errors = np.stack([np.abs(first[2]) / np.sqrt(variance), error / (2 * variance)])
+        # two halves differ little by chance now and then: not below the root mean square of the target
+        errors = np.maximum(errors, np.sqrt(np.mean(errors**2, axis=(0, 1))))
+        self._warn_of(errors[1])
+        of_mean, of_deviation = errors * np.sqrt(variance)
+        return _Moments(variance, of_mean, of_deviation, first[0], second[0] - first[0] ** 2)
+
+    def _warn_of(self, errors: Array) -> None:
+        """Name deviations with large errors (m, V), in units of them, of targets that are ok.
+
+        Targets that are not were named by the fit, if that was wished.
+        """
+        allowed = self.fit.target_error
+        ok = np.concatenate([each.ok(allowed) for each in self.fit.posteriors])
+        count = np.count_nonzero((errors > allowed) & ok)
+        if count:
+            warn(
+                f"{count} of {errors.size} predictive standard deviations have numerical errors above "
+                f"{allowed:g} of themselves (standard_deviation_error): fit with a smaller target_error"
+            )
 
     def pointwise_log_density(self, F: ArrayLike) -> Array:
         """Log density at F (m, V) for every point and target, (m, V)."""
@@ -219,11 +271,21 @@ class BandsPredictive:
         level = float(check.probability(probability, "probability"))
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
-    def _atoms(self, exact_variance: bool = False) -> Iterator[tuple[IndexArray, Array, Array, Array]]:
+    def _atoms(self) -> Iterator[tuple[IndexArray, Array, Array, Array]]:
         """For every direction: its targets, weights (a, v), means and variances (a, m, v) of the atoms.
 
-        With `exact_variance` all atoms of a direction have its mean variance, from the lattice.
+        Of the mixture, shifted and scaled to the mean and the variance of every point.
         """
+        mean, moments = to_numpy(self.mean), self._moments
+        stretch = np.sqrt(moments.variance / moments.mixture_variance)
+        for each in self._along_directions():
+            own, columns = stretch[:, each.columns], each.columns
+            middle = mean[:, columns]
+            offsets = each.means - middle - moments.mixture_offset[:, columns]
+            yield columns, each.kinds[0] * each.weights, middle + own * offsets, own**2 * each.variances
+
+    def _along_directions(self) -> Iterator[_Along]:
+        """The laws along every direction that has weight, in the units of the data."""
         if self.test.diagonals is None:
             raise ValueError(
                 "deviations need k(x, x) at the new inputs, got cross kernels only: give test_diagonals"
@@ -232,21 +294,22 @@ class BandsPredictive:
         for part, posterior in zip(fit.parts, fit.posteriors, strict=True):
             data = targets_in_units(fit.Y[:, part], fit.units[part], fit.given_noise, kernels)
             directions = Directions(kernels, data, fit.priors)
-            for log_theta, columns, weights in posterior.by_direction():
-                some = data.some(columns)
-                own, means, variances = self._along(directions, log_theta, some, exact_variance)
+            for log_theta, columns, kinds in posterior.by_direction():
+                own, means, variances, variance = self._along(directions, log_theta, data.some(columns))
                 units = fit.units[part][columns]
-                yield (
+                yield _Along(
                     part.start + columns,
-                    weights * own,
+                    kinds,
+                    own,
                     means * np.sqrt(units),
                     variances * units,
+                    variance * units,
                 )
 
     def _along(
-        self, directions: Directions, log_theta: Array, data: BandTargets, exact_variance: bool
-    ) -> tuple[Array, Array, Array]:
-        """Weights (a, V), means and variances (a, m, V) of atoms along one direction.
+        self, directions: Directions, log_theta: Array, data: BandTargets
+    ) -> tuple[Array, Array, Array, Array]:
+        """Weights (a, V), means and variances (a, m, V) of atoms along one direction, E[variance] (m, V).
 
         All are in units of the targets.
         """
@@ -260,36 +323,73 @@ class BandsPredictive:
         features = to_numpy((cross if kernels.basis is None else cross @ kernels.basis) @ system.vectors)  # Φ
         prior = to_numpy(own)
         projected = to_numpy(system.vectors.T @ data.values)
-        weights, u, noise, spread = _gauss_rule(conditional)
         squares = features**2
+        scale = to_numpy(
+            conditional.on_lattice(conditional.mass * conditional.noise * xp.exp(conditional.u), xp)
+        )
+        factors = 1 / (np.exp(-conditional.lattice)[:, None] + system.values)  # (M, r)
+        variance = prior[:, None] * scale.sum(axis=0) - squares @ (factors.T @ scale)
+        if self.noise:
+            variance = variance + to_numpy(xp.sum(conditional.mass * conditional.noise, axis=0))
+        weights, u, noise, spread = _gauss_rule(conditional)
         means, variances = [], []
-        if exact_variance:
-            scale = to_numpy(
-                conditional.on_lattice(conditional.mass * conditional.noise * xp.exp(conditional.u), xp)
-            )
-            factors = 1 / (np.exp(-conditional.lattice)[:, None] + system.values)  # (M, r)
-            explained = squares @ (factors.T @ scale)
-            total = prior[:, None] * scale.sum(axis=0) - explained
-            total = total + (
-                to_numpy(xp.sum(conditional.mass * conditional.noise, axis=0)) if self.noise else 0.0
-            )
         for a in range(_RULE):
             shrinkage = 1 / (np.exp(-u[a])[None, :] + system.values[:, None])  # (r, v)
             means.append(features @ (shrinkage * projected))
-            if exact_variance:
-                variances.append(total)
-                continue
             left = np.maximum(prior[:, None] - squares @ shrinkage, 0.0)
             variances.append(noise[a] * (np.exp(u[a]) * left + (1.0 if self.noise else 0.0)))
-        if exact_variance:
-            return weights, np.stack(means), np.stack(variances)
         both = [np.stack(variances) * np.exp(sign * spread)[:, None, :] for sign in (-1, 1)]
         half = np.cosh(spread)[:, None, :]  # keeps the mean of τ
         return (
             np.concatenate([weights, weights]) / 2,
             np.stack(means * 2),
             np.maximum(np.concatenate([each / half for each in both]), np.finfo(float).tiny),
+            variance,
         )
+
+
+@dataclass(frozen=True)
+class _Along:
+    """The predictive distribution along one direction, for the targets to which it matters.
+
+    Attributes
+    ----------
+    columns : (v,)
+    kinds : (3, v)
+        Weights of the direction in the mixture, in means and in their errors.
+    weights, means, variances : (a, v), (a, m, v), (a, m, v)
+        Of Gaussian atoms.
+    variance : (m, v)
+        E[variance | direction], from the lattice of u.
+    """
+
+    columns: IndexArray
+    kinds: Array
+    weights: Array
+    means: Array
+    variances: Array
+    variance: Array
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Moments of a prediction and of the mixture of its densities, (m, V) each.
+
+    Attributes
+    ----------
+    variance
+        With the weights of means.
+    mean_error, deviation_error
+        Numerical errors of the mean and of the standard deviation.
+    mixture_offset, mixture_variance
+        Mean, less that of the prediction, and variance of the mixture.
+    """
+
+    variance: Array
+    mean_error: Array
+    deviation_error: Array
+    mixture_offset: Array
+    mixture_variance: Array
 
 
 def _gauss_rule(conditional: Conditional) -> tuple[Array, Array, Array, Array]:

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import special
 from scipy.cluster.vq import kmeans, vq
 from scipy.interpolate import RBFInterpolator
-from scipy.spatial import Delaunay, KDTree
+from scipy.spatial import KDTree
 
 from lbnn._base.types import Array, IndexArray, Mask
 
@@ -43,7 +43,6 @@ _APART = 0.03  # distance between directions in coordinates of interpolation, at
 _ALL_FACES = 6  # bands, at most, with directions on all faces of the simplex: 2^6 − 1 of them
 _OFF = -16.0  # log θ_k of a band that is switched off there: far below all floors
 _PER_COEFFICIENT = 3  # directions for each coefficient of a quadratic polynomial, at least
-_TRIANGULATED = 3  # dimensions, at most, in which directions are triangulated
 _START = 0.25  # part of the points that a rule is thought to need with which it begins
 #: Generating vector of embedded lattices: component by component, the smallest worst-case error in Korobov's
 #: space of smoothness two on average over 2^4 to 2^11 points.
@@ -177,25 +176,11 @@ class Interpolation:
         full[:, self.used] = self._spline(self._coordinates(log_theta))
         return full
 
-    def around(self, log_theta: Array) -> Array:
-        """Weights (M, J), at least zero, with which others (M, K) are averages of directions around them.
-
-        Barycentric coordinates in a triangulation of z; one weight, of the nearest, where a point is outside
-        of it and with more than four bands, where triangulations are large.
-        """
-        turn, dimension = contrasts(log_theta.shape[1]), log_theta.shape[1] - 1
-        x, new = self.log_theta[self.used] @ turn, log_theta @ turn
-        full, outside = np.zeros((len(new), len(self.log_theta))), np.ones(len(new), bool)
-        if dimension <= _TRIANGULATED:
-            triangles = Delaunay(x)
-            own = triangles.find_simplex(new)
-            outside = own < 0
-            inside = np.flatnonzero(~outside)
-            transform, corners = triangles.transform[own[inside]], triangles.simplices[own[inside]]
-            first = np.einsum("kij,kj->ki", transform[:, :dimension], new[inside] - transform[:, dimension])
-            weights = np.concatenate([first, 1 - first.sum(axis=1, keepdims=True)], axis=1)
-            full[inside[:, None], self.used[corners]] = np.clip(weights, 0.0, 1.0)
-        full[outside, self.used[KDTree(x).query(new[outside])[1]]] = 1.0
+    def nearest(self, log_theta: Array) -> Array:
+        """(M, J): one for the nearest direction in x to each of others (M, K), else zero."""
+        tree = KDTree(self._coordinates(self.log_theta[self.used]))
+        full = np.zeros((len(log_theta), len(self.log_theta)))
+        full[np.arange(len(full)), self.used[tree.query(self._coordinates(log_theta))[1]]] = 1.0
         return full
 
     def _coordinates(self, log_theta: Array) -> Array:

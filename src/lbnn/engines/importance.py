@@ -154,6 +154,8 @@ def gaussian_importance(
         if size >= last or reaches(estimate, call) or not could:
             return estimate
         size = min(size * _GROWTH, last)
+        if 0.5 * GROUPS * size * target.operations > call.work(call.policy.work):
+            return estimate  # the next round would take longer than the whole call may
 
 
 def gaussian_round(

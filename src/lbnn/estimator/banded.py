@@ -530,6 +530,17 @@ class BandedPredictive:
         """(n, n_targets)."""
         return np.sqrt(self.variance)
 
+    @property
+    def mean_error(self) -> Array:
+        """Numerical error of the mean, (n, n_targets)."""
+        return self.unit * self.inner.mean_error
+
+    @property
+    def standard_deviation_error(self) -> Array:
+        """Numerical error of the standard deviation, (n, n_targets)."""
+        inside = self.inner.standard_deviation * self.inner.standard_deviation_error
+        return self.unit**2 * inside / self.standard_deviation
+
     def interval(self, probability: float) -> tuple[Array, Array]:
         """Central intervals, (n, n_targets) each: those without the level's error, widened by it."""
         wider = np.sqrt(1 + self.level_variance / self.inner.variance)

@@ -188,7 +188,7 @@ class PartialLikelihood:
             strength = np.sqrt(nodes)[:, None] / (self.noise_variance + nodes[:, None] * values[:, None, :])
             inner += np.einsum("sil,silk,sik->slk", strength, rotated, strength, optimize=True)
             gradient[block] = 0.5 * axes @ inner @ axes.swapaxes(1, 2)
-        fine = np.isfinite(value)
+        fine = np.isfinite(value) & np.isfinite(gradient).all(axis=(1, 2))
         return np.where(fine, value, -np.inf), np.where(fine[:, None, None], gradient, 0.0)
 
     def eliminate(self, values: Array, axes: Array) -> Elimination:
