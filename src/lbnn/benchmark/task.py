@@ -22,12 +22,21 @@ from lbnn.benchmark.density.other_languages import (
     torch_density,
 )
 from lbnn.benchmark.density.weights import WeightDensity
-from lbnn.benchmark.reference.answers import Answers, Expectations, TaskPhases, as_views, condition
+from lbnn.benchmark.reference.answers import (
+    Answers,
+    Expectations,
+    TaskPhases,
+    UnsupportedPosterior,
+    as_views,
+    condition,
+)
 from lbnn.posterior import Posterior
 from lbnn.views.posterior import ViewPosterior
 
 DRAWS_OF_ONE_INFERENCE = 1_000  # with several outputs: few against what its scales are worth
 _REFERENCE_ERROR = 0.008  # aimed at by these inferences: about 30,000 effective scales
+
+_ATTEMPTS = 4  # at an inference: the tail index of gated-37 is 0.45 to 0.53, where 0.5 is the limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +219,7 @@ class Task:
         sizes = [len(part) for part in np.array_split(np.arange(count), parts)]
         seeds = np.random.SeedSequence(number).spawn(parts)
         draws = [
-            condition(self.functions, check.seed(own), _REFERENCE_ERROR).sample_weights(
-                part, np.random.default_rng(own)
-            )
+            _supported(self.functions, own).sample_weights(part, np.random.default_rng(own))
             for part, own in zip(sizes, seeds, strict=True)
         ]
         return np.concatenate([self.flatten(weights) for weights in draws])
@@ -228,3 +235,14 @@ class Task:
     def posterior(self) -> Posterior | ViewPosterior:
         """The posterior behind the task."""
         return condition(self.functions, 0)
+
+
+def _supported(functions: Functions, seed: np.random.SeedSequence) -> Posterior | ViewPosterior:
+    """One inference that its diagnostics support, with another seed where they do not."""
+    *attempts, last = seed, *seed.spawn(_ATTEMPTS - 1)
+    for own in attempts:
+        try:
+            return condition(functions, check.seed(own), _REFERENCE_ERROR)
+        except UnsupportedPosterior:
+            continue
+    return condition(functions, check.seed(last), _REFERENCE_ERROR)

@@ -110,6 +110,10 @@ def as_views(density: WeightDensity, X: Array) -> Array | None:
     return X.reshape(-1, density.views, X.shape[1]) if density.views else None
 
 
+class UnsupportedPosterior(ValueError):
+    """A posterior whose diagnostics are not ok."""
+
+
 def condition(
     functions: Functions, seed: int, target_error: float = TARGET_ERROR
 ) -> Posterior | ViewPosterior:
@@ -126,11 +130,14 @@ def condition(
             targets = y if single else density.Y
             posterior = network.condition(density.X, targets, beta=beta, target_error=target_error, seed=seed)
     if messages:
-        raise ValueError(f"a task needs a posterior that its diagnostics support, got {'; '.join(messages)}")
+        told = "; ".join(messages)
+        raise UnsupportedPosterior(f"a task needs a posterior that its diagnostics support, got {told}")
     estimates, ok = posterior.diagnostics.estimates, posterior.diagnostics.ok
     agree = len(estimates) > 1 and ok
     if not single and not agree:
-        raise ValueError(f"a task with several outputs needs two estimates that agree, got {estimates}")
+        raise UnsupportedPosterior(
+            f"a task with several outputs needs two estimates that agree, got {estimates}"
+        )
     return posterior
 
 
