@@ -26,7 +26,7 @@ from lbnn.benchmark.reference.answers import (
     Answers,
     Expectations,
     TaskPhases,
-    UnsupportedPosterior,
+    UnsupportedPosteriorError,
     as_views,
     condition,
 )
@@ -243,6 +243,6 @@ def _supported(functions: Functions, seed: np.random.SeedSequence) -> Posterior 
     for own in attempts:
         try:
             return condition(functions, check.seed(own), _REFERENCE_ERROR)
-        except UnsupportedPosterior:
+        except UnsupportedPosteriorError:
             continue
     return condition(functions, check.seed(last), _REFERENCE_ERROR)

@@ -110,7 +110,7 @@ def as_views(density: WeightDensity, X: Array) -> Array | None:
     return X.reshape(-1, density.views, X.shape[1]) if density.views else None
 
 
-class UnsupportedPosterior(ValueError):
+class UnsupportedPosteriorError(ValueError):
     """A posterior whose diagnostics are not ok."""
 
 
@@ -131,11 +131,11 @@ def condition(
             posterior = network.condition(density.X, targets, beta=beta, target_error=target_error, seed=seed)
     if messages:
         told = "; ".join(messages)
-        raise UnsupportedPosterior(f"a task needs a posterior that its diagnostics support, got {told}")
+        raise UnsupportedPosteriorError(f"a task needs a posterior that its diagnostics support, got {told}")
     estimates, ok = posterior.diagnostics.estimates, posterior.diagnostics.ok
     agree = len(estimates) > 1 and ok
     if not single and not agree:
-        raise UnsupportedPosterior(
+        raise UnsupportedPosteriorError(
             f"a task with several outputs needs two estimates that agree, got {estimates}"
         )
     return posterior
