@@ -42,6 +42,7 @@ OWN_COMMAND_LINE = (
     "real_data.study",
     "traced_edges",
     "views_nuts",
+    "views_ranks",
     "views_real",
     "views_truth",
 )

@@ -11,6 +11,7 @@ import pytest
 import lbnn
 from lbnn import asymptotics
 from lbnn.scale.measure import ScaleMeasure
+from lbnn.scale.phases import standard_error
 from lbnn.theories.comparison import Comparison, group_error
 from lbnn.theories.discrepancy import QUANTITIES, Discrepancy, error_grid, error_picture
 from tests.helpers.problems import Problem, make_problem
@@ -156,14 +157,16 @@ def test_refusals() -> None:
 
 
 def test_group_error_of_a_mean() -> None:
-    """For a linear statistic it is the norm of the entrywise standard errors."""
+    """For a linear statistic it is the norm of the entrywise standard errors from the groups."""
     post = lbnn.Network((6,)).condition(TWO.X, TWO.Y, 4.0)
 
     def mean(measure: ScaleMeasure) -> np.ndarray:
         return measure.average(measure.scales)
 
     error = group_error(post.scale, mean, mean(post.scale))
-    assert error == pytest.approx(np.linalg.norm(post.scale.mean_error), rel=1e-10)
+    entries = standard_error(*post.scale.weighted)
+    assert error == pytest.approx(np.linalg.norm(entries), rel=1e-10)
+    assert error <= np.linalg.norm(post.scale.mean_error)  # which is pooled with the design effect
     assert error > 0
 
 
