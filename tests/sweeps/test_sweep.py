@@ -305,8 +305,8 @@ def test_a_store_of_another_sweep_is_refused_with_both_shown(store):
 
 
 def test_a_store_of_another_version_is_refused(store, monkeypatch):
-    monkeypatch.setattr("lbnn.sweeps.identity.metadata.version", lambda name: "9.9")
     written = re.escape(f'lbnn: the store has "{lbnn.__version__}", this sweep "9.9"')
+    monkeypatch.setattr("lbnn.sweeps.identity.metadata.version", lambda name: "9.9")
     with pytest.raises(ValueError, match=written):
         run(store)
 
