@@ -35,7 +35,8 @@ venv: .venv/package.stamp  ## create or update .venv
 	  echo "'$(PYTHON)' has no venv module (on Debian: apt install python3-venv)" >&2; exit 1; }
 	@echo "== set-up: pinned requirements into $(@D) (about a minute)"
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	@$(@D)/$(PIP_INSTALL) --require-hashes --only-binary :all: -r $<
+	@# --no-deps: the file lists every package; older pips resolve extras (coverage[toml]) beyond the pinned version.
+	@$(@D)/$(PIP_INSTALL) --require-hashes --no-deps --only-binary :all: -r $<
 	@touch $@
 
 .venv/package.stamp .venv-bench/package.stamp .venv-lowest/package.stamp: %/package.stamp: %/requirements.stamp pyproject.toml
