@@ -162,7 +162,7 @@ def test_strongly_correlated_outputs_are_searched_as_the_engine_sees_them():
     Y = X @ rng.normal(size=(50, 1)) @ rng.normal(size=(1, 3)) + 0.01 * rng.normal(size=(20, 3))
     data = coupled(searched(X, Y)[0])
     directions, h = np.array([[1.0, 0.0]] * 3 + [[0.0, 1.0]]), np.array([-1.1, -1.1, -1.1, 0.6])
-    evidence = network_evidence(data, (4,), h, 0, directions=directions)
+    evidence = network_evidence(data, (4,), h, 0)
     value, gradient = evidence(h)
     posterior = condition(data, (4,), h)
     exact = posterior.log_evidence + data.log_jacobian(h)
