@@ -1,4 +1,4 @@
-"""Architecture: folders in the order of docs/architecture.md, imports one way, no algorithm in an `__init__`."""
+"""Folders in the order of docs/architecture.md, imports one way, no algorithm in an `__init__`."""
 
 from __future__ import annotations
 
@@ -83,9 +83,7 @@ def imports(name: str) -> set[str]:
 
 def test_every_folder_is_listed_once_and_exists():
     assert len(set(ORDER)) == len(ORDER)
-    assert {folder(name) for name in MODULES} == set(ORDER), (
-        "give every folder a place in docs/architecture.md"
-    )
+    assert {folder(name) for name in MODULES} == set(ORDER), "list every folder in docs/architecture.md"
 
 
 def test_only_folders_and_public_modules_at_the_top():
