@@ -93,7 +93,7 @@ def band_share_map(
             color=COLOURS[0],
         )
         axes.set(xlabel="target", ylabel=label, ylim=(0, 1))
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="x", integer=True)
         return axes
     places = np.asarray(index)
     image: Any
