@@ -159,17 +159,15 @@ class _FilteredWalk(RowRecursion):
             return
         root = np.full(len(self.total), math.sqrt(self.law.scales[0]))
         for row in range(1, self.law.rows):
-            self._filter(row - 1)
-            self._choose(row, root)
+            self.choose_row(row, root)
         self.factors[0][:] = self.total
 
     def choose_row(self, row: int, root: Array) -> None:
-        """The row of T given V = rootᵀ root and the rows above."""
-        self._filter(row - 1)
-        self._choose(row, root)
+        """Draw the row of T given the rows above, with V = rootᵀ root (m, row, row), or root² for all (m,).
 
-    def _choose(self, row: int, root: Array) -> None:
-        """Draw x = rootᵀ w with w Gaussian, root (m, row, row): precision R Rᵀ = 1 + root A rootᵀ."""
+        x = rootᵀ w with w Gaussian, of precision R Rᵀ = 1 + root A rootᵀ.
+        """
+        self._filter(row - 1)
         variance = self._variance(row, root)
         excess = self.groups.count[:, row, None] - self.groups.moments[:, row, row, None] / variance
         width = min(row, self.law.columns)
