@@ -100,7 +100,7 @@ def _square_moments(means: Array, deviations: Array) -> tuple[Array, Array]:
 
 
 #: Deviations s up to which E f(z), f(z) = 1/(1 + e⁻ᶻ), is summed by the trapezoid rule over u = (z − m)/s,
-#: and its step h. f has poles at u = ± iπ/s, so that the error is exp(−2πy/h + y²/2), y = min(π/s, 2π/h): 1e−14.
+#: and its step h. f has poles at u = ± iπ/s, and the error is exp(−2πy/h + y²/2), y = min(π/s, 2π/h): 1e−14.
 _STEPS = ((0.5, 0.75), (1.2, 0.45), (3.0, 0.19))
 _LOWEST, _HIGHEST = -9.0, 15.0  # deviations between which it is summed: e^{2z} has its mass at 2s ≤ 6
 #: Ends of the panels of a Gauss rule, for integrals over t > 0 of e^{−t} times a Gaussian wider than 3.
