@@ -114,8 +114,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         these outliers then count less. (New rows have the ordinary noise.)
     target_transform : None, "log", "log1p", "sqrt", "logit" or "auto"
         A function of the targets that is modelled in their place; "auto" takes the one with the highest
-        evidence at infinite width, Jacobian included. Predictions, intervals and densities are those of the
-        targets themselves; coefficients, noise and left-out means are those of the transformed targets.
+        evidence at infinite width, Jacobian included. Predictions (medians), intervals and densities are
+        those of the targets themselves; coefficients, noise and left-out means are those of the transformed
+        targets.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
@@ -611,6 +612,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Any:
         """Mean of the targets at X, and on request their uncertainty, noise included.
 
+        The median where targets were transformed.
+
         Parameters
         ----------
         X : (n_samples, n_features), or (n_samples, n_training) for a precomputed kernel
@@ -622,6 +625,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Notes
         -----
+        Under a Gaussian law of log y with an uncertain variance the mean of y is infinite, so that medians
+        are predicted where there is a `target_transform`. `predictive(X).with_noise().mean` is the mean, inf
+        where it is; standard deviations may be infinite, too: use intervals.
+
         For the function without its noise, quantiles, densities and draws see `predictive`. Rows that are
         far outside the ranges of the training columns, and with `return_std` or `return_cov` rows of large
         leverage, are announced by an `lbnn.ExtrapolationWarning`.
@@ -647,16 +654,16 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return mean
 
     def _predict_transformed(self, X: AnyArray, return_std: bool, return_cov: bool) -> Any:
-        """Means of targets that were transformed, and their deviations."""
+        """Medians of targets that were transformed, and their deviations."""
         laws = [self._predictive(X[rows, :]) for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE)]
         if return_cov:
-            return laws[0].with_noise().mean, laws[0].with_noise().covariance
+            return laws[0].with_noise().quantile(0.5), laws[0].with_noise().covariance
         noisy = [law.with_noise() for law in laws]
-        mean = np.concatenate([law.mean for law in noisy])
+        median = np.concatenate([law.quantile(0.5) for law in noisy])
         if not return_std:
-            return mean
+            return median
         self._warn_of_leverage([law.leverage for law in laws])
-        return mean, np.concatenate([law.standard_deviation for law in noisy])
+        return median, np.concatenate([law.standard_deviation for law in noisy])
 
     @staticmethod
     def _warn_of_leverage(leverage: Sequence[Array | None]) -> None:
