@@ -81,6 +81,7 @@ _MIXED = 1024  # directions with the largest weights of which distribution funct
 _ABSOLUTE = 1e-9  # error of a share that is always small enough: rounding
 #: Places, in posterior deviations from the mean, at which distribution functions of shares are kept.
 PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
+_NEAR_END = 0.2  # deviations; places around the mean are a tenth apart, so that each is 0.6 of the next
 
 
 _SPARSE = "weights", "mean_weights", "error_weights"  # matrices of a posterior
@@ -753,13 +754,10 @@ def _distributions(answers: _Summary, found: AnyArray, theta: Array) -> tuple[An
     """
     xp, device, bands = namespace(found), device_of(found), theta.shape[1]
     steps = device.put(PLACES)[None, :, None]
-    means = answers.share_mean, xp.concat([answers.log_scale_mean, answers.log_noise_mean[None, :]], axis=0)
-    deviations = (
-        answers.share_deviation,
-        xp.concat([answers.log_scale_deviation, answers.log_noise_deviation[None, :]], axis=0),
-    )
-    places, logs = (m[:, None, :] + d[:, None, :] * steps for m, d in zip(means, deviations, strict=True))
-    places = xp.clip(places, 0.0, 1.0)
+    means = xp.concat([answers.log_scale_mean, answers.log_noise_mean[None, :]], axis=0)
+    deviations = xp.concat([answers.log_scale_deviation, answers.log_noise_deviation[None, :]], axis=0)
+    logs = means[:, None, :] + deviations[:, None, :] * steps
+    places = _share_places(answers.share_mean[:, None, :], answers.share_deviation[:, None, :], steps)
     result, result_logs = xp.zeros_like(places), xp.zeros_like(logs)
     waiting, count = np.arange(int(places.shape[2])), len(theta)
     while len(waiting):
@@ -803,6 +801,18 @@ def _distributions(answers: _Summary, found: AnyArray, theta: Array) -> tuple[An
             result_logs = add_to_columns(result_logs, columns, xp.stack(below_logs))
         waiting, count = waiting[~enough], count // 2
     return result, result_logs
+
+
+def _share_places(mean: AnyArray, deviation: AnyArray, steps: AnyArray) -> AnyArray:
+    """Places between 0 and 1 for shares: mean + deviation · steps, of shapes that fit together.
+
+    Closer to 0 or 1 than `_NEAR_END` deviations they approach it geometrically: the density of the share of a
+    band that is nearly switched off grows without bound towards 0, like the power −1/2 for width one.
+    """
+    xp = namespace(mean)
+    straight, near = mean + deviation * steps, _NEAR_END * deviation + 1e-300
+    low, high = (near * xp.exp(xp.clip(each / near - 1, -600.0, 0.0)) for each in (straight, 1 - straight))
+    return xp.where(straight < near, low, xp.where(1 - straight < near, 1 - high, straight))
 
 
 def _mean_and_deviation(
@@ -948,7 +958,7 @@ class _Search:
             return np.concatenate(parts)[order]
 
         mean, deviation = joined("share_mean"), joined("share_deviation")
-        places = np.clip(mean[..., None] + deviation[..., None] * PLACES, 0.0, 1.0)
+        places = _share_places(mean[..., None], deviation[..., None], PLACES)
         weights, mean_weights, error_weights = (self._sparse(finished, name) for name in _SPARSE)
         summed = np.concatenate([np.full(len(g.columns), s.distribution is None) for g, s in finished])
         dual, distribution = self._second_pass(mean_weights, places, summed[order])
