@@ -75,6 +75,7 @@ _PART = 0.5  # of the error aimed at that sums over interpolated directions may 
 _LOCATED = 3  # times that lattices are placed anew around the mass found on the one before
 #: Floors of the coordinates of interpolation for a band of white noise, by τ/s of the targets.
 _FLOORS = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001])
+_PRIOR_STEP = math.log(3.0)  # of the logs of floors that are set by priors
 _MOST_USED = 512  # directions, at most, between which there is interpolation: it costs their number cubed
 _SMALL = 1e-4  # as `_NEGLIGIBLE`, of weights, of either sign, of directions in interpolated means
 _MIXED = 1024  # directions with the largest weights of which distribution functions of interpolations consist
@@ -295,16 +296,16 @@ def _surfaces(search: _Search, group: _Group) -> list[tuple[IndexArray, _Surface
     log_theta, sets, near = group.log_theta, group.sets, _nearest(group)
     xp, put = namespace(group.found), search.device.put
     smooth = _smooth(group.found, search.log_prior(log_theta, group.found[5, ...], group.columns))
-    # log τ/s along the best direction: the likelihood changes where θ_k s reaches the noise
+    # log s and log τ along the best direction
     best = xp.argmax(group.found[0, ...], axis=0)[None, :]
-    ratio = to_numpy((take_rows(group.found[7, ...], best) - take_rows(group.found[5, ...], best))[0, :])
-    levels = np.log(_FLOORS)
-    numbers = np.argmin(np.abs(ratio - levels[:, None]), axis=0)
+    scale, noise = (to_numpy(take_rows(group.found[i, ...], best)[0, :]) for i in (5, 7))
+    levels = search.floors(scale, noise, group.columns)
+    kinds, numbers = np.unique(levels, axis=0, return_inverse=True)
+    numbers = numbers.reshape(-1)
     found = []
-    for number in np.unique(numbers):
-        floors = _FLOORS[number] * search.floors
+    for number, floors in enumerate(kinds):
         masks = near, *(near & ((sets == half) | (sets < 0)) for half in range(SETS))
-        ways = tuple(Interpolation(log_theta, floors, mask) for mask in masks)
+        ways = tuple(Interpolation(log_theta, np.exp(floors), mask) for mask in masks)
         members = np.flatnonzero(numbers == number)
         found.append((members, _Surface(ways, take(smooth, put(members), axis=2))))
     return found
@@ -687,7 +688,8 @@ def _with_errors(answers: _Summary, evidence: AnyArray, shares: AnyArray) -> _Su
     of deviations, and no stated error is below their root mean square.
     """
     xp, deviation = namespace(evidence), answers.share_deviation
-    relative = shares / xp.maximum(deviation, xp.full_like(deviation, 1e-300))
+    # all weight on one direction has no deviation: no such error is small, and its square is a double
+    relative = xp.clip(shares / xp.maximum(deviation, xp.full_like(deviation, 1e-300)), 0.0, 1e100)
     typical = xp.sqrt((evidence**2 + xp.sum(relative**2, axis=0)) / (1 + shares.shape[0]))
     errors = xp.maximum(evidence, typical), xp.maximum(shares, typical[None, :] * deviation)
     return replace(answers, log_evidence_error=errors[0], share_error=errors[1])
@@ -879,16 +881,33 @@ class _Search:
         """Targets whose values at so many points are held at a time."""
         return max(1, self.device.block_floats * (16 if self.device.host else 1) // points)
 
-    @cached_property
-    def floors(self) -> Array:
-        """Shares θ_k of the signal, (K,), at which a band matters where signal and noise are equal.
+    def floors(self, log_scale: Array, log_noise: Array, columns: IndexArray) -> Array:
+        """Logs (V, K) of the shares θ_k of the signal at which a band begins to matter, in coarse steps.
 
-        Its variance along its own eigenvectors, tr G²/tr G times s θ_k, is that of the noise then. As a
-        function of θ_k the likelihood is singular at −τ/(s g) for eigenvalues g of the band.
+        For targets (V,) with these logs of the total scale and of the noise variance. To the likelihood it
+        matters where its variance along its own eigenvectors, tr G²/tr G times s θ_k, is that of the noise:
+        as a function of θ_k the likelihood is singular at −τ/(s g) for eigenvalues g of the band. To the
+        prior it matters where s θ_k is the prior mean of λ_k: from there on a larger θ_k makes s smaller.
+        Below, the log density of log λ_k is a straight line.
         """
+        levels = np.log(_FLOORS)
+        nearest = levels[np.argmin(np.abs(log_noise - log_scale - levels[:, None]), axis=0)]
+        noise = nearest[:, None] + self._whiteness
+        units = to_numpy(self.targets.log_units)[columns]
+        prior = self._prior_means - (log_scale + units)[:, None]
+        return np.where(prior < noise, _PRIOR_STEP * np.floor(prior / _PRIOR_STEP), noise)
+
+    @cached_property
+    def _prior_means(self) -> Array:
+        """Logs of the prior means of λ_k, (K,), for kernels of mean diagonal one."""
+        return np.array([law.shift for law in self.priors.laws]) + self.priors.log_sizes
+
+    @cached_property
+    def _whiteness(self) -> Array:
+        """Logs of tr G/tr G², (K,), one for white noise."""
         xp = namespace(self.kernels.grams[0])
         squares = np.array([float(xp.sum(gram * gram)) for gram in self.kernels.grams])
-        return np.asarray(self.kernels.examples / squares, np.float64)
+        return np.asarray(np.log(self.kernels.examples / squares), np.float64)
 
     @cached_property
     def _tables(self) -> tuple[PriorTable, ...]:
