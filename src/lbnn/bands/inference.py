@@ -536,11 +536,10 @@ class _Surface:
         matrices = [put(each.matrix(log_theta)) for each in self.ways]
         nearest, signs = put(self.ways[0].nearest(log_theta)), put(_signs(set_numbers([fine])))
         parts, chosen, moments, again = [], [], [], []
-        # two answers from half of the directions differ by √2 errors of each; with all directions splines of
-        # order five err by less than 2^(−3/d) of that
-        less = 2.0 ** (-0.5 - 3 / dimension)
-        # predictions are less smooth: with `less` 89 to 95% of 72 means were within two stated errors, with
-        # the errors of half of the directions 97 to 100%
+        # with all directions splines of order five err by less than 2^(−3/d) of the error with half of them
+        less = 2.0 ** (-3 / dimension)
+        # two answers from halves differ by √2 errors of each. Predictions are less smooth: with `less` 89 to
+        # 95% of 72 means were within two stated errors, with the errors of half of the directions 97 to 100%
         half = math.sqrt(0.5)
         for part in blocks(len(group.columns), 1, search.chunk(len(theta))):
             columns, smooth = group.columns[part], self.smooth[:, :, part]
@@ -557,8 +556,13 @@ class _Surface:
             )
             lattice = _Group(columns, group.faces[:0], (fine,), np.arange(len(theta)), found)
             errors = lattice._halves(whole, theta)
-            evidence = xp.sqrt((less * (first[0] - second[0])) ** 2 + errors[0] ** 2)
-            shares = xp.sqrt((less * (first[1] - second[1])) ** 2 + errors[1] ** 2)
+            evidence, shares = (
+                xp.sqrt((less * _apart(all_of_it, one, other)) ** 2 + of_sums**2)
+                for all_of_it, one, other, of_sums in (
+                    (whole.log_evidence, first[0], second[0], errors[0]),
+                    (whole.share_mean, first[1], second[1], errors[1]),
+                )
+            )
             answers = _with_errors(whole, evidence, shares)
             mean_weights = matrices[0].T @ whole.weights
             own = answers.fine(target_error) & (answers.effective >= _FEWEST_FINE)
@@ -598,6 +602,17 @@ class _Surface:
         means, covariances = (np.concatenate(each) for each in zip(*moments, strict=True))
         done, others, coarser = (np.flatnonzero(each) for each in (mask, ~mask, np.concatenate(again)))
         return _Interpolated(done, others, coarser, summary, means, covariances)
+
+
+def _apart(whole: AnyArray, first: AnyArray, second: AnyArray) -> AnyArray:
+    """Size of the errors of answers from either half of the directions, of any shape.
+
+    Their difference, which is √2 errors, or that of one of them from the answer of all directions. Two halves
+    that both miss something agree with each other, but not with the whole.
+    """
+    xp = namespace(whole)
+    halves = xp.abs(first - second) / math.sqrt(2)
+    return xp.maximum(halves, xp.maximum(xp.abs(first - whole), xp.abs(second - whole)))
 
 
 def _linear_error(found: AnyArray, smooth: AnyArray, weights: AnyArray, mean_weights: AnyArray) -> Array:
