@@ -20,10 +20,8 @@ from lbnn._base.types import Array
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.signal_noise import (
-    FINAL,
     FROM_CURVATURE,
     FROM_MODE,
-    FROM_PRIOR,
     LARGE_FINAL,
     LARGE_SCREENING,
     SCREENING,
@@ -32,8 +30,9 @@ from lbnn.engines.signal_noise import (
     checked_integrand,
     curvature_start,
     diagonal_draws,
+    final_effort,
+    higher_first,
     mode_start,
-    prior_start,
     rounds,
     tempered,
 )
@@ -268,10 +267,10 @@ class FreeNoiseSearch:
         if form not in self.found:
             target, mode = aligned(free_noise_target(self.data, form))
             call = Call(InferenceOptions(_TARGET_ERROR, self.seed, rough=True))
-            large = _is_large(self.data)
-            start = curvature_start(target, mode) if large else prior_start(target)
-            effort = LARGE_SCREENING if large else SCREENING
-            estimate = tempered(target, start, call, effort, f"signal and noise {form}")
+            effort = LARGE_SCREENING if _is_large(self.data) else SCREENING
+            estimate = tempered(
+                target, curvature_start(target, mode), call, effort, f"signal and noise {form}"
+            )
             self.found[form] = FreeNoise(form, target, mode, estimate)
             self.report(candidate_of(self.data, self.found[form]))
         return self.found[form]
@@ -315,22 +314,26 @@ def final_posterior(
     it is far behind: the two whose odds are stated have the same accuracy.
     """
     large = _is_large(data)
-    least, effort = (_LARGE_TARGET_ERROR, LARGE_FINAL) if large else (_TARGET_ERROR, FINAL)
+    least = _LARGE_TARGET_ERROR if large else _TARGET_ERROR
+    effort = LARGE_FINAL if large else final_effort(pairs[0].target)
     call = Call(InferenceOptions(max(target_error, least), seed))
-    again = {id(pairs[0]): _again(pairs[0], call, effort, large)}
+    again = {id(pairs[0]): _again(pairs[0], call, effort)}
     rivals = [each for each in pairs if (each.signal is None) != (pairs[0].signal is None)]
     for rival in rivals[:1]:
         if rival.log_evidence > again[id(pairs[0])].log_evidence - _CLOSE:
-            again[id(rival)] = _again(rival, call, effort, large)
-    averaged = sorted((again.get(id(each), each) for each in pairs), key=lambda each: -each.log_evidence)
+            again[id(rival)] = _again(rival, call, effort)
     best = max(again.values(), key=lambda each: each.log_evidence)
     check = None
     if not large:
-        largest = call.policy.largest_check_error * call.target_error
-        checking = Call(
-            InferenceOptions(largest, seed)
-        )  # a check may have a larger error than what it checks
+        largest = call.policy.largest_check_error * call.target_error  # a check may be less accurate
+        checking = Call(InferenceOptions(largest, seed))
         check = rounds(best.target, mode_start(best.mode), checking, effort, FROM_MODE, _MOST_ROUNDS)
+        estimate, check = higher_first(best.estimate, check, call)
+        again = {
+            key: replace(each, estimate=estimate) if each is best else each for key, each in again.items()
+        }
+        best = replace(best, estimate=estimate)
+    averaged = sorted((again.get(id(each), each) for each in pairs), key=lambda each: -each.log_evidence)
     reduced = (_reduced(data),) if large else ()
     answer = verdict(
         "smc", best.estimate, check, call, needs_check=not large, advice=TAKE_OR_RAISE, more=reduced
@@ -371,13 +374,12 @@ def posterior_without_signal(data: EvidenceData, pairs: Sequence[FreeNoise]) -> 
     return None
 
 
-def _again(pair: FreeNoise, call: Call, effort: Effort, large: bool) -> FreeNoise:
+def _again(pair: FreeNoise, call: Call, effort: Effort) -> FreeNoise:
     """The same pair with the effort of a final answer."""
-    start = curvature_start(pair.target, pair.mode) if large else prior_start(pair.target)
-    name = f"signal and noise {pair.form}, final"
+    name, start = f"signal and noise {pair.form}, final", curvature_start(pair.target, pair.mode)
     estimate = rounds(pair.target, start, call, effort, name, _MOST_ROUNDS)
     checked_integrand(pair.target, estimate)
-    return replace(pair, estimate=replace(estimate, method=FROM_CURVATURE if large else FROM_PRIOR))
+    return replace(pair, estimate=replace(estimate, method=FROM_CURVATURE))
 
 
 def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoiseDraws:
