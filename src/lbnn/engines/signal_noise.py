@@ -45,6 +45,10 @@ FROM_PRIOR, FROM_MODE = "sequential Monte Carlo from the prior", "sequential Mon
 FROM_CURVATURE = "sequential Monte Carlo from the curvature at a mode"
 _TRUSTED = 0.2  # weight of the covariance of few states beside its diagonal from which it is used
 _NO_DENSITY, _SMALLEST_STEP = -1e9, 1e-7
+#: Deviation of a coordinate at a mode, times the root of the number of targets, under which the mode is
+#: called a spike: 0.1 belongs to a ratio of signal to noise of 100. Six rows of seven outputs have 0.001 to
+#: 0.08, 30 to 100 rows of 10 to 20 outputs 0.8 to 1.3, and 0.2 where the noise is a tenth of the signal.
+_NARROWEST = 0.1
 
 State = tuple[Array, ...]  # white coordinates ξ (m, D), log posterior density there (m,), its gradient (m, D)
 
@@ -187,8 +191,18 @@ def mode_start(mode: Array) -> GaussianProposal:
 
 
 def curvature_start(target: SignalNoiseTarget, mode: Array) -> GaussianProposal:
-    """The Gaussian at a mode (D,) with its curvature: the shortest path, where that mode has all mass."""
-    return laplace_proposal(cast(Target, target), mode)
+    """The Gaussian at a mode (D,) with its curvature: the shortest path, where that mode has all mass.
+
+    The prior where the mode is a spike, as with few rows whose targets a signal can fit without noise: there
+    it has next to no mass.
+    """
+    likelihood = target.likelihood
+    start = laplace_proposal(cast(Target, target), mode)
+    if start.root is not None:
+        narrowest = _NARROWEST / math.sqrt(likelihood.examples * likelihood.outputs)
+        if float(np.linalg.eigvalsh(start.root)[0]) < narrowest:
+            return prior_start(target)
+    return start
 
 
 def tempered(
