@@ -247,7 +247,7 @@ def test_what_has_no_posterior_is_refused():
 
 @pytest.mark.slow
 def test_a_path_does_not_stay_at_a_maximum_of_little_mass():
-    """A few cells: the density has narrow maxima at nearly singular scales, where a path was low by 14 nats."""
+    """Narrow maxima of few cells are at nearly singular scales: a path from there was low by 14 nats."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4, 3))
     Y = X @ rng.normal(size=(3, 3)) + 0.5 * rng.normal(size=(4, 3))
