@@ -97,7 +97,8 @@ def summary(rows):
 
 def _mean_scores(scores):
     names = ("density", "median_density", "error", "seconds", "density_seconds")
-    return {name: float(np.mean([each[name] for each in scores])) for name in names}
+    known = [name for name in names if all(name in each for each in scores)]  # older files have fewer
+    return {name: float(np.mean([each[name] for each in scores])) for name in known}
 
 
 def _gain(pairs, score):
