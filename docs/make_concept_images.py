@@ -133,7 +133,7 @@ def draw_temperature() -> None:
         plots.predictive_band(predictive, GRID, axes)
         axes.plot(INPUTS, targets, "o", color="black", markersize=3.5)
         axes.set_title("β = ∞" if math.isinf(beta) else f"β = {beta:g}", fontsize=10)
-        axes.set(xlabel="input t", ylim=(-3, 3))
+        axes.set(xlabel="input t", ylabel="", ylim=(-3, 3))
     panels[0].set_ylabel("output")
     figure.savefig(IMAGES / "temperature.svg")
 

@@ -71,6 +71,7 @@ def draw_band(axes: Axes, depth: int, targets: np.ndarray) -> None:
     posterior = network.condition_gram(kernel(INPUTS, INPUTS), targets, beta=1e4)
     predictive = posterior.predict(cross_gram=kernel(GRID, INPUTS), test_gram=kernel(GRID, GRID))
     plots.predictive_band(predictive, GRID, axes)
+    axes.set(xlabel="", ylabel="")  # the figure names both axes once
     axes.plot(INPUTS, targets, "o", color="black", markersize=3.5)
     text = f"log evidence {posterior.log_evidence:.1f}".replace("-", "\N{MINUS SIGN}")
     axes.text(0.97, 0.97, text, transform=axes.transAxes, ha="right", va="top", fontsize=9)

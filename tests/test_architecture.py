@@ -1,4 +1,4 @@
-"""The house: rooms in the order of docs/architecture.md, imports one way, no algorithm in an `__init__`."""
+"""Folders in the order of docs/architecture.md, imports one way, no algorithm in an `__init__`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "lbnn"
 
-#: The rooms in the order of import, as docs/architecture.md lists them after the heading "Import order".
+#: The folders in the order of import, as docs/architecture.md lists them after the heading "Import order".
 ORDER = tuple(
     re.search(
         r"## Import order.*?```text\n(.*?)```",
@@ -28,7 +28,7 @@ TOP = {"__init__", "network", "posterior", "asymptotics", "convergence"}
 #: Public modules that hold names and nothing else.
 THIN = {"asymptotics", "convergence"}
 
-#: What a room or a module may know nothing of, whatever the order (docs/architecture.md, the table of rooms).
+#: What a folder or a module may not import, whatever the order (docs/architecture.md, the table of folders).
 STRANGERS = {
     "scale": {"data"},
     "likelihood.gaussian": {"scale", "data"},
@@ -53,7 +53,7 @@ MODULES = {module_name(file): file for file in sorted(PACKAGE.rglob("*.py"))}
 NAMES_ONLY = sorted(name for name, file in MODULES.items() if file.name == "__init__.py" or name in THIN)
 
 
-def room(name: str) -> str:
+def folder(name: str) -> str:
     return name.partition(".")[0]
 
 
@@ -75,15 +75,15 @@ def imports(name: str) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name} has a relative import; the house writes them out"
+            assert node.level == 0, f"{name} has a relative import; write the whole name"
             found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
     inside = {each.removeprefix("lbnn.") for each in found if each == "lbnn" or each.startswith("lbnn.")}
     return {each for each in inside if each in MODULES} - {name, "lbnn"}
 
 
-def test_every_room_is_listed_once_and_exists():
+def test_every_folder_is_listed_once_and_exists():
     assert len(set(ORDER)) == len(ORDER)
-    assert {room(name) for name in MODULES} == set(ORDER), "give every room a place in docs/architecture.md"
+    assert {folder(name) for name in MODULES} == set(ORDER), "list every folder in docs/architecture.md"
 
 
 def test_only_folders_and_public_modules_at_the_top():
@@ -95,14 +95,14 @@ def test_only_folders_and_public_modules_at_the_top():
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_module_imports_only_earlier_rooms(name):
-    later = {each for each in imports(name) if ORDER.index(room(each)) > ORDER.index(room(name))}
+def test_module_imports_only_earlier_folders(name):
+    later = {each for each in imports(name) if ORDER.index(folder(each)) > ORDER.index(folder(name))}
     assert not later, f"{name} imports {sorted(later)}, which come after it in docs/architecture.md"
 
 
-def test_no_circle_within_a_room():
+def test_no_circle_within_a_folder():
     """Importing names by way of a folder's `__init__` counts as importing the folder."""
-    graph = {name: {each for each in imports(name) if room(each) == room(name)} for name in MODULES}
+    graph = {name: {each for each in imports(name) if folder(each) == folder(name)} for name in MODULES}
     for name in graph:  # a module does not wait for the `__init__` of its own folder
         graph[name] -= {each for each in graph[name] if within(name, each)}
     try:
@@ -112,7 +112,7 @@ def test_no_circle_within_a_room():
 
 
 @pytest.mark.parametrize(("place", "strangers"), STRANGERS.items())
-def test_room_knows_nothing_of(place, strangers):
+def test_folder_does_not_import(place, strangers):
     inside = [name for name in MODULES if within(name, place)]
     assert inside, f"{place} is gone: bring STRANGERS up to date"
     for name in inside:

@@ -238,7 +238,9 @@ def test_advice_of_the_estimator_can_be_followed_on_the_command_line():
     assert "## Coefficients" in report
     assert "## Learning curve" in report
     ok("predict", "log.lbnn", "new.csv", "-o", "p.csv")
-    assert (pd.read_csv("p.csv")["conc_low"] > 0).all()
+    predicted = pd.read_csv("p.csv")
+    assert (predicted["conc_low"] > 0).all()
+    np.testing.assert_allclose(predicted["conc"], model.predict(X[45:]), rtol=1e-6)
     assert "must be one of log" in refused(
         "fit", "data.csv", "-t", "conc", "-o", "x.lbnn", "--target-transform", "cube"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
@@ -67,7 +69,7 @@ def test_evidence_has_the_jacobian_and_auto_takes_the_best(tmp_path):
     mean, deviation = auto.predict(X[:5], return_std=True)
     law = auto.predictive(X[:5]).with_noise()
     assert isinstance(law, TransformedPredictive)
-    np.testing.assert_allclose(mean, law.mean)
+    np.testing.assert_allclose(mean, law.quantile(0.5))
     assert (law.interval(0.99)[0] > 0).all()
     assert (deviation > 0).all()
     auto.save(tmp_path / "model.lbnn")
@@ -120,3 +122,54 @@ def test_left_out_densities_are_those_of_the_targets(name):
     plain = lbnn.LBNNRegressor().fit(X, inner).leave_one_out()
     np.testing.assert_allclose(transformed.log_density, plain.log_density + np.log(slopes), rtol=1e-6)
     np.testing.assert_allclose(transformed.mean, plain.mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sqrt", "logit"])
+def test_moments_of_gaussians_at_every_deviation(name):
+    """Against adaptive quadrature with breaks where the inverse bends, a route of its own."""
+    transform = TRANSFORMS[name]
+    for m, s in [(0.3, 0.3), (-3.0, 1.0), (2.0, 2.0), (10.0, 3.0), (-3.0, 10.0), (2.0, 30.0), (10.0, 100.0)]:
+        bends = [each for each in (0.0, -5.0, 5.0, -40.0, 40.0) if abs(each - m) < 12 * s]
+        breaks = np.unique([m - 12 * s, m - 4 * s, m, m + 4 * s, m + 12 * s, *bends])
+
+        def average(of, m=m, s=s, breaks=breaks):
+            def weighted(z):
+                return of(transform.inverse(z)) * stats.norm.pdf(z, m, s)
+
+            return sum(integrate.quad(weighted, *ends)[0] for ends in pairwise(breaks))
+
+        mean = average(lambda y: y)
+        found = transform.moments(np.array([m]), np.array([s]))
+        assert found[0][0] == pytest.approx(mean, rel=1e-8)
+        assert found[1][0] == pytest.approx(average(lambda y, mean=mean: (y - mean) ** 2), rel=1e-7)
+    certain = transform.moments(np.array([1.7]), np.array([1e-9]))[1][0]  # Σ = s² (dy/dz)²
+    slope = 2 * 1.7 if name == "sqrt" else special.expit(1.7) * special.expit(-1.7)
+    assert certain == pytest.approx(1e-18 * slope**2, rel=1e-5)
+
+
+def test_means_of_exponentials_are_infinite_where_the_generating_function_is():
+    """Fewer rows than columns, so that the inputs leave some of the function free (R > 0)."""
+    rng = np.random.default_rng(1)
+    inputs = rng.normal(size=(12, 20))
+    y = np.exp(0.4 * inputs[:, 0])
+    points = np.vstack([s * rng.normal(size=20) for s in (0.3, 1.0, 2.0, 4.0)] + [inputs[0]])
+    finite = []
+    for width in [(30,), (30, 30)]:
+        model = LBNNRegressor(width=width, target_transform="log", beta=20.0, prior_scale=6.0).fit(inputs, y)
+        law = model.predictive(points).with_noise()
+        for power, moment in ((1, law.mean), (2, law.variance + law.mean**2)):
+            exact = np.array([law.predictive.mgf(power * row) for row in np.eye(len(points))])
+            finite.append(np.isfinite(exact).tolist())
+            np.testing.assert_allclose(moment[np.isfinite(exact)], exact[np.isfinite(exact)], rtol=1e-8)
+            assert not np.isfinite(moment[~np.isfinite(exact)]).any()
+        np.testing.assert_allclose(model.predict(points), np.exp(law.predictive.quantile(0.5)))
+    assert finite[0] == [True, True, True, False, True]
+    assert finite[2] == finite[3] == [False, False, False, False, True]
+
+
+def test_known_values_outside_the_range_are_refused():
+    Y = np.exp(np.column_stack([Z, Z + 0.1 * RNG.normal(size=80)]))
+    law = LBNNRegressor(target_transform="log", **FIXED).fit(X, Y).predictive(X[:1]).with_noise()
+    for value in (-1.0, 0.0):
+        with pytest.raises(ValueError, match="between 0 and inf"):
+            law.given([[value, np.nan]])

@@ -132,3 +132,15 @@ def test_wrong_values_are_named(law):
         law.given(PARTLY).covariance  # noqa: B018
     with pytest.raises(ValueError, match=r"with_noise\(\)"):
         lbnn.Network(widths=(4,)).condition(X, Y, 1.0).predict(NEW).given(PARTLY).with_noise()
+
+
+def test_generating_functions_given_an_output_are_infinite_where_they_diverge():
+    """Large scales along the unknown output alone: the known one does not exclude them."""
+    rng = np.random.default_rng(0)
+    X, Y, point = rng.normal(size=(10, 20)), rng.normal(size=(10, 2)), rng.normal(size=(1, 20))
+    for widths, source, finite in [((30, 30), 0.1, False), ((3,), 3.0, False), ((30,), 1.0, True)]:
+        law = lbnn.Network(widths).condition(X, Y, beta=4.0).predict(point).with_noise()
+        known = law.given([[0.3, np.nan]])
+        assert np.isfinite(known.cgf([[source, source]])) == finite
+        assert np.isfinite(law.cgf([[0.0, source]])) == finite
+        assert known.cgf([[source, 0.0]]) == pytest.approx(0.3 * source)  # the known output alone

@@ -29,11 +29,12 @@ from lbnn.cli.options import (
     SheetName,
 )
 from lbnn.cli.preparing import Preparation, require_id
-from lbnn.cli.problems import BadInputError, console, say, working
+from lbnn.cli.problems import BadInputError, console, say, with_options, working
 from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import Table, listed, read_table, require_distinct
 from lbnn.estimator import LBNNRegressor
 from lbnn.estimator.extent import large_leverage
+from lbnn.predict.transformed import TransformedPredictive
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -267,7 +268,7 @@ def _say_extrapolations(model: NamedModel, X: Any, frame: Any, labels: list[str]
     if isinstance(model.estimator, LBNNRegressor):
         said = model.estimator._state.extent.outside_ranges(X.to_numpy(), model.features, labels)
         if said:
-            say(f"lbnn: warning: {said}")
+            say(f"lbnn: warning: {with_options(said)}")
     if LEVERAGE in frame and LEVERAGE not in model.targets:
         said = large_leverage(frame[LEVERAGE].to_numpy(), labels)
         if said:
@@ -297,10 +298,13 @@ def _predictions(
 ) -> Any:
     """One row for each of `rows`, four columns for each target, and the leverage where it is known."""
     low, high = predictive.interval(probability)
-    parts = {"": predictive.mean, "_std": np.sqrt(predictive.variance), "_low": low, "_high": high}
+    transformed = isinstance(predictive, TransformedPredictive)  # whose mean and deviation may be infinite
+    middle = predictive.quantile(0.5) if transformed else predictive.mean
+    parts = {"": middle, "_std": np.sqrt(predictive.variance), "_low": low, "_high": high}
     require_distinct([name + ending for name in names for ending in parts], "columns of the output")
     columns = {ending: np.reshape(values, (-1, len(names))) for ending, values in parts.items()}
-    _require_finite(columns, names, rows)
+    finite = {ending: each for ending, each in columns.items() if not transformed or ending != "_std"}
+    _require_finite(finite, names, rows)
     found = {
         name + ending: values[:, j] for j, name in enumerate(names) for ending, values in columns.items()
     }

@@ -226,11 +226,6 @@ class Estimate:
         return EvidenceEstimate(self.method, self.log_evidence, self.log_evidence_error)
 
     @property
-    def cautious_evidence(self) -> EvidenceEstimate:
-        """The same with `independent_error`, as a check is taken."""
-        return EvidenceEstimate(self.method, self.log_evidence, self.independent_error)
-
-    @property
     def _log_terms(self) -> Array:
         """Log of weight times L_jj, (m, n)."""
         return self.log_weights[:, None] + self.log_diagonal

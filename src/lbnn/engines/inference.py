@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from lbnn._base.deprecated import former_attributes
-from lbnn.engines.policy import POLICY, joint_errors
+from lbnn.engines.policy import POLICY, Policy, joint_errors
 from lbnn.scale.measure import ScaleMeasure
 
 
@@ -40,9 +40,9 @@ class EvidenceEstimate:
     log_evidence: float
     error: float
 
-    def agrees_with(self, other: EvidenceEstimate) -> bool:
+    def agrees_with(self, other: EvidenceEstimate, policy: Policy = POLICY) -> bool:
         """Whether two estimates differ by no more than chance allows, as `ok` needs it."""
-        allowed = joint_errors(0.5 * POLICY.false_alarm) * math.hypot(self.error, other.error)
+        allowed = joint_errors(0.5 * policy.false_alarm) * math.hypot(self.error, other.error)
         return abs(self.log_evidence - other.log_evidence) <= allowed
 
 

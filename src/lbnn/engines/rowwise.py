@@ -60,7 +60,7 @@ _AGAIN = 4  # times as many draws where two orders of the axes differ
 _CHECK = 200.0  # effective draws aimed at by the other order of the axes
 _HEAVY = 0.7  # tail index with which no draws are added behind a narrow layer ...
 _EARLY, _HEAVIER = 32, 1.0  # ... and of the evidence alone after so many per group, where its error is 0.2
-_STATE_FLOATS = 1 << 19  # of the filter of one block of draws: stays in the cache
+_STATE_FLOATS = 1 << 20  # of the filter of one block of draws: longer loops, still in the cache
 _INFLATION = 0.5  # over √(entries): behind a bottleneck draws are that much wider, as at a mode (`laplace`)
 _SETTLING = 2  # rounds between the variance of a target and the spread of the row that adds to it
 
@@ -142,11 +142,11 @@ class _FilteredWalk(RowRecursion):
         total[:, index, index] = np.exp(logs)
         super().__init__(law, total, rng)
         self.groups, self.index = groups, index
-        shape = (count, len(logs), law.columns, law.columns)
+        shape = (count, law.columns, law.columns, len(logs))  # draws last: loops over them are long
         # single precision: a proposal need not be exact, and these are what the time goes into
         self.spread = np.zeros(shape, np.float32)  # N, covariance of the latent variables given targets above
         self.square = np.zeros(shape, np.float32)  # Σ b bᵀ of their means
-        self.cross = np.zeros((*shape[:3], law.rows), np.float32)  # Σ b yᵀ with the targets below
+        self.cross = np.zeros((count, law.columns, law.rows, len(logs)), np.float32)  # Σ b yᵀ, targets below
         self.moments = groups.moments.astype(np.float32)
         narrow = law.columns < law.rows
         self.wider = 1 + _INFLATION / math.sqrt(len(law.below[0])) if narrow else 1.0
@@ -159,21 +159,19 @@ class _FilteredWalk(RowRecursion):
             return
         root = np.full(len(self.total), math.sqrt(self.law.scales[0]))
         for row in range(1, self.law.rows):
-            self._filter(row - 1)
-            self._choose(row, root)
+            self.choose_row(row, root)
         self.factors[0][:] = self.total
 
     def choose_row(self, row: int, root: Array) -> None:
-        """The row of T given V = rootᵀ root and the rows above."""
-        self._filter(row - 1)
-        self._choose(row, root)
+        """Draw the row of T given the rows above, with V = rootᵀ root (m, row, row), or root² for all (m,).
 
-    def _choose(self, row: int, root: Array) -> None:
-        """Draw x = rootᵀ w with w Gaussian, root (m, row, row): precision R Rᵀ = 1 + root A rootᵀ."""
+        x = rootᵀ w with w Gaussian, of precision R Rᵀ = 1 + root A rootᵀ.
+        """
+        self._filter(row - 1)
         variance = self._variance(row, root)
         excess = self.groups.count[:, row, None] - self.groups.moments[:, row, row, None] / variance
         width = min(row, self.law.columns)
-        linear = _weighted(1 / variance, self.cross[:, :, :width, row])
+        linear = _weighted(1 / variance, self.cross[:, :width, row])
         try:
             lower = np.linalg.cholesky(self._precision(row, root, variance, excess))
         except np.linalg.LinAlgError:  # the data ask for a larger T_jj: without what pushes x away from zero
@@ -191,24 +189,23 @@ class _FilteredWalk(RowRecursion):
 
     def _variance(self, row: int, root: Array) -> Array:
         """D = e + T_jj² and what x adds to it on average, E xᵀNx, settled between them, (groups, m)."""
-        square, spread = (
-            np.diagonal(each[:, :, :row, :row], axis1=2, axis2=3) for each in (self.square, self.spread)
-        )  # of the latent variables of the rows above, as many as T has columns
-        prior = (root**2)[:, None] if root.ndim == 1 else (root**2).sum(axis=1)  # diagonal of V, (m, row)
+        index = self.index[:row]  # of the latent variables of the rows above, as many as T has columns
+        square, spread = self.square[:, index, index], self.spread[:, index, index]  # (groups, width, m)
+        prior = root**2 if root.ndim == 1 else (root**2).sum(axis=1).T  # diagonal of V, (width, m)
         own = self.total[:, row, row] if row < self.law.columns else np.zeros(len(self.total))
         alone = self.groups.noise[:, row, None] + own**2
         variance = alone
         for _ in range(_SETTLING):
             excess = self.groups.count[:, row, None] - self.groups.moments[:, row, row, None] / variance
-            data = ((square + excess[..., None] * spread) / variance[..., None]).sum(axis=0)
+            data = ((square + excess[:, None] * spread) / variance[:, None]).sum(axis=0)
             entries = prior / np.maximum(1 + prior * data, FLATTEST)
-            variance = alone + (spread * entries).sum(axis=-1)
+            variance = alone + (spread * entries).sum(axis=1)
         return variance
 
     def _precision(self, row: int, root: Array, variance: Array, excess: Array) -> Array:
         """1 + root A rootᵀ, (m, row, row)."""
-        data = _weighted(1 / variance, self.square[:, :, :row, :row])
-        data += _weighted(excess / variance, self.spread[:, :, :row, :row])
+        data = _weighted(1 / variance, self.square[:, :row, :row])
+        data += _weighted(excess / variance, self.spread[:, :row, :row])
         scalar = root.ndim == 1
         precision = (root**2)[:, None, None] * data if scalar else root @ data @ root.swapaxes(1, 2)
         index = self.index[:row]
@@ -217,23 +214,24 @@ class _FilteredWalk(RowRecursion):
 
     def _filter(self, row: int) -> None:
         """Condition the latent variables on target `row`: rank-one updates of N, Σ b bᵀ and Σ b yᵀ."""
-        entries = self.total[:, row, : row + 1].astype(np.float32)
+        entries = np.ascontiguousarray(self.total[:, row, : row + 1].T, np.float32)  # (width, m)
         upto, after = slice(row + 1), slice(row + 1, None)
         if row < self.law.columns:
-            self.spread[:, :, row, row] = 1
-        spread, square = self.spread[:, :, upto, upto], self.square[:, :, upto, upto]
-        along = (spread @ entries[:, :, None])[..., 0]  # N f, (groups, m, row + 1)
+            self.spread[:, row, row] = 1
+        spread, square = self.spread[:, upto, upto], self.square[:, upto, upto]
+        along = (spread * entries).sum(axis=2)  # N f, (groups, width, m)
         noise = self.groups.noise[:, row, None].astype(np.float32)
-        gain = along / (noise + (along * entries).sum(axis=-1))[..., None]
-        seen, explained = self.cross[:, :, upto, row], (square @ entries[:, :, None])[..., 0]
-        rest = self.moments[:, row, row, None] - ((2 * seen - explained) * entries).sum(axis=-1)
-        change = seen - explained + 0.5 * rest[..., None] * gain
-        left = np.stack([gain, change], axis=-1)
-        square += left @ left[..., ::-1].swapaxes(-1, -2)
-        spread -= gain[..., :, None] * along[..., None, :]
-        later = self.cross[:, :, upto, after]
-        surprise = self.moments[:, row, None, after] - (entries[:, None, :] @ later)[:, :, 0]
-        later += gain[..., :, None] * surprise[:, :, None, :]
+        gain = along / (noise + (along * entries).sum(axis=1))[:, None]
+        seen, explained = self.cross[:, upto, row], (square * entries).sum(axis=2)
+        rest = self.moments[:, row, row, None] - ((2 * seen - explained) * entries).sum(axis=1)
+        change = seen - explained + 0.5 * rest[:, None] * gain
+        one_way = gain[:, :, None] * change[:, None]
+        square += one_way
+        square += one_way.swapaxes(1, 2)
+        spread -= gain[:, :, None] * along[:, None]
+        later = self.cross[:, upto, after]
+        surprise = self.moments[:, row, after, None] - (entries[:, None] * later).sum(axis=1)
+        later += gain[:, :, None] * surprise[:, None]
 
 
 def _definite(precision: Array) -> Array:
@@ -245,13 +243,13 @@ def _definite(precision: Array) -> Array:
 
 
 def _weighted(weights: Array, stack: NDArray[np.float32]) -> Array:
-    """Sum over groups (the first axis) of a stack (groups, m, ...) with weights (groups, m)."""
-    shape = (*weights.shape, *([1] * (stack.ndim - 2)))
+    """Sum over groups (the first axis) of a stack (groups, ..., m) with weights (groups, m): (m, ...)."""
+    shape = (len(weights), *([1] * (stack.ndim - 2)), weights.shape[1])
     factors = weights.reshape(shape).astype(np.float32)
     total = factors[0] * stack[0]
     for factor, each in zip(factors[1:], stack[1:], strict=True):
         total += factor * each
-    return total.astype(float)
+    return np.array(np.moveaxis(total, -1, 0), float, order="C")
 
 
 # ---------------------------------------------------------------- sampling

@@ -185,7 +185,7 @@ class Run:
     def _target(self, of: str) -> ScaleTarget:
         if of == "kernel":
             return dual_target(self.prior, _gaussian(self.likelihood))
-        if self._deficient:
+        if self.problem.deficient:
             return deficient_target(self.prior, _gaussian(self.likelihood))[0]
         return primal_target(self.prior, self.likelihood)
 
@@ -195,15 +195,10 @@ class Run:
         assert isinstance(target, ScaleTarget)
         return target
 
-    @property
-    def _deficient(self) -> bool:
-        """Zero temperature with targets of deficient rank: see `likelihood.rank_deficient`."""
-        return _is_deficient(self.likelihood)
-
     def _inference(self, of: str, answer: Answer) -> ScaleInference:
         if of == "kernel":
             return self._of_kernel(answer)
-        return self._of_deficient(answer) if self._deficient else self._of_scale(answer)
+        return self._of_deficient(answer) if self.problem.deficient else self._of_scale(answer)
 
     def _of_scale(self, answer: Answer) -> ScaleInference:
         """Draws of L by its Bartlett factors in the axes of the data."""
@@ -457,9 +452,8 @@ class Sampling:
         if self.rows is None:
             return None
         estimate = self.rows[0]
-        hopeless = self.narrow and estimate.effective_sample_size < self.policy.fewest_narrow_rows
         many = self.target.dimension > self.policy.most_for_curvature
-        if not last and (hopeless or not (reaches(estimate, self.call) or many)):
+        if not last and (self._hopeless(estimate) or not (reaches(estimate, self.call) or many)):
             return None
         answer = self.answer_of_rows
         return answer if answer.diagnostics.ok or last or not (self.small or self.narrow) else None
@@ -547,17 +541,14 @@ class Sampling:
     def _wide_gaussian(self, last: bool) -> Answer | None:
         """The Gaussian at the mode in many dimensions, where it reaches the target error; else the better."""
         if last or reaches(self.gaussian, self.call):
-            rows = self.rows
-            if rows is not None and last and self._fewer_draws_than(rows[0]):
+            fewer = self.gaussian.effective_sample_size
+            if self.rows is not None and last and fewer < self.rows[0].effective_sample_size:
                 return self.answer_of_rows
             alone = self.gaussian.effective_share >= self.policy.gaussian_alone
             return verdict(
                 "importance", self.gaussian, self._turned_check(), self.call, needs_check=not alone
             )
         return None
-
-    def _fewer_draws_than(self, rows: Estimate) -> bool:
-        return self.gaussian.effective_sample_size < rows.effective_sample_size
 
     def _turned_check(self) -> Estimate | None:
         """The Gaussian at the mode in the frame in which the scale is diagonal there, if that serves."""
@@ -630,31 +621,26 @@ class Sampling:
         return missed and not found.heavy_tailed and found.log_evidence_error < estimate.log_evidence_error
 
     def _smc_in_many_dimensions(self) -> Answer:
-        asked = self.call.options.engine == "smc"
-        rows = None if asked else self.rows
-        if rows is not None and self.narrow and self._hopeless(rows[0]):
+        """From the Gaussian at the mode, relative to the square block of T_d behind a narrow layer."""
+        rows = None if self.call.options.engine == "smc" or self.rows is None else self.rows[0]
+        if rows is not None and self._hopeless(rows):
             rows = None
+        check = rows if rows is not None and can_check(rows, self.policy) else None
         if self.relative is not None:  # narrow
-            return self._smc_in_relative_coordinates(rows and rows[0])
-        start, roughness = self._start(rows and rows[0])
-        if rows is not None and _interdecile(rows[0].log_weights) < roughness:
+            target, start = self.relative
+            estimate = plain_estimate(smc_estimate(target, start, self.call), target)
+            return self._thinned(verdict("smc", estimate, check, self.call))
+        start, roughness = self._start(rows)
+        if rows is not None and _interdecile(rows.log_weights) < roughness:
             return self.answer_of_rows  # what a path from a worse start would end in is worse still
         estimate = smc_estimate(self.target, start, self.call)
-        check = rows[0] if rows is not None and can_check(rows[0], self.policy) else None
         if check is None and self.target.dimension <= self.policy.most_for_curvature:
             check = None if self.gaussian.heavy_tailed else self.gaussian
         return self._thinned(verdict("smc", estimate, check, self.call))
 
-    def _smc_in_relative_coordinates(self, rows: Estimate | None) -> Answer:
-        """From the Gaussian at the mode with rows of T_d measured by its square block."""
-        assert self.relative is not None
-        target, start = self.relative
-        estimate = plain_estimate(smc_estimate(target, start, self.call), target)
-        check = rows if rows is not None and can_check(rows, self.policy) else None
-        return self._thinned(verdict("smc", estimate, check, self.call))
-
     def _hopeless(self, rows: Estimate) -> bool:
-        return rows.effective_sample_size < self.policy.fewest_narrow_rows
+        """Whether rows behind a narrow layer are too few for others not to be preferred."""
+        return self.narrow and rows.effective_sample_size < self.policy.fewest_narrow_rows
 
     def _start(self, rows: Estimate | None) -> tuple[GaussianProposal, float]:
         """The Gaussian at the mode, or that with the moments of rows: where log weights vary less."""

@@ -23,7 +23,6 @@ three stated errors, one of them beyond four (the case that `verdict` names, bef
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -72,10 +71,10 @@ def verdict(
     `needs_check` is False for rough answers and for Gaussians that need none.
     """
     messages = [] if reaches(estimate, call) else [_shortfall(estimate, call, advice)]
-    error = estimate.log_evidence_error
+    error, largest = estimate.log_evidence_error, call.policy.largest_check_error * call.target_error
     if check is None:
         messages += [_ALONE if estimate.weighted else _UNCONFIRMED] if needs_check else []
-    elif not estimate.weighted and _as_check(check).error > _largest_error(call):
+    elif not estimate.weighted and _as_check(check).error > largest:
         messages.append(
             f"the second estimate ({check.method}, error {_as_check(check).error:.2g}) cannot confirm it"
         )
@@ -103,19 +102,14 @@ def verdict(
 def reaches(estimate: Estimate, call: Call) -> bool:
     """Whether evidence and averages are as accurate as asked, and the weights allow to say so."""
     wanted = call.effective if estimate.weighted else call.target_error**-2
-    return (
+    return bool(
         estimate.complete
         and not estimate.heavy_tailed
         and estimate.effective_sample_size >= wanted
         and estimate.log_evidence_error <= call.target_error
-        and (not estimate.weighted or serves_means(estimate, call.policy))
+        and (not estimate.weighted or (estimate.mean_sizes >= call.policy.fewest_for_means).all())
+        and (not estimate.weighted or (estimate.mean_tails < estimate.largest_mean_k).all())
     )
-
-
-def serves_means(estimate: Estimate, policy: Policy) -> bool:
-    """Whether enough draws count for E L along every axis of the data."""
-    sizes, tails = estimate.mean_sizes, estimate.mean_tails
-    return bool((sizes >= policy.fewest_for_means).all() and (tails < estimate.largest_mean_k).all())
 
 
 def means_message(estimate: Estimate, log_diagonal: Array, policy: Policy) -> str:
@@ -145,15 +139,15 @@ def agree(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
 
 
 def _as_check(check: Estimate | EvidenceEstimate) -> EvidenceEstimate:
-    """What a check says of the log evidence."""
-    return check.cautious_evidence if isinstance(check, Estimate) else check
+    """What a check says of the log evidence; its error no smaller than that of as many independent draws."""
+    if isinstance(check, Estimate):
+        return EvidenceEstimate(check.method, check.log_evidence, check.independent_error)
+    return check
 
 
 def evidence_agrees(estimate: Estimate, check: Estimate | EvidenceEstimate, policy: Policy) -> bool:
     """Whether two log evidences differ by no more than chance allows."""
-    joint = math.hypot(estimate.log_evidence_error, _as_check(check).error)
-    allowed = joint * joint_errors(0.5 * policy.false_alarm)
-    return abs(estimate.log_evidence - check.log_evidence) <= allowed
+    return estimate.evidence.agrees_with(_as_check(check), policy)
 
 
 def means_agree(estimate: Estimate, check: Estimate, policy: Policy) -> bool:
@@ -168,10 +162,6 @@ def _can_tell(estimate: Estimate, policy: Policy) -> Mask:
     """Along which axes of the data an estimate can be trusted with E L_jj, (n,) of bool."""
     enough = estimate.mean_sizes >= policy.fewest_to_check
     return np.asarray(enough & (estimate.mean_tails < policy.largest_k))
-
-
-def _largest_error(call: Call) -> float:
-    return call.policy.largest_check_error * call.target_error
 
 
 def _shortfall(estimate: Estimate, call: Call, advice: str) -> str:

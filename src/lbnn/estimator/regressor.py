@@ -46,7 +46,7 @@ from lbnn.estimator.input_search import (
     make_candidate,
 )
 from lbnn.estimator.kernels import Kernel
-from lbnn.estimator.left_out import contradiction
+from lbnn.estimator.left_out import CLEAR_LEAD, contradiction
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
 from lbnn.estimator.shares import shares
@@ -114,8 +114,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         these outliers then count less. (New rows have the ordinary noise.)
     target_transform : None, "log", "log1p", "sqrt", "logit" or "auto"
         A function of the targets that is modelled in their place; "auto" takes the one with the highest
-        evidence at infinite width, Jacobian included. Predictions, intervals and densities are those of the
-        targets themselves; coefficients, noise and left-out means are those of the transformed targets.
+        evidence at infinite width, Jacobian included. Predictions (medians), intervals and densities are
+        those of the targets themselves; coefficients, noise and left-out means are those of the transformed
+        targets.
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
@@ -335,14 +336,15 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.target_transform_ = self._transform_of_targets(training.targets, evidence)
         targets, jacobian = target_transform.applied(self.target_transform_, training.targets)
         units, setting, chosen, others = best(targets, weights)
-        said = self._advice(training, evidence, units, setting, chosen, group_of)
         if self.robust:
             own = self._own_variances(chosen, inputs, targets, weights, kind)
-            units, _, chosen, others = best(targets, settings.divided(weights, own))
+            weights = settings.divided(weights, own)
+            units, setting, chosen, others = best(targets, weights)
             penalty = float((own > 1).sum() * row_noise.price(len(own)))
             chosen, *others = (replace(each, penalty=each.penalty + penalty) for each in (chosen, *others))
             counted = training.rows.stands_for >= 0
             self.row_variances_[counted] = own[training.rows.stands_for[counted]]
+        said = self._advice(training, evidence, units, setting, chosen, group_of)
         columns = targets.reshape(len(targets), -1)
         return self._fit_candidates(
             chosen, others, kind, units, columns, training.rows, training.extent, said, jacobian
@@ -517,10 +519,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         models = tuple(replace(each, log_evidence=each.log_evidence + jacobian) for each in models)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
+        weak = candidates[0].signal and 0 <= lead <= CLEAR_LEAD and several and not constant
+        notices += [settings.weak_signal(lead)] * weak
         doubts += [said for said in [contradiction(state, candidates[0], lead, fits.without_signal)] if said]
         warn_of(doubts)
         warn_of(notices, DataWarning)
         messages = [*doubts, *notices, *self._said_of_scales(chosen)]
+        messages += [row_noise.own_variances_message(self.row_variances_)] * self.robust
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
         table = fitting.evidence_table(candidates, chosen, others, units)
         table = [{**row, "log_evidence": row["log_evidence"] + jacobian} for row in table]
@@ -607,6 +612,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Any:
         """Mean of the targets at X, and on request their uncertainty, noise included.
 
+        The median where targets were transformed.
+
         Parameters
         ----------
         X : (n_samples, n_features), or (n_samples, n_training) for a precomputed kernel
@@ -618,6 +625,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Notes
         -----
+        Under a Gaussian law of log y with an uncertain variance the mean of y is infinite, so that medians
+        are predicted where there is a `target_transform`. `predictive(X).with_noise().mean` is the mean, inf
+        where it is; standard deviations may be infinite, too: use intervals.
+
         For the function without its noise, quantiles, densities and draws see `predictive`. Rows that are
         far outside the ranges of the training columns, and with `return_std` or `return_cov` rows of large
         leverage, are announced by an `lbnn.ExtrapolationWarning`.
@@ -643,16 +654,16 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return mean
 
     def _predict_transformed(self, X: AnyArray, return_std: bool, return_cov: bool) -> Any:
-        """Means of targets that were transformed, and their deviations."""
+        """Medians of targets that were transformed, and their deviations."""
         laws = [self._predictive(X[rows, :]) for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE)]
         if return_cov:
-            return laws[0].with_noise().mean, laws[0].with_noise().covariance
+            return laws[0].with_noise().quantile(0.5), laws[0].with_noise().covariance
         noisy = [law.with_noise() for law in laws]
-        mean = np.concatenate([law.mean for law in noisy])
+        median = np.concatenate([law.quantile(0.5) for law in noisy])
         if not return_std:
-            return mean
+            return median
         self._warn_of_leverage([law.leverage for law in laws])
-        return mean, np.concatenate([law.standard_deviation for law in noisy])
+        return median, np.concatenate([law.standard_deviation for law in noisy])
 
     @staticmethod
     def _warn_of_leverage(leverage: Sequence[Array | None]) -> None:

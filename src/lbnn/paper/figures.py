@@ -86,6 +86,7 @@ def _band(axes: Axes, depth: int, inputs: Array, targets: Array) -> None:
     posterior = Network((5,) * (depth - 1)).condition_gram(_smooth(inputs, inputs), targets, beta=1e4)
     predictive = posterior.predict(cross_gram=_smooth(GRID, inputs), test_gram=_smooth(GRID, GRID))
     plots.predictive_band(predictive, GRID, axes)
+    axes.set(xlabel="", ylabel="")  # the figure names both axes once
     axes.plot(inputs, targets, "o", color=INK, markersize=3)
     text = f"log evidence {posterior.log_evidence:.1f}".replace("-", "\N{MINUS SIGN}")
     axes.text(0.96, 0.96, text, transform=axes.transAxes, ha="right", va="top", fontsize=8)

@@ -88,11 +88,12 @@ def band_share_map(
             share,
             yerr=fit.share_deviation[:, band],
             fmt="o",
-            ms=2,
+            ms=_marker_size(len(share)),
             lw=0.5,
             color=COLOURS[0],
         )
         axes.set(xlabel="target", ylabel=label, ylim=(0, 1))
+        axes.locator_params(axis="x", integer=True)
         return axes
     places = np.asarray(index)
     image: Any
@@ -119,14 +120,21 @@ def band_evidence(evidence: ArrayLike, ax: Axes | None = None, *, names: Sequenc
     """
     axes, values = axes_or_new(ax), np.asarray(evidence, float)
     labels = names_or_numbers(names, values.shape[1])
-    rng = np.random.default_rng(0)
+    axes.set_yscale("symlog", linthresh=3)  # before the points, so that its margins are those of this scale
+    rng, size = np.random.default_rng(0), _marker_size(len(values))
     for k, colour in enumerate(_colours(values.shape[1])):
-        axes.plot(k + rng.uniform(-0.25, 0.25, len(values)), values[:, k], "o", ms=2, color=colour, alpha=0.6)
+        axes.plot(
+            k + rng.uniform(-0.25, 0.25, len(values)), values[:, k], "o", ms=size, color=colour, alpha=0.6
+        )
     axes.axhline(0, color="0.5", lw=1)
-    axes.set_yscale("symlog", linthresh=3)
     axes.set_xticks(range(values.shape[1]), labels)
     axes.set_ylabel("log evidence for the band")
     return axes
+
+
+def _marker_size(count: int) -> int:
+    """In points: dots of a hundred targets or more are small enough not to cover each other."""
+    return 4 if count < 100 else 2
 
 
 def _colours(count: int) -> list[str]:

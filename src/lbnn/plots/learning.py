@@ -73,5 +73,6 @@ def learning_curves(
             label = theory if number == 0 else None
             axes.plot(examples, limit, linestyle=line, color=colour, linewidth=1, label=label)
     axes.set(xlabel="examples $p$", ylabel=_NAMES[quantity])
+    axes.locator_params(axis="x", integer=True)
     axes.legend(frameon=False)
     return axes

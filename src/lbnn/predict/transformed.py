@@ -1,7 +1,9 @@
 """Predictives of targets that were transformed before the fit: z = t(y) with t increasing in each output.
 
 Quantiles and draws are those of z, put through the inverse of t; densities have the factor |t'(y)|. Means and
-variances are averages of t⁻¹ over the Gaussians that the predictive of z is a mixture of.
+variances are averages of t⁻¹ over the Gaussians that the predictive of z is a mixture of. For the logarithm
+these are values of the generating function, which is infinite for most networks of finite width at points
+that the training inputs do not determine (`Predictive.mgf`): the median is the number to predict.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
 from lbnn.predict.predictive import ConditionedPredictive, PredictiveOfAnother
 
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
-_FLOATS = 1 << 21  # of the Gaussians of one block of points at all nodes
+_FLOATS = 1 << 18  # of the Gaussians of one block of points
+#: Share of the rate at which an exponential moment diverges from which it has an integral of its own: draws
+#: weighted by its integrand have no variance from one half on, and quadrature nodes end within its tail.
+_FAR = 0.5
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Transform:
     Attributes
     ----------
     name : str
+    moments : function of (means, deviations) -> (means, variances)
+        Of y where z is Gaussian, for arrays of one shape.
     lowest, highest : float
         Targets are strictly between these; `closed` where they may be the lowest.
     """
@@ -40,6 +46,7 @@ class Transform:
     forward: Callable[[Array], Array]
     inverse: Callable[[Array], Array]
     log_slope: Callable[[Array], Array]
+    moments: Callable[[Array, Array], tuple[Array, Array]]
     lowest: float
     highest: float = math.inf
     closed: bool = False
@@ -61,14 +68,109 @@ def _half_log(values: Array) -> Array:
         return -math.log(2.0) - 0.5 * np.log(values)
 
 
+def _lognormal_moments(means: Array, deviations: Array) -> tuple[Array, Array]:
+    """Mean and variance of exp(z) for z ~ N(m, s²), of any shape; infinite beyond the range of doubles."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        first = np.exp(means + 0.5 * deviations**2)
+        second = np.where(deviations > 0, first**2 * np.expm1(deviations**2), 0.0)
+    return first, second
+
+
+def _lognormal_moments_less_one(means: Array, deviations: Array) -> tuple[Array, Array]:
+    """The same of exp(z) − 1."""
+    first, second = _lognormal_moments(means, deviations)
+    return first - 1.0, second
+
+
+def _square_moments(means: Array, deviations: Array) -> tuple[Array, Array]:
+    """Mean and variance of max(z, 0)² for z ~ N(m, s²), of any shape.
+
+    With e_k = E max(z, 0)^k of −|m|: e_2 and e_4 − e_2² for m ≤ 0; for m > 0, where z² = max(z, 0)² +
+    max(−z, 0)², m² + s² − e_2 and 2s⁴ + 4m²s² − e_4 + 2(m² + s²)e_2 − e_2², a form without cancellation.
+    """
+    s = np.maximum(deviations, np.finfo(float).tiny)
+    a = -np.abs(means) / s
+    tail, density = special.ndtr(a), np.exp(-0.5 * a**2) / math.sqrt(2 * math.pi)
+    e2 = s**2 * np.maximum((1 + a**2) * tail + a * density, 0.0)
+    e4 = s**4 * np.maximum((3 + 6 * a**2 + a**4) * tail + (5 * a + a**3) * density, 0.0)
+    square = means**2 + s**2
+    variance = 2 * s**4 + 4 * means**2 * s**2 - e4 + 2 * square * e2 - e2**2
+    above = means > 0
+    return np.where(above, square - e2, e2), np.where(above, variance, np.maximum(e4 - e2**2, 0.0))
+
+
+#: Deviations s up to which E f(z), f(z) = 1/(1 + e⁻ᶻ), is summed by the trapezoid rule over u = (z − m)/s,
+#: and its step h. f has poles at u = ± iπ/s, and the error is exp(−2πy/h + y²/2), y = min(π/s, 2π/h): 1e−14.
+_STEPS = ((0.5, 0.75), (1.2, 0.45), (3.0, 0.19))
+_LOWEST, _HIGHEST = -9.0, 15.0  # deviations between which it is summed: e^{2z} has its mass at 2s ≤ 6
+#: Ends of the panels of a Gauss rule, for integrals over t > 0 of e^{−t} times a Gaussian wider than 3.
+_PANELS = np.array([0.0, 2.0, 8.0, 20.0, 40.0])
+
+
+def _share_moments(means: Array, deviations: Array) -> tuple[Array, Array]:
+    """Mean and variance of f(z) = 1/(1 + e⁻ᶻ) for z ~ N(m, s²), of any shape, to 1e−13.
+
+    f(−z) = 1 − f(z), so that m ≤ 0 is enough, where means are small and lose no digits.
+    """
+    m, s = -np.abs(means).ravel(), deviations.ravel()
+    first, second = np.empty_like(m), np.empty_like(m)
+    lower = -np.inf
+    for upper, step in _STEPS:
+        here = (s > lower) & (s <= upper)
+        first[here], second[here] = _narrow_shares(m[here], s[here], step)
+        lower = upper
+    first[s > lower], second[s > lower] = _wide_shares(m[s > lower], s[s > lower])
+    mean = first.reshape(means.shape)
+    return np.where(means > 0, 1 - mean, mean), second.reshape(means.shape)
+
+
+def _narrow_shares(m: Array, s: Array, step: float) -> tuple[Array, Array]:
+    """Mean and variance of f(z), by the trapezoid rule; m and s (k,)."""
+    nodes = step * np.arange(math.floor(_LOWEST / step), math.ceil(_HIGHEST / step) + 1)
+    weights = step * np.exp(-0.5 * nodes**2) / math.sqrt(2 * math.pi)
+    first, second = np.zeros_like(m), np.zeros_like(m)
+    for node, weight in zip(nodes, weights, strict=True):
+        first += weight * special.expit(m + node * s)
+    for node, weight in zip(nodes, weights, strict=True):
+        second += weight * (special.expit(m + node * s) - first) ** 2
+    return first, second
+
+
+def _wide_shares(m: Array, s: Array) -> tuple[Array, Array]:
+    """Mean and variance of f(z), which is nearly a step; m ≤ 0 and s > 3, (k,).
+
+    f is the step at zero less sgn(z) f(−|z|), and f² = f − f f(−z): with N the density of z
+
+        E f = Φ(m/s) + ∫_0^∞ f(−t) [N(−t) − N(t)] dt,    E f² = E f − ∫_0^∞ f(t) f(−t) [N(−t) + N(t)] dt.
+    """
+    inner, inner_weights = np.polynomial.legendre.leggauss(16)
+    half = np.diff(_PANELS)[:, None] / 2
+    nodes = (_PANELS[:-1, None] + half * (inner + 1)).ravel()
+    weights = (half * inner_weights).ravel()
+    first, lost = special.ndtr(m / s), np.zeros_like(m)
+    for t, weight in zip(nodes, weights, strict=True):
+        below, above = (np.exp(-0.5 * ((z - m) / s) ** 2) / (s * math.sqrt(2 * math.pi)) for z in (-t, t))
+        first += weight * special.expit(-t) * (below - above)
+        lost += weight * special.expit(t) * special.expit(-t) * (below + above)
+    return first, np.maximum(first - lost - first**2, 0.0)
+
+
 #: Transforms by name.
 TRANSFORMS = {
     each.name: each
     for each in (
-        Transform("log", np.log, np.exp, lambda y: -np.log(y), 0.0),
-        Transform("log1p", np.log1p, np.expm1, lambda y: -np.log1p(y), -1.0),
-        Transform("sqrt", np.sqrt, _square, _half_log, 0.0),
-        Transform("logit", special.logit, special.expit, lambda y: -np.log(y) - np.log1p(-y), 0.0, 1.0),
+        Transform("log", np.log, np.exp, lambda y: -np.log(y), _lognormal_moments, 0.0),
+        Transform("log1p", np.log1p, np.expm1, lambda y: -np.log1p(y), _lognormal_moments_less_one, -1.0),
+        Transform("sqrt", np.sqrt, _square, _half_log, _square_moments, 0.0),
+        Transform(
+            "logit",
+            special.logit,
+            special.expit,
+            lambda y: -np.log(y) - np.log1p(-y),
+            _share_moments,
+            0.0,
+            1.0,
+        ),
     )
 }
 
@@ -112,11 +214,37 @@ class TransformedPredictive(PredictiveOfAnother):
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
-        """Means and variances of y, (p̂, n_d) each, by quadrature over each Gaussian of z."""
-        mean, square = np.empty(self.shape), np.empty(self.shape)
+        """Means and variances of y, (p̂, n_d) each, from those of each Gaussian of z, or infinite."""
+        mean, variance = np.empty(self.shape), np.empty(self.shape)
         for rows, weights, means, deviations in self._gaussian_parts():
-            mean[rows], square[rows] = self._averages(weights, means, deviations)
-        return mean, np.maximum(square - mean**2, 0.0)
+            first, second = self.transform.moments(means[weights > 0], deviations[weights > 0])
+            own = weights[weights > 0]
+            with np.errstate(over="ignore", invalid="ignore"):
+                mean[rows] = np.tensordot(own, first, axes=1)
+                spread = np.tensordot(own, second + (first - mean[rows]) ** 2, axes=1)
+                variance[rows] = np.where(np.isnan(spread), np.inf, spread)  # inf − inf beyond doubles
+        return (
+            self._exponential(mean, variance) if self.transform.name in ("log", "log1p") else (mean, variance)
+        )
+
+    def _exponential(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """Moments of exp(z) where atoms do not give them: infinite, or with integrals of their own."""
+        shift = 1.0 if self.transform.name == "log1p" else 0.0
+        growth = self.predictive.exponential_growth()
+        mean[growth >= 1], variance[4 * growth >= 1] = np.inf, np.inf
+        for point, output in np.argwhere((growth >= _FAR) & (growth < 1)):
+            mean[point, output] = self._moment(point, output, 1.0) - shift
+        for point, output in np.argwhere((4 * growth >= _FAR) & (4 * growth < 1)):
+            square = (mean[point, output] + shift) ** 2
+            variance[point, output] = self._moment(point, output, 2.0) - square
+        return mean, variance
+
+    def _moment(self, point: int, output: int, power: float) -> float:
+        """E exp(power z) of one output at one point."""
+        source = np.zeros(self.shape)
+        source[point, output] = power
+        with np.errstate(over="ignore"):
+            return float(np.exp(self.predictive._cgf(source)))
 
     def _gaussian_parts(self) -> Iterator[tuple[slice, Array, Array, Array]]:
         """Points with weights (atoms,), means and deviations (atoms, rows, n_d) of their Gaussians."""
@@ -127,23 +255,8 @@ class TransformedPredictive(PredictiveOfAnother):
                 yield slice(row, row + 1), special.softmax(log_weights), means[:, None], deviations[:, None]
             return
         atoms = len(self.predictive.marginals(slice(0, 1))[0])
-        for rows in blocks(self.shape[0], atoms * self.shape[1] * len(_NODES), _FLOATS):
+        for rows in blocks(self.shape[0], atoms * self.shape[1], _FLOATS):
             yield rows, *self.predictive.marginals(rows)
-
-    def _averages(self, weights: Array, means: Array, deviations: Array) -> tuple[Array, Array]:
-        """Averages of y and of y² over a mixture of Gaussians of z, (rows, n_d) each."""
-        if self.transform.name in ("log", "log1p"):  # moments of lognormal laws
-            shift = 1.0 if self.transform.name == "log1p" else 0.0
-            raw = np.exp(means + 0.5 * deviations**2)
-            first = np.tensordot(weights, raw, axes=1) - shift
-            second = np.tensordot(weights, raw**2 * np.exp(deviations**2), axes=1)
-            return first, second - 2 * shift * first - shift**2
-        first, second = np.zeros(means.shape[1:]), np.zeros(means.shape[1:])
-        for node, weight in zip(_NODES, _WEIGHTS / _WEIGHTS.sum(), strict=True):
-            values = self.transform.inverse(means + node * deviations)
-            first += weight * np.tensordot(weights, values, axes=1)
-            second += weight * np.tensordot(weights, values**2, axes=1)
-        return first, second
 
     @property
     def _mean(self) -> Array:
@@ -174,7 +287,7 @@ class TransformedPredictive(PredictiveOfAnother):
         return self.predictive._pointwise_log_density(inner) + slope.sum(axis=1)
 
     def _inner(self, values: Array) -> tuple[Array, Array]:
-        """Values of z (p̂, n_d) and log t'(y); values of y outside the domain have no density."""
+        """Values of z and log t'(y), shaped like y; values of y outside the domain have neither."""
         if not self.transform.takes(values):
             raise ValueError(
                 f"targets transformed by {self.transform.name!r} are between {self.transform.lowest:g} and "
@@ -213,8 +326,9 @@ class TransformedPredictive(PredictiveOfAnother):
     def given(self, Y_partial: ArrayLike) -> TransformedPredictive:  # type: ignore[override]
         """The law where some outputs are known, as `Predictive.given`: NaN where they are not."""
         values = check.like_mean_or_missing(Y_partial, self.shape, self.single_output, "Y_partial")
-        with np.errstate(invalid="ignore"):
-            inner = self.transform.forward(values)
+        known = ~np.isnan(values)
+        inner = np.full_like(values, np.nan)
+        inner[known] = self._inner(values[known])[0]
         inner = inner[:, 0] if self.single_output else inner
         return replace(self, predictive=self.predictive.given(inner))
 
