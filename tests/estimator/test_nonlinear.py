@@ -50,7 +50,6 @@ def test_linear_relations_in_other_units_or_about_another_level_are_linear():
     assert not any("not linear" in str(each.message) for each in caught)
 
 
-@pytest.mark.filterwarnings("ignore::lbnn.AccuracyWarning")  # raw columns may win, and say what is lost
 @pytest.mark.parametrize("kernel", ["relu", "gelu", "erf", "polynomial"])
 def test_columns_in_small_or_large_units_can_be_fitted(kernel):
     """Nearly constant kernels keep few digits when they are centred; standardised columns are as good."""
