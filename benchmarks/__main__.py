@@ -25,6 +25,7 @@ OWN_COMMAND_LINE = (
     "bands_calibration",
     "bands_himalaya",
     "bands_real",
+    "bands_truth",
     "code_size",
     "coverage",
     "data_repairs",

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import lbnn
-from tests.bands.dense import mixture_at, two_bands, weighted_draws
+from tests.bands.dense import log_gamma_density, mixture_at, two_bands, weighted_draws
 from tests.helpers.libraries import every_library, put
 
 
@@ -58,6 +58,20 @@ def test_one_band_equals_the_quadrature_of_one_network(p, columns, widths, noise
             prediction.with_noise().pointwise_log_density(Y[:4, v]),
             atol=1e-4,
         )
+
+
+def test_quantiles_of_shares_near_zero_and_one():
+    """G = I and width one: a grid of (log λ, log τ), whose share λ/(λ + τ) has a density like x^(−1/2)."""
+    for y in (np.array([3.0, -2.0, 4.0]), np.array([0.03, -0.02, 0.04])):  # mostly noise, and mostly signal
+        fit = lbnn.Bands([lbnn.Network((1,))]).condition([np.eye(3)], y, kernels=True)
+        x, t = np.meshgrid(np.linspace(-40, 8, 1201), np.linspace(-40, 20, 1201), indexing="ij")
+        total, z = np.logaddexp(x, t), (t - np.log(y @ y / 3)) / 2
+        logs = log_gamma_density(x, 1) - np.logaddexp(z, -z) - 1.5 * total - 0.5 * (y @ y) * np.exp(-total)
+        weights = np.exp(logs - logs.max())
+        levels = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
+        ends = fit.share_quantile(levels)[0, 0]
+        below = [weights[x - total <= np.log(end)].sum() / weights.sum() for end in ends]
+        np.testing.assert_allclose(below, levels, atol=0.005)
 
 
 # ---------------------------------------------------------------- two bands
@@ -152,6 +166,22 @@ def test_a_band_of_zeros_changes_nothing_but_its_own_scale():
     np.testing.assert_array_equal(with_zeros.scale_mean[:, 1], 2.0)  # the prior mean
     np.testing.assert_array_equal(with_zeros.share_mean[:, 1], 0.0)
     np.testing.assert_array_equal(with_zeros.predict(three).mean, fit.predict(blocks).mean)
+
+
+def test_a_band_that_its_prior_makes_negligible_changes_nothing():
+    """Three bands, one a million times smaller: interpolation against the sums over directions of two."""
+    rng = np.random.default_rng(6)
+    blocks = inputs(rng, 12, [10, 15, 8])
+    Y = noisy(rng, blocks, [1.0, 3.0, 0.0], 4, 0.2)
+    networks = [lbnn.Network((width,)) for width in (3, 1, 2)]
+    fit = lbnn.Bands(networks).condition([*blocks[:2], 1e-6 * blocks[2]], Y)
+    two = lbnn.Bands(networks[:2]).condition(blocks[:2], Y)
+    assert fit.ok.all()
+    error = np.hypot(fit.log_evidence_error, two.log_evidence_error)
+    assert (np.abs(fit.log_evidence - two.log_evidence) < 4 * error).all()
+    error = np.hypot(fit.share_error[:, :2], two.share_error)
+    assert (np.abs(fit.share_mean[:, :2] - two.share_mean) < 4 * error).all()
+    assert (fit.share_mean[:, 2] < 1e-9).all()
 
 
 @pytest.mark.slow
@@ -414,6 +444,14 @@ def test_bad_input_says_the_rule():
         bands.condition([np.eye(10), indefinite], Y, kernels=True)
     with pytest.raises(ValueError, match="got both"):
         bands.condition(blocks, Y, noise_variance=1.0, noise_scale=1.0)
+    # without noise, or a degree of freedom lost by centring, the density of the data is not bounded
+    with pytest.raises(ValueError, match=r"rank 5 with 10 rows, and nothing else in targets 2:"):
+        bands.condition([blocks[1], blocks[1] @ Y[:5]], np.where(np.arange(3) == 2, blocks[1] @ Y[:5], Y))
+    wide = [np.hstack([block, Y]) for block in blocks]
+    with pytest.raises(ValueError, match=r"rank 9 with 10 rows, and nothing else in targets 0, 1, 2:"):
+        bands.condition([block - block.mean(axis=0) for block in wide], Y - Y.mean(axis=0))
+    grams = [block @ block.T for block in wide]
+    lbnn.Bands([lbnn.Network((4,))] * 2).condition(grams, Y, kernels=True, target_error=0.9)
     with pytest.raises(ValueError, match="noise_variance must be positive"):
         bands.condition(blocks, Y, noise_variance=0.0)
     fit = bands.condition(blocks, Y)

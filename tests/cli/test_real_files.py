@@ -505,6 +505,7 @@ def test_rows_far_out_are_named_by_predict(nir):
     result = run("predict", "m.lbnn", "new.csv", "-o", "p.csv")
     assert result.exit_code == 0
     assert "far outside the range of the training data" in result.stderr
+    assert "see the column leverage" in result.stderr
     assert re.search(r"leverage above 4: S05 \(", result.stderr)
     predicted = pd.read_csv("p.csv").set_index("sample")
     assert predicted["leverage"].idxmax() == "S05"

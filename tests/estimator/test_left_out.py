@@ -46,6 +46,24 @@ def test_targets_without_signal_are_predicted_by_their_mean() -> None:
     assert np.isclose(model.noise_variance_, y.var(ddof=1), rtol=0.2)
 
 
+@pytest.mark.filterwarnings("ignore::lbnn.DataWarning")
+def test_a_signal_that_the_evidence_hardly_prefers_to_none_is_announced() -> None:
+    """Signals from none to a clear one: said exactly where the table has none within a nat of the best."""
+    rng = np.random.default_rng(3)
+    X, noise = rng.normal(size=(60, 4)), rng.normal(size=60)
+    said = []
+    for strength in np.linspace(0.0, 0.6, 9):
+        model = lbnn.LBNNRegressor(average=False).fit(X, strength * X[:, 0] + noise)
+        top, rows = model.evidence_table_[0], model.evidence_table_
+        without = max(row["log_evidence"] - row["penalty"] for row in rows if not row["signal"])
+        lead = top["log_evidence"] - top["penalty"] - without
+        said.append(any("hardly prefers a signal" in each for each in model.messages_))
+        assert said[-1] == (top["signal"] and lead <= 1.0)
+        assert "no signal" in model.summary()
+    assert any(said)
+    assert not said[-1]
+
+
 def test_evidence_without_signal_is_that_of_plain_normal_targets() -> None:
     """Contrasts of p normal targets with the maximum likelihood variance SS/(p − 1)."""
     rng = np.random.default_rng(2)

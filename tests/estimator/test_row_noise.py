@@ -65,6 +65,9 @@ def test_one_outlier_is_named_and_counts_less_where_asked_for(outputs):
     assert errors[0] > 1.8 * errors[2]
     assert errors[1] < 1.15 * errors[2]
     assert np.flatnonzero(model.row_variances_ > 1).tolist() == [17]
+    assert any(
+        "1 row has a noise variance of its own" in each and "row 17" in each for each in model.messages_
+    )
     assert model.log_evidence_ - price(60) > plain.log_evidence_ + 10
     assert model.noise_variance_ == pytest.approx(clean.noise_variance_, rel=0.2)
     assert model.evidence_table_[0]["penalty"] > clean.evidence_table_[0]["penalty"]
@@ -85,6 +88,7 @@ def test_several_outliers_and_weights():
     assert np.flatnonzero(fewer.row_variances_ > 1).tolist() == [17, 40, 41]
 
 
+@pytest.mark.filterwarnings("ignore:the evidence hardly prefers a signal")  # some have next to none
 def test_gaussian_noise_has_no_outliers_and_robust_is_then_the_ordinary_fit():
     named = 0
     for seed in range(12):
@@ -94,6 +98,19 @@ def test_gaussian_noise_has_no_outliers_and_robust_is_then_the_ordinary_fit():
     assert named <= 1  # a share of 0.4% is expected
     plain = LBNNRegressor(depth=1, average=False).fit(X[:40], Y[:40, 0])
     np.testing.assert_array_equal(plain.predict(X[:5]), model.predict(X[:5]))
+
+
+@pytest.mark.filterwarnings("ignore::lbnn.DataWarning")
+def test_an_outlier_that_has_noise_of_its_own_is_no_reason_to_transform_the_targets():
+    """Targets about 20 and one of 90: skewed by that row alone."""
+    _, X, _, Y = problem(3, columns=3)
+    bad = Y[:60, 0] + 20.0
+    bad[17] += 70.0
+    plain, robust = (
+        LBNNRegressor(depth=1, average=False, robust=each).fit(X[:60], bad) for each in (False, True)
+    )
+    assert any("target_transform" in each for each in plain.messages_)
+    assert not any("target_transform" in each for each in robust.messages_)
 
 
 def test_saved_with_the_model(tmp_path):

@@ -131,6 +131,9 @@ def test_summary_and_html_say_what_was_chosen(tmp_path):
     assert "hidden width 4" in model._repr_html_()
     assert "hidden width" not in LBNNRegressor()._repr_html_()
     found = summary.facts(model)
+    residual, alone = model.leave_one_out().residual, (Y - Y.mean(axis=0)) * 50 / 49
+    expected = 1 - (residual**2).sum(axis=0) / (alone**2).sum(axis=0)
+    assert [each.r2 for each in found.outputs] == pytest.approx(expected)
     assert all(0.5 < each.r2 <= 1 and 0.7 <= each.coverage <= 1 for each in found.outputs)
     assert found.outputs[0].mean_error == pytest.approx(Y[:, 0].std() * 50 / 49)
     model.save(tmp_path / "model.lbnn")

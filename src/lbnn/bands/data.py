@@ -19,6 +19,7 @@ from lbnn._base.types import AnyArray, Array, IndexArray
 
 #: Eigenvalues of a kernel below −(this · p · largest) show that it is not positive semi-definite.
 _NEGATIVE = 1e-10
+_ROUNDING = 10.0  # times p times the precision of doubles: relative size of what is zero but for rounding
 
 
 @dataclass(frozen=True)
@@ -184,3 +185,34 @@ def targets_in_units(Y: AnyArray, units: Array, given_noise: bool, kernels: Band
 def squared_units(Y: AnyArray) -> Array:
     """Mean squares of targets (p, V), as NumPy."""
     return to_numpy(namespace(Y).mean(Y * Y, axis=0))
+
+
+def require_noise(Y: AnyArray, kernels: BandKernels) -> None:
+    """Raise an error for targets (p, V) that the bands reproduce exactly although their rank is below p.
+
+    Then the likelihood grows without bound as τ falls, like τ to the power (rank − p)/2, and the prior of τ,
+    like τ^(−1/2), does not prevent it: evidence and noise would be made of rounding.
+    """
+    xp, device = namespace(Y), device_of(Y)
+    equal = np.full(len(kernels.grams), 1 / len(kernels.grams))
+    values, vectors = eigh(kernels.combined(equal))
+    small = _ROUNDING * kernels.examples * np.finfo(float).eps
+    lost = np.flatnonzero(values <= small * values[-1])
+    rank = kernels.rank - len(lost)
+    if rank == kernels.examples:
+        return
+    inner = Y if kernels.basis is None else kernels.basis.T @ Y
+    outside = take(vectors, device.put(lost), axis=1).T @ inner
+    left = xp.sum(outside * outside, axis=0)
+    if kernels.basis is not None:
+        outside = Y - kernels.basis @ inner
+        left = left + xp.sum(outside * outside, axis=0)
+    exact = np.flatnonzero(to_numpy(left <= small**2 * xp.sum(Y * Y, axis=0)))
+    if len(exact):
+        shown = ", ".join(map(str, exact[:10])) + (", …" if len(exact) > 10 else "")
+        raise ValueError(
+            "unknown noise needs targets that inputs do not reproduce exactly, got inputs of rank "
+            f"{rank} with {kernels.examples} rows, and nothing else in targets {shown}: for centred data use "
+            "lbnn.BandedRegressor, which takes away the degree of freedom of the level, or give "
+            "noise_variance"
+        )

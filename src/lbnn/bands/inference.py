@@ -75,12 +75,14 @@ _PART = 0.5  # of the error aimed at that sums over interpolated directions may 
 _LOCATED = 3  # times that lattices are placed anew around the mass found on the one before
 #: Floors of the coordinates of interpolation for a band of white noise, by τ/s of the targets.
 _FLOORS = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001])
+_PRIOR_STEP = math.log(3.0)  # of the logs of floors that are set by priors
 _MOST_USED = 512  # directions, at most, between which there is interpolation: it costs their number cubed
 _SMALL = 1e-4  # as `_NEGLIGIBLE`, of weights, of either sign, of directions in interpolated means
 _MIXED = 1024  # directions with the largest weights of which distribution functions of interpolations consist
 _ABSOLUTE = 1e-9  # error of a share that is always small enough: rounding
 #: Places, in posterior deviations from the mean, at which distribution functions of shares are kept.
 PLACES = np.sinh(np.linspace(-2.8, 2.8, 57)) / 1.2
+_NEAR_END = 0.2  # deviations; places around the mean are a tenth apart, so that each is 0.6 of the next
 
 
 _SPARSE = "weights", "mean_weights", "error_weights"  # matrices of a posterior
@@ -294,16 +296,16 @@ def _surfaces(search: _Search, group: _Group) -> list[tuple[IndexArray, _Surface
     log_theta, sets, near = group.log_theta, group.sets, _nearest(group)
     xp, put = namespace(group.found), search.device.put
     smooth = _smooth(group.found, search.log_prior(log_theta, group.found[5, ...], group.columns))
-    # log τ/s along the best direction: the likelihood changes where θ_k s reaches the noise
+    # log s and log τ along the best direction
     best = xp.argmax(group.found[0, ...], axis=0)[None, :]
-    ratio = to_numpy((take_rows(group.found[7, ...], best) - take_rows(group.found[5, ...], best))[0, :])
-    levels = np.log(_FLOORS)
-    numbers = np.argmin(np.abs(ratio - levels[:, None]), axis=0)
+    scale, noise = (to_numpy(take_rows(group.found[i, ...], best)[0, :]) for i in (5, 7))
+    levels = search.floors(scale, noise, group.columns)
+    kinds, numbers = np.unique(levels, axis=0, return_inverse=True)
+    numbers = numbers.reshape(-1)
     found = []
-    for number in np.unique(numbers):
-        floors = _FLOORS[number] * search.floors
+    for number, floors in enumerate(kinds):
         masks = near, *(near & ((sets == half) | (sets < 0)) for half in range(SETS))
-        ways = tuple(Interpolation(log_theta, floors, mask) for mask in masks)
+        ways = tuple(Interpolation(log_theta, np.exp(floors), mask) for mask in masks)
         members = np.flatnonzero(numbers == number)
         found.append((members, _Surface(ways, take(smooth, put(members), axis=2))))
     return found
@@ -534,11 +536,10 @@ class _Surface:
         matrices = [put(each.matrix(log_theta)) for each in self.ways]
         nearest, signs = put(self.ways[0].nearest(log_theta)), put(_signs(set_numbers([fine])))
         parts, chosen, moments, again = [], [], [], []
-        # two answers from half of the directions differ by √2 errors of each; with all directions splines of
-        # order five err by less than 2^(−3/d) of that
-        less = 2.0 ** (-0.5 - 3 / dimension)
-        # predictions are less smooth: with `less` 89 to 95% of 72 means were within two stated errors, with
-        # the errors of half of the directions 97 to 100%
+        # with all directions splines of order five err by less than 2^(−3/d) of the error with half of them
+        less = 2.0 ** (-3 / dimension)
+        # two answers from halves differ by √2 errors of each. Predictions are less smooth: with `less` 89 to
+        # 95% of 72 means were within two stated errors, with the errors of half of the directions 97 to 100%
         half = math.sqrt(0.5)
         for part in blocks(len(group.columns), 1, search.chunk(len(theta))):
             columns, smooth = group.columns[part], self.smooth[:, :, part]
@@ -555,8 +556,13 @@ class _Surface:
             )
             lattice = _Group(columns, group.faces[:0], (fine,), np.arange(len(theta)), found)
             errors = lattice._halves(whole, theta)
-            evidence = xp.sqrt((less * (first[0] - second[0])) ** 2 + errors[0] ** 2)
-            shares = xp.sqrt((less * (first[1] - second[1])) ** 2 + errors[1] ** 2)
+            evidence, shares = (
+                xp.sqrt((less * _apart(all_of_it, one, other)) ** 2 + of_sums**2)
+                for all_of_it, one, other, of_sums in (
+                    (whole.log_evidence, first[0], second[0], errors[0]),
+                    (whole.share_mean, first[1], second[1], errors[1]),
+                )
+            )
             answers = _with_errors(whole, evidence, shares)
             mean_weights = matrices[0].T @ whole.weights
             own = answers.fine(target_error) & (answers.effective >= _FEWEST_FINE)
@@ -596,6 +602,17 @@ class _Surface:
         means, covariances = (np.concatenate(each) for each in zip(*moments, strict=True))
         done, others, coarser = (np.flatnonzero(each) for each in (mask, ~mask, np.concatenate(again)))
         return _Interpolated(done, others, coarser, summary, means, covariances)
+
+
+def _apart(whole: AnyArray, first: AnyArray, second: AnyArray) -> AnyArray:
+    """Size of the errors of answers from either half of the directions, of any shape.
+
+    Their difference, which is √2 errors, or that of one of them from the answer of all directions. Two halves
+    that both miss something agree with each other, but not with the whole.
+    """
+    xp = namespace(whole)
+    halves = xp.abs(first - second) / math.sqrt(2)
+    return xp.maximum(halves, xp.maximum(xp.abs(first - whole), xp.abs(second - whole)))
 
 
 def _linear_error(found: AnyArray, smooth: AnyArray, weights: AnyArray, mean_weights: AnyArray) -> Array:
@@ -686,7 +703,8 @@ def _with_errors(answers: _Summary, evidence: AnyArray, shares: AnyArray) -> _Su
     of deviations, and no stated error is below their root mean square.
     """
     xp, deviation = namespace(evidence), answers.share_deviation
-    relative = shares / xp.maximum(deviation, xp.full_like(deviation, 1e-300))
+    # all weight on one direction has no deviation: no such error is small, and its square is a double
+    relative = xp.clip(shares / xp.maximum(deviation, xp.full_like(deviation, 1e-300)), 0.0, 1e100)
     typical = xp.sqrt((evidence**2 + xp.sum(relative**2, axis=0)) / (1 + shares.shape[0]))
     errors = xp.maximum(evidence, typical), xp.maximum(shares, typical[None, :] * deviation)
     return replace(answers, log_evidence_error=errors[0], share_error=errors[1])
@@ -753,13 +771,10 @@ def _distributions(answers: _Summary, found: AnyArray, theta: Array) -> tuple[An
     """
     xp, device, bands = namespace(found), device_of(found), theta.shape[1]
     steps = device.put(PLACES)[None, :, None]
-    means = answers.share_mean, xp.concat([answers.log_scale_mean, answers.log_noise_mean[None, :]], axis=0)
-    deviations = (
-        answers.share_deviation,
-        xp.concat([answers.log_scale_deviation, answers.log_noise_deviation[None, :]], axis=0),
-    )
-    places, logs = (m[:, None, :] + d[:, None, :] * steps for m, d in zip(means, deviations, strict=True))
-    places = xp.clip(places, 0.0, 1.0)
+    means = xp.concat([answers.log_scale_mean, answers.log_noise_mean[None, :]], axis=0)
+    deviations = xp.concat([answers.log_scale_deviation, answers.log_noise_deviation[None, :]], axis=0)
+    logs = means[:, None, :] + deviations[:, None, :] * steps
+    places = _share_places(answers.share_mean[:, None, :], answers.share_deviation[:, None, :], steps)
     result, result_logs = xp.zeros_like(places), xp.zeros_like(logs)
     waiting, count = np.arange(int(places.shape[2])), len(theta)
     while len(waiting):
@@ -803,6 +818,18 @@ def _distributions(answers: _Summary, found: AnyArray, theta: Array) -> tuple[An
             result_logs = add_to_columns(result_logs, columns, xp.stack(below_logs))
         waiting, count = waiting[~enough], count // 2
     return result, result_logs
+
+
+def _share_places(mean: AnyArray, deviation: AnyArray, steps: AnyArray) -> AnyArray:
+    """Places between 0 and 1 for shares: mean + deviation · steps, of shapes that fit together.
+
+    Closer to 0 or 1 than `_NEAR_END` deviations they approach it geometrically: the density of the share of a
+    band that is nearly switched off grows without bound towards 0, like the power −1/2 for width one.
+    """
+    xp = namespace(mean)
+    straight, near = mean + deviation * steps, _NEAR_END * deviation + 1e-300
+    low, high = (near * xp.exp(xp.clip(each / near - 1, -600.0, 0.0)) for each in (straight, 1 - straight))
+    return xp.where(straight < near, low, xp.where(1 - straight < near, 1 - high, straight))
 
 
 def _mean_and_deviation(
@@ -869,16 +896,33 @@ class _Search:
         """Targets whose values at so many points are held at a time."""
         return max(1, self.device.block_floats * (16 if self.device.host else 1) // points)
 
-    @cached_property
-    def floors(self) -> Array:
-        """Shares θ_k of the signal, (K,), at which a band matters where signal and noise are equal.
+    def floors(self, log_scale: Array, log_noise: Array, columns: IndexArray) -> Array:
+        """Logs (V, K) of the shares θ_k of the signal at which a band begins to matter, in coarse steps.
 
-        Its variance along its own eigenvectors, tr G²/tr G times s θ_k, is that of the noise then. As a
-        function of θ_k the likelihood is singular at −τ/(s g) for eigenvalues g of the band.
+        For targets (V,) with these logs of the total scale and of the noise variance. To the likelihood it
+        matters where its variance along its own eigenvectors, tr G²/tr G times s θ_k, is that of the noise:
+        as a function of θ_k the likelihood is singular at −τ/(s g) for eigenvalues g of the band. To the
+        prior it matters where s θ_k is the prior mean of λ_k: from there on a larger θ_k makes s smaller.
+        Below, the log density of log λ_k is a straight line.
         """
+        levels = np.log(_FLOORS)
+        nearest = levels[np.argmin(np.abs(log_noise - log_scale - levels[:, None]), axis=0)]
+        noise = nearest[:, None] + self._whiteness
+        units = to_numpy(self.targets.log_units)[columns]
+        prior = self._prior_means - (log_scale + units)[:, None]
+        return np.where(prior < noise, _PRIOR_STEP * np.floor(prior / _PRIOR_STEP), noise)
+
+    @cached_property
+    def _prior_means(self) -> Array:
+        """Logs of the prior means of λ_k, (K,), for kernels of mean diagonal one."""
+        return np.array([law.shift for law in self.priors.laws]) + self.priors.log_sizes
+
+    @cached_property
+    def _whiteness(self) -> Array:
+        """Logs of tr G/tr G², (K,), one for white noise."""
         xp = namespace(self.kernels.grams[0])
         squares = np.array([float(xp.sum(gram * gram)) for gram in self.kernels.grams])
-        return np.asarray(self.kernels.examples / squares, np.float64)
+        return np.asarray(np.log(self.kernels.examples / squares), np.float64)
 
     @cached_property
     def _tables(self) -> tuple[PriorTable, ...]:
@@ -948,7 +992,7 @@ class _Search:
             return np.concatenate(parts)[order]
 
         mean, deviation = joined("share_mean"), joined("share_deviation")
-        places = np.clip(mean[..., None] + deviation[..., None] * PLACES, 0.0, 1.0)
+        places = _share_places(mean[..., None], deviation[..., None], PLACES)
         weights, mean_weights, error_weights = (self._sparse(finished, name) for name in _SPARSE)
         summed = np.concatenate([np.full(len(g.columns), s.distribution is None) for g, s in finished])
         dual, distribution = self._second_pass(mean_weights, places, summed[order])

@@ -20,6 +20,7 @@ from lbnn.bands.data import (
     BandKernels,
     kernels_of_blocks,
     kernels_of_grams,
+    require_noise,
     squared_units,
     targets_in_units,
 )
@@ -104,7 +105,8 @@ class Bands:
         blocks : K arrays (p, n_k), or K kernels (p, p) with kernels=True
             Inputs of the bands, in the order of the networks. All arrays are of one library, on one device.
         Y : (p, V) or (p,)
-            Targets, without a level: centre them, and the inputs, or use `lbnn.BandedRegressor`.
+            Targets, without a level. `lbnn.BandedRegressor` integrates one out. Centring targets and inputs
+            is nearly the same if there are far fewer columns than rows, and an error if there are as many.
         kernels : bool
             Whether `blocks` are kernel matrices.
         noise_variance : float or (V,), optional
@@ -194,6 +196,8 @@ class Bands:
         progress: bool,
     ) -> BandsFit:
         """The posteriors of targets Y (p, V) with units (V,), block by block."""
+        if not given:
+            require_noise(Y, kernels)
         usual = _HOST_BLOCK if kernels.device.host else _DEVICE_BLOCK
         size = check.positive_integer(block_size or usual, "block_size")
         parts = list(slices(int(Y.shape[1]), 1, size))

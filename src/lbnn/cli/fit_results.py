@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,7 +94,15 @@ class FitResults:
         """What the fit and the left-out predictions noticed."""
         found = [*self.model.messages_, *(self.scores.messages if self.scores else ())]
         labels = () if self.data is None else self.data.labels
-        return [in_terms_of_the_table(message, labels) for message in dict.fromkeys(found)]
+        kept = self.model._state.rows.kept  # what scores call examples
+
+        def named(match: re.Match[str]) -> str:
+            return str(labels[kept[int(match[1])]]) if labels else match[0]
+
+        return [
+            re.sub(r"\bexample (\d+)\b", named, in_terms_of_the_table(message, labels))
+            for message in dict.fromkeys(found)
+        ]
 
     # ------------------------------------------------------------------ what was chosen
 
@@ -145,13 +154,11 @@ class FitResults:
         baselines = {each.name: each for each in self.found.outputs}
         rows = []
         for j, name in enumerate(self.names):
-            about = truth[:, j] - truth[:, j].mean()
-            spread = float((about**2).sum())
             known = baselines.get(self.goals[j])
             rows.append(
                 {
                     "target": name,
-                    "r2": 1 - float((residual[:, j] ** 2).sum()) / spread if spread else float("nan"),
+                    "r2": known.r2 if known else float("nan"),
                     "rmse": float(np.sqrt((residual[:, j] ** 2).mean())),
                     "rmse_of_ridge": known.ridge_error if known else float("nan"),
                     "rmse_of_mean": known.mean_error if known else float("nan"),

@@ -29,7 +29,7 @@ from lbnn.cli.options import (
     SheetName,
 )
 from lbnn.cli.preparing import Preparation, require_id
-from lbnn.cli.problems import BadInputError, console, say, working
+from lbnn.cli.problems import BadInputError, console, say, with_options, working
 from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import Table, listed, read_table, require_distinct
 from lbnn.estimator import LBNNRegressor
@@ -268,7 +268,7 @@ def _say_extrapolations(model: NamedModel, X: Any, frame: Any, labels: list[str]
     if isinstance(model.estimator, LBNNRegressor):
         said = model.estimator._state.extent.outside_ranges(X.to_numpy(), model.features, labels)
         if said:
-            say(f"lbnn: warning: {said}")
+            say(f"lbnn: warning: {with_options(said)}")
     if LEVERAGE in frame and LEVERAGE not in model.targets:
         said = large_leverage(frame[LEVERAGE].to_numpy(), labels)
         if said:

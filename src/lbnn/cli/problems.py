@@ -88,13 +88,14 @@ def in_terms_of_the_table(message: str, labels: Sequence[str]) -> str:
     return with_options(re.sub(r"\brow (\d+)\b", named, message))
 
 
-#: Options of `lbnn fit` that have another name than the parameter of the estimator, or no value.
+#: Options with another name than the parameter of the estimator, or without value; a column of predictions.
 _SWITCHES = {
     "robust=True": "--robust",
     "ard=True": "--ard",
     "average=True": "--average",
     "average=False": "--no-integrate",
     "fit_intercept=False": "--no-intercept",
+    "predictive(X).leverage": "the column leverage",
 }
 _PARAMETERS = r"\b(kernel|target_transform|noise|depth|width|inputs|missing_targets|beta)=('[^']*'|\d+)"
 

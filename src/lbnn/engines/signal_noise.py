@@ -1,10 +1,10 @@
 """Signal and noise, each with a covariance of its own: tempered sequential Monte Carlo, and its answer.
 
-The path leads from the prior, which is standard normal in the coordinates of the target, to the posterior:
-prior × likelihood^t. Particles are on independent islands; between two temperatures they are resampled and
-moved by Hamiltonian Monte Carlo, with the covariance of the particles as units. The evidence is that of a
-chain of bridges (Bennett) over all states of two neighbouring temperatures, its error from leaving out one
-island at a time.
+Paths lead from a Gaussian to the posterior: start^{1−t} posterior^t. The answer starts from the curvature at
+a mode, or for few rows and outputs from the prior; the path that checks it starts half way to the mode.
+Particles are on independent islands; between two temperatures they are resampled and moved by Hamiltonian
+Monte Carlo, with the covariance of the particles as units. The evidence is that of a chain of bridges
+(Bennett) over all states of two neighbouring temperatures, its error from leaving out one island at a time.
 
 Draws are kept in the basis that makes signal and noise diagonal together: Σ = M Mᵀ, L = M diag(l) Mᵀ.
 """
@@ -34,7 +34,7 @@ from lbnn.engines.smc import (
     temperature_step,
 )
 from lbnn.engines.target import Target
-from lbnn.engines.verdict import TAKE_OR_RAISE, reaches, verdict
+from lbnn.engines.verdict import TAKE_OR_RAISE, evidence_agrees, reaches, verdict
 from lbnn.likelihood.signal_and_noise import Roots, check_integrand
 from lbnn.scale.signal_noise import SignalNoiseDraws
 
@@ -45,6 +45,10 @@ FROM_PRIOR, FROM_MODE = "sequential Monte Carlo from the prior", "sequential Mon
 FROM_CURVATURE = "sequential Monte Carlo from the curvature at a mode"
 _TRUSTED = 0.2  # weight of the covariance of few states beside its diagonal from which it is used
 _NO_DENSITY, _SMALLEST_STEP = -1e9, 1e-7
+#: Deviation of a coordinate at a mode, times the root of the number of targets, under which the mode is
+#: called a spike: 0.1 belongs to a ratio of signal to noise of 100. Six rows of seven outputs have 0.001 to
+#: 0.08, 30 to 100 rows of 10 to 20 outputs 0.8 to 1.3, and 0.2 where the noise is a tenth of the signal.
+_NARROWEST = 0.1
 
 State = tuple[Array, ...]  # white coordinates ξ (m, D), log posterior density there (m,), its gradient (m, D)
 
@@ -71,15 +75,21 @@ class Effort:
     more: int
 
 
-# Particles that move too little lag behind the path, and the evidence is low: with 50 rows and 10 outputs by
-# three nats with 8 particles of 4 moves, by 0.5 with 4 of 8 moves, which cost the same, and by less than its
-# error (0.3) with 4 of 12. Few particles and long chains therefore.
-#: To compare networks; low by up to one nat.
+# Particles that move too little lag behind the path, and the evidence is low, the more the longer the path:
+# from the prior, with `FINAL`, by 0.5 for 50 rows of 10 outputs, by 2.7 and 3.8 for 100 of 20 and by 27 for
+# 80 of 35, with stated errors of 0.5, 0.6 and 7.7; from the curvature at a mode by less than these errors
+# (0.4, 0.7 and 0.6) in all three, in half the time. Of 8 particles of 4 moves and 4 of 8, which cost the
+# same, the second are less low: few particles and long chains therefore.
+#: To compare networks.
 SCREENING = Effort(4, 8, 0.25, 0)
 FINAL = Effort(4, 12, 0.25, 12)
-#: The same for data of many rows and outputs, whose gradients are expensive, from `curvature_start`: 120 rows
-#: of 35 outputs take 1 to 4 s, and five of six final runs are within 2 nats of `FINAL` (from the prior, 20 to
-#: 100 low). With 60 rows of 60 outputs one of two was 40 low, with a stated error of 6.
+#: The same for few rows and outputs, where calls of NumPy take the time: sixteen times the particles take
+#: four times as long.
+_FINAL_SMALL = Effort(32, 12, 0.25, 12)
+_SMALL = 6e4  # operations of a gradient: two outputs, twelve rows
+#: The same for data of many rows and outputs, whose gradients are expensive: 120 rows of 35 outputs take 1 to
+#: 4 s, and five of six final runs are within 2 nats of `FINAL`. With 60 rows of 60 outputs one of two was 40
+#: low, with a stated error of 6.
 LARGE_SCREENING = Effort(2, 8, 0.1, 0)
 LARGE_FINAL = Effort(2, 12, 0.1, 12)
 
@@ -100,11 +110,13 @@ def infer_signal_noise(target: SignalNoiseTarget, options: InferenceOptions) -> 
     if target.dimension == 0:
         return _one_draw(target)
     target, mode = aligned(target)
-    effort, most = (SCREENING, 1) if options.rough else (FINAL, _MOST_ROUNDS)
-    estimate = rounds(target, prior_start(target), call, effort, FROM_PRIOR, most)
+    effort, most = (SCREENING, 1) if options.rough else (final_effort(target), _MOST_ROUNDS)
+    start, method = final_start(target, mode)
+    estimate = rounds(target, start, call, effort, method, most)
     check = None
     if not options.rough:
         check = rounds(target, mode_start(mode), call, effort, FROM_MODE, most)
+        estimate, check = higher_first(estimate, check, call)
     answer = verdict("smc", estimate, check, call, needs_check=not options.rough, advice=TAKE_OR_RAISE)
     chosen = answer.estimate
     checked_integrand(target, chosen)
@@ -128,6 +140,33 @@ def rounds(
         found.append(tempered(target, start, call, effort, f"{method}, round {len(found) + 1}"))
         estimate = replace(combined(found), method=method)
     return estimate
+
+
+def final_effort(target: SignalNoiseTarget) -> Effort:
+    """Of an answer that is integrated in full."""
+    return _FINAL_SMALL if target.operations < _SMALL else FINAL
+
+
+def final_start(target: SignalNoiseTarget, mode: Array) -> tuple[GaussianProposal, str]:
+    """Where the path of an answer starts, and its name.
+
+    From the prior a small problem has two or three temperatures, and particles do not lag; from the curvature
+    at the mode, one, and a tail of the posterior may be missed (low by 0.16 in one of twenty, where 0.05 was
+    stated).
+    """
+    if target.operations < _SMALL:
+        return prior_start(target), FROM_PRIOR
+    return curvature_start(target, mode), FROM_CURVATURE
+
+
+def higher_first(estimate: Estimate, check: Estimate, call: Call) -> tuple[Estimate, Estimate]:
+    """The two, exchanged where they contradict each other and the second is the higher.
+
+    Particles that lag behind the path, or that miss a mode, make a log evidence low, not high.
+    """
+    if evidence_agrees(estimate, check, call.policy) or check.log_evidence < estimate.log_evidence:
+        return estimate, check
+    return check, estimate
 
 
 def diagonal_draws(roots: Roots, weights: Array, groups: IndexArray) -> SignalNoiseDraws:
@@ -165,8 +204,18 @@ def mode_start(mode: Array) -> GaussianProposal:
 
 
 def curvature_start(target: SignalNoiseTarget, mode: Array) -> GaussianProposal:
-    """The Gaussian at a mode (D,) with its curvature: the shortest path, where that mode has all mass."""
-    return laplace_proposal(cast(Target, target), mode)
+    """The Gaussian at a mode (D,) with its curvature: the shortest path, where that mode has all mass.
+
+    The prior where the mode is a spike, as with few rows whose targets a signal can fit without noise: there
+    it has next to no mass.
+    """
+    likelihood = target.likelihood
+    start = laplace_proposal(cast(Target, target), mode)
+    if start.root is not None:
+        narrowest = _NARROWEST / math.sqrt(likelihood.examples * likelihood.outputs)
+        if float(np.linalg.eigvalsh(start.root)[0]) < narrowest:
+            return prior_start(target)
+    return start
 
 
 def tempered(

@@ -143,7 +143,7 @@ def fit_networks(
                 rough = fit_model(data, candidates[0], units, level_examples, **(effort | {"rough": True}))
             if residuals_correlate(rough, targets):
                 pairs = search_free(data, shapes, effort["seed"], report)
-        lead = candidates[0].penalised_evidence - pairs[0].log_evidence if pairs else math.inf
+        lead = candidates[0].penalised_evidence - pairs[0].log_weight if pairs else math.inf
         models: tuple[FittedModel, ...] = ()
         if lead > -CLEAR_LEAD:
             wanted = average if average != "auto" or not constant else False
@@ -194,10 +194,10 @@ def _with_free(
         return (free,)
     own = best.penalised_evidence + log_unit_jacobian(data, units)
     if not average:
-        return (free,) if free.log_evidence > own else models
+        return (free,) if free.log_weight > own else models
     shift = own - float(special.logsumexp([model.log_weight for model in models]))
     others = tuple(replace(model, log_weight=model.log_weight + shift) for model in models)
-    return (free, *others) if free.log_evidence > own else (*others, free)
+    return (free, *others) if free.log_weight > own else (*others, free)
 
 
 def _of_counted(models: tuple[FittedModel, ...], free: FreeNoiseModel, doubts: list[str]) -> list[str]:

@@ -153,7 +153,7 @@ def fit_free(
         data, pairs, target_error=effort["target_error"], seed=effort["seed"]
     )
     evidence = posterior.log_evidence + log_unit_jacobian(data, units)
-    model = _model(posterior, evidence, units, level_examples)
+    model = _model(posterior, evidence, averaged[0].log_prior_odds, units, level_examples)
     return model, [candidate_of(data, each) for each in averaged]
 
 
@@ -164,11 +164,15 @@ def fit_without_signal(
     posterior = posterior_without_signal(data, pairs)
     if posterior is None:
         return None
-    return _model(posterior, posterior.log_evidence, units, level_examples)
+    return _model(posterior, posterior.log_evidence, 0.0, units, level_examples)
 
 
 def _model(
-    posterior: FreeNoisePosterior, evidence: float, units: TargetUnits, level_examples: float | None
+    posterior: FreeNoisePosterior,
+    evidence: float,
+    log_prior_odds: float,
+    units: TargetUnits,
+    level_examples: float | None,
 ) -> FreeNoiseModel:
     return FreeNoiseModel(
         cast(Posterior, posterior),
@@ -178,6 +182,6 @@ def _model(
         1.0,
         evidence,
         units.single_output,
-        0.0,
-        evidence,
+        -log_prior_odds,
+        evidence + log_prior_odds,
     )

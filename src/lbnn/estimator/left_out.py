@@ -24,7 +24,7 @@ from lbnn.selection import Candidate
 #: grows with the square of the rows.
 _MOST_ROWS = 1000
 _MOST_WORK = 1e9  # products, a second or two
-_CLEAR_LEAD = 1.0  # nats: below, the evidence itself does not tell a signal from none
+CLEAR_LEAD = 1.0  # nats: below, the evidence itself does not tell a signal from none
 _FEWEST_ROWS = 10  # below, the squared error of left-out predictions says next to nothing
 
 
@@ -47,7 +47,7 @@ def contradiction(
     if (
         not chosen.signal
         or chosen.on_edge
-        or not lead > _CLEAR_LEAD
+        or not lead > CLEAR_LEAD
         or not _FEWEST_ROWS <= len(state.targets) <= _MOST_ROWS
     ):
         return ""

@@ -46,7 +46,7 @@ from lbnn.estimator.input_search import (
     make_candidate,
 )
 from lbnn.estimator.kernels import Kernel
-from lbnn.estimator.left_out import contradiction
+from lbnn.estimator.left_out import CLEAR_LEAD, contradiction
 from lbnn.estimator.model import FittedState
 from lbnn.estimator.rows import Rows, distinct_rows
 from lbnn.estimator.shares import shares
@@ -336,14 +336,15 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.target_transform_ = self._transform_of_targets(training.targets, evidence)
         targets, jacobian = target_transform.applied(self.target_transform_, training.targets)
         units, setting, chosen, others = best(targets, weights)
-        said = self._advice(training, evidence, units, setting, chosen, group_of)
         if self.robust:
             own = self._own_variances(chosen, inputs, targets, weights, kind)
-            units, _, chosen, others = best(targets, settings.divided(weights, own))
+            weights = settings.divided(weights, own)
+            units, setting, chosen, others = best(targets, weights)
             penalty = float((own > 1).sum() * row_noise.price(len(own)))
             chosen, *others = (replace(each, penalty=each.penalty + penalty) for each in (chosen, *others))
             counted = training.rows.stands_for >= 0
             self.row_variances_[counted] = own[training.rows.stands_for[counted]]
+        said = self._advice(training, evidence, units, setting, chosen, group_of)
         columns = targets.reshape(len(targets), -1)
         return self._fit_candidates(
             chosen, others, kind, units, columns, training.rows, training.extent, said, jacobian
@@ -518,10 +519,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         models = tuple(replace(each, log_evidence=each.log_evidence + jacobian) for each in models)
         state = FittedState.of(models, chosen.transform, targets, rows, extent)
         lead = fitting.lead_over_no_signal(candidates, chosen.data, settled[0])
+        weak = candidates[0].signal and 0 <= lead <= CLEAR_LEAD and several and not constant
+        notices += [settings.weak_signal(lead)] * weak
         doubts += [said for said in [contradiction(state, candidates[0], lead, fits.without_signal)] if said]
         warn_of(doubts)
         warn_of(notices, DataWarning)
         messages = [*doubts, *notices, *self._said_of_scales(chosen)]
+        messages += [row_noise.own_variances_message(self.row_variances_)] * self.robust
         messages += [rows.message] * (bool(rows.message) and not rows.dropped)
         table = fitting.evidence_table(candidates, chosen, others, units)
         table = [{**row, "log_evidence": row["log_evidence"] + jacobian} for row in table]

@@ -119,6 +119,19 @@ def own_variances(rows: int, densities: Callable[[Array], RowDensities]) -> Arra
     return variances
 
 
+def own_variances_message(variances: Array) -> str:
+    """Which rows have a noise variance of their own; variances (rows,) relative to the ordinary one."""
+    own = np.flatnonzero(variances > 1)
+    if not len(own):
+        return "no row has a noise variance of its own (robust=True)"
+    listed = own[np.argsort(-variances[own], kind="stable")]
+    named = ", ".join(f"row {row}, {variances[row]:.3g} times" for row in listed[:_MOST_NAMED])
+    more = f" and {len(own) - _MOST_NAMED} more" if len(own) > _MOST_NAMED else ""
+    one = "1 row has a noise variance of its own"
+    which = one if len(own) == 1 else f"{len(own)} rows have noise variances of their own"
+    return f"{which} (robust=True): {named}{more} that of the other rows"
+
+
 def unusual_rows(candidate: InputCandidate, targets: Array, numbers: IndexArray, names: list[str]) -> str:
     """What to say of rows that the others predict badly; empty if there are none.
 

@@ -135,6 +135,17 @@ NO_LINEAR_SIGNAL = (
     "the evidence prefers no signal to a linear function of the inputs: predictions of the linear kernel are "
     "near the mean of the targets"
 )
+
+
+def weak_signal(lead: float) -> str:
+    """What is said where the evidence prefers a signal to none by so few nats."""
+    return (
+        f"the evidence hardly prefers a signal to targets without signal, by {lead:.2g} nats: these examples "
+        "do not show clearly that the inputs say anything of the targets. More rows, other "
+        "columns or scales of their own for columns (ard=True) may"
+    )
+
+
 _AT_AN_END = (
     "the best hyperparameters are at the end of the ranges searched: give beta or prior_scale if you know "
     "them"
@@ -152,7 +163,7 @@ def without_noise_message(outputs: Sequence[int], count: int, averaged: bool) ->
     return (
         f"{which} fitted without noise, and the evidence does not say how small it is: {known}. Give beta "
         "= 1/(noise variance) if you know it. Usual reasons: a column that is computed from the targets, or "
-        "as many columns as rows"
+        "at least as many columns as rows"
     )
 
 

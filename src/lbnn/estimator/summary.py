@@ -42,7 +42,7 @@ class OutputFacts:
         Root mean squares of left-out residuals: of the fit, of a ridge regression whose penalty has the
         least such error, and of the mean of the other rows.
     r2 : float
-        1 − error²/deviation².
+        1 − error²/mean_error².
     coverage : float
         Share of the rows in their left-out 90% interval.
     """
@@ -123,7 +123,7 @@ def _of_output(
     deviation = _root_mean_square(about)
     others = len(about) - 1  # y_a less their mean is y_a less the mean of all, times p/(p − 1)
     from_others = about * (others + 1) / others if centred else about
-    error = _root_mean_square(residual)
+    error, alone = _root_mean_square(residual), _root_mean_square(from_others)
     reach = special.ndtri((1 + COVERAGE) / 2)
     return OutputFacts(
         name,
@@ -131,8 +131,8 @@ def _of_output(
         float(noise),
         error,
         _root_mean_square(ridge),
-        _root_mean_square(from_others),
-        1 - (error / deviation) ** 2 if deviation else float("nan"),
+        alone,
+        1 - (error / alone) ** 2 if alone else float("nan"),
         float((np.abs(z) < reach).mean()),
     )
 
@@ -254,6 +254,8 @@ def _rivals(model: Any) -> list[str]:
     if len(table) < 2:
         return []
     top = table[0]["log_evidence"] - table[0]["penalty"]
+    known = any(not row.get("signal", True) for row in table[: _MOST_RIVALS + 1])
+    without = [] if known else [row for row in table if not row.get("signal", True)][:1]
     rows = [
         (
             network_name(row["widths"]) if row.get("signal", True) else "no signal",
@@ -261,7 +263,7 @@ def _rivals(model: Any) -> list[str]:
             row["inputs"],
             f"{row['log_evidence'] - row['penalty'] - top:.2f}",
         )
-        for row in table[: _MOST_RIVALS + 1]
+        for row in [*table[: _MOST_RIVALS + 1], *without]
     ]
     title = f"Log evidence less its penalty, relative to the best ({len(table)} candidates)"
     return [title, *_table(("network", "noise", "inputs", "difference"), rows)]

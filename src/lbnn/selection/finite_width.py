@@ -35,7 +35,7 @@ from lbnn.scale.total_factor import TotalFactorLaw
 from lbnn.selection.data import EvidenceData
 
 POINTS = 128
-_DIFFERENCE = 1e-4
+_DIFFERENCE = 1e-4  # standard deviations of the proposal
 _MODE_SEARCHES = 3  # at most, ...
 _MODE_GRADIENT = 0.1  # ... until the gradient is below this, per standard deviation of the proposal
 
@@ -56,20 +56,15 @@ def network_evidence(
     start: Array,
     seed: int,
     points: int = POINTS,
-    directions: Array | None = None,
 ) -> NetworkEvidence:
-    """The evidence of a network with these hidden widths; `start` is a typical h, `points` a power of two.
-
-    With `directions` (n_d + 1, k) of h the gradient is computed along these, and is less accurate along
-    others.
-    """
+    """The evidence of a network with these hidden widths; `start` is a typical h, `points` a power of two."""
     if data.outputs == 1:
         return QuadratureEvidence(data, widths)
     rank = data.spectrum.rank
     more_outputs = data.noise_variance > 0 and len(widths) > 0 and data.outputs > rank > 0
     more_outputs = more_outputs and widths[-1] >= rank  # narrow networks: the scale, in relative coordinates
     kind = DualEvidence if more_outputs else SampledEvidence
-    evidence = kind(data, widths, start, seed, points, directions)
+    evidence = kind(data, widths, start, seed, points)
     many = TotalFactorLaw(evidence.coordinates.shapes).dimension > POLICY.most_for_mixture
     return RowEvidence(evidence, seed, points // 2) if many and evidence.coordinates.square else evidence
 
@@ -98,10 +93,8 @@ class SampledEvidence:
         start: Array,
         seed: int,
         points: int,
-        directions: Array | None = None,
     ) -> None:
-        """Near h = start (n_d + 1,), with gradients along directions (n_d + 1, k)."""
-        self.directions = np.eye(len(start)) if directions is None else directions
+        """Near h = start (n_d + 1,)."""
         self.data, self.prior, self.error = data, Network(widths).scale_prior(data.outputs), math.inf
         likelihood = data.likelihood(start)
         self.coordinates, rows = self._setting(likelihood.gradient_rows)
@@ -142,23 +135,21 @@ class SampledEvidence:
         """
         some = np.flatnonzero(weights)  # the others may be where factors overflow
         slopes = self.slopes_given(h, self.target(h).roots(points[some]))
-        return weights[some] @ (slopes + gradient[some] @ self._mode_slopes(h, proposal))
+        return weights[some] @ slopes + self._moved(h, proposal, weights[some] @ gradient[some])
 
-    def _mode_slopes(self, h: Array, proposal: GaussianProposal) -> Array:
-        """∂mode/∂h ≈ (−∇²log π)⁻¹ ∂_h ∇ log π, (D, n_d + 1); the proposal's covariance is the inverse.
+    def _moved(self, h: Array, proposal: GaussianProposal, gradient: Array) -> Array:
+        """E ∇_u log π · ∂mode/∂h, (n_d + 1,), from the mean gradient (D,).
 
-        Along `directions` only: with correlated outputs the evidence is steep in the unit of a single output,
-        where differences are inaccurate.
+        ∂mode/∂h is C ∂_h ∇_u log π at the mode, C the covariance of the proposal. So this is the derivative
+        of ∂f/∂h in u along v = C E ∇_u log π: one difference of slopes, however many hyperparameters.
         """
-        here = self.target(h).value_and_gradient(proposal.mean[None])[1][0]
-        ahead = [
-            self.target(h + step).value_and_gradient(proposal.mean[None])[1][0]
-            for step in _DIFFERENCE * self.directions.T
-        ]
-        if not ahead:
-            return np.zeros((len(here), len(h)))
-        mixed = (np.stack(ahead, axis=1) - here[:, None]) / _DIFFERENCE @ np.linalg.pinv(self.directions)
-        return proposal.times_covariance(mixed)
+        along = proposal.times_covariance(gradient[:, None])[:, 0]
+        size = float(np.linalg.norm(proposal.pull_back(gradient[None])))  # of v in standard deviations
+        if not size:
+            return np.zeros(len(h))
+        steps = np.array([[1.0], [-1.0]]) * (_DIFFERENCE / size) * along
+        ahead, behind = self.slopes_given(h, self.target(h).roots(proposal.mean + steps))
+        return (ahead - behind) * size / (2 * _DIFFERENCE)
 
     def _proposal(self, target: ScaleTarget) -> GaussianProposal:
         """Laplace approximation, its mode sought from that of the best h so far; again if it was missed."""

@@ -283,7 +283,7 @@ class WidthSearch:
         if not widths:
             return start, 0.0
         h = rank_limited_start(self.data, self.free.at(start.phi), min(widths))
-        evidence = network_evidence(self.data, widths, h, self.seed, directions=self.free.directions)
+        evidence = network_evidence(self.data, widths, h, self.seed)
 
         def watched(h: Array) -> tuple[float, Array]:
             """The evidence and its gradient at h (n_d + 1,), announced."""
@@ -310,9 +310,7 @@ class WidthSearch:
     def _refined(self, widths: tuple[int, ...], top: Optimum) -> tuple[Optimum, float]:
         """The evidence of a contender computed again where it is uncertain: more points, another seed."""
         h, seed = self.free.at(top.phi), self.seed + 1
-        finer = network_evidence(
-            self.data, widths, h, seed, _REFINEMENT * POINTS, directions=self.free.directions
-        )
+        finer = network_evidence(self.data, widths, h, seed, _REFINEMENT * POINTS)
         return replace(top, value=finer(h)[0]), finer.error
 
 
