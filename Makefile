@@ -17,7 +17,7 @@ export MPLBACKEND = Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test lint types unit test-slow test-lowest test-arrays test-browser reproduce docs dist bench leaderboard format hooks lock clean
+.PHONY: help venv test lint types unit test-slow coverage test-lowest test-arrays test-browser reproduce docs dist bench leaderboard format hooks lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,9 +60,13 @@ unit: venv
 	@echo "== pytest"
 	@$(PYTEST)
 
-test-slow: venv  ## run all tests, the slow ones too, and measure what they cover
-	@echo "== pytest, slow tests too, with coverage"
-	@$(PYTEST) -m "slow or not slow" --cov --cov-report=term:skip-covered
+test-slow: venv  ## run all tests, the slow ones too
+	@echo "== pytest, slow tests too"
+	@$(PYTEST) -m "slow or not slow"
+
+coverage: venv  ## run all but the slow tests and print the lines that they do not reach
+	@echo "== pytest with coverage"
+	@$(PYTEST) --cov --cov-report=term:skip-covered
 
 # Libraries newer than the lowest ones warn them of what they use; those warnings are not the project's.
 test-lowest: BIN := .venv-lowest/bin

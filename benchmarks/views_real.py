@@ -1,8 +1,11 @@
 """Missing targets in real tables: the fit of the observed cells against dropping rows and filling with means.
 
 A share of the training cells is removed at random. Scores are on test rows with all targets, in units of the
-training targets: negative joint log density for each target, and mean squared error.
-`python benchmarks/views_real.py --sets linnerud tecator pulp_fibre --splits 2 --out FILE`
+training targets: negative joint log density for each target, and mean squared error. The three ways have the
+same split and the same missing cells, so that differences are paired.
+`python benchmarks/views_real.py --sets linnerud soils pulp_fibre --splits 2 --out FILE`
+
+Results are stored after every comparison; those that the file has are not run again.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ import numpy as np
 import lbnn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.real_data import datasets
+from benchmarks.real_data import datasets, further
+from lbnn._base.checkout import provenance
 
 SHARES = (0.1, 0.3, 0.5)
+COMMAND = "OPENBLAS_NUM_THREADS=1 python benchmarks/views_real.py --sets SET --splits N --out FILE"
 
 
 def scored(model, X, Y, X_test, Y_test):
@@ -92,7 +97,8 @@ def summary(rows):
 
 def _mean_scores(scores):
     names = ("density", "median_density", "error", "seconds", "density_seconds")
-    return {name: float(np.mean([each[name] for each in scores])) for name in names}
+    known = [name for name in names if all(name in each for each in scores)]  # older files have fewer
+    return {name: float(np.mean([each[name] for each in scores])) for name in known}
 
 
 def _gain(pairs, score):
@@ -103,21 +109,30 @@ def _gain(pairs, score):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sets", nargs="+", default=["linnerud", "pulp_fibre", "tecator"])
+    parser.add_argument("--sets", nargs="+", default=["linnerud", "soils", "pulp_fibre"])
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
     parser.add_argument("--noise", default="auto")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="of CPU, after which none begins")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
     rows = []
+    if options.out is not None and options.out.exists():
+        rows = json.loads(options.out.read_text())["splits"]
+    known = {(row["set"], row["share"], row["split"], row["noise"]) for row in rows}
     for number in range(options.first, options.splits):  # a run that is cut has all sets and shares
         for name in options.sets:
-            data = getattr(datasets, name)()
-            for share in SHARES:
+            data = (getattr(datasets, name, None) or getattr(further, name))()
+            for share in options.shares:
+                if (data.name, share, number, options.noise) in known:
+                    continue
+                if time.process_time() > options.seconds:
+                    return
                 rows.append(comparison(data, share, number, options.noise))
                 print(json.dumps(rows[-1]), flush=True)
                 if options.out is not None:
-                    stored = {"summary": summary(rows), "splits": rows}
+                    stored = {"provenance": [provenance(COMMAND)], "summary": summary(rows), "splits": rows}
                     options.out.write_text(json.dumps(stored, indent=1) + "\n")
 
 

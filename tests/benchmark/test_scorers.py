@@ -173,6 +173,7 @@ def test_constant_chains_are_judged_not_a_crash():
     task, draws = exact_draws("plain-15", shape=(4, 50))
     report = score(task, np.repeat(draws[:, :1], 50, axis=1))
     assert not report.passed
+    assert not score(task, np.broadcast_to(draws[:1, :1], draws.shape)).passed  # one point, all chains
 
 
 def test_picture_has_three_panels():

@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special
@@ -115,3 +116,21 @@ def test_in_the_estimator(kernel):
     assert np.sqrt(np.mean((model.predict(new) - np.abs(new[:, 0])) ** 2)) < 0.25
     given = lbnn.LBNNRegressor(kernel=kernel, kernel_params={"depth": 2, "bias_variance": 0.5}, depth=1)
     assert given.fit(X, y).kernel_params_["depth"] == 2
+
+
+def test_kernels_of_nearly_equal_and_of_large_inputs():
+    """Against the formulas at fifty digits; 1 − cos² had lost the sine, ab − c² became negative."""
+    rng = np.random.default_rng(0)
+    with mpmath.workdps(50):
+        for size, apart in [(1e-3, 1e-4), (1.0, 1e-4), (1.0, 1e-6), (1e3, 1e-3)]:
+            u = size * rng.normal(size=3)
+            v = u + apart * size * rng.normal(size=3)
+            c, a, b = (np.array([each]) for each in (u @ v, u @ u, v @ v))
+            cosine = mpmath.mpf(c[0]) / mpmath.sqrt(mpmath.mpf(a[0]) * mpmath.mpf(b[0]))
+            angle = mpmath.acos(min(cosine, mpmath.mpf(1)))
+            exact = mpmath.sqrt(mpmath.mpf(a[0]) * mpmath.mpf(b[0])) / (2 * mpmath.pi)
+            exact *= mpmath.sin(angle) + (mpmath.pi - angle) * mpmath.cos(angle)
+            assert float(ACTIVATIONS["relu"](c, a, b)[0] / exact - 1) == pytest.approx(0.0, abs=2e-15)
+    large = np.array([1e20])
+    for activation in ACTIVATIONS.values():
+        assert np.isfinite(activation(large * (1 + 1e-15), large, large)).all()

@@ -48,3 +48,13 @@ def test_linear_relations_in_other_units_or_about_another_level_are_linear():
     with pytest.warns(lbnn.DataWarning, match=r"of 60 rows are far .* too many for outliers") as caught:
         LBNNRegressor(depth=1, beta=1e4).fit(X[:60], STRAIGHT[:60])
     assert not any("not linear" in str(each.message) for each in caught)
+
+
+@pytest.mark.parametrize("kernel", ["relu", "gelu", "erf", "polynomial"])
+def test_columns_in_small_or_large_units_can_be_fitted(kernel):
+    """Nearly constant kernels keep few digits when they are centred; standardised columns are as good."""
+    one = LBNNRegressor(kernel=kernel, depth=1, inputs="standardised").fit(X[:25], STRAIGHT[:25])
+    for unit in (1e-6, 1e-4, 1e6):
+        fitted = LBNNRegressor(kernel=kernel, depth=1).fit(unit * X[:25], STRAIGHT[:25])
+        assert fitted.log_evidence_ > one.log_evidence_ - 1e-6
+        assert np.isfinite(fitted.predict(unit * X[:3], return_std=True)).all()

@@ -130,7 +130,7 @@ class CentredKernel:
         centred = (centred + centred.T) / 2
         if not self.centre or len(gram) < 2:
             return Spectrum.from_gram(centred, targets, weights=weights)
-        return _of_contrasts(centred, targets, weights)
+        return _of_contrasts(centred, targets, weights, float(np.abs(gram).max()))
 
     def test(self, cross: Array, gram: Array) -> tuple[Array, ...]:
         """Cross kernel (p̂, p) and test kernel (p̂, p̂) as arguments of `Posterior.predict`."""
@@ -148,18 +148,19 @@ class CentredKernel:
         return cross.mean(axis=1) if self.shares is None else cross @ self.shares
 
 
-def _of_contrasts(centred: Array, targets: Array, weights: Array | None) -> Spectrum:
+def _of_contrasts(centred: Array, targets: Array, weights: Array | None, scale: float) -> Spectrum:
     """The spectrum of a centred Gram matrix (p, p), with eigenvectors that are contrasts to rounding.
 
     Those of the matrix itself mix with the level, whose eigenvalue is zero, as theirs come near to rounding,
     and lose a part of the targets: smooth kernels have many of that kind. So the eigenvalues are those of
     the p − 1 other coordinates after a reflection that makes the level the first of p. With row weights all
-    of this is said of rows times √w, whose level is √w.
+    of this is said of rows times √w, whose level is √w. `scale` is the largest entry before it was centred.
     """
     level, rows = _level(len(centred), weights), _times_level(targets, weights)
     matrix = centred if weights is None else _times_level(_times_level(centred, weights).T, weights)
+    largest = scale if weights is None else scale * float(weights.max())
     reduced = _reflected(_reflected(matrix, level).T, level)[1:, 1:]
-    spectrum = Spectrum.from_gram((reduced + reduced.T) / 2, _reflected(rows, level)[1:])
+    spectrum = Spectrum.from_gram((reduced + reduced.T) / 2, _reflected(rows, level)[1:], scale=largest)
     basis = spectrum.basis
     assert isinstance(basis, GramBasis)
     vectors = _as_contrasts(basis.vectors, level)

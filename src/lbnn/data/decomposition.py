@@ -25,7 +25,7 @@ from lbnn._base.arrays import (
 )
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GRAM_TOLERANCE
-from lbnn.data.projection import positive_eigen, positive_part
+from lbnn.data.projection import RANK_TOLERANCE, positive_eigen, positive_part
 
 #: Ratio of the eigenvalues of a Gram matrix up to which they stand for singular values: each is then known to
 #: 1e4 ε = 2e-12 of itself. Gaussian inputs keep it while p and n0 differ by 4% (2000 × 2080) or more.
@@ -43,19 +43,25 @@ _SIMILAR = 1e3
 
 
 def positive_eigenvectors(
-    gram: AnyArray, size: int, name: str, overwrite: bool = False
+    gram: AnyArray, size: int, name: str, overwrite: bool = False, scale: float = 0.0
 ) -> tuple[Array, AnyArray]:
-    """Positive eigenvalues (r,) and eigenvectors (n, r) of gram (n, n), which may be overwritten."""
-    values, vectors = _semidefinite_eigh(gram, name, overwrite)
-    return positive_eigen(values, vectors, size)
+    """Positive eigenvalues (r,) and eigenvectors (n, r) of gram (n, n), which may be overwritten.
+
+    Entries that are differences of numbers as large as `scale` have the rounding of these.
+    """
+    values, vectors = _semidefinite_eigh(gram, name, overwrite, scale)
+    return positive_eigen(values, vectors, size, scale)
 
 
-def _semidefinite_eigh(gram: AnyArray, name: str, overwrite: bool) -> tuple[Array, AnyArray]:
+def _semidefinite_eigh(
+    gram: AnyArray, name: str, overwrite: bool, scale: float = 0.0
+) -> tuple[Array, AnyArray]:
     """All eigenvalues (n,), ascending, and eigenvectors (n, n); none negative but for rounding."""
     count = gram.shape[0]
     purpose = f"the eigendecomposition of {name} ({count} × {count})"
     values, vectors = within_memory(lambda: eigh(gram, overwrite), device_of(gram), 5.0 * count**2, purpose)
-    if values[0] < -GRAM_TOLERANCE * max(values[-1], 0.0):
+    # four roundings of entries of size `scale`: two of the kernel, two of the differences
+    if values[0] < -GRAM_TOLERANCE * max(values[-1], 0.0) - 4 * RANK_TOLERANCE * count * scale:
         raise ValueError(
             f"{name} must be positive semi-definite, got eigenvalues from {values[0]:.3g} to {values[-1]:.3g}"
         )

@@ -34,20 +34,23 @@ def _relu(c: Array, a: Array, b: Array) -> Array:
     cosine = np.divide(c, size, out=np.zeros_like(c), where=size > 0)
     cosine = np.clip(cosine, -1.0, 1.0)  # beyond by rounding
     angle = np.arccos(cosine)
-    return size * (np.sqrt(1 - cosine**2) + (math.pi - angle) * cosine) / (2 * math.pi)
+    sine = np.sqrt((1 - cosine) * (1 + cosine))  # 1 − cos² has lost the sine of a small angle
+    return size * (sine + (math.pi - angle) * cosine) / (2 * math.pi)
 
 
 def _erf(c: Array, a: Array, b: Array) -> Array:
     """The same for φ = erf, arrays of the same shape."""
-    return 2 / math.pi * np.arcsin(2 * c / np.sqrt((1 + 2 * a) * (1 + 2 * b)))
+    return 2 / math.pi * np.arcsin(np.clip(2 * c / np.sqrt((1 + 2 * a) * (1 + 2 * b)), -1.0, 1.0))
 
 
 def _gelu(c: Array, a: Array, b: Array) -> Array:
     """The same for φ = gelu, arrays of the same shape."""
     product = (1 + a) * (1 + b)
-    height = 1 / (2 * math.pi * np.sqrt(product - c**2))
-    inner = a * b + c**2 * (1 / (1 + a) + 1 / (1 + b) - 1)
-    return height * inner + c * (0.25 + np.arcsin(c / np.sqrt(product)) / (2 * math.pi))
+    size = np.sqrt(a * b)
+    rest = np.maximum((size - c) * (size + c), 0.0)  # ab − c² ≥ 0, of which large a, b and c keep no digits
+    height = 1 / (2 * math.pi * np.sqrt(1 + a + b + rest))
+    inner = rest + c**2 * (1 / (1 + a) + 1 / (1 + b))
+    return height * inner + c * (0.25 + np.arcsin(np.clip(c / np.sqrt(product), -1.0, 1.0)) / (2 * math.pi))
 
 
 #: E φ(u)φ(v) as a function of E uv, E u² and E v², by activation.

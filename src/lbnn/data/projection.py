@@ -386,7 +386,7 @@ def gram_root(gram: AnyArray) -> AnyArray:
     return vectors * like(np.sqrt(kept), vectors)
 
 
-def positive_eigen(values: Array, vectors: AnyArray, size: int) -> tuple[Array, AnyArray]:
+def positive_eigen(values: Array, vectors: AnyArray, size: int, scale: float = 0.0) -> tuple[Array, AnyArray]:
     """The eigenvalues, ascending, that count as positive (r,), and their eigenvectors (n, r)."""
-    first = len(values) - int(positive_part(values, size).sum())
+    first = len(values) - int(positive_part(values, size, scale).sum())
     return values[first:], vectors[:, first:]

@@ -303,8 +303,13 @@ class Spectrum:
         *,
         weights: ArrayLike | None = None,
         decompose: str | None = None,
+        scale: float = 0.0,
     ) -> Spectrum:
-        """Build from a positive semi-definite kernel matrix (p, p) and targets Y; the rest as before."""
+        """Build from a positive semi-definite kernel matrix (p, p) and targets Y; the rest as before.
+
+        `scale` is the largest number of which entries of the matrix are differences, as of a centred kernel:
+        eigenvalues below the rounding of such numbers count as zero.
+        """
         _refuse_factor(decompose)
         matrix = check.square_matrix(gram, "gram")
         size = matrix.shape[0]
@@ -316,10 +321,10 @@ class Spectrum:
             matrix = _weighted(_weighted(matrix, row_weights).T, row_weights)
         check.size(largest(matrix), "gram", power=2)
         check.size(largest(targets), "Y")
-        values, vectors = positive_eigenvectors(matrix, size, "gram")
+        values, vectors = positive_eigenvectors(matrix, size, "gram", scale=scale)
         rest = rest_of_targets(targets, vectors)
         inside, square = to_numpy(vectors.T @ targets), float((rest**2).sum())
-        error = RANK_TOLERANCE * float(values.max(initial=0.0))
+        error = RANK_TOLERANCE * float(values.max(initial=scale if len(values) else 0.0))
         return cls(
             values,
             inside,

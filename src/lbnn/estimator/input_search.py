@@ -13,7 +13,7 @@ import numpy as np
 
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
-from lbnn.data.bases import GramBasis
+from lbnn.data.bases import GRAM_TOLERANCE, GramBasis
 from lbnn.data.centring import CentredInputs, CentredKernel, Columns
 from lbnn.estimator import columns as column_units
 from lbnn.estimator import relevance
@@ -145,7 +145,19 @@ def best_candidate(
         candidates.append(make_candidate(each, _completed(kernel, each, X, group_of, setting), X, setting))
         if kernel.metric == "linear" and group_of is not None and comparable(candidates[-1:]):
             candidates.append(_with_own_scales(candidates[-1], X, group_of, setting))
+    if kernel.metric not in ("linear", "precomputed"):
+        candidates = [each for each in candidates if _has_digits(each)] or candidates
     return preferred([each for each in candidates if each.own or each.transform.columns.name != OWN_SCALES])
+
+
+def _has_digits(candidate: InputCandidate) -> bool:
+    """Whether a centred kernel varies by more than the rounding that a Gram matrix may have.
+
+    Of columns in small units kernels with a constant are nearly constant, and predictions would be refused.
+    """
+    spectrum = candidate.data.spectrum
+    largest = float(spectrum.eigenvalues.max(initial=0.0))
+    return spectrum.eigenvalue_error * spectrum.examples <= GRAM_TOLERANCE * largest
 
 
 def _with_own_scales(

@@ -35,7 +35,7 @@ from lbnn._base.small_matrices import inverses, lower_roots_and_rows
 from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.likelihood.gaussian import GaussianLikelihood
 
-_OVERHEAD = 2e5  # operations in the time that small factorisations take beside those counted
+_OVERHEAD = 2e4  # operations in the time (some 15 µs) that a gradient takes beside those counted
 _LARGEST = 1 << 23  # floats that products of cells may fill, 64 MB
 _TURNS = 4  # of completing the table and estimating the scale, for proposals
 _SMALLEST = 0.01  # eigenvalue of that estimate, relative to the largest

@@ -20,7 +20,6 @@ from lbnn._base.types import Array
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.signal_noise import (
-    FROM_CURVATURE,
     FROM_MODE,
     LARGE_FINAL,
     LARGE_SCREENING,
@@ -31,6 +30,7 @@ from lbnn.engines.signal_noise import (
     curvature_start,
     diagonal_draws,
     final_effort,
+    final_start,
     higher_first,
     mode_start,
     rounds,
@@ -393,10 +393,10 @@ def posterior_without_signal(data: EvidenceData, pairs: Sequence[FreeNoise]) -> 
 
 def _again(pair: FreeNoise, call: Call, effort: Effort) -> FreeNoise:
     """The same pair with the effort of a final answer."""
-    name, start = f"signal and noise {pair.form}, final", curvature_start(pair.target, pair.mode)
-    estimate = rounds(pair.target, start, call, effort, name, _MOST_ROUNDS)
+    start, method = final_start(pair.target, pair.mode)
+    estimate = rounds(pair.target, start, call, effort, f"signal and noise {pair.form}, final", _MOST_ROUNDS)
     checked_integrand(pair.target, estimate)
-    return replace(pair, estimate=replace(estimate, method=FROM_CURVATURE))
+    return replace(pair, estimate=replace(estimate, method=method))
 
 
 def _pooled(pairs: Sequence[FreeNoise], rng: np.random.Generator) -> SignalNoiseDraws:

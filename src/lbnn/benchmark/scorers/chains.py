@@ -80,8 +80,12 @@ class Chains:
 
     @cached_property
     def independent(self) -> Array:
-        """Values (n, functions) thinned by the largest autocorrelation time: about independent draws."""
-        step = max(1, math.ceil(self.count / max(float(self.claimed.min()), 1.0) - 0.25))
+        """Values (n, functions) thinned by the largest autocorrelation time: about independent draws.
+
+        Values that do not vary at all are one draw.
+        """
+        fewest = float(np.nan_to_num(self.claimed, nan=1.0).min())
+        step = max(1, math.ceil(self.count / max(fewest, 1.0) - 0.25))
         return self.values[:, ::step].reshape(-1, self.values.shape[2])
 
 
