@@ -196,7 +196,7 @@ def require_noise(Y: AnyArray, kernels: BandKernels) -> None:
     xp, device = namespace(Y), device_of(Y)
     equal = np.full(len(kernels.grams), 1 / len(kernels.grams))
     values, vectors = eigh(kernels.combined(equal))
-    small = _ROUNDING * kernels.examples * np.finfo(float).eps
+    small = float(_ROUNDING * kernels.examples * np.finfo(float).eps)
     lost = np.flatnonzero(values <= small * values[-1])
     rank = kernels.rank - len(lost)
     if rank == kernels.examples:
