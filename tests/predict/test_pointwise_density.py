@@ -90,3 +90,21 @@ def test_atoms_without_a_law_say_what_they_rest_on():
     far = law.mean + np.array([[0.0], [0.5], [30.0]]) * direction
     with pytest.warns(lbnn.AccuracyWarning, match="densities of 1 of 3 points"):
         bare.pointwise_log_density(far)
+
+
+def test_a_singular_draw_of_coupled_noise_has_no_density_elsewhere():
+    """Beside other draws it counts with its weight and density zero; alone it determines the outputs."""
+    X, Y, test, _ = problem(2)
+    law = lbnn.Network((4,)).condition(X, Y, beta=5.0, noise="coupled").predict(test).with_noise()
+    regular = law.measure.scales[:1]
+    both = np.concatenate([regular, np.diag([1.0, 0.0])[None]])
+    of_two = replace(law, measure=lbnn.ScaleMeasure(both, np.array([0.25, 0.75]), False))
+    of_one = replace(law, measure=lbnn.ScaleMeasure(regular, np.ones(1), False))
+    values = law.mean + 0.1
+    np.testing.assert_allclose(
+        of_two.point_log_densities(values)[0], of_one.point_log_densities(values)[0], rtol=1e-12
+    )
+    assert (of_two.point_log_densities(values)[1] == -np.inf).all()
+    singular = replace(law, measure=lbnn.ScaleMeasure(both[1:], np.ones(1), False))
+    with pytest.raises(ValueError, match="do not determine"):
+        singular.point_log_densities(values)

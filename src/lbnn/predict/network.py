@@ -238,7 +238,7 @@ class NetworkPredictive(Predictive):
         result, doubtful = np.empty(len(values)), np.zeros(len(values), bool)
         for rows in blocks(len(values), self._floats_each, _POINT_FLOATS):
             points = self.points_given_scale(np.arange(len(values))[rows], level_variance)
-            _require_positive(points.spread[None, :, None])
+            _refuse_determined(points.spread == 0)
             factors = Densities(points, values[rows, 0])
             pole = factors.poles(self.measure.tails.narrowest)
             result[rows], anew = log_averages(self.measure, factors)
@@ -284,16 +284,20 @@ class NetworkPredictive(Predictive):
         """Log density of values (rows, n_d) at some points given each atom, (atoms, rows).
 
         Given an atom V diag(l) Vᵀ the outputs at a point, rotated by V, are independent with the variances
-        R l_j + Σ_i φ_i² s_ij + noise + level.
+        R l_j + Σ_i φ_i² s_ij + noise + level. With coupled noise an atom may be singular in double precision:
+        it has no density at values away from its mean. A point that every atom determines has none at all.
         """
         if not level_variance:
             self._require_full_rank()
         vectors = self.measure.eigen[1]
-        result = np.empty((len(vectors), len(values)))
+        result, determined = np.empty((len(vectors), len(values))), np.ones(len(values), bool)
         for block, means, variances in self._rotated_moments(rows, level_variance):
-            _require_positive(variances)
-            deviations = values @ vectors[block] - means
-            result[block] = -0.5 * (LOG_TWO_PI + np.log(variances) + deviations**2 / variances).sum(2)
+            deviations, positive = values @ vectors[block] - means, (variances > 0).all(axis=2)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                exponents = -0.5 * (LOG_TWO_PI + np.log(variances) + deviations**2 / variances).sum(2)
+            result[block] = np.where(positive, exponents, -np.inf)
+            determined &= ~positive.any(axis=0)
+        _refuse_determined(determined)
         return result
 
     def _rotated_moments(
@@ -434,12 +438,12 @@ class NetworkPredictive(Predictive):
         return replace(self, projection=self.projection.observed(self.coupling), noisy=True)
 
 
-def _require_positive(variances: Array) -> None:
-    """Raise where a variance (m, p̂, n_d) is zero: that output is determined and has no density."""
-    if not variances.all():
+def _refuse_determined(determined: Mask) -> None:
+    """Raise where outputs at a point, (p̂,), are determined and have no density."""
+    if determined.any():
         raise ValueError(
             "outputs have a density only at points that the training data do not determine, got "
-            f"{np.count_nonzero((variances == 0).any(axis=(0, 2)))} points of variance zero: use with_noise()"
+            f"{np.count_nonzero(determined)} points of variance zero: use with_noise()"
         )
 
 
