@@ -76,7 +76,8 @@ def test_same_fit_and_predictions(name: str, library: str, dispatched: Any, tmp_
     X, y, settings = PROBLEMS[name](np.random.default_rng(0))
     new = X[:5] + 0.01 * X.std(axis=0)
     X_test = put(new, library)
-    with pytest.warns(lbnn.DataWarning) if name in ("copied_rows", "shares") else contextlib.nullcontext():
+    warned = name in ("copied_rows", "shares", "averaged")  # the last has a weak signal
+    with pytest.warns(lbnn.DataWarning) if warned else contextlib.nullcontext():
         plain = lbnn.LBNNRegressor(**settings).fit(X, y)
         model = lbnn.LBNNRegressor(**settings).fit(put(X, library), put(y, library))
     assert model.messages_ == plain.messages_

@@ -108,7 +108,10 @@ def test_in_the_estimator(kernel):
     X = rng.normal(size=(60, 2))
     y = np.abs(X[:, 0]) + 0.1 * rng.normal(size=60)
     model = lbnn.LBNNRegressor(kernel=kernel, depth=1).fit(X, y)
-    with pytest.warns(lbnn.DataWarning, match="the relation is not linear: kernel='relu'"):
+    with (
+        pytest.warns(lbnn.DataWarning, match="the relation is not linear: kernel='relu'"),
+        pytest.warns(lbnn.DataWarning, match="prefers a signal only slightly"),
+    ):
         linear = lbnn.LBNNRegressor(depth=1).fit(X, y)
     assert set(model.kernel_params_) >= {"depth", "bias_variance"}
     assert model.log_evidence_ > linear.log_evidence_ + 20

@@ -58,7 +58,7 @@ def test_gain_of_a_split_is_the_change_of_the_evidence_at_the_present_noise():
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.filterwarnings("ignore:the evidence hardly prefers a signal")  # with one scale
+@pytest.mark.filterwarnings("ignore:the evidence prefers a signal only slightly")  # with one scale
 def test_sparse_signals_are_found(outputs):
     """Before: ard=True was ignored, bit for bit."""
     rng, X, _ = problem(2, 560, 150)

@@ -88,7 +88,7 @@ def test_several_outliers_and_weights():
     assert np.flatnonzero(fewer.row_variances_ > 1).tolist() == [17, 40, 41]
 
 
-@pytest.mark.filterwarnings("ignore:the evidence hardly prefers a signal")  # some have next to none
+@pytest.mark.filterwarnings("ignore:the evidence prefers a signal only slightly")  # some have next to none
 def test_gaussian_noise_has_no_outliers_and_robust_is_then_the_ordinary_fit():
     named = 0
     for seed in range(12):

@@ -367,7 +367,7 @@ def test_one_output_has_one_kind_of_noise():
         (lambda Y: Y * [1e-7, 1.0], {}, "every combination varies"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:the evidence hardly prefers a signal")  # of seven rows
+@pytest.mark.filterwarnings("ignore:the evidence prefers a signal only slightly")  # of seven rows
 def test_coupled_noise_needs_an_invertible_scale(targets, parameters, message):
     problem = make_problem(7, 9, 2, seed=0)
     with pytest.raises(ValueError, match=message):

@@ -197,7 +197,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     >>> import numpy as np, lbnn
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(40, 60))
-    >>> Y = X @ rng.normal(size=(60, 1)) @ rng.normal(size=(1, 3)) + rng.normal(size=(40, 3))
+    >>> Y = X @ rng.normal(size=(60, 1)) @ np.ones((1, 3)) + rng.normal(size=(40, 3))
     >>> model = lbnn.LBNNRegressor().fit(X, Y)
     >>> mean, deviation = model.predict(X[:2], return_std=True)
     >>> mean.shape, deviation.shape, model.scale_mean_.shape

@@ -140,7 +140,7 @@ NO_LINEAR_SIGNAL = (
 def weak_signal(lead: float) -> str:
     """What is said where the evidence prefers a signal to none by so few nats."""
     return (
-        f"the evidence hardly prefers a signal to targets without signal, by {lead:.2g} nats: these examples "
+        f"the evidence prefers a signal only slightly over targets without signal, by {lead:.2g} nats: these examples "
         "do not show clearly that the inputs say anything of the targets. More rows, other "
         "columns or scales of their own for columns (ard=True) may"
     )
