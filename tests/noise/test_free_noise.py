@@ -422,6 +422,7 @@ def test_more_outputs_than_rows_have_a_posterior() -> None:
     lbnn.Network((7,)).condition(X, Y, noise_network=lbnn.Network((2,)), **given)  # no warning
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the evidence prefers targets without signal")
 @pytest.mark.filterwarnings("ignore::lbnn.AccuracyWarning")  # six rows: what they say of the signal is little
 def test_the_estimator_names_the_form_for_more_outputs_than_rows() -> None:

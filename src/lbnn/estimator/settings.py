@@ -140,8 +140,8 @@ NO_LINEAR_SIGNAL = (
 def weak_signal(lead: float) -> str:
     """What is said where the evidence prefers a signal to none by so few nats."""
     return (
-        f"the evidence prefers a signal only slightly over targets without signal, by {lead:.2g} nats: these examples "
-        "do not show clearly that the inputs say anything of the targets. More rows, other "
+        f"the evidence prefers a signal only slightly over targets without signal, by {lead:.2g} nats: these "
+        "examples do not show clearly that the inputs say anything of the targets. More rows, other "
         "columns or scales of their own for columns (ard=True) may"
     )
 
