@@ -85,12 +85,14 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=30)
     parser.add_argument("--directions", type=int, default=1500)
     parser.add_argument("--target-error", type=float, default=0.1)
+    parser.add_argument("--seed", type=int, help="of data and directions; the number of bands without")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     found = []
     for bands in given.bands:
+        seed = bands if given.seed is None else given.seed
         found.append(
-            campaign(bands, given.targets, given.examples, given.directions, given.target_error, bands)
+            campaign(bands, given.targets, given.examples, given.directions, given.target_error, seed)
         )
         print(json.dumps(found[-1], indent=1), flush=True)
         if given.out:
