@@ -158,8 +158,8 @@ class SampledLaw(AtomLaw):
         if not (precise and (self.options.rough or told.ok)):  # one of many models needs no second estimate
             doubt = ", which no second estimate confirms" if precise else ""
             message = (
-                "the log density of values far from the posterior is an integral of its own, with a standard error "
-                f"of {error:.2g}{doubt}: condition with a smaller target_error, or do not rely on it"
+                "the log density of values far from the posterior is an integral of its own, with a standard "
+                f"error of {error:.2g}{doubt}: condition with a smaller target_error, or do not rely on it"
             )
             warn_of([message])
         return new.log_evidence - self.answer.log_evidence
