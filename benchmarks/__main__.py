@@ -56,7 +56,7 @@ def main() -> None:
         epilog=f"With a command line of their own, python -m benchmarks.NAME: {', '.join(OWN_COMMAND_LINE)}.",
     )
     parser.add_argument("names", nargs="*", metavar="name", help=f"which to run: {', '.join(names)} (all)")
-    parser.add_argument("--repeats", type=int, default=7, help="repeats that medians are taken of")
+    parser.add_argument("--repeats", type=int, default=3, help="repeats that medians are taken of")
     parser.add_argument("--threads", type=int, help="BLAS threads; one where other processes hold a core")
     options = parser.parse_args()
     for unknown in set(options.names) - set(names):
