@@ -54,7 +54,7 @@ def test_an_error_within_leaves_nothing_behind():
         warn("as before")
 
 
-@pytest.mark.parametrize("fits", [8, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("fits", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_fits_in_threads_leave_the_filters(fits):
     """Fits in eight threads; before, ('ignore', AccuracyWarning) stayed behind."""
     rng = np.random.default_rng(0)
