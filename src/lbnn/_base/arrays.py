@@ -236,6 +236,13 @@ def with_columns(matrix: AnyArray, first: AnyArray, others: AnyArray) -> AnyArra
     return matrix
 
 
+def partial_sums(array: AnyArray) -> AnyArray:
+    """Sums of the first k rows of an array (m, ...), for k = 0 to m: (m + 1, ...)."""
+    if isinstance(array, np.ndarray):  # NumPy has the function of the standard from 2.1 on
+        return np.concatenate([np.zeros_like(array[:1]), np.cumsum(array, axis=0)])
+    return namespace(array).cumulative_sum(array, axis=0, include_initial=True)
+
+
 def take_rows(array: AnyArray, indices: AnyArray) -> AnyArray:
     """array[indices[i, j], j] for an array (m, k) and indices (n, k): other rows for each column, (n, k)."""
     if isinstance(array, np.ndarray):

@@ -31,6 +31,7 @@ from lbnn._base.arrays import (
     free_floats,
     largest_rows,
     namespace,
+    partial_sums,
     take,
     take_rows,
     to_numpy,
@@ -1098,7 +1099,7 @@ def _shares_below(conditional: Conditional, theta: Array, places: AnyArray, xp: 
     """
     mass, count = conditional.mass, conditional.mass.shape[0]
     step = float(conditional.lattice[1] - conditional.lattice[0]) * xp.astype(conditional.stride, xp.float64)
-    total = xp.cumulative_sum(mass, axis=0, include_initial=True)
+    total = partial_sums(mass)
     found = []
     for k, largest in enumerate(theta):
         share = places[k, ...]
