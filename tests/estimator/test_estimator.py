@@ -590,6 +590,7 @@ def test_intervals_of_the_defaults_cover(average):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the log density of values far from the posterior")  # of a few of 300 rows
 def test_twelve_outputs_of_three_factors_are_predicted_better_than_by_a_gaussian_process():
     rng = np.random.default_rng(19)
     teacher = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 12)) / math.sqrt(900)

@@ -153,10 +153,10 @@ class SampledLaw(AtomLaw):
             return log_average
         new = self.again(tilted, self.options)
         told, k = new.diagnostics, new.diagnostics.pareto_k
-        error = max(new.log_evidence_error, told.effective_sample_size**-0.5)
-        precise = error <= self.options.target_error and (k is None or k < POLICY.largest_k)
-        if not (precise and (self.options.rough or told.ok)):  # one of many models needs no second estimate
-            doubt = ", which no second estimate confirms" if precise else ""
+        enough = told.effective_sample_size >= _FEWEST_FOR_TILT and (k is None or k < POLICY.largest_k)
+        if not (told.ok or (self.options.rough and enough)):  # one of many models needs no second estimate
+            error = max(new.log_evidence_error, told.effective_sample_size**-0.5)
+            doubt = ", which no second estimate confirms" if enough else ""
             message = (
                 "the log density of values far from the posterior is an integral of its own, with a standard "
                 f"error of {error:.2g}{doubt}: condition with a smaller target_error, or do not rely on it"
