@@ -75,6 +75,10 @@ class Policy:
     #: particles hold so many numbers each. (Before moves were made twice as fast, one of up to six rounds
     #: took 4 s at 200 to 300, 16 to 35 s at 1000.)
     most_for_spectral: int = 500
+    #: Log condition number of their matrices (`Problem.spectral`) up to which they are made. Their arithmetic
+    #: holds to about 70 (e^35 between singular values), but the path gets long: seven layers of ten units
+    #: (43) took more than 400 s, where rows take 36 s.
+    most_log_condition: float = 40.0
     #: Effective draws by rows of L, or as many as asked for, from which the hidden kernel is not tried.
     rows_before_kernel: float = 50.0
     #: Effective draws behind a narrow layer under which other estimates are preferred to rows.

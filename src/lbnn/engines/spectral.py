@@ -38,6 +38,7 @@ from lbnn.engines.spectral_moves import (
     NarrowPosterior,
     Particles,
     draw_prior,
+    inner_roots,
     join,
     log_likelihood,
     log_prior,
@@ -350,10 +351,11 @@ def _fitted(posterior: NarrowPosterior, size: int, rng: np.random.Generator) -> 
     roots[:, np.arange(columns), np.arange(columns)] = np.sqrt(sizes)
     expected = posterior.base * np.cumprod(posterior.degrees)  # E S_k and E FᵀF are multiples of the identity
     inner = [
-        np.broadcast_to(np.diag(mean * (sizes / expected[-1]) ** share), (size, columns, columns)).copy()
+        np.sqrt(mean * (sizes / expected[-1]) ** share)
         for mean, share in zip(expected[:-1], posterior.shares, strict=True)
     ]
-    return particles_of(posterior, roots.swapaxes(1, 2), inner, rng)
+    diagonal = [np.broadcast_to(np.diag(each), (size, columns, columns)) for each in inner]
+    return particles_of(posterior, roots.swapaxes(1, 2), diagonal, rng)
 
 
 class _Path:
@@ -536,7 +538,7 @@ class _Path:
         log_scale = change[:, :rows] @ self.shrinking.T  # (N, n_d)
         roots = np.sqrt(moved.values)[:, :, None] * moved.directions * np.exp(log_scale)[:, None, :]
         return (
-            particles_of(posterior, roots, moved.inner, self.rng),
+            particles_of(posterior, roots, inner_roots(moved), self.rng),
             log_jacobian + posterior.columns * log_scale.sum(axis=1),
         )
 

@@ -171,9 +171,12 @@ def join(parts: Sequence[Particles]) -> Particles:
 
 
 def particles_of(
-    posterior: NarrowPosterior, roots: Array, inner: list[Array], rng: np.random.Generator
+    posterior: NarrowPosterior, roots: Array, inner_roots: list[Array], rng: np.random.Generator
 ) -> Particles:
-    """Particles of Fᵀ (N, m, n_d) and S_k; the columns of F come in random order.
+    """Particles of Fᵀ (N, m, n_d) and R_k (N, m, m), S_k = R_kᵀ R_k; columns of F come in random order.
+
+    R_k, not S_k, is taken to the basis in which FᵀF is diagonal: behind six layers eigenvalues of S_k are
+    1e−18 of the largest, and entries of S_k that belong to them would be rounded away.
 
     An order by size would make "column one" a choice that depends on the state, and moving it no Gibbs
     move.
@@ -190,8 +193,18 @@ def particles_of(
     right = np.take_along_axis(right, order[:, None, :], axis=2)
     values = np.take_along_axis(values, order, axis=1)
     directions = np.take_along_axis(turned, order[:, :, None], axis=1) / np.sqrt(values)[:, :, None]
-    inner = [right.swapaxes(1, 2) @ each @ right for each in inner]
+    inner = [_gram(each @ right) for each in inner_roots]
     return Particles(directions, values, _projections(posterior, directions), inner)
+
+
+def _gram(roots: Array) -> Array:
+    """RᵀR, (N, m, m)."""
+    return np.asarray(roots.swapaxes(1, 2) @ roots)
+
+
+def inner_roots(particles: Particles) -> list[Array]:
+    """Upper triangular R_k (N, m, m) of S_k = R_kᵀ R_k."""
+    return [np.asarray(np.linalg.cholesky(each)).swapaxes(1, 2) for each in particles.inner]
 
 
 def _projections(posterior: NarrowPosterior, directions: Array) -> Array:
@@ -210,7 +223,7 @@ def draw_prior(posterior: NarrowPosterior, size: int, rng: np.random.Generator) 
         chi = np.sqrt(rng.chisquare(degrees - np.arange(columns), (size, columns)))
         bartlett[:, np.arange(columns), np.arange(columns)] = chi
         root = bartlett @ root
-        inner.append(root.swapaxes(1, 2) @ root)
+        inner.append(root)
     normal = rng.standard_normal((size, posterior.outputs, columns))
     return particles_of(posterior, (normal @ root).swapaxes(1, 2), inner, rng)
 
@@ -701,7 +714,7 @@ def move_root(
     )
     mean = solve_lower(factor, explained)
     roots = solve_lower_transposed(factor, mean + rng.standard_normal(mean.shape))
-    return particles_of(posterior, roots, particles.inner, rng)
+    return particles_of(posterior, roots, inner_roots(particles), rng)
 
 
 def move_inner(

@@ -8,7 +8,10 @@ what comes after.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from scipy.special import digamma, polygamma
 
 from lbnn.engines.policy import POLICY, Policy
 
@@ -88,7 +91,23 @@ class Problem:
             width == self.outputs and self.entries("scale") >= policy.most_fitted
         )
         size = max(self.outputs, self.rank) * width
-        return self.kernel and self.scale and narrow and size <= policy.most_for_spectral
+        if not (self.kernel and self.scale and narrow and size <= policy.most_for_spectral):
+            return False
+        return self._log_condition() <= policy.most_log_condition
+
+    def _log_condition(self) -> float:
+        """A log condition number that few draws of the innermost matrix of the spectral moves exceed.
+
+        That matrix is a product of Wishart matrices of all layers but the narrowest, of width m. Of the
+        Lyapunov exponents of such a product, logs of squared Bartlett diagonals, the largest and the smallest
+        are Σ_k log χ²(n_k) and Σ_k log χ²(n_k − m + 1): the difference of their means, and four standard
+        deviations.
+        """
+        layers = sorted(self.widths)[1:]
+        least, most = ([0.5 * (width - less) for width in layers] for less in (min(self.widths) - 1, 0))
+        mean = sum(float(digamma(high) - digamma(low)) for high, low in zip(most, least, strict=True))
+        variance = sum(float(polygamma(1, each)) for each in (*least, *most))
+        return mean + 4 * math.sqrt(variance)
 
 
 @dataclass(frozen=True)
