@@ -428,8 +428,7 @@ class Posterior(Conditioned):
         roots = np.broadcast_to(single, (count, *single.shape)) if root is None else root
         values, vectors = np.linalg.eigh(roots @ roots.swapaxes(1, 2))
         tables = np.empty((count, *self.spectrum.targets.shape))
-        for block in likelihood.blocks(count):
-            gone = likelihood.eliminate(np.maximum(values[block], 0.0), vectors[block])
+        for block, gone in likelihood.eliminations(np.maximum(values, 0.0), vectors):
             tables[block] = likelihood.completed(gone.drawn(rng.standard_normal(gone.white.shape)))
         return ConditionalProcess(self.spectrum.eigenvalues, tables, self.noise.variance)
 

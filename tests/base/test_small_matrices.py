@@ -9,6 +9,7 @@ from lbnn._base.small_matrices import (
     inverses,
     lower_factor,
     lower_root,
+    lower_roots_and_rows,
     solve_transposed,
     solve_upper,
     triangular_root,
@@ -167,3 +168,28 @@ def test_inverses_beyond_the_range_of_doubles_are_not_finite_and_leave_the_other
     found = inverses(roots)
     assert not np.isfinite(found[0]).all()
     assert np.allclose(found[1], np.diag([0.25, 1.0]))
+
+
+@pytest.mark.parametrize("size", [3, 60])  # NumPy's batches, LAPACK one by one
+@pytest.mark.parametrize("broken", [False, True])
+def test_lower_roots_and_rows_of_each_matrix_alone(size: int, broken: bool) -> None:
+    """One that rounding has left indefinite, and one that is not finite, leave the others as they are."""
+    stack = random_stack(size + 2, size, 12)
+    grams, rng = stack.swapaxes(1, 2) @ stack, np.random.default_rng(0)
+    rows = rng.normal(size=(COUNT, size))
+    if broken:
+        grams[0] = np.outer(rows[0], rows[0])
+        grams[0, 0, 0] -= 1e-9
+        grams[1, 0, 0] = np.nan
+    matrices = np.full((COUNT, size + 1, size + 1), np.nan)  # what is above the diagonal is not read
+    lower = np.tril_indices(size)
+    matrices[:, *lower], matrices[:, size, :size] = grams[:, *lower], rows
+    roots, white = lower_roots_and_rows(matrices, np.full(COUNT, 1e-6))
+    for number in range(2 * broken, COUNT):
+        expected = np.linalg.cholesky(grams[number])
+        np.testing.assert_allclose(roots[number], expected, rtol=0, atol=1e-10 * np.abs(expected).max())
+        np.testing.assert_allclose(expected @ white[number], rows[number], rtol=0, atol=1e-6)
+    if broken:
+        assert np.linalg.eigvalsh(roots[0] @ roots[0].T)[0] >= 0.9e-6
+        np.testing.assert_allclose(roots[0] @ white[0], rows[0], rtol=0, atol=1e-6)
+        assert not np.isfinite(white[1]).any()

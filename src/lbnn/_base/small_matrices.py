@@ -6,6 +6,8 @@ columns in NumPy is ten times faster.
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
@@ -14,7 +16,7 @@ from lbnn._base.types import AnyArray, Array
 
 _LARGEST = 12  # columns from which LAPACK wins
 _CORNER = 1e300  # larger than any vᵀA⁻¹v
-_LAPACK_INVERSES_FROM = 48  # rows from which one inverse after the other beats NumPy's batches
+_LAPACK_FROM = 48  # rows from which one matrix after the other beats NumPy's batches
 _TINY = float(np.finfo(float).eps) ** 2
 
 
@@ -144,24 +146,30 @@ def lower_roots(matrices: Array, floors: Array) -> Array:
 def lower_roots_and_rows(matrices: Array, floors: Array) -> tuple[Array, Array]:
     """Lower roots R (m, n, n) of the leading blocks of symmetric matrices (m, n + 1, n + 1), and R⁻¹v (m, n).
 
-    v is the last row, which is whitened by the factorisation itself. Its last entry is without meaning and is
-    written to. Eigenvalues as in `lower_roots`.
+    v is the last row, which is whitened by the factorisation itself. Its last entry is without meaning. The
+    roots are written over the matrices: fresh memory for them would cost as much as the factorisations.
+    Eigenvalues as in `lower_roots`.
     """
     size = matrices.shape[1] - 1
     matrices[:, size, size] = _CORNER
-    try:
-        whole = np.asarray(np.linalg.cholesky(matrices), float)
-        return whole[:, :size, :size], whole[:, size, :size]
-    except np.linalg.LinAlgError:
-        roots = lower_roots(matrices[:, :size, :size], floors)
-        pairs = zip(roots, matrices[:, size, :size], strict=True)
-        white = [
-            solve_triangular(root, row, lower=True, check_finite=False)
-            if np.isfinite(root[-1]).all()
-            else np.full_like(row, np.nan)
-            for root, row in pairs
-        ]
-        return roots, np.array(white)
+    if size < _LAPACK_FROM:
+        with contextlib.suppress(np.linalg.LinAlgError):
+            matrices[:] = np.linalg.cholesky(matrices)
+            return matrices[:, :size, :size], matrices[:, size, :size]
+    for matrix, floor in zip(matrices, floors, strict=True):
+        root, failed = lapack.dpotrf(matrix.T, lower=0)  # of a copy: if it fails the matrix is still there
+        if failed:
+            block = _raised_root(matrix[:size, :size], float(floor))
+            regular = np.isfinite(block[-1]).all()
+            white = (
+                solve_triangular(block, matrix[size, :size], lower=True, check_finite=False)
+                if regular
+                else np.nan
+            )
+            matrix[:size, :size], matrix[size, :size] = block, white
+        else:
+            matrix[:] = root.T
+    return matrices[:, :size, :size], matrices[:, size, :size]
 
 
 def _raised_root(matrix: Array, floor: float) -> Array:
@@ -186,7 +194,7 @@ def inverses(lower: Array) -> Array:
         result = np.full_like(lower, np.nan)
         result[regular] = inverses(lower[regular])
         return result
-    if lower.shape[1] < _LAPACK_INVERSES_FROM:
+    if lower.shape[1] < _LAPACK_FROM:
         try:
             inverse = np.linalg.inv(lower)
             return np.asarray(inverse.swapaxes(1, 2) @ inverse)

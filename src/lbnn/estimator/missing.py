@@ -110,8 +110,7 @@ def drawn_tables(posterior: Posterior, count: int, seed: Sequence[int]) -> list[
     values, axes = np.linalg.eigh(scales)
     tables = np.broadcast_to(cells.targets, (count, *cells.targets.shape)).copy()
     rows, outputs = cells.cells
-    for block in likelihood.blocks(count):
-        gone = likelihood.eliminate(np.maximum(values[block], 0.0), axes[block])
+    for block, gone in likelihood.eliminations(np.maximum(values, 0.0), axes):
         tables[block, rows, outputs] += gone.drawn(rng.standard_normal(gone.white.shape))
     return list(zip(scales, tables, strict=True))
 

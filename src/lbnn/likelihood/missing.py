@@ -28,8 +28,7 @@ import numpy as np
 from scipy import linalg
 
 from lbnn._base.arrays import HOST, Device
-from lbnn._base.blocks import PRODUCT_FLOATS
-from lbnn._base.blocks import blocks as in_slices
+from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.chebyshev_panels import ChebyshevPanels, chebyshev_panels, identity_panels
 from lbnn._base.small_matrices import inverses, lower_roots_and_rows
 from lbnn._base.types import Array, IndexArray, Mask
@@ -151,9 +150,8 @@ class PartialLikelihood:
         whole = np.asarray(self.complete.log_value(eigenvalues, vectors))
         result = np.full(len(whole), -np.inf)
         fine = np.flatnonzero((np.abs(whole) < _MOST_NATS) & self._regular(eigenvalues))
-        for block in self.blocks(len(fine)):
-            own = fine[block]
-            result[own] = whole[own] + self.eliminate(eigenvalues[own], vectors[own]).log_values
+        for block, gone in self.eliminations(eigenvalues[fine], vectors[fine]):
+            result[fine[block]] = whole[fine[block]] + gone.log_values
         return result
 
     def _regular(self, eigenvalues: Array) -> Mask:
@@ -173,9 +171,8 @@ class PartialLikelihood:
         whole = self.complete.log_value(eigenvalues, vectors)
         value = np.where((np.abs(whole) < _MOST_NATS) & self._regular(eigenvalues), whole, -np.inf)
         gradient = np.empty_like(vectors)
-        for block in self.blocks(len(eigenvalues)):
+        for block, gone in self.eliminations(eigenvalues, vectors):
             values, axes = eigenvalues[block], vectors[block]
-            gone = self.eliminate(values, axes)
             value[block] += gone.log_values
             variance = self.noise_variance + self.eigenvalues[:, None] * values[:, None, :]  # D, (s, r, n_d)
             strength = np.sqrt(self.eigenvalues)[:, None] / variance  # √g/D
@@ -191,14 +188,29 @@ class PartialLikelihood:
         fine = np.isfinite(value) & np.isfinite(gradient).all(axis=(1, 2))
         return np.where(fine, value, -np.inf), np.where(fine[:, None, None], gradient, 0.0)
 
-    def eliminate(self, values: Array, axes: Array) -> Elimination:
-        """The missing cells given scales V diag(l) Vᵀ, l (s, n_d), V (s, n_d, n_d).
+    def eliminations(self, values: Array, axes: Array) -> Iterator[tuple[slice, Elimination]]:
+        """The missing cells given scales V diag(l) Vᵀ, l (s, n_d), V (s, n_d, n_d), in blocks of scales.
+
+        All blocks use the same memory: what is kept beyond the next block has to be copied.
+        """
+        size, room = len(self.rows) + 1, None
+        for block in blocks(len(values), size**2, PRODUCT_FLOATS):
+            own = values[block]
+            room = np.empty((len(own), size, size)) if room is None else room[: len(own)]
+            yield block, self._eliminate(own, axes[block], room)
+
+    def eliminate(self, scale: Array) -> Elimination:
+        """The missing cells given one scale (n_d, n_d)."""
+        values, axes = np.linalg.eigh(scale)
+        return next(self.eliminations(values[None], axes[None]))[1]
+
+    def _eliminate(self, values: Array, axes: Array, matrices: Array) -> Elimination:
+        """With room for the precisions, (s, m + 1, m + 1).
 
         The vector v is one more row of the matrix that is factorised: its row of the root is R⁻¹v.
         """
-        count, size = len(values), len(self.rows)
+        size = len(self.rows)
         inverse = 1 / (self.noise_variance + values[:, :, None] * self.eigenvalues)  # 1/D, (s, n_d, r)
-        matrices = np.zeros((count, size + 1, size + 1))
         first, second = self._pairs
         at_nodes = 1 / (self.noise_variance + values[:, :, None] * self._panels.nodes)
         weights = (axes[:, first] * axes[:, second]) @ at_nodes  # Σ_l V_jl V_kl/D_il, (s, pairs, nodes)
@@ -247,8 +259,7 @@ class PartialLikelihood:
         cells A of a row out adds Σ Q_mA (Q_AA − Q_Am Σ Q_mA)⁻¹ Q_Am Σ to it.
         """
         values, axes = np.linalg.eigh(scale)
-        gone = self.eliminate(values[None], axes[None])
-        sigma, outputs = inverses(gone.roots)[0], len(scale)
+        sigma, outputs = inverses(self.eliminate(scale).roots)[0], len(scale)
         inverse = 1 / (self.noise_variance + np.outer(values, self.eigenvalues))  # 1/D, (n_d, r)
         along = np.stack([(self.vectors * each) @ self.vectors.T for each in inverse])  # (n_d, k, k)
         with_row = np.diagonal(sigma)
@@ -322,10 +333,6 @@ class PartialLikelihood:
             result.append(np.ascontiguousarray(gathered[:, :, 0].T))
         return result
 
-    def blocks(self, count: int) -> Iterator[slice]:
-        """Of scales, such that their precisions stay in the cache."""
-        return in_slices(count, (len(self.rows) + 1) ** 2, PRODUCT_FLOATS)
-
     @cached_property
     def surrogate(self) -> GaussianLikelihood:
         """A likelihood of a complete table that is close to this one, from which proposals are made."""
@@ -369,10 +376,9 @@ class PartialLikelihood:
         outputs = self.targets.shape[1]
         scale, targets = np.eye(outputs), self.targets
         for _ in range(turns):
-            values, axes = np.linalg.eigh(scale)
-            gone = self.eliminate(values[None], axes[None])
+            gone = self.eliminate(scale)
             targets = self.completed(gone.shifts)[0]
-            size = float(values.mean())
+            size = float(np.trace(scale)) / outputs
             weights = self.eigenvalues / (self.noise_variance + self.eigenvalues * size) ** 2
             moment = targets.T @ (weights[:, None] * targets) + self._spread(gone, weights)
             moment -= self.noise_variance * float(weights.sum()) * np.eye(outputs)

@@ -84,8 +84,7 @@ def refilled(spectrum: Spectrum, cells: MissingCells, noise: Noise) -> tuple[Spe
     scale = np.eye(spectrum.outputs)
     if not noise.variance:
         scale = likelihood.estimate(_FILLING_TURNS, _SMALLEST)[0]
-    values, axes = np.linalg.eigh(scale)
-    shift = likelihood.eliminate(values[None], axes[None]).shifts[0]
+    shift = likelihood.eliminate(scale).shifts[0]
     targets = cells.targets.copy()
     targets[cells.cells] += shift
     return with_targets(spectrum, cells, targets)
