@@ -111,6 +111,25 @@ def test_all_routes_agree_with_weights_and_levels(inputs, weighted, centred):
     assert value_at(partial_likelihood(other, more, noise), scale) == pytest.approx(plain, abs=1e-6)
 
 
+def test_scales_of_several_blocks_have_the_values_of_each_alone():
+    """Blocks of eliminations share their memory."""
+    X, Y, observed = table(60, 6, 8, 120)
+    spectrum, cells = cells_of(X, Y, observed)
+    likelihood = partial_likelihood(spectrum, cells, 0.3)
+    scales = np.stack([scale_of(6, seed) for seed in range(80)])  # 35 are a block
+    values, vectors = np.linalg.eigh(scales)
+    expected = [dense(X, Y, observed, scale, 0.3) for scale in scales]
+    assert likelihood.log_constant + likelihood.log_value(values, vectors) == pytest.approx(
+        expected, rel=1e-9
+    )
+    whole, gradients = likelihood.value_and_gradient(values, vectors)
+    assert likelihood.log_constant + whole == pytest.approx(expected, rel=1e-9)
+    for number in (0, 40, 79):
+        own = slice(number, number + 1)
+        alone = likelihood.value_and_gradient(values[own], vectors[own])[1][0]
+        assert np.allclose(gradients[number], alone, rtol=0, atol=1e-10 * np.abs(alone).max())
+
+
 def test_gradient_of_elimination_is_the_derivative():
     X, Y, observed = table(12, 3, 8, 9)
     spectrum, cells = cells_of(X, Y, observed)
@@ -452,3 +471,38 @@ def test_a_small_table_on_which_rows_for_the_completed_one_were_too_low():
     post = lbnn.Network((5, 15)).condition(x, Y, 2.1630332799462177, observed=observed)
     assert post.diagnostics.ok
     assert abs(post.log_evidence + 185.017) < 4 * math.hypot(post.log_evidence_error, 0.025)
+
+
+@pytest.mark.parametrize("beta", [1e8, 1e14])
+def test_variances_at_little_noise_are_those_of_least_squares(beta):
+    """More rows than inputs: τ x (XᵀX)⁻¹ xᵀ is left; a difference from the prior's would be rounding."""
+    X, _, observed = table(20, 2, 2, 10)
+    rng = np.random.default_rng(4)
+    Y = X @ rng.normal(size=(2, 2)) + rng.normal(size=(20, 2)) / math.sqrt(beta)
+    points = rng.normal(size=(3, 2))
+    law = lbnn.Network(()).condition(X, Y, beta, observed=observed).predict(points)
+    expected = np.zeros((3, 2, 3, 2))
+    for j in range(2):
+        own = X[observed[:, j]]
+        expected[:, j, :, j] = points @ np.linalg.inv(own.T @ own) @ points.T / beta
+    assert np.allclose(law.covariance, expected, rtol=0, atol=1e-6 * expected.max())
+    assert np.allclose(law.variance, np.einsum("ajaj->aj", expected), rtol=1e-6)
+
+
+def test_variances_at_little_coupled_noise_are_those_of_least_squares():
+    """The noise is an input of every row: at a scale L the variance is L_jj times that of least squares."""
+    X, Y, observed = table(20, 2, 2, 10)
+    cells = MissingCells(observed, np.where(observed, Y, 0.0), np.ones(20), False)
+    small = 1e-14
+    features = np.hstack([X, math.sqrt(small) * np.eye(20)])
+    spectrum = Spectrum.from_inputs(features, cells.targets)
+    scale = np.diag([1.0, 3.0])
+    own = cells.features(spectrum)
+    process = ObservedProcess.of(cells, cells.rows(spectrum), own, 0.0, scale[None])
+    point = np.append(np.random.default_rng(4).normal(size=2), np.zeros(20))
+    explained = point @ np.linalg.pinv(features) @ own  # the point in the basis of the features
+    found = process.at_points(explained[None], np.zeros(1))[0, 0]
+    for j in range(2):
+        rows = X[observed[:, j]]
+        left = scale[j, j] * small * point[:2] @ np.linalg.inv(rows.T @ rows) @ point[:2]
+        assert found[j, j] * features.shape[1] == pytest.approx(left, rel=1e-3)

@@ -128,6 +128,24 @@ def test_points_too_many_for_integrals_are_named(monkeypatch):
     X, Y, observed, x = table(5, 2)
     law = NETWORK.condition(X, Y, BETA, observed=observed, noise="coupled").predict(x).with_noise()
     y = law.mean + 20 * law.standard_deviation
-    monkeypatch.setattr("lbnn.predict.atoms._MOST_WORK", 1.0)
+    monkeypatch.setattr("lbnn.predict.atoms.MOST_WORK", 1.0)
     with pytest.warns(lbnn.AccuracyWarning, match="1 of 1 densities rest on fewer than 50"):
         law.pointwise_log_density(y)
+
+
+def test_averages_over_models_have_one_bound_for_their_integrals(monkeypatch):
+    """The first point is integrated for both models, the second for none, and a message says so."""
+    X, Y, observed, x = table(5, 2)
+    points = np.concatenate([x, x + 0.1])
+    posts = [lbnn.Network((n,)).condition(X, Y, BETA, observed=observed, noise="coupled") for n in (5, 40)]
+    laws = tuple(post.predict(points).with_noise() for post in posts)
+    mixture, y = lbnn.MixturePredictive(laws, np.array([0.3, 0.7])), np.array([[30.0, -30.0]] * 2)
+    alone = lbnn.MixturePredictive(tuple(post.predict(x).with_noise() for post in posts), mixture.weights)
+    once = sum(law._integral_work() for law in laws)
+    monkeypatch.setattr("lbnn.predict.model_average.MOST_WORK", 1.5 * once)
+    with pytest.warns(lbnn.AccuracyWarning, match="1 of 2 densities rest on fewer than 20"):
+        found = mixture.pointwise_log_density(y)
+    assert found[0] == pytest.approx(alone.pointwise_log_density(y[:1])[0], abs=1e-9)
+    with np.errstate(divide="ignore"):
+        terms = [np.log(w) + law._point_terms(y) for w, law in zip(mixture.weights, laws, strict=True)]
+    assert found[1] == pytest.approx(np.logaddexp.reduce(np.concatenate(terms)[:, 1]), abs=1e-9)

@@ -432,3 +432,21 @@ def test_rounding_is_measured_where_digits_are_lost():
     fine = np.array([[1.0, 0.2], [0.2, 1.0]])
     quiet = PlainViews(plain.kernel, y, float(plain.kernel.max()))
     assert quiet.rounding(fine, quiet.log_value(fine)[0]) == 0.0
+
+
+def test_variances_at_little_noise_are_those_of_least_squares():
+    """A difference from the prior's variance would be rounding; a kernel has no more digits, and says so."""
+    rng = np.random.default_rng(3)
+    x, beta = rng.normal(size=(30, 2)), 1e14
+    views = lbnn.views.gates(x, np.stack([x[:, 0] > 0, x[:, 0] <= 0], axis=1).astype(float))
+    flat = views.reshape(30, -1)
+    y = flat @ rng.normal(size=4) + rng.normal(size=30) / math.sqrt(beta)
+    expected = flat[:3] @ np.linalg.inv(flat.T @ flat) @ flat[:3].T / beta
+    network = lbnn.Network(())
+    law = network.condition_views(views, y, beta).predict(views=views[:3])
+    assert np.allclose(law.variance, np.diagonal(expected), rtol=1e-6)
+    assert np.allclose(law.covariance, expected, rtol=0, atol=1e-6 * expected.max())
+    kernel = np.einsum("ami,bni->ambn", views, views) / 2
+    post = network.condition_views(kernel, y, beta)
+    with pytest.warns(lbnn.AccuracyWarning, match="rounding of the kernel between views"):
+        post.predict(cross_gram=kernel[:3], test_gram=kernel[:3, :, :3])

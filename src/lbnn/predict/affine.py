@@ -147,6 +147,9 @@ class AffinePredictive(Predictive):
         inner = self.predictive._pointwise_with_level(self._inner(values), self.level_variance)
         return inner - self._log_volume
 
+    def _integral_work(self) -> float:
+        return self.predictive._integral_work()
+
     def _point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:
         """Log of weight and density of draws at some points, (atoms, rows); None for quadrature nodes."""
         terms = self.predictive._point_terms(self._inner(values), self.level_variance, rows)

@@ -21,9 +21,9 @@ from lbnn.predict.given import log_gaussian
 from lbnn.predict.predictive import LogTails, Predictive, log_average
 from lbnn.scale.measure import ExtendableLaw, Law, effective_atoms
 
-#: Operations of a gradient, summed over the points that are integrated anew in one call: half a minute, and
-#: eight points with 150 observations.
-_MOST_WORK = 1e8
+#: Operations of a gradient, summed over the points and models that are integrated anew in one call: about a
+#: minute (57 s for nine models at one point, 141 observations).
+MOST_WORK = 1.2e8
 _FEWEST_ATOMS = 50.0  # effective draws that a density should rest on, as for complete tables
 
 
@@ -168,11 +168,16 @@ class AtomPredictive(Predictive):
             for point in np.flatnonzero(few).tolist():
                 joint = self.extended(point, values[point], noise, self._coupling)
                 work += joint.operations
-                if work > _MOST_WORK:
+                if work > MOST_WORK:
                     break
                 result[point], few[point] = self.law.log_ratio(joint), False
         warn_of_few(few)
         return result
+
+    def _integral_work(self) -> float:
+        if self.extended is None or not isinstance(self.law, ExtendableLaw):
+            return 0.0
+        return self.extended(0, self._mean[0], self.observation_noise, self._coupling).operations
 
     def rest_on_few(self, terms: Array) -> Mask:
         """Where few draws count in log densities (atoms, k), as at outliers, (k,)."""
@@ -275,11 +280,11 @@ class AtomPredictive(Predictive):
         return replace(self, noisy=True)
 
 
-def warn_of_few(few: Mask) -> None:
+def warn_of_few(few: Mask, fewest: float = _FEWEST_ATOMS) -> None:
     """Warn of densities (k,) for which only few draws count."""
     if few.any():
         warn(
-            f"{np.count_nonzero(few)} of {len(few)} densities rest on fewer than {_FEWEST_ATOMS:g} effective "
+            f"{np.count_nonzero(few)} of {len(few)} densities rest on fewer than {fewest:g} effective "
             "draws of the scale, as at outliers: do not trust them, nor averages that they are part of; the "
             "log evidence with these rows among the data, less the one without them, is exact"
         )

@@ -28,6 +28,7 @@ from lbnn.likelihood.missing import PartialLikelihood
 from lbnn.likelihood.views import CellDesign, ViewLikelihood
 from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.conditional import ConditionalProcess
+from lbnn.predict.left_over import cancelled, left_over, root_of
 from lbnn.scale.measure import Law
 
 _LARGEST = 1 << 26  # floats that factors of all draws may fill
@@ -156,13 +157,11 @@ class CompletedProcess(TableProcess):
     @cached_property
     def _gone(self) -> tuple[Array, Array]:
         """Roots R (s, m, m) of the precisions of the missing cells, and their mean shifts (s, m)."""
-        values, vectors = self._eigen
-        parts = [
-            self.likelihood.eliminate(values[block], vectors[block])
-            for block in self.likelihood.blocks(len(values))
-        ]
-        roots, shifts = [part.roots for part in parts], [part.shifts for part in parts]
-        return np.concatenate(roots), np.concatenate(shifts)
+        count, size = len(self.scales), len(self.likelihood.rows)
+        roots, shifts = np.empty((count, size, size)), np.empty((count, size))
+        for block, gone in self.likelihood.eliminations(*self._eigen):
+            roots[block], shifts[block] = gone.roots, gone.shifts
+        return roots, shifts
 
     def means(self, explained: Array) -> Array:
         own, result = self.likelihood, np.empty((len(self.scales), len(explained), self.scales.shape[1]))
@@ -326,14 +325,28 @@ class ObservedProcess(TableProcess):
         levels = np.diag(self.level_variances)
         for block in blocks(len(result), 2 * len(self.rows.targets) * len(explained) * outputs):
             white = self._cross(explained, block).transpose(0, 2, 3, 1)  # (k, p̂, n_d, q)
-            result[block] = self.scales[block, None] * inner - white @ white.swapaxes(2, 3) + levels
-        return result
+            prior = self.scales[block, None] * inner
+            result[block] = prior - white @ white.swapaxes(2, 3)
+            few = cancelled(*(np.diagonal(each, axis1=2, axis2=3) for each in (result[block], prior)))
+            for number, point in np.argwhere(few.any(axis=2)):
+                own = shifted[point : point + 1], unexplained[point].reshape(1, 1)
+                result[block][number, point] = self._left_over(*own, self.scales[block][number])
+        return result + levels
+
+    def _left_over(self, shifted: Array, unexplained: Array, scale: Array) -> Array:
+        """Covariance (k n_d, k n_d) as a sum of positive terms, from features (k, n_d, r) less levels."""
+        root, rows = root_of(scale), self.rows
+        own, test = rows.features[:, :, None] * root[rows.outputs, None], shifted[..., None] * root[:, None]
+        explained = left_over(own.reshape(len(own), -1), test.reshape(-1, own[0].size), self.noise)
+        return np.asarray(explained + np.kron(unexplained, scale))
 
     def joint(self, explained: Array, unexplained: Array, number: int) -> Array:
         points, outputs = len(explained), self.scales.shape[1]
         shifted = (explained[:, None, :] - self.centres).reshape(points * outputs, -1)
         whole = np.tile(self.scales[number], (points, points))
         prior = whole * (shifted @ shifted.T + np.kron(unexplained, np.ones((outputs, outputs))))
-        prior += np.kron(np.ones((points, points)), np.diag(self.level_variances))
         white = self._cross(explained, slice(number, number + 1)).reshape(-1, points * outputs)
-        return np.asarray(prior - white.T @ white)
+        result = np.asarray(prior - white.T @ white)
+        if cancelled(np.diagonal(result), np.diagonal(prior)).any():
+            result = self._left_over(shifted.reshape(points, outputs, -1), unexplained, self.scales[number])
+        return result + np.kron(np.ones((points, points)), np.diag(self.level_variances))

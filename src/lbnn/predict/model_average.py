@@ -11,6 +11,7 @@ from scipy import special
 from lbnn._base.arrays import Device, like, namespace
 from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
+from lbnn.predict.atoms import MOST_WORK, warn_of_few
 from lbnn.predict.predictive import LogTails, Predictive, average, log_average
 from lbnn.scale.measure import effective_atoms
 
@@ -128,6 +129,11 @@ class MixturePredictive(Predictive):
         with np.errstate(divide="ignore"):
             shares = np.log(self.weights)
         by_model, asked = self._from_draws(values, shares)
+        if asked.any():  # at each point all models that count are integrated, or none
+            work = np.cumsum([each._integral_work() for each in self.components] @ asked)
+            left = asked.any(axis=0) & (work > MOST_WORK)
+            asked[:, left] = False
+            warn_of_few(left, _FEWEST_DRAWS)
         for number in np.flatnonzero(asked.any(axis=1)):
             own = np.where(asked[number][:, None], values, np.nan)  # NaN: nothing is integrated there
             anew = shares[number] + self.components[number]._pointwise_log_density(own)

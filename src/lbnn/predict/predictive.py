@@ -191,6 +191,10 @@ class Predictive(ABC):
     def _pointwise_log_density(self, values: Array) -> Array:
         """At values (p̂, n_d)."""
 
+    def _integral_work(self) -> float:
+        """Operations of a gradient of an integral for the density at one point, where these are bounded."""
+        return 0.0
+
     # ------------------------------------------------------------------ quantiles and draws
 
     def _point_terms(self, values: Array, *, rows: slice = slice(None)) -> Array | None:

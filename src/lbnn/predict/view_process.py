@@ -15,8 +15,10 @@ import numpy as np
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import inverses, lower_roots
 from lbnn._base.types import Array
+from lbnn._base.warn import warn
 from lbnn.data.view_data import ViewData
 from lbnn.likelihood.views import ViewDesign, ViewLikelihood
+from lbnn.predict.left_over import cancelled, left_over, lost, root_of
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,13 @@ class TestViews:
         if self.gram is not None:
             return np.einsum("ambn,mn->ab", self.gram, scale)
         assert self.features is not None
-        seen = np.einsum("ami,mk->aki", self.features, _root(scale)).reshape(self.points, -1)
+        seen = _seen(self.features, scale)
         return np.asarray(seen @ seen.T)
 
 
-def _root(scale: Array) -> Array:
-    """A root (M, M) of a scale (M, M)."""
-    values, vectors = np.linalg.eigh(scale)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+def _seen(features: Array, scale: Array) -> Array:
+    """Features (k, M n) whose inner products are the kernel at a scale (M, M), from features (k, M, n)."""
+    return np.einsum("ami,mk->aki", features, root_of(scale)).reshape(len(features), -1)
 
 
 @dataclass(frozen=True)
@@ -79,21 +80,39 @@ class ViewProcess:
 
     def moments(self, test: TestViews, scales: Array) -> tuple[Array, Array]:
         """Means and variances of the function at test points given every scale, (m, p̂) each."""
-        means, variances = np.empty((2, len(scales), test.points))
+        means, variances, priors = np.empty((3, len(scales), test.points))
         for block, lower, cross in self._factorised(test, scales):
             white = np.linalg.solve(lower, self.data.observations)
             seen = np.linalg.solve(lower, cross.swapaxes(1, 2))  # R⁻¹k̂ᵀ, (k, q, p̂)
             means[block] = np.einsum("kq,kqp->kp", white, seen)
-            prior = np.einsum("kmn,amn->ka", scales[block], test.own)
-            # What is left is positive; where nothing is, rounding may leave a little less than zero.
-            variances[block] = np.maximum(prior - (seen**2).sum(axis=1), 0.0)
+            priors[block] = np.einsum("kmn,amn->ka", scales[block], test.own)
+            variances[block] = priors[block] - (seen**2).sum(axis=1)
+        if self.data.features is None or test.features is None:
+            if lost(variances, priors).any():
+                warn(
+                    "data with so little noise leave less of the function's variance than rounding of the "
+                    "kernel between views does: do not trust it, or give views of shape (p, M, n0)"
+                )
+            return means, np.maximum(variances, 0.0)
+        few = cancelled(variances, priors)
+        for number in np.flatnonzero(few.any(axis=1)):
+            own = self._left_over(test.features[few[number]], scales[number])
+            variances[number, few[number]] = np.diagonal(own)
         return means, variances
+
+    def _left_over(self, features: Array, scale: Array) -> Array:
+        """Covariance (k, k) at points with features (k, M, n), as a sum of positive terms."""
+        assert self.data.features is not None
+        return left_over(_seen(self.data.features, scale), _seen(features, scale), self.noise)
 
     def joint(self, test: TestViews, scale: Array) -> Array:
         """Covariance of the function over test points given one scale, (p̂, p̂)."""
         _, lower, cross = next(self._factorised(test, scale[None]))
-        seen = np.linalg.solve(lower[0], cross[0].T)
-        return np.asarray(test.among(scale) - seen.T @ seen)
+        seen, prior = np.linalg.solve(lower[0], cross[0].T), test.among(scale)
+        result = np.asarray(prior - seen.T @ seen)
+        if test.features is not None and cancelled(np.diagonal(result), np.diagonal(prior)).any():
+            return self._left_over(test.features, scale)
+        return result
 
     def extended(self, test: TestViews, point: int, value: float, noise: float) -> ViewLikelihood:
         """The likelihood of the observations and of one more at a test point, with this noise variance."""
