@@ -193,11 +193,11 @@ class PartialLikelihood:
 
         All blocks use the same memory: what is kept beyond the next block has to be copied.
         """
-        size, room = len(self.rows) + 1, None
+        size, memory = len(self.rows) + 1, None
         for block in blocks(len(values), size**2, PRODUCT_FLOATS):
             own = values[block]
-            room = np.empty((len(own), size, size)) if room is None else room[: len(own)]
-            yield block, self._eliminate(own, axes[block], room)
+            memory = np.empty((len(own), size, size)) if memory is None else memory[: len(own)]
+            yield block, self._eliminate(own, axes[block], memory)
 
     def eliminate(self, scale: Array) -> Elimination:
         """The missing cells given one scale (n_d, n_d)."""
@@ -205,7 +205,7 @@ class PartialLikelihood:
         return next(self.eliminations(values[None], axes[None]))[1]
 
     def _eliminate(self, values: Array, axes: Array, matrices: Array) -> Elimination:
-        """With room for the precisions, (s, m + 1, m + 1).
+        """With an array for the precisions, (s, m + 1, m + 1), which is overwritten.
 
         The vector v is one more row of the matrix that is factorised: its row of the root is R⁻¹v.
         """
