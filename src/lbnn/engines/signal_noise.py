@@ -1,7 +1,8 @@
 """Signal and noise, each with a covariance of its own: tempered sequential Monte Carlo, and its answer.
 
-Paths lead from a Gaussian to the posterior: start^{1−t} posterior^t. The answer starts from the curvature at
-a mode, or for few rows and outputs from the prior; the path that checks it starts half way to the mode.
+Paths lead from a Gaussian to the posterior: start^{1−t} posterior^t. The answer starts from a Gaussian that
+was fitted to the posterior, or for few rows and outputs from the prior; the path that checks it starts from
+another one.
 Particles are on independent islands; between two temperatures they are resampled and moved by Hamiltonian
 Monte Carlo, with the covariance of the particles as units. The evidence is that of a chain of bridges
 (Bennett) over all states of two neighbouring temperatures, its error from leaving out one island at a time.
@@ -17,12 +18,13 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
 from lbnn._base.types import Array, IndexArray
 from lbnn.engines.estimate import Call, Estimate
-from lbnn.engines.importance import GaussianProposal, laplace_proposal
+from lbnn.engines.importance import GaussianProposal, bounded_root, curvature
 from lbnn.engines.inference import Diagnostics, InferenceOptions
+from lbnn.engines.policy import POLICY
 from lbnn.engines.signal_noise_target import SignalNoiseTarget, aligned
 from lbnn.engines.smc import (
     ISLANDS,
@@ -40,15 +42,21 @@ from lbnn.scale.signal_noise import SignalNoiseDraws
 
 _TRAJECTORY = 1.5  # length of a trajectory in standard deviations: a quarter of a period is π/2
 _ACCEPTANCE = 0.8
+_STEP_SHARE = 0.25  # effective draws, of all, after a step of temperature: bridges need no more overlap
 _MOST_ROUNDS = 12
-FROM_PRIOR, FROM_MODE = "sequential Monte Carlo from the prior", "sequential Monte Carlo from a mode"
-FROM_CURVATURE = "sequential Monte Carlo from the curvature at a mode"
+FROM_PRIOR, FROM_FIT = (
+    "sequential Monte Carlo from the prior",
+    "sequential Monte Carlo from a fitted Gaussian",
+)
+FROM_OTHER = "sequential Monte Carlo from another Gaussian"
 _TRUSTED = 0.2  # weight of the covariance of few states beside its diagonal from which it is used
 _NO_DENSITY, _SMALLEST_STEP = -1e9, 1e-7
 #: Deviation of a coordinate at a mode, times the root of the number of targets, under which the mode is
 #: called a spike: 0.1 belongs to a ratio of signal to noise of 100. Six rows of seven outputs have 0.001 to
 #: 0.08, 30 to 100 rows of 10 to 20 outputs 0.8 to 1.3, and 0.2 where the noise is a tenth of the signal.
 _NARROWEST = 0.1
+_FIT_PAIRS = 32  # pairs of opposite draws that a Gaussian is fitted by; twice as many save no temperature ...
+_FIT_STEPS = 40  # ... nor do more steps
 
 State = tuple[Array, ...]  # white coordinates ξ (m, D), log posterior density there (m,), its gradient (m, D)
 
@@ -63,35 +71,28 @@ class Effort:
         On each island.
     moves : int
         Of every particle at each temperature; the second half of its states is kept.
-    share : float
-        Effective sample size of a step of temperature.
     more : int
         Moves in addition at the posterior, whose states are all kept.
     """
 
     particles: int
     moves: int
-    share: float
     more: int
 
 
 # Particles that move too little lag behind the path, and the evidence is low, the more the longer the path:
 # from the prior, with `FINAL`, by 0.5 for 50 rows of 10 outputs, by 2.7 and 3.8 for 100 of 20 and by 27 for
-# 80 of 35, with stated errors of 0.5, 0.6 and 7.7; from the curvature at a mode by less than these errors
-# (0.4, 0.7 and 0.6) in all three, in half the time. Of 8 particles of 4 moves and 4 of 8, which cost the
-# same, the second are less low: few particles and long chains therefore.
+# 80 of 35, with stated errors of 0.5, 0.6 and 7.7. From a fitted Gaussian and from another one, whose
+# particles move twice as often: −574.9 ± 0.2 and −574.5 ± 0.3 for 50 of 10, −3440.6 ± 0.3 and −3440.7 ± 0.2
+# for 120 of 35. Of 8 particles of 4 moves and 4 of 8, which cost the same, the second are less low: few
+# particles and long chains therefore.
 #: To compare networks.
-SCREENING = Effort(4, 8, 0.25, 0)
-FINAL = Effort(4, 12, 0.25, 12)
+SCREENING = Effort(4, 8, 0)
+FINAL = Effort(4, 12, 12)
 #: The same for few rows and outputs, where calls of NumPy take the time: sixteen times the particles take
 #: four times as long.
-_FINAL_SMALL = Effort(32, 12, 0.25, 12)
+_FINAL_SMALL = Effort(32, 12, 12)
 _SMALL = 6e4  # operations of a gradient: two outputs, twelve rows
-#: The same for data of many rows and outputs, whose gradients are expensive: 120 rows of 35 outputs take 1 to
-#: 4 s, and five of six final runs are within 2 nats of `FINAL`. With 60 rows of 60 outputs one of two was 40
-#: low, with a stated error of 6.
-LARGE_SCREENING = Effort(2, 8, 0.1, 0)
-LARGE_FINAL = Effort(2, 12, 0.1, 12)
 
 
 @dataclass(frozen=True)
@@ -109,25 +110,51 @@ def infer_signal_noise(target: SignalNoiseTarget, options: InferenceOptions) -> 
     call = Call(options)
     if target.dimension == 0:
         return _one_draw(target)
-    target, mode = aligned(target)
+    found, mode = aligned(target)
     effort, most = (SCREENING, 1) if options.rough else (final_effort(target), _MOST_ROUNDS)
-    start, method = final_start(target, mode)
-    estimate = rounds(target, start, call, effort, method, most)
-    check = None
+    start, method = final_start(found, mode)
+    estimate, check = rounds(found, start, call, effort, method, most), None
     if not options.rough:
-        check = rounds(target, mode_start(mode), call, effort, FROM_MODE, most)
-        estimate, check = higher_first(estimate, check, call)
+        found, estimate, check = checked(target, found, estimate, call, effort, most)
     answer = verdict("smc", estimate, check, call, needs_check=not options.rough, advice=TAKE_OR_RAISE)
     chosen = answer.estimate
-    checked_integrand(target, chosen)
+    checked_integrand(found, chosen)
     constant = target.likelihood.log_constant
-    draws = diagonal_draws(target.roots(chosen.points), chosen.weights, chosen.groups)
+    draws = diagonal_draws(found.roots(chosen.points), chosen.weights, chosen.groups)
     return SignalNoiseInference(
         draws,
         constant + answer.log_evidence,
         answer.log_evidence_error,
         answer.diagnostics.shifted(constant),
     )
+
+
+def checked(
+    target: SignalNoiseTarget,
+    found: SignalNoiseTarget,
+    estimate: Estimate,
+    call: Call,
+    effort: Effort,
+    most: int,
+) -> tuple[SignalNoiseTarget, Estimate, Estimate]:
+    """Coordinates of the answer, the answer, and a second estimate of the posterior of `target`.
+
+    The first estimate has the coordinates `found`. The second path starts from a Gaussian that was fitted at
+    a mode that was sought from another start, in the axes of that mode, or for few rows and outputs from one
+    of the prior's size half way to that mode; half as many particles move twice as often, so that two paths
+    whose particles lag behind differ. Where the two contradict each other the higher is the answer: particles
+    that lag, or that miss a mode, make a log evidence low, not high.
+    """
+    other, mode = aligned(target, seed=1)
+    largest = call.policy.largest_check_error * call.target_error  # a check may be less accurate
+    checking = Call(replace(call.options, target_error=largest), progress=call.progress)
+    longer = replace(effort, particles=effort.particles // 2, moves=2 * effort.moves, more=2 * effort.more)
+    small = target.operations < _SMALL  # tails matter, as in `final_start`
+    start = GaussianProposal(0.5 * mode, None, 0.0) if small else fitted_start(other, mode)
+    check = rounds(other, start, checking, longer, FROM_OTHER, most)
+    if evidence_agrees(estimate, check, call.policy) or check.log_evidence < estimate.log_evidence:
+        return found, estimate, check
+    return other, check, estimate
 
 
 def rounds(
@@ -150,23 +177,13 @@ def final_effort(target: SignalNoiseTarget) -> Effort:
 def final_start(target: SignalNoiseTarget, mode: Array) -> tuple[GaussianProposal, str]:
     """Where the path of an answer starts, and its name.
 
-    From the prior a small problem has two or three temperatures, and particles do not lag; from the curvature
-    at the mode, one, and a tail of the posterior may be missed (low by 0.16 in one of twenty, where 0.05 was
-    stated).
+    From the prior a small problem has two or three temperatures, and particles do not lag; from a Gaussian
+    with the posterior's curvature, one, and a tail of the posterior may be missed (low by 0.16 in one of
+    twenty, where 0.05 was stated).
     """
     if target.operations < _SMALL:
         return prior_start(target), FROM_PRIOR
-    return curvature_start(target, mode), FROM_CURVATURE
-
-
-def higher_first(estimate: Estimate, check: Estimate, call: Call) -> tuple[Estimate, Estimate]:
-    """The two, exchanged where they contradict each other and the second is the higher.
-
-    Particles that lag behind the path, or that miss a mode, make a log evidence low, not high.
-    """
-    if evidence_agrees(estimate, check, call.policy) or check.log_evidence < estimate.log_evidence:
-        return estimate, check
-    return check, estimate
+    return fitted_start(target, mode), FROM_FIT
 
 
 def diagonal_draws(roots: Roots, weights: Array, groups: IndexArray) -> SignalNoiseDraws:
@@ -198,24 +215,46 @@ def prior_start(target: SignalNoiseTarget) -> GaussianProposal:
     return GaussianProposal(np.zeros(target.dimension), None, 0.0)
 
 
-def mode_start(mode: Array) -> GaussianProposal:
-    """A Gaussian of the prior's size half way to a mode (D,) of the posterior."""
-    return GaussianProposal(0.5 * mode, None, 0.0)
+def fitted_start(target: SignalNoiseTarget, mode: Array) -> GaussianProposal:
+    """The Gaussian nearest to the posterior of those with the axes of the curvature at a mode (D,).
 
-
-def curvature_start(target: SignalNoiseTarget, mode: Array) -> GaussianProposal:
-    """The Gaussian at a mode (D,) with its curvature: the shortest path, where that mode has all mass.
+    Mean and deviations along the axes have the largest lower bound of the log evidence (ELBO), an average
+    over draws that are kept. In 60 to 100 dimensions a mode is no typical point: paths from the Gaussian with
+    its curvature have twice as many temperatures.
 
     The prior where the mode is a spike, as with few rows whose targets a signal can fit without noise: there
     it has next to no mass.
     """
-    likelihood = target.likelihood
-    start = laplace_proposal(cast(Target, target), mode)
-    if start.root is not None:
-        narrowest = _NARROWEST / math.sqrt(likelihood.examples * likelihood.outputs)
-        if float(np.linalg.eigvalsh(start.root)[0]) < narrowest:
-            return prior_start(target)
-    return start
+    likelihood, hessian = target.likelihood, np.eye(target.dimension)
+    if target.dimension <= POLICY.most_for_curvature:
+        hessian = curvature(cast(Target, target), mode)
+    root, logs = bounded_root(hessian, target.dimension)
+    if float(logs.min()) < math.log(_NARROWEST / math.sqrt(likelihood.examples * likelihood.outputs)):
+        return prior_start(target)
+    axes, deviations, _ = np.linalg.svd(root)
+    axes = axes * deviations
+    half = np.random.default_rng(27).standard_normal((_FIT_PAIRS, target.dimension))
+    white = np.concatenate([half, -half])
+
+    def negative(parameters: Array) -> tuple[float, Array]:
+        """Minus the bound, up to a constant, and its gradient in shifts and log deviations (2 D,)."""
+        shift, log_widths = np.split(parameters, 2)
+        widths = np.exp(log_widths)
+        value, gradient = target.value_and_gradient(mode + (shift + widths * white) @ axes.T)
+        along = gradient @ axes
+        slopes = np.concatenate([along.mean(axis=0), widths * (white * along).mean(axis=0) + 1])
+        return -float(np.maximum(value, _NO_DENSITY).mean() + log_widths.sum()), -slopes
+
+    found = optimize.minimize(
+        negative,
+        np.zeros(2 * target.dimension),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": _FIT_STEPS},
+    )
+    shift, log_widths = np.split(found.x, 2)
+    log_determinant = float(np.log(deviations).sum() + log_widths.sum())
+    return GaussianProposal(mode + axes @ shift, axes * np.exp(log_widths), log_determinant)
 
 
 def tempered(
@@ -245,7 +284,7 @@ class _Path:
         while temperature < 1:
             pool = self._pooled(states)
             ratio = _log_ratio(pool)
-            step = temperature_step(ratio.ravel(), 1 - temperature, self.effort.share)
+            step = temperature_step(ratio.ravel(), 1 - temperature, _STEP_SHARE)
             step = max(step, min(_SMALLEST_STEP, 1 - temperature))  # many particles may have no density
             temperature = min(1.0, temperature + step)
             before = step * ratio

@@ -29,8 +29,8 @@ from lbnn.selection.free_noise import (
     posterior_without_signal,
 )
 
-#: Rows, outputs and targets up to which a covariance of the noise is tried by itself: 9 s at 50 × 10,
-#: 11 s at 120 × 35.
+#: Rows, outputs and targets up to which a covariance of the noise is tried by itself: 8 s at 50 × 10,
+#: 17 s at 120 × 35.
 _MOST_ROWS, _MOST_OUTPUTS, _MOST_TARGETS = 400, 100, 5000
 _FEWEST_ROWS = 10
 #: Standard deviations of Schott's statistic from which left-out residuals may be correlated: it is exceeded

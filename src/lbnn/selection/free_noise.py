@@ -20,19 +20,15 @@ from lbnn._base.types import Array
 from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.signal_noise import (
-    FROM_MODE,
-    LARGE_FINAL,
-    LARGE_SCREENING,
     SCREENING,
     Effort,
     SignalNoiseInference,
+    checked,
     checked_integrand,
-    curvature_start,
     diagonal_draws,
     final_effort,
     final_start,
-    higher_first,
-    mode_start,
+    fitted_start,
     rounds,
     tempered,
 )
@@ -64,9 +60,6 @@ _CLOSE = 4.0  # nats by which signal or none must lead in a comparison for the o
 _TARGET_ERROR = 0.5  # of the log evidence of a pair, of which three nats are called a signal
 _MOST_ROUNDS = 3  # of a final answer
 _UNLIKE = 1e4  # ratio of variances of outputs from which one unit for all is not tried (1e10: −160 nats)
-_LARGE = 3000  # targets of more outputs than `MOST_FULL`, from which less work is done, ...
-_LARGE_TARGET_ERROR = 5.0  # ... until runs differ by no more than this, ...
-_LARGE_ERROR = 20.0  # ... and may be low by this: one of eight runs was low by 40, the others by 2 at most
 _MOST_DRAWS = 512  # that predictions rest on: 0.05 posterior deviations
 _SMALLEST_WEIGHT = 0.01  # of a pair of widths that takes part in the average
 #: Prior odds of no signal. Inputs of a flat spectrum do not tell factors of a signal from factors of the
@@ -283,9 +276,8 @@ class FreeNoiseSearch:
         if form not in self.found:
             target, mode = aligned(free_noise_target(self.data, form))
             call = Call(InferenceOptions(_TARGET_ERROR, self.seed, rough=True))
-            effort = LARGE_SCREENING if _is_large(self.data) else SCREENING
             estimate = tempered(
-                target, curvature_start(target, mode), call, effort, f"signal and noise {form}"
+                target, fitted_start(target, mode), call, SCREENING, f"signal and noise {form}"
             )
             self.found[form] = FreeNoise(form, target, mode, estimate)
             self.report(candidate_of(self.data, self.found[form]))
@@ -295,11 +287,6 @@ class FreeNoiseSearch:
 def more_outputs_than_rows(data: EvidenceData) -> bool:
     """Whether the rows cannot determine a covariance of full rank; an intercept takes one of them."""
     return data.outputs > data.spectrum.examples
-
-
-def _is_large(data: EvidenceData) -> bool:
-    """Whether one gradient costs a hundred microseconds or more."""
-    return data.outputs > MOST_FULL and data.spectrum.examples * data.outputs > _LARGE
 
 
 def candidate_of(data: EvidenceData, pair: FreeNoise) -> Candidate:
@@ -330,52 +317,30 @@ def final_posterior(
     The rival is the best pair without signal where there is one with signal, and the other way round, unless
     it is far behind: the two whose odds are stated have the same accuracy.
     """
-    large = _is_large(data)
-    least = _LARGE_TARGET_ERROR if large else _TARGET_ERROR
-    effort = LARGE_FINAL if large else final_effort(pairs[0].target)
-    call = Call(InferenceOptions(max(target_error, least), seed))
+    effort = final_effort(pairs[0].target)
+    call = Call(InferenceOptions(max(target_error, _TARGET_ERROR), seed))
     again = {id(pairs[0]): _again(pairs[0], call, effort)}
     rivals = [each for each in pairs if (each.signal is None) != (pairs[0].signal is None)]
     for rival in rivals[:1]:
         if rival.log_weight > again[id(pairs[0])].log_weight - _CLOSE:
             again[id(rival)] = _again(rival, call, effort)
-    best = max(again.values(), key=lambda each: each.log_weight)
-    check = None
-    if not large:
-        largest = call.policy.largest_check_error * call.target_error  # a check may be less accurate
-        checking = Call(InferenceOptions(largest, seed))
-        check = rounds(best.target, mode_start(best.mode), checking, effort, FROM_MODE, _MOST_ROUNDS)
-        estimate, check = higher_first(best.estimate, check, call)
-        again = {
-            key: replace(each, estimate=estimate) if each is best else each for key, each in again.items()
-        }
-        best = replace(best, estimate=estimate)
+    key, best = max(again.items(), key=lambda each: each[1].log_weight)
+    target = free_noise_target(data, best.form)
+    target, estimate, check = checked(target, best.target, best.estimate, call, effort, _MOST_ROUNDS)
+    best = again[key] = replace(best, target=target, estimate=estimate)
     averaged = sorted((again.get(id(each), each) for each in pairs), key=lambda each: -each.log_weight)
-    reduced = (_reduced(data),) if large else ()
-    answer = verdict(
-        "smc", best.estimate, check, call, needs_check=not large, advice=TAKE_OR_RAISE, more=reduced
-    )
+    answer = verdict("smc", best.estimate, check, call, advice=TAKE_OR_RAISE)
     constant = best.target.likelihood.log_constant
     draws = _pooled(averaged, np.random.default_rng([seed, 27]))
     inference = SignalNoiseInference(
         draws,
         constant + answer.log_evidence,
-        max(answer.log_evidence_error, _LARGE_ERROR) if large else answer.log_evidence_error,
+        answer.log_evidence_error,
         answer.diagnostics.shifted(constant),
     )
     prior = ScalePrior(best.signal or (), data.outputs)
     spectrum = replace(data.spectrum, outside=data.outside)
     return FreeNoisePosterior(prior, spectrum, inference), averaged
-
-
-def _reduced(data: EvidenceData) -> str:
-    """What is said of data whose size allows short runs only."""
-    return (
-        f"noise='free' with {data.outputs} outputs and {data.spectrum.examples} rows is integrated by short "
-        f"runs that no second estimate confirms: its log evidence may be low by {_LARGE_ERROR:g}, so that "
-        "another kind of noise may be preferred too easily, and widths of intervals are approximate. Fewer "
-        "outputs in one fit are integrated in full"
-    )
 
 
 def posterior_without_signal(data: EvidenceData, pairs: Sequence[FreeNoise]) -> FreeNoisePosterior | None:
