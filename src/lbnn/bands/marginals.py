@@ -13,8 +13,9 @@ from scipy import special
 
 from lbnn._base.arrays import to_numpy
 from lbnn._base.types import Array, IndexArray
+from lbnn.bands.block_posterior import BlockPosterior
 from lbnn.bands.data import BandKernels, BandTargets
-from lbnn.bands.inference import PLACES, BlockPosterior
+from lbnn.bands.distributions import PLACES
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.quadrature import Directions
 

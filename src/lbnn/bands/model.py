@@ -16,6 +16,7 @@ from lbnn._base.arrays import device_of, namespace
 from lbnn._base.blocks import blocks as slices
 from lbnn._base.types import AnyArray, Array, Mask
 from lbnn._base.warn import warn
+from lbnn.bands.block_posterior import BlockPosterior
 from lbnn.bands.data import (
     BandKernels,
     kernels_of_blocks,
@@ -24,8 +25,8 @@ from lbnn.bands.data import (
     squared_units,
     targets_in_units,
 )
-from lbnn.bands.inference import BlockPosterior, Effort
 from lbnn.bands.marginals import logs_below
+from lbnn.bands.options import BandsOptions
 from lbnn.bands.predictive import BandsPredictive, Conditioned, test_kernels
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.work import Work, run_blocks
@@ -148,19 +149,19 @@ class Bands:
         data = (kernels_of_grams if kernels else kernels_of_blocks)(listed, first)
         targets = _targets(Y, data.examples)
         units, given = _units(targets, noise_variance, noise_scale)
-        effort = Effort(
+        options = BandsOptions(
             float(check.probability(target_error, "target_error")),
             check.positive_integer(max_directions, "max_directions"),
             check.seed(seed),
         )
-        fit = self._fit(data, targets, units, given, effort, block_size, store, client, progress)
+        fit = self._fit(data, targets, units, given, options, block_size, store, client, progress)
         if warn_of_errors:
             missing = int(np.count_nonzero(~fit.ok))
             if missing:
                 warn(
                     f"{missing} of {len(fit.ok)} targets have stated errors above "
-                    f"target_error={fit._effort.target_error:g} (fit.ok is False): increase "
-                    f"max_directions={fit._effort.most_directions}, or target_error"
+                    f"target_error={fit._options.target_error:g} (fit.ok is False): increase "
+                    f"max_directions={fit._options.most_directions}, or target_error"
                 )
         return fit
 
@@ -178,9 +179,9 @@ class Bands:
         first = np.array([network.prior_variances[0] for network in self.networks])
         data = (kernels_of_grams if kernels else kernels_of_blocks)(blocks, first)
         units, given = _units(Y, noise_variance, None)
-        effort = Effort(target_error, MOST_DIRECTIONS, 0)
+        options = BandsOptions(target_error, MOST_DIRECTIONS, 0)
         return BandsFit(
-            self, data, Y, units, given, effort, tuple(slice(*each) for each in parts), posteriors
+            self, data, Y, units, given, options, tuple(slice(*each) for each in parts), posteriors
         )
 
     def _fit(
@@ -189,7 +190,7 @@ class Bands:
         Y: AnyArray,
         units: Array,
         given: bool,
-        effort: Effort,
+        options: BandsOptions,
         block_size: int | None,
         store: Any,
         client: Any,
@@ -201,9 +202,9 @@ class Bands:
         usual = _HOST_BLOCK if kernels.device.host else _DEVICE_BLOCK
         size = check.positive_integer(block_size or usual, "block_size")
         parts = list(slices(int(Y.shape[1]), 1, size))
-        work = Work(kernels, self._priors(kernels), given, effort)
+        work = Work(kernels, self._priors(kernels), given, options)
         posteriors = run_blocks(work, Y, units, parts, store, client, progress)
-        return BandsFit(self, kernels, Y, units, given, effort, tuple(parts), tuple(posteriors))
+        return BandsFit(self, kernels, Y, units, given, options, tuple(parts), tuple(posteriors))
 
     def _priors(self, kernels: BandKernels) -> BandPriors:
         laws = [self.networks[band].scale_prior(1).log_scale_law for band in kernels.used]
@@ -242,7 +243,7 @@ class BandsFit:
     _Y: AnyArray = field(repr=False)
     _units: Array = field(repr=False)
     _given: bool = field(repr=False)
-    _effort: Effort = field(repr=False)
+    _options: BandsOptions = field(repr=False)
     _parts: tuple[slice, ...] = field(repr=False)
     _posteriors: tuple[BlockPosterior, ...] = field(repr=False)
 
@@ -362,7 +363,7 @@ class BandsFit:
     @cached_property
     def ok(self) -> Mask:
         """Mask (V,) of targets whose errors are within the target error."""
-        return np.concatenate([each.ok(self._effort.target_error) for each in self._posteriors])
+        return np.concatenate([each.ok(self._options.target_error) for each in self._posteriors])
 
     @property
     def directions(self) -> int:
@@ -409,7 +410,7 @@ class BandsFit:
         kernels = self._kernels.without(number)
         size = max(part.stop - part.start for part in self._parts)
         return self.bands._fit(
-            kernels, self._Y, self._units, self._given, self._effort, size, None, None, False
+            kernels, self._Y, self._units, self._given, self._options, size, None, None, False
         )
 
     def evidence_for_bands(self) -> Array:
@@ -450,7 +451,7 @@ class BandsFit:
             self._given,
             self._parts,
             self._posteriors,
-            self._effort.target_error,
+            self._options.target_error,
             self.dual_coefficients,
         )
         return BandsPredictive(conditioned, test)

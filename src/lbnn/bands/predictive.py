@@ -29,8 +29,8 @@ from lbnn._base import check
 from lbnn._base.arrays import device_of, namespace, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn
+from lbnn.bands.block_posterior import BlockPosterior
 from lbnn.bands.data import BandKernels, BandTargets, targets_in_units
-from lbnn.bands.inference import BlockPosterior
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.quadrature import Conditional, Directions
 

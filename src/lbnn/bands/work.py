@@ -19,8 +19,10 @@ from lbnn._base.arrays import device_of, to_numpy
 from lbnn._base.files import write_atomically
 from lbnn._base.progress import Progress
 from lbnn._base.types import AnyArray, Array
+from lbnn.bands.block_posterior import BlockPosterior
 from lbnn.bands.data import BandKernels, targets_in_units
-from lbnn.bands.inference import BlockPosterior, Effort, infer_block
+from lbnn.bands.inference import infer_block
+from lbnn.bands.options import BandsOptions
 from lbnn.bands.prior import BandPriors
 
 _IDENTITY = "identity.txt"
@@ -33,16 +35,16 @@ class Work:
     kernels: BandKernels
     priors: BandPriors
     given_noise: bool
-    effort: Effort
+    options: BandsOptions
 
     def block(self, number: int, Y: AnyArray, units: Array, say: Any = None) -> BlockPosterior:
         """The posterior of one block of targets (p, v)."""
-        own = np.random.SeedSequence([self.effort.seed, number]).generate_state(1, np.uint64)[0]
-        effort = replace(self.effort, seed=int(own >> np.uint64(1)))  # a seed for each block
+        own = np.random.SeedSequence([self.options.seed, number]).generate_state(1, np.uint64)[0]
+        options = replace(self.options, seed=int(own >> np.uint64(1)))  # a seed for each block
         if say is not None:
-            effort = replace(effort, say=say)
+            options = replace(options, say=say)
         targets = targets_in_units(Y, units, self.given_noise, self.kernels)
-        return infer_block(self.kernels, targets, self.priors, effort)
+        return infer_block(self.kernels, targets, self.priors, options)
 
     def digest(self, Y: AnyArray, units: Array, parts: Sequence[slice]) -> str:
         """What a folder of finished blocks belongs to, for Y (p, V) and units (V,)."""
@@ -53,9 +55,9 @@ class Work:
         found.update(np.ascontiguousarray(units).tobytes())
         found.update(self.kernels.sizes.tobytes())
         laws = [(law.widths, law.shift) for law in self.priors.laws]
-        effort = (self.effort.target_error, self.effort.most_directions, self.effort.seed)
+        options = (self.options.target_error, self.options.most_directions, self.options.seed)
         found.update(
-            repr((laws, self.given_noise, effort, [(part.start, part.stop) for part in parts])).encode()
+            repr((laws, self.given_noise, options, [(part.start, part.stop) for part in parts])).encode()
         )
         return found.hexdigest()
 
@@ -94,7 +96,7 @@ def _run_with(
 
     if not device_of(Y).host:
         raise ValueError(f"a client computes with NumPy arrays, got {device_of(Y)}: leave client out")
-    shared = client.scatter(replace(work, effort=replace(work.effort, say=_silent)), broadcast=True)
+    shared = client.scatter(replace(work, options=replace(work.options, say=_silent)), broadcast=True)
     running = {
         client.submit(_task, shared, number, Y[:, parts[number]], units[parts[number]], pure=False): number
         for number in waiting

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from lbnn import archive
 from lbnn._base.types import Array, IndexArray
 from lbnn.bands import Bands, BandsFit, BandsPredictive
-from lbnn.bands.inference import BlockPosterior
+from lbnn.bands.block_posterior import BlockPosterior
 from lbnn.estimator.settings import as_seed
 from lbnn.network import Network
 
