@@ -346,6 +346,15 @@ def test_a_killed_run_goes_on(tmp_path, monkeypatch):
         bands.condition(blocks, Y + 1, block_size=2, store=tmp_path / "run")
 
 
+def test_the_first_directions_of_many_bands_are_bounded():
+    """Without a bound, ten bands begin with 4,151 directions, whatever `max_directions` is."""
+    rng = np.random.default_rng(0)
+    blocks = inputs(rng, 6, [3] * 10)
+    bands = lbnn.Bands([lbnn.Network((4,))] * 10)
+    fit = bands.condition(blocks, rng.normal(size=(6, 1)), max_directions=512, warn_of_errors=False)
+    assert fit.direction_count[0] <= 512 + 55  # vertices and edges of the simplex
+
+
 def test_progress_counts_directions_and_blocks(monkeypatch):
     from lbnn.bands import work
 
@@ -437,6 +446,8 @@ def test_bad_input_says_the_rule():
         bands.condition([blocks[0], blocks[1][:5]], Y)
     with pytest.raises(ValueError, match="hidden layer"):
         lbnn.Bands([lbnn.Network(())])
+    with pytest.raises(ValueError, match="at most 12 bands, got 13"):
+        lbnn.Bands([lbnn.Network((4,))] * 13)
     with pytest.raises(TypeError, match=r"one lbnn\.Network for each band"):
         lbnn.Bands([(5,)])
     indefinite = np.diag([1.0, -1.0, *np.ones(8)])

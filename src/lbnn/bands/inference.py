@@ -43,7 +43,7 @@ def infer_block(
     everything = Group(np.arange(targets.count), np.zeros((0, bands)), (), np.zeros(0, int), None)
     if bands > 2:  # answers are interpolated; in one dimension a finer rule costs little
         everything = search.with_faces(everything)
-    first = _first(priors, bands, rng)
+    first = _first(priors, bands, options.most_directions, rng)
     for rule in first:
         everything = search.with_rule(everything, rule)
     waiting: list[Group] = [everything]
@@ -128,7 +128,8 @@ def _between(
     return group.some(joined[0][order]), (joined[1][order], joined[2][order])
 
 
-def _first(priors: BandPriors, bands: int, rng: np.random.Generator) -> list[Rule]:
+def _first(priors: BandPriors, bands: int, most: int, rng: np.random.Generator) -> list[Rule]:
+    """The rules that serve all targets."""
     if bands == 1:
         return [Rule(np.zeros(0), np.zeros((0, 0)), np.zeros(0), np.zeros((1, 0)), 1.0)]
-    return first_rules(priors.mean, priors.variance, rng)
+    return first_rules(priors.mean, priors.variance, most, rng)

@@ -39,13 +39,20 @@ from lbnn.bands.direction_sums import (
 )
 from lbnn.bands.distributions import distributions
 from lbnn.bands.search import Search
-from lbnn.bands.simplex import SETS, Interpolation, Rule, log_directions, log_weights, set_numbers
+from lbnn.bands.simplex import (
+    MOST_USED,
+    SETS,
+    Interpolation,
+    Rule,
+    log_directions,
+    log_weights,
+    set_numbers,
+)
 
 #: Effective points of interpolated answers, at least; points cost little.
 _FEWEST_EFFECTIVE = 50.0
 _LOCATING = 2048  # points, about, among which the mass of targets is located
 _PART = 0.5  # of the error aimed at that sums over interpolated directions may have
-_MOST_USED = 512  # directions, at most, between which there is interpolation: it costs their number cubed
 
 
 @dataclass(frozen=True)
@@ -170,11 +177,11 @@ def surfaces(search: Search, group: Group) -> list[tuple[IndexArray, Surface]]:
 
 
 def _nearest(group: Group) -> Mask:
-    """The `_MOST_USED` directions (J,) that are fewest e-folds below the maximum of a target at least."""
+    """The `MOST_USED` directions (J,) that are fewest e-folds below the maximum of a target at least."""
     logs, xp = group.found[LOG_INTEGRAL, ...], namespace(group.found)
     below = to_numpy(xp.max(logs - xp.max(logs, axis=0, keepdims=True), axis=1))
     near = np.zeros(group.count, bool)
-    near[np.argsort(-below, kind="stable")[:_MOST_USED]] = True
+    near[np.argsort(-below, kind="stable")[:MOST_USED]] = True
     return near
 
 

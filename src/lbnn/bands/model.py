@@ -29,6 +29,7 @@ from lbnn.bands.marginals import logs_below
 from lbnn.bands.options import BandsOptions
 from lbnn.bands.predictive import BandsPredictive, Conditioned, test_kernels
 from lbnn.bands.prior import BandPriors
+from lbnn.bands.simplex import MOST_BANDS
 from lbnn.bands.work import Work, run_blocks
 from lbnn.network import TARGET_ERROR, Network, Seed
 
@@ -74,6 +75,11 @@ class Bands:
         listed = tuple(networks)
         if not listed or not all(isinstance(each, Network) for each in listed):
             raise TypeError(f"networks must be one lbnn.Network for each band, got {networks!r}")
+        if len(listed) > MOST_BANDS:
+            raise ValueError(
+                f"there may be at most {MOST_BANDS} bands, got {len(listed)}: the simplex of their shares "
+                "has too many dimensions for the integral; join columns into fewer bands"
+            )
         flat = [number for number, each in enumerate(listed) if not each.widths]
         if flat:
             raise ValueError(
@@ -121,8 +127,9 @@ class Bands:
             posterior standard deviation.
         max_directions : int
             Directions, each with an eigendecomposition, that one target is integrated over at most; the first
-            (32 for two bands, 71 for three, 143 for four, 575 for six) are always looked at. They are shared
-            by targets with similar answers. Targets that would need more are not `ok`.
+            (32 for two bands, 71 for three, 143 for four, 575 for six and at least that many for more) are
+            always computed. They are shared by targets with similar answers. Targets that would need more are
+            not `ok`.
         seed : int, numpy.random.SeedSequence or numpy.random.Generator
         block_size : int, optional
             Targets that are held at a time. Every block chooses its own directions.

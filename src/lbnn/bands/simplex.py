@@ -42,7 +42,10 @@ FEWEST_POINTS = 16  # of a rule
 _APART = 0.03  # distance between directions in coordinates of interpolation, at least
 _ALL_FACES = 6  # bands, at most, with directions on all faces of the simplex: 2^6 − 1 of them
 _OFF = -16.0  # log θ_k of a band that is switched off there: far below all floors
-_PER_COEFFICIENT = 3  # directions for each coefficient of a quadratic polynomial, at least
+MOST_USED = 512  # directions, at most, between which there is interpolation: it costs their number cubed
+#: Bands, at most. Each half of the `MOST_USED` directions then has three for every one of the K (K + 1)/2
+#: coefficients of a quadratic polynomial.
+MOST_BANDS = 12
 _START = 0.25  # part of the points that a rule is thought to need with which it begins
 #: Generating vector of embedded lattices: component by component, the smallest worst-case error in Korobov's
 #: space of smoothness two on average over 2^4 to 2^11 points.
@@ -90,8 +93,6 @@ class Rule:
         cls, centre: Array, covariance: Array, wanted: float, count: float, rng: np.random.Generator
     ) -> Rule:
         """Of about `count` points, with Student's t of this centre (k,) and scale matrix (k, k)."""
-        if len(centre) > len(_GENERATOR):
-            raise ValueError(f"there may be at most {len(_GENERATOR) + 1} bands, got {len(centre) + 1}")
         values, vectors = np.linalg.eigh(covariance)
         axes = vectors * np.sqrt(np.maximum(values, 1e-12 * values.max()))
         number = 2 ** math.floor(math.log2(max(count, FEWEST_POINTS)))
@@ -164,11 +165,7 @@ class Interpolation:
         x, candidates = self._coordinates(log_theta), np.flatnonzero(chosen)
         near[candidates[KDTree(x[near]).query_pairs(_APART, output_type="ndarray")[:, 0]]] = False
         self.used = np.flatnonzero(near)
-        dimension = x.shape[1]
-        coefficients = (dimension + 1) * (dimension + 2) // 2  # of a quadratic
-        self.possible = len(self.used) >= _PER_COEFFICIENT * coefficients
-        if self.possible:
-            self._spline = RBFInterpolator(x[near], np.eye(len(self.used)), kernel="quintic", degree=2)
+        self._spline = RBFInterpolator(x[near], np.eye(len(self.used)), kernel="quintic", degree=2)
 
     def matrix(self, log_theta: Array) -> Array:
         """(M, J): takes values at the directions to values at others (M, K)."""
@@ -189,16 +186,19 @@ class Interpolation:
         return np.asarray(logs @ contrasts(log_theta.shape[1]), np.float64)
 
 
-def first_rules(mean: Array, variance: Array, rng: np.random.Generator) -> list[Rule]:
+def first_rules(mean: Array, variance: Array, most: int, rng: np.random.Generator) -> list[Rule]:
     """Rules before anything is known of the targets: around the prior and around equal contributions.
 
     Parameters
     ----------
     mean, variance : (K,)
         Of the prior of log λ_k, for kernels of mean diagonal one.
+    most : int
+        Points of both rules together at most, as far as interpolation can do with so few.
     """
     turn = contrasts(len(mean))
-    prior, count = turn.T @ np.diag(variance) @ turn, points_for_one(len(mean) - 1)
+    prior = turn.T @ np.diag(variance) @ turn
+    count = min(points_for_one(len(mean) - 1), max(most, MOST_USED) / 2)
     rules = [Rule.around(turn.T @ mean, 1.5 * prior, count, count, rng)]
     return [*rules, Rule.around(np.zeros(len(turn.T)), 4.0 * np.eye(len(turn.T)), count, count, rng)]
 
