@@ -1,6 +1,6 @@
 """Draw pictures of pages of docs/results from the numbers stored beside them.
 
-    .venv/bin/python docs/make_result_images.py
+.venv/bin/python docs/make_result_images.py
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ BLUE, ORANGE, GREEN = plots.COLOURS[:3]
 
 
 def stored(name: str) -> Any:
+    """Numbers stored beside the pages of results."""
     return json.loads((ROOT / "docs" / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 

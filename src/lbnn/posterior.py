@@ -264,8 +264,8 @@ class Posterior(Conditioned):
     def sample_weights(self, size: int, seed: int | np.random.Generator) -> list[Array]:
         """Draw all weights from their exact posterior.
 
-        Independent given independent draws of the scale: so for one output and at depth one; with several
-        outputs scales are resampled from the atoms of `scale`.
+        The draws are independent with one output and at depth one. With several outputs they use scales that
+        are resampled from the atoms of `scale`.
 
         Parameters
         ----------
@@ -299,7 +299,7 @@ class Posterior(Conditioned):
     # ------------------------------------------------------------------ examples left out
 
     def leave_one_out(self, Y: ArrayLike | None = None) -> LeaveOneOut:
-        """Score every example given all others, without conditioning anew.
+        """Score every example given all others, without refitting.
 
         Parameters
         ----------
@@ -335,7 +335,7 @@ class Posterior(Conditioned):
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior to a file that executes nothing when it is loaded (see docs/archive.md).
+        """Write the posterior to a file; loading it executes no code (see docs/archive.md).
 
         Examples
         --------
@@ -351,7 +351,7 @@ class Posterior(Conditioned):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Posterior:
-        """Read a posterior; a file that does not hold one, or not whole, is a ValueError."""
+        """Read a posterior; a file that holds none, or is damaged, raises a ValueError."""
         return cls._unpacked(*archive.read(path, KIND))
 
     def _packed(self) -> archive.Packed:
@@ -368,8 +368,8 @@ class Posterior(Conditioned):
     def _require_complete(self, what: str) -> None:
         if self.missing is not None:
             raise ValueError(
-                f"{what} are offered where every target was observed, got a table with {self.missing.count} "
-                "missing cells: use rows without them"
+                f"{what} are available where every target was observed, got a table with "
+                f"{self.missing.count} missing cells: use rows without them"
             )
 
     @cached_property

@@ -471,8 +471,8 @@ def forged(entries: dict[str, bytes], change: Callable[[dict[str, Any]], None]) 
 def test_foreign_files(path: Path) -> None:
     entries = unzipped(path)
     header = entries["header.json"]
-    refused(path, b"", "does not begin as one")
-    refused(path, b"plain text, nothing else", "does not begin as one")
+    refused(path, b"", "does not begin like one")
+    refused(path, b"plain text, nothing else", "does not begin like one")
     refused(path, pickle.dumps({"a": 1}), "does not begin as one")
     refused(path, b"PK\x03\x04 and no more", "zip")
     refused(path, zipped({"a.npy": b""}), "no readable header")
@@ -569,7 +569,7 @@ def test_declared_sizes_beyond_the_file(path: Path) -> None:
     content = bytearray(path.read_bytes())
     entry = content.index(b"PK\x01\x02")
     content[entry + 20 : entry + 28] = struct.pack("<II", 2**32 - 2, 2**32 - 2)
-    refused(path, bytes(content), "declares more than it holds")
+    refused(path, bytes(content), "declares more data than it contains")
 
 
 def test_odd_headers_with_fitting_digests(path: Path) -> None:

@@ -92,7 +92,7 @@ def test_later_changes_of_the_inputs_change_nothing(library: str) -> None:
 @pytest.mark.slow
 def test_tensors_that_ask_for_gradients_are_refused() -> None:
     X = put(DATA.X, "torch").requires_grad_()
-    with pytest.raises(ValueError, match=r"must not ask for gradients.*use X.detach\(\)"):
+    with pytest.raises(ValueError, match=r"must not require gradients.*use X.detach\(\)"):
         NETWORK.condition(X, put(DATA.Y, "torch"), 4.0)
 
 

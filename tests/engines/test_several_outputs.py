@@ -438,7 +438,7 @@ def test_tilts_beyond_the_atoms_are_announced() -> None:
     J = np.random.default_rng(244).standard_normal((4, 3))
     rest = DATA.test_gram - DATA.cross.T @ np.linalg.solve(DATA.gram, DATA.cross)
     critical = math.sqrt(5 / np.linalg.eigvalsh(J.T @ rest @ J)[-1])
-    with pytest.warns(lbnn.AccuracyWarning, match="atoms of the scale's law count"):
+    with pytest.warns(lbnn.AccuracyWarning, match="draws of the scale are effective"):
         assert math.isfinite(pred.cgf(0.99 * critical * J))
 
 

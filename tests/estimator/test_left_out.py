@@ -20,7 +20,7 @@ def correlated_noise(seed: int, rows: int = 30, outputs: int = 12) -> tuple[np.n
 
 def test_correlated_noise_that_is_fitted_as_signal_is_said() -> None:
     X, Y = correlated_noise(5)
-    with pytest.warns(lbnn.AccuracyWarning, match="left-out predictions do not bear it out"):
+    with pytest.warns(lbnn.AccuracyWarning, match="left-out predictions do not support it"):
         model = lbnn.LBNNRegressor(width=3, noise="independent", average=False).fit(X[:30], Y[:30])
     assert sum("left-out" in message for message in model.messages_) == 1
     assert "R² is -0." in model.messages_[0]

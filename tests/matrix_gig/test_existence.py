@@ -125,7 +125,7 @@ def test_congruences_are_invertible(A: Array) -> None:
 def test_an_answer_that_misses_the_target_is_announced() -> None:
     """Nearly no information and no degrees of freedom; of what was tried, the better is taken."""
     law = MatrixGIG(np.eye(3), np.eye(3), 0.0, target_error=0.001)
-    with pytest.warns(lbnn.AccuracyWarning, match=r"target error of 0.001: .*take the stated errors"):
+    with pytest.warns(lbnn.AccuracyWarning, match=r"target error of 0.001: .*use the stated errors"):
         _ = law.log_normalizer
     assert not law.diagnostics.ok
     own, other = law.diagnostics.estimates

@@ -564,7 +564,7 @@ def test_a_full_disk_ends_the_sweep_and_damages_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(stores.Store, "_array", array)
     with pytest.raises(
-        StoreError, match=r"with free space, got OSError.*No space left.*calling again goes on"
+        StoreError, match=r"with free space, got OSError.*No space left.*calling again continues"
     ):
         run(path, axes, chunks={})
     monkeypatch.undo()

@@ -388,7 +388,7 @@ def test_bad_test_points_are_told():
         post.predict(views=np.ones((3, 3, 4)))
     with pytest.raises(TypeError, match="got kernels"):
         post.predict(cross_gram=np.ones((3, 2, 8, 2)), test_gram=np.ones((3, 2, 3, 2)))
-    with pytest.raises(ValueError, match="not offered"):
+    with pytest.raises(ValueError, match="not available"):
         post.predict().mgf(np.zeros(8))
     one = lbnn.Network((5,)).condition_views(views[:, :1], y, 5.0)
     with pytest.raises(ValueError, match="one view of each point"):

@@ -168,7 +168,7 @@ def real_numbers(array: AnyArray, name: str) -> AnyArray:
     xp, library = namespace(array), _library(array)
     if library == "torch" and array.requires_grad:
         raise ValueError(
-            f"{name} must not ask for gradients, which are not recorded here, got requires_grad=True: "
+            f"{name} must not require gradients, which are not recorded, got requires_grad=True: "
             f"use {name}.detach()"
         )
     if not xp.isdtype(array.dtype, ("bool", "integral", "real floating")):

@@ -129,7 +129,7 @@ def encode(kind: str, header: Mapping[str, Any], arrays: Mapping[str, AnyArray])
 def decode(content: bytes, kind: str) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """Header and arrays of the bytes of an archive; an exception of any kind if they are not one."""
     if not content.startswith(_MAGIC):
-        raise ValueError("it does not begin as one")
+        raise ValueError("it does not begin like one")
     entries = _stored_entries(content)
     manifest = _checked_manifest(entries.pop(_HEADER, b""), kind)
     described = manifest["arrays"]
@@ -154,11 +154,11 @@ def _stored_entries(content: bytes) -> dict[str, bytes]:
         if len({info.filename for info in infos}) < len(infos):
             raise ValueError("it holds an entry twice")
         if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
-            raise ValueError("it holds compressed entries, and archives are stored as they are")
+            raise ValueError("it has compressed entries, which archives never have")
         if any(info.file_size != info.compress_size for info in infos) or (
             sum(info.file_size for info in infos) > len(content)
         ):
-            raise ValueError("it declares more than it holds")
+            raise ValueError("it declares more data than it contains")
         return {info.filename: file.read(info) for info in infos}
 
 

@@ -213,6 +213,6 @@ def require_noise(Y: AnyArray, kernels: BandKernels) -> None:
         raise ValueError(
             "unknown noise needs targets that inputs do not reproduce exactly, got inputs of rank "
             f"{rank} with {kernels.examples} rows, and nothing else in targets {shown}: for centred data use "
-            "lbnn.BandedRegressor, which takes away the degree of freedom of the level, or give "
+            "lbnn.BandedRegressor, which accounts for the degree of freedom of the intercept, or give "
             "noise_variance"
         )

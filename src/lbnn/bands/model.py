@@ -134,14 +134,14 @@ class Bands:
         block_size : int, optional
             Targets that are held at a time. Every block chooses its own directions.
         store : path, optional
-            A folder that keeps every finished block: calling again with the same data goes on after the last
-            one.
+            A folder that keeps every finished block: calling again with the same data continues after the
+            last one.
         client : dask.distributed.Client, optional
             A cluster on which blocks are computed; NumPy arrays only.
         progress : bool
             Whether to show a line on a terminal.
         warn_of_errors : bool
-            Whether targets that are not `ok` are announced by an `AccuracyWarning`.
+            Whether to give an `AccuracyWarning` for targets that are not `ok`.
 
         Returns
         -------
@@ -242,7 +242,7 @@ class BandsFit:
     direction_count : (V,)
         Directions that were computed for each target.
     ok : (V,) of bool
-        Whether the stated errors, from two sets of directions, are at most what was asked for.
+        Whether the stated errors, from two sets of directions, are within the target error.
     """
 
     bands: Bands
@@ -527,7 +527,7 @@ def _units(Y: AnyArray, noise_variance: Any, noise_scale: Any) -> tuple[Array, b
     """Squared units of the targets (V,), and whether they are known noise variances."""
     count = int(Y.shape[1])
     if noise_variance is not None and noise_scale is not None:
-        raise ValueError("noise_variance is known or has a prior of scale noise_scale, got both")
+        raise ValueError("at most one of noise_variance and noise_scale can be given, got both")
     if noise_variance is not None:
         return _positive(noise_variance, "noise_variance", count), True
     if noise_scale is not None:

@@ -17,7 +17,7 @@ lbnn predict model.lbnn new.csv --out predictions.csv
 
 [bold]Exit codes[/bold]
 0  success
-1  a claim of the paper fails, or the run does
+1 a claim of the paper or the run fails
 2  wrong usage, or data and files that break a rule
 """
 

@@ -123,7 +123,7 @@ def bands_report(model: Any, names: list[str], unused: list[str], title: str) ->
     lines: list[str | Grid | Picture] = [
         counted(len(model._targets), model.n_features_in_, len(names)),
         f"Networks of widths {shown_widths(model.widths_)} for {len(model.band_names_)} bands; "
-        f"{np.count_nonzero(model.ok_)} of {len(names)} targets have errors as small as asked for",
+        f"{np.count_nonzero(model.ok_)} of {len(names)} targets have reached the target error",
     ]
     if unused:
         lines.append(f"In no band, not used: {', '.join(unused[:10])}{' …' if len(unused) > 10 else ''}")

@@ -31,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-Names = Annotated[list[str], typer.Option(help="Names, as a,b or repeated; the default list without.")]
+Names = Annotated[list[str], typer.Option(help="Names, as a,b or repeated; otherwise a default list.")]
 
 
 @app.command(cls=Command)

@@ -74,7 +74,7 @@ NoIntegrate = Annotated[
     bool,
     typer.Option(
         "--no-integrate",
-        help="No average over noise, scale and width where the noise is uncertain.",
+        help="Do not average over noise, scale and width where the noise is uncertain.",
         show_default=False,
     ),
 ]

@@ -100,8 +100,8 @@ def _missing_targets(results: FitResults) -> list[Grid]:
     shares = ["–" if np.isnan(share) else f"{share:.2f}" for share in model.missing_explained_]
     counts = (str(count) for count in model.missing_counts_)
     caption = (
-        "Missing targets, and the share of their variance that the other targets of the same rows explain, "
-        "beside what all other rows do"
+        "Missing targets, and the share of their variance that the other targets of the same rows explain "
+        "in addition to all other rows"
     )
     rows = list(zip(results.names, counts, shares, strict=True))
     return [Grid(("target", "missing", "explained by others"), rows, caption)]
@@ -194,8 +194,9 @@ def _calibration(results: FitResults) -> Section:
     caption = "Each row predicted from all others; z is (value − prediction) / predicted standard deviation"
     lines: list[str | Grid | Picture] = [
         Grid(header, rows, caption),
-        "RMSE beside that of a ridge regression, whose penalty has the least left-out error, and of the mean "
-        "of the other rows. Trust the intervals if sd z is near 1 and the last columns near their headings.",
+        "For comparison, the RMSE of a ridge regression, whose penalty has the least left-out error, and of "
+        "the mean of the other rows. Intervals are reliable if sd z is near 1 and the last columns are near "
+        "their headings.",
         f"Log predictive density {scores.elpd:.2f} ± {scores.elpd_error:.2g} over "
         f"{counted_rows(results.rows)}",
     ]
@@ -215,7 +216,9 @@ def _rows_to_look_at(results: FitResults) -> Section:
             (each["row"], each["target"], shown(each["value"]), shown(each["predicted"]), f"{each['z']:+.1f}")
             for each in outliers[:_MOST_ROWS]
         ]
-        caption = "Values that the other rows contradict: z is larger than Gaussian noise makes it"
+        caption = (
+            "Values far from the predictions of the other rows: z is larger than Gaussian noise explains"
+        )
         parts.append(Grid(("row", "target", "value", "predicted", "z"), rows, caption + _more(outliers)))
     if far:
         distant = [(each["row"], f"{each['variance']:.1f}") for each in far[:_MOST_ROWS]]

@@ -60,7 +60,8 @@ OwnLengthScales = Annotated[
     bool,
     typer.Option(
         "--ard",
-        help="A scale of its own for each feature (a length scale in rbf kernels), where the evidence gains.",
+        help="Allow each feature a scale of its own (a length scale in rbf kernels), where the evidence "
+        "gains.",
         show_default=False,
     ),
 ]
@@ -70,7 +71,7 @@ Robust = Annotated[
     bool,
     typer.Option(
         "--robust",
-        help="Rows may have larger noise than the others, where the evidence finds that they do.",
+        help="Allow single rows a larger noise variance, where the evidence gains.",
         show_default=False,
     ),
 ]
@@ -100,15 +101,14 @@ InputUnits = Annotated[
     Inputs,
     typer.Option(
         "--inputs",
-        help="Features as they are (raw), of variance one (standardised), or what evidence prefers.",
+        help="Features as they are (raw), divided by their standard deviations (standardised), or what the "
+        "evidence prefers.",
     ),
 ]
 TargetError = Annotated[
     float, typer.Option("--target-error", min=0.0005, max=0.9, help="Monte Carlo error of the final answer.")
 ]
-NoIntercept = Annotated[
-    bool, typer.Option("--no-intercept", help="Model targets without a constant.", show_default=False)
-]
+NoIntercept = Annotated[bool, typer.Option("--no-intercept", help="Fit no intercept.", show_default=False)]
 
 
 def number_or_evidence(text: str, option: str) -> float | str:

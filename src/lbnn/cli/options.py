@@ -56,7 +56,7 @@ Decimal = Annotated[
 ]
 Encoding = Annotated[
     str | None,
-    typer.Option("--encoding", help="Of CSV text; UTF-8 or cp1252 by default.", show_default=False),
+    typer.Option("--encoding", help="Encoding of CSV text; UTF-8 or cp1252 by default.", show_default=False),
 ]
 SheetName = Annotated[
     str | None,
@@ -68,7 +68,7 @@ MissingTexts = Annotated[
     list[str],
     typer.Option(
         "--na",
-        help="A text or number that stands for a missing value, beside NA, n.a. and the like; repeatable.",
+        help="A text or number that marks a missing value, in addition to NA, n.a. and the like; repeatable.",
         metavar="TEXT",
         show_default=False,
     ),
@@ -130,8 +130,8 @@ Weights = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace outputs that exist.", show_default=False)]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a problem.", show_default=False)]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that is drawn.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", show_default=False)]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random numbers.")]
 
 
 @dataclass(frozen=True)

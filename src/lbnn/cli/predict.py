@@ -43,9 +43,9 @@ lbnn predict model.lbnn new.csv -o predictions.parquet --interval 0.5
 lbnn predict model.lbnn new.csv -o out.csv --joint-covariance covariance.npz
 
 For every target t the output has t (the mean), t_std, t_low and t_high, of
-new measurements: noise included. The column leverage is above 1 where a row
-is farther out than every training row: the prediction is an extrapolation.
-Where the table has the targets as well, the predictions are scored.
+new measurements: noise included. The column leverage is above 1 if a row is
+farther out than every training row, so that the prediction is an
+extrapolation. If the table has the targets as well, the predictions are scored.
 """
 LEVERAGE = "leverage"  # the column
 OUT_FORMATS = (".csv", ".parquet")
@@ -72,7 +72,11 @@ JointCovariance = Annotated[
 ]
 MissingFeatures = Annotated[
     MissingValues | None,
-    typer.Option("--missing", help="Missing features, where it differs from the fit.", show_default=False),
+    typer.Option(
+        "--missing",
+        help="What to do with missing features, if not the same as in the fit.",
+        show_default=False,
+    ),
 ]
 
 

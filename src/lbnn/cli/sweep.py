@@ -40,7 +40,9 @@ def sweep(
     ],
     workers: Annotated[
         int | None,
-        typer.Option("--workers", min=0, help="Processes on this machine; 0: none.", show_default=False),
+        typer.Option(
+            "--workers", min=0, help="Worker processes on this machine; 0 for none.", show_default=False
+        ),
     ] = None,
     scheduler: Annotated[
         str | None,
@@ -49,7 +51,7 @@ def sweep(
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a store that exists.", show_default=False)
+        bool, typer.Option("--resume", help="Continue an existing store.", show_default=False)
     ] = False,
     retry_failed: Annotated[
         bool,
@@ -59,7 +61,7 @@ def sweep(
         bool,
         typer.Option(
             "--mixed-versions",
-            help="Go on though lbnn, NumPy or SciPy are others than before; points say which.",
+            help="Continue with other versions of lbnn, NumPy or SciPy; the store records which.",
             show_default=False,
         ),
     ] = False,
@@ -74,7 +76,7 @@ def sweep(
     if workers is not None and scheduler is not None:
         raise BadInputError("give --workers or --scheduler, got both")
     if out.exists() and not (resume or retry_failed):
-        raise BadInputError(f"{out} exists already; give --resume to go on with it")
+        raise BadInputError(f"{out} exists already; give --resume to continue it")
     arguments = read_study(study)
     settings: dict[str, Any] = {
         "store": out,

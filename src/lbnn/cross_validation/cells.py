@@ -31,8 +31,8 @@ def left_out_rows(
     count = int(cells.observed.sum())
     if count > _MOST_CELLS:
         raise ValueError(
-            f"leave-one-out scores with missing cells are offered up to {_MOST_CELLS} observed ones, got "
-            f"{count}: use rows without missing cells"
+            f"leave-one-out scores with missing cells are available for up to {_MOST_CELLS} observed ones, "
+            f"got {count}: use rows without missing cells"
         )
     chosen, weights = measure._thinned(int(np.clip(_WORK / (2.0 * count**3 + 1e4), _FEWEST, _MOST)))
     groups = None if measure.groups is None else measure.groups[chosen]

@@ -227,6 +227,6 @@ def unvisited_messages(unvisited: Mask) -> tuple[str, ...]:
         return ()
     return (
         f"without example {found[0]} ({len(found)} of {len(unvisited)} in all) the scale of an output has "
-        "mass where the posterior of all examples has no draws: its leave-one-out scores are not to be "
-        "trusted; condition on the other examples and predict it",
+        "mass where the posterior of all examples has no draws: do not rely on its leave-one-out scores; "
+        "condition on the other examples and predict it instead",
     )

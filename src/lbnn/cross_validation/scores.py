@@ -34,7 +34,7 @@ class LeaveOneOut:
     log_density_error : (p,)
         Its Monte Carlo standard error; zero where the scale is integrated deterministically.
     pareto_k : (p,)
-        Tail index of the weights: above 0.7 they are not to be trusted; −inf where there is no tail, as for
+        Tail index of the weights: above 0.7 they are not reliable; −inf where there is no tail, as for
         deterministic engines.
     messages : tuple of str
         What the diagnostics noticed, those of the posterior included.
@@ -171,7 +171,7 @@ def pareto_messages(shapes: Array) -> tuple[str, ...]:
     worst = int(shapes.argmax())
     return (
         f"leave-one-out weights have a Pareto k above {POLICY.largest_k} for {len(bad)} of {len(shapes)} "
-        f"examples (largest {shapes[worst]:.2f}, at example {worst}), whose scores are not to be trusted: "
+        f"examples (largest {shapes[worst]:.2f}, at example {worst}), whose scores are not reliable: "
         "condition with a smaller target_error, or refit without them",
     )
 

@@ -67,11 +67,11 @@ class Spectrum:
         Rows with the moments of Y − U ỹ, which noise that is not the same for all outputs needs; None where
         they are not known, as from moments.
     rounding : float
-        Of data from moments: bound of what rounding of ỹ and of the residual does to the log evidence, for
-        each unit of β. Zero of other data.
+        For data from moments: a bound of the effect of rounding ỹ and the residual on the log evidence, for
+        each unit of β. Zero for other data.
     eigenvalue_error : float
-        Of data from moments or a Gram matrix: ε g_max, to which the eigenvalues are known. Zero of data from
-        inputs or a factor, whose eigenvalues are as good as the data.
+        For data from moments or a Gram matrix: ε g_max, the accuracy of the eigenvalues. Zero for data from
+        inputs or a factor, whose eigenvalues are as accurate as the data.
     weights : (rows,) or None
         Row weights w: the noise variance of row a is τ/w_a. Eigenvalues, targets and basis are those of rows
         multiplied by √w_a, whose noise is τ; None where all weights are one.
@@ -209,7 +209,7 @@ class Spectrum:
         )
         predictions = f" and predictions by {relative:.2g} of themselves" if of_moments else ""
         return (
-            f"{data} may have lost the digits that count: rounding may change the log evidence by up to "
+            f"{data} may not be accurate enough: rounding may change the log evidence by up to "
             f"{evidence:.2g}{predictions}; use {advice}"
         )
 

@@ -158,8 +158,8 @@ class SampledLaw(AtomLaw):
             error = max(new.log_evidence_error, told.effective_sample_size**-0.5)
             doubt = ", which no second estimate confirms" if enough else ""
             message = (
-                "the log density of values far from the posterior is an integral of its own, with a standard "
-                f"error of {error:.2g}{doubt}: condition with a smaller target_error, or do not rely on it"
+                "the log density of values far from the posterior has a standard error of "
+                f"{error:.2g}{doubt}: condition with a smaller target_error, or do not rely on it"
             )
             warn_of([message])
         return new.log_evidence - self.answer.log_evidence
@@ -196,8 +196,8 @@ def _scale_of(space: TotalTarget, mode: Mode) -> Array:
 
 def _too_few(effective: float) -> str:
     return (
-        f"only {effective:.0f} atoms of the scale's law count for this average, {_FEWEST_FOR_TILT} must "
-        "for it: ask nearer to the mean, or condition with a smaller target_error"
+        f"only {effective:.0f} draws of the scale are effective for this average, which needs "
+        f"{_FEWEST_FOR_TILT}: evaluate it nearer to the mean, or condition with a smaller target_error"
     )
 
 

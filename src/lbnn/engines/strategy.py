@@ -208,7 +208,7 @@ def _choice(problem: Problem, rough: bool, policy: Policy) -> Plan:
         reason = "one output: the scale is a number, integrated deterministically"
         return Plan("quadrature", reason, (Step("quadrature", "scale", "", reason),))
     if not problem.rank:
-        reason = "the data say nothing of the scale: its posterior is its prior"
+        reason = "the data carry no information about the scale: its posterior is its prior"
         return Plan("prior", reason, (Step("prior", "scale", "", reason),))
     if problem.rank_one:
         reason = "data of rank one: the hidden kernel is a number, integrated deterministically"
@@ -275,7 +275,7 @@ def _sampling(problem: Problem, of: str, engine: str, rough: bool, policy: Polic
             return rows, spectral
         return Step("relative gaussian", of, _OTHER_AXES, _RELATIVE), rows, spectral
     if rough:
-        few = Step("rough rows", of, "", "a few dozen draws are enough: rows, if they serve")
+        few = Step("rough rows", of, "", "a few dozen draws are enough: rows, if they apply")
         if small:
             mixture = Step("mixture", of, "", "a few dozen draws are enough")
             rest = (mixture, _smc(problem, of, policy)) if engine == "auto" else (mixture,)

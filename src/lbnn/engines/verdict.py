@@ -36,20 +36,20 @@ from lbnn.scale.measure import effective_atoms
 
 SEQUENTIAL = "sequential Monte Carlo"
 TRY_SMC = "try engine='smc'"
-TAKE_OR_RAISE = "take the stated errors as they are, or raise target_error"
+TAKE_OR_RAISE = "use the stated errors, or raise target_error"
 _MEANS_DIFFER = (
-    "two estimates of the mean of the scale that share no proposal contradict each other: one of them misses "
-    "a part of the posterior that carries the mean; do not trust E L and what rests on it"
+    "two independent estimates of the mean of the scale contradict each other: one of them misses a part of "
+    "the posterior; do not rely on E L or on what is computed from it"
 )
 _ALONE = (
-    "no second estimate of the log evidence that shares no proposal could be had: the answer supports itself "
-    "but nothing else does; compare seeds, or engine='smc'"
+    "no independent second estimate of the log evidence is available to confirm the answer; compare seeds, "
+    "or engine='smc'"
 )
 _UNCONFIRMED = (
-    "weights of importance sampling have too heavy a tail to confirm sequential Monte Carlo, which may miss "
-    "a part of the posterior by more than it states; compare seeds"
+    "the importance weights have too heavy a tail to confirm sequential Monte Carlo, whose error may be "
+    "larger than stated; compare seeds"
 )
-_CUT_SHORT = "the work allotted ran out and moves were cut short, so that even these figures may be too good"
+_CUT_SHORT = "the limit on work was reached and moves were cut short, so that these errors may be too small"
 
 
 def verdict(
@@ -121,8 +121,8 @@ def means_message(estimate: Estimate, log_diagonal: Array, policy: Policy) -> st
         return ""
     return (
         f"the mean of the scale rests on {fewest:.0f} effective draws (Pareto k {largest:.2f}, should be "
-        f"below {policy.largest_k:g}): do not trust E L and what rests on it; a smaller target_error draws "
-        "more"
+        f"below {policy.largest_k:g}): do not rely on E L or on what is computed from it; a smaller "
+        f"target_error gives more draws"
     )
 
 
@@ -222,5 +222,5 @@ def _contradiction(first: Estimate, second: Estimate | EvidenceEstimate) -> str:
         "two estimates of the log evidence that share no proposal differ by "
         f"{second.log_evidence - first.log_evidence:.3g}, with errors {first.log_evidence_error:.2g} "
         f"({first.method}) and {_as_check(second).error:.2g} ({second.method}): one of them may miss part "
-        "of the posterior; try a smaller target_error, or take the stated error, which holds both"
+        "of the posterior; try a smaller target_error, or use the stated error, which covers both"
     )

@@ -66,8 +66,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     band_shares_ : (n_targets, n_bands)
         Posterior mean of the share of variance that each band explains.
     log_evidence_, noise_variance_, ok_ : (n_targets,)
-        Log evidence, posterior mean of the noise variance, and whether the stated errors are as small as
-        asked.
+        Log evidence, posterior mean of the noise variance, and whether the stated errors are within the
+        target error.
     widths_ : tuple of int
         As chosen or given.
     evidence_table_ : list of dict
@@ -362,7 +362,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self.fit_.share_interval(probability)
 
     def summary(self) -> str:
-        """What was found, as text."""
+        """Describe the fit as text."""
         check_is_fitted(self)
         intervals = self.band_share_intervals(0.9)
         lines = [
@@ -410,7 +410,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a file that executes nothing when loaded."""
+        """Write the fitted estimator to a file; loading it executes no code."""
         check_is_fitted(self)
         if not all(isinstance(each, str) for each in self._kernels()):
             raise ValueError("a file holds no functions, got a band whose kernel is a callable")
@@ -446,7 +446,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> BandedRegressor:
-        """Read a fitted estimator; a file that is not one is a ValueError."""
+        """Read a fitted estimator; a file that holds none raises a ValueError."""
         about, arrays = archive.read(path, KIND)
         parameters = about["parameters"] | {"width": tuple(about["parameters"]["width"])}
         precomputed = parameters["kernel"] == "precomputed"

@@ -178,8 +178,8 @@ def large_leverage(leverage: Array, labels: Sequence[str] | None = None) -> str:
     named = ", ".join(f"{_label(row, labels)} ({leverage[row]:.3g})" for row in worst)
     return (
         f"{_rows(len(far), len(leverage))} farther out than every training row, with a leverage above "
-        f"{LARGE_LEVERAGE:g}: {named}. Predictions there are extrapolations, and their intervals hold only "
-        "if the relation does"
+        f"{LARGE_LEVERAGE:g}: {named}. Predictions there are extrapolations, and their intervals are valid "
+        f"only if the relation holds there too"
     )
 
 

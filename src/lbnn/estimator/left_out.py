@@ -57,8 +57,8 @@ def contradiction(
         return ""
     spread = "variance" if without is None else "covariance"
     return (
-        f"the evidence prefers a signal to none by {lead:.3g} nats, but left-out predictions do not bear it "
-        f"out: their R² is {explained:.2g}, and their log density is {abs(gain):.3g} ± {error:.2g} nats "
+        f"the evidence prefers a signal to none by {lead:.3g} nats, but left-out predictions do not support "
+        f"it: their R² is {explained:.2g}, and their log density is {abs(gain):.3g} ± {error:.2g} nats "
         f"{'above' if gain >= 0 else 'below'} that of the mean and {spread} of the other rows alone. "
         f"{_reason(state)}Do not rely on these predictions"
     )

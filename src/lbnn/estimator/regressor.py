@@ -107,11 +107,11 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         columns.
     groups : list of lists of columns, optional
         The same with one scale for each group, columns by number or by name; columns that are not listed form
-        one more group. For blocks such as 400 genes and 10 covariates, whose sizes say nothing of their
-        weight.
+        one more group. For blocks such as 400 genes and 10 covariates, whose numbers of columns say nothing
+        about their importance.
     robust : bool
-        Whether single rows may have larger noise than the others, where the evidence finds that they do:
-        these outliers then count less. (New rows have the ordinary noise.)
+        Whether single rows may have larger noise than the others, where this raises the evidence. Such
+        outliers then have less influence. (New rows have the ordinary noise.)
     target_transform : None, "log", "log1p", "sqrt", "logit" or "auto"
         A function of the targets that is modelled in their place; "auto" takes the one with the highest
         evidence at infinite width, Jacobian included. Predictions (medians), intervals and densities are
@@ -120,9 +120,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     fit_intercept : bool
         Whether there is a level b; otherwise data are taken as they are.
     average : bool or "auto"
-        "auto" integrates over hyperparameters and networks where noise variances are known no better than by
-        a fifth: predictions are then a mixture of models around the best. False takes the best candidate.
-        True averages over all candidates, each at its best hyperparameters, with their evidence as weights.
+        "auto" integrates over hyperparameters and networks if noise variances are uncertain by more than a
+        fifth: predictions are then a mixture of models around the best. False takes the best candidate. True
+        averages over all candidates, each at its best hyperparameters, with their evidence as weights.
     missing_targets : "error" or "allow"
         Whether NaN in y is an error or a target that was not measured. "allow" fits the observed targets
         alone: noise, scale and width by their evidence, for every kind of noise but "free".
@@ -181,10 +181,10 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     missing_counts_ : (n_targets,)
         Missing targets of each output, of the rows that are counted.
     missing_explained_ : (n_targets,)
-        What the other targets of the same rows explain of the variance of the missing targets of each output,
-        beside what the other rows do, as a share; NaN for outputs without missing targets.
+        Share of the variance of the missing targets of each output that the other targets of the same rows
+        explain, in addition to the other rows; NaN for outputs without missing targets.
     messages_ : tuple of str
-        What was noticed during the fit.
+        Warnings and notes of the fit.
     noise_ : str
         Kind of the noise of the best candidate, as in `noise`.
     target_names_ : list of str or None
@@ -266,9 +266,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         y : (n_samples,) or (n_samples, n_targets)
         sample_weight : (n_samples,), optional
             The noise variance of row i is that of a row of weight one divided by sample_weight[i]: known
-            differences of precision. Rows of weight zero are left out. (A weight of two is one measurement of
-            half the variance. Two copies of a row are two measurements that agree, which also says that the
-            noise is small, so that the noise and the evidence are others.)
+            differences of precision. Rows of weight zero are left out. (A weight of two stands for one
+            measurement with half the variance. Two copies of a row are two measurements that agree, which is
+            also evidence of small noise.)
 
         Notes
         -----
@@ -625,9 +625,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Notes
         -----
-        Under a Gaussian law of log y with an uncertain variance the mean of y is infinite, so that medians
-        are predicted where there is a `target_transform`. `predictive(X).with_noise().mean` is the mean, inf
-        where it is; standard deviations may be infinite, too: use intervals.
+        With a `target_transform` medians are predicted, since means are often infinite: that of y is, if log
+        y is Gaussian with an uncertain variance. `predictive(X).with_noise().mean` gives the means. Standard
+        deviations may be infinite, too: use intervals.
 
         For the function without its noise, quantiles, densities and draws see `predictive`. Rows that are
         far outside the ranges of the training columns, and with `return_std` or `return_cov` rows of large
@@ -755,10 +755,11 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return low.T, high.T
 
     def summary(self) -> str:
-        """What the fit found, as text: the model and its rivals, and each row predicted from all others.
+        """Describe the fit as text: the model and its closest competitors, and left-out predictions.
 
-        Left-out R², root mean square errors and the coverage of 90% intervals stand beside the errors of a
-        ridge regression, whose penalty has the least left-out error, and of the mean of the other rows.
+        Left-out R², root mean square errors and the coverage of 90% intervals are given together with the
+        errors of a ridge regression, whose penalty has the least left-out error, and of the mean of the other
+        rows.
 
         Examples
         --------
@@ -818,13 +819,13 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a file that executes nothing when loaded (see docs/archive.md)."""
+        """Write the fitted estimator to a file; loading it executes no code (see docs/archive.md)."""
         check_is_fitted(self)
         saving.write(path, saving.description(self), self._state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LBNNRegressor:
-        """Read a fitted estimator; a file that is not one, or not whole, is a ValueError."""
+        """Read a fitted estimator; a file that holds none, or is damaged, raises a ValueError."""
         about, state = saving.read(path)
         try:
             return cls._described_as(about, state)

@@ -76,8 +76,8 @@ def few_rows_for_covariances(outputs: int, rows: int) -> str:
     """What is said of noise='free' with more outputs than rows."""
     return (
         f"noise='free' with {outputs} outputs and {rows} degrees of freedom in the rows: covariances of full "
-        "rank would rest on their prior, and are not tried. The form that serves is that of few noise "
-        "factors beside one variance for each output"
+        "rank would rest on their prior, and are not tried. Only models with few noise factors and one "
+        "noise variance for each output are tried"
     )
 
 
@@ -126,8 +126,8 @@ def may_be_contrasts(noise: str, beta: Any) -> bool:
 CONSTANT_INPUTS = "the inputs do not vary: all networks are the same, and prior_scale_ is a convention"
 FEWEST_TO_SHOW_SIGNAL = 5  # examples: fewer cannot show one, and nothing is said of it
 NO_SIGNAL = (
-    "the evidence prefers targets without signal: these examples do not show that the inputs say anything of "
-    "them, and predictions are near their mean. More rows, other columns or a nonlinear kernel "
+    "the evidence prefers targets without signal: these examples do not show that the targets depend on the "
+    "inputs, and predictions are near their mean. More rows, other columns or a nonlinear kernel "
     "(kernel='linear+rbf') may show a signal"
 )
 #: The same where a nonlinear kernel was found to show one.
@@ -140,9 +140,9 @@ NO_LINEAR_SIGNAL = (
 def weak_signal(lead: float) -> str:
     """What is said where the evidence prefers a signal to none by so few nats."""
     return (
-        f"the evidence prefers a signal only slightly over targets without signal, by {lead:.2g} nats: these "
-        "examples do not show clearly that the inputs say anything of the targets. More rows, other "
-        "columns or scales of their own for columns (ard=True) may"
+        f"the evidence prefers a signal only slightly over targets without signal, by {lead:.2g} nats: "
+        f"these examples do not show clearly that the targets depend on the inputs. More rows, other "
+        f"columns or separate scales of columns (ard=True) may show it"
     )
 
 

@@ -51,7 +51,7 @@ CONTROLS: tuple[Control, ...] = (
     Control(
         "widths",
         "Width n",
-        "of every hidden layer; or one per layer in the field, as 20,10,5 (the last goes on)",
+        "of every hidden layer; or one per layer in the field, as 20,10,5 (the last is repeated)",
         _whole(*range(1, 11), 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 400, 500, 700, 1000),
     ),
     Control(

@@ -73,7 +73,7 @@ PRESETS: tuple[Preset, ...] = (
     ),
     Preset(
         "The paper: infinite data",
-        "Data without end at width four and zero temperature: the data alone fix the scale.",
+        "Ever more data at width four and zero temperature: the data alone determine the scale.",
         State(
             view="theories",
             depth=2,

@@ -83,8 +83,8 @@ def _rough_posterior(state: State, table: Table | None) -> Posterior:
     weights = np.exp(log_weights - best) if np.isfinite(best) else np.ones(_ROUGH_DRAWS)
     effective = float(weights.sum() ** 2 / (weights**2).sum())
     message = (
-        f"A rough picture: {_ROUGH_DRAWS} draws of the prior weighted by the likelihood, which count as "
-        f"{effective:.0f}. No number of it is exact"
+        f"A rough picture: {_ROUGH_DRAWS} draws of the prior weighted by the likelihood, worth "
+        f"{effective:.0f} independent draws. None of its numbers is exact"
     )
     log_evidence = best + float(np.log(weights.mean())) + likelihood.log_constant
     measure = ScaleMeasure(scales, weights / weights.sum(), spectrum.single_output)

@@ -143,7 +143,7 @@ class FreeNoisePosterior(Conditioned):
         return SignalNoisePredictive.of(process, self.spectrum.single_output)
 
     def leave_one_out(self, Y: ArrayLike | None = None) -> LeaveOneOut:
-        """Score every example given all others, without conditioning anew.
+        """Score every example given all others, without refitting.
 
         Parameters
         ----------
@@ -170,12 +170,12 @@ class FreeNoisePosterior(Conditioned):
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior to a file that executes nothing when it is loaded (see docs/archive.md)."""
+        """Write the posterior to a file; loading it executes no code (see docs/archive.md)."""
         archive.write(path, KIND, *self._packed())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FreeNoisePosterior:
-        """Read a posterior; a file that does not hold one, or not whole, is a ValueError."""
+        """Read a posterior; a file that holds none, or is damaged, raises a ValueError."""
         return cls._unpacked(*archive.read(path, KIND))
 
     def _packed(self) -> archive.Packed:
@@ -201,8 +201,8 @@ def condition_free(
     if full and spectrum.outputs > spectrum.examples:
         warn(
             f"noise_network leads to a noise covariance of full rank, with {spectrum.outputs} outputs and "
-            f"{spectrum.examples} rows: with more outputs than rows it rests on the prior. The form that "
-            "serves is a noise_network of fewer units than rows, whose factors stand beside I/beta",
+            f"{spectrum.examples} rows: with more outputs than rows it depends mainly on the prior. Use a "
+            f"noise_network with fewer units than rows, whose factors are added to I/beta",
             DataWarning,
         )
     inference = infer_signal_noise(

@@ -129,15 +129,15 @@ def _messages(
     if late:
         found.append(
             f"{where} the target error of {target_error:g} is not reached with {len(values)} draws for "
-            f"{', '.join(late)}: raise max_draws, or ask for less"
+            f"{', '.join(late)}: raise max_draws or target_error"
         )
     positive = values[:, 2] > 0
     if positive.sum() >= _FEWEST_FOR_TAIL:
         index = pareto_k(np.log(values[positive, 2]))
         if index > _HEAVY:
             found.append(
-                f"{where} the error over data sets has so heavy a tail (Pareto k = {index:.2f}) that its "
-                "average and the stated error are not to be trusted: a smaller beta tames it"
+                f"{where} the error over data sets has so heavy a tail (Pareto k = {index:.2f}) that "
+                f"neither its average nor the stated error is reliable: use a smaller beta"
             )
     return tuple(found)
 

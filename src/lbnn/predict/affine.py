@@ -125,7 +125,7 @@ class AffinePredictive(Predictive):
             return self.predictive._log_density(inner) - log_volume
         if not self.noisy:
             raise ValueError(
-                "the joint density of a function with an uncertain level is not offered, got a noise-free "
+                "the joint density of a function with an uncertain level is not available, got a noise-free "
                 "predictive: use with_noise(), or pointwise_log_density"
             )
         if isinstance(self.predictive, AtomPredictive):

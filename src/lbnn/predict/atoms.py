@@ -258,7 +258,7 @@ class AtomPredictive(Predictive):
     def _cgf(self, source: Array) -> float:
         """Where it is infinite depends on the scales that no draw reaches: not offered."""
         raise ValueError(
-            "moment generating functions are not offered for draws without common axes, which do not say "
+            "moment generating functions are not available for draws without common axes, which do not say "
             "where they are infinite: use characteristic, which exists everywhere"
         )
 
@@ -285,8 +285,8 @@ def warn_of_few(few: Mask, fewest: float = _FEWEST_ATOMS) -> None:
     if few.any():
         warn(
             f"{np.count_nonzero(few)} of {len(few)} densities rest on fewer than {fewest:g} effective "
-            "draws of the scale, as at outliers: do not trust them, nor averages that they are part of; the "
-            "log evidence with these rows among the data, less the one without them, is exact"
+            "draws of the scale, as at outliers: do not rely on them, or on averages that include them; the "
+            "log evidence with these rows among the data minus that without them is exact"
         )
 
 

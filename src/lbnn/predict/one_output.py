@@ -228,7 +228,10 @@ def log_averages(measure: ScaleMeasure, factors: Densities | Tails) -> tuple[Arr
             result[here], settled = log_integrals(density, factors.take(here), x[0], x[-1])
             converged &= bool(settled.all())
         if not converged:
-            warn("the integral over the scale did not converge for some points: ask nearer to the mean")
+            warn(
+                "the integral over the scale did not converge for some points, which are too far from the "
+                "mean"
+            )
     return result, anew
 
 

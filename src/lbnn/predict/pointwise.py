@@ -72,5 +72,5 @@ def warn_without_law(measure: ScaleMeasure, doubtful: Mask) -> None:
         warn(
             f"the densities of {np.count_nonzero(doubtful)} of {len(doubtful)} points rest on fewer than "
             f"{_FEWEST_ATOMS:g} effective draws of the scale, and nothing is known of it beside the draws: "
-            "do not trust them, nor averages that they are part of"
+            "do not rely on them, or on averages that include them"
         )

@@ -170,15 +170,15 @@ class Predictive(ABC):
         ------
         ValueError
             If the law has no density because some outputs are determined by others (linearly dependent
-            points) or by the data (training points at zero temperature), or if it is not offered.
+            points) or by the data (training points at zero temperature), or if it is not available.
         """
         return self._log_density(check.like_mean(F, self.shape, self.single_output, "F"))
 
     def pointwise_log_density(self, F: ArrayLike) -> AnyArray:
         """Log density at each point by itself, jointly over outputs, (p̂,).
 
-        From the atoms of the scale; where few of them count, as at outliers, by an integral of its own, as
-        `log_density` at that point would be.
+        Computed from the atoms of the scale. Where few of them are effective, as at outliers, it is a
+        separate integral, as `log_density` at that point would be.
         """
         values = check.like_mean(F, self.shape, self.single_output, "F")
         return self.device.put(self._pointwise_log_density(values))
@@ -299,7 +299,7 @@ class Predictive(ABC):
 
         Infinite where every such moment is, zero where none is.
         """
-        raise ValueError(f"exponential moments are not offered, got {type(self).__name__}: use quantile")
+        raise ValueError(f"exponential moments are not available, got {type(self).__name__}: use quantile")
 
     @abstractmethod
     def _characteristic(self, source: Array) -> complex:
@@ -317,13 +317,13 @@ class Predictive(ABC):
         Parameters
         ----------
         Y_partial : shaped like the mean
-            Values of known outputs, NaN for the others. Measured values are known of observations: ask
-            `with_noise()` first.
+            Values of known outputs, NaN for the others. For measured values call `with_noise()` first.
 
         Returns
         -------
         ConditionedPredictive
-            The atoms weighted anew by what is known at the point, then each Gaussian conditioned: exact.
+            The exact conditional distribution: the atoms are reweighted by the known values, and each
+            Gaussian is conditioned on them.
         """
         known = check.like_mean_or_missing(Y_partial, self.shape, self.single_output, "Y_partial")
         return ConditionedPredictive(self, known)
@@ -369,7 +369,8 @@ class ConditionedPredictive(PredictiveOfAnother):
     """Outputs at p̂ points, each given the outputs that are known at that point.
 
     Returned by `Predictive.given`. Known outputs have their values and no variance. Points are taken one by
-    one: what is known at one says nothing of another, and joint laws over points are not offered.
+    one: what is known at one point says nothing about another, and joint distributions over points are not
+    available.
 
     Attributes
     ----------
@@ -439,7 +440,7 @@ class ConditionedPredictive(PredictiveOfAnother):
         if few:
             warn(
                 f"what is known at {few} of {self.shape[0]} points leaves fewer than {_FEWEST_ATOMS:g} "
-                "effective draws of the scale: use a smaller target_error, or do not trust the values"
+                "effective draws of the scale: use a smaller target_error, or do not rely on the values"
             )
 
     @cached_property
@@ -556,7 +557,7 @@ class ConditionedPredictive(PredictiveOfAnother):
 
     def _refuse(self, what: str) -> NoReturn:
         raise ValueError(
-            f"given some outputs, points are taken one by one and {what} are not offered, got "
+            f"given some outputs, points are taken one by one and {what} are not available, got "
             f"{self.shape[0]} points: use output_covariance, quantile, sample or pointwise_log_density"
         )
 

@@ -317,7 +317,7 @@ class TransformedPredictive(PredictiveOfAnother):
 
     def _refuse(self, what: str) -> NoReturn:
         raise ValueError(
-            f"{what} of transformed targets are not offered, got target_transform={self.transform.name!r}: "
+            f"{what} of transformed targets are not available, got target_transform={self.transform.name!r}: "
             "use sample, or .predictive, which is the law of the transformed targets"
         )
 

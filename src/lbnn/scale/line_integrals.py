@@ -107,8 +107,8 @@ def _range(log_density: RealFunction, factors: Factors, low: float, high: float)
         if (below and low <= -_FARTHEST) or (above and high >= _FARTHEST):
             raise ValueError(
                 "densities and quantiles must rest on scales that fit into double precision, |log λ| < 690, "
-                "got a point or a level so far out that they do not: ask nearer to the mean, or rescale the "
-                "data"
+                "got a point or a level so far out that they do not: choose one nearer to the mean, or "
+                "rescale the data"
             )
         reach = max(5.0, 0.25 * (high - low))
         low, high = max(low - reach * below, -_FARTHEST), min(high + reach * above, _FARTHEST)

@@ -169,8 +169,8 @@ def _numbered(kept: Store, here: dict[str, str], mixed_versions: bool) -> int:
     if not mixed_versions:
         raise ValueError(
             f"{kept.path} must be continued with what it was begun with, got other versions: "
-            f"{differences_between(known[0], compared(here))}. Go on with those, or give "
-            "mixed_versions=True: the variable made_with then distinguishes the points"
+            f"{differences_between(known[0], compared(here))}. Use those versions, or give "
+            f"mixed_versions=True: the variable made_with then says which were used"
         )
     kept.add_provenance(here)
     return len(known)

@@ -80,8 +80,8 @@ class Store:
             self._array("status")[region] = chunk.status
         except Exception as problem:
             raise StoreError(
-                f"{self.path} must be writable, with free space, got {_one_line(problem)}; what is "
-                "finished is kept, and calling again goes on from there"
+                f"{self.path} must be writable, with free space, got {_one_line(problem)}; finished chunks "
+                f"are kept, and calling again continues from there"
             ) from problem
 
     def status(self) -> tuple[np.ndarray[Any, np.dtype[np.int8]], dict[tuple[int, ...], Path]]:

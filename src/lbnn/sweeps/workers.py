@@ -93,7 +93,7 @@ def _packed(assignment: Assignment) -> bytes:
         return cloudpickle.dumps(assignment)
     except Exception as problem:
         raise TypeError(
-            f"functions must be such that they can be sent to workers, got {type(problem).__name__}: "
+            f"functions must be serialisable to be sent to workers, got {type(problem).__name__}: "
             f"{problem}; "
             "define them in a module that workers can import, or use workers=0"
         ) from problem
@@ -142,7 +142,9 @@ def _give_up(
     region = store.layout.region(position)
     chunk = Chunk.empty([part.stop - part.start for part in region], assignment.work.variables)
     chunk.status[...] = FAILED
-    text = "a worker died with this chunk again and again, perhaps for lack of memory: take smaller chunks"
+    text = (
+        "workers died repeatedly while computing this chunk, perhaps for lack of memory: use smaller chunks"
+    )
     chunk.message[...] = np.array(f"{text} ({' '.join(str(problem).split())[:120]})", dtype=object)
     store.write(region, chunk, assignment.made_with)
     return chunk.counts()

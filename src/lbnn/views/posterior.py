@@ -34,7 +34,7 @@ _FEWEST_ATOMS = 400  # to which draws are thinned at most: an error of 0.05 post
 
 @dataclass(frozen=True, repr=False)
 class ViewPosterior(Conditioned):
-    """The posterior of a network whose outputs are seen through views. Returned by `condition_views`.
+    """The posterior of a network that is observed through views. Returned by `condition_views`.
 
     Attributes
     ----------
@@ -221,13 +221,13 @@ class ViewPosterior(Conditioned):
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior to a file that executes nothing when it is loaded (see docs/archive.md)."""
+        """Write the posterior to a file; loading it executes no code (see docs/archive.md)."""
         packed = archive.pack_views(self.prior, self.data, self.noise_variance, self.inference)
         archive.write(path, KIND, *packed)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ViewPosterior:
-        """Read a posterior; a file that does not hold one, or not whole, is a ValueError."""
+        """Read a posterior; a file that holds none, or is damaged, raises a ValueError."""
         return cls(*archive.unpack_views(*archive.read(path, KIND)))
 
     # ------------------------------------------------------------------ leaving one out

@@ -27,7 +27,7 @@ def from_arrays(task: Task, draws: ArrayLike, chains: int | None = None) -> Arra
     if array.ndim != 2 or array.shape[1] != task.dimension or not chains or len(array) < chains:
         raise ValueError(
             f"draws of {task.name} must be (chains, draws, {task.dimension}), or (n, {task.dimension}) "
-            f"with a number of chains to deal them into, got shape {array.shape} and chains={chains}"
+            f"with a number of chains to divide them into, got shape {array.shape} and chains={chains}"
         )
     length = len(array) // chains
     return array[: chains * length].reshape(chains, length, -1)

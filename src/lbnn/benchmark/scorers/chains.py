@@ -44,7 +44,7 @@ def check_draws(draws: Any, task: Task) -> Array:
     if bad:
         raise ValueError(
             f"draws must be finite, got NaN or infinity in {bad} of {array.shape[0] * array.shape[1]} draws: "
-            "a sampler that diverged has no law to judge; remove the chain or report it as failed"
+            "a sampler that diverged has no distribution to judge; remove the chain or report it as failed"
         )
     return array.astype(float, copy=False)
 

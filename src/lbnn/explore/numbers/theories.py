@@ -64,11 +64,11 @@ class TheoryNumbers:
     def sentence(self) -> str:
         if self.rough:
             return (
-                "The exact answer is being computed; the star on the map stands where draws of the prior "
-                "put it."
+                "The exact answer is being computed; the star on the map is a rough estimate from draws of "
+                "the prior."
             )
         if not self.here.rows:
-            return "No limit theory applies here; the reasons stand below."
+            return "No limit theory applies here; the reasons are below."
         unit = " nats" if self.state.quantity == "log evidence" else ""
         closest = closest_of(self.here.rows)
         name, error, _ = closest[0]
