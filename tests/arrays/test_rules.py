@@ -45,6 +45,19 @@ def test_two_devices_of_one_library_are_refused() -> None:
         NETWORK.condition(put(DATA.X, "array_api_strict"), other, 4.0)
 
 
+def test_the_array_standard_of_2023_is_enough() -> None:
+    """That is the version which scikit-learn 1.6 asks of array-api-strict."""
+    import array_api_strict
+
+    X, y = put(DATA.X, "array_api_strict"), put(DATA.Y, "array_api_strict")
+    with array_api_strict.ArrayAPIStrictFlags(api_version="2023.12"):
+        post = NETWORK.condition(X, y, 4.0)
+        mean = post.predict(put(DATA.X_test, "array_api_strict")).mean
+    expected = NETWORK.condition(DATA.X, DATA.Y, 4.0)
+    assert post.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12)
+    np.testing.assert_allclose(to_numpy(mean), expected.predict(DATA.X_test).mean, rtol=1e-10)
+
+
 @every_library
 def test_other_precisions_are_taken_as_double(library: str) -> None:
     xp, X = device(library).xp, np.round(4 * DATA.X)

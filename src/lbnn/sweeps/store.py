@@ -344,7 +344,7 @@ def open_sweep(path: str | os.PathLike[str]) -> xr.Dataset:
             raise StoreError(
                 f"coordinates must be those of the specification, got others for {name} in {place}"
             )
-    return found
+    return found[list(found.data_vars)]  # axes in their order, also where zarr lists coordinates first
 
 
 def _one_line(problem: BaseException) -> str:
