@@ -473,7 +473,7 @@ def test_foreign_files(path: Path) -> None:
     header = entries["header.json"]
     refused(path, b"", "does not begin like one")
     refused(path, b"plain text, nothing else", "does not begin like one")
-    refused(path, pickle.dumps({"a": 1}), "does not begin as one")
+    refused(path, pickle.dumps({"a": 1}), "does not begin like one")
     refused(path, b"PK\x03\x04 and no more", "zip")
     refused(path, zipped({"a.npy": b""}), "no readable header")
     refused(path, zipped({"header.json": b"\xff"}), "no readable header")
