@@ -3,7 +3,7 @@
 The release is taken from git (commit 295b6ee) into a temporary folder and imported by a process of its own;
 the two take turns, so that both meet the same conditions. Data are drawn anew in each from the same seed. The
 last column is the relative difference between the answers of the two. Then: `condition`, mean and variance
-over one Gram matrix and one eigh (wall time, with the threads that BLAS has), and the largest memory above X.
+over one Gram matrix and one eigh (CPU seconds on one thread), and the largest memory above X.
 The first call of each task is not counted: modules are imported by it.
 
     python -m benchmarks.against_release [--commit COMMIT] [--tasks "n_d = 20" ...] [--repeats 3]

@@ -2,7 +2,7 @@
 
 First table: fit of LBNNRegressor with everything chosen (p = 500, n0 = 800, four outputs), of scikit-learn's
 GaussianProcessRegressor with its default optimiser on the same kernel family (one model for all outputs), and
-of GPyTorch's multitask model (200 steps of Adam) where it is installed. One thread, wall time, medians of
+of GPyTorch's multitask model (200 steps of Adam) where it is installed. CPU seconds on one thread, medians of
 interleaved repeats, as multiples of lbnn in the same run. The aim is that lbnn costs least.
 
 Second table: twelve outputs driven by three latent factors, 100 examples of 300 inputs, 300 test points: mean

@@ -17,7 +17,7 @@ whole, one for each seed: it does not rest on what lbnn says of itself. The seco
 Gram, eigh, mode, curvature, sampling. z compares posterior means with those of `lbnn averages`.
 
 Last table: `condition` and mean and variance at 100 test points, p = 2000, n0 = 2500, four outputs, width
-100, over one Gram matrix and one eigh (wall time, medians). The aim is a ratio of at most 1.25.
+100, over one Gram matrix and one eigh (medians of CPU seconds, one thread). The aim is a ratio below 1.25.
 """
 
 from __future__ import annotations

@@ -17,15 +17,19 @@ from lbnn.paper.environment import commit
 
 
 def median_seconds(tasks: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median wall time of every task. They take turns, so that all meet the same conditions."""
-    for task in tasks.values():
-        task()
+    """Median CPU seconds of every task on one thread: the clock would count other processes as well.
+
+    The tasks take turns, so that all meet the same conditions.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
-    for _ in range(repeats):
-        for name, task in tasks.items():
-            started = time.perf_counter()
+    with threadpoolctl.threadpool_limits(1):
+        for task in tasks.values():
             task()
-            seconds[name].append(time.perf_counter() - started)
+        for _ in range(repeats):
+            for name, task in tasks.items():
+                started = time.process_time()
+                task()
+                seconds[name].append(time.process_time() - started)
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
