@@ -123,6 +123,29 @@ def test_a_stray_text_is_named_by_its_own_cell(numbers):
     assert len(pd.read_csv("p.csv")) == 39
 
 
+@pytest.mark.parametrize("mark", [",", "'", " "])
+def test_thousands_separators_are_named_with_their_cell(numbers, mark):
+    rows = [[*(f"{value:.3f}" for value in row[:4]), f"{1000 * row[4]:,.0f}"] for row in numbers]
+    lines = ["\t".join([*"abcd", "y"]), *("\t".join(row).replace(",", mark) for row in rows)]
+    Path("prices.tsv").write_text("\n".join(lines))
+    message = refused("fit", "prices.tsv", "-t", "y", "-o", "m.lbnn", *QUICK)
+    cell = rows[0][-1].replace(",", mark)
+    assert f"{cell!r} in line 2" in message
+    assert f"without thousands separators, {cell.replace(mark, '')} for {cell!r}" in message
+    as_feature = refused("fit", "prices.tsv", "-t", "a", "-o", "m.lbnn", *QUICK)
+    assert "--categorical" not in as_feature
+    assert "without thousands separators" in as_feature
+
+
+def test_a_comma_that_may_separate_thousands_is_not_guessed():
+    rows = [f"{i + 990:,d}\t{2 * i + 1990:,d}" for i in range(20)]  # 990 ... 1,009: 990 and 1.009 if guessed
+    Path("counts.tsv").write_text("\n".join(["a\tb", *rows]))
+    assert "--decimal ," in refused("fit", "counts.tsv", "-t", "b", "-o", "m.lbnn", *QUICK)
+    assert read_table(Path("counts.tsv"), Dialect(decimal=",")).frame["b"].iloc[-1] == 2.028
+    Path("clear.tsv").write_text("\n".join(["a\tb\tc", *(f"{row}\t0,5" for row in rows)]))
+    assert read_table(Path("clear.tsv")).frame["b"].iloc[-1] == 2.028  # 0,5 has a decimal comma
+
+
 def test_a_number_can_stand_for_a_missing_value(numbers):
     frame = pd.DataFrame(np.round(numbers, 3), columns=HEADER[2:])
     frame.loc[3, "pH"] = -999

@@ -461,7 +461,8 @@ def test_one_example_needs_a_given_noise():
     assert mean[0] == pytest.approx(2.0)
     assert deviation[0] > math.sqrt(0.25)
     assert model.log_evidence_ == pytest.approx(0.0)
-    assert LBNNRegressor(fit_intercept=False).fit(X, y).predict(X).shape == (1,)
+    with pytest.warns(lbnn.DataWarning, match="1 degree of freedom, too few"):
+        assert LBNNRegressor(fit_intercept=False).fit(X, y).predict(X).shape == (1,)
 
 
 @pytest.mark.filterwarnings("ignore::lbnn.DataWarning")

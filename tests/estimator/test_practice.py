@@ -380,18 +380,34 @@ def test_density_of_a_mixture_integrated_anew_is_that_of_its_models(monkeypatch)
 
 @pytest.mark.parametrize("given", [{}, {"fit_intercept": False}, {"inputs": "standardised"}])
 @pytest.mark.filterwarnings("ignore::lbnn.DataWarning")
-def test_inputs_are_neither_changed_nor_kept_and_copied_at_most_three_times(given):
+def test_inputs_are_neither_changed_nor_kept_and_copied_at_most_twice(given):
     rng = np.random.default_rng(0)
     factors = rng.normal(size=(100, 4)) @ rng.normal(size=(4, 20_000))
     X = (factors + rng.normal(size=factors.shape)) * rng.uniform(0.5, 2.0, size=20_000)
-    y, before = factors[:, 0] + 0.5 * rng.normal(size=100), X.copy()
+    y, before, new = factors[:, 0] + 0.5 * rng.normal(size=100), X.copy(), np.tile(X, (10, 1))
     lbnn.LBNNRegressor(depth=1, beta=4.0, **given).fit(X[:, :10], y)  # what is imported or computed once
     tracemalloc.start()
     model = lbnn.LBNNRegressor(depth=1, beta=4.0, **given).fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.reset_peak()
+    before_predictions = tracemalloc.get_traced_memory()[0]
+    model.predict(new, return_std=True)
+    more = tracemalloc.get_traced_memory()[1] - before_predictions
     tracemalloc.stop()
-    assert peak < 4.2 * X.nbytes  # some megabytes are blocks of constant size
+    assert peak < 2.4 * X.nbytes  # some megabytes are blocks of constant size
+    assert more < 0.8 * new.nbytes
     np.testing.assert_array_equal(X, before)
     mean = model.predict(before[:5], return_std=True)
     X[:] = 0.0
     np.testing.assert_array_equal(model.predict(before[:5], return_std=True), mean)
+
+
+def test_too_few_rows_to_distinguish_a_signal_from_noise_are_announced():
+    X, y = np.array([[1.0, 2.0], [4.0, 5.0], [2.0, 0.0]]), np.array([3.0, 7.0, 4.0])
+    with pytest.warns(
+        lbnn.DataWarning, match="2 degrees of freedom, too few to distinguish a signal from noise"
+    ):
+        lbnn.LBNNRegressor(depth=1).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lbnn.LBNNRegressor(depth=1, beta=1.0).fit(X, y)  # what the message says to do

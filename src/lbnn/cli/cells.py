@@ -10,6 +10,7 @@ from typing import Any
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf(inity)?", re.IGNORECASE)
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T].*)?")
+_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}([,.' \u00a0\u202f])\d{3}(?:\1\d{3})*([.,]\d*)?")
 #: Texts that stand for a missing value in a column of numbers, in lower case. pandas knows most of the first
 #: line; the second is what laboratories and agencies write; the third is what Excel writes for errors.
 MISSING_TEXTS = frozenset(
@@ -84,6 +85,21 @@ def _value(cell: Any, decimal: str) -> float | None:
             return None  # 1.5 where 1,5 is expected, or 1.234,5: not to be guessed
         text = text.replace(decimal, ".")
     return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def without_separators(cell: Any) -> str:
+    """A number whose digits are in groups of three, without the marks between them; empty for other cells.
+
+    Examples
+    --------
+    >>> from lbnn.cli.cells import without_separators
+    >>> [without_separators(cell) for cell in ("1,234", "-1.234.567,8", "0,125", "12,50", 1.5)]
+    ['1234', '-1234567,8', '', '', '']
+    """
+    grouped = _GROUPED.fullmatch(cell.strip()) if isinstance(cell, str) else None
+    if grouped is None or grouped[1] == (grouped[2] or "")[:1]:
+        return ""
+    return grouped[0].replace(grouped[1], "")
 
 
 def is_date(cell: Any) -> bool:

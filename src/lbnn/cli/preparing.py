@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lbnn.cli.cells import is_date
+from lbnn.cli.cells import is_date, without_separators
 from lbnn.cli.large import LargeTable
 from lbnn.cli.problems import BadInputError
 from lbnn.cli.reading import Dialect
@@ -93,6 +93,7 @@ class Preparation:
         advice = f"--missing drop to leave such rows out{median}" if wrong.missing else "correct the cells"
         if wrong.strays:
             advice = f"correct them, or take them as missing with {_na_option(wrong)} --missing drop"
+        advice = wrong.separated() or advice
         raise BadInputError(
             f"{table.path}: features must be finite numbers: {wrong.describe()}. Try: {advice}"
         )
@@ -247,9 +248,10 @@ def _require_usable(table: Table, columns: Columns, preparation: Preparation, go
 
 def _advice_on_columns(table: Table, columns: Columns, features: Problems) -> list[str]:
     """Options for features that are no numbers: an id, categories, columns to leave out."""
-    levels = {name: table.frame[name].nunique() for name in features.texts}
+    texts = {name: cell for name, (_, cell) in features.texts.items() if not without_separators(cell)}
+    levels = {name: table.frame[name].nunique() for name in texts}
     rows = len(table.frame)
-    dates = [name for name, (_, cell) in features.texts.items() if is_date(cell)]
+    dates = [name for name, cell in texts.items() if is_date(cell)]
     ids = [name for name in levels if levels[name] == rows and name not in dates]
     named = ids[:1] if columns.id_column is None and not columns.features else []
     categories = [
@@ -272,11 +274,12 @@ def _advice_on_columns(table: Table, columns: Columns, features: Problems) -> li
 
 def _advice_on_cells(table: Table, features: Problems, targets: Problems) -> list[str]:
     """What to do about texts in columns of numbers, and about missing values."""
-    found = []
-    if targets.texts:
+    every = features.joined(targets)
+    found = [every.separated()] if every.separated() else []
+    if targets.texts and not found:
         found.append(f"targets that are numbers, or the column of {listed(list(targets.texts))} corrected")
-    strays = Problems(table, strays={**features.strays, **targets.strays})
-    if strays:
+    strays = Problems(table, strays=every.strays)
+    if strays and not found:
         found.append(f"correct the cells, or take them as missing with {_na_option(strays)} --missing drop")
     sparse = {name for name, cells in features.missing.items() if len(cells) > len(table.frame) / 2}
     if targets.missing:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from lbnn.cli.cells import is_units_row
+from lbnn.cli.cells import is_units_row, without_separators
 from lbnn.cli.problems import BadInputError
 
 TEXT_FORMATS = (".csv", ".tsv", ".txt")
@@ -229,7 +229,7 @@ def _guessed(path: Path, text: str, dialect: Dialect) -> Dialect:
     if not lines or not lines[0].strip(" ,;\t|"):
         raise BadInputError(f"{path}: the first line must name the columns, got an empty one")
     sep = dialect.sep or _guess_separator(lines)
-    decimal = dialect.decimal or _guess_decimal(lines, sep)
+    decimal = dialect.decimal or _guess_decimal(path, lines, sep)
     if sep == decimal:
         raise BadInputError(f"--sep and --decimal must differ, got {sep!r} for both")
     return replace(dialect, sep=sep, decimal=decimal)
@@ -289,10 +289,18 @@ def _guess_separator(lines: list[str]) -> str:
     return max(_SEPARATORS, key=fit)
 
 
-def _guess_decimal(lines: list[str], sep: str) -> str:
+def _guess_decimal(path: Path, lines: list[str], sep: str) -> str:
     if sep == ",":
         return "."
     cells = [cell for row in csv.reader(lines[1:], delimiter=sep) for cell in row]
-    commas = sum(bool(_DECIMAL_COMMA.match(cell)) for cell in cells)
+    commas = [cell for cell in cells if _DECIMAL_COMMA.match(cell)]
     points = sum(bool(_DECIMAL_POINT.match(cell)) for cell in cells)
-    return "," if commas > points else "."
+    grouped = [cell for cell in commas if without_separators(cell)]
+    if commas and len(grouped) == len(commas):  # a wrong guess would be wrong by a factor of 1000
+        if points:
+            return "."
+        raise BadInputError(
+            f"{path}: the comma in {grouped[0].strip()!r} may be a decimal mark or separate thousands: give "
+            "--decimal , in the first case, and write numbers without separators in the second"
+        )
+    return "," if len(commas) > points else "."

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from lbnn.cli.cells import read_cells
+from lbnn.cli.cells import read_cells, without_separators
 from lbnn.cli.excel import read_excel
 from lbnn.cli.problems import BadInputError, say
 from lbnn.cli.reading import TEXT_FORMATS, Dialect, Sheet, read_text
@@ -179,6 +179,16 @@ class Problems:
         if self.missing:
             said.append(self._missing())
         return "; ".join(said)
+
+    def separated(self) -> str:
+        """What to do about numbers with thousands separators; empty where there are none."""
+        cells = [text for _, text in self.texts.values()]
+        cells += [text for column in self.strays.values() for text in column.values()]
+        for cell in cells:
+            number = without_separators(cell)
+            if number:
+                return f"write numbers without thousands separators, {number} for {_quoted(cell)}"
+        return ""
 
     def _missing(self) -> str:
         count = sum(map(len, self.missing.values()))

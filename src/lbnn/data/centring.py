@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lbnn._base.arrays import device_of, like, namespace, times, to_numpy
+from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GramBasis, InputBasis
 from lbnn.data.projection import RANK_TOLERANCE, InputDirections
@@ -43,18 +44,18 @@ class Columns:
 
         With `overwrite` an array of NumPy is changed: it may take most of the memory.
         """
-        size = _sizes(array)
+        size = column_sizes(array)
         if overwrite and isinstance(array, np.ndarray):
             array -= self.means
             centred = array
         else:
             centred = self.centred(array)
-        spread = _sizes(centred)
+        spread = column_sizes(centred)
         varies = (spread > 4 * RANK_TOLERANCE * size) | (self.means == 0)
         return centred if varies.all() else centred * like(varies.astype(float), array)
 
 
-def _sizes(array: AnyArray) -> Array:
+def column_sizes(array: AnyArray) -> Array:
     """max |entry| of each column of (p, k), (k,); without a copy."""
     xp = namespace(array)
     return to_numpy(xp.maximum(xp.max(array, axis=0), -xp.min(array, axis=0)))
@@ -184,14 +185,17 @@ def _times_level(rows: AnyArray, weights: Array | None) -> AnyArray:
 def _of_input_contrasts(centred: AnyArray, targets: Array, weights: Array | None) -> Spectrum:
     """The spectrum of centred inputs (p, n0), from the p − 1 contrasts of the same reflection.
 
+    The array of the inputs is taken over: it becomes a part of the result.
+
     Rounding of the means leaves a level in the centred inputs, which would count as a direction of its own
     and mix with small ones; as a contrast it is not there.
     """
     level = _level(centred.shape[0], weights)
-    rows, own = _times_level(centred, weights), _times_level(targets, weights)
-    reflected = _reflected(rows, level)[1:, :]  # a new array, which need not be copied
-    spectrum = Spectrum.from_inputs(reflected, like(_reflected(own, level)[1:], centred), copy=False)
-    basis, kept = spectrum.basis, rows  # a new array: the centred inputs, perhaps times √w
+    own = _reflected(_times_level(targets, weights), level)[1:]
+    rows = _times_level(centred, weights)  # a new array, which may take most of the memory: ...
+    rows = _reflected(rows, level, overwrite=True)  # ... no second one is made
+    spectrum = Spectrum.from_inputs(rows[1:, :], like(own, centred), copy=False)
+    basis, kept = spectrum.basis, _reflected(rows, level, overwrite=True)  # a reflection undoes itself
     assert isinstance(basis, InputBasis)
     directions, coordinates = basis.directions, basis.training_coordinates
     if isinstance(directions, InputDirections):
@@ -211,16 +215,21 @@ def _as_contrasts(columns: AnyArray, level: Array) -> AnyArray:
     return _reflected(namespace(columns).concat([none, columns]), level)
 
 
-def _reflected(rows: AnyArray, level: Array) -> AnyArray:
-    """Householder's reflection of rows (p, ...) that takes the level, of length one, to the first axis."""
+def _reflected(rows: AnyArray, level: Array, *, overwrite: bool = False) -> AnyArray:
+    """Householder's reflection of rows (p, ...) that takes the level, of length one, to the first axis.
+
+    With `overwrite` an array of NumPy is changed, with a copy of a few of its rows at a time.
+    """
     normal = level.copy()
     normal[0] += 1
     there = like(normal / np.linalg.norm(normal), rows)
     along = 2 * (there @ rows)
-    change = there[:, None] * along if rows.ndim == 2 else there * along
-    if isinstance(change, np.ndarray):
-        return np.subtract(rows, change, out=change)  # in place: inputs may take most of the memory
-    return rows - change
+    if not isinstance(rows, np.ndarray):
+        return rows - (there[:, None] * along if rows.ndim == 2 else there * along)
+    result = rows if overwrite else np.empty_like(rows)
+    for some in blocks(len(rows), along.size):
+        np.subtract(rows[some], np.multiply.outer(there[some], along), out=result[some])
+    return result
 
 
 def contrasts(spectrum: Spectrum) -> Spectrum:

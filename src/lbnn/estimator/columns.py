@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.arrays import like, namespace, to_numpy
+from lbnn._base.arrays import device_of, like, to_numpy
+from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, Mask
+from lbnn.data.centring import column_sizes
 from lbnn.data.projection import RANK_TOLERANCE
 
 RAW, STANDARDISED = "raw", "standardised"
@@ -41,11 +43,13 @@ class ColumnUnits:
 
         Columns that vary by rounding only are divided by one. Moments are weighted where rows have weights.
         """
-        xp = namespace(X)
         shares = np.full(X.shape[0], 1 / X.shape[0]) if weights is None else weights / weights.sum()
         offset = to_numpy(like(shares, X) @ X) if centre else np.zeros(X.shape[1])
-        variance = to_numpy(like(shares, X) @ (X - like(offset, X)) ** 2)
-        return cls.of_moments(offset, np.sqrt(variance), to_numpy(xp.max(xp.abs(X), axis=0)))
+        centre_of = like(offset, X)
+        variance = np.zeros(X.shape[1])
+        for some in blocks(X.shape[0], X.shape[1], device_of(X).block_floats):  # no copy of all of X
+            variance += to_numpy(like(shares[some], X) @ (X[some, :] - centre_of) ** 2)
+        return cls.of_moments(offset, np.sqrt(variance), column_sizes(X))
 
     @classmethod
     def of_moments(cls, offset: Array, deviation: Array, size: Array) -> ColumnUnits:
@@ -58,7 +62,11 @@ class ColumnUnits:
 
     def seen(self, X: AnyArray) -> AnyArray:
         """(x − offset)/deviation, (rows, n0)."""
-        return X if self.name == RAW else (X - like(self.offset, X)) / like(self.deviation, X)
+        if self.name == RAW:
+            return X
+        result = X - like(self.offset, X)
+        result /= like(self.deviation, X)  # in place where the library can: X may take most of the memory
+        return result
 
 
 def varying(deviation: Array, size: Array) -> Mask:

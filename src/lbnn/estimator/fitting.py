@@ -64,6 +64,9 @@ def settle(
             f"outputs {constant} are constant: under one noise variance for all outputs their predictions "
             "have the uncertainty of the others. Leave them out, or use noise='per_output'"
         )
+    few = data.spectrum.examples < settings.FEWEST_TO_SHOW_SIGNAL
+    if few and spec.noise_variance is None and len(constant) < data.outputs:
+        messages.append(settings.few_rows(data.spectrum.examples))
     if units.dependent:
         messages.append(settings.dependent_targets(units.dependent))
     if noise == "free" and more_outputs_than_rows(data):
@@ -158,7 +161,7 @@ def fit_networks(
         elif pairs:
             rows = [candidate_of(data, pair) for pair in pairs]
             candidates = sorted([*candidates, *rows], key=lambda each: -each.penalised_evidence)
-    if candidates[0].on_edge and not constant:
+    if candidates[0].on_edge and not constant and settings.few_rows(data.spectrum.examples) not in notices:
         notices = [*notices, settings.at_edge_message(candidates[0], data, len(models) > 1)]
     none = fit_without_signal(data, pairs, units, level_examples)
     return Fits(candidates, models, none, notices, doubts)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lbnn._base.arrays import like
+from lbnn._base.arrays import device_of, like, namespace
+from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn.cross_validation import LeaveOneOut, left_out_scores
 from lbnn.data.centring import CentredInputs, CentredKernel, contrasts, outside_range
@@ -24,6 +25,8 @@ from lbnn.predict.affine import AffinePredictive
 from lbnn.predict.atoms import AtomPredictive
 from lbnn.predict.model_average import MixturePredictive
 from lbnn.selection import Candidate, EvidenceData, condition, coupled
+
+_INPUT_BLOCKS = 16  # that rows whose mean is computed at once may fill: products want more than the cache
 
 
 @dataclass(frozen=True)
@@ -332,8 +335,12 @@ class FittedState:
 
     def mean(self, X: AnyArray, weights: Array) -> AnyArray:
         """Of the targets at X, from the weights of the mean function."""
-        features = self.transform.features(X)
-        found = features @ like(weights.T, features) + like(self.centre, features)
+        centre, parts = self.centre, []
+        widest = max(X.shape[1], weights.shape[1])  # inputs, or kernels with the training points
+        for rows in blocks(X.shape[0], widest, _INPUT_BLOCKS * device_of(X).block_floats):
+            features = self.transform.features(X[rows, :])
+            parts.append(features @ like(weights.T, features) + like(centre, features))
+        found = namespace(X).concat(parts)
         return found[:, 0] if self.best.single_output else found
 
     def predictive(self, X: AnyArray, test_gram: ArrayLike | None) -> AffinePredictive | MixturePredictive:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any, ClassVar
@@ -59,7 +59,8 @@ from lbnn.predict.transformed import TRANSFORMS, TransformedPredictive
 from lbnn.selection import NoiseSpec, search
 
 _COEFFICIENT_FLOATS = 1 << 22  # of the rows of a block of coefficients
-_POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once
+_POINTS_AT_ONCE = 1024  # test points whose kernel matrix is held at once, ...
+_INPUT_FLOATS = 1 << 21  # ... and of their inputs, of which an uncertainty takes six copies
 
 
 class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -655,7 +656,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _predict_transformed(self, X: AnyArray, return_std: bool, return_cov: bool) -> Any:
         """Medians of targets that were transformed, and their deviations."""
-        laws = [self._predictive(X[rows, :]) for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE)]
+        laws = [self._predictive(X[rows, :]) for rows in _at_once(X)]
         if return_cov:
             return laws[0].with_noise().quantile(0.5), laws[0].with_noise().covariance
         noisy = [law.with_noise() for law in laws]
@@ -809,7 +810,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _standard_deviations(self, X: AnyArray) -> AnyArray:
         parts, leverage = [], []
-        for rows in blocks(X.shape[0], 1, _POINTS_AT_ONCE):
+        for rows in _at_once(X):
             law = self._predictive(X[rows, :])
             parts.append(law.with_noise().standard_deviation)
             leverage.append(law.leverage)
@@ -849,3 +850,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimator.target_names_ = None if names is None else [str(name) for name in names]
         table = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
         return estimator._describe(state, table, about["messages"])
+
+
+def _at_once(X: AnyArray) -> Iterator[slice]:
+    """Blocks of test points (m, n0) whose uncertainty is computed at once."""
+    return blocks(X.shape[0], max(X.shape[1], _INPUT_FLOATS // _POINTS_AT_ONCE), _INPUT_FLOATS)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.arrays import namespace, take, times, to_numpy
+from lbnn._base.arrays import device_of, namespace, take, times, to_numpy
+from lbnn._base.blocks import blocks
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.data.projection import RANK_TOLERANCE
 
@@ -102,7 +103,12 @@ def _points(X: AnyArray) -> IndexArray:
     """
     direction = np.random.default_rng(0).uniform(1.0, 2.0, X.shape[1])
     mark = times(X, direction[:, None])[:, 0]
-    size = times(namespace(X).abs(X), direction[:, None])[:, 0]
+    size = np.concatenate(  # in blocks of rows: X may take most of the memory
+        [
+            times(namespace(X).abs(X[some, :]), direction[:, None])[:, 0]
+            for some in blocks(X.shape[0], X.shape[1], device_of(X).block_floats)
+        ]
+    )
     order = np.argsort(mark)
     near = np.diff(mark[order]) <= X.shape[1] * RANK_TOLERANCE * (size[order][1:] + size[order][:-1])
     alike = order[np.append(near, False) | np.append(False, near)]

@@ -124,7 +124,7 @@ def may_be_contrasts(noise: str, beta: Any) -> bool:
 
 
 CONSTANT_INPUTS = "the inputs do not vary: all networks are the same, and prior_scale_ is a convention"
-FEWEST_TO_SHOW_SIGNAL = 5  # examples: fewer cannot show one, and nothing is said of it
+FEWEST_TO_SHOW_SIGNAL = 5  # examples: fewer cannot show one, or its absence
 NO_SIGNAL = (
     "the evidence prefers targets without signal: these examples do not show that the targets depend on the "
     "inputs, and predictions are near their mean. More rows, other columns or a nonlinear kernel "
@@ -135,6 +135,15 @@ NO_LINEAR_SIGNAL = (
     "the evidence prefers no signal to a linear function of the inputs: predictions of the linear kernel are "
     "near the mean of the targets"
 )
+
+
+def few_rows(examples: int) -> str:
+    """What is said of noise that so few examples cannot show."""
+    freedom = "1 degree of freedom" if examples == 1 else f"{examples} degrees of freedom"
+    return (
+        f"the rows have {freedom}, too few to distinguish a signal from noise: noise_variance_, "
+        "signal_share_ and intervals rest on their priors. Give beta = 1/(noise variance) if you know it"
+    )
 
 
 def weak_signal(lead: float) -> str:
