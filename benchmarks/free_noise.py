@@ -1,11 +1,14 @@
 """Signal and noise, each with a covariance of its own, against its peers.
 
     python benchmarks/free_noise.py null 10 --out results/free_noise_null.json
+    python benchmarks/free_noise.py example 10 --out ...
     python benchmarks/free_noise.py signal 10 --out ...
     python benchmarks/free_noise.py heritability 5 --out ...
     python benchmarks/free_noise.py ranks 60 --out ...
     python benchmarks/free_noise.py referee 8 --out ...
     python benchmarks/free_noise.py cost 1 --out ...
+
+Seeds that are in the file already are not run again.
 
 Peers: multi-trait GBLUP by maximum likelihood, the conjugate model (matrix normal, inverse Wishart), and a
 fit of every output alone.
@@ -18,7 +21,7 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,14 @@ def null_data(seed: int) -> tuple[Array, Array, Array, Array]:
     loadings = rng.normal(size=(factors, outputs)) / factors**0.5
     Y = 0.8 * rng.normal(size=(rows + 200, factors)) @ loadings + 0.6 * rng.normal(size=(rows + 200, outputs))
     return X[:rows], Y[:rows], X[rows:], Y[rows:]
+
+
+def example_data(seed: int) -> tuple[Array, Array, Array, Array]:
+    """Three noise factors in 30 rows of 12 outputs, independent of 100 inputs of a flat spectrum."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(230, 100))
+    Y = 0.8 * rng.normal(size=(230, 3)) @ rng.normal(size=(3, 12)) / 3**0.5 + 0.6 * rng.normal(size=(230, 12))
+    return X[:30], Y[:30], X[30:], Y[30:]
 
 
 def signal_data(seed: int) -> tuple[Array, Array, Array, Array, Array]:
@@ -191,6 +202,11 @@ def null(seed: int) -> dict[str, Any]:
     """The default fit of data without signal."""
     X, Y, X_test, Y_test = null_data(seed)
     return _of_fit(X, Y, X_test, Y_test) | {"rows": len(X), "outputs": Y.shape[1]}
+
+
+def example(seed: int) -> dict[str, Any]:
+    """The same for the data of `example_data`."""
+    return _of_fit(*example_data(seed))
 
 
 def signal(seed: int) -> dict[str, Any]:
@@ -377,19 +393,13 @@ def cost(seed: int) -> dict[str, Any]:
 
 STUDIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "null": null,
+    "example": example,
     "signal": signal,
     "heritability": heritability,
     "ranks": ranks,
     "referee": referee,
     "cost": cost,
 }
-
-
-def run(name: str, count: int, first: int) -> Iterator[dict[str, Any]]:
-    for seed in range(first, first + count):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield {"seed": seed} | STUDIES[name](seed)
 
 
 def main() -> None:
@@ -399,10 +409,15 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    rows = []
-    for row in run(options.study, options.count, options.first):
-        rows.append(row)
-        print(json.dumps(row), flush=True)
+    rows = json.loads(options.out.read_text())["results"] if options.out.exists() else []
+    known = {row["seed"] for row in rows}
+    for seed in range(options.first, options.first + options.count):
+        if seed in known:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rows.append({"seed": seed} | STUDIES[options.study](seed))
+        print(json.dumps(rows[-1]), flush=True)
         options.out.parent.mkdir(parents=True, exist_ok=True)
         command = f"python benchmarks/free_noise.py {options.study} {options.count} --first {options.first}"
         options.out.write_text(json.dumps({"command": command, "results": rows}, indent=1) + "\n")

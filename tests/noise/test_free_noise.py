@@ -251,6 +251,40 @@ def test_evidence_with_a_noise_network_is_that_of_draws_of_the_prior() -> None:
     assert abs(post.log_evidence - expected) < 4 * math.hypot(error, post.log_evidence_error)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e4])
+def test_evidence_of_one_output_is_that_of_quadrature(size: float) -> None:
+    """Also for targets far out in the prior, to which no path from the prior comes in a lifetime."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(8, 3)), size * rng.normal(size=8)
+    post = lbnn.Network((3,)).condition(
+        X, y, beta=1.0, noise="free", noise_network=lbnn.Network((2,)), target_error=0.05
+    )
+    values, vectors = np.linalg.eigh(X @ X.T / 3)
+    rotated = vectors.T @ y
+
+    def log_integrand(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """In a = log L and b = log L₂: χ²_n/n for n hidden units."""
+        total = 0.0
+        for logs, units in ((a[:, None], 3), (b[None, :], 2)):
+            total = total + stats.chi2.logpdf(units * np.exp(logs), units) + math.log(units) + logs
+        for g, target in zip(np.maximum(values, 0.0), rotated, strict=True):
+            variance = g * np.exp(a)[:, None] + np.exp(b) + 1.0
+            total = total + stats.norm.logpdf(target, 0.0, np.sqrt(variance))
+        return total
+
+    a = b = np.linspace(-25, 25, 501)
+    for _ in range(6):  # closer and closer to where the integrand is
+        logs = log_integrand(a, b)
+        inside = logs > logs.max() - 40
+        a, b = (
+            np.linspace(*axis[inside.any(axis=other)][[0, -1]] + (axis[1] - axis[0]) * np.array([-1, 1]), 501)
+            for axis, other in ((a, 1), (b, 0))
+        )
+    expected = special.logsumexp(log_integrand(a, b)) + math.log((a[1] - a[0]) * (b[1] - b[0]))
+    assert post.diagnostics.ok
+    assert abs(post.log_evidence - expected) < 4 * post.log_evidence_error
+
+
 @pytest.fixture(scope="module")
 def two_outputs(problem):
     """A posterior, the same in coordinates for draws, and a mode."""

@@ -93,6 +93,9 @@ FINAL = Effort(4, 12, 12)
 #: four times as long.
 _FINAL_SMALL = Effort(32, 12, 12)
 _SMALL = 6e4  # operations of a gradient: two outputs, twelve rows
+#: Mean square of the coordinates of a mode, about one for a draw of the prior, from which no path starts from
+#: the prior: with targets of 1e4 and noise of one in eight rows 1e7 temperatures lie between.
+_NEAR = 10.0
 
 
 @dataclass(frozen=True)
@@ -149,8 +152,8 @@ def checked(
     largest = call.policy.largest_check_error * call.target_error  # a check may be less accurate
     checking = Call(replace(call.options, target_error=largest), progress=call.progress)
     longer = replace(effort, particles=effort.particles // 2, moves=2 * effort.moves, more=2 * effort.more)
-    small = target.operations < _SMALL  # tails matter, as in `final_start`
-    start = GaussianProposal(0.5 * mode, None, 0.0) if small else fitted_start(other, mode)
+    near = target.operations < _SMALL and _is_near_the_prior(mode)  # as in `final_start`
+    start = GaussianProposal(0.5 * mode, None, 0.0) if near else fitted_start(other, mode)
     check = rounds(other, start, checking, longer, FROM_OTHER, most)
     if evidence_agrees(estimate, check, call.policy) or check.log_evidence < estimate.log_evidence:
         return found, estimate, check
@@ -181,9 +184,14 @@ def final_start(target: SignalNoiseTarget, mode: Array) -> tuple[GaussianProposa
     with the posterior's curvature, one, and a tail of the posterior may be missed (low by 0.16 in one of
     twenty, where 0.05 was stated).
     """
-    if target.operations < _SMALL:
+    if target.operations < _SMALL and _is_near_the_prior(mode):
         return prior_start(target), FROM_PRIOR
     return fitted_start(target, mode), FROM_FIT
+
+
+def _is_near_the_prior(mode: Array) -> bool:
+    """Whether a path from the prior to a posterior with that mode (D,) is not too long."""
+    return float(mode @ mode) < _NEAR * len(mode)
 
 
 def diagonal_draws(roots: Roots, weights: Array, groups: IndexArray) -> SignalNoiseDraws:
@@ -229,7 +237,8 @@ def fitted_start(target: SignalNoiseTarget, mode: Array) -> GaussianProposal:
     if target.dimension <= POLICY.most_for_curvature:
         hessian = curvature(cast(Target, target), mode)
     root, logs = bounded_root(hessian, target.dimension)
-    if float(logs.min()) < math.log(_NARROWEST / math.sqrt(likelihood.examples * likelihood.outputs)):
+    narrowest = math.log(_NARROWEST / math.sqrt(likelihood.examples * likelihood.outputs))
+    if float(logs.min()) < narrowest and _is_near_the_prior(mode):
         return prior_start(target)
     axes, deviations, _ = np.linalg.svd(root)
     axes = axes * deviations
