@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 import lbnn
+from tests.reference.several_outputs_cases import all_cases
 
 BETA = 4.0
 WIDTHS = [(w,) for w in (5, 10, 20, 50, 100)] + [(w, w) for w in (5, 10, 20, 50, 100)]
@@ -96,6 +97,15 @@ def compare() -> tuple[float, float]:
     return lbnn.compare(lbnn.Network((40,)), X, Y, BETA, X_test[:5]).error("proportional", "kernel"), 1.0
 
 
+def truths() -> tuple[float, float]:
+    """All problems of tests/reference with several outputs whose answers are known, one after another."""
+    values = [
+        lbnn.Network(case.widths, case.variances).condition(case.X, case.Y, case.beta).log_evidence
+        for case in all_cases()
+    ]
+    return float(np.sum(values)), 1.0
+
+
 TASKS: dict[str, Callable[[], tuple[float, float]]] = {
     "2,000 posteriors of one output, p = 200": grid,
     "one posterior of one output, depth 4, p = 200": single,
@@ -106,6 +116,7 @@ TASKS: dict[str, Callable[[], tuple[float, float]]] = {
     "n_d = 20, p = 300": lambda: several(300, 600, 20, (40,)),
     "n_d = 50, p = 300": lambda: several(300, 600, 50, (100,)),
     "n_d = 100, p = 300": lambda: several(300, 600, 100, (500,)),
+    "416 problems with known answers": truths,
     "n_d = 4, p = 2000: mean and variance at 200 points": lambda: predictions(4),
     "n_d = 5, n_1 = 50: a thousand draws of all weights": weights,
     "compare, n_d = 2, p = 60": compare,

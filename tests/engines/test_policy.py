@@ -162,6 +162,21 @@ def test_the_error_of_sequential_monte_carlo_holds_its_check():
     assert verdict("importance", weighted, check, CALL).log_evidence_error < 0.01
 
 
+def test_a_check_without_draws_that_agrees_is_pooled():
+    """Weights of inverse squared errors; both estimates are told as they are. One that differs is not."""
+    path = replace(estimate(weighted=False), log_evidence=1.0, log_evidence_error=0.06)
+    call = Call(InferenceOptions(0.05, 0))
+    answer = verdict("smc", path, EvidenceEstimate("annealing", 1.03, 0.08), call)
+    assert answer.log_evidence == pytest.approx((1.0 / 36 + 1.03 / 64) / (1 / 36 + 1 / 64))
+    assert answer.log_evidence_error == pytest.approx(0.048)  # alone it would miss the target error
+    assert answer.diagnostics.ok
+    assert [told.error for told in answer.diagnostics.estimates] == [0.06, 0.08]
+    other = verdict("smc", path, EvidenceEstimate("annealing", 1.5, 0.08), call)
+    assert other.log_evidence == 1.0
+    assert other.log_evidence_error == pytest.approx(0.25)
+    assert not other.diagnostics.ok
+
+
 def test_means_that_differ_are_not_ok():
     other = estimate(seed=1)
     other = replace(other, log_diagonal=other.log_diagonal + np.array([0.0, 0.2]))

@@ -567,9 +567,10 @@ class Sampling:
 
     def _spectral_smc(self, last: bool) -> Answer:
         """Sequential Monte Carlo in spectral coordinates, with the check of another sampler."""
-        estimate = spectral_estimate(self._scale_target, self.call)
-        check = None if self.call.options.rough else self._spectral_check()
         needs_check = not self.call.options.rough
+        check = self._spectral_check() if needs_check else None
+        beside = check.error if isinstance(check, EvidenceEstimate) else math.inf
+        estimate = spectral_estimate(self._scale_target, self.call, beside)
         answer = verdict("smc", estimate, check, self.call, needs_check=needs_check, advice=TAKE_OR_RAISE)
         return self._thinned(answer)
 

@@ -289,19 +289,22 @@ def sweep(
     noise: float,
     rng: np.random.Generator,
     axes: Sequence[int] = (),
+    whole: bool = True,
 ) -> Particles:
     """Every move once, with `move_column` for every column and each of these axes of the data.
 
-    Particles are changed in place where that is possible.
+    Without `whole` only `move_column` and `move_root`. Particles are changed in place where that is possible.
     """
     chain = precisions(posterior, particles)
     signal = SignalTable(posterior, noise)
-    move_values(posterior, particles, chain, signal, rng)
+    if whole:
+        move_values(posterior, particles, chain, signal, rng)
     for axis in axes:
         for j in rng.permutation(posterior.columns):
             move_column(posterior, particles, chain, signal, rng, int(j), axis)
-    rotate_columns(posterior, particles, noise, rng)
-    move_inner(posterior, particles, chain, rng)
+    if whole:
+        rotate_columns(posterior, particles, noise, rng)
+        move_inner(posterior, particles, chain, rng)
     return move_root(posterior, particles, chain, noise, rng)
 
 
