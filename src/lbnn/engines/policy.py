@@ -71,7 +71,7 @@ class Policy:
     most_fitted_narrow: int = 14
     #: Dimensions above which a dense Hessian costs more than it brings (a minute on one core at 1500).
     most_for_curvature: int = 1500
-    #: Outputs, or rank of the data, times the narrowest width up to which spectral moves are made: 1024
+    #: Outputs, or rank of the data, times the narrowest width up to which spectral moves are made: 512
     #: particles hold so many numbers each. (Before moves were made twice as fast, one of up to six rounds
     #: took 4 s at 200 to 300, 16 to 35 s at 1000.)
     most_for_spectral: int = 500
