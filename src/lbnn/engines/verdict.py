@@ -74,8 +74,8 @@ def verdict(
     """
     own, told = estimate.evidence, None if check is None else _as_check(check)
     agrees = told is not None and own.agrees_with(told, call.policy)
-    if agrees and not isinstance(check, Estimate):
-        estimate = _pooled(estimate, told)
+    if agrees and isinstance(check, EvidenceEstimate):
+        estimate = _pooled(estimate, check)
     messages = [] if reaches(estimate, call) else [_shortfall(estimate, call, advice)]
     error, largest = estimate.log_evidence_error, call.policy.largest_check_error * call.target_error
     if told is None:
