@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from scipy import linalg, optimize, stats
 import lbnn
 from lbnn import asymptotics
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
 from lbnn.theories.limits import saddle
+from lbnn.theories.limits.kernel_saddle import _change_along_axes
+from lbnn.theories.limits.regimes import as_setting
 from lbnn.theories.limits.saddle import LogScaleObjective
 from lbnn.theories.limits.wide_prior import WidePrior
 from tests.helpers.problems import Problem, make_problem, random_rotation
@@ -362,3 +366,53 @@ def test_targets_far_from_the_prior_are_found(seed, widths):
         warm.scale.mean, cold.scale.mean, rtol=1e-4, atol=1e-4 * np.abs(cold.scale.mean).max()
     )
     assert asymptotics.proportional(lbnn.Network(widths), X, Y, beta=0.01).scale.mean.shape == (4, 4)
+
+
+def highest_on_a_line(prior: WidePrior, gram: Array, squares: Array, count: int, beta: float) -> float:
+    """The largest ψ(l) + log p of one direction, `count` targets at each eigenvalue of G, by a dense scan."""
+    logs = np.linspace(-20.0, 30.0, 200_001)
+    variances = 1 / beta + gram[:, None] * np.exp(logs)
+    terms = count * np.log(2 * np.pi * variances) + squares[:, None] / variances
+    return float((prior.rate(np.exp(logs)) - 0.5 * terms.sum(axis=0)).max())
+
+
+@pytest.mark.parametrize("widths", [(20, 2), (5, 5, 50), (50, 5, 5)])
+def test_highest_of_several_saddles(widths: tuple[int, ...]) -> None:
+    """Weak inputs and large targets: a fitted direction is thousands of nats above one left to the noise."""
+    rng = np.random.default_rng(3)
+    X, y, beta = 0.05 * rng.normal(size=(5, 4)), 3000 * rng.normal(size=5), 1e-3
+    left, singular, _ = np.linalg.svd(X, full_matrices=False)
+    fitted = left.T @ y
+    expected = highest_on_a_line(WidePrior(widths, 1.0), singular**2 / 4, fitted**2, 1, beta)
+    rest = float(y @ y - fitted @ fitted)
+    expected += 0.5 * math.log(beta / (2 * math.pi)) - 0.5 * beta * rest  # one direction without inputs
+    theory = asymptotics.proportional(lbnn.Network(widths), X, y, beta=beta)
+    assert theory.log_evidence == pytest.approx(expected, abs=1e-5 * abs(expected))
+    assert theory.scale.mean > 1000
+
+
+def test_highest_of_several_saddles_of_hidden_kernels() -> None:
+    """Orthogonal inputs of one length, orthogonal targets: every example is a problem of one number."""
+    net, beta, size = lbnn.Network((20, 5, 5)), 1e-3, 0.05
+    targets = 3000 * np.array([[3.0, 0.0, 0.0], [0.0, 0.001, 0.0]])
+    theory = asymptotics.many_outputs(net, size * np.eye(2), targets, beta=beta)
+    gram, prior = np.array([size**2 / 2]), WidePrior(net.widths, 1.0)
+    expected = sum(highest_on_a_line(prior, gram, (row @ row)[None], 3, beta) for row in targets)
+    assert theory.log_evidence == pytest.approx(expected, abs=1e-5 * abs(expected))
+
+
+def test_change_along_axes() -> None:
+    """Both closed forms against the likelihood itself."""
+    setting = as_setting(lbnn.Network((9, 14)), lbnn.Spectrum.from_inputs(DATA.X, DATA.Y), 3.0)
+    hidden = HiddenKernelLikelihood(setting.likelihood)
+    for change, likelihood, size in (
+        (setting.change_along_axes, setting.likelihood, 2),
+        (partial(_change_along_axes, setting), hidden, 6),
+    ):
+        values, axes = np.linspace(0.5, 2.0, size), random_rotation(size, seed=3)
+        grid, other = np.array([0.01, 1.0, 30.0]), size - 1
+        moved = np.repeat(values[None], 4, axis=0)
+        moved[:3, other] = grid
+        heights = likelihood.log_value(moved, np.repeat(axes[None], 4, axis=0))
+        found = change(values, axes, grid)[:, other]
+        np.testing.assert_allclose(found, heights[:3] - heights[3], rtol=1e-10)

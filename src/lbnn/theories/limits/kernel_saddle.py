@@ -7,7 +7,7 @@ the prior of Λ is that of L with the rank of the data instead of n_d: the same 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -86,9 +86,29 @@ def _hidden_kernel(setting: Setting) -> Array:
         root = targets / np.sqrt(setting.spectrum.eigenvalues)[:, None]
         squares, vectors = np.linalg.eigh(root @ root.T)
         return (vectors * prior.stationary(np.maximum(squares, 0.0), targets.shape[1])) @ vectors.T
+    likelihood = HiddenKernelLikelihood(setting.likelihood)
+    axes = np.linalg.svd(setting.standardised_targets)[0]
     return find_saddle(
-        prior, HiddenKernelLikelihood(setting.likelihood), setting.standardised_targets, targets.shape[1]
+        prior, likelihood, partial(_change_along_axes, setting), setting.log_scale_range(), axes
     )
+
+
+def _change_along_axes(setting: Setting, values: Array, vectors: Array, grid: Array) -> Array:
+    """The change (k, r) of log p(Y | Λ) where one eigenvalue (r,) of Λ takes each value of a grid (k,).
+
+    K + τ I changes by (l − l_j) a aᵀ with a = diag(√g) v_j: a determinant and an inverse of rank one.
+    """
+    data = setting.spectrum
+    columns = np.sqrt(data.eigenvalues)[:, None] * vectors
+    covariance = (columns * values) @ columns.T + setting.noise_variance * np.eye(len(values))
+    solved = np.linalg.solve(covariance, columns)
+    step = grid[:, None] - values
+    growth = step * (columns * solved).sum(axis=0)
+    fits = ((data.targets.T @ solved) ** 2).sum(axis=0)
+    # Where the noise is at the size of rounding an eigenvalue near zero can leave no variance: no such moves.
+    positive = growth > -1
+    growth = np.where(positive, growth, 0.0)
+    return np.where(positive, 0.5 * (step * fits / (1 + growth) - data.outputs * np.log1p(growth)), -np.inf)
 
 
 def _log_evidence(setting: Setting, hidden: Array) -> float:

@@ -226,8 +226,9 @@ def renormalised(setting: Setting) -> Theory:
         values = prior.stationary(np.maximum(squares, 0.0), setting.spectrum.examples)
         scale = (vectors * values) @ vectors.T
     else:
+        axes = np.linalg.svd(setting.standardised_targets.T)[0]
         scale = find_saddle(
-            prior, setting.likelihood, setting.standardised_targets.T, setting.spectrum.examples
+            prior, setting.likelihood, setting.change_along_axes, setting.log_scale_range(), axes
         )
     rate = float(prior.rate(np.linalg.eigvalsh(scale)).sum())
     log_evidence = setting.log_likelihood(scale) + rate

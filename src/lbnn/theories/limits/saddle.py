@@ -13,11 +13,14 @@ from scipy.sparse import linalg
 from lbnn._base.types import Array
 from lbnn.theories.limits.wide_prior import WidePrior
 
-#: Largest derivative left over, relative to the number of units and examples. Rounding leaves up to
+#: Largest derivative left over, relative to the number of hidden units. Rounding leaves up to
 #: 2e-16 times the condition number of L.
 TOLERANCE = 1e-8
 _DIFFERENCE = 1e-5  # of differences of the gradient along a direction
 _MOST_NEWTON_STEPS = 20
+_MOST_SEARCHES = 50  # each ends higher than the last; one or two were enough in 200 hostile problems
+_SCAN_STEP = 0.25  # of log l: the log likelihood is a sum of logistic curves of log l, whose width is one
+_SMALLEST_GAIN = 1e-6  # of Φ: above its rounding, and maxima this close in height have the same weight
 
 
 class Likelihood(Protocol):
@@ -35,6 +38,11 @@ class LogScaleObjective:
     prior: WidePrior
     likelihood: Likelihood
     size: int
+
+    @property
+    def strength(self) -> float:
+        """Number of hidden units, in whose units derivatives are judged."""
+        return float(sum(self.prior.widths))
 
     def value_and_gradient(self, coordinates: Array) -> tuple[float, Array]:
         """Φ and its derivative in the coordinates (k,) of H.
@@ -62,21 +70,61 @@ class LogScaleObjective:
         return scaled[np.tril_indices(self.size)]
 
 
-def find_saddle(prior: WidePrior, likelihood: Likelihood, standardised: Array, count: int) -> Array:
-    """The L (n, n) that maximises Φ: quasi-Newton, then Newton to rounding.
+#: For l (n,), V (n, n) and a grid (k,): the change (k, n) of the log likelihood at V diag(l) Vᵀ where one l_j
+#: takes each value of the grid and the others stay.
+ChangeAlongAxes = Callable[[Array, Array, Array], Array]
+
+
+def find_saddle(
+    prior: WidePrior,
+    likelihood: Likelihood,
+    change: ChangeAlongAxes,
+    log_range: tuple[float, float],
+    axes: Array,
+) -> Array:
+    """The L (n, n) that maximises Φ: quasi-Newton, then Newton to rounding, and a scan of each eigenvalue.
+
+    Φ may have several maxima: a direction of the targets is fitted, or left to the noise. Where moving one
+    eigenvalue leads higher, the search goes on from there.
 
     Parameters
     ----------
-    prior, likelihood
-        ψ and log p(Y | L).
-    standardised : (n, any)
-        Targets over the root of their prior variance, A: A Aᵀ stands for S in a first guess.
-    count : int
-        The likelihood falls as l^{−count/2} in each eigenvalue: examples, or outputs in the dual problem.
+    prior, likelihood, change
+        ψ, log p(Y | L) and its change along axes.
+    log_range : tuple of float
+        Logarithms between which eigenvalues are scanned.
+    axes : (n, n)
+        Eigenvectors to begin with.
     """
-    start = _first_guess(prior, standardised, count)
-    objective = LogScaleObjective(prior, likelihood, len(start))
-    strength = float(sum(prior.widths) + count)
+    objective = LogScaleObjective(prior, likelihood, len(axes))
+    grid = np.exp(np.arange(log_range[0], log_range[1] + _SCAN_STEP, _SCAN_STEP))
+    values, vectors = np.full(len(axes), prior.variance), axes
+    for search in range(_MOST_SEARCHES):
+        moved = _highest_on_axes(prior, change, grid, values, vectors)
+        if search and (moved == values).all():
+            return (vectors * values) @ vectors.T
+        logs, vectors = np.linalg.eigh(_stationary_near(objective, (vectors * np.log(moved)) @ vectors.T))
+        values = np.exp(logs)
+    raise ArithmeticError(
+        f"the highest saddle point must be found in {_MOST_SEARCHES} searches, got a higher point after each"
+    )
+
+
+def _highest_on_axes(
+    prior: WidePrior, change: ChangeAlongAxes, grid: Array, values: Array, vectors: Array
+) -> Array:
+    """Eigenvalues (n,) from which no move of one of them to the grid (k,) leads higher."""
+    while True:
+        gains = (prior.rate(grid)[:, None] - prior.rate(values)) + change(values, vectors, grid)
+        place, axis = np.unravel_index(gains.argmax(), gains.shape)
+        if not gains[place, axis] > _SMALLEST_GAIN:
+            return values
+        values = np.where(np.arange(len(values)) == axis, grid[place], values)
+
+
+def _stationary_near(objective: LogScaleObjective, start: Array) -> Array:
+    """log L (n, n) at the maximum of Φ that a search from another log L (n, n) ends in."""
+    strength = objective.strength
 
     def loss(u: Array) -> tuple[float, Array]:
         """The negative objective and its gradient at u (k,), in units of the strength."""
@@ -88,17 +136,7 @@ def find_saddle(prior: WidePrior, likelihood: Likelihood, standardised: Array, c
     residual = float(np.abs(objective.value_and_gradient(best)[1]).max()) / strength
     if not residual < TOLERANCE:
         raise ArithmeticError(f"the saddle point must be stationary to {TOLERANCE:g}, got {residual:.2g}")
-    logs, vectors = np.linalg.eigh(objective.matrix(best))
-    return (vectors * np.exp(logs)) @ vectors.T
-
-
-def _first_guess(prior: WidePrior, standardised: Array, count: int) -> Array:
-    """log L (n, n) at zero temperature, with `count` kept below every width so that it exists."""
-    vectors, singular, _ = np.linalg.svd(standardised)
-    squares = np.zeros(len(standardised))
-    squares[: len(singular)] = singular**2
-    values = prior.stationary(squares, min(count, 0.9 * min(prior.widths)))
-    return (vectors * np.log(values)) @ vectors.T
+    return objective.matrix(best)
 
 
 def _newton(gradient: Callable[[Array], Array], point: Array) -> Array:

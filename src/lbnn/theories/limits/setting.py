@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +67,34 @@ class Setting:
             self.spectrum.targets
             / np.sqrt(self.spectrum.eigenvalues + self.noise_variance / self.variance)[:, None]
         )
+
+    def log_scale_range(self) -> tuple[float, float]:
+        """Logarithms between which every maximum of prior and likelihood lies, at a finite temperature.
+
+        In log l of one direction the slope of the likelihood is between −½ n_d Σ_i g_i l/τ and
+        ½ Σ_ij ỹ_ij²/(g_i l). That of the prior is larger: than the first below the lower end, than the second
+        above the upper end.
+        """
+        prior, values = self.wide_prior, self.spectrum.eigenvalues
+        low = self.variance * 2.0 ** -len(self.widths)
+        pull = 2 * self.spectrum.outputs * float(values.sum()) / self.noise_variance
+        squares = np.array([(self.spectrum.targets**2 / values[:, None]).sum()])
+        high = max(float(prior.stationary(squares, 0.0)[0]), self.variance)
+        return math.log(low / max(1.0, low * pull / min(self.widths))), math.log(high)
+
+    def change_along_axes(self, values: Array, vectors: Array, grid: Array) -> Array:
+        """The change (k, n_d) of log p(Y | L) where one eigenvalue of L takes each value of a grid (k,).
+
+        In fixed axes, the eigenvectors (n_d, n_d), the likelihood is a product over them; eigenvalues (n_d,).
+        """
+        squares = (self.spectrum.targets @ vectors) ** 2
+
+        def terms(scales: Array) -> Array:
+            """log p of every axis, (..., n_d), for scales that broadcast with (n_d,)."""
+            variances = self.noise_variance + self.spectrum.eigenvalues[:, None] * scales[..., None, :]
+            return -0.5 * (np.log(variances) + squares / variances).sum(axis=-2)
+
+        return terms(grid[:, None]) - terms(values)
 
     def log_likelihood(self, scale: Array) -> float:
         """log p(Y | L) for a scale (n_d, n_d)."""
