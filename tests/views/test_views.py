@@ -294,6 +294,20 @@ def test_the_saddle_beside_the_exact_answer():
         lbnn.compare(lbnn.Network((4,)), views[:, :1], y, beta=100.0)
 
 
+def test_comparison_states_the_errors_of_the_exact_side():
+    """Errors of mean and variance are of the size of their changes from seed to seed; they were zero."""
+    rng = np.random.default_rng(4)
+    views = lbnn.views.patches(rng.normal(size=(12, 4)), size=2, stride=2)
+    y = views[:, 0].sum(axis=1) + 0.3 * rng.normal(size=12)
+    runs = [lbnn.compare(lbnn.Network((4,)), views, y, beta=10.0, seed=seed) for seed in range(12)]
+    for place, of in ((1, "mean"), (2, "variance")):
+        values = np.array([getattr(run.exact.predict(views=views), of) for run in runs])
+        spread = np.linalg.norm(values.std(axis=0, ddof=1)) / np.linalg.norm(values.mean(axis=0))
+        stated = np.median([run.rows[place].monte_carlo for run in runs])
+        # Quasi-random draws err less than independent ones, by which the error is stated.
+        assert 0.9 * spread < stated < 20 * spread
+
+
 def test_the_saddle_is_a_maximum_and_its_predictions_are_dense():
     views, y = problem(12, 2, 3)
     network = lbnn.Network((7,))

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn.network import TARGET_ERROR, Network, Seed
-from lbnn.scale.measure import ScaleMeasure
 from lbnn.theories.discrepancy import Discrepancy
 from lbnn.theories.view_saddle import ViewSaddle, view_saddle
 from lbnn.views.posterior import ViewPosterior
@@ -130,10 +129,13 @@ def compare_views(
         )
     test = array if views_test is None else check.real_array(views_test, "views")
     own, theirs = exact.predict(views=test), saddle.predict(test)
+    weights, means, deviations = own.marginals(slice(None))
+    squares = deviations**2 + (means - own.mean[:, None]) ** 2  # one output: (atoms, points, 1)
+    scale_error = _error_of_mean(exact.scale.weights, exact.scale.scales)
     rows = (
-        _relative("scale", saddle.scale, np.asarray(exact.scale.mean), _error_of_mean(exact.scale)),
-        _relative("mean", theirs.mean, own.mean, np.zeros(1)),
-        _relative("variance", theirs.variance, own.variance, np.zeros(1)),
+        _relative("scale", saddle.scale, np.asarray(exact.scale.mean), scale_error),
+        _relative("mean", theirs.mean, own.mean, _error_of_mean(weights, means)),
+        _relative("variance", theirs.variance, own.variance, _error_of_mean(weights, squares)),
         Discrepancy(
             _THEORY, "log evidence", saddle.log_evidence - exact.log_evidence, exact.log_evidence_error
         ),
@@ -148,7 +150,7 @@ def _relative(quantity: str, given: Array, exact: Array, error: Array) -> Discre
     )
 
 
-def _error_of_mean(measure: ScaleMeasure) -> Array:
-    """Standard errors of E L (M, M)."""
-    centred = (measure.scales - measure.mean) * measure.weights[:, None, None]
-    return np.sqrt((centred**2).sum(axis=0))
+def _error_of_mean(weights: Array, values: Array) -> Array:
+    """Standard errors of the weighted mean of values (m, ...), (...)."""
+    centred = values - np.average(values, axis=0, weights=weights)
+    return np.sqrt(np.average(centred**2, axis=0, weights=weights**2) * (weights**2).sum())
