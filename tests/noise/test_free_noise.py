@@ -520,3 +520,17 @@ def test_many_rows_and_outputs_are_integrated_in_full() -> None:
     Y = X[:, :3] @ rng.normal(size=(3, 35)) + noise + rng.normal(size=(120, 35))
     model = lbnn.LBNNRegressor(noise="free").fit(X, Y)
     assert model.log_evidence_error_ < 1
+
+
+@pytest.mark.parametrize("gram", [False, True])
+def test_evidence_with_row_weights_is_that_of_dense_covariances(gram):
+    """Depth one: row a has the noise Σ/w_a. The Jacobian of the weights was missing."""
+    rng = np.random.default_rng(6)
+    X, Y, weights = rng.normal(size=(5, 3)), rng.normal(size=(5, 2)), rng.uniform(0.2, 0.5, size=5)
+    covariance, kernel = np.array([[0.7, 0.3], [0.3, 0.4]]), X @ X.T / 3
+    options = {"noise": "free", "noise_covariance": covariance, "weights": weights}
+    network = lbnn.Network(())
+    post = network.condition_gram(kernel, Y, **options) if gram else network.condition(X, Y, **options)
+    dense = np.kron(kernel, np.eye(2)) + np.kron(np.diag(1 / weights), covariance)
+    expected = stats.multivariate_normal.logpdf(Y.ravel(), np.zeros(10), dense)
+    assert post.log_evidence == pytest.approx(expected, abs=1e-8)

@@ -32,7 +32,9 @@ def likelihood_of(spectrum: Spectrum) -> SignalNoiseLikelihood:
             "spectrum that keeps their total square only: condition on X and Y, or use noise='independent'"
         )
     unseen = spectrum.examples - spectrum.rank
-    return SignalNoiseLikelihood(spectrum.eigenvalues, spectrum.targets, spectrum.outside, unseen)
+    return SignalNoiseLikelihood(
+        spectrum.eigenvalues, spectrum.targets, spectrum.outside, unseen, spectrum.log_jacobian
+    )
 
 
 def given_target(

@@ -63,12 +63,15 @@ class SignalNoiseLikelihood:
         Rows with the moments of the targets outside the range of G, ...
     unseen : int
         ... and how many rows these stand for.
+    log_jacobian : float
+        From densities of rows times the roots of their weights to those of the rows.
     """
 
     eigenvalues: Array
     targets: Array
     outside: Array
     unseen: int
+    log_jacobian: float = 0.0
 
     @property
     def outputs(self) -> int:
@@ -87,8 +90,8 @@ class SignalNoiseLikelihood:
 
     @property
     def log_constant(self) -> float:
-        """−½ p n_d log 2π."""
-        return -0.5 * self.examples * self.outputs * math.log(2 * math.pi)
+        """−½ p n_d log 2π, and the Jacobian of row weights."""
+        return self.log_jacobian - 0.5 * self.examples * self.outputs * math.log(2 * math.pi)
 
     def log_value(self, roots: Roots) -> Array:
         """log p(Y | L, Σ) less `log_constant`, (m,)."""
