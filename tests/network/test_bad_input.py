@@ -37,6 +37,13 @@ def test_width_that_is_no_number(width: Any) -> None:
         Network((5, width))
 
 
+@pytest.mark.parametrize("widths", [5, "55", ("3",), (True,), ((3,),)])
+def test_widths_of_a_wrong_type_are_wrong_values_too(widths: Any) -> None:
+    """Widths that are not positive integers are a ValueError, whatever they are instead."""
+    with pytest.raises(ValueError, match=r"positive integers?.*, got"):
+        Network(widths)
+
+
 @pytest.mark.parametrize("widths", [5, 5.0, "55"])
 def test_widths_that_are_no_sequence(widths: Any) -> None:
     with pytest.raises(TypeError, match="widths must be a sequence of positive integers"):

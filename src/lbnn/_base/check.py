@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lbnn._base import arrays
+from lbnn._base.errors import ArgumentError
 from lbnn._base.types import AnyArray, Array
 
 _LARGEST_INTEGER = 10**15  # doubles hold these exactly
@@ -138,7 +139,7 @@ def _shape(array: AnyArray) -> tuple[int, ...]:
 def positive_integer(value: Any, name: str) -> int:
     """Check for a whole number of at least one."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a positive integer, got {value!r}")
+        raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
     number: Any = value
     if not 1 <= number < math.inf or number != int(number):
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
@@ -150,7 +151,7 @@ def positive_integer(value: Any, name: str) -> int:
 def widths(value: Any) -> tuple[int, ...]:
     """Check the hidden widths n_1..n_{d−1}: a sequence of positive integers, () for depth one."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise TypeError(
+        raise ArgumentError(
             f"widths must be a sequence of positive integers such as (50, 50) or (), got {value!r}"
         )
     return tuple(positive_integer(width, "every hidden width") for width in value)
@@ -169,7 +170,7 @@ def prior_variances(value: Any, depth: int) -> tuple[float, ...]:
 def inverse_temperature(value: Any) -> float:
     """Check beta: a number in [0, inf]."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"beta must be a number in [0, inf], got {value!r}")
+        raise ArgumentError(f"beta must be a number in [0, inf], got {value!r}")
     beta = float(value)
     if math.isnan(beta) or beta < 0:
         raise ValueError(f"beta must be a number in [0, inf], got {beta}")

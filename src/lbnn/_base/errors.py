@@ -15,5 +15,9 @@ class ExtrapolationWarning(DataWarning):
     """Predictions at rows that lie outside of the training data."""
 
 
+class ArgumentError(TypeError, ValueError):
+    """An argument of a wrong type that is not an allowed value either, such as a width of "3"."""
+
+
 class LikelihoodMismatch(RuntimeError):  # noqa: N818
     """The likelihood that an engine integrated is not that of the data: an error of the library."""
