@@ -87,8 +87,22 @@ def draw_relu() -> None:
     figure.savefig(IMAGES / "relu-reach.svg")
 
 
+def draw_speed() -> None:
+    """speed.svg: effective draws of all weights per CPU second against their number."""
+    rows = stored("benchmarks")["several outputs"]
+    weights = [row["weights"] for row in rows]
+    figure, axes = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
+    for program, marker, colour in (("lbnn", "o-", BLUE), ("nutpie", "s-", ORANGE), ("NumPyro", "^-", GREEN)):
+        rates = [row["median ESS per CPU second"][program] for row in rows]
+        axes.loglog(weights, rates, marker, ms=4, color=colour, label=program)
+    axes.set(xlabel="number of weights", ylabel="effective draws per CPU second")
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(IMAGES / "speed.svg")
+
+
 if __name__ == "__main__":
     with style():
+        draw_speed()
         draw_several_outputs()
         draw_himalaya()
         draw_relu()
