@@ -239,7 +239,7 @@ def test_gram_matrix_over_many_decades_says_that_it_lacks_digits(outputs):
     frame = np.linalg.qr(rng.normal(size=(10, 10)))[0]
     gram = (frame * 10.0 ** -np.linspace(0, 12, 10)) @ frame.T
     gram, Y = (gram + gram.T) / 2, rng.normal(size=(10, outputs))
-    with pytest.warns(lbnn.AccuracyWarning, match="the Gram matrix may have lost the digits that count"):
+    with pytest.warns(lbnn.AccuracyWarning, match="the Gram matrix may not be accurate enough"):
         post = lbnn.Network(()).condition_gram(gram, Y, 1e14)
     assert not post.diagnostics.ok
 
@@ -249,7 +249,7 @@ def test_moments_in_which_a_direction_drowns_warn():
     X = rng.normal(size=(30, 4))
     X[:, 3] = X[:, 2] + 1e-9 * rng.normal(size=30)
     y = X @ rng.normal(size=4)
-    with pytest.warns(lbnn.AccuracyWarning, match="moments of the data may have lost"):
+    with pytest.warns(lbnn.AccuracyWarning, match="moments of the data may not be accurate"):
         lbnn.Network(()).condition_spectrum(lbnn.Spectrum.from_moments(X.T @ X, X.T @ y, y @ y, 30), 1e10)
 
 
