@@ -93,7 +93,7 @@ def test_every_proposal_against_the_lattice(p: int, width: int, beta: float) -> 
 @pytest.mark.parametrize(
     ("widths", "beta"), [((4, 3), 4.0), pytest.param((3, 3, 5), 30.0, marks=pytest.mark.slow)], ids=str
 )
-@pytest.mark.filterwarnings("ignore:no independent second estimate:lbnn.AccuracyWarning")  # it is compared here
+@pytest.mark.filterwarnings("ignore:no independent second estimate:lbnn.AccuracyWarning")
 def test_rows_of_deeper_networks_against_the_mixture(widths: tuple[int, ...], beta: float) -> None:
     """Three outputs: the mixture over phases of T, which integrates inner factors in another way.
 

@@ -193,7 +193,10 @@ def test_axes_that_a_check_cannot_tell_are_not_compared():
 
 
 def test_an_answer_alone_is_not_ok_unless_none_is_needed():
-    assert "no independent second estimate" in verdict("importance", estimate(), None, CALL).diagnostics.messages[0]
+    assert (
+        "no independent second estimate"
+        in verdict("importance", estimate(), None, CALL).diagnostics.messages[0]
+    )
     assert verdict("importance", estimate(), None, CALL, needs_check=False).diagnostics.ok
     moved = estimate(weighted=False)
     assert "too heavy a tail" in verdict("smc", moved, None, CALL).diagnostics.messages[0]

@@ -84,7 +84,7 @@ def student_quantile(level: float, freedom: float) -> float:
 
     def difference(t: mpmath.mpf) -> mpmath.mpf:
         ratio = freedom / (freedom + t * t)
-        return mpmath.log(mpmath.betainc(freedom / 2, 0.5, 0, ratio, regularized=True) / 2 / mpmath.mpf(level))
+        return mpmath.log(mpmath.betainc(freedom / 2, 0.5, 0, ratio, regularized=True) / (2 * level))
 
     with mpmath.workdps(40):
         start = mpmath.mpf(stats.t(freedom).ppf(level))

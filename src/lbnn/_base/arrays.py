@@ -175,7 +175,7 @@ def real_numbers(array: AnyArray, name: str) -> AnyArray:
         raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
     if array.dtype != xp.float64:
         array = _as_double(array, name, xp)
-    # not count_nonzero, which is newer than the standard that scikit-learn 1.7 asks of array-api-strict
+    # not count_nonzero, which came with the standard of 2024
     count = int(xp.sum(xp.astype(~xp.isfinite(array), xp.int64)))
     if count:
         raise ValueError(f"{name} must be finite, got {count} NaN or infinite values")
