@@ -2,7 +2,8 @@
 
 The true weights are one more draw of the posterior, so ranks of true quantities among posterior draws are
 uniform. Ranked are the function at a test point, log tr L, and the share of the first channel in the trace.
-`python benchmarks/views_ranks.py --sets 200 --out FILE`; partial results are written after every kind.
+`python -m benchmarks.views_ranks --sets 200 --out docs/results/views-ranks.json`; results are stored after
+every twenty sets, and those that the file has are not run again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -19,8 +19,7 @@ import numpy as np
 from scipy import stats
 
 import lbnn
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from lbnn._base.checkout import provenance
 
 KINDS = ("gated-2", "gated-3", "conv", "tasks", "paths", "cells", "cells, coupled noise")
 QUANTITIES = ("function at a test point", "log tr L", "share of the first channel")
@@ -101,26 +100,35 @@ def uniform(ranks):
     }
 
 
+def summary(found):
+    """Of the ranks, verdicts and seconds of one kind."""
+    columns = np.array([ranks for ranks, _, _ in found]).T
+    return {
+        "sets": len(found),
+        "ok": sum(ok for _, ok, _ in found),
+        "seconds": sum(seconds for _, _, seconds in found),
+        "quantities": {name: uniform(own) for name, own in zip(QUANTITIES, columns, strict=True)},
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sets", type=int, default=100)
+    parser.add_argument("--sets", type=int, default=200)
     parser.add_argument("--kinds", nargs="+", default=KINDS)
-    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    result = {}
+    found = json.loads(options.out.read_text())["found"] if options.out.exists() else {}
+    origin = provenance(f"python -m benchmarks.views_ranks --sets {options.sets} --out FILE")
     for kind in options.kinds:
-        began = time.process_time()
-        found = [ranks_of(kind, number) for number in range(options.sets)]
-        columns = np.array([ranks for ranks, _ in found]).T
-        result[kind] = {
-            "sets": options.sets,
-            "ok": sum(ok for _, ok in found),
-            "seconds": time.process_time() - began,
-            "quantities": {name: uniform(own) for name, own in zip(QUANTITIES, columns, strict=True)},
-        }
-        print(json.dumps({kind: result[kind]}), flush=True)
-        if options.out is not None:
-            options.out.write_text(json.dumps(result, indent=1) + "\n")
+        own = found.setdefault(kind, [])
+        while len(own) < options.sets:
+            began = time.process_time()
+            own.append([*ranks_of(kind, len(own)), time.process_time() - began])
+            if len(own) % 20 == 0:
+                ranks = {each: summary(found[each]) for each in KINDS if found.get(each)}
+                stored = {"ranks": ranks, "found": found, "provenance": [origin]}
+                options.out.write_text(json.dumps(stored) + "\n")
+        print(json.dumps({kind: summary(own)}), flush=True)
 
 
 if __name__ == "__main__":
