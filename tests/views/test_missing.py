@@ -314,6 +314,26 @@ def test_estimator_evidence_is_that_of_the_observed_cells():
     assert model.log_evidence_ == pytest.approx(expected, abs=1e-7)
 
 
+def test_estimator_takes_missing_values_of_pandas():
+    pandas = pytest.importorskip("pandas")
+    X, _, partial = regression()
+    given = {"depth": 1, "width": "evidence", "beta": 4.0, "prior_scale": 2.0}
+    own = pandas.DataFrame(partial).astype("Float64")  # with pandas.NA
+    assert own.isna().to_numpy().sum() == np.isnan(partial).sum()
+    one, other = estimator(**given).fit(X, own), estimator(**given).fit(X, partial)
+    np.testing.assert_allclose(one.predict(X[:3]), other.predict(X[:3]), rtol=1e-10)
+
+
+def test_estimator_fits_an_output_whose_observed_targets_are_constant():
+    """Coupled noise has no posterior then: the completed table, which varies, does not show it."""
+    X, _, partial = regression()
+    partial[:, 1] = np.where(np.isnan(partial[:, 1]), np.nan, 0.1)
+    model = estimator(width=(4,), depth=2, average=False).fit(X, partial)
+    assert np.allclose(model.predict(X[:3])[:, 1], 0.1, atol=0.1)
+    with pytest.raises(ValueError, match="every combination varies"):
+        estimator(width=(4,), depth=2, noise="coupled").fit(X, partial)
+
+
 def test_estimator_leaves_rows_without_any_target_out():
     X, _, partial = regression()
     partial[[3, 7]] = np.nan

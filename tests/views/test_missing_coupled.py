@@ -241,8 +241,27 @@ def test_what_has_no_posterior_is_refused():
     dependent = np.column_stack([Y[:, :2], Y[:, 0] - Y[:, 1]])
     with pytest.raises(ValueError, match="linearly independent"):
         lbnn.Network((5,)).condition(X, dependent, 2.0, observed=observed, noise="coupled")
+    nothing, apart = Y.copy(), np.ones((10, 3), bool)
+    nothing[:, 1], apart[:4, 1], apart[4:, 2] = 0.0, False, False  # dependent by itself, in no complete row
+    with pytest.raises(ValueError, match=r"6 rows of rank 0 for outputs \[1\]"):
+        lbnn.Network((6,)).condition(X, nothing, 2.0, observed=apart, noise="coupled")
     with pytest.raises(ValueError, match="weights are drawn where noise is added"):
         lbnn.Network((5,)).condition(X, Y, 2.0, observed=observed, noise="coupled").sample_weights(2, 0)
+
+
+def test_dependent_targets_behind_wide_layers_have_the_evidence_of_prior_draws():
+    """Six targets of zero, width twelve: the density is singular at singular scales, and integrable."""
+    X, Y, _ = table(10, 2, 3, 1)
+    observed = np.ones((10, 2), bool)
+    Y[:, 1], observed[:4, 1], observed[4:7, 0] = 0.0, False, False
+    post = lbnn.Network((12,)).condition(X, Y, 4.0, observed=observed, noise="coupled")
+    a, j = np.nonzero(observed)
+    gram = (X @ X.T / 3 + np.eye(10) / 4)[np.ix_(a, a)]
+    scales = referee.prior_scales((12,), 2, 40_000, np.random.default_rng(1))
+    logs = [referee.log_gaussian(Y[a, j], gram * scale[np.ix_(j, j)]) for scale in scales]
+    terms = np.exp(logs - np.max(logs))
+    error = math.hypot(post.log_evidence_error, terms.std() / terms.mean() / 200)
+    assert abs(post.log_evidence - np.max(logs) - math.log(terms.mean())) < 4 * error
 
 
 @pytest.mark.slow

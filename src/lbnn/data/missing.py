@@ -6,8 +6,10 @@ with numbers that have no effect on any answer. With a level (`centred`) every o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +18,9 @@ from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.data.examples import example_vectors
 from lbnn.data.spectrum import Spectrum
 
+#: Size of targets, relative to their level or along a direction, that is rounding: a level of a thousand
+#: deviations, in units that were changed a few times, has errors of 1e-12.
+_DEPENDENT = 1e-11
 _BATCHED = 150  # rows of a covariance up to which NumPy's batches are faster (some 0.5 ms each)
 
 
@@ -91,6 +96,29 @@ class MissingCells:
     def examples(self) -> int:
         """Numbers that were observed, less one for every level."""
         return int(self.observed.sum()) - self.centred * self.observed.shape[1]
+
+    def dependent_outputs(self) -> Iterator[tuple[list[int], int, int]]:
+        """Outputs whose targets are linearly dependent in the rows that have all of them: these, k and q.
+
+        Of k rows, less one for a level, and rank q < min(k, outputs). Looked at are single outputs, pairs,
+        and the outputs that were observed together in some row.
+        """
+        count = self.observed.shape[1]
+        some = {(j,) for j in range(count)} | set(combinations(range(count), 2))
+        together = {tuple(np.flatnonzero(row).tolist()) for row in self.observed}
+        for outputs in sorted(some | together, key=len):
+            here = self.observed[:, outputs].all(axis=1)
+            rows = self.targets[here][:, outputs]
+            if self.centred and len(rows):
+                rows = _without_level(rows, np.sqrt(self.weights[here] / self.weights[here].sum()))
+            sizes, whole = (
+                np.linalg.norm(rows, axis=0),
+                np.linalg.norm(self.targets[here][:, outputs], axis=0),
+            )
+            rows = np.where(sizes > _DEPENDENT * whole, rows / np.where(sizes > 0, sizes, 1.0), 0.0)
+            rank = int(np.linalg.matrix_rank(rows, tol=_DEPENDENT)) if rows.size else 0
+            if rank < min(rows.shape):
+                yield list(outputs), len(rows), rank
 
     def features(self, spectrum: Spectrum) -> Array:
         """Features of the rows, whose inner products are the Gram matrix, (p, r)."""

@@ -100,6 +100,27 @@ def condition_table(filled: FilledData, candidate: Candidate, options: Inference
     return table_posterior(prior, spectrum, noise, cells, options)
 
 
+def with_posterior(filled: FilledData, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates whose posterior given the observed cells exists; an error if none does.
+
+    The completed table does not tell: what is dependent among observed targets need not be so there.
+    """
+    known, told = [], None
+    for each in candidates:
+        network, cells = Network(each.widths), filled.table.cells(filled.inner, each.h)
+        try:
+            if each.coupled:
+                noise = coupled(filled.data).noise_at(each.h)
+                noise.require_table(network.scale_prior(filled.data.outputs), cells)
+            known.append(each)
+        except ValueError as error:
+            told = error
+    if not known:
+        assert told is not None
+        raise told
+    return known
+
+
 def drawn_tables(posterior: Posterior, count: int, seed: Sequence[int]) -> list[tuple[Array, Array]]:
     """Draws of the scale (n_d, n_d) and completed tables (p, n_d) given it, in units of the posterior."""
     cells, rng = posterior.missing, np.random.default_rng(seed)

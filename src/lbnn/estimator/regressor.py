@@ -411,7 +411,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             report = fitting.reporter(chosen.data, units, self.verbose)
             data = missing.FilledData(chosen.data, setting.targets, table, units)
             with threadpool_limits(limits=1, user_api="blas"):
-                candidates = search(chosen.data, specs, searched, seed=seed, report=report)
+                found = search(chosen.data, specs, searched, seed=seed, report=report)
+                candidates = missing.with_posterior(data, found)
                 if not last:
                     filled = missing.completed_targets(data, candidates[0], seed)
                     continue

@@ -361,11 +361,11 @@ def require_complete_rows(y: Any) -> None:
 
 def split_missing(y: Any) -> tuple[Any, Mask | None]:
     """Targets with the mean of each output in the place of NaN, and which were observed; None if all were."""
-    array = to_numpy(y)
-    if array.dtype.kind != "f":
-        array = np.asarray(array, dtype=object if array.dtype.kind == "O" else float)
     try:
-        numbers = np.asarray(array, dtype=float)
+        if hasattr(y, "isna"):  # pandas, whose NA is no number
+            numbers = np.asarray(y.to_numpy(dtype=float, na_value=np.nan))
+        else:
+            numbers = np.asarray(to_numpy(y), dtype=float)
     except (TypeError, ValueError):
         return y, None  # scikit-learn says what is wrong with it
     missing = np.isnan(numbers)

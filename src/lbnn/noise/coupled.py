@@ -96,10 +96,11 @@ class CoupledNoise(Noise):
         return PrivateProjection(projection, spectrum.eigenvalues / self.eigenvalues(spectrum))
 
     def require_table(self, prior: ScalePrior, cells: MissingCells) -> None:
-        """Raise unless hidden layers are as wide as the outputs, and complete rows have independent targets.
+        """Raise unless hidden layers are as wide as the outputs, and wide enough for dependent targets.
 
         Given L the observed cells have a density, and so has their law before the data, which is finite for
-        almost all targets. It is not where targets of rows in which all were observed are dependent.
+        almost all targets. For targets that are dependent it is under the rule of complete tables, for some
+        of the outputs in the rows that have them (see `likelihood.existence`).
         """
         outputs = prior.outputs
         if not prior.full_rank:
@@ -107,15 +108,12 @@ class CoupledNoise(Noise):
                 f"coupled noise with missing targets needs hidden widths of at least n_d = {outputs}, got "
                 f"widths={prior.widths}: use noise='independent' or wider hidden layers"
             )
-        whole = cells.targets[cells.observed.all(axis=1)]
-        if len(whole) >= outputs + cells.centred:
-            level = np.sqrt(cells.weights[cells.observed.all(axis=1)])[:, None]
-            free = whole - level @ np.linalg.lstsq(level, whole)[0] if cells.centred else whole
-            rank = int(np.linalg.matrix_rank(free))
-            if rank < outputs:
+        for some, rows, rank in cells.dependent_outputs() if prior.widths else ():
+            if min(prior.widths) < len(some) + rows - rank:
                 raise ValueError(
-                    f"coupled noise needs targets that are linearly independent, got {len(whole)} rows with "
-                    f"all {outputs} targets, of rank {rank}: leave outputs out, or use noise='independent'"
+                    "coupled noise needs targets that are linearly independent, or hidden widths of at least "
+                    f"{len(some) + rows - rank}, got {rows} rows of rank {rank} for outputs {some} and "
+                    f"widths={prior.widths}: leave outputs out, or use noise='independent'"
                 )
 
     def table_data(self, spectrum: Spectrum, cells: MissingCells) -> Spectrum:
