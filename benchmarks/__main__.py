@@ -42,6 +42,7 @@ OWN_COMMAND_LINE = (
     "practice",
     "real_data.study",
     "traced_edges",
+    "views_cost",
     "views_nuts",
     "views_ranks",
     "views_real",

@@ -103,7 +103,7 @@ def condition_table(filled: FilledData, candidate: Candidate, options: Inference
 def with_posterior(filled: FilledData, candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates whose posterior given the observed cells exists; an error if none does.
 
-    The completed table does not tell: what is dependent among observed targets need not be so there.
+    The completed table does not show it: observed targets that are dependent need not be so there.
     """
     known, told = [], None
     for each in candidates:
