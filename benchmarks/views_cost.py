@@ -47,15 +47,14 @@ def tables(inputs, repeats):
 
 
 def gated():
-    """300 observations, four gates, depth three."""
+    """300 observations, four gates of 100 inputs, depth three."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(300, 10))
-    scores = x @ rng.normal(size=(10, 4))
+    x = rng.normal(size=(300, 100))
+    scores = x @ rng.normal(size=(100, 4))
     views = lbnn.views.gates(x, (scores == scores.max(axis=1, keepdims=True)).astype(float))
     y = np.abs(x[:, 0]) + 0.1 * rng.normal(size=300)
-    return dict(
-        zip(("seconds", "ok"), seconds(lambda: lbnn.Network((20, 20)).condition_views(views, y, 100.0)))
-    )
+    took, ok = seconds(lambda: lbnn.Network((20, 20)).condition_views(views, y, 100.0))
+    return {"seconds": took, "ok": ok}
 
 
 def main() -> None:
