@@ -116,7 +116,7 @@ def tests_a_type(node: ast.AST, classes: set[str]) -> bool:
 
 
 def folder(file: Path, package: Path) -> str:
-    """`engines/atom.py` is in `engines`, `network.py` is `network`."""
+    """`engines/smc.py` is in `engines`, `network.py` is `network`."""
     parts = file.relative_to(package).with_suffix("").parts
     return parts[0]
 

@@ -44,7 +44,7 @@ STRANGERS = {
 
 
 def module_name(file: Path) -> str:
-    """`engines/atom.py` is `engines.atom`; a package's `__init__.py` has the package's name."""
+    """`engines/smc.py` is `engines.smc`; a package's `__init__.py` has the package's name."""
     parts = file.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "lbnn"
 

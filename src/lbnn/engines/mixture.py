@@ -401,7 +401,8 @@ def mixture_estimate(mixture: Mixture, call: Call) -> tuple[Estimate, Mixture]:
     refits = _REFITS if rounds > 1 else 0
     mixture, sample = _fitted_afresh(mixture, rounds, rng, call)
     estimate = _estimate(sample, began)
-    while not (reaches(estimate, call) or (rough and _is_rough(estimate, call))):
+    enough = call.policy.rough_effective if rough else math.inf
+    while not (reaches(estimate, call) or estimate.effective_sample_size >= enough):
         size = _next_size(estimate, mixture, call)
         size = min(size, _LARGEST_ROUGH) if rough else size
         if size * GROUPS <= len(estimate.log_weights):
@@ -456,16 +457,9 @@ def factors_estimate(
     mixture = mixture_of_draws(space, turned_points(points, axes, target), labels)
     mixture, _ = _fitted(mixture, _CHECK_ROUNDS, rng, call)
     estimate = _estimate(_sample(mixture, _CHECK_SIZE, rng, call), began)
-    return estimate if axes is target else _along_other_axes(estimate, target, axes)
-
-
-def _along_other_axes(estimate: Estimate, target: Target, axes: Target) -> Estimate:
-    """The same draws, E L along the axes of another frame of the outputs."""
+    if axes is target:
+        return estimate
     return replace(estimate, log_diagonal=log_diagonal(target, estimate.points, axes.rotation), target=target)
-
-
-def _is_rough(estimate: Estimate, call: Call) -> bool:
-    return estimate.effective_sample_size >= call.policy.rough_effective
 
 
 def _fitted(

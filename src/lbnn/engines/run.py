@@ -16,7 +16,6 @@ import numpy as np
 
 from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array, IndexArray
-from lbnn.engines.atom import identity_scale, infer_atom
 from lbnn.engines.estimate import Answer, Call, Estimate
 from lbnn.engines.importance import (
     GaussianProposal,
@@ -89,7 +88,7 @@ def infer(
     steps = plan(problem_of(prior, likelihood), options.engine, options.rough)
     if steps.engine in ("atom", "quadrature"):
         answer = (
-            infer_atom(identity_scale(prior.outputs, prior.variance), likelihood, single_output)
+            infer_atom(prior, likelihood, single_output)
             if steps.engine == "atom"
             else infer_quadrature(prior, _gaussian(likelihood), single_output)
         )
@@ -104,6 +103,13 @@ def infer(
         return run(steps)
     finally:
         run.call.progress.close()
+
+
+def infer_atom(prior: ScalePrior, likelihood: ScaleLikelihood, single_output: bool) -> ScaleInference:
+    """Depth one: L is fixed, and the posterior is a Gaussian process."""
+    measure = ScaleMeasure.atom(prior.variance * np.eye(prior.outputs), single_output)
+    log_evidence = likelihood.log_constant + float(likelihood.log_value(*measure.eigen)[0])
+    return ScaleInference(measure, log_evidence, 0.0, Diagnostics("atom", math.inf))
 
 
 def _gaussian(likelihood: ScaleLikelihood) -> GaussianLikelihood:
