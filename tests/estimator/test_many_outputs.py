@@ -77,3 +77,16 @@ def test_the_forecast_of_a_fit_is_made_at_its_first_evidence(monkeypatch):
 def test_words_of_a_long_search():
     assert "about 1 minute," in long_search(150, 62.0)
     assert "about 3 minutes," in long_search(150, 170.0)
+
+
+def test_a_network_may_explain_what_makes_outputs_unequal():
+    """Units of their own lead by far at infinite width, though the noise of all outputs is the same."""
+    X, Y = problem(rows=100, inputs=300, outputs=34)
+    model = lbnn.LBNNRegressor(depth=2).fit(X[:100], Y[:100])
+    best = {(bool(row["widths"]), row["noise"]): -np.inf for row in model.evidence_table_}
+    for row in model.evidence_table_:
+        key = bool(row["widths"]), row["noise"]
+        best[key] = max(best[key], row["log_evidence"] - row["penalty"])
+    assert best[False, "per_output"] > best[False, "independent"] + 10
+    assert best[True, "independent"] > best[True, "per_output"] + 10
+    assert (model.noise_, model.widths_) == ("independent", (3,))

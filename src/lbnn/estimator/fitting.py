@@ -42,9 +42,9 @@ from lbnn.selection import (
 from lbnn.selection.free_noise import FreeNoise, candidate_of, more_outputs_than_rows
 
 _LONG = 60.0  # seconds from which a search is announced: ...
-#: ... so many times those up to the first evidence of a finite network. The first network is the widest and
-#: takes longest: fits of 100, 200 and 400 outputs took 11.1, 11.1 and 9.9 times as long.
-_TIMES_THE_FIRST = 11
+#: ... so many times those up to the first evidence of a finite network: fits of 100 and 200 outputs took 27
+#: and 33 times as long. With more the final posterior may need sequential Monte Carlo: 400 took 95 times.
+_TIMES_THE_FIRST, _TIMES_WITH_MORE, _MORE_OUTPUTS = 30, 100, 200
 _NETWORKS = 12  # that are tried with many outputs
 _SMALLEST_WEIGHT = 0.01  # of a model that takes part in an average
 
@@ -274,7 +274,8 @@ class Forecast:
     def evaluated(self) -> None:
         """The evidence of a finite network was computed: the first one says how long the fit will take."""
         if not self.seconds:
-            self.seconds = _TIMES_THE_FIRST * self._elapsed
+            times = _TIMES_WITH_MORE if self.outputs > _MORE_OUTPUTS else _TIMES_THE_FIRST
+            self.seconds = times * self._elapsed
             if self.seconds > _LONG:
                 warn(settings.long_search(self.outputs, self.seconds), DataWarning, at_once=True)
         self._show()

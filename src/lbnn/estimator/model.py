@@ -105,7 +105,8 @@ class FittedModel:
     def covariance_draws(self) -> tuple[Array, Array, Array]:
         """Weights, signal at a typical row ḡκ A L Aᵀ and noise A (τ I + ν L) Aᵀ: (m,), (m, n_d, n_d) each.
 
-        ḡκ is the mean eigenvalue of the Gram matrix of the training rows, prior scale included.
+        ḡκ is the mean eigenvalue of the Gram matrix of the training rows, prior scale included. Noise that is
+        the same for all draws is one matrix, (1, n_d, n_d).
         """
         measure, noise, spectrum = (
             self.posterior._scale_in_units,
@@ -113,9 +114,10 @@ class FittedModel:
             self.posterior.spectrum,
         )
         mean_gram = float(spectrum.eigenvalues.sum()) / max(spectrum.examples, 1)
-        scales = _turned(measure.scales, self.matrix)
-        own = noise.variance * (self.matrix @ self.matrix.T) + noise.coupling * scales
-        return measure.weights, mean_gram * scales, own
+        own = noise.variance * (self.matrix @ self.matrix.T)[None]
+        if noise.coupling:
+            own = own + noise.coupling * _turned(measure.scales, self.matrix)
+        return measure.weights, _turned(measure.scales, math.sqrt(mean_gram) * self.matrix), own
 
     def predictive(self, *test: Any) -> AffinePredictive:
         """The function at test points given as arguments of `Spectrum.project`."""

@@ -46,8 +46,9 @@ def search(
     """
     found: list[Candidate] = []
     searches: list[WidthSearch] = []
-    for spec in sorted(specs, key=lambda each: (not each.coupled, not each.per_output)):
-        if shapes.fixed is None and _settled_by_units(spec, found):
+    many = data.outputs > MANY_OUTPUTS
+    for spec in sorted(specs, key=lambda each: (not each.coupled, each.per_output == many)):
+        if shapes.fixed is None and not many and _settled_by_units(spec, found):
             continue
         searches.append(WidthSearch(data, spec, seed, report, _best(found), evaluated))
         if shapes.fixed is None:
@@ -64,7 +65,7 @@ def search(
         best = _best(found)
         for width_search in searches:
             widths = width_search.best.widths
-            quick = data.outputs <= MANY_OUTPUTS or (bool(widths) and min(widths) < data.outputs)
+            quick = not many or (bool(widths) and min(widths) < data.outputs)
             if quick and width_search.best.penalised_evidence > best - _MOST_FROM_DEPTH:
                 width_search.visit_depth_three()
     leader = max(
@@ -112,7 +113,10 @@ def _search_widths(width_search: WidthSearch, depth: int | None, found: Sequence
         coupled_leads = any(
             each.penalised_evidence > infinite.penalised_evidence + _CLEAR_LEAD for each in found
         )
-        width_search.visit_widths(layers, width_search.data.outputs if coupled_leads else WIDTHS[0])
+        finite = [each for each in found if each.widths and not each.coupled]
+        known = max(finite, key=lambda each: each.penalised_evidence, default=None)
+        widest = width_search.data.outputs if coupled_leads else WIDTHS[0]
+        width_search.visit_widths(layers, widest, known)
 
 
 def _known_infinite_width(spec: NoiseSpec, found: Sequence[Candidate]) -> Candidate | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -35,9 +35,11 @@ _MOST_CONFIRMED = 4  # rows of one kind of noise: each costs as much as a final 
 _CONFIRMED_ERROR = 0.1  # target error of the engines for rows that may choose the model
 #: Beyond so many outputs widths differ by tens of nats: fewer steps are made for each, and the best of them
 #: is confirmed. Wider networks, whose evidence takes ten seconds, are left to infinite width and, where they
-#: couple outputs, to coupled noise.
+#: couple outputs, to coupled noise. One unit of the noise for all comes first, since a network explains much
+#: of what makes outputs unequal; units of their own are then tried near the widths that it prefers.
 MANY_OUTPUTS = 32
 _NARROW = 20
+_MIDDLE = 8  # of the widths for many outputs: where their search begins
 _EVALUATIONS, _FEW_EVALUATIONS = 12, 5
 _TOLERANCE = 0.02  # nats left on the table by the search for one network
 
@@ -181,19 +183,50 @@ class WidthSearch:
             self.candidates.append(known)
         return self.candidates[-1]
 
-    def visit_widths(self, layers: int, widest: int) -> None:
-        """Widest first, until two steps in a row are clearly worse, then the integers next to the best."""
-        widths = [width for width in WIDTHS if width <= widest and not self._slow(width)]
-        start, drops = self.visit_from_all((widths[0],) * layers), 0
-        for width in widths[1:]:
-            start = self.visit((width,) * layers, start)
-            last = self.candidates[-1]  # an estimate from a few draws is too low to compare
-            worse = self.best.log_evidence - last.log_evidence > _CLEAR_DROP and last.error < _TOO_UNCERTAIN
-            drops = drops + 1 if worse else 0
-            if drops == 2:
-                break
+    def visit_widths(self, layers: int, widest: int, known: Candidate | None = None) -> None:
+        """Widest first, until two steps in a row are clearly worse, then the integers next to the best.
+
+        With many outputs, from a middle width or that of a network `known` from other units of the noise.
+        """
+        widths = [width for width in WIDTHS if width <= widest]
+        if self._many:
+            self._visit_from_the_middle(layers, [each for each in widths if each <= _NARROW], known)
+        else:
+            start = self.visit_from_all((widths[0],) * layers)
+            self._visit_narrower(layers, widths[1:], start)
         for width in _between(self.best.widths):
             self.visit((width,) * layers, self.optima[self.best.widths])
+
+    def _visit_narrower(self, layers: int, widths: Sequence[int], start: Optimum) -> None:
+        """Until two steps in a row are clearly worse."""
+        drops = 0
+        for width in widths:
+            start = self.visit((width,) * layers, start)
+            last = self.candidates[-1]  # an estimate from a few draws is too low to compare
+            drops = drops + 1 if self._is_worse(last) and last.error < _TOO_UNCERTAIN else 0
+            if drops == 2:
+                break
+
+    def _visit_from_the_middle(self, layers: int, widths: Sequence[int], known: Candidate | None) -> None:
+        """Narrower widths, and wider ones while they help: a wide layer before many outputs takes longest."""
+        middle = known.widths[0] if known else _MIDDLE
+        first = min(widths, key=lambda width: abs(math.log(width / middle)))
+        if known is None:
+            start = self.visit_from_all((first,) * layers)
+        else:
+            start = self.visit((first,) * layers, replace(self.starts[0], phi=self.free.nearest(known.h)))
+        place = widths.index(first)
+        self._visit_narrower(layers, widths[place + 1 :], start)
+        for width in reversed(widths[:place]):
+            if self.best.widths and self.best.widths[0] < first:
+                break
+            start = self.visit((width,) * layers, start)
+            if self._is_worse(self.candidates[-1]):
+                break
+
+    def _is_worse(self, candidate: Candidate) -> bool:
+        """Whether a candidate is clearly worse than the best."""
+        return self.best.log_evidence - candidate.log_evidence > _CLEAR_DROP
 
     def visit_coupled_widths(self, layers: int) -> None:
         """Widths 2 n_d, 1.4 n_d and n_d; if 2 n_d is the best of them, 4 n_d, 8 n_d, ... while that helps.
@@ -209,10 +242,6 @@ class WidthSearch:
             start = self.optima[self._best_finite]
             wide *= 2
             self.visit((wide,) * layers, start)
-
-    def _slow(self, width: int) -> bool:
-        """Whether a width is left out: a wide layer before many outputs."""
-        return self._many and width > _NARROW
 
     @property
     def _many(self) -> bool:
