@@ -53,11 +53,21 @@ def test_densities_moments_quantiles_and_draws_belong_together(name):
     )
 
 
+@pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
+def test_the_unit_of_the_targets_does_not_decide_on_a_transform(unit):
+    """The log of targets that vary by a thousandth is linear: it gains nothing, whatever their unit."""
+    y = unit * (1000 + Z)
+    plain = LBNNRegressor(**FIXED).fit(X, y)  # no DataWarning
+    log = LBNNRegressor(target_transform="log", **FIXED).fit(X, y)
+    assert log.log_evidence_ == pytest.approx(plain.log_evidence_, abs=0.1)
+
+
 def test_evidence_has_the_jacobian_and_auto_takes_the_best(tmp_path):
     y = np.exp(1.5 * Z)
     log = LBNNRegressor(target_transform="log", **FIXED).fit(X, y)
     inner = LBNNRegressor(**FIXED).fit(X, np.log(y))
-    assert log.log_evidence_ == pytest.approx(inner.log_evidence_ - np.log(y).sum())
+    slopes = (len(y) - 1) * np.log(y).mean()  # of the contrasts
+    assert log.log_evidence_ == pytest.approx(inner.log_evidence_ - slopes)
     assert log.evidence_table_[0]["log_evidence"] == pytest.approx(log.log_evidence_, abs=1e-6)
     with pytest.warns(lbnn.DataWarning) as caught:
         plain = LBNNRegressor(**FIXED).fit(X, y)

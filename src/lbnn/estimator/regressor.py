@@ -335,7 +335,9 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             return found.penalised_evidence + jacobian
 
         self.target_transform_ = self._transform_of_targets(training.targets, evidence)
-        targets, jacobian = target_transform.applied(self.target_transform_, training.targets)
+        targets, jacobian = target_transform.applied(
+            self.target_transform_, training.targets, self.fit_intercept
+        )
         units, setting, chosen, others = best(targets, weights)
         if self.robust:
             own = self._own_variances(chosen, inputs, targets, weights, kind)
@@ -369,7 +371,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         advice, unusual = "", ""
         # relations such as a sum of 100 do not survive a transform of the targets
         if self.target_transform is None and comparable([chosen]) and not units.dependent:
-            advice = target_transform.advice(training.targets, evidence)
+            advice = target_transform.advice(training.targets, evidence, self.fit_intercept)
         if self.kernel == "linear" and group_of is None and not advice:
             advice = nonlinear.look(training.inputs, chosen, setting)
         if not self.robust:
@@ -382,7 +384,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.target_transform is None:
             return None
         if self.target_transform == "auto":
-            return target_transform.chosen(targets, evidence)
+            return target_transform.chosen(targets, evidence, self.fit_intercept)
         target_transform.require(self.target_transform, targets)
         return str(self.target_transform)
 
