@@ -35,6 +35,7 @@ _FEWEST = 16  # nodes of the thinned lattice
 _SURVEY = 4  # of so many points of the lattice one is looked at to find the interval
 _CURVED = 12.0  # e-folds below its maximum down to which the curvature of the integrand sets the step
 _WIDEST_STEP = 0.5  # the singularities of D and Q are π away from the real line: e^(−2π · π/0.5) = 7e-18
+_CLOSE = 0.9  # of the step: a Gaussian is then integrated to 2 exp(−2π² · 0.81/deviations²), 1e-14 or 4e-6
 _ROOM = 1.0  # by which the range of the next direction is larger than those before
 _EXTENSION = 4.0  # by which the lattice grows at a time
 _FARTHEST = 600.0  # |u| that the lattice may reach: e^u and its products stay doubles
@@ -171,8 +172,8 @@ class Directions:
         self.kernels, self.targets, self.priors = kernels, targets, priors
         self.xp, self.device = namespace(targets.values), device_of(targets.values)
         self.precision = FINE if len(kernels.used) <= 2 else QUICK
-        # the curvature in u is at most p/4 (p/2 with known noise) plus that of the prior, about the sum of
-        # its shapes
+        # The curvature in u is at most p/4 (p/2 with known noise) plus that of the prior, about the sum of
+        # its shapes, unless the targets are far larger than the prior's: then `given` takes a smaller step.
         sharp = sum(float((law.shapes * law.multiplicity).sum()) for law in priors.laws)
         curvature = targets.examples / (2 if targets.given_noise else 4) + sharp
         self.step = min(_WIDEST_STEP, self.precision.deviations / math.sqrt(curvature))
@@ -200,9 +201,11 @@ class Directions:
             pieces = list(blocks(data.count, 1, size))
             surveys = [self._survey(line, data, squares, piece, coarse) for piece in pieces]
             left, right = (any(bool(each[end]) for each in surveys) for end in (2, 3))
-            if not left and not right:
+            finest = min(float(self.xp.min(each[4])) for each in surveys)
+            if not left and not right and finest > _CLOSE * self.step:
                 break
             low, high = low - _EXTENSION * left, high + _EXTENSION * right
+            self.step = min(self.step, finest)
         # the fine lattice spans what some target needs; positions on it begin with its first point
         first = min(int(self.xp.min(each[0])) for each in surveys) - 1
         last = max(int(self.xp.max(each[1])) for each in surveys) + 1
@@ -211,7 +214,9 @@ class Directions:
         self.range = min(before[0], ends[0]), max(before[1], ends[1])
         lattice = coarse[first] + self.step * np.arange(_SURVEY * (last - first) + 1)
         parts = [
-            self._piece(line, data, squares, piece, lattice, each[0] - first, each[1] - first, each[4])
+            self._piece(
+                line, data, squares, piece, lattice, each[0] - first, each[1] - first, self._stride(each[4])
+            )
             for piece, each in zip(pieces, surveys, strict=True)
         ]
         log_integral, u, mass, noise, spread, begin, stride = _joined(parts, self.xp)
@@ -255,7 +260,7 @@ class Directions:
         first = xp.argmax(xp.astype(inside, xp.int8), axis=0)
         last = len(coarse) - 1 - xp.argmax(xp.astype(xp.flip(inside, axis=0), xp.int8), axis=0)
         ends = xp.any(first == 0), xp.any(last == len(coarse) - 1)
-        return first, last, *ends, self._stride(values)
+        return first, last, *ends, self._largest_step(values)
 
     def _piece(
         self,
@@ -319,17 +324,18 @@ class Directions:
         width = self.step * xp.astype(stride, xp.float64)
         return top + xp.log(total * width), nodes, mass / total[None, :], noise, spread, first, stride
 
-    def _stride(self, survey: AnyArray) -> AnyArray:
-        """Points of the lattice from node to node, by the largest curvature where the mass is, (V,)."""
+    def _largest_step(self, survey: AnyArray) -> AnyArray:
+        """Largest distance of nodes, by the largest curvature where the mass is, (V,)."""
         xp, spacing = self.xp, _SURVEY * self.step
         bend = (2 * survey[1:-1, :] - survey[:-2, :] - survey[2:, :]) / spacing**2
         near = survey[1:-1, :] > xp.max(survey, axis=0, keepdims=True) - _CURVED
         curvature = xp.max(xp.where(near, bend, xp.zeros_like(bend)), axis=0)
-        step = xp.clip(
-            self.precision.deviations / xp.sqrt(xp.maximum(curvature, xp.full_like(curvature, 1e-6))),
-            0.0,
-            _WIDEST_STEP,
-        )
+        step = self.precision.deviations / xp.sqrt(xp.maximum(curvature, xp.full_like(curvature, 1e-6)))
+        return xp.clip(step, 0.0, _WIDEST_STEP)
+
+    def _stride(self, step: AnyArray) -> AnyArray:
+        """Points of the lattice from node to node, for their largest distances (V,)."""
+        xp = self.xp
         return xp.astype(xp.maximum(xp.floor(step / self.step), xp.ones_like(step)), xp.int64)
 
 
