@@ -6,6 +6,7 @@ Given L the cells (a, j) and (b, k) have the covariance (G_ab + ν δ_ab/w_a) L_
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -247,6 +248,18 @@ def test_what_has_no_posterior_is_refused():
         lbnn.Network((6,)).condition(X, nothing, 2.0, observed=apart, noise="coupled")
     with pytest.raises(ValueError, match="weights are drawn where noise is added"):
         lbnn.Network((5,)).condition(X, Y, 2.0, observed=observed, noise="coupled").sample_weights(2, 0)
+
+
+def test_draws_without_weight_may_be_singular():
+    """Densities raised an error where a draw of weight zero had a singular covariance."""
+    X, Y, observed = table(10, 2, 3, 4)
+    post = lbnn.Network((6,)).condition(X, Y, 2.0, observed=observed, noise="coupled")
+    measure = post.scale
+    scales = np.concatenate([np.ones((1, 2, 2)), measure.scales])
+    more = replace(measure, scales=scales, weights=np.append(0.0, measure.weights), groups=None)
+    other = replace(post, inference=replace(post.inference, measure=more))
+    one, two = (each.predict(X[:2]).with_noise() for each in (post, other))
+    assert np.allclose(one.pointwise_log_density(Y[:2]), two.pointwise_log_density(Y[:2]), rtol=1e-9)
 
 
 def test_dependent_targets_behind_wide_layers_have_the_evidence_of_prior_draws():

@@ -327,9 +327,13 @@ class ScaleMeasure:
         return self.scales[rng.choice(len(self.weights), size=size, p=self.weights)]
 
     def _thinned(self, most: int) -> tuple[IndexArray, Array]:
-        """At most so many atoms and weights, (k,) each: all, or equal ones by systematic resampling."""
-        if len(self.weights) <= most:
-            return np.arange(len(self.weights)), self.weights
+        """At most so many atoms and weights, (k,) each: all that count, or equal ones by systematic resampling.
+
+        Those without weight may be singular in double precision, and then have no density.
+        """
+        counted = np.flatnonzero(self.weights)
+        if len(counted) <= most:
+            return counted, self.weights[counted]
         positions = (np.arange(most) + 0.5) / most * self.weights.sum()
         chosen = np.searchsorted(np.cumsum(self.weights), positions)
         return np.minimum(chosen, len(self.weights) - 1), np.full(most, 1 / most)
