@@ -327,7 +327,7 @@ class ScaleMeasure:
         return self.scales[rng.choice(len(self.weights), size=size, p=self.weights)]
 
     def _thinned(self, most: int) -> tuple[IndexArray, Array]:
-        """At most so many atoms and weights, (k,) each: all that count, or equal ones by systematic resampling.
+        """At most so many atoms and weights, (k,) each: all with weight, or equal ones by resampling.
 
         Those without weight may be singular in double precision, and then have no density.
         """
