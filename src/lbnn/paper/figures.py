@@ -51,8 +51,8 @@ def scale(run: Run) -> Picture:
     return Picture(
         figure,
         "The scale λ before (dashed) and after the data (solid), width 10, 40 examples of 100 inputs, β = "
-        "100. The targets are smaller than unit prior variance expects, so the data move λ far below 1, "
-        f"and the more so the deeper the network: E λ = {means} at depth 2, 4 and 10.",
+        "100. The targets are smaller than unit prior variance expects, so the posterior of λ is far below "
+        f"1, and farther for deeper networks: E λ = {means} at depth 2, 4 and 10.",
         "Three dashed curves, the priors, wide and near one; three solid narrow curves, the posteriors, "
         "near 0.2, further left for deeper networks.",
     )
@@ -73,10 +73,10 @@ def bands(run: Run) -> Picture:
     figure.supxlabel("input", fontsize=10)
     return Picture(
         figure,
-        "Mean and 95% band given eight points (dots) on a squared-exponential kernel, width 5. Above "
-        "small targets, below the same twelve times larger. Far from the data the band of depth one is the "
-        "prior's, ±2, whatever the targets; with depth it takes its size from the data, and the evidence "
-        "rises in both rows.",
+        "Mean and 95% band given eight points (dots) on a squared-exponential kernel, width 5. Top: small "
+        "targets; bottom: the same targets, twelve times larger. Far from the data the band of depth one is "
+        "the prior's, ±2, whatever the targets; with depth its width is inferred from the data, and the "
+        "evidence is higher in both rows.",
         "Six panels of predictive bands. At depth one the outer band is the same in both rows; at depth "
         "two and ten it is narrow for small targets and wide for large ones.",
     )
@@ -152,8 +152,8 @@ def kernels(run: Run) -> Picture:
     return Picture(
         figure,
         "Feature kernel of the first hidden layer between the Gram matrices of inputs and targets: 24 "
-        "examples in three classes, width 6, β = 100. Inputs hardly show the classes, the learned kernel "
-        f"does: the change is {change:.0%} of the norm of G_xx.",
+        "examples in three classes, width 6, β = 100. The classes are hardly visible in the inputs, but "
+        f"clear in the learned kernel: the change is {change:.0%} of the norm of G_xx.",
         "Three heat maps of 24 by 24 examples. Inputs: a diagonal with faint blocks. Learned kernel: the "
         "same diagonal with three clear blocks. Targets: three blocks.",
     )
@@ -174,9 +174,8 @@ def phase(run: Run) -> Picture:
     return Picture(
         figure,
         "How far the kernel moves from that of the inputs, at β = 20, depth two, width 8: targets of unit "
-        f"mean square from random linear teachers, {averaged} for each square. More data or more outputs per "
-        "hidden unit, more representation learning; in the corner of few of both the network is nearly the "
-        "Gaussian process.",
+        f"mean square from random linear teachers, {averaged} for each square. The change grows with data "
+        f"and outputs per hidden unit; with few of both the network is nearly the Gaussian process.",
         "A map over data per width and outputs per width, dark where both are small, bright where both are "
         "large.",
     )
