@@ -255,10 +255,14 @@ def test_draws_without_weight_may_be_singular():
     X, Y, observed = table(10, 2, 3, 4)
     post = lbnn.Network((6,)).condition(X, Y, 2.0, observed=observed, noise="coupled")
     measure = post.scale
-    scales = np.concatenate([np.ones((1, 2, 2)), measure.scales])
-    more = replace(measure, scales=scales, weights=np.append(0.0, measure.weights), groups=None)
-    other = replace(post, inference=replace(post.inference, measure=more))
-    one, two = (each.predict(X[:2]).with_noise() for each in (post, other))
+    laws = []
+    for singular in (np.zeros((0, 2, 2)), np.ones((1, 2, 2))):
+        scales = np.concatenate([singular, measure.scales[:100]])
+        weights = np.append(np.zeros(len(singular)), np.full(100, 0.01))
+        few = replace(measure, scales=scales, weights=weights, groups=None)
+        own = replace(post, inference=replace(post.inference, measure=few))
+        laws.append(own.predict(X[:2]).with_noise())
+    one, two = laws
     assert np.allclose(one.pointwise_log_density(Y[:2]), two.pointwise_log_density(Y[:2]), rtol=1e-9)
 
 
