@@ -14,11 +14,11 @@ estimates are called different: one half of it is for the evidence (3.3 joint er
 together (3.8 for three of them, 5.2 for fifty). Estimates that differ are tried again with more draws, or
 with another check, so that fewer right answers than these warn.
 
-Measured on the 416 problems of `benchmarks/against_truth.py`, two seeds. Four of 832 answers were not ok, of
-which two had a log evidence within three stated errors of the truth (false alarms) and two were low by 8 and
-11 errors (sequential Monte Carlo at depth six). Misses: of the 828 that were ok, 4 log evidences were beyond
-three stated errors, one of them beyond four (the case that `verdict` names, before its error was raised), rms
-0.91; of their 2,566 means E L_jj 24 were beyond three, rms 1.11, none beyond four.
+Measured on the 416 problems of `benchmarks/against_truth.py`, two seeds. Five of 832 answers were not ok, of
+which three had a log evidence within three stated errors of the truth (false alarms) and two were low by 8
+and 11 errors (sequential Monte Carlo at depth six). Misses: of the 827 that were ok, 3 log evidences were
+beyond three stated errors, none beyond four, rms 0.91; of their 2,562 means E L_jj 14 were beyond three, rms
+1.07, none beyond four.
 """
 
 from __future__ import annotations
