@@ -56,8 +56,8 @@ from lbnn.scale.phases import standard_error
 GROUPS = 16  # independent groups of a round: the error of the stated error is a fifth
 #: Relative variance of the weights of one stage: effective share 0.96. Every second stage makes `move_column`
 #: and `move_root` only, which change the weights of the next stage most for their time. Squared error times
-#: seconds of a round, over those of steps of 0.08 with all moves at every stage, was 0.66 to 1.0 in eight
-#: problems (mean 0.84). Longer steps save nothing: 1.04 to 1.3 at 0.16 with all moves.
+#: seconds of a round, over those of steps of 0.08 with all moves at every stage, was 0.66 to 1.0 in seven
+#: problems (mean 0.84). Longer steps save nothing: 0.92 to 1.29 in three at 0.16 with all moves.
 _STEP_VARIANCE = 0.04
 _START_VARIANCE = 0.08  # of log weights of prior draws at the noise variance where a path begins
 _TOO_MUCH = 1.5  # times that variance from which a stage is tried again with a shorter step
