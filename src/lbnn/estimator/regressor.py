@@ -90,7 +90,8 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         widths by evidence. "auto" takes the kind with the highest evidence.
     inputs : "evidence", "raw" or "standardised"
         Whether the network (or the kernel) gets columns as they are or divided by their standard deviations;
-        "evidence" takes what has the higher evidence at infinite width.
+        "evidence" takes what has the higher evidence at infinite width. Kernels other than "linear" that get
+        raw columns depend on the units of these.
     kernel : str or callable
         "linear" (XXᵀ/n_features), "precomputed", one of "rbf", "matern12", "matern32", "matern52",
         "rational_quadratic", "polynomial", "linear+rbf" and "relu", "erf", "gelu" (infinitely wide networks,
