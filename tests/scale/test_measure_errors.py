@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,3 +55,16 @@ def test_deterministic_atoms_have_no_error() -> None:
     """Nodes of quadrature carry none."""
     measure = ScaleMeasure(np.ones((3, 2, 2)), np.full(3, 1 / 3), False)
     assert not np.asarray(measure.mean_error).any()
+
+
+def test_atoms_of_weight_zero_do_not_count() -> None:
+    """A draw whose weight is zero in double precision may have a singular scale."""
+    groups = np.array([0, 0, 1, 1])
+    measure = ScaleMeasure(
+        np.array([[[1.0]], [[3.0]], [[0.0]], [[2.0]]]), np.array([0.5, 0.25, 0, 0.25]), False
+    )
+    mean = 0.5 + 0.25 / 3 + 0.25 / 2
+    assert measure.expect(lambda scale: 1 / float(scale[0, 0])) == pytest.approx(mean)
+    value, error = replace(measure, groups=groups).expect_with_error(lambda scale: 1 / float(scale[0, 0]))
+    assert value == pytest.approx(mean)
+    assert np.isfinite(error)

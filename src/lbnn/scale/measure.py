@@ -179,12 +179,20 @@ class ScaleMeasure:
 
     def expect(self, fn: Callable[[Array], Any]) -> Any:
         """E fn(L) for fn of one atom: a matrix (n_d, n_d), or a number when Y was one-dimensional."""
-        return self.average(np.stack([np.asarray(fn(atom)) for atom in self.atoms]))[()]
+        return self.average(self._values(fn))[()]
 
     def expect_with_error(self, fn: Callable[[Array], Any]) -> tuple[Any, Any]:
         """E fn(L) and its Monte Carlo standard error (zero where the atoms carry none)."""
-        values = np.stack([np.asarray(fn(atom), float) for atom in self.atoms])
+        values = self._values(fn)
         return self.average(values)[()], self.standard_error(values)[()]
+
+    def _values(self, fn: Callable[[Array], Any]) -> Array:
+        """fn of every atom, (m, ...); zero for atoms of weight zero, where fn may be infinite."""
+        there = self.weights > 0
+        found = np.stack([np.asarray(fn(atom)) for atom in self.atoms[there]])
+        values = np.zeros((len(there), *found.shape[1:]), found.dtype)
+        values[there] = found
+        return values
 
     @property
     def mean_error(self) -> Array | float:
