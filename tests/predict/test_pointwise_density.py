@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import lbnn
+from lbnn._base.warn import warn
+from lbnn.predict import network as network_predictive
 from lbnn.predict.affine import AffinePredictive
+from lbnn.scale.measure import ScaleMeasure
 
 
 def problem(outputs, seed=0):
@@ -108,3 +111,22 @@ def test_a_singular_draw_of_coupled_noise_has_no_density_elsewhere():
     singular = replace(law, measure=lbnn.ScaleMeasure(both[1:], np.ones(1), False))
     with pytest.raises(ValueError, match="do not determine"):
         singular.point_log_densities(values)
+
+
+def test_doubtful_integrals_of_many_points_have_one_warning(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(12, 6)), rng.normal(size=(12, 2))
+    law = lbnn.Network((5,)).condition(X, Y, beta=4.0).predict(X[:3]).with_noise()
+
+    def doubtful(measure, exponent):
+        warn("few draws")
+        return complex(-1.0)
+
+    monkeypatch.setattr(ScaleMeasure, "log_expect_exp", doubtful)
+    monkeypatch.setattr(
+        network_predictive, "doubtful_points", lambda measure, logs: np.ones(logs.shape[1], bool)
+    )
+    with pytest.warns(lbnn.AccuracyWarning, match=r"few draws \(one of 3 such points\)") as caught:
+        found = law.pointwise_log_density(Y[:3])
+    assert len(caught) == 1
+    np.testing.assert_allclose(found, -1.0)

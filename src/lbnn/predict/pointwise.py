@@ -14,7 +14,7 @@ import numpy as np
 
 from lbnn._base.arrays import like
 from lbnn._base.types import Array, Mask
-from lbnn._base.warn import warn
+from lbnn._base.warn import collected, warn
 from lbnn.data.projection import GramProjection, Projection
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.density import conditional_log_density
@@ -44,8 +44,9 @@ def integrated_anew(
     """Number and log density of the points marked, for values (p̂, n_d) with noise of this variance.
 
     The likelihood has one noise variance τ for training and test points: a point with another one, v, is
-    counted in units of √(v/τ).
+    counted in units of √(v/τ). Points whose integrals are not accurate have one warning together.
     """
+    doubts: list[str] = []
     same = not noise_variance or noise_variance == process.noise_variance
     unit = 1.0 if same else math.sqrt(process.noise_variance / noise_variance)
     for number in np.flatnonzero(doubtful).tolist():
@@ -62,8 +63,13 @@ def integrated_anew(
         if not factor.bounded_average(measure.tails.narrowest):
             yield number, math.inf
         else:
-            density = measure.log_expect_exp(factor).real + values.shape[1] * math.log(unit)
+            with collected() as messages:
+                density = measure.log_expect_exp(factor).real + values.shape[1] * math.log(unit)
+            doubts.extend(messages)
             yield number, density
+    if doubts:
+        others = f" (one of {len(doubts)} such points)" if len(doubts) > 1 else ""
+        warn(doubts[0] + others)
 
 
 def warn_without_law(measure: ScaleMeasure, doubtful: Mask) -> None:
