@@ -204,6 +204,7 @@ def unvisited_examples(posterior: Fitted, examples: Examples) -> Mask:
     prior, measure, units = posterior.prior, posterior._scale_in_units, posterior.noise.deviations
     outputs, count = examples.targets.shape[1], examples.extent[0]
     directions = np.linalg.svd(examples.targets)[2] if units is None else np.eye(outputs)
+    rounding = np.finfo(float).eps * np.trace(measure.scales, axis1=1, axis2=2)
     result = np.zeros(count, bool)
     for j, u in enumerate(directions):
         factor = 1.0 if units is None else float(units[j]) ** -2
@@ -211,7 +212,8 @@ def unvisited_examples(posterior: Fitted, examples: Examples) -> Mask:
         one = examples.along(u)
         noise, rank = examples.noise_variance, len(one.eigenvalues)
         law = QuadratureLaw(own, GaussianLikelihood(one.eigenvalues, one.targets, 0.0, rank, noise))
-        draws = np.log(np.einsum("mij,i,j->m", measure.scales, u, u))
+        along = np.einsum("mij,i,j->m", measure.scales, u, u)
+        draws = np.log(np.maximum(along, rounding))  # behind a narrow layer uᵀLu may be zero or below
         low, high = float(draws.min()), float(draws.max())
         for rows in row_blocks(count, measure):
             scan = LeftOutScan.of(law, one.take(rows), count, (low, high))
