@@ -40,6 +40,7 @@ OWN_COMMAND_LINE = (
     "narrow_per_output",
     "planted_faults",
     "practice",
+    "practice_items",
     "real_data.study",
     "traced_edges",
     "views_cost",
