@@ -68,7 +68,9 @@ def integrated_anew(
             doubts.extend(messages)
             yield number, density
     if doubts:
-        others = f" (one of {len(doubts)} such points)" if len(doubts) > 1 else ""
+        others = (
+            f" (and {len(doubts) - 1} more points, with errors of other sizes)" if len(doubts) > 1 else ""
+        )
         warn(doubts[0] + others)
 
 
