@@ -42,6 +42,7 @@ OWN_COMMAND_LINE = (
     "practice",
     "practice_items",
     "real_data.study",
+    "stored_answers",
     "traced_edges",
     "views_cost",
     "views_nuts",

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.code_size import CORE, Count, Definition, Docstrings, count, handles_arrays, names_shapes
+from benchmarks.code_size import (
+    CORE,
+    Count,
+    Definition,
+    Docstrings,
+    count,
+    handles_arrays,
+    names_shapes,
+    tokens,
+    walk,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "lbnn"
@@ -44,6 +54,16 @@ def test_the_count_finds_what_it_is_for():
     named = {key: names_shapes(docstrings.of(each)) for key, each in methods.items()}
     assert named == {("A", "f"): True, ("A", "g"): False, ("B", "f"): True, ("B", "g"): False}
     assert not handles_arrays(tree.body[-1])
+
+
+def test_tokens_are_those_of_code_alone():
+    text = "'''A module.'''\ndef f(x):  # of two\n    '''What it does,\n    at length.'''\n    return x + 1\n"
+    assert tokens(text, ast.parse(text)) == len("def f ( x ) : return x + 1".split())
+
+
+def test_a_walk_counts_the_functions_of_a_folder_alone():
+    tree = ast.parse("x = 1\n")
+    assert walk(lambda: tokens("x = 1\n", tree), ROOT / "benchmarks") == (2, 1)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
