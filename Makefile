@@ -11,13 +11,14 @@ COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --python-version 3.11 \
 # Tests share the cores: a worker on each (WORKERS=0: none beside the main process), one thread of linear algebra;
 # a file stays on one worker, so that its costly fixtures are made once.
 WORKERS ?= auto
-PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile
+WORKER_OPTIONS = --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile
+PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKER_OPTIONS)
 
 export MPLBACKEND = Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test lint types unit test-slow coverage test-lowest test-arrays test-browser reproduce docs dist bench leaderboard format hooks lock clean
+.PHONY: help venv test lint types unit test-slow test-portable coverage test-lowest test-arrays test-browser reproduce docs dist bench leaderboard format hooks lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +64,9 @@ unit: venv
 test-slow: venv  ## run all tests, the slow ones too
 	@echo "== pytest, slow tests too"
 	@$(PYTEST) -m "slow or not slow"
+
+test-portable: venv  ## run the tests with OpenBLAS' kernels for four processors (KERNELS=Prescott: with these)
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.portable $(KERNELS) $(WORKER_OPTIONS)
 
 coverage: venv  ## run all but the slow tests and print the lines that they do not reach
 	@echo "== pytest with coverage"

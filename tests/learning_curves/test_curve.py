@@ -72,7 +72,7 @@ def test_no_teacher():
     curve = lbnn.learning_curve(lbnn.Network((30,)), [5], 20, 0.0, 0.0)
     assert curve.error[0] == 0
     assert 0 < curve.scale_mean[0] < 1
-    assert curve.coverage[0] == 1
+    assert 1 - 1e-12 < curve.coverage[0] <= 1  # a sum of about 300 differences, each to one rounding
 
 
 @pytest.mark.slow

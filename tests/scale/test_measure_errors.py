@@ -68,3 +68,10 @@ def test_atoms_of_weight_zero_do_not_count() -> None:
     value, error = replace(measure, groups=groups).expect_with_error(lambda scale: 1 / float(scale[0, 0]))
     assert value == pytest.approx(mean)
     assert np.isfinite(error)
+
+
+def test_squares_beyond_the_range_of_doubles() -> None:
+    """Errors are linear in the values: those of 2¹⁰⁰⁰ times the scales are 2¹⁰⁰⁰ times as large."""
+    scales = np.random.default_rng(3).standard_normal((GROUPS * EACH, 2, 2))
+    error = np.asarray(measure_of(scales).mean_error)
+    np.testing.assert_allclose(measure_of(2.0**1000 * scales).mean_error, 2.0**1000 * error, rtol=1e-13)

@@ -364,7 +364,8 @@ def _coverage(problem: Problem, rule: int) -> float:
     disturbed = noise**2 * data.ratio[keep]
     if noise == 0:
         with np.errstate(divide="ignore"):
-            return float(weights @ _direction_within(np.minimum(reach / missed, 1.0), unseen))
+            inside = _direction_within(np.minimum(reach / missed, 1.0), unseen)
+        return min(float(weights @ inside), 1.0)  # weights that add up to one, to rounding
     total = missed + disturbed
     normal = _stretched(lambda t: -(t**2) / 2, 0.0, 1.0, _INNER_NODES[rule], 0.0, DROP)
     rest = _log_gamma_rule((unseen - 1) / 2, _INNER_NODES[rule])
@@ -377,7 +378,7 @@ def _coverage(problem: Problem, rule: int) -> float:
             b = share * np.sqrt(missed * disturbed) / total * other
             c = share * (disturbed / total * other**2 + size)
             inside += other_weight * size_weight * _normal_within(a, b, c)
-    return float(weights @ inside)
+    return min(float(weights @ inside), 1.0)
 
 
 def _normal_within(a: Array, b: Array, c: Array) -> Array:

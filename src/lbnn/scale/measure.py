@@ -210,17 +210,17 @@ class ScaleMeasure:
         if self.groups is None:
             return error
         independent = error_of_independent(values, self.weights)
-        return np.maximum(error, np.sqrt(0.5 * (error**2 + self._design_effect * independent**2)))
+        return np.maximum(error, np.sqrt(0.5) * np.hypot(error, np.sqrt(self._design_effect) * independent))
 
     @cached_property
     def _design_effect(self) -> float:
         """Variance of an average over that of as many independent atoms, averaged over the entries of L."""
         rows, columns = np.triu_indices(self.scales.shape[1])
         entries = self.scales[:, rows, columns]
-        independent = error_of_independent(entries, self.weights) ** 2
+        independent = error_of_independent(entries, self.weights)
         seen = independent > 0
-        spread = standard_error(entries, self.weights, self.groups) ** 2
-        return float((spread[seen] / independent[seen]).mean()) if seen.any() else 1.0
+        spread = standard_error(entries, self.weights, self.groups)
+        return float(((spread[seen] / independent[seen]) ** 2).mean()) if seen.any() else 1.0
 
     @property
     def weighted(self) -> tuple[Array, Array, IndexArray | None]:

@@ -189,14 +189,20 @@ def standard_error(values: Array, weights: Array, groups: IndexArray | None) -> 
         parts = [weights[a:b] @ centred[a:b].reshape(b - a, -1) for a, b in zip(starts, ends, strict=True)]
     else:
         parts = [weights[here] @ centred[here].reshape(here.sum(), -1) for here in groups == names[:, None]]
-    total = (np.stack(parts) ** 2).sum(axis=0).reshape(values.shape[1:])
-    return np.sqrt(total * len(names) / (len(names) - 1))
+    spread = _root_of_squares(np.stack(parts)).reshape(values.shape[1:])
+    return spread * math.sqrt(len(names) / (len(names) - 1))
 
 
 def error_of_independent(values: Array, weights: Array) -> Array:
     """The same for independent draws: √(Σ_s w_s² (values_s − mean)²), values (m, ...), weights (m,)."""
     centred = values - np.tensordot(weights, values, axes=1)
-    return np.sqrt(np.tensordot(weights**2, centred**2, axes=1))
+    return _root_of_squares((weights * centred.T).T)
+
+
+def _root_of_squares(values: Array) -> Array:
+    """√(Σ_s values_s²), values (m, ...), where the squares themselves may leave the range of a double."""
+    largest = np.abs(values).max(axis=0)
+    return largest * np.sqrt(((values / np.where(largest > 0, largest, 1.0)) ** 2).sum(axis=0))
 
 
 def _shaped(scale: Array, single_output: bool) -> float | Array:
