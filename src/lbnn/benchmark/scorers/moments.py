@@ -29,7 +29,9 @@ def score_moments(chains: Chains, level: float) -> Score:
     mean, deviation = flat.mean(axis=0), flat.std(axis=0, ddof=1)
     effective = np.where(np.isnan(size), chains.count, size)
     difference = mean - known.mean
-    z = difference / np.sqrt(deviation**2 / effective + known.error**2 + np.finfo(float).tiny)
+    # A chain that never moves has the deviation zero, or what rounding makes of it: no less than that.
+    rounding = np.finfo(float).eps * known.standard_deviation
+    z = difference / np.sqrt(deviation**2 / effective + known.error**2 + rounding**2)
     bias = difference / known.standard_deviation
     nearly_normal = (np.abs(known.skewness) <= LARGEST_SKEWNESS * np.sqrt(effective)) & (
         known.kurtosis <= LARGEST_KURTOSIS * effective
