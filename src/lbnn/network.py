@@ -19,9 +19,12 @@ from lbnn.data.spectrum import Spectrum
 from lbnn.data.view_data import ViewData, checked_views, require_kernel
 from lbnn.engines import InferenceOptions, Plan, Problem, infer, plan
 from lbnn.free_noise.posterior import condition_free
+from lbnn.free_noise.target import noise_variance
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.plain import PlainViews
 from lbnn.likelihood.views import ViewDesign, ViewLikelihood
+from lbnn.noise.covariance import NoiseCovariance
+from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise
 from lbnn.noise.make import make_noise, noise_kind
 from lbnn.noise.missing import observed_likelihood, plain_formula, refilled
@@ -134,7 +137,7 @@ class Network:
                 self.widths,
                 number,
                 rank,
-                kernel=noise != "per_output",
+                kernel=noise not in ("per_output", "free"),
                 scale=not noiseless or all(width >= number for width in self.widths),
                 deficient=noiseless and rank < number,
             )
@@ -225,7 +228,7 @@ class Network:
 
         Returns
         -------
-        Posterior, or FreeNoisePosterior with noise="free"
+        Posterior, or FreeNoisePosterior with noise_network
 
         Examples
         --------
@@ -290,22 +293,38 @@ class Network:
         options: InferenceOptions,
     ) -> Posterior:
         """The posterior with any kind of noise; noise_covariance (n_d, n_d) for noise="free"."""
-        if noise == "free":
-            data, outputs = spectrum.scaled(self.prior_variances[0]), spectrum.outputs
-            own = None if noise_network is None else noise_network.scale_prior(outputs)
-            if noise_network is not None and noise_network.prior_variances[0] != 1:
+        given, unknown = noise_covariance is not None, noise_network is not None
+        if noise != "free":
+            if given or unknown:
                 raise ValueError(
-                    "the first layer of noise_network acts on inputs private to each example: its prior "
-                    f"variance must be one, got prior_variances={noise_network.prior_variances}"
+                    f"noise_covariance and noise_network are for noise='free', got them with noise={noise!r}"
                 )
-            prior = self.scale_prior(outputs)
-            free = condition_free(prior, data, beta, own, noise_covariance, options)
-            return cast(Posterior, free)  # callers that ask for noise="free" know what they get
-        if noise_covariance is not None or noise_network is not None:
+            return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
+        if given == unknown:
             raise ValueError(
-                f"noise_covariance and noise_network are for noise='free', got them with noise={noise!r}"
+                "noise='free' needs one of noise_covariance, a positive definite (n_d, n_d) matrix, and "
+                "noise_network, the network whose scale is the covariance of the noise less I/beta, got "
+                f"{'both' if given else 'neither'}"
             )
-        return condition_with(self, spectrum, make_noise(noise, beta, spectrum), options)
+        if noise_network is None:
+            if beta is not None:
+                raise ValueError(
+                    "with noise_covariance the noise is given, and beta must be None, got beta too"
+                )
+            return condition_with(self, spectrum, NoiseCovariance.given(noise_covariance, spectrum), options)
+        if noise_network.prior_variances[0] != 1:
+            raise ValueError(
+                "the first layer of noise_network acts on inputs private to each example: its prior "
+                f"variance must be one, got prior_variances={noise_network.prior_variances}"
+            )
+        variance = noise_variance(beta)
+        own = noise_network.scale_prior(spectrum.outputs)
+        if not own.widths:  # a scale that is σ² I
+            known = IndependentNoise(variance + own.variance)
+            return condition_with(self, spectrum, known, options)
+        data, prior = spectrum.scaled(self.prior_variances[0]), self.scale_prior(spectrum.outputs)
+        free = condition_free(prior, data, variance, own, options)
+        return cast(Posterior, free)  # callers that ask for noise_network know what they get
 
     def condition_views(
         self,

@@ -102,7 +102,43 @@ class Posterior(Conditioned):
     @property
     def scale(self) -> ScaleMeasure:
         """ρ, the posterior of the scale L = W_d ⋯ W_2 W_2ᵀ ⋯ W_dᵀ."""
-        return self.inference.measure
+        return self._scale
+
+    @property
+    def signal_covariance(self) -> Array:
+        """E L, (n_d, n_d): of the outputs at an input of mean square one."""
+        return self.scale.average(self.scale.scales)
+
+    @property
+    def noise_covariance(self) -> Array:
+        """Posterior mean of the covariance of the noise across outputs, (n_d, n_d).
+
+        Examples
+        --------
+        >>> import numpy as np, lbnn
+        >>> rng = np.random.default_rng(0)
+        >>> X, Y, covariance = rng.normal(size=(9, 3)), rng.normal(size=(9, 2)), [[1.0, 0.5], [0.5, 1.0]]
+        >>> post = lbnn.Network((5,)).condition(X, Y, noise="free", noise_covariance=covariance)
+        >>> post.noise_covariance.round(6)
+        array([[1. , 0.5],
+               [0.5, 1. ]])
+        >>> post.signal_share().shape
+        (2,)
+        """
+        measure, root = self._scale_in_units, self.noise.root
+        covariance = self.noise.mean_covariance(measure.average(measure.scales))
+        return covariance if root is None else root @ covariance @ root.T
+
+    def signal_share(self) -> Array:
+        """Posterior mean of ḡ L_jj/(ḡ L_jj + Σ_jj), the share of the signal (heritability), (n_d,).
+
+        ḡ is the mean of the diagonal of the Gram matrix, and Σ the covariance of the noise.
+        """
+        scales = np.diagonal(self.scale.scales, axis1=1, axis2=2)
+        root = np.eye(self.prior.outputs) if self.noise.root is None else self.noise.root
+        signal = self.spectrum.mean_gram * scales
+        noise = self.noise.variance * (root**2).sum(axis=1) + self.noise.coupling * scales
+        return self.scale.average(signal / (signal + noise))
 
     def predict(
         self,
@@ -140,10 +176,10 @@ class Posterior(Conditioned):
         law = self._predictive_at(
             self.spectrum.project(X_test, *more, cross_gram=cross_gram, test_gram=test_gram)
         )
-        units = self.noise.deviations
-        if units is None:
+        root = self.noise.root
+        if root is None:
             return law
-        return AffinePredictive(law, np.diag(units), np.zeros(len(units)), 0.0, law.single_output)
+        return AffinePredictive(law, root, np.zeros(len(root)), 0.0, law.single_output)
 
     def _predictive_at(
         self, projection: Projection, *, levels: bool = True
@@ -292,8 +328,8 @@ class Posterior(Conditioned):
         factors = [] if law is None else law.sample_factors(count, generator)
         process = self._process if self.missing is None else self._completed(factors, count, generator)
         weights = sample_weights(count, factors, *layers, process, basis, generator)
-        if self.noise.deviations is not None:
-            weights[-1] = self.noise.deviations[:, None] * weights[-1]
+        if self.noise.root is not None:
+            weights[-1] = self.noise.root @ weights[-1]
         return weights
 
     # ------------------------------------------------------------------ examples left out
@@ -439,9 +475,13 @@ class Posterior(Conditioned):
         return ConditionalProcess(values, data.targets, self.noise.variance)
 
     @cached_property
+    def _scale(self) -> ScaleMeasure:
+        return self.noise.scale_of_outputs(self.inference.measure, len(self.prior.widths) + 1)
+
+    @cached_property
     def _scale_in_units(self) -> ScaleMeasure:
         """The law of the scale in units of `noise.deviations`."""
-        return self.noise.scale_in_units(self.scale, len(self.prior.widths) + 1)
+        return self.noise.scale_in_units(self.inference.measure, len(self.prior.widths) + 1)
 
 
 def pack_posterior(posterior: Posterior) -> archive.Packed:

@@ -33,7 +33,7 @@ from tests.helpers.problems import make_problem
 # ---------------------------------------------------------------- posteriors
 
 
-def condition(p: int, n0: int, outputs: int | None, widths: tuple[int, ...], beta: float, **kw: Any) -> Any:
+def condition(p: int, n0: int, outputs: int | None, widths: tuple[int, ...], beta: Any, **kw: Any) -> Any:
     data = make_problem(p, n0, outputs, seed=1)
     return lbnn.Network(widths).condition(data.X, data.Y, beta, **kw)
 
@@ -64,6 +64,7 @@ def doubtful() -> lbnn.Posterior:
         return condition(12, 16, 3, (2,) * 4, 1e3, engine="importance")
 
 
+COVARIANCE = [[1.0, 0.5], [0.5, 0.7]]
 POSTERIORS: dict[str, Callable[[], lbnn.Posterior]] = {
     "atom": lambda: condition(6, 9, 3, (), 4.0),
     "quadrature": lambda: condition(6, 9, None, (5, 5), 4.0),
@@ -80,6 +81,7 @@ POSTERIORS: dict[str, Callable[[], lbnn.Posterior]] = {
     "coupled": lambda: condition(9, 6, 2, (7,), 4.0, noise="coupled"),
     "coupled, one output": lambda: condition(9, 6, None, (7, 5), 4.0, noise="coupled"),
     "per output": lambda: condition(9, 6, 2, (7, 8), [4.0, 0.5], noise="per_output"),
+    "covariance": lambda: condition(9, 6, 2, (7, 8), None, noise="free", noise_covariance=COVARIANCE),
     "per output, depth one": lambda: condition(9, 6, 2, (), [4.0, 0.5], noise="per_output"),
     "gram": from_gram,
     "moments": from_moments,
@@ -175,7 +177,7 @@ def test_leave_one_out_survives(name: str) -> None:
 
 def test_engines_are_covered() -> None:
     laws = {type(made(name).scale.law).__name__ for name in POSTERIORS}
-    assert laws == {"NoneType", "QuadratureLaw", "SampledLaw", "FactorLaw"}
+    assert laws == {"NoneType", "QuadratureLaw", "SampledLaw", "FactorLaw", "LinearImage"}
     assert {"atom", "quadrature", "importance", "smc"} < {
         made(name).diagnostics.engine for name in POSTERIORS
     }

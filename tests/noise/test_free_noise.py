@@ -18,7 +18,9 @@ from lbnn.engines.signal_noise import (
     FINAL,
     SCREENING,
     Effort,
+    SignalNoiseInference,
     checked,
+    diagonal_draws,
     final_start,
     fitted_start,
     prior_start,
@@ -143,57 +145,68 @@ def problem():
 
 
 @pytest.fixture(scope="module")
-def both(problem):
-    """A diagonal covariance that is given, and the same as a noise variance for each output."""
+def post(problem):
+    """Noise of one factor beside independent noise, both learned."""
     X, Y, _ = problem
-    variances, network = np.array([1.0, 0.5]), lbnn.Network(widths=(4,))
-    free = network.condition(
-        X, Y, noise="free", noise_covariance=np.diag(variances), target_error=0.1, seed=1
+    return lbnn.Network(widths=(4,)).condition(
+        X, Y, beta=10.0, noise="free", noise_network=lbnn.Network((1,)), target_error=0.1, seed=1
     )
-    return free, network.condition(X, Y, beta=1 / variances, noise="per_output", target_error=0.02)
 
 
-def test_a_given_diagonal_covariance_is_noise_per_output(both, problem) -> None:
-    free, known = both
-    assert free.diagnostics.ok
-    assert abs(free.log_evidence - known.log_evidence) < 4 * free.log_evidence_error + 0.05
-    assert np.allclose(free.noise_covariance, np.diag([1.0, 0.5]))
+@pytest.fixture(scope="module")
+def same_draws(problem):
+    """A noise variance for each output, and the same draws as those of signal and noise."""
+    X, Y, _ = problem
+    variances = np.array([1.0, 0.5])
+    known = lbnn.Network(widths=(4,)).condition(X, Y, beta=1 / variances, noise="per_output")
+    scales = known.scale.scales
+    logs = np.broadcast_to(np.log(variances), (len(scales), 2))
+    roots = Roots(np.linalg.cholesky(scales), np.zeros((len(scales), 2, 0)), logs)
+    draws = diagonal_draws(roots, known.scale.weights, known.scale.groups)
+    inference = SignalNoiseInference(draws, known.log_evidence, 0.0, known.diagnostics)
+    return lbnn.FreeNoisePosterior(known.prior, known.spectrum, inference), known
+
+
+def test_predictions_given_draws_are_those_of_noise_per_output(same_draws, problem) -> None:
+    free, known = same_draws
+    assert np.allclose(free.noise_covariance, known.noise_covariance)
+    assert np.allclose(free.signal_covariance, known.signal_covariance)
+    assert np.allclose(free.signal_share(), known.signal_share())
     first, second = free.predict(problem[2]), known.predict(problem[2])
-    assert np.abs(first.mean - second.mean).max() < 0.1 * second.standard_deviation.min()
-    assert np.allclose(first.variance, second.variance, rtol=0.15)
+    assert np.allclose(first.mean, second.mean)
+    assert np.allclose(first.covariance, second.covariance)
     F = second.mean + 0.3
     for one, other in ((first, second), (first.with_noise(), second.with_noise())):
-        assert abs(one.log_density(F) - other.log_density(F)) < 0.2
-        assert np.allclose(one.pointwise_log_density(F), other.pointwise_log_density(F), atol=0.1)
-        assert abs(one.characteristic(0.2 * F) - other.characteristic(0.2 * F)) < 0.02
+        assert one.log_density(F) == pytest.approx(other.log_density(F))
+        assert np.allclose(one.pointwise_log_density(F), other.pointwise_log_density(F))
+        assert abs(one.characteristic(0.2 * F) - other.characteristic(0.2 * F)) < 1e-8
     known_first = np.column_stack([F[:, 0], np.full(3, np.nan)])
     given_first, given_second = (each.with_noise().given(known_first) for each in (first, second))
-    assert np.allclose(given_first.mean, given_second.mean, atol=0.1)
-    assert np.allclose(first.quantile(0.1), second.quantile(0.1), atol=0.15)
+    assert np.allclose(given_first.mean, given_second.mean)
+    assert np.allclose(first.quantile(0.1), second.quantile(0.1))
 
 
-def test_left_out_scores_are_those_of_noise_per_output(both) -> None:
-    free, known = (each.leave_one_out() for each in both)
-    assert np.allclose(free.log_density, known.log_density, atol=0.1)
-    assert np.allclose(free.mean, known.mean, atol=0.1)
-    assert np.allclose(free.variance, known.variance, rtol=0.1)
+def test_left_out_scores_given_draws_are_those_of_noise_per_output(same_draws) -> None:
+    free, known = (each.leave_one_out() for each in same_draws)
+    assert np.allclose(free.log_density, known.log_density)
+    assert np.allclose(free.mean, known.mean)
+    assert np.allclose(free.variance, known.variance)
 
 
-def test_draws_have_the_moments_of_the_predictive(both, problem) -> None:
-    law = both[0].predict(problem[2]).with_noise()
+def test_draws_have_the_moments_of_the_predictive(post, problem) -> None:
+    law = post.predict(problem[2]).with_noise()
     draws = law.sample(20_000, 0).reshape(20_000, -1)
     deviation = np.sqrt(np.diag(law.covariance.reshape(6, 6)))
     assert np.abs(draws.mean(axis=0) - law.mean.ravel()).max() < 0.05 * deviation.max()
     assert np.allclose(np.cov(draws.T), law.covariance.reshape(6, 6), atol=0.05 * deviation.max() ** 2)
 
 
-def test_files_hold_the_same_numbers(both, problem, tmp_path) -> None:
-    free = both[0]
-    free.save(tmp_path / "posterior.lbnn")
+def test_files_hold_the_same_numbers(post, problem, tmp_path) -> None:
+    post.save(tmp_path / "posterior.lbnn")
     again = lbnn.FreeNoisePosterior.load(tmp_path / "posterior.lbnn")
-    assert np.array_equal(again.predict(problem[2]).mean, free.predict(problem[2]).mean)
-    assert again.log_evidence == free.log_evidence
-    assert again.diagnostics == free.diagnostics
+    assert np.array_equal(again.predict(problem[2]).mean, post.predict(problem[2]).mean)
+    assert again.log_evidence == post.log_evidence
+    assert again.diagnostics == post.diagnostics
 
 
 def test_depth_one_with_a_given_covariance_is_a_gaussian_process(problem) -> None:
@@ -290,7 +303,7 @@ def two_outputs(problem):
     """A posterior, the same in coordinates for draws, and a mode."""
     X, Y, _ = problem
     spectrum = lbnn.Spectrum.from_inputs(X, Y)
-    target = given_target(ScalePrior((4,), 2), spectrum, 4.0, ScalePrior((1,), 2), None)
+    target = given_target(ScalePrior((4,), 2), spectrum, 0.25, ScalePrior((1,), 2))
     return target, *aligned(target)
 
 
@@ -324,7 +337,7 @@ def test_long_paths_are_not_low() -> None:
     noise = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 20))
     Y = X[:, :3] @ rng.normal(size=(3, 20)) + noise + rng.normal(size=(60, 20))
     spectrum = lbnn.Spectrum.from_inputs(X, 10 * Y)
-    target = given_target(ScalePrior((3,), 20), spectrum, 1.0, ScalePrior((3,), 20), None)
+    target = given_target(ScalePrior((3,), 20), spectrum, 1.0, ScalePrior((3,), 20))
     call = Call(InferenceOptions(0.5, 0))
     own, mode = aligned(target)
     found = tempered(own, final_start(own, mode)[0], call, FINAL, "found")
@@ -356,7 +369,7 @@ def test_a_start_beyond_the_support_finds_its_way_back() -> None:
         ({"noise_network": lbnn.Network((1,))}, "0 < beta < inf"),
         ({"noise_network": lbnn.Network((1,)), "beta": math.inf}, "0 < beta < inf"),
         ({"noise_network": lbnn.Network((1,), [2.0, 1.0]), "beta": 1.0}, "first layer"),
-        ({"noise_covariance": np.eye(2), "engine": "dual"}, "engine='smc'"),
+        ({"noise_network": lbnn.Network((1,)), "beta": 1.0, "engine": "dual"}, "engine='smc'"),
     ],
 )
 def test_what_is_not_a_noise_is_refused(problem, arguments, message) -> None:

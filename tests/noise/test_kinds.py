@@ -18,6 +18,12 @@ from tests.helpers.problems import make_problem
 P, INPUTS, WIDTH, DRAWS = 6, 4, 5, 40_000
 BETAS = np.array([0.7, 9.0])
 NU = 0.4
+COVARIANCE = np.array([[1.1, 0.6], [0.6, 0.5]])
+GIVEN = {
+    "per_output": {"noise": "per_output", "beta": BETAS},
+    "coupled": {"noise": "coupled", "beta": 1 / NU},
+    "free": {"noise": "free", "noise_covariance": COVARIANCE},
+}
 
 
 class Simulated:
@@ -89,16 +95,21 @@ def moments(simulated):
     return (mean, error), (covariance, spread)
 
 
-@pytest.mark.parametrize("kind", ["per_output", "coupled"])
+@pytest.mark.parametrize("kind", GIVEN)
 def test_evidence_scale_and_observations_are_those_of_simulated_networks(kind):
     problem = problem_of()
     if kind == "coupled":
-        simulated, beta = Simulated(problem, lambda scales: NU * scales), 1 / NU
+        simulated = Simulated(problem, lambda scales: NU * scales)
     else:
-        noise = np.diag(1 / BETAS)
-        simulated, beta = Simulated(problem, lambda scales: np.broadcast_to(noise, scales.shape)), BETAS
-    post = lbnn.Network((WIDTH,)).condition(problem.X, problem.Y, beta, noise=kind, target_error=0.02)
+        noise = np.diag(1 / BETAS) if kind == "per_output" else COVARIANCE
+        simulated = Simulated(problem, lambda scales: np.broadcast_to(noise, scales.shape))
+    post = lbnn.Network((WIDTH,)).condition(problem.X, problem.Y, **GIVEN[kind], target_error=0.02)
     assert post.noise.kind == kind
+    noise = simulated.average(simulated.noise)[0]
+    np.testing.assert_allclose(post.noise_covariance, noise, atol=0.1 if kind == "coupled" else 1e-12)
+    signal = post.spectrum.mean_gram * np.diagonal(simulated.scales, axis1=1, axis2=2)
+    shares = signal / (signal + np.diagonal(simulated.noise, axis1=1, axis2=2))
+    agree(post.signal_share(), 0.02, *simulated.average(shares))
     agree(post.log_evidence, post.log_evidence_error, *simulated.log_evidence)
     agree(post.scale.mean, post.scale.mean_error, *simulated.average(simulated.scales))
     pred = post.predict(problem.X_test).with_noise()
@@ -141,14 +152,13 @@ def test_equal_noise_per_output_is_independent_noise(widths):
     )
 
 
-@pytest.mark.parametrize("kind", ["per_output", "coupled"])
+@pytest.mark.parametrize("kind", GIVEN)
 @pytest.mark.parametrize("inputs", [INPUTS, 9])
 def test_depth_one_is_a_dense_gaussian(kind, inputs):
     problem = make_problem(P, inputs, 2, seed=7)
-    noise = np.diag(1 / BETAS) if kind == "per_output" else 1.3 * NU * np.eye(2)
-    beta = BETAS if kind == "per_output" else 1 / NU
+    noise = {"per_output": np.diag(1 / BETAS), "coupled": NU * np.eye(2), "free": COVARIANCE}[kind]
     net = lbnn.Network((), prior_variances=[1.3])
-    post = net.condition(problem.X, problem.Y, beta if kind == "per_output" else beta / 1.3, noise=kind)
+    post = net.condition(problem.X, problem.Y, **GIVEN[kind])
     train = np.kron(1.3 * problem.gram, np.eye(2)) + np.kron(np.eye(P), noise)
     cross = np.kron(1.3 * problem.cross.T, np.eye(2))
     exact = stats.multivariate_normal(cov=train).logpdf(problem.Y.ravel())
@@ -165,14 +175,13 @@ def test_depth_one_is_a_dense_gaussian(kind, inputs):
     assert pred.with_noise().log_density(F) == pytest.approx(dense, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["per_output", "coupled"])
+@pytest.mark.parametrize("kind", GIVEN)
 def test_scores_without_refits_are_those_of_refits(kind):
     problem, net = make_problem(9, 4, 2, seed=8), lbnn.Network(())
-    beta = BETAS if kind == "per_output" else 1 / NU
-    scores = net.condition(problem.X, problem.Y, beta, noise=kind).leave_one_out()
+    scores = net.condition(problem.X, problem.Y, **GIVEN[kind]).leave_one_out()
     for a in range(9):
         rest = np.delete(np.arange(9), a)
-        refit = net.condition(problem.X[rest], problem.Y[rest], beta, noise=kind)
+        refit = net.condition(problem.X[rest], problem.Y[rest], **GIVEN[kind])
         pred = refit.predict(problem.X[a : a + 1]).with_noise()
         np.testing.assert_allclose(scores.mean[a], pred.mean[0], rtol=1e-8)
         np.testing.assert_allclose(scores.variance[a], pred.variance[0], rtol=1e-8)
@@ -205,9 +214,10 @@ def test_more_outputs_than_data_with_coupled_noise():
     )
 
 
-def test_weights_with_a_noise_for_each_output_make_the_predictive():
+@pytest.mark.parametrize("kind", ["per_output", "free"])
+def test_weights_with_a_noise_for_each_output_make_the_predictive(kind):
     problem = problem_of()
-    post = lbnn.Network((WIDTH, 6)).condition(problem.X, problem.Y, BETAS, noise="per_output")
+    post = lbnn.Network((WIDTH, 6)).condition(problem.X, problem.Y, **GIVEN[kind])
     pred, weights = post.predict(problem.X_test), post.sample_weights(4000, 3)
     outputs = problem.X_test @ (weights[2] @ weights[1] @ weights[0]).swapaxes(1, 2)
     deviation = pred.standard_deviation
@@ -273,18 +283,21 @@ def test_moments_keep_too_little_for_other_noise():
     for kind, beta in (("coupled", 1.0), ("per_output", [1.0, 2.0])):
         with pytest.raises(ValueError, match="keeps their total square only"):
             lbnn.Network((5,)).condition_spectrum(spectrum, beta, noise=kind)
-    assert set(KINDS) == {"independent", "per_output", "coupled"}
+    assert set(KINDS) == {"independent", "per_output", "coupled", "free"}
 
 
-@pytest.mark.parametrize("kind", ["per_output", "coupled"])
+@pytest.mark.parametrize("kind", GIVEN)
 def test_three_ways_in_agree(kind):
     problem, net = problem_of(), lbnn.Network((WIDTH,))
-    beta = BETAS if kind == "per_output" else 2.0
-    options = {"noise": kind, "target_error": 0.2}
-    inputs = net.condition(problem.X, problem.Y, beta, **options)
-    gram = net.condition_gram(problem.gram, problem.Y, beta, **options)
-    spectrum = net.condition_spectrum(lbnn.Spectrum.from_inputs(problem.X, problem.Y), beta, **options)
-    assert spectrum.log_evidence == inputs.log_evidence
+    options = GIVEN[kind] | {"target_error": 0.2}
+    inputs = net.condition(problem.X, problem.Y, **options)
+    gram = net.condition_gram(problem.gram, problem.Y, **options)
+    data = lbnn.Spectrum.from_inputs(problem.X, problem.Y)
+    if kind == "free":
+        with pytest.raises(ValueError, match="given by noise_covariance or noise_network"):
+            net.condition_spectrum(data, noise=kind)
+    else:
+        assert net.condition_spectrum(data, **options).log_evidence == inputs.log_evidence
     error = math.hypot(gram.log_evidence_error, inputs.log_evidence_error)
     assert abs(gram.log_evidence - inputs.log_evidence) < 4 * error + 1e-9
     with pytest.raises(ValueError, match="weights"):
@@ -306,3 +319,5 @@ def test_noise_shows_itself():
     assert repr(post.noise) == "PerOutputNoise(variance=1, coupling=0, deviations=[0.5, 2.0])"
     coupled = lbnn.Network(()).condition(problem.X, problem.Y, 4.0, noise="coupled")
     assert repr(coupled.noise) == "CoupledNoise(variance=0, coupling=0.25)"
+    free = lbnn.Network(()).condition(problem.X, problem.Y, noise="free", noise_covariance=COVARIANCE)
+    assert repr(free.noise).startswith("NoiseCovariance(variance=1, coupling=0, deviations=[0.3")

@@ -56,6 +56,10 @@ class GaussRule:
         """The same for targets ỹ diag(units), units (n_d,)."""
         return GaussRule(self.nodes, self.counts, self.eigenvalues, self.targets * units)
 
+    def turned(self, axes: Array) -> GaussRule:
+        """The same for targets ỹ Q, Q (n_d, n_d)."""
+        return GaussRule(self.nodes, self.counts, self.eigenvalues, self.targets @ axes)
+
 
 def make_gauss_rule(eigenvalues: Array, targets: Array) -> GaussRule | None:
     """Few rows for many: g (r,), ỹ (r, n_d); None where they would not be few, or would not be right."""

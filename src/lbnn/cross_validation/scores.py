@@ -128,10 +128,10 @@ def left_out_scores(
         A and b: scores are those of observations Y Aᵀ + b, with A of full column rank.
     """
     columns, one_dimensional = checked_targets(posterior, Y, centred)
-    units, measure = posterior.noise.deviations, posterior._scale_in_units
+    root, measure = posterior.noise.root, posterior._scale_in_units
     outward = np.eye(columns.shape[1]) if matrix is None else matrix
-    if units is not None:
-        columns, outward = columns / units, outward * units
+    if root is not None:
+        columns, outward = np.asarray(np.linalg.solve(root, columns.T).T, float), outward @ root
     given = posterior.spectrum.weights
     weights = np.ones(len(columns)) if given is None else given
     examples = _left_out(posterior, np.sqrt(weights)[:, None] * columns, centred)

@@ -244,6 +244,17 @@ class Spectrum:
         result = replace(self, targets=targets, residual=residual, outside=outside)
         return result._with_rule(self.gauss_rule and self.gauss_rule.in_units(factors))
 
+    def turned(self, axes: Array) -> Spectrum:
+        """The same inputs with targets Y Q, for orthonormal axes Q (n_d, n_d)."""
+        outside = None if self.outside is None else self.outside @ axes
+        result = replace(self, targets=self.targets @ axes, outside=outside)
+        return result._with_rule(self.gauss_rule and self.gauss_rule.turned(axes))
+
+    @property
+    def mean_gram(self) -> float:
+        """tr G_xx/p, the mean square of an input."""
+        return float(self.eigenvalues.sum()) / max(self.examples, 1)
+
     @property
     def gauss_rule(self) -> GaussRule | None:
         """A few rows that the likelihood takes for all, at every temperature; None if that saves nothing."""

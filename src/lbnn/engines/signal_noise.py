@@ -111,8 +111,6 @@ class SignalNoiseInference:
 def infer_signal_noise(target: SignalNoiseTarget, options: InferenceOptions) -> SignalNoiseInference:
     """The posterior of signal and noise, with a second estimate by another path where that is asked for."""
     call = Call(options)
-    if target.dimension == 0:
-        return _one_draw(target)
     found, mode = aligned(target)
     effort, most = (SCREENING, 1) if options.rough else (final_effort(target), _MOST_ROUNDS)
     start, method = final_start(found, mode)
@@ -200,14 +198,6 @@ def diagonal_draws(roots: Roots, weights: Array, groups: IndexArray) -> SignalNo
     white = np.linalg.solve(root, roots.signal)
     values, vectors = np.linalg.eigh(white @ white.swapaxes(1, 2))
     return SignalNoiseDraws(root @ vectors, np.maximum(values, 0.0), weights, groups)
-
-
-def _one_draw(target: SignalNoiseTarget) -> SignalNoiseInference:
-    """Where both covariances are given there is nothing to integrate."""
-    u = np.zeros((1, 0))
-    draws = diagonal_draws(target.roots(u), np.ones(1), np.zeros(1, int))
-    check_integrand(target.likelihood, target.roots(u), target.integrand(u))
-    return SignalNoiseInference(draws, float(target.integrand(u)[0]), 0.0, Diagnostics("atom", math.inf))
 
 
 def checked_integrand(target: SignalNoiseTarget, estimate: Estimate) -> None:

@@ -41,7 +41,7 @@ _EVIDENCE = StrOptions({"evidence"})
 #: (error 0.7 to 1), at 50 it takes 1 s and has an error of 0.07.
 _MOST_COUPLED = 64
 #: Kinds of noise: those of `Network.condition`, one of them in units for each output, and the best of all.
-NOISES = ("auto", *KINDS, "coupled_per_output", "free")
+NOISES = ("auto", *KINDS, "coupled_per_output")
 
 #: What scikit-learn checks of every parameter.
 CONSTRAINTS: dict[str, list[Any]] = {

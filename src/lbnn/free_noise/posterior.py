@@ -32,7 +32,7 @@ KIND = "free-noise posterior"
 
 @dataclass(frozen=True, repr=False)
 class FreeNoisePosterior(Conditioned):
-    """The posterior of signal and noise. Returned by `Network.condition(..., noise="free")`.
+    """The posterior of signal and noise. Returned by `Network.condition(..., noise_network=...)`.
 
     Row i of the targets in the eigenbasis of the Gram matrix has the covariance Σ + g_i L across outputs.
 
@@ -51,7 +51,8 @@ class FreeNoisePosterior(Conditioned):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(15, 20))
     >>> noise = rng.normal(size=(15, 1)) @ np.ones((1, 2)) + 0.3 * rng.normal(size=(15, 2))
-    >>> post = lbnn.Network(widths=(5,)).condition(X, noise, noise="free", noise_covariance=np.cov(noise.T))
+    >>> given = {"noise": "free", "noise_network": lbnn.Network((1,)), "target_error": 0.2}
+    >>> post = lbnn.Network(widths=(5,)).condition(X, noise, beta=10.0, **given)
     >>> post.predict(X[:3]).with_noise().mean.shape
     (3, 2)
     >>> post.noise_covariance.shape
@@ -107,7 +108,7 @@ class FreeNoisePosterior(Conditioned):
     @property
     def mean_gram(self) -> float:
         """ḡ, tr G/p."""
-        return float(self.spectrum.eigenvalues.sum()) / max(self.spectrum.examples, 1)
+        return self.spectrum.mean_gram
 
     # ------------------------------------------------------------------ predictions
 
@@ -189,24 +190,20 @@ class FreeNoisePosterior(Conditioned):
 def condition_free(
     prior: ScalePrior,
     spectrum: Spectrum,
-    beta: Any,
-    noise_prior: ScalePrior | None,
-    noise_covariance: Any,
+    noise_variance: float,
+    noise_prior: ScalePrior,
     options: InferenceOptions,
 ) -> FreeNoisePosterior:
-    """The posterior of signal and noise; an answer that is not ok warns."""
+    """The posterior of signal and noise Σ = noise_variance · I + L₂; an answer that is not ok warns."""
     if options.engine not in ("auto", "smc"):
-        raise ValueError(f"noise='free' is integrated by engine='smc', got engine={options.engine!r}")
-    full = noise_prior is not None and bool(noise_prior.widths) and noise_prior.full_rank
-    if full and spectrum.outputs > spectrum.examples:
+        raise ValueError(f"noise_network is integrated by engine='smc', got engine={options.engine!r}")
+    if noise_prior.full_rank and spectrum.outputs > spectrum.examples:
         warn(
             f"noise_network leads to a noise covariance of full rank, with {spectrum.outputs} outputs and "
             f"{spectrum.examples} rows: with more outputs than rows it depends mainly on the prior. Use a "
             f"noise_network with fewer units than rows, whose factors are added to I/beta",
             DataWarning,
         )
-    inference = infer_signal_noise(
-        given_target(prior, spectrum, beta, noise_prior, noise_covariance), options
-    )
+    inference = infer_signal_noise(given_target(prior, spectrum, noise_variance, noise_prior), options)
     warn_of(inference.diagnostics.messages)
     return FreeNoisePosterior(prior, spectrum, inference)

@@ -48,13 +48,21 @@ class Noise(ABC):
         """Units of the outputs (n_d,) in which the noise is τ I + ν L; None for the user's own."""
         return None
 
+    @property
+    def root(self) -> Array | None:
+        """B (n_d, n_d): with the outputs Y B⁻ᵀ the noise is τ I + ν L; None for the identity."""
+        return None
+
     @abstractmethod
     def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
         """Raise a ValueError that states the rule where the posterior does not exist."""
 
     @abstractmethod
     def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
-        """log p(Y | L) of data in the user's units, as a function of L in the user's units."""
+        """log p(Y | L) of data in the user's units, as a function of L in the user's units.
+
+        Outputs with noise that is correlated are taken in the axes of the noise.
+        """
 
     @abstractmethod
     def plain_likelihood(self, spectrum: Spectrum) -> PlainLikelihood:
@@ -65,7 +73,11 @@ class Noise(ABC):
         return spectrum
 
     def scale_in_units(self, measure: ScaleMeasure, depth: int) -> ScaleMeasure:
-        """The law of the scale with the outputs in units of `deviations`."""
+        """The law that engines integrate, with the outputs in units of `deviations`."""
+        return measure
+
+    def scale_of_outputs(self, measure: ScaleMeasure, depth: int) -> ScaleMeasure:
+        """The law that engines integrate, for the user's outputs."""
         return measure
 
     def eigenvalues(self, spectrum: Spectrum) -> Array:
@@ -89,7 +101,7 @@ class Noise(ABC):
 
     def mean_covariance(self, scale_mean: Array) -> Array:
         """τ I + ν E L in the units of `deviations`, (n_d, n_d)."""
-        covariance = self.variance * np.eye(len(scale_mean))
+        covariance = np.diag(np.full(len(scale_mean), self.variance))
         return covariance + self.coupling * scale_mean if self.coupling else covariance
 
     @abstractmethod

@@ -10,12 +10,15 @@ from lbnn._base.deprecated import VALUES
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.noise.coupled import CoupledNoise
+from lbnn.noise.covariance import NoiseCovariance
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise
 from lbnn.noise.per_output import PerOutputNoise
 
 #: Every kind of noise by its name.
-KINDS: dict[str, type[Noise]] = {kind.kind: kind for kind in (IndependentNoise, PerOutputNoise, CoupledNoise)}
+KINDS: dict[str, type[Noise]] = {
+    kind.kind: kind for kind in (IndependentNoise, PerOutputNoise, CoupledNoise, NoiseCovariance)
+}
 
 
 def noise_kind(name: Any) -> str:
@@ -34,7 +37,7 @@ def noise_kind(name: Any) -> str:
 def make_noise(name: str, beta: Any, spectrum: Spectrum) -> Noise:
     """The noise of that name with the user's beta, for these data."""
     kind = noise_kind(name)
-    if beta is None:
+    if beta is None and kind != NoiseCovariance.kind:
         raise TypeError(
             "beta is needed: the noise variance of the targets is 1/beta, and beta=math.inf is for targets "
             "without noise, got none. If the noise is not known, LBNNRegressor chooses it by evidence"

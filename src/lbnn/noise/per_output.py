@@ -17,11 +17,12 @@ import numpy as np
 from lbnn._base import check
 from lbnn._base.types import Array, ComplexArray
 from lbnn.data.spectrum import Spectrum
-from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio, eigen_in_units
+from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
 from lbnn.likelihood.plain import PlainLikelihood
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise, targets_outside
 from lbnn.scale.measure import Exponent, Law, ScaleMeasure
+from lbnn.scale.phases import Phases
 from lbnn.scale.prior import ScalePrior
 
 
@@ -44,6 +45,11 @@ class PerOutputNoise(Noise):
         """Standard deviations of the noise, 1/√β_j, (n_d,)."""
         return 1 / np.sqrt(self.betas)
 
+    @property
+    def root(self) -> Array:
+        """diag(1/√β), (n_d, n_d)."""
+        return np.diag(self.deviations)
+
     def require(self, prior: ScalePrior, spectrum: Spectrum) -> None:
         """With finite noise every network has a posterior."""
 
@@ -55,7 +61,7 @@ class PerOutputNoise(Noise):
     def scale_in_units(self, measure: ScaleMeasure, depth: int) -> ScaleMeasure:
         """The law of D L D."""
         units = np.sqrt(self.betas)
-        law = None if measure.law is None else LawInUnits(measure.law, units, depth)
+        law = None if measure.law is None else LinearImage(measure.law, np.diag(units), depth)
         return replace(measure, scales=units[:, None] * measure.scales * units, law=law)
 
     def likelihood(self, spectrum: Spectrum) -> GaussianLikelihood:
@@ -113,42 +119,56 @@ class PerOutputNoise(Noise):
 
 
 @dataclass(frozen=True)
-class LawInUnits:
-    """The law of D L D behind that of L."""
+class LinearImage:
+    """The law of A L Aᵀ behind that of L."""
 
     law: Law
-    units: Array  # the diagonal of D, (n_d,)
+    matrix: Array  # A, (n_d, n_d), invertible
     depth: int
 
     def log_expect_exp(self, log_factor: Exponent) -> complex:
-        """Log E exp(log_factor(D L D))."""
-        if isinstance(log_factor, LikelihoodRatio):  # engines may integrate a ratio anew
+        """Log E exp(log_factor(A L Aᵀ))."""
+        if isinstance(log_factor, LikelihoodRatio) and self._diagonal:  # engines may integrate a ratio anew
             return self.law.log_expect_exp(self._ratio(log_factor))
 
         def of_scale(eigenvalues: Array, vectors: Array) -> Array | ComplexArray:
-            """The exponent at D L D for eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d) of L, (m,)."""
-            return log_factor(*eigen_in_units(eigenvalues, vectors, self.units))
+            """The exponent at A L Aᵀ for eigenvalues (m, n_d) and eigenvectors (m, n_d, n_d) of L, (m,)."""
+            axes, sizes, _ = np.linalg.svd(self.matrix @ vectors * np.sqrt(eigenvalues)[:, None, :])
+            return log_factor(sizes**2, axes)
 
         return self.law.log_expect_exp(of_scale)
 
+    @property
+    def _diagonal(self) -> bool:
+        return not np.any(self.matrix - np.diag(np.diagonal(self.matrix)))
+
     def _ratio(self, ratio: LikelihoodRatio) -> LikelihoodRatio:
         def in_units(factor: GaussianLikelihood) -> GaussianLikelihood:
-            return replace(factor, units=self.units * factor.output_units)
+            return replace(factor, units=np.diagonal(self.matrix) * factor.output_units)
 
         return LikelihoodRatio(
             tuple(map(in_units, ratio.numerators)), tuple(map(in_units, ratio.denominators))
         )
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws of D L D, (size, n_d, n_d)."""
-        return self.units[:, None] * self.law.sample(size, rng) * self.units
+        """Draws of A L Aᵀ, (size, n_d, n_d)."""
+        return np.asarray(self.matrix @ self.law.sample(size, rng) @ self.matrix.T)
 
     def sample_factors(self, size: int, rng: np.random.Generator) -> list[Array]:
-        """D T_d, T_{d−1}, ..., T_2, (size, rows, columns) each, whose product is a root of D L D."""
+        """A T_d, T_{d−1}, ..., T_2, (size, rows, columns) each, whose product is a root of A L Aᵀ."""
         last, *others = self.law.sample_factors(size, rng)
-        return [self.units[:, None] * last, *others]
+        return [self.matrix @ last, *others]
 
     def partial_products(self, layer: int) -> Array:
-        """T_ℓ ⋯ T_2 (m, rows, columns), with D before the product of all, whose rows are the outputs."""
+        """T_ℓ ⋯ T_2 (m, rows, columns), with A before the product of all, whose rows are the outputs."""
         products = self.law.partial_products(layer)
-        return self.units[:, None] * products if layer == self.depth else products
+        return self.matrix @ products if layer == self.depth else products
+
+    def phases(self, measure: ScaleMeasure) -> Phases:
+        """Those of the law of L, with the means of A L Aᵀ."""
+        back = np.linalg.inv(self.matrix)
+        own = replace(measure, scales=back @ measure.scales @ back.T, law=self.law)
+        found = (
+            replace(each, mean_scale=self.matrix @ each.mean_scale @ self.matrix.T) for each in own.phases()
+        )
+        return Phases(tuple(found))

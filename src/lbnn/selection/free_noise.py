@@ -147,11 +147,10 @@ def unit_prior(data: EvidenceData, form: Form) -> UnitPrior:
     shares = (_COMMON_SHARE, own_share(form.signal or ())) if own else (math.sqrt(_VARIANCE_OF_LOGIT), 0.0)
     if form.same_factors:
         shares = 0.0, math.sqrt(_VARIANCE_OF_LOGIT)
-    mean_gram = float(data.spectrum.eigenvalues.sum()) / max(data.spectrum.examples, 1)
     variances = target_variances(data)
     return UnitPrior(
         np.log(variances if own else np.full(data.outputs, variances.mean())),
-        math.log(mean_gram),
+        math.log(data.spectrum.mean_gram),
         _COMMON,
         _OWN if own else 0.0,
         *shares,
