@@ -31,7 +31,7 @@ ALLOWED = 1e3  # times what one rounding does
 #: Relative error of an answer that counts as right whatever one rounding does: that of the quadrature.
 FLOOR = 1e-10
 ROUNDINGS = 2  # random ones, of which the larger effect counts
-WAYS = ("from_inputs", "intercept", "from_gram", "two passes", "one pass")
+WAYS = ("from_inputs", "intercept", "from_gram", "blocks", "moments")
 LIBRARIES = ("numpy", "array_api_strict", *(("torch",) if find_spec("torch") else ()))
 
 
@@ -104,8 +104,11 @@ def answers(problem: Problem) -> dict[str, np.ndarray]:
         post = problem.network.condition(X, y, beta)
     else:
         cuts = np.array_split(np.arange(len(X)), min(3, len(X)))
-        passes = 2 if problem.way == "two passes" else 1
-        spectrum = lbnn.Spectrum.from_chunks([(X[rows], y[rows]) for rows in cuts], passes)
+        spectrum = (
+            lbnn.Spectrum.from_chunks([(X[rows], y[rows]) for rows in cuts])
+            if problem.way == "blocks"
+            else lbnn.Spectrum.from_moments(X.T @ X, X.T @ y, y.T @ y, len(X))
+        )
         post = problem.network.condition_spectrum(spectrum, beta)
     return _of(post.log_evidence, post.predict(X_test))
 

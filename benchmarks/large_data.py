@@ -1,4 +1,4 @@
-"""Large data: accuracy of moments and factors against 60 digits; rows a second and memory of two passes.
+"""Large data: accuracy of moments and of one pass against 60 digits; rows a second and memory of one pass.
 
 python -m benchmarks.large_data --rows 5000000 --inputs 500 --workers 2 --memory 2GiB   # 20 GB of data
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 import lbnn
 from benchmarks.timing import conditions
-from lbnn.data.factor import Frame, Moments, Refined
+from lbnn.data.stream import Triangle
 from tests.referees.sixty_digits import exact_spectrum, ill_conditioned
 
 NETWORK = lbnn.Network((20, 20))
@@ -21,7 +21,7 @@ NETWORK = lbnn.Network((20, 20))
 
 def accuracy() -> None:
     """Errors of the log evidence."""
-    print("| condition | offset | β | from_inputs | one pass | its bound | two passes | one rounding of X |")
+    print("| condition | offset | β | from_inputs | moments | their bound | one pass | one rounding of X |")
     print("|---|---|---|---|---|---|---|---|")
     for condition, offset in [(1e1, 0), (1e3, 0), (1e4, 0), (1e6, 0), (1e8, 0), (1e1, 1e2), (1e1, 1e4)]:
         X, y = ill_conditioned(condition, offset, examples=200, inputs=8, seed=0)
@@ -31,20 +31,20 @@ def accuracy() -> None:
         for beta in (1e2, 1e6, 1e10):
             expected = _log_evidence(truth, beta)
             cells = []
-            for passes in (0, 1, 2):
+            ways = {
+                "inputs": (lbnn.Spectrum.from_inputs, X, y),
+                "moments": (lbnn.Spectrum.from_moments, X.T @ X, X.T @ y, y @ y, len(y)),
+                "blocks": (lbnn.Spectrum.from_chunks, chunks),
+            }
+            for name, (way, *data) in ways.items():
                 try:
-                    found = (
-                        lbnn.Spectrum.from_chunks(chunks, passes)
-                        if passes
-                        else lbnn.Spectrum.from_inputs(X, y)
-                    )
+                    found = way(*data)
                     cells.append(f"{abs(_log_evidence(found, beta) - expected):.0e}")
-                    bound = f"{found.rounding * beta:.0e}" if passes == 1 else ""
+                    bound = f"{found.rounding * beta:.0e}"
                 except ValueError:
                     cells.append("refused")
                     bound = "–"
-                if passes == 1:
-                    cells.append(bound)
+                cells += [bound] if name == "moments" else []
             change = f"{abs(_log_evidence(nudged, beta) - expected):.0e}"
             print(f"| {condition:.0e} | {offset:g} | {beta:.0e} | {' | '.join(cells)} | {change} |")
 
@@ -62,9 +62,9 @@ def _block(seed: int, rows: int, inputs: int):
 
 
 def throughput(rows: int, inputs: int, workers: int, memory: str, block: int = 20_000) -> None:
-    """Two passes over generated dask arrays on workers with little memory, against the bare product XᵀX.
+    """One pass over generated dask arrays on workers with little memory, against the bare product XᵀX.
 
-    Blocks are made when they are read, in each pass anew: nothing is on disk.
+    Blocks are made when they are read: nothing is on disk.
     """
     from distributed import Client, LocalCluster
 
@@ -74,7 +74,7 @@ def throughput(rows: int, inputs: int, workers: int, memory: str, block: int = 2
     options = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": memory}
     with LocalCluster(**options, dashboard_address=None) as cluster, Client(cluster) as client:
         client.run(lambda: __import__("lbnn") and None)
-        client.register_plugin(_progress(2 * count))
+        client.register_plugin(_progress(count))
         before = sum(client.run(time.process_time).values())
         start = time.perf_counter()
         spectrum = lbnn.Spectrum.from_inputs(X, y)
@@ -84,24 +84,20 @@ def throughput(rows: int, inputs: int, workers: int, memory: str, block: int = 2
     gigabytes = 8 * count * block * inputs / 1e9
     print(f"{spectrum}: {gigabytes:.1f} GB in {seconds:.0f} s on {workers} workers of {memory}")
     print(f"  {count * block / seconds:,.0f} rows a second; processor seconds of the workers {used:.0f}")
-    product, made = count * bare, 2 * count * making
-    print(
-        f"  of these {made:.0f} make the data twice; the rest is {(used - made) / product:.1f} bare products"
-    )
+    product, made = count * bare, count * making
+    print(f"  of these {made:.0f} make the data; the rest is {(used - made) / product:.1f} bare products")
     print(f"  the bare product alone: {workers * block / bare:,.0f} rows a second on {workers} cores")
     print(f"  peak memory of the workers {', '.join(f'{peak / 2**30:.2f} GiB' for peak in peaks.values())}")
 
 
 def _processor_seconds(block: int, inputs: int) -> tuple[float, float]:
-    """Of making one block and of the bare product; what each pass takes is printed."""
+    """Of making one block and of the bare product; what the triangle takes is printed."""
     X, y = _block(0, block, inputs)
     bare = min(_timed(lambda: X.T @ X) for _ in range(5))
     making = min(_timed(lambda: _block(1, block, inputs)) for _ in range(3))
-    frame = Frame.of(Moments.of(X, y[:, None]), inputs, centre=False)
-    one = min(_timed(lambda: Moments.of(X, y[:, None])) for _ in range(3))
-    two = min(_timed(lambda: Refined.of(X, y[:, None], frame)) for _ in range(3))
+    triangle = min(_timed(lambda: Triangle.of(X, y[:, None])) for _ in range(3))
     print(f"processor seconds of a block of {block:,} × {inputs}: making it {making:.2f}")
-    print(f"  the bare product {bare:.3f}, the first pass {one:.3f}, the second {two:.3f}", flush=True)
+    print(f"  the bare product {bare:.3f}, the triangle {triangle:.3f}", flush=True)
     return making, bare
 
 
@@ -116,14 +112,14 @@ def _generated(count: int, block: int, inputs: int):
 
 
 def _progress(total: int):
-    """Prints how many blocks of both passes are summarised, ten times."""
+    """Prints how many blocks are summarised, ten times."""
     from distributed import SchedulerPlugin
 
     class Progress(SchedulerPlugin):
         name, done, began = "progress", 0, time.perf_counter()
 
         def transition(self, key, start, finish, *args, **kwargs):
-            if finish == "memory" and start == "processing" and "_summarise" in str(key):
+            if finish == "memory" and start == "processing" and "_triangle_of" in str(key):
                 self.done += 1
                 if self.done * 10 // total > (self.done - 1) * 10 // total:
                     print(

@@ -291,7 +291,6 @@ def test_sizes_beyond_the_range_of_squares_are_refused(size):
         lambda: lbnn.Spectrum.from_inputs(size * X, y),
         lambda: lbnn.Spectrum.from_inputs(X, size * y),
         lambda: lbnn.Spectrum.from_chunks(cut),
-        lambda: lbnn.Spectrum.from_chunks(cut, passes=1),
         lambda: lbnn.Spectrum.from_chunks([(X, size * y)]),
     ]
     for way in ways:

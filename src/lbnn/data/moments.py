@@ -7,12 +7,12 @@ from numpy.typing import ArrayLike
 
 from lbnn._base import check
 from lbnn._base.arrays import largest, like
-from lbnn._base.types import AnyArray
+from lbnn._base.types import AnyArray, Array
 from lbnn.data.bases import GRAM_TOLERANCE
-from lbnn.data.factor import Factor, moment_rows
 from lbnn.data.projection import RANK_TOLERANCE
+from lbnn.data.stream import Factor
 
-_USE = "use from_inputs, from_chunks with passes=2, or from_factor"
+_USE = "use from_inputs, from_chunks, or from_factor"
 
 
 def require_in_range(cross: AnyArray, vectors: AnyArray, total: float, dropped: float) -> None:
@@ -96,3 +96,24 @@ def given_factor(
     if len(root) > count:
         raise ValueError(f"factor must have at most p rows, got {len(root)} with examples={count}")
     return Factor(root, along, moment_rows(moment)), count, single
+
+
+def moment_rows(moment: Array) -> Array:
+    """Rows A with AᵀA = moment, (n_d, n_d); eigenvalues below zero are rounding."""
+    values, vectors = np.linalg.eigh(moment)
+    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+
+
+def moment_rounding(values: Array, targets: Array, residual: float, directions: int) -> float:
+    """Bound of the error in ½(‖Y‖² − ‖ỹ‖²) from moments: g (r,) and ỹ (r, n_d) known to ε of the largest.
+
+    Directions that count as zero although `directions` could be there may be lost altogether, and with them
+    all of the residual.
+    """
+    total = float((targets**2).sum()) + residual
+    lost = residual / RANK_TOLERANCE if len(values) < directions else 0.0
+    if not len(values):
+        return 0.5 * RANK_TOLERANCE * lost
+    condition = np.sqrt(values[-1] / values)[:, None]
+    terms = 2 * np.abs(targets) * np.sqrt(total) * condition + (targets * condition) ** 2
+    return 0.5 * RANK_TOLERANCE * (total + float(terms.sum()) + lost)

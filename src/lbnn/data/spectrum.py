@@ -18,7 +18,6 @@ from lbnn._base.arrays import Device, copied, device_of, largest, like, require_
 from lbnn._base.deprecated import former_attributes
 from lbnn._base.gauss_rule import GaussRule, make_gauss_rule
 from lbnn._base.types import AnyArray, Array
-from lbnn.data import streams
 from lbnn.data.bases import Basis, GramBasis, InputBasis, given_points
 from lbnn.data.decomposition import (
     SmallerSide,
@@ -26,11 +25,11 @@ from lbnn.data.decomposition import (
     rest_of_targets,
     singular_vectors,
 )
-from lbnn.data.factor import Factor, moment_rounding
 from lbnn.data.moments import (
     given_factor,
     given_moments,
     moment_residual,
+    moment_rounding,
     require_in_range,
 )
 from lbnn.data.projection import (
@@ -40,6 +39,7 @@ from lbnn.data.projection import (
     Projection,
     TrainingProjection,
 )
+from lbnn.data.stream import Blocks, DaskBlocks, Factor, Stream, is_dask
 
 _SMALL_SHARE = 1e-10  # by which rounding of moments may change predictions, as a share, without a warning
 
@@ -203,7 +203,7 @@ class Spectrum:
         if evidence <= target_error and relative <= _SMALL_SHARE:
             return ""
         data, advice = (
-            ("moments of the data", "Spectrum.from_inputs, from_chunks with passes=2, or from_factor")
+            ("moments of the data", "Spectrum.from_inputs, from_chunks, or from_factor")
             if of_moments
             else ("the Gram matrix", "Spectrum.from_inputs where there are inputs, or less extreme beta")
         )
@@ -280,7 +280,7 @@ class Spectrum:
         """Build from inputs X (p, n0) and targets Y (p,) or (p, n_d): G_xx = XXᵀ/n0.
 
         X and Y are arrays of NumPy, PyTorch, JAX or CuPy on one device: all that is large stays there. Dask
-        arrays are read by blocks of rows, twice, as `from_chunks` reads its chunks.
+        arrays are read by blocks of rows, as `from_chunks` reads its chunks.
 
         `weights` (p,) are positive: row a has the noise variance 1/(β w_a).
 
@@ -289,13 +289,13 @@ class Spectrum:
         `decompose` has no effect any more and goes away in the next release; "factor" is refused.
         """
         _refuse_factor(decompose)
-        if streams.is_dask(X):
+        if is_dask(X):
             if weights is not None:
                 raise ValueError(
                     "row weights are for rows in memory, got a dask array: multiply the rows of X and Y by "
                     "the roots of their weights"
                 )
-            return _from_stream(streams.DaskBlocks.of(X, Y), 2)
+            return _from_stream(DaskBlocks.of(X, Y))
         inputs = check.matrix_in_place(X, "X", copy=False)
         targets, single = check.targets(Y, inputs.shape[0])
         require_one_device(X=inputs, Y=targets)
@@ -349,17 +349,15 @@ class Spectrum:
         )
 
     @classmethod
-    def from_chunks(cls, chunks: Any, passes: int = 2) -> Spectrum:
-        """Build from data in parts, in memory that does not depend on the number of rows.
+    def from_chunks(cls, chunks: Any, passes: int | None = None) -> Spectrum:
+        """Build from data in parts, read once, in memory that does not depend on the number of rows.
 
         Parameters
         ----------
-        chunks : function without arguments -> iterable of (X, Y), or an iterable that can be read again
+        chunks : iterable of (X, Y), or a function without arguments that gives one
             Blocks of rows: X (rows, n0), Y (rows,) or (rows, n_d).
-        passes : 1 or 2
-            How often the data are read. One pass accumulates moments, whose rounding grows with the condition
-            of X and with β: posteriors warn where it exceeds their target error. A second pass makes the
-            triangular factor of X accurate.
+        passes : int, optional
+            Without effect: one pass is as accurate as the data allow.
 
         Returns
         -------
@@ -381,9 +379,7 @@ class Spectrum:
         >>> bool(np.allclose(spectrum.eigenvalues, lbnn.Spectrum.from_inputs(*whole).eigenvalues))
         True
         """
-        if passes not in (1, 2):
-            raise ValueError(f"passes must be 1 or 2, got {passes!r}")
-        return _from_stream(streams.Blocks.of(chunks, passes), passes)
+        return _from_stream(Blocks.of(chunks))
 
     @classmethod
     def from_factor(
@@ -499,14 +495,10 @@ def _of_singular_vectors(
     return Spectrum(eigenvalues, own, float((rest**2).sum()), examples, single, basis, rest)
 
 
-def _from_stream(blocks: streams.Stream, passes: int) -> Spectrum:
+def _from_stream(blocks: Stream) -> Spectrum:
     """From blocks of rows."""
-    moments = blocks.moments()
-    if passes == 2:
-        return Spectrum._from_factor(blocks.factor(moments, centre=False), moments.count, blocks.single)
-    total, n0 = moments.about(centre=False), blocks.inputs
-    parts = total[:n0, :n0] / n0, total[:n0, n0:], float(np.trace(total[n0:, n0:]))
-    return _from_moments(*parts, moments.count, blocks.single)
+    triangle = blocks.triangle()
+    return Spectrum._from_factor(triangle.factor(centre=False), triangle.count, blocks.single)
 
 
 def _from_moments(moment: AnyArray, cross: AnyArray, total: float, examples: int, single: bool) -> Spectrum:

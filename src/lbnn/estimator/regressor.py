@@ -25,7 +25,7 @@ from lbnn._base.errors import DataWarning, ExtrapolationWarning
 from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn._base.warn import warn, warn_of
 from lbnn.cross_validation import LeaveOneOut
-from lbnn.data.streams import Blocks, DaskBlocks, Stream, is_dask
+from lbnn.data.stream import Blocks, DaskBlocks, Stream, is_dask
 from lbnn.estimator import (
     fitting,
     missing,
@@ -455,15 +455,15 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return row_noise.own_variances(len(targets), densities)
 
     def fit_chunks(self, chunks: Any) -> LBNNRegressor:
-        """`fit` for data in parts, read twice, in memory that does not depend on the number of rows.
+        """`fit` for data in parts, read once, in memory that does not depend on the number of rows.
 
         Parameters
         ----------
-        chunks : function without arguments -> iterable of (X, y), or an iterable that can be read again
+        chunks : iterable of (X, y), or a function without arguments that gives one
             Blocks of rows, as for `lbnn.Spectrum.from_chunks`. Of the linear kernel only. Copies of rows are
             not looked for.
         """
-        return self._fit_stream(Blocks.of(chunks, passes=2))
+        return self._fit_stream(Blocks.of(chunks))
 
     def _fit_stream(self, stream: Stream) -> LBNNRegressor:
         self._validate_params()
@@ -474,7 +474,7 @@ class LBNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.target_transform_ = None
         summary = Summary.of(stream, self.fit_intercept)
         units = summary.units(may_be_contrasts=settings.may_be_contrasts(kind, self.beta))
-        inner, examples = units.inner(summary.targets), summary.moments.count
+        inner, examples = units.inner(summary.targets), summary.triangle.count
         self.missing_counts_ = np.zeros(len(units.mean), int)
         self.missing_explained_ = np.full(len(units.mean), np.nan)
         spec = settings.comparison_spec(kind, self._given(units), inner, examples)

@@ -1,8 +1,8 @@
 """Data in blocks of rows: units, transforms and predictions without a table in memory.
 
-Two passes leave the moments of [X Y] and the factor X = QR with QᵀY. Rows of QᵀY and of the rest have the
-moments of the targets, and columns of R those of the inputs: units are learned from them, and inputs in other
-units are Q times R in these units.
+One pass leaves the triangle of [1 X Y]: means, and the factor X = QR with QᵀY. Rows of QᵀY and of the rest
+have the moments of the targets, and columns of R those of the inputs: units are learned from them, and inputs
+in other units are Q times R in these units.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 
 from lbnn._base.types import Array, IndexArray
 from lbnn.data.centring import CentredInputs, Columns, contrasts
-from lbnn.data.factor import Factor, Moments
 from lbnn.data.spectrum import Spectrum
-from lbnn.data.streams import Stream
+from lbnn.data.stream import Factor, Stream, Triangle
 from lbnn.estimator import columns as column_units
 from lbnn.estimator import relevance
 from lbnn.estimator.columns import OWN_SCALES, ColumnUnits
@@ -29,27 +28,27 @@ from lbnn.selection import EvidenceData, NoiseSpec
 
 @dataclass(frozen=True)
 class Summary:
-    """What two passes over the blocks leave.
+    """What a pass over the blocks leaves.
 
     Attributes
     ----------
-    moments : Moments
+    triangle : Triangle
     factor : Factor
         Of the data about their means, or as they are; columns that vary by rounding only are zero.
     centre, single : bool
         Whether there is a level, and whether targets were one-dimensional.
     """
 
-    moments: Moments
+    triangle: Triangle
     factor: Factor
     centre: bool
     single: bool
 
     @classmethod
     def of(cls, stream: Stream, centre: bool) -> Summary:
-        """Read all blocks twice."""
-        moments, n0 = stream.moments(), stream.inputs
-        found = cls(moments, stream.factor(moments, centre), centre, stream.single)
+        """Read all blocks."""
+        triangle, n0 = stream.triangle(), stream.inputs
+        found = cls(triangle, triangle.factor(centre), centre, stream.single)
         varies = column_units.varying(*found._deviations)
         root, targets, outside = found.factor.root, found.factor.targets, found.factor.outside
         factor = Factor(root * varies[:n0], targets * varies[n0:], outside * varies[n0:])
@@ -63,7 +62,7 @@ class Summary:
     @property
     def means(self) -> Array:
         """What is subtracted from [X Y], (n0 + n_d,)."""
-        return self.moments.means if self.centre else np.zeros_like(self.moments.means)
+        return self.triangle.means if self.centre else np.zeros_like(self.triangle.means)
 
     @property
     def targets(self) -> Array:
@@ -73,12 +72,11 @@ class Summary:
     @property
     def _deviations(self) -> tuple[Array, Array]:
         """Deviations of the columns of [X Y] from `means`, and their root mean squares, (n0 + n_d,) each."""
-        about, about_zero = (np.diagonal(self.moments.about(centre)) for centre in (self.centre, False))
-        return np.sqrt(about / self.moments.count), np.sqrt(about_zero / self.moments.count)
+        return self.triangle.deviations(self.centre), self.triangle.deviations(False)
 
     def units(self, *, may_be_contrasts: bool) -> TargetUnits:
         """Units of the targets."""
-        mean, count = self.means[self.inputs :], self.moments.count
+        mean, count = self.means[self.inputs :], self.triangle.count
         return TargetUnits.of_rotated(
             self.targets, mean, count, self.centre, self.single, contrasts=may_be_contrasts
         )
@@ -118,14 +116,14 @@ class Summary:
             factor.root / columns.deviation,
             factor.targets,
             (factor.outside**2).sum(axis=0),
-            self.moments.count - self.centre,
+            self.triangle.count - self.centre,
         )
 
     def _candidate(
         self, columns: ColumnUnits, kernel: Kernel, factor: Factor, noise_variance: float, spec: NoiseSpec
     ) -> InputCandidate:
         seen = replace(factor, root=factor.root / columns.deviation)
-        spectrum = Spectrum._from_factor(seen, self.moments.count, self.single)
+        spectrum = Spectrum._from_factor(seen, self.triangle.count, self.single)
         rest = np.zeros((0, spectrum.outputs)) if spectrum.outside is None else spectrum.outside
         outside = np.asarray(np.linalg.qr(rest, mode="r"), float)
         if self.centre:
