@@ -1,8 +1,9 @@
-"""One rectangle of points: data made and decomposed once for all networks, points answered in groups."""
+"""One rectangle of points: data made and decomposed once for all networks, temperatures in batches."""
 
 from __future__ import annotations
 
 import inspect
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +18,9 @@ from lbnn._base import check
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
 from lbnn.data.spectrum import Spectrum
+from lbnn.network import Network
+from lbnn.selection.grid import evidence_grid
 from lbnn.sweeps.axes import Axes, ContractError, Coordinates, coordinate_seed
-from lbnn.sweeps.batch import BATCHED, batch
 from lbnn.sweeps.quantities import NotApplicableError, Point, Problem, SweepQuantity
 
 Region = tuple[slice, ...]
@@ -34,10 +36,10 @@ class Work:
 
     axes: Axes
     data: Callable[..., Any]
-    data_takes: tuple[str, ...]  # axes, and rng
     network: Callable[..., Any]
-    network_takes: tuple[str, ...]
     beta: Any  # a number, or a function of `beta_takes`
+    data_takes: tuple[str, ...]  # axes, and rng
+    network_takes: tuple[str, ...]
     beta_takes: tuple[str, ...]
     noise: str
     target_error: float
@@ -165,46 +167,52 @@ def _answer_group(work: Work, members: Sequence[Member]) -> None:
         _answer_point(work, problem, member)
 
 
-def _not_batched(work: Work, problem: Problem, members: Sequence[Member]) -> Sequence[Member]:
-    """Answer what `evidence_grid` can, and return the other points.
+#: Quantities that the batched quadrature knows.
+_BATCHED = {"log_evidence", "scale_mean", "scale_inverse_mean"}
 
-    It takes one output, one network and many temperatures, and gives the evidence and the scale. Networks
-    whose points it does not answer without a warning or an error are left for the single quadrature.
+
+def _not_batched(work: Work, problem: Problem, members: Sequence[Member]) -> Sequence[Member]:
+    """Answer many temperatures of a network with one output at once, and return the other points.
+
+    Networks whose points are not answered without a warning or an error are left for the single quadrature.
     """
-    if not batchable(work, problem):
+    asked = {quantity.name for quantity in work.quantities}
+    if problem.spectrum.outputs > 1 or work.noise != "independent" or not asked <= _BATCHED:
         return members
+    families: dict[tuple[Any, ...], list[Member]] = {}  # points that differ in nothing that the network takes
+    for member in members:
+        key = tuple(_of(member.coordinates, work.network_takes).values())
+        families.setdefault(key, []).append(member)
     left: list[Member] = []
-    for family in _families(work, members):
+    for family in families.values():
         try:
             network = network_at(work, family[0].coordinates)
             betas = [_beta(work, member.coordinates) for member in family]
             with messages_of_point() as messages:
                 answers = batch(network, problem.spectrum, betas)
-            if messages:
-                answers = None
         except Exception:
-            answers = None
-        if answers is None:
+            answers = None  # said again, point by point
+        if answers is None or messages:
             left += family
             continue
         for member, values in zip(family, answers, strict=True):
-            member.answer.values.update({name: values[name] for name in work.variables})
+            member.answer.values.update({name: values.get(name, 0.0) for name in work.variables})
     return left
 
 
-def batchable(work: Work, problem: Problem) -> bool:
-    """Whether all that is asked of a data set is known for many temperatures at once."""
-    asked = {quantity.name for quantity in work.quantities}
-    return problem.spectrum.outputs == 1 and work.noise == "independent" and asked <= BATCHED
+def batch(network: Any, spectrum: Spectrum, betas: Sequence[float]) -> list[dict[str, float]] | None:
+    """Log evidence, E λ and E λ⁻¹ at every β, without Monte Carlo error; None for other models.
 
-
-def _families(work: Work, members: Sequence[Member]) -> list[list[Member]]:
-    """Points that differ in nothing that the network takes."""
-    found: dict[tuple[Any, ...], list[Member]] = {}
-    for member in members:
-        key = tuple(_of(member.coordinates, work.network_takes).values())
-        found.setdefault(key, []).append(member)
-    return list(found.values())
+    With one output the law of the scale depends on the product of the prior variances: that of the first
+    layer multiplies the Gram matrix with the others, which multiply λ.
+    """
+    if type(network) is not Network:
+        return None
+    later = math.prod(network.prior_variances[1:])
+    grid = evidence_grid(spectrum.scaled(network.prior_variances[0] * later), [network.widths], list(betas))
+    columns = grid.log_evidence[0], later * grid.scale_mean[0], grid.scale_inverse_mean[0] / later
+    names = ("log_evidence", "scale_mean", "scale_inverse_mean")
+    return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _answer_point(work: Work, problem: Problem, member: Member) -> None:

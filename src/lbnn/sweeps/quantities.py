@@ -9,15 +9,12 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
-from scipy import special
 
-from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.learning_curves.curve import LearningCurve, learning_curve
 from lbnn.learning_curves.sampled import QUANTITIES as AVERAGED
 from lbnn.network import Network
-from lbnn.predict.predictive import Predictive
 from lbnn.sweeps.axes import ContractError, Coordinates, parameters
 from lbnn.theories.comparison import Truth
 from lbnn.theories.discrepancy import QUANTITIES as COMPARED
@@ -181,18 +178,8 @@ def _test_log_density(predictive: Any, Y_test: Array) -> float:
 
 
 def _test_coverage(predictive: Any, Y_test: Array) -> float:
-    """By the distribution function at the targets where it is a mixture's: quantiles are searched for."""
-    if not isinstance(predictive, Predictive):
-        low, high = predictive.interval(COVERED)
-        return float(((low <= Y_test) & (Y_test <= high)).mean())
-    values, below = np.reshape(Y_test, predictive.shape), np.empty(predictive.shape)
-    components = len(
-        predictive._scale_values()[1]
-    )  # atoms times outputs; each block of rows asks all of them
-    for rows in blocks(len(values), components, PRODUCT_FLOATS):
-        weights, means, deviations = predictive.marginals(rows)
-        below[rows] = np.tensordot(weights, special.ndtr((values[rows] - means) / deviations), axes=1)
-    return float((np.abs(below - 0.5) <= COVERED / 2).mean())
+    low, high = predictive.interval(COVERED)
+    return float(((low <= Y_test) & (Y_test <= high)).mean())
 
 
 #: Quantities by name. Others are "THEORY:QUANTITY_error" (proportional:kernel_error) and "average:QUANTITY".
@@ -289,7 +276,7 @@ def _as_name(words: str) -> str:
 
 
 def resolve(quantities: Any, axes: Sequence[str]) -> tuple[SweepQuantity, ...]:
-    """Quantities from names, functions and `Quantity` objects."""
+    """Quantities from names, functions and `SweepQuantity` objects."""
     if isinstance(quantities, str | Mapping) or not isinstance(quantities, Sequence) or not quantities:
         raise TypeError(f"quantities must be a sequence of names or functions, got {quantities!r}")
     found = tuple(_one(each) for each in quantities)
@@ -314,7 +301,7 @@ def _one(quantity: Any) -> SweepQuantity:
         if not name.isidentifier():
             raise ValueError(
                 f"a function needs a name to be a quantity, got {quantity!r}: use "
-                "lbnn.sweeps.Quantity(name, function)"
+                "lbnn.SweepQuantity(name, function)"
             )
         return SweepQuantity(name, quantity, (quantity.__doc__ or "").strip().partition("\n")[0])
     found = QUANTITIES.get(quantity) if isinstance(quantity, str) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -10,24 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lbnn._base.checkout import commit
 from lbnn._base.extras import needed
+from lbnn._base.progress import Progress
 from lbnn._base.warn import warn
 from lbnn.network import TARGET_ERROR
 from lbnn.sweeps.chunk import FAILED
-from lbnn.sweeps.identity import compared, differences, differences_between, provenance
-from lbnn.sweeps.integrity import StoreError
-from lbnn.sweeps.layout import Layout
-from lbnn.sweeps.plan import chunk_shape, plan, seconds_per_point
-from lbnn.sweeps.progress import Show, showing
-from lbnn.sweeps.store import Store, attributes, create, locked, open_sweep, remove_leftovers, repair
-from lbnn.sweeps.workers import Assignment, Position, cores, local_client, run_here, run_with
+from lbnn.sweeps.plan import chunk_shape, compared, differences, plan, provenance, seconds_per_point
+from lbnn.sweeps.store import Position, Store, StoreError, create, locked, open_sweep, remove_leftovers
+from lbnn.sweeps.workers import Assignment, Counted, cores, local_client, run_here, run_with
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _EXTRA = ("dask", "distributed", "locket", "threadpoolctl", "xarray", "zarr")
-_WORTH_A_CLUSTER = 20.0  # seconds of work on one core
+_WORTH_A_CLUSTER = 20.0  # seconds of work on one core: worker processes take two to start
 
 
 def sweep(
@@ -61,7 +58,7 @@ def sweep(
         data set share its eigendecomposition.
     network : function of axes -> Network
         Or any model with `condition_spectrum(spectrum, beta)`, such as `lbnn.ScaleMixture`.
-    quantities : sequence of str, functions and `lbnn.sweeps.Quantity`
+    quantities : sequence of str, functions and `lbnn.SweepQuantity`
         Names are those of `lbnn.sweeps.QUANTITIES`, and THEORY:QUANTITY_error for limit theories.
     store : path
         A folder, usually *.zarr; on several machines, one that all of them can reach.
@@ -81,18 +78,17 @@ def sweep(
     memory_limit : str or number
         Of each of these processes, as Dask takes it ("2GiB").
     retry_failed : bool
-        Whether chunks with failed points, and chunks that cannot be read, are computed again, and damaged
-        metadata and coordinates written again.
+        Whether chunks with failed points, and chunks that cannot be read, are computed again.
     mixed_versions : bool
         Whether a store may be continued with other code of lbnn or other versions of NumPy, SciPy or BLAS
         than it was begun with. The variable `made_with` then says which provenance each point has.
     progress : bool
-        Whether to show how far it is.
+        Whether to show how far it is, on a terminal.
 
     Returns
     -------
     xarray.Dataset
-        As `lbnn.sweeps.open_sweep` gives it.
+        As `lbnn.open_sweep` gives it.
 
     Raises
     ------
@@ -122,43 +118,33 @@ def sweep(
     work, text = plan(
         axes, data, network, quantities, beta, noise=noise, target_error=target_error, seed=seed
     )
-    place = Path(store)
-    if place.exists() and _is_complete(place, text, retry_failed):  # also where nothing can be written
-        found = open_sweep(place)
-        _tell_of_failures(found, place)
-        return found
-    here = provenance(commit())
-    with locked(place):
-        remove_leftovers(place)
-        seconds = None
-        if not place.exists():  # chunks are cut after a few points were timed
-            seconds = seconds_per_point(work)
-            shape = chunk_shape(work, chunks, seconds)
-            create(place, work.axes, shape, work.quantities, attributes(text, here))
-        if retry_failed:
-            repair(place, work.axes, work.quantities, text)
-        kept = _open(place, text)
-        todo = _to_do(kept, retry_failed)
-        made_with = _numbered(kept, here, mixed_versions) if todo else 0
-        kept.forget(todo)
-        before = work.axes.points - _points(kept.layout, todo)
-        with showing(progress, work.axes.points, before) as show:
-            assignment = Assignment(work, made_with, compared(here))
-            _run(kept, assignment, todo, show, client, workers, memory_limit, seconds)
+    place, specification = Path(store), json.loads(text)
+    if not (place.exists() and _is_complete(place, specification, retry_failed)):
+        with locked(place):
+            remove_leftovers(place)
+            here, seconds = provenance(), None
+            if not place.exists():  # chunks are cut after a few points were timed
+                seconds = seconds_per_point(work)
+                create(place, work.axes, chunk_shape(work, chunks, seconds), work.quantities, text, here)
+            kept = _open(place, specification)
+            todo = _to_do(kept, retry_failed)
+            assignment = Assignment(
+                work, _numbered(kept, here, mixed_versions) if todo else 0, compared(here)
+            )
+            kept.forget(todo)
+            _run(kept, assignment, todo, progress, client, workers, memory_limit, seconds)
     found = open_sweep(place)
-    _tell_of_failures(found, place)
+    _warn_of_failures(found, place)
     return found
 
 
-def _is_complete(place: Path, text: str, retry_failed: bool) -> bool:
+def _is_complete(place: Path, specification: dict[str, Any], retry_failed: bool) -> bool:
     """Whether nothing is left to do, as far as can be seen without writing."""
+    kept = _open(place, specification, "r")
     try:
-        kept = _open(place, text, "r")
-        status, damaged = kept.status()
-        complete = not damaged and bool((status > 0).all())
-        return complete and not _to_do(kept, retry_failed)
+        return not _to_do(kept, retry_failed)
     except StoreError:
-        return False  # told, or repaired, by who holds the lock
+        return False  # raised again, or computed again, by the call that holds the lock
 
 
 def _numbered(kept: Store, here: dict[str, str], mixed_versions: bool) -> int:
@@ -169,45 +155,42 @@ def _numbered(kept: Store, here: dict[str, str], mixed_versions: bool) -> int:
     if not mixed_versions:
         raise ValueError(
             f"{kept.path} must be continued with what it was begun with, got other versions: "
-            f"{differences_between(known[0], compared(here))}. Use those versions, or give "
+            f"{differences(known[0], compared(here))}. Use those versions, or give "
             f"mixed_versions=True: the variable made_with then says which were used"
         )
     kept.add_provenance(here)
     return len(known)
 
 
-def _open(place: Path, text: str, mode: Literal["r", "r+"] = "r+") -> Store:
+def _open(place: Path, specification: dict[str, Any], mode: Literal["r", "r+"] = "r+") -> Store:
     """The store, if it is of this sweep."""
     kept = Store(place, mode)
-    if kept.specification != text:
+    told = differences(kept.specification, specification)
+    if told:
         raise ValueError(
-            f"{place} must be a store of this sweep, got one of another: "
-            f"{differences(text, kept.specification)}. Use another store, or remove this one"
+            f"{place} must be a store of this sweep, got one of another: {told}. Use another store, or "
+            "remove this one"
         )
     return kept
 
 
 def _to_do(kept: Store, retry_failed: bool) -> list[Position]:
-    """Chunks that are not finished; of those that are, the ones to be computed again."""
-    (status, damaged), layout = kept.status(), kept.layout
-    states = {position: status[layout.region(position)] for position in layout.positions()}
-    finished = [position for position, state in states.items() if (state > 0).all()]
-    broken = damaged | kept.broken(finished)
+    """Chunks that are not finished; on request those that have failed points, or cannot be read."""
+    finished, broken = kept.survey(read=True)
     if broken and not retry_failed:
         raise StoreError(
             f"finished chunks must be readable, got {len(broken)} that are missing or broken, the first "
             f"{next(iter(broken.values()))}: retry_failed=True computes them again"
         )
-    again = {position for position in finished if retry_failed and (states[position] == FAILED).any()}
-    left_alone = set(finished) - again - set(broken)
-    return [position for position in states if position not in left_alone]
+    failed = {each for each, state in finished.items() if retry_failed and (state == FAILED).any()}
+    return [each for each in kept.positions() if each not in finished or each in failed or each in broken]
 
 
 def _run(
     kept: Store,
     assignment: Assignment,
     todo: Sequence[Position],
-    show: Show,
+    progress: bool,
     client: Any,
     workers: int | None,
     memory_limit: str | int | float,
@@ -216,28 +199,44 @@ def _run(
     """Compute chunks here, on worker processes of this machine, or on the client's cluster."""
     if not todo:
         return
-    if client is not None:
-        run_with(client, kept, assignment, todo, show.add)
-        return
-    wanted = workers
-    if wanted is None:  # processes are worth their start where there is enough to do
-        each = seconds_per_point(assignment.work) if seconds is None else seconds
-        wanted = min(cores(), len(todo)) if _points(kept.layout, todo) * each > _WORTH_A_CLUSTER else 0
-    if wanted < (2 if workers is None else 1):
-        run_here(kept, assignment, todo, show.add)
-        return
-    with local_client(wanted, memory_limit) as local:
-        show.note(f"{wanted} workers; Dask's dashboard is at {local.dashboard_link}")
-        run_with(local, kept, assignment, todo, show.add)
+    line, count = _progress(kept, todo, progress)
+    try:
+        if client is not None:
+            run_with(client, kept, assignment, todo, count)
+            return
+        wanted = workers
+        if wanted is None:  # processes are worth their start where there is enough to do
+            each = seconds_per_point(assignment.work) if seconds is None else seconds
+            wanted = min(cores(), len(todo)) if _points(kept, todo) * each > _WORTH_A_CLUSTER else 0
+        if wanted < (2 if workers is None else 1):
+            run_here(kept, assignment, todo, count)
+            return
+        with local_client(wanted, memory_limit) as local:
+            run_with(local, kept, assignment, todo, count)
+    finally:
+        line.close()
 
 
-def _points(layout: Layout, positions: Sequence[Position]) -> int:
+def _progress(kept: Store, todo: Sequence[Position], wanted: bool) -> tuple[Progress, Counted]:
+    """A line, and the function that counts points that are ok, warned and failed into it."""
+    line, total = Progress(), int(np.prod(kept.shape))
+    sums = np.array([total - _points(kept, todo), 0, 0])
+
+    def count(*more: int) -> None:
+        sums[:] += more
+        if wanted:
+            line.say(f"{sums.sum():,} of {total:,} points, {sums[1]:,} warned, {sums[2]:,} failed")
+
+    return line, count
+
+
+def _points(kept: Store, positions: Sequence[Position]) -> int:
     """Number of points in some chunks."""
-    regions = (layout.region(position) for position in positions)
+    regions = (kept.region(position) for position in positions)
     return sum(int(np.prod([part.stop - part.start for part in region])) for region in regions)
 
 
-def _tell_of_failures(found: xr.Dataset, place: Path) -> None:
+def _warn_of_failures(found: xr.Dataset, place: Path) -> None:
     """Warn of points that failed, with the first message."""
     failed = np.asarray(found.status) == FAILED
     if failed.any():

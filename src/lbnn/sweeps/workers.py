@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from lbnn.sweeps.chunk import FAILED, Chunk, Work, compute
-from lbnn.sweeps.identity import compared, differences_between, provenance
-from lbnn.sweeps.store import Store
+from lbnn.sweeps.plan import compared, provenance
+from lbnn.sweeps.store import Position, Store
 
-Position = tuple[int, ...]
 Counted = Callable[[int, int, int], None]
 
 #: Tasks handed to the scheduler ahead of the workers, for each thread: enough that nobody waits.
@@ -105,15 +104,15 @@ def _task(path: str, packed: bytes, position: Position) -> tuple[int, int, int]:
     own = _own_versions()
     if own != assignment.versions:
         raise ValueError(
-            "workers must have the versions of the process that started the sweep, got others: "
-            + differences_between(assignment.versions, own, ("that process has", "this worker"))
+            f"workers must have the versions of the process that started the sweep, {assignment.versions}, "
+            f"got {own}"
         )
     return _compute_and_write(_opened(path), assignment, position)
 
 
 @cache
 def _own_versions() -> dict[str, str]:
-    return compared(provenance(""))
+    return compared(provenance())
 
 
 @lru_cache(maxsize=4)
@@ -129,7 +128,7 @@ def _unpacked(packed: bytes) -> Assignment:
 
 
 def _compute_and_write(store: Store, assignment: Assignment, position: Position) -> tuple[int, int, int]:
-    region = store.layout.region(position)
+    region = store.region(position)
     chunk = compute(assignment.work, region)
     store.write(region, chunk, assignment.made_with)
     return chunk.counts()
@@ -139,7 +138,7 @@ def _give_up(
     store: Store, assignment: Assignment, position: Position, problem: Exception
 ) -> tuple[int, int, int]:
     """Keep a chunk as failed."""
-    region = store.layout.region(position)
+    region = store.region(position)
     chunk = Chunk.empty([part.stop - part.start for part in region], assignment.work.variables)
     chunk.status[...] = FAILED
     text = (
