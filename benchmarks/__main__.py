@@ -30,6 +30,7 @@ OWN_COMMAND_LINE = (
     "coverage",
     "data_repairs",
     "default_fits",
+    "engine_faults",
     "explore_latency",
     "far_answers",
     "free_noise",

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.__main__ import MEASURED_HERE, OWN_COMMAND_LINE
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SERVING = {"__init__", "__main__", "nuts", "release_tasks", "timing"}
+SERVING = {"__init__", "__main__", "many_output_tables", "nuts", "release_tasks", "timing"}
 
 
 def functions(name: str) -> set[str]:
