@@ -236,7 +236,6 @@ PAGES = (
     "index",
     "start",
     "notation",
-    "gallery",
     "results/benchmarks",
     "results/real-data",
     "concepts",

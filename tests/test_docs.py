@@ -57,7 +57,6 @@ LONG = {
         "benchmark.md",
         "command-line.md",
         "estimator.md",
-        "gallery.md",
         "guides/bands.md",
         "guides/practitioners.md",
         "guides/theorists.md",

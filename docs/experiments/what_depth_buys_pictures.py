@@ -11,6 +11,7 @@ from what_depth_buys_data import Pair
 
 from lbnn import plots
 from lbnn._base.types import Array
+from lbnn.paper.curves import size_curves
 
 Rows = list[list[Pair]]  # over misfit, then examples
 
@@ -108,7 +109,7 @@ def draw_vanishing(
     for ax, curves, slope in zip(panels, (widths, examples), (-1.0, -2.0), strict=True):
         sizes = next(iter(curves.values()))[0]
         means, bars = (np.stack([curve[part] for curve in curves.values()]) for part in (1, 2))
-        plots.convergence(sizes, means, bars, list(curves), ax, slope=slope)
+        size_curves(ax, sizes, means, bars, list(curves), slope=slope)
         ax.set_ylabel("nats per test target gained by the network")
     panels[0].set(xlabel="width", title="over fixed scale: one output, 50 examples")
     panels[1].set(xlabel="examples", title="depth 3, width 30")

@@ -109,6 +109,7 @@ def pictures(document: dict[str, Any]) -> None:
     import matplotlib.pyplot as plt
 
     from lbnn import plots
+    from lbnn.paper.curves import size_curves
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     for column, depth in enumerate((2, 3)):
@@ -116,7 +117,7 @@ def pictures(document: dict[str, Any]) -> None:
         names = ("scale_mean", "error", "gibbs_error", "coverage")
         gaps = [[abs(each[q][1] / each[q][0] - 1) for each in here] for q in names]
         labels = ["E λ", "error", "Gibbs error", "coverage"]
-        plots.convergence([each["inputs"] for each in here], gaps, labels=labels, ax=axes[column])
+        size_curves(axes[column], [each["inputs"] for each in here], gaps, labels=labels, slope=-1)
         axes[column].set(xlabel="inputs $n_0$", ylabel="relative distance to the replica curve")
         axes[column].set_title(f"depth {depth}")
     figure.savefig(DOCS / "images" / "when-depth-helps-approach.svg")

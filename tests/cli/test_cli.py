@@ -73,9 +73,7 @@ def files() -> set[str]:
 # ---------------------------------------------------------------------- help, version, exit codes
 
 
-@pytest.mark.parametrize(
-    "command", ["fit", "predict", "evidence", "compare", "reproduce", "sweep", "sweep-report"]
-)
+@pytest.mark.parametrize("command", ["fit", "predict", "evidence", "compare", "reproduce", "sweep"])
 def test_help_has_examples(command):
     assert f"lbnn {command}" in ok(command, "--help")
 

@@ -439,12 +439,8 @@ def test_the_report_names_rows_and_tells_where_it_comes_from(nir):
     assert f"Date: {datetime.date.today().isoformat()[:7]}" in text
     titles = re.findall(r'<h2 id="([^"]+)">', page)
     assert titles == re.findall(r'<li><a href="#([^"]+)">', page)
-    assert {"the-table", "rows-to-look-at", "coefficients", "learning-curve", "how-this-was-made"} <= set(
-        titles
-    )
-    assert page.count("data:image/svg+xml") == 7
-    curve = re.findall(r"^(\d+) +([\d.]+) +([\d.]+)$", text.partition("Learning curve")[2], re.MULTILINE)
-    assert [int(each[0]) for each in curve] == [5, 10, 20, 29, 38]
+    assert {"the-table", "rows-to-look-at", "coefficients", "how-this-was-made"} <= set(titles)
+    assert page.count("data:image/svg+xml") == 3  # coupling, and left-out predictions of two targets
 
 
 def test_coefficients_have_the_intervals_of_a_dense_posterior(nir):

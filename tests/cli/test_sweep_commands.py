@@ -1,9 +1,8 @@
-"""`lbnn sweep` and `lbnn sweep-report`: from a study to a page."""
+"""`lbnn sweep`: from a study to a store."""
 
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +41,7 @@ def study():
     return "study.py"
 
 
-def test_a_study_is_swept_reported_and_resumed(study):
+def test_a_study_is_swept_and_resumed(study):
     printed = ok("sweep", study, "--out", "run.zarr", "--workers", 0, "--quiet")
     assert "ok" in printed
     assert "12" in printed
@@ -51,16 +50,9 @@ def test_a_study_is_swept_reported_and_resumed(study):
     np.testing.assert_allclose(found.beta, [0.1, 1.0, 10.0])
     assert "give --resume" in refused("sweep", study, "--out", "run.zarr")
     ok("sweep", study, "--out", "run.zarr", "--workers", 0, "--quiet", "--resume")
-    assert "Written: run.html" in ok("sweep-report", "run.zarr")
-    page = Path("run.html").read_text()
-    assert "12 points: 12 ok, 0 warned, 0 failed" in page
-    assert page.count("<img src=") == 2 * 3
-    assert "http://" not in page.replace("http://www.w3.org", "")
-    HTMLParser().feed(page)
-    assert "exists already" in refused("sweep-report", "run.zarr")
 
 
-def test_failed_points_on_the_page():
+def test_failed_points_are_announced():
     Path("study.py").write_text(
         "import lbnn, numpy as np\n"
         "axes = {'seed': [0, 1], 'examples': [4], 'kind': ['deep', 'flat']}\n"
@@ -73,10 +65,6 @@ def test_failed_points_on_the_page():
     )
     printed = ok("sweep", "study.py", "--out", "run.zarr", "--workers", 0, "--quiet")
     assert "The first failed with: data: RuntimeError: <lost>. --retry-failed" in printed
-    ok("sweep-report", "run.zarr", "--out", "page.html", "--x", "kind")
-    page = Path("page.html").read_text()
-    assert "4 points: 2 ok, 0 warned, 2 failed" in page
-    assert "RuntimeError: &lt;lost&gt;" in page
     ok("sweep", "study.py", "--out", "run.zarr", "--workers", 0, "--quiet", "--retry-failed")
 
 
@@ -105,20 +93,3 @@ def test_bad_options_are_refused(study):
     )
     assert "a Python file that can be read" in refused("sweep", "none.py", "--out", "a.zarr")
     assert "described in Python" in refused("sweep", "spec.toml", "--out", "a.zarr")
-    assert "must be the store of a sweep" in refused("sweep-report", "none.zarr", code=1)
-    ok("sweep", study, "--out", "run.zarr", "--workers", 0, "--quiet")
-    assert "among seed, width, beta, got colour" in refused("sweep-report", "run.zarr", "--x", "colour")
-    assert "name=value" in refused("sweep-report", "run.zarr", "--at", "width")
-    assert "must name axes that are not drawn" in refused("sweep-report", "run.zarr", "--at", "beta=1")
-
-
-def test_report_at_a_value(study):
-    Path("study.py").write_text(
-        STUDY.replace('"beta":', '"depth": [2, 3], "beta":').replace('"kernel_change", ', "")
-    )
-    ok("sweep", study, "--out", "run.zarr", "--workers", 0, "--quiet")
-    ok("sweep-report", "run.zarr", "--x", "beta", "--by", "width", "--at", "depth=2")
-    assert "depth = 2" in Path("run.html").read_text()
-    assert "must be one of 2, 3, got 7" in refused(
-        "sweep-report", "run.zarr", "--force", "--x", "beta", "--by", "width", "--at", "depth=7"
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -124,9 +123,12 @@ def test_input_gram_carries_the_first_variance(data):
     np.testing.assert_allclose(input_gram(post), 2.5 * X @ X.T / 20, atol=1e-12)
 
 
-def test_convergence_draws_bars_of_two_errors_and_the_slope():
-    ax = plots.convergence(
-        [10, 100], [[0.5, 0.05], [0.3, 0.2]], [[0.1, 0.01], [0.1, 0.1]], ["a", "b"], slope=-2
+def test_size_curves_draw_bars_of_two_errors_and_the_slope():
+    from lbnn.paper.curves import size_curves
+
+    _, own = plt.subplots()
+    ax = size_curves(
+        own, [10, 100], [[0.5, 0.05], [0.3, 0.2]], [[0.1, 0.01], [0.1, 0.1]], ["a", "b"], slope=-2
     )
     _, labels = ax.get_legend_handles_labels()
     assert sorted(labels) == ["a", "b", "slope −2"]
@@ -136,139 +138,26 @@ def test_convergence_draws_bars_of_two_errors_and_the_slope():
     np.testing.assert_allclose([segment[:, 1] for segment in first], [[0.3, 0.7], [0.03, 0.07]])
 
 
-@pytest.mark.parametrize(
-    ("sizes", "errors", "bars", "message"),
-    [
-        ([1, 2], [1.0, 2.0, 3.0], None, "shapes"),
-        ([1, 2], [1.0, 2.0], [0.1], "shapes"),
-        ([1, 2], [1.0, 0.0], None, "positive"),
-        ([1, 2], [1.0, np.nan], None, "finite"),
-    ],
-)
-def test_convergence_refuses(sizes, errors, bars, message):
-    with pytest.raises(ValueError, match=message):
-        plots.convergence(sizes, errors, bars)
-
-
-def test_speed_has_one_curve_a_method():
-    ax = plots.speed([5, 50], [[9e4, 9e4], [1e3, 1e2]], [[1e3, 1e3], [50, 5]], ["scale", "weights"])
-    assert ax.get_yscale() == "log"
-    assert len(ax.containers) == 2
-
-
-def small_posteriors(pairs):
-    rng = np.random.default_rng(1)
-    return [
-        lbnn.Network((8,)).condition(
-            rng.normal(size=(p, 9)), rng.normal(size=(p, k)), beta=9.0, target_error=0.5
-        )
-        for p, k in pairs
-    ]
-
-
-def test_phase_diagram_puts_each_posterior_in_its_place():
-    posteriors = small_posteriors([(6, 2), (2, 1), (2, 2), (6, 1), (6, 1)])
-    ax = plots.phase_diagram(posteriors)
-    values = ax.collections[0].get_array()
-    change = [each.kernel_change() for each in posteriors]
-    np.testing.assert_allclose(values, [[change[1], (change[3] + change[4]) / 2], [change[2], change[0]]])
-
-
-def test_phase_diagram_refuses_holes_and_depth_one(data):
-    with pytest.raises(ValueError, match="grid"):
-        plots.phase_diagram(small_posteriors([(2, 1), (6, 2)]))
-    with pytest.raises(ValueError, match="depth one"):
-        plots.phase_diagram([lbnn.Network(()).condition(*data, beta=4.0)])
+def test_left_out_shows_intervals_and_calibration():
+    mean, zero = np.array([1.0, 2.0, 3.0]), np.zeros(3)
+    scores = lbnn.LeaveOneOut(mean, np.array([1.0, 4.0, 1.0]), zero, zero, zero, zero)
+    left, right = plots.left_out(scores, [1.0, 2.5, 6.0])
+    (bars,) = left.containers[0].lines[2]
+    np.testing.assert_allclose(np.ptp(bars.get_segments()[1][:, 0]), 2 * 1.6448536269514722 * 2)
+    levels, shares = right.lines[-1].get_data()  # |z| is 0, 0.25 and 3
+    assert shares[0] == pytest.approx(1 / 3)
+    assert shares[levels > 0.3][0] == pytest.approx(2 / 3)
+    assert shares[-1] == pytest.approx(2 / 3)
 
 
 def test_kernel_change_is_relative(posterior):
     gram = input_gram(posterior)
     expected = np.linalg.norm(posterior.feature_kernel() - gram) / np.linalg.norm(gram)
     assert posterior.kernel_change() == pytest.approx(expected)
-    with pytest.warns(DeprecationWarning, match="Posterior.kernel_change"):
-        assert plots.kernel_change(posterior) == pytest.approx(expected)
-
-
-@pytest.fixture
-def swept():
-    xr = pytest.importorskip("xarray")
-    rng = np.random.default_rng(0)
-    shape = {
-        "seed": range(4),
-        "examples": [4, 8],
-        "outputs": [1, 2],
-        "width": [4, 40],
-        "beta": [1.0, 5.0, 90.0],
-    }
-    values = rng.normal(size=tuple(len(each) for each in shape.values()))
-    values[0, 0] = np.nan
-    return xr.Dataset({"kernel_change": (tuple(shape), values)}, shape)
-
-
-def test_curves_of_a_sweep_are_means_over_seeds(swept):
-    at = {"examples": 8, "outputs": 1}
-    ax = plots.sweep_curves(swept, "kernel_change", "beta", "width", at=at)
-    values = swept.kernel_change.sel(at).sel(width=40)
-    np.testing.assert_allclose(ax.containers[1].lines[0].get_ydata(), values.mean("seed"))
-    half = (
-        np.array([segment[1, 1] - segment[0, 1] for segment in ax.containers[1].lines[2][0].get_segments()])
-        / 2
-    )
-    np.testing.assert_allclose(half, 2 * values.std("seed", ddof=1) / 2)
-    missing = plots.sweep_curves(swept, "kernel_change", "beta", at={"examples": 4, "outputs": 1, "width": 4})
-    expected = swept.kernel_change.sel(examples=4, outputs=1, width=4).mean("seed", skipna=True)
-    np.testing.assert_allclose(missing.containers[0].lines[0].get_ydata(), expected)
-
-
-def test_maps_of_a_sweep(swept):
-    ax = plots.sweep_map(swept, "kernel_change", "beta", "width", at={"examples": 8, "outputs": 2})
-    expected = swept.kernel_change.sel(examples=8, outputs=2).mean("seed").transpose("width", "beta")
-    np.testing.assert_allclose(ax.collections[0].get_array(), expected)
-
-
-def test_phase_diagram_of_a_sweep(swept):
-    ax = plots.phase_diagram(swept.sel(width=[40], examples=[8], seed=[1, 2, 3]))
-    expected = swept.kernel_change.sel(width=40, examples=8, seed=[1, 2, 3]).mean(["seed", "beta"])
-    np.testing.assert_allclose(ax.collections[0].get_array()[:, 0], expected)
-    with pytest.raises(ValueError, match="at one width"):
-        plots.phase_diagram(swept)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("colour", "beta"), "variable must be among kernel_change, got 'colour'"),
-        (("kernel_change", "colour"), "axes must be among .*, got 'colour'"),
-        (("kernel_change", "beta", "width"), r"got none for \['examples', 'outputs'\]"),
-    ],
-)
-def test_bad_pictures_of_a_sweep_are_refused(swept, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        plots.sweep_curves(swept, *arguments)
-
-
-# ---------------------------------------------------------------------- the gallery
-
-
-def gallery():
-    import importlib.util
-
-    path = Path(__file__).resolve().parents[2] / "docs" / "make_gallery.py"
-    described = importlib.util.spec_from_file_location("make_gallery", path)
-    module = importlib.util.module_from_spec(described)
-    described.loader.exec_module(module)
-    return module
-
-
-def test_the_gallery_has_every_function():
-    drawn = {name for name in plots.__all__ if callable(getattr(plots, name))} - {"kernel_change"}  # a number
-    assert set(gallery().examples()) - {""} == drawn
-    images = Path(__file__).resolve().parents[2] / "docs" / "images" / "gallery"
-    assert {file.stem for file in images.glob("*.svg")} == drawn
 
 
 def test_figures_in_a_heat_map_can_be_read():
-    """Black or white, whichever has the higher contrast; before, white stood on pale orange."""
+    """Black or white, whichever has the higher contrast."""
     from lbnn.plots._style import _luminance, heat_map
 
     _, axes = plt.subplots()
@@ -279,30 +168,6 @@ def test_figures_in_a_heat_map_can_be_read():
         letters = 1.0 if text.get_color() == "white" else 0.0
         contrast = (max(ground, letters) + 0.05) / (min(ground, letters) + 0.05)
         assert contrast >= 4.5
-
-
-TABLE = [
-    {"depth": d, "widths": (w,), "noise": "independent", "inputs": i, "log_evidence": -w / 10 - d,
-     "penalty": 0.0}
-    for d in (2, 3)
-    for w in (3, 10, 30)
-    for i in ("raw", "standardised")
-] + [
-    {"depth": 1, "widths": (), "noise": n, "inputs": i, "log_evidence": -200.0 if n == "coupled" else -4.0,
-     "penalty": 0.0}
-    for n in ("independent", "coupled")
-    for i in ("raw", "standardised")
-]  # fmt: skip
-
-
-def test_evidence_over_widths_uses_its_axis_and_names_each_line_once():
-    axes = plots.evidence_over_widths(TABLE)
-    names = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert len(names) == len(set(names)) == 6
-    low, high = axes.get_ylim()
-    heights = [row["log_evidence"] + 2.3 for row in TABLE if row["log_evidence"] > -100]
-    assert low < min(heights) < low + 0.15 * (high - low)  # no empty half
-    assert "2 more than 20 below are not shown" in axes.get_xlabel()
 
 
 def test_errors_beyond_the_axis_are_arrows():
@@ -325,32 +190,6 @@ def test_bands_name_their_axes(data):
     _, own = plt.subplots()
     own.set_xlabel("time")
     assert plots.predictive_band(predictive, np.arange(12.0), own).get_xlabel() == "time"
-
-
-@pytest.mark.parametrize("features", [4, 40])
-def test_coefficients_have_intervals(features):
-    matrix = np.arange(2.0 * features).reshape(2, features)
-    axes = plots.coefficients(matrix, deviations=np.ones_like(matrix))
-    reach = 1.6448536269514722
-    if features == 4:
-        ends = axes.containers[0].lines[2][0].get_segments()[1][:, 1]
-        assert ends.tolist() == pytest.approx([1 - reach, 1 + reach])
-        places = [container.lines[0].get_xdata() for container in axes.containers]
-        assert (places[0] < places[1]).all()  # side by side
-    else:
-        assert len(axes.collections) == 2
-    with pytest.raises(ValueError, match="deviations must have shape"):
-        plots.coefficients(matrix, deviations=np.ones(3))
-
-
-def test_bars_of_a_sweep_stand_side_by_side():
-    xr = pytest.importorskip("xarray")
-    axes = {"seed": range(3), "width": [5, 50], "beta": [1.0, 10.0, 100.0]}
-    found = xr.Dataset({"v": (tuple(axes), np.random.default_rng(0).normal(size=(3, 2, 3)))}, axes)
-    drawn = plots.sweep_curves(found, "v", x="beta", by="width")
-    first, second = (container.lines[0].get_xdata() for container in drawn.containers)
-    assert (first < second).all()
-    np.testing.assert_allclose(np.sqrt(first * second), [1, 10, 100])
 
 
 def test_coefficient_deviations_of_a_report():

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import lbnn
-from lbnn.cli import benchmark, compare, evidence, explore, fit, predict, reproduce, sweep, sweep_report
+from lbnn.cli import benchmark, compare, evidence, explore, fit, predict, reproduce, sweep
 from lbnn.cli.problems import Command
 
 _EXAMPLES = """
@@ -53,7 +53,6 @@ for _module, _function in (
     (evidence, evidence.evidence),
     (compare, compare.compare),
     (sweep, sweep.sweep),
-    (sweep_report, sweep_report.sweep_report),
     (reproduce, reproduce.reproduce),
     (explore, explore.explore),
 ):

@@ -10,7 +10,7 @@ import numpy as np
 from lbnn._base.types import Array
 from lbnn.cli.document import Document, Grid, Picture, Section
 from lbnn.cli.fit_pictures import FitPictures
-from lbnn.cli.fit_results import INTERVAL, LEVELS, FitResults, LearningCurve
+from lbnn.cli.fit_results import INTERVAL, LEVELS, FitResults
 from lbnn.cli.modelling import counted, counted_rows, shown, shown_widths
 from lbnn.cli.provenance import origin_section, table_section
 
@@ -34,10 +34,9 @@ def brief_report(results: FitResults, title: str) -> Document:
 
 
 def full_report(results: FitResults, origin: dict[str, Any], title: str) -> Document:
-    """What is written: tables, pictures, coefficients, a learning curve, and where it comes from."""
+    """What is written: tables, pictures, coefficients, and where it comes from."""
     pictures = FitPictures(results)
     evidence, coupling, calibration = _candidates(results), _coupling(results), _calibration(results)
-    evidence.parts += pictures.evidence()
     coupling.parts += pictures.coupling()
     calibration.parts += pictures.left_out()
     sections = [
@@ -47,8 +46,7 @@ def full_report(results: FitResults, origin: dict[str, Any], title: str) -> Docu
         coupling,
         calibration,
         _rows_to_look_at(results),
-        _coefficients(results, pictures),
-        _learning_curve(results.learning_curve(), pictures),
+        _coefficients(results, pictures.most_targets),
         origin_section(origin),
     ]
     return Document(title, [section for section in sections if section.parts])
@@ -234,14 +232,14 @@ def _more(rows: Sequence[Any]) -> str:
     return f" ({_MOST_ROWS} of {len(rows)})" if len(rows) > _MOST_ROWS else ""
 
 
-def _coefficients(results: FitResults, pictures: FitPictures) -> Section:
+def _coefficients(results: FitResults, most_targets: int) -> Section:
     """The largest of each target, with intervals."""
     found = results.coefficients()
     if found is None:
         return Section("Coefficients")
     rows = found.rows()
     parts: list[str | Grid | Picture] = []
-    for target in found.targets[: pictures.most_targets]:
+    for target in found.targets[:most_targets]:
         own = [row for row in rows if row["target"] == target]
         lines = [
             (
@@ -266,22 +264,4 @@ def _coefficients(results: FitResults, pictures: FitPictures) -> Section:
         "A coefficient is the change of the target for a change of the feature by one unit; its effect, that "
         "for a change by one standard deviation of the feature."
     )
-    return Section("Coefficients", [*parts, *pictures.coefficients(found)])
-
-
-def _learning_curve(curve: LearningCurve | None, pictures: FitPictures) -> Section:
-    """Errors for fewer rows."""
-    if curve is None:
-        return Section("Learning curve")
-    names = curve.targets[: pictures.most_targets]
-    mean = curve.errors.mean(axis=0)
-    rows = [
-        (str(size), *(f"{value:.2f}" for value in own[: len(names)]))
-        for size, own in zip([*curve.sizes, curve.last], [*mean, curve.last_errors], strict=True)
-    ]
-    caption = (
-        f"RMSE on other rows in standard deviations of the target, mean of {len(curve.errors)} random "
-        "choices of rows; the last line is leave-one-out. Network, noise and prior scale are those of the "
-        "whole fit"
-    )
-    return Section("Learning curve", [Grid(("rows", *names), rows, caption), *pictures.learning_curve(curve)])
+    return Section("Coefficients", parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +10,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lbnn._base.types import Array, IndexArray
+from lbnn._base.types import Array
 from lbnn._base.warn import collected
 from lbnn.cli.problems import in_terms_of_the_table
 from lbnn.cross_validation import LeaveOneOut
-from lbnn.estimator import LBNNRegressor
 from lbnn.estimator.summary import Facts, facts
 
 LEVELS = (0.5, 0.9, 0.99)  # of the intervals whose coverage is counted
@@ -25,11 +23,6 @@ INTERVAL = 0.9  # of coefficients
 _LARGE_VARIANCE = 4.0
 _FEATURES_AT_ONCE = 100  # whose joint covariance is formed
 _MOST_FEATURES = 5000  # whose coefficients get intervals: some ten seconds
-#: Shares of the rows of the learning curve. Below _FEWEST_ROWS the smallest would be two or three rows.
-_SHARES = (0.125, 0.25, 0.5, 0.75)
-_FEWEST_ROWS = 30
-_SPLITS = 5
-_CURVE_SECONDS = 5.0  # from which no other split is begun
 
 
 @dataclass(frozen=True)
@@ -216,32 +209,8 @@ class FitResults:
         units = None if self.data is None else self.data.X.to_numpy().std(axis=0)
         return Coefficients(features, self.names, matrix, _coefficient_deviations(self.model), units)
 
-    # ------------------------------------------------------------------ learning curve
-
-    def learning_curve(self) -> LearningCurve | None:
-        """Errors on the other rows of fits to some of the rows, with the network and noise of this fit."""
-        if self.data is None or self.rows < _FEWEST_ROWS or self.model.kernel == "precomputed":
-            return None
-        X, Y = self.data.X, self.targets
-        sizes = [round(share * self.rows) for share in _SHARES]
-        spread = Y.std(axis=0)
-        if not spread.all():
-            return None
-        found, rng, started = [], np.random.default_rng(0), time.monotonic()
-        try:
-            with collected():
-                for _ in range(_SPLITS):
-                    order = rng.permutation(self.rows)
-                    found.append([_error(self.model, X, Y, order[:m], order[m:]) / spread for m in sizes])
-                    if time.monotonic() - started > _CURVE_SECONDS:
-                        break
-        except (ValueError, np.linalg.LinAlgError):  # a part of the rows that has no such posterior
-            return None
-        last = [each["rmse"] for each in self.left_out()] / spread
-        return LearningCurve(sizes, np.array(found), self.rows - 1, last, self.names)
-
     def as_json(self) -> dict[str, Any]:
-        """Everything but pictures and the learning curve."""
+        """Everything but pictures."""
         coefficients = self.coefficients()
         scores = self.scores
         return {
@@ -312,29 +281,6 @@ class Coefficients:
         return found
 
 
-@dataclass(frozen=True)
-class LearningCurve:
-    """Root mean square errors on other rows, in standard deviations of each target.
-
-    Attributes
-    ----------
-    sizes : list of int
-        Rows of the fits.
-    errors : (splits, len(sizes), n_d)
-    last : int
-        Rows of the left-out predictions,
-    last_errors : (n_d,)
-        and their errors.
-    targets : list of str
-    """
-
-    sizes: list[int]
-    errors: Array
-    last: int
-    last_errors: Array
-    targets: list[str]
-
-
 def _coefficient_deviations(model: Any) -> Array | None:
     """Posterior deviations of `coef_`, (n_d, n_features): of f(e_k) − f(0), for some features at a time."""
     count = model.n_features_in_
@@ -350,23 +296,3 @@ def _coefficient_deviations(model: Any) -> Array | None:
         own = np.einsum("iaja->aij", covariance)
         parts.append(own[:, 1:, 1:].diagonal(axis1=1, axis2=2) + own[:, :1, 0] - 2 * own[:, 0, 1:])
     return np.sqrt(np.maximum(np.hstack(parts), 0.0))
-
-
-def _error(model: Any, X: Any, Y: Array, some: IndexArray, others: IndexArray) -> Array:
-    """Root mean square error on `others` of a fit to `some`, (n_d,)."""
-    given = {
-        "depth": model.depth_,
-        "width": model.widths_ or "evidence",
-        "beta": model.beta_,
-        "prior_scale": model.prior_scale_,
-        "noise": model.noise_,
-        "inputs": model.inputs_,
-        "kernel": model.kernel_,
-        "kernel_params": model.kernel_params_ or None,
-        "target_transform": None,  # Y is as it is fitted
-        "average": False,
-    }
-    refit = LBNNRegressor(**{**model.get_params(), **given})
-    refit.fit(X.iloc[some].to_numpy(), Y[some] if Y.shape[1] > 1 else Y[some, 0])
-    mean = np.reshape(refit.predict(X.iloc[others].to_numpy()), (len(others), -1))
-    return np.sqrt(((mean - Y[others]) ** 2).mean(axis=0))

@@ -28,8 +28,6 @@ axes = {"seed": range(10), "width": \\[10, 30, 100], "beta": \\[1.0, 100.0]}
 quantities = \\["log_evidence", "kernel_change"]
 def data(rng, seed): return rng.normal(size=(40, 60)), rng.normal(size=40)
 def network(width): return lbnn.Network((width,))
-
-Then: lbnn sweep-report run.zarr --out page.html
 """
 
 

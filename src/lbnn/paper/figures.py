@@ -14,6 +14,7 @@ from lbnn import plots
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
 from lbnn.network import Network
+from lbnn.paper.curves import size_curves
 from lbnn.paper.page.images import INK
 from lbnn.paper.registry import Picture, Run
 from lbnn.posterior import Posterior
@@ -125,8 +126,8 @@ def dimension_reduction(run: Run) -> Picture:
     relative = math.sqrt(2 / 31)  # of the variance between 32 chains
     figure, (axes,) = new_figure()
     labels = ["scale $L$ (6 dimensions)", "weights ($33\\,n_1$ dimensions), HMC"]
-    plots.speed(widths, rates, [scale_errors, relative * weight_rates], labels, axes)
-    axes.set_ylim(top=20 * rates.max())
+    size_curves(axes, widths, rates, [scale_errors, relative * weight_rates], labels)
+    axes.set(xlabel="hidden width $n_1$", ylabel="effective draws per second", ylim=(None, 20 * rates.max()))
     gains = rates[0] / rates[1]
     return Picture(
         figure,
@@ -162,14 +163,22 @@ def kernels(run: Run) -> Picture:
 def phase(run: Run) -> Picture:
     """‖⟨K⟩ − G‖/‖G‖ over α and γ at width eight, averaged over data sets."""
     width, sets = 8, 1 if run.quick else 3
-    posteriors = [
-        _teacher(run, examples, outputs, width)
-        for examples in (1, 3, 5, 7, 9, 11)
-        for outputs in (1, 2, 3, 4, 5, 6)
-        for _ in range(sets)
+    examples, outputs = list(range(1, 12, 2)), list(range(1, 7))
+    changes = [
+        [np.mean([_teacher(run, p, n, width).kernel_change() for _ in range(sets)]) for p in examples]
+        for n in outputs
     ]
     figure, (axes,) = new_figure(size=(5.6, 4.0))
-    plots.phase_diagram(posteriors, axes)
+    image = axes.pcolormesh(
+        np.divide(examples, width),
+        np.divide(outputs, width),
+        changes,
+        shading="nearest",
+        vmin=0.0,
+        edgecolors="face",
+    )
+    figure.colorbar(image, ax=axes, label=r"$\Vert\langle K\rangle - G\Vert\,/\,\Vert G\Vert$")
+    axes.set(xlabel=r"data per width, $\alpha = p/n_1$", ylabel=r"outputs per width, $\gamma = n_d/n_1$")
     averaged = "one data set" if sets == 1 else f"the average over {sets} data sets"
     return Picture(
         figure,
@@ -199,10 +208,9 @@ def _teacher(run: Run, examples: int, outputs: int, width: int) -> Posterior:
 def infinite_width(run: Run) -> Picture:
     """Error of the leading correction of the kernel against the width, as the check recorded it."""
     figure, (axes,) = new_figure()
-    plots.convergence(
-        run.record["width"], run.record["distance"], None, ["leading correction $\\Delta_1$"], axes
-    )
-    axes.set(ylabel="relative error of $n_1(\\langle K\\rangle - G_{xx})$")
+    labels = ["leading correction $\\Delta_1$"]
+    size_curves(axes, run.record["width"], run.record["distance"], None, labels, slope=-1)
+    axes.set(xlabel="width", ylabel="relative error of $n_1(\\langle K\\rangle - G_{xx})$")
     return Picture(
         figure,
         "Distance of n_1(⟨K⟩ − G_xx) from Δ_1, relative to Δ_1, at depth three: it falls as 1/n (dashed), "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lbnn import plots
+from lbnn.paper.curves import size_curves
 from lbnn.paper.figures import new_figure
 from lbnn.paper.registry import Picture, Run
 from lbnn.plots._style import MINUS
@@ -16,12 +16,13 @@ def convergence(run: Run) -> Picture:
     """Errors of the theories against the growing size, as the check recorded them."""
     figure, (axes,) = new_figure()
     record = run.record
-    plots.convergence(
+    size_curves(
+        axes,
         record["size"],
         [record[name] for name in REGIMES_SHOWN],
         [record[f"{name}, standard error"] for name in REGIMES_SHOWN],
         [_label(name, record[f"{name}, rate"]) for name in REGIMES_SHOWN],
-        axes,
+        slope=-1,
     )
     axes.set(xlabel="growing size", ylabel="relative error of the kernel")
     return Picture(
