@@ -31,7 +31,6 @@ RATIOS, NORMS, NOISES = (0.25, 0.5, 1.0, 2.0), (0.3, 1.0, 3.0), (0.1, 0.5)
 WIDTHS, DEPTHS = (3, 10, 100), (2, 3, 5)
 NETWORKS = ((), *((width,) * (depth - 1) for depth in DEPTHS for width in WIDTHS))
 SIZES = (10, 20, 40, 80, 160, 320, 640, 1280)  # n0 of the approach to the replica curve
-LEVEL = 0.9
 
 
 def point(inputs: int, ratio: float, norm: float, noise: float, draws: int) -> dict:
@@ -40,7 +39,7 @@ def point(inputs: int, ratio: float, norm: float, noise: float, draws: int) -> d
     first = None
     for widths in NETWORKS:
         net = lbnn.Network(widths)
-        problem = _problem(net, examples, inputs, Teacher(norm, noise), noise**-2, LEVEL)
+        problem = _problem(net, examples, inputs, Teacher(norm, noise), noise**-2)
         values = sample_point(problem, 1e-9, draws, 0).values  # always all draws
         first = values if first is None else first
         gap = values - first
@@ -53,7 +52,6 @@ def point(inputs: int, ratio: float, norm: float, noise: float, draws: int) -> d
                             [_limit(examples, inputs, norm, noise)],
                             widths,
                             net.prior_variances,
-                            LEVEL,
                         ),
                         q,
                     )[0]

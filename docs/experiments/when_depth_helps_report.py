@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 DOCS = Path(__file__).resolve().parent.parent
-INDEX = {"scale_mean": 0, "log_evidence": 1, "error": 2, "gibbs_error": 3, "interval_width": 4, "coverage": 5}
+INDEX = {"scale_mean": 0, "log_evidence": 1, "error": 2, "gibbs_error": 3}
 BETTER = {"error": -1, "gibbs_error": -1, "log_evidence": 1}
 
 
@@ -29,9 +29,8 @@ def winners(points: list[dict[str, Any]]) -> str:
     """The best network by error, Gibbs error and evidence at every point."""
     lines = [
         "| n0 | p/n0 | teacher | noise | error of the mean: best | gain | Gibbs error: best | gain "
-        "| log evidence: best | gain, nats | error at depth one | coverage at depth one "
-        "| of the best by evidence |",
-        "|" + " --- |" * 13,
+        "| log evidence: best | gain, nats | error at depth one |",
+        "|" + " --- |" * 11,
     ]
     for point in points:
         one = point["networks"][0]
@@ -42,7 +41,7 @@ def winners(points: list[dict[str, Any]]) -> str:
             cells += [name(found["widths"]), f"{100 * gain / base:.1f}({100 * error / base:.1f})%"]
         found, gain, error = best(point, "log_evidence")
         cells += [name(found["widths"]), f"{gain:.2f}({error:.2f})"]
-        cells += [f"{one['mean'][2]:.3g}", f"{one['mean'][5]:.3f}", f"{found['mean'][5]:.3f}"]
+        cells.append(f"{one['mean'][2]:.3g}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -51,22 +50,21 @@ def misled(points: list[dict[str, Any]]) -> str:
     """Errors of the theories over all points and networks with hidden layers, by n0."""
     lines = [
         "| n0 | theory | E λ: median | worst | error of the mean: median | worst | Gibbs error: median "
-        "| worst | log evidence, nats: median | worst | coverage: median | worst "
-        "| same best network by Gibbs error |",
-        "|" + " --- |" * 13,
+        "| worst | log evidence, nats: median | worst | same best network by Gibbs error |",
+        "|" + " --- |" * 11,
     ]
     for inputs in sorted({point["inputs"] for point in points}):
         here = [point for point in points if point["inputs"] == inputs]
         for theory in ("infinite width", "proportional"):
             cells = [f"{inputs}", theory]
-            for quantity in ("scale_mean", "error", "gibbs_error", "log_evidence", "coverage"):
+            for quantity in ("scale_mean", "error", "gibbs_error", "log_evidence"):
                 index, gaps = INDEX[quantity], []
                 for point in here:
                     for each in point["networks"][1:]:
                         gap = each["limits"][theory][index] - each["mean"][index]
                         relative = quantity in ("scale_mean", "error", "gibbs_error")
                         gaps.append(abs(gap / each["mean"][index]) if relative else abs(gap))
-                form = "{:.1f}%" if relative else ("{:.2f}" if quantity == "log_evidence" else "{:.3f}")
+                form = "{:.1f}%" if relative else "{:.2f}"
                 factor = 100 if relative else 1
                 cells += [form.format(factor * np.median(gaps)), form.format(factor * np.max(gaps))]
             agree = 0
@@ -87,7 +85,7 @@ def slopes(approaches: list[dict[str, Any]]) -> str:
         "|" + " --- |" * (len(sizes) + 3),
     ]
     for depth in sorted({each["depth"] for each in approaches}):
-        for quantity in ("scale_mean", "error", "gibbs_error", "interval_width", "coverage"):
+        for quantity in ("scale_mean", "error", "gibbs_error"):
             gaps = [
                 abs(each[quantity][1] / each[quantity][0] - 1)
                 for size in sizes
@@ -114,9 +112,9 @@ def pictures(document: dict[str, Any]) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     for column, depth in enumerate((2, 3)):
         here = [each for each in document["approach"] if each["depth"] == depth]
-        names = ("scale_mean", "error", "gibbs_error", "coverage")
+        names = ("scale_mean", "error", "gibbs_error")
         gaps = [[abs(each[q][1] / each[q][0] - 1) for each in here] for q in names]
-        labels = ["E λ", "error", "Gibbs error", "coverage"]
+        labels = ["E λ", "error", "Gibbs error"]
         size_curves(axes[column], [each["inputs"] for each in here], gaps, labels=labels, slope=-1)
         axes[column].set(xlabel="inputs $n_0$", ylabel="relative distance to the replica curve")
         axes[column].set_title(f"depth {depth}")

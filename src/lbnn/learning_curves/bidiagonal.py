@@ -16,20 +16,15 @@ from scipy.linalg import lapack
 from lbnn._base.types import Array
 from lbnn.learning_curves.gaussian_data import BidiagonalData
 
-_LOST = 1e7  # BᵀB/τ over n0/λ above which plain pivots have fewer than eight or nine digits
-
 
 class Tridiagonal:
     """Positive definite tridiagonal matrices (m, k, r): their LDLᵀ, all in one."""
 
-    def __init__(self, diagonal: Array, beside: Array, pivots: Array | None = None) -> None:
+    def __init__(self, diagonal: Array, beside: Array) -> None:
         """Matrices with this diagonal (..., n) and entries beside it (..., n), the last of them zero."""
         self.shape = diagonal.shape
         self._diagonal, self._beside = diagonal, beside  # beside[..., -1] is zero
-        if pivots is None:
-            self.pivots, self._factor = _factorised(diagonal.ravel(), beside.ravel())
-        else:
-            self.pivots, self._factor = pivots.ravel(), (beside / pivots).ravel()[:-1]
+        self.pivots, self._factor = _factorised(diagonal.ravel(), beside.ravel())
 
     def log_determinant(self) -> Array:
         """(m, k)."""
@@ -81,36 +76,3 @@ def likelihood_table(data: BidiagonalData, nodes: Array, temperature: float) -> 
     solutions = matrices.solve(data.targets)
     square = np.einsum("mr,mkr->mk", data.targets, solutions)
     return LikelihoodTable(matrices.log_determinant(), square, solutions, matrices)
-
-
-def covariances(data: BidiagonalData, nodes: Array, temperature: float) -> Tridiagonal:
-    """n0/λ + BᵀB/τ at nodes (k,) of log λ: inverse covariance of the linear map along the data.
-
-    With p < n0 the data leave one direction open, and its n0/λ is lost beside BᵀB/τ if τ is very small. Then
-    pivots come from a recurrence without differences.
-    """
-    diagonal, beside = data.moments()
-    prior = (data.inputs * np.exp(-nodes))[:, None]
-    signal = float(diagonal.max()) / temperature
-    shape = (len(beside), len(nodes), beside.shape[1])
-    every = np.array(np.broadcast_to((beside / temperature)[:, None], shape))
-    pivots = None
-    if data.columns > data.diagonal.shape[1] and signal > _LOST * float(prior.min()):
-        pivots = _pivots(data, prior[:, 0], temperature)
-    return Tridiagonal(prior + diagonal[:, None] / temperature, every, pivots)
-
-
-def _pivots(data: BidiagonalData, prior: Array, temperature: float) -> Array:
-    """LDLᵀ of shift + BᵀB/τ, (m, k, columns): d_i = q_i + s_i, s_{i+1} = shift + e_i s_i/d_i, all positive.
-
-    With q_i = B_ii²/τ and e_i = B_{i,i+1}²/τ; the stationary quotient-difference recurrence.
-    """
-    draws, rank = data.diagonal.shape
-    squares, above = data.diagonal**2 / temperature, data.upper**2 / temperature
-    pivots = np.empty((draws, len(prior), data.columns))
-    rest = np.broadcast_to(prior, (draws, len(prior)))
-    for i in range(rank):
-        pivots[:, :, i] = squares[:, i, None] + rest
-        rest = prior + above[:, i, None] * (rest / pivots[:, :, i])
-    pivots[:, :, rank] = rest
-    return pivots

@@ -21,16 +21,14 @@ from lbnn.learning_curves.sampled import FEWEST_DRAWS, QUANTITIES, Problem, samp
 from lbnn.network import Network
 from lbnn.scale.gamma_product import GammaProduct
 
-_WITH_DEVIATION = 4  # quantities of a data set alone; those of an interval depend on the new input as well
-
 
 @dataclass(frozen=True)
 class LearningCurve:
     """Averages over data sets, one for each number of examples. Returned by `learning_curve`.
 
     Every quantity q has its error in q_error: the standard error of a Monte Carlo average; where the
-    average is an integral, zero, or what a coarser rule says differently if that is more than 1e-7 of it
-    (1e-4 for the coverage). q_deviation is the standard deviation over data sets, of the first four.
+    average is an integral, zero, or what a coarser rule says differently if that is more than 1e-7 of it.
+    q_deviation is the standard deviation over data sets.
 
     Attributes
     ----------
@@ -44,9 +42,6 @@ class LearningCurve:
         (E f(x) − wᵀx)², the squared error of the predictive mean at a new input.
     gibbs_error : (m,) array
         E (f(x) − wᵀx)², the squared error of a function drawn from the posterior.
-    interval_width, coverage : (m,) array
-        Of the equal-tailed interval of f(x) of mass `level`: its width, and the probability that it holds
-        wᵀx.
     draws : (m,) array of int
         Number of data sets drawn; 0 where the average is an integral.
     """
@@ -57,7 +52,6 @@ class LearningCurve:
     teacher_norm: float | str
     noise: float
     beta: float
-    level: float
     draws: Any
     scale_mean: Array
     scale_mean_error: Array
@@ -71,10 +65,6 @@ class LearningCurve:
     gibbs_error: Array
     gibbs_error_error: Array
     gibbs_error_deviation: Array
-    interval_width: Array
-    interval_width_error: Array
-    coverage: Array
-    coverage_error: Array
     messages: tuple[str, ...] = field(default=())
 
     @property
@@ -99,7 +89,7 @@ class LearningCurve:
             for count in self.examples
         ]
         return {
-            theory: limit_curve(theory, points, self.network.widths, self.network.prior_variances, self.level)
+            theory: limit_curve(theory, points, self.network.widths, self.network.prior_variances)
             for theory in LIMITS
         }
 
@@ -121,12 +111,11 @@ def learning_curve(
     noise: float = 0.0,
     beta: float = math.inf,
     *,
-    level: float = 0.9,
     target_error: float = 0.01,
     max_draws: int = 20_000,
     seed: int = 0,
 ) -> LearningCurve:
-    """Average error, evidence and intervals of a one-output network over Gaussian data with a linear teacher.
+    """Average error and evidence of a one-output network over Gaussian data with a linear teacher.
 
     y = X w + noise · ε, X (p, n0) and ε of standard normal entries, |w| = teacher_norm, new inputs of the
     same law. Under the network's prior E |w|² is the product of the prior variances, one by default, and the
@@ -149,10 +138,8 @@ def learning_curve(
         Standard deviation of the noise in the targets.
     beta : float in (0, inf]
         Inverse noise variance that the network assumes; it need not be 1/noise².
-    level : float
-        Mass of the intervals.
     target_error : float
-        Relative standard error to stop at; absolute for the coverage, and for a log evidence below one.
+        Relative standard error to stop at; absolute for a log evidence below one.
     max_draws : int
         Most data sets that are drawn for one number of examples.
     seed : int
@@ -189,7 +176,6 @@ def learning_curve(
             "zero temperature needs at most as many examples as inputs, as no linear function interpolates "
             f"more noisy targets, got {max(sizes)} examples of {count} inputs: take a finite beta"
         )
-    mass = float(check.probability(level, "level"))
     wanted = float(check.probability(target_error, "target_error"))
     most = check.positive_integer(max_draws, "max_draws")
     if most < FEWEST_DRAWS:
@@ -197,7 +183,7 @@ def learning_curve(
     start = check.seed(seed)
     points = []
     for size in sizes:
-        problem = _problem(net, size, count, Teacher(norm, deviation), inverse_temperature, mass)
+        problem = _problem(net, size, count, Teacher(norm, deviation), inverse_temperature)
         exact = math.isinf(inverse_temperature)
         points.append(exact_point(problem) if exact else sample_point(problem, wanted, most, start))
     messages = tuple(message for point in points for message in point.messages)
@@ -206,7 +192,6 @@ def learning_curve(
         f"{name}{end}": np.array([getattr(point, of)[row] for point in points])
         for row, name in enumerate(QUANTITIES)
         for end, of in (("", "mean"), ("_error", "error"), ("_deviation", "deviation"))
-        if of != "deviation" or row < _WITH_DEVIATION
     }
     return LearningCurve(
         network=net,
@@ -215,16 +200,13 @@ def learning_curve(
         teacher_norm="prior" if norm is None else norm,
         noise=deviation,
         beta=inverse_temperature,
-        level=mass,
         draws=np.array([len(point.values) for point in points]),
         messages=messages,
         **averages,
     )
 
 
-def _problem(
-    net: Network, examples: int, inputs: int, teacher: Teacher, beta: float, level: float
-) -> Problem:
+def _problem(net: Network, examples: int, inputs: int, teacher: Teacher, beta: float) -> Problem:
     variance = math.prod(net.prior_variances)
     return Problem(
         examples,
@@ -235,7 +217,6 @@ def _problem(
         log_norm_law(net.widths, inputs, variance),
         variance,
         net.prior_variances[0],
-        level,
     )
 
 

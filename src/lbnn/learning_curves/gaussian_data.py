@@ -65,15 +65,6 @@ class BidiagonalData:
         beside[:, :-1] = self.upper[:, :-1] * self.diagonal[:, 1:]
         return (self.diagonal**2 + self.upper**2) / self.inputs, beside / self.inputs
 
-    def moments(self) -> tuple[Array, Array]:
-        """BᵀB: its diagonal (m, columns), and the entries beside it (m, columns), the last zero."""
-        draws, rank = self.diagonal.shape
-        diagonal, beside = np.zeros((draws, self.columns)), np.zeros((draws, self.columns))
-        diagonal[:, :rank] = self.diagonal**2
-        diagonal[:, 1:] += self.upper[:, : self.columns - 1] ** 2
-        beside[:, :-1] = (self.diagonal * self.upper)[:, : self.columns - 1]
-        return diagonal, beside
-
     def to_inputs(self, vectors: Array) -> Array:
         """Bᵀ times vectors (m, r), (m, columns)."""
         result = np.zeros((len(vectors), self.columns))

@@ -12,9 +12,6 @@ Cholesky factor whose last axis is ε. The same χ² is a factor of det(X Xᵀ),
 mean constant − log(1 + R). A teacher drawn from the prior adds |w|² as a fourth variable. The log-odds of
 each have the density e^{at}/(1 + e^t)^{a+b} and are integrated by the trapezoid rule; functions of s, each an
 integral over λ, are interpolated in log s.
-
-A new input x has f(x) = mᵀx ± |(1 − P)x| √(λ/n0) times a normal variable, truth wᵀx: width and coverage
-follow from |(1 − P)x|² ~ χ²(n0 − p) and the error along x.
 """
 
 from __future__ import annotations
@@ -35,17 +32,10 @@ from lbnn.scale.gamma_product import GammaProduct
 #: Nodes of each variable, by the number of variables, some 10⁵ points in all; every other node makes the rule
 #: that the answer is checked against.
 _NODES = (1, 385, 193, 49, 25)
-#: The same for coverage with noise, which has two more variables, and for its check.
-_COVERAGE_NODES = ((1, 1), (25, 17), (25, 17), (25, 17), (13, 9))
-_INNER_NODES = (25, 17)
-_SETTLED = (
-    1e-7  # change between the two rules below which an average counts as exact, relative to its size ...
-)
-_SETTLED_COVERAGE = 1e-4  # ... and of a probability
+_SETTLED = 1e-7  # relative change between the two rules below which an average counts as exact
 _SMALLEST = 1e-30  # s relative to its median over nodes below which it is taken as that small
 _TAIL = 25.0  # e-folds to which tails of R matter, times what is averaged
 _LARGEST_LAYER = 10.0  # log of |w_ℓ|² of every layer at which power laws in s take over: e⁻¹⁰ from them
-_NEGLIGIBLE = 1e-9  # probability of nodes that coverage leaves out, each
 
 
 @dataclass(frozen=True)
@@ -161,10 +151,8 @@ def _dimension(problem: Problem) -> int:
     return random_norm + (problem.examples < problem.inputs) + noisy + angle
 
 
-def _functions_of(problem: Problem, s: Array) -> tuple[Array, Array, Array]:
-    """log Z(s), E λσ_1² and the quantile of √λσ_1² times a normal variable, (k,) each.
-
-    They are interpolated in log s.
+def _functions_of(problem: Problem, s: Array) -> tuple[Array, Array]:
+    """log Z(s) and E λσ_1², (k,) each, interpolated in log s.
 
     Z(s) = ∫ ϖ(λ) λ^{−p/2} e^{−s/2λ} dλ is analytic for Re s > 0, |Im log s| < π/2. Where s is so large that
     every layer is e^{10} times its prior size, log Z and log λ are powers of s, s^{1/d} and s^{(d−1)/d}.
@@ -172,8 +160,7 @@ def _functions_of(problem: Problem, s: Array) -> tuple[Array, Array, Array]:
     law = problem.law
     if law is None:
         v = problem.variance
-        reach = float(special.ndtri((1 + problem.level) / 2)) * math.sqrt(v)
-        return -0.5 * (problem.examples * math.log(v) + s / v), np.full(len(s), v), np.full(len(s), reach)
+        return -0.5 * (problem.examples * math.log(v) + s / v), np.full(len(s), v)
     layers = len(law.widths)
     cap = min(law.widths) * problem.variance * math.exp(_LARGEST_LAYER * (layers + 1))
     inner = np.log(np.minimum(s, cap))
@@ -181,18 +168,12 @@ def _functions_of(problem: Problem, s: Array) -> tuple[Array, Array, Array]:
     parts = []
     for nodes in panels.nodes.reshape(panels.count, panels.each):
         given = _law_given(problem, law, np.exp(nodes))
-        deviations = np.exp(given.x / 2)
-        quantile = _symmetric_quantile((1 + problem.level) / 2, given.weights, deviations)
-        parts.append((given.log_total, np.log(given.scale_mean), np.log(quantile)))
-    log_total, log_mean, log_quantile = (
+        parts.append((given.log_total, np.log(given.scale_mean)))
+    log_total, log_mean = (
         panels.interpolate(np.concatenate(each), inner) for each in zip(*parts, strict=True)
     )
     beyond = np.maximum(np.log(s / cap), 0.0) / (layers + 1)
-    return (
-        log_total * np.exp(beyond),
-        np.exp(log_mean + layers * beyond),
-        np.exp(log_quantile + layers * beyond / 2),
-    )
+    return log_total * np.exp(beyond), np.exp(log_mean + layers * beyond)
 
 
 def _law_given(problem: Problem, law: GammaProduct, s: Array) -> ScaleLaw:
@@ -214,36 +195,21 @@ def _law_given(problem: Problem, law: GammaProduct, s: Array) -> ScaleLaw:
     return integrate(law, over, float(low), float(high))
 
 
-def _symmetric_quantile(level: float, weights: Array, deviations: Array) -> Array:
-    """q with Σ_λ weight · Φ(q/deviation) = level > ½, for each row of weights (m, n); by bisection, (m,)."""
-    reach = float(special.ndtri(level))
-    low, high = (
-        np.full(len(weights), reach * deviations.min()),
-        np.full(len(weights), reach * deviations.max()),
-    )
-    for _ in range(60):
-        middle = np.sqrt(low * high)
-        below = (weights * special.ndtr(middle[:, None] / deviations)).sum(axis=1) < level
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.sqrt(low * high)
-
-
 def exact_point(problem: Problem) -> Point:
-    """Every quantity of one point of a curve; the deviations of width and coverage are NaN."""
+    """Every quantity of one point of a curve."""
     fine, rough = (_averages(problem, halved) for halved in (False, True))
     mean, deviation = fine
     with np.errstate(invalid="ignore"):
         change = np.abs(mean - rough[0])
-        allowed = _SETTLED * np.maximum(np.abs(mean), 1.0 * (np.arange(6) == 1))
-    allowed[5] = _SETTLED_COVERAGE
+        allowed = _SETTLED * np.maximum(np.abs(mean), 1.0 * (np.arange(4) == 1))
     change[np.isinf(mean)] = 0.0
-    return Point(mean, np.where(change <= allowed, 0.0, change), deviation, np.empty((0, 6)), ())
+    return Point(mean, np.where(change <= allowed, 0.0, change), deviation, np.empty((0, 4)), ())
 
 
 def _averages(problem: Problem, halved: bool) -> tuple[Array, Array]:
-    """Means and standard deviations over data sets, (6,) each."""
+    """Means and standard deviations over data sets, (4,) each."""
     data = _variables(problem, _NODES[_dimension(problem)], halved)
-    log_z, scale, quantile = _at(problem, data.s)
+    log_z, scale = _at(problem, data.s)
     examples, inputs, noise = problem.examples, problem.inputs, problem.teacher.noise
     freedom, share = inputs - examples + 1, 1 - examples / inputs
     error = data.squares * (1 - data.within) + noise**2 * data.ratio
@@ -266,43 +232,22 @@ def _averages(problem: Problem, halved: bool) -> tuple[Array, Array]:
         error_mean += noise**2 * examples / (freedom - 2) if freedom > 2 else math.inf
     scale_mean = data.weights @ scale if grows < freedom / 2 else math.inf
     gibbs_mean = error_mean + share * scale_mean if share else error_mean
-    width = 2 * (data.weights @ quantile) * _mean_norm(inputs - examples) / math.sqrt(inputs)
     heavy = noise > 0 and freedom <= 4
-    return (
-        np.array(
-            [
-                scale_mean / problem.first_variance,
-                log_evidence_mean,
-                error_mean,
-                gibbs_mean,
-                width if share else 0.0,  # finite: λ^{1/2} grows more slowly than R^{1/2}
-                _coverage(problem, int(halved)),
-            ]
-        ),
-        np.array(
-            [
-                _deviation(data.weights, scale) / problem.first_variance
-                if 2 * grows < freedom / 2
-                else math.inf,
-                math.sqrt(_deviation(data.weights, spread) ** 2 + 0.25 * float(rest))
-                if 2 * falls < freedom / 2
-                else math.inf,
-                math.inf if heavy else _deviation(data.weights, error),
-                math.inf if heavy else _deviation(data.weights, gibbs),
-                math.nan,
-                math.nan,
-            ]
-        ),
-    )
+    mean = [scale_mean / problem.first_variance, log_evidence_mean, error_mean, gibbs_mean]
+    scale_deviation, evidence_deviation = math.inf, math.inf
+    if 2 * grows < freedom / 2:
+        scale_deviation = _deviation(data.weights, scale) / problem.first_variance
+    if 2 * falls < freedom / 2:
+        evidence_deviation = math.sqrt(_deviation(data.weights, spread) ** 2 + 0.25 * float(rest))
+    errors = [math.inf if heavy else _deviation(data.weights, each) for each in (error, gibbs)]
+    return np.array(mean), np.array([scale_deviation, evidence_deviation, *errors])
 
 
-def _at(problem: Problem, s: Array) -> tuple[Array, Array, Array]:
-    """log Z, E λσ_1² and the quantile at values of s, (k,) each."""
+def _at(problem: Problem, s: Array) -> tuple[Array, Array]:
+    """log Z and E λσ_1² at values of s, (k,) each."""
     if not s.any():
         law = _law_given_zero(problem)
-        quantile = _symmetric_quantile((1 + problem.level) / 2, law.weights, np.sqrt(np.exp(law.x)))
-        total, mean, reach = (np.full(len(s), each[0]) for each in (law.log_total, law.scale_mean, quantile))
-        return total, mean, reach
+        return np.full(len(s), law.log_total[0]), np.full(len(s), law.scale_mean[0])
     return _functions_of(problem, np.maximum(s, _SMALLEST * np.median(s[s > 0])))
 
 
@@ -330,81 +275,7 @@ def _growth(problem: Problem) -> float:
     return layers / (layers + 1)
 
 
-def _mean_norm(dimension: int) -> float:
-    """E χ(dimension)."""
-    if not dimension:
-        return 0.0
-    logs = special.gammaln((dimension + 1) / 2) - special.gammaln(dimension / 2)
-    return math.sqrt(2) * math.exp(float(logs))
-
-
 def _deviation(weights: Array, values: Array) -> float:
     """Standard deviation of values (k,) with weights (k,)."""
     mean = weights @ values
     return math.sqrt(max(float(weights @ (values - mean) ** 2), 0.0))
-
-
-def _coverage(problem: Problem, rule: int) -> float:
-    """Probability that the interval at a new input holds wᵀx.
-
-    (m − w)ᵀx = e g with e² = |m − w|² and g standard normal; of (1 − P)x, m' = n0 − p coordinates, the one
-    along (1 − P)w is u = αg + α'g' with α = |(1 − P)w|/e, α' = |ζ|/e, the others have the squared norm
-    K ~ χ²(m' − 1). The interval holds the truth if e²g² ≤ q²(u² + K)/n0, an inequality of second degree in g.
-    """
-    unseen = problem.inputs - problem.examples
-    noise = problem.teacher.noise
-    if unseen == 0:
-        return 0.0 if noise > 0 else 1.0  # the interval is a point
-    nodes = _COVERAGE_NODES if noise > 0 else [(each, each // 2 + 1) for each in _NODES]
-    data = _variables(problem, nodes[_dimension(problem)][rule], False)
-    keep = data.weights > _NEGLIGIBLE * data.weights.max()
-    weights = data.weights[keep] / data.weights[keep].sum()
-    reach = _at(problem, data.s[keep])[2] ** 2 / problem.inputs
-    missed = (data.squares * (1 - data.within))[keep]
-    disturbed = noise**2 * data.ratio[keep]
-    if noise == 0:
-        with np.errstate(divide="ignore"):
-            inside = _direction_within(np.minimum(reach / missed, 1.0), unseen)
-        return min(float(weights @ inside), 1.0)  # weights that add up to one, to rounding
-    total = missed + disturbed
-    normal = _stretched(lambda t: -(t**2) / 2, 0.0, 1.0, _INNER_NODES[rule], 0.0, DROP)
-    rest = _log_gamma_rule((unseen - 1) / 2, _INNER_NODES[rule])
-    inside = np.zeros(len(weights))
-    share = reach / total  # q²/n0e²
-    for other, other_weight in zip(normal.nodes, normal.weights, strict=True):
-        for size, size_weight in zip(2 * np.exp(rest.nodes), rest.weights, strict=True):
-            # (1 − share α²) g² − 2 share αα'g' g − share (α'²g'² + K) ≤ 0
-            a = 1 - share * missed / total
-            b = share * np.sqrt(missed * disturbed) / total * other
-            c = share * (disturbed / total * other**2 + size)
-            inside += other_weight * size_weight * _normal_within(a, b, c)
-    return min(float(weights @ inside), 1.0)
-
-
-def _normal_within(a: Array, b: Array, c: Array) -> Array:
-    """P(a g² − 2b g − c ≤ 0) for a standard normal g and c ≥ 0, arrays of the same shape."""
-    root = np.sqrt(np.maximum(b**2 + a * c, 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        first, second = (b - root) / a, (b + root) / a
-    low, high = np.minimum(first, second), np.maximum(first, second)
-    between = special.ndtr(high) - special.ndtr(low)
-    never_outside = (a < 0) & (b**2 + a * c <= 0)
-    line = np.where(b == 0, 1.0, special.ndtr(c / np.where(b == 0, 1.0, 2 * np.abs(b))))  # a = 0
-    result = np.where(a > 0, between, np.where(never_outside, 1.0, 1 - between))
-    return np.where(a == 0, line, result)
-
-
-def _log_gamma_rule(shape: float, count: int) -> Rule:
-    """log of a Gamma variable; of a variable that is zero for shape zero."""
-    if shape == 0:
-        return Rule(np.array([-math.inf]), np.ones(1))
-    constant = -float(special.gammaln(shape))
-    spread = math.sqrt(float(special.polygamma(1, shape)))
-    return _stretched(lambda t: shape * t - np.exp(t) + constant, math.log(shape), spread, count, 0.0, DROP)
-
-
-def _direction_within(square: Array, dimension: int) -> Array:
-    """Probability, shaped like `square`, that a coordinate of a uniform direction has at most this square."""
-    if dimension == 1:
-        return (square >= 1).astype(float)
-    return special.betainc(0.5, (dimension - 1) / 2, square)

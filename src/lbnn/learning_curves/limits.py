@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+from scipy import optimize
 
 from lbnn._base.types import Array
 from lbnn.theories.limits.wide_prior import WidePrior
@@ -36,7 +36,7 @@ class LimitCurve:
 
     Attributes
     ----------
-    scale_mean, log_evidence, error, gibbs_error, interval_width, coverage : (m,) arrays
+    scale_mean, log_evidence, error, gibbs_error : (m,) arrays
         As in `LearningCurve`; NaN where the theory does not apply.
     """
 
@@ -44,8 +44,6 @@ class LimitCurve:
     log_evidence: Array
     error: Array
     gibbs_error: Array
-    interval_width: Array
-    coverage: Array
 
 
 @dataclass(frozen=True)
@@ -142,16 +140,12 @@ LIMITS: dict[str, Callable[[Asymptotics, tuple[int, ...], float], tuple[float, f
 
 
 def limit_curve(
-    theory: str,
-    points: list[Asymptotics],
-    widths: tuple[int, ...],
-    variances: tuple[float, ...],
-    level: float,
+    theory: str, points: list[Asymptotics], widths: tuple[int, ...], variances: tuple[float, ...]
 ) -> LimitCurve:
     """The curve of one theory; `variances` are those of all layers."""
     total = math.prod(variances)
-    columns = [_limit_point(LIMITS[theory], each, widths, total, variances[0], level) for each in points]
-    return LimitCurve(*np.array(columns).reshape(len(points), 6).T)
+    columns = [_limit_point(LIMITS[theory], each, widths, total, variances[0]) for each in points]
+    return LimitCurve(*np.array(columns).reshape(len(points), 4).T)
 
 
 def _limit_point(
@@ -160,17 +154,13 @@ def _limit_point(
     widths: tuple[int, ...],
     variance: float,
     first: float,
-    level: float,
 ) -> tuple[float, ...]:
-    """E λ, log evidence, error, Gibbs error, width and coverage of intervals."""
+    """E λ, log evidence, error and Gibbs error."""
     if not data.exists:
-        return (math.nan,) * 6
+        return (math.nan,) * 4
     scale, rate = rule(data, widths, variance) if widths else (variance, 0.0)
     if math.isnan(scale):
-        return (math.nan,) * 6
+        return (math.nan,) * 4
     at = np.array([scale])
     error, spread = float(data.error(at)[0]), float(data.variance(at)[0])
-    reach = float(special.ndtri((1 + level) / 2)) * math.sqrt(spread)
-    inside = math.erf(reach / math.sqrt(2 * error)) if error > 0 else 1.0
-    log_evidence = float(data.log_likelihood(at)[0]) + rate
-    return scale / first, log_evidence, error, error + spread, 2 * reach, inside
+    return scale / first, float(data.log_likelihood(at)[0]) + rate, error, error + spread

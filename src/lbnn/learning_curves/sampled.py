@@ -1,9 +1,7 @@
 """Averages over data sets by Monte Carlo: draws in bidiagonal form, an integral over λ for each.
 
 Given a data set the posterior of x = log λ is prior law × likelihood, integrated by the trapezoid rule on a
-grid of x that all draws of a batch share (it converges geometrically, and halving the grid checks it). A test
-input has coordinates ξ in the frame of B; along m − w, the error of the mean, its coordinate c is
-integrated over, which takes most of the variance out of the coverage of intervals.
+grid of x that all draws of a batch share (it converges geometrically, and halving the grid checks it).
 """
 
 from __future__ import annotations
@@ -13,26 +11,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from lbnn._base.types import Array
 from lbnn.engines.pareto import pareto_k
-from lbnn.learning_curves.bidiagonal import LikelihoodTable, covariances, likelihood_table
+from lbnn.learning_curves.bidiagonal import LikelihoodTable, likelihood_table
 from lbnn.learning_curves.gaussian_data import BidiagonalData, Teacher, sample_data
 from lbnn.learning_curves.limits import Asymptotics
 from lbnn.learning_curves.scale_law import DROP, FARTHEST, Panels, ScaleLaw, at_one_scale, integrate
 from lbnn.scale.gamma_product import GammaProduct
 
 #: What is averaged over data sets, in the order of the columns of a draw.
-QUANTITIES = ("scale_mean", "log_evidence", "error", "gibbs_error", "interval_width", "coverage")
+QUANTITIES = ("scale_mean", "log_evidence", "error", "gibbs_error")
 
 _BATCH_FLOATS = 200_000  # random numbers of one kind in a batch ...
 _LARGEST_BATCH = 256  # ... and data sets
 _FLOATS = 1 << 21  # of one array over draws × nodes × r
-#: Coordinates c of a test input along the error of the mean: in its own units, and in those of the interval.
-_PLACES = np.linspace(-8.0, 8.0, 65)
-_NEAR = np.linspace(-4.0, 4.0, 65)
-_BISECTIONS = 40  # of an end of an interval: 1e-12 of its first bracket
 FEWEST_DRAWS = 8
 _FEWEST_FOR_TAIL = 200  # draws from which the tail index of the error is looked at
 _HEAVY = 0.7  # tail index above which averages are not to be trusted (Vehtari et al., 2024)
@@ -40,9 +33,9 @@ _HEAVY = 0.7  # tail index above which averages are not to be trusted (Vehtari e
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a curve: means, their errors and standard deviations over data sets, (6,) each.
+    """One point of a curve: means, their errors and standard deviations over data sets, (4,) each.
 
-    `values` (m, 6) are those of every data set that was drawn, none where the averages are integrals.
+    `values` (m, 4) are those of every data set that was drawn, none where the averages are integrals.
     Networks with the same seed have the same data sets, row by row.
     """
 
@@ -68,7 +61,6 @@ class Problem:
     norm_law: GammaProduct
     variance: float
     first_variance: float
-    level: float
 
 
 def sample_point(problem: Problem, target_error: float, max_draws: int, seed: int) -> Point:
@@ -80,14 +72,14 @@ def sample_point(problem: Problem, target_error: float, max_draws: int, seed: in
     while True:
         size = min(batch, max_draws - sum(map(len, rows)))
         data = sample_data(problem.examples, problem.inputs, problem.teacher, problem.norm_law, size, rng)
-        rows.append(_answers(problem, data, rng))
+        rows.append(_answers(problem, data))
         values = np.concatenate(rows)
         mean, error = values.mean(axis=0), _standard_error(values)
         if len(values) >= FEWEST_DRAWS and (error <= target_error * _allowance(mean)).all():
             break
         if len(values) >= max_draws:
             break
-    deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(6, math.nan)
+    deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(4, math.nan)
     messages = _messages(problem, values, mean, error, target_error)
     return Point(mean, error, deviation, values, messages)
 
@@ -103,11 +95,10 @@ def _standard_error(values: Array) -> Array:
 def _allowance(mean: Array) -> Array:
     """What the target error is relative to, shaped like the mean.
 
-    The average; for log evidence and coverage at least one.
+    The average; for log evidence at least one.
     """
     scale = np.abs(mean)
     scale[1] = max(scale[1], 1.0)
-    scale[5] = 1.0
     return scale
 
 
@@ -142,20 +133,13 @@ def _messages(
     return tuple(found)
 
 
-def _answers(problem: Problem, data: BidiagonalData, rng: np.random.Generator) -> Array:
-    """The quantities of every draw, (m, 6)."""
-    size, columns = len(data.norms), data.columns
-    # random numbers for all draws first, so that they do not depend on how the work is cut
-    inputs = rng.standard_normal((size, columns))
-    unseen = data.inputs - columns
-    outside = rng.chisquare(unseen, size) if unseen else np.zeros(size)
+def _answers(problem: Problem, data: BidiagonalData) -> Array:
+    """The quantities of every draw, (m, 4)."""
     low, high = _first_range(problem, data)
-    each = max(1, _FLOATS // (Panels.over(low, high).nodes.size * columns))
-    parts = []
-    for start in range(0, size, each):
-        rows = slice(start, start + each)
-        parts.append(_answers_of(problem, data.take(rows), low, high, inputs[rows], outside[rows]))
-    return np.concatenate(parts)
+    size = len(data.norms)
+    each = max(1, _FLOATS // (Panels.over(low, high).nodes.size * data.columns))
+    starts = range(0, size, each)
+    return np.concatenate([_answers_of(problem, data.take(slice(s, s + each)), low, high) for s in starts])
 
 
 def _first_range(problem: Problem, data: BidiagonalData) -> tuple[float, float]:
@@ -214,25 +198,8 @@ def _posterior(problem: Problem, data: BidiagonalData, low: float, high: float) 
     return _Posterior(panels, table, law, panels.weights(law.x))
 
 
-def _answers_of(
-    problem: Problem,
-    data: BidiagonalData,
-    low: float,
-    high: float,
-    inputs: Array,
-    outside: Array,
-) -> Array:
-    """The quantities of draws that are worked on together, (m, 6).
-
-    Parameters
-    ----------
-    low, high : float
-        Range of log λ to begin with.
-    inputs : (m, columns)
-        Coordinates of a test input for each draw along the data.
-    outside : (m,)
-        Its squared norm along the other directions.
-    """
+def _answers_of(problem: Problem, data: BidiagonalData, low: float, high: float) -> Array:
+    """The quantities of draws that are worked on together, (m, 4), from a first range of log λ."""
     found = _posterior(problem, data, low, high)
     temperature, rank = problem.temperature, data.diagonal.shape[1]
     missing = problem.examples - rank
@@ -246,78 +213,11 @@ def _answers_of(
     means = _means(data, found.table.solutions * scale[:, None] / data.inputs)  # m_λ − w, (m, k, columns)
     mean = np.einsum("mk,mkc->mc", averages, means)
     error = (mean**2).sum(axis=1)
-    inverse = covariances(data, found.panels.nodes, temperature)
     # tr[(λ/n0)(1 − Xᵀ(τ + λG)⁻¹X λ/n0)] = (λ/n0) [n0 − r + τ tr(τ + λG)⁻¹], both terms positive
     trace = scale / data.inputs * (data.inputs - rank + temperature * found.table.matrices.inverse_trace())
     gibbs = (averages * ((means**2).sum(axis=2) + trace)).sum(axis=1)
-
-    # a test input ξ + cu, u along the error: (m_λ − w)ᵀ(ξ + cu) has the variance q_0 + 2cq_1 + c²q_2
-    size = np.sqrt(error)[:, None]
-    along = np.divide(mean, size, out=np.zeros_like(mean), where=size > 0)
-    along[size[:, 0] == 0, 0] = 1.0
-    chance = (inputs * along).sum(axis=1)
-    across = inputs - chance[:, None] * along
-    solved = inverse.solve(across)
-    at_nodes = np.stack(
-        [
-            np.einsum("mkc,mc->mk", means, across),
-            np.einsum("mkc,mc->mk", means, along),
-            np.einsum("mc,mkc->mk", across, solved) + scale / data.inputs * outside[:, None],
-            np.einsum("mc,mkc->mk", along, solved),
-            np.einsum("mc,mkc->mk", along, inverse.solve(along)),
-        ]
-    )
-    a, b, q0, q1, q2 = at_nodes @ found.spread.T  # (m, n) each
-    inside = _coverage(problem.level, found.law.weights, a, b, q0, q1, q2)
-    c = chance[:, None]
-    ends = _quantiles(problem.level, found.law.weights, a + c * b, _root(q0 + 2 * c * q1 + c**2 * q2))
-    return np.stack(
-        [
-            found.law.scale_mean / problem.first_variance,
-            log_evidence,
-            error,
-            gibbs,
-            ends[1] - ends[0],
-            inside,
-        ],
-        axis=1,
-    )
-
-
-def _coverage(level: float, weights: Array, a: Array, b: Array, q0: Array, q1: Array, q2: Array) -> Array:
-    """Probability over c ~ N(0, 1) that the interval holds the truth, (m,).
-
-    The truth is at the quantile F(c) = Σ_λ weight · Φ(−(a + cb)/√(q_0 + 2cq_1 + c²q_2)) of the predictive,
-    and inside where z = Φ⁻¹(F) is within ± z_level. For one λ and a constant variance z is linear in c, so
-    that it is interpolated linearly between places that are dense where it crosses.
-    """
-    centre, slope = -(weights * a).sum(axis=1), (weights * b).sum(axis=1)  # of z times the deviation
-    deviation = np.sqrt((weights * np.maximum(q0, 0)).sum(axis=1))
-    steep = slope > np.finfo(float).tiny + 1e-3 * deviation
-    unit = np.divide(deviation, slope, out=np.ones_like(slope), where=steep)
-    middle = np.divide(centre, slope, out=np.zeros_like(slope), where=steep)
-    near = np.clip(middle[:, None] + unit[:, None] * _NEAR, _PLACES[0], _PLACES[-1])
-    places = np.sort(np.concatenate([np.broadcast_to(_PLACES, (len(a), len(_PLACES))), near], axis=1), axis=1)
-    z = np.empty_like(places)
-    for column, c in enumerate(places.T[:, :, None]):
-        below = (weights * special.ndtr(-(a + c * b) / _root(q0 + 2 * c * q1 + c**2 * q2))).sum(axis=1)
-        z[:, column] = special.ndtri(np.clip(below, 1e-16, 1 - 1e-16))
-    reach = special.ndtri((1 + level) / 2)
-    return _share_within(places, z, -reach, reach)
-
-
-def _share_within(places: Array, z: Array, low: float, high: float) -> Array:
-    """Normal probability of the c at which a piecewise linear z (m, n) lies between two levels, (m,)."""
-    start, end, rise = places[:, :-1], places[:, 1:], np.diff(z, axis=1)
-    level = np.abs(rise) < 1e-12
-    slope = np.where(level, 1.0, rise)
-    first, second = (low - z[:, :-1]) / slope, (high - z[:, :-1]) / slope  # shares of the way to the levels
-    within = (z[:, :-1] >= low) & (z[:, :-1] <= high)
-    entry = np.where(level, 0.0, np.clip(np.minimum(first, second), 0, 1))
-    leave = np.where(level, np.where(within, 1.0, 0.0), np.clip(np.maximum(first, second), 0, 1))
-    width = end - start
-    shares = special.ndtr(start + leave * width) - special.ndtr(start + entry * width)
-    return np.minimum(shares.sum(axis=1), 1.0)  # hundreds of differences that add up to one, to rounding
+    scale_mean = found.law.scale_mean / problem.first_variance
+    return np.stack([scale_mean, log_evidence, error, gibbs], axis=1)
 
 
 def _means(data: BidiagonalData, solutions: Array) -> Array:
@@ -328,23 +228,3 @@ def _means(data: BidiagonalData, solutions: Array) -> Array:
     result[:, :, 1:] += (data.upper[:, None] * solutions)[:, :, : data.columns - 1]
     result[:, :, 0] -= data.norms[:, None]
     return result
-
-
-def _root(squares: Array) -> Array:
-    """Square roots of variances of any shape, which interpolation may have left at −0."""
-    return np.sqrt(np.maximum(squares, np.finfo(float).tiny))
-
-
-def _quantiles(level: float, weights: Array, means: Array, deviations: Array) -> tuple[Array, Array]:
-    """Ends of the equal-tailed interval of mixtures, each row of its own, (m,) each; by bisection."""
-    reach = special.ndtri((1 + level) / 2)
-    first, last = (means - reach * deviations).min(axis=1), (means + reach * deviations).max(axis=1)
-    ends = []
-    for tail in ((1 - level) / 2, (1 + level) / 2):
-        low, high = first.copy(), last.copy()
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high)
-            below = (weights * special.ndtr((middle[:, None] - means) / deviations)).sum(axis=1) < tail
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        ends.append(0.5 * (low + high))
-    return ends[0], ends[1]

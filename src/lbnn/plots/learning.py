@@ -18,8 +18,6 @@ _NAMES = {
     "gibbs_error": "squared error of a posterior draw",
     "scale_mean": "E λ",
     "log_evidence": "log evidence",
-    "interval_width": "width of the interval",
-    "coverage": "probability that the interval holds the truth",
 }
 _LINES = ("--", ":", "-.", (0, (1, 3)))
 
@@ -37,7 +35,7 @@ def learning_curves(
     ----------
     curves : LearningCurve or sequence of LearningCurve
     quantity : str
-        "error", "gibbs_error", "scale_mean", "log_evidence", "interval_width" or "coverage".
+        "error", "gibbs_error", "scale_mean" or "log_evidence".
     theories : sequence of str
         Names in `LearningCurve.limits`.
     labels : sequence of str, optional

@@ -1,4 +1,4 @@
-"""The learning curve: errors and intervals against the number of examples."""
+"""The learning curve: errors against the number of examples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CURVES = {"error": "error of the mean", "gibbs_error": "error of a draw"}
 
 
 class LearningView:
-    """Errors of the network and of the limit theories; width and coverage of intervals."""
+    """Errors of the network and of the limit theories."""
 
     def __init__(self) -> None:
         self._ticks = FixedTicker(ticks=[])
@@ -41,19 +41,7 @@ class LearningView:
             self.curve.line(
                 "x", "y", source=source, color=colour, line_dash="dashed", line_width=2, legend_label=theory
             )
-        self.coverage = new_figure(
-            "coverage",
-            "Probability that the 90% interval holds the truth",
-            "examples p",
-            "coverage",
-            x_axis_type="log",
-            y_range=(0, 1),
-            height=380,
-        )
-        self._coverage = _points(self.coverage, COLOURS[0], "coverage")
-        self.coverage.scatter("x", "y", source=self._coverage, color=COLOURS[0], size=8)
-        self.coverage.add_layout(Span(location=0.9, dimension="width", line_dash="dashed", line_width=2))
-        self.figures = [self.curve, self.coverage]
+        self.figures = [self.curve]
         self._here = []
         for made in self.figures:
             self._here.append(Span(location=1, dimension="height", line_dash="dotted", line_width=2))
@@ -62,7 +50,6 @@ class LearningView:
         self.curve.add_layout(self.curve.legend[0], "below")
         self.curve.legend.ncols = 2
         self.curve.legend.click_policy = "hide"
-        self.coverage.legend.visible = False
 
     def draw(self, numbers: LearningNumbers) -> None:
         """Show the numbers."""
@@ -76,7 +63,6 @@ class LearningView:
         for item in self.curve.legend[0].items:
             if item.label.value in self._limits:
                 item.visible = bool(self._limits[item.label.value].data["x"])
-        self._coverage.data = _columns(curve.examples, curve.coverage, curve.coverage_error)
         self._ticks.ticks = curve.examples.tolist()
         for each in self._here:
             each.location = numbers.state.examples
