@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
 from typer.testing import CliRunner
 
 import lbnn
+from lbnn import archive
 from lbnn.cli.app import app
+from lbnn.estimator.banded import KIND, LAYOUT
 
 BANDS = [("a", slice(0, 4)), ("b", slice(4, 9))]
 
@@ -80,6 +86,86 @@ def test_one_target_names_of_columns_and_files(data, tmp_path):
         lbnn.BandedRegressor.load(__file__)
 
 
+def test_targets_without_an_answer_do_not_stop_the_others(model, data, tmp_path):
+    X, Y = data
+    with_dead = pd.DataFrame(
+        {"a": Y[:, 0], "none": np.nan, "b": Y[:, 1], "same": 3.0, "exact": X @ np.ones(9)}
+    )
+    with_dead.iloc[2, 1] = 1.0
+    with pytest.warns(lbnn.DataWarning, match="3 of 5 targets have no answer.*got none, same, exact"):
+        fitted = lbnn.BandedRegressor(BANDS, width=3).fit(X, with_dead)
+    np.testing.assert_array_equal(fitted.dead_targets_, [1, 3, 4])
+    np.testing.assert_array_equal(fitted.ok_, [True, False, True, False, False])
+    for name in ("band_shares_", "log_evidence_", "noise_variance_"):
+        np.testing.assert_allclose(getattr(fitted, name)[[0, 2]], getattr(model, name), rtol=1e-9)
+        assert np.isnan(getattr(fitted, name)[[1, 3, 4]]).all()
+    fitted.save(tmp_path / "model.lbnn")
+    again = lbnn.BandedRegressor.load(tmp_path / "model.lbnn")
+    for each in (fitted, again):
+        for ours, theirs in zip(
+            each.predict(X[:3], return_std=True), model.predict(X[:3], return_std=True), strict=True
+        ):
+            np.testing.assert_allclose(ours[:, [0, 2]], theirs, rtol=1e-7)
+            assert np.isnan(ours[:, [1, 3, 4]]).all()
+    assert "3 targets have no answer" in again.summary()
+
+
+def test_the_middle_of_the_summary_is_inside_of_its_interval(model, data):
+    rng = np.random.default_rng(5)
+    X, _ = data
+    Y = X[:, :4] @ rng.normal(size=(4, 3)) * [1.0, 0.0, 0.0] + 20 * rng.normal(size=(30, 3))
+    for fitted in (model, *(lbnn.BandedRegressor(BANDS, width=1).fit(X, each) for each in (Y, Y[:, 0]))):
+        for line in fitted.summary().splitlines()[2:]:
+            middle, low, _, high = line.split()[1:]
+            assert float(low) <= float(middle) <= float(high)
+
+
+@pytest.mark.parametrize(
+    ("bands", "changed"),
+    [
+        (BANDS, {"width": "evidence", "prior_scale": 2.0, "target_error": 0.3, "max_directions": 64}),
+        ([("a", [0, 1]), ("b", np.arange(9) > 4, "rbf")], {"width": (2, 3), "fit_intercept": False}),
+        ([("a", slice(None, 6, 2))], {"width": 2, "noise_variance": [500.0, 700.0], "random_state": 5}),
+    ],
+)
+def test_pickles_and_files_keep_everything(data, tmp_path, bands, changed):
+    X, Y = data
+    fitted = lbnn.BandedRegressor(bands, **changed).fit(X, Y)
+    fitted.save(tmp_path / "model.lbnn")
+    loaded = lbnn.BandedRegressor.load(tmp_path / "model.lbnn")
+    for again in (loaded, pickle.loads(pickle.dumps(fitted))):
+        wanted, kept = fitted.get_params(), again.get_params()
+        wanted["bands"], kept["bands"] = (
+            [(name, np.arange(9)[columns].tolist(), *kernel) for name, columns, *kernel in each["bands"]]
+            for each in (wanted, kept)
+        )
+        assert kept == wanted
+        assert again.widths_ == fitted.widths_
+        for ours, theirs in zip(again.predict(X[:3], True), fitted.predict(X[:3], True), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+        again.fit(X, Y)
+        np.testing.assert_allclose(again.band_shares_, fitted.band_shares_, rtol=1e-12)
+
+
+def test_before_fit_and_files_of_something_else(data, tmp_path):
+    X, _ = data
+    with pytest.raises(NotFittedError):
+        lbnn.BandedRegressor(BANDS).predict(X)
+    for number, about in enumerate(({}, {"layout": LAYOUT}, {"layout": LAYOUT, "parameters": {"bands": 3}})):
+        path = tmp_path / f"{number}.lbnn"
+        archive.write(path, KIND, about, {"X": X})
+        with pytest.raises(ValueError, match=r"must hold a (fitted )?BandedRegressor"):
+            lbnn.BandedRegressor.load(path)
+
+
+@pytest.mark.slow
+def test_checks_of_scikit_learn():
+    exact = {"check_regressors_no_decision_function": "ten targets that four columns reproduce exactly"}
+    check_estimator(
+        lbnn.BandedRegressor([("all", slice(None))], width=3), expected_failed_checks=exact, on_skip=None
+    )
+
+
 def test_in_a_pipeline(model, data):
     X, Y = data
     piped = make_pipeline(StandardScaler(), lbnn.BandedRegressor(BANDS, width=3)).fit(X, Y)
@@ -115,10 +201,10 @@ def test_bad_data(data):
     X, Y = data
     with pytest.raises(ValueError, match=r"constants in bands \['b'\]"):
         lbnn.BandedRegressor(BANDS, width=3).fit(np.where(np.arange(9) < 4, X, 5.0), Y)
-    with pytest.raises(ValueError, match=r"targets \['second'\]"):
-        lbnn.BandedRegressor(BANDS, width=3).fit(X, pd.DataFrame({"first": Y[:, 0], "second": np.nan}))
-    with pytest.raises(ValueError, match="constants in targets"):
-        lbnn.BandedRegressor(BANDS, width=3).fit(X, Y * [1, 0])
+    with pytest.raises(ValueError, match="contains NaN"):
+        lbnn.BandedRegressor(BANDS, width=3).fit(X, np.nan * Y)
+    with pytest.raises(ValueError, match="got constants in all of 2 targets"):
+        lbnn.BandedRegressor(BANDS, width=3).fit(X, 0 * Y)
     with pytest.raises(ValueError, match="n_samples=1"):
         lbnn.BandedRegressor(BANDS, width=3).fit(X[:1], Y[:1])
 

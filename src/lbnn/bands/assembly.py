@@ -54,18 +54,15 @@ def assemble(search: Search, finished: Sequence[tuple[Group, Summary]]) -> Block
     weights: dict[str, Any] = {name: _sparse(search, finished, name) for name in SPARSE}
     summed = np.concatenate([np.full(len(g.columns), s.distribution is None) for g, s in finished])
     dual, distribution = _second_pass(search, weights["mean_weights"], places, summed[order])
-    logs = np.full((len(mean), mean.shape[1] + 1, len(PLACES)), np.nan)
     for group, summary in finished:
         if summary.distribution is not None:
             distribution[group.columns] = np.moveaxis(to_numpy(summary.distribution), 2, 0)
-            logs[group.columns] = np.moveaxis(to_numpy(summary.log_distribution), 2, 0)
     counts = [np.full(len(group.columns), group.count) for group, _ in finished]
     return BlockPosterior(
         log_directions=np.array(search.log_theta),
         direction_count=np.concatenate(counts)[order],
         share_places=places,
         share_distribution=distribution,
-        log_distribution=logs,
         dual_coefficients=dual,
         **weights,
         **answers,
@@ -111,7 +108,7 @@ def _second_pass(
     lines = one_ahead(
         lambda j: search.lines.pop(j, None) or directions.line(search.log_theta[j]), relevant.tolist()
     )
-    for number, (j, line) in enumerate(zip(relevant, lines, strict=True)):
+    for j, line in zip(relevant, lines, strict=True):
         columns, values = row_of(weights, int(j))
         own = put(values)
         part, theta = search.targets.some(columns), np.exp(search.log_theta[j])
@@ -122,7 +119,6 @@ def _second_pass(
         if some.any():
             below = shares_below(conditional, theta, take(there, put(columns), axis=2), xp)
             distribution = add_to_columns(distribution, columns, below * own[None, None, :])
-        search.options.say(f"intervals and coefficients: {number + 1} of {len(relevant)} directions")
     return dual, np.moveaxis(to_numpy(distribution), 2, 0)
 
 

@@ -40,9 +40,6 @@ class BlockPosterior:
     share_mean, share_deviation, share_error : (V, K)
     share_places, share_distribution : (V, K, places)
         Distribution functions of the shares.
-    log_distribution : (V, K + 1, places)
-        Distribution functions of log λ_k and log τ at means + `PLACES` deviations, where answers are
-        interpolated between directions; else NaN.
     dual_coefficients : (K, r, V) on the device of the data
         Coefficients of the kernels in the posterior mean.
     """
@@ -66,7 +63,6 @@ class BlockPosterior:
     share_error: Array
     share_places: Array
     share_distribution: Array
-    log_distribution: Array
     dual_coefficients: AnyArray
 
     def ok(self, target_error: float) -> Mask:

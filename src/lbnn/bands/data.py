@@ -15,7 +15,7 @@ import numpy as np
 
 from lbnn._base import check
 from lbnn._base.arrays import Device, device_of, eigh, largest, namespace, require_one_device, take, to_numpy
-from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 
 #: Eigenvalues of a kernel below −(this · p · largest) show that it is not positive semi-definite.
 _NEGATIVE = 1e-10
@@ -182,13 +182,68 @@ def targets_in_units(Y: AnyArray, units: Array, given_noise: bool, kernels: Band
     return BandTargets(inner, residual, device.put(np.log(units)), given_noise, int(Y.shape[0]))
 
 
+@dataclass(frozen=True)
+class BandsData:
+    """All targets with an answer, and the kernels.
+
+    Attributes
+    ----------
+    kernels : BandKernels
+    Y : (p, L)
+    units : (L,)
+        Squared units of the targets, which are noise variances if `given_noise`.
+    given_noise : bool
+    live : (L,)
+        Numbers of these targets among those given.
+    count : int
+        V, the number of targets given.
+    parts : tuple of slice
+        Blocks of these targets, each of which chooses its own directions.
+    """
+
+    kernels: BandKernels
+    Y: AnyArray
+    units: Array
+    given_noise: bool
+    live: IndexArray
+    count: int
+    parts: tuple[slice, ...]
+
+    def block(self, part: slice) -> BandTargets:
+        """Some of the targets in units of their own."""
+        return targets_in_units(self.Y[:, part], self.units[part], self.given_noise, self.kernels)
+
+    def of_all(self, answers: AnyArray) -> AnyArray:
+        """Answers (..., V) of all targets, NaN where there is none, from those (..., L) of these targets."""
+        if len(self.live) == self.count:
+            return answers
+        none = namespace(answers).full_like(answers[..., :1], np.nan)
+        place = np.full(self.count, len(self.live))
+        place[self.live] = np.arange(len(self.live))
+        both = namespace(answers).concat([answers, none], axis=-1)
+        return take(both, device_of(answers).put(place), axis=answers.ndim - 1)
+
+
 def squared_units(Y: AnyArray) -> Array:
     """Mean squares of targets (p, V), as NumPy."""
     return to_numpy(namespace(Y).mean(Y * Y, axis=0))
 
 
-def require_noise(Y: AnyArray, kernels: BandKernels) -> None:
-    """Raise an error for targets (p, V) that the bands reproduce exactly although their rank is below p.
+def finite_targets(Y: Any, examples: int) -> tuple[AnyArray, IndexArray, int]:
+    """Targets (p, L) that are finite, their numbers (L,), and how many were given."""
+    device = device_of(Y)
+    array = np.asarray(Y) if device.host else Y
+    if array.ndim == 2 and array.shape[0] == examples and (not device.host or array.dtype.kind == "f"):
+        xp, count = namespace(array), int(array.shape[1])
+        live = np.flatnonzero(to_numpy(xp.all(xp.isfinite(array), axis=0)))
+        if 0 < len(live) < count:
+            return check.targets(take(array, live, axis=1), examples)[0], live, count
+    checked = check.targets(Y, examples)[0]
+    return checked, np.arange(int(checked.shape[1])), int(checked.shape[1])
+
+
+def reproduced(Y: AnyArray, kernels: BandKernels) -> Mask:
+    """Mask (V,) of targets (p, V) that are zero, or that the bands of a rank below p reproduce exactly.
 
     Then the likelihood grows without bound as τ falls, like τ to the power (rank − p)/2, and the prior of τ,
     like τ^(−1/2), does not prevent it: evidence and noise would be made of rounding.
@@ -198,21 +253,12 @@ def require_noise(Y: AnyArray, kernels: BandKernels) -> None:
     values, vectors = eigh(kernels.combined(equal))
     small = float(_ROUNDING * kernels.examples * np.finfo(float).eps)
     lost = np.flatnonzero(values <= small * values[-1])
-    rank = kernels.rank - len(lost)
-    if rank == kernels.examples:
-        return
+    if kernels.rank - len(lost) == kernels.examples:
+        return np.array(to_numpy(xp.all(Y == 0.0, axis=0)), bool)
     inner = Y if kernels.basis is None else kernels.basis.T @ Y
     outside = take(vectors, device.put(lost), axis=1).T @ inner
     left = xp.sum(outside * outside, axis=0)
     if kernels.basis is not None:
         outside = Y - kernels.basis @ inner
         left = left + xp.sum(outside * outside, axis=0)
-    exact = np.flatnonzero(to_numpy(left <= small**2 * xp.sum(Y * Y, axis=0)))
-    if len(exact):
-        shown = ", ".join(map(str, exact[:10])) + (", …" if len(exact) > 10 else "")
-        raise ValueError(
-            "unknown noise needs targets that inputs do not reproduce exactly, got inputs of rank "
-            f"{rank} with {kernels.examples} rows, and nothing else in targets {shown}: for centred data use "
-            "lbnn.BandedRegressor, which accounts for the degree of freedom of the intercept, or give "
-            "noise_variance"
-        )
+    return np.array(to_numpy(left <= small**2 * xp.sum(Y * Y, axis=0)), bool)

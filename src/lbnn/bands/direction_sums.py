@@ -27,7 +27,7 @@ from lbnn.bands.simplex import SETS, Rule, contrasts, log_directions, log_weight
     LOG_RATIO,
     _LOG_RATIO_SQUARE,
     LOG_RATIO_SKEWNESS,
-    LOG_NOISE_SKEWNESS,
+    RULE_ERROR,  # relative, of the integral
 ) = ROWS = range(13)
 #: Rows of means that are followed by second moments.
 MEANS = FRACTION, LOG_SCALE, LOG_NOISE, LOG_RATIO
@@ -54,9 +54,8 @@ class Summary:
     log_scale_deviation: AnyArray
     log_noise_mean: AnyArray
     log_noise_deviation: AnyArray
-    #: Where interpolated: of shares at `PLACES`, (K, places, V); of log λ_k and log τ, (K + 1, places, V).
+    #: Where interpolated: distribution functions of shares at `PLACES`, (K, places, V).
     distribution: AnyArray | None = None
-    log_distribution: AnyArray | None = None
     #: Of the directions in means and in the errors of means, (J, V), of either sign; `weights` are at least
     #: zero. None without interpolation: `weights`, and the same with the sign of their half.
     mean_weights: AnyArray | None = None
@@ -140,8 +139,7 @@ class Group:
         theta = np.exp(self.log_theta)
         answers = sums(self.found, self._log_weights(), theta)
         if self.count == 1:
-            share = answers.share_mean
-            return replace(answers, share_error=0 * share, log_evidence_error=0 * share[0, :])
+            return answers
         return with_errors(answers, *self.errors(answers, theta))
 
     def errors(self, answers: Summary, theta: Array) -> tuple[AnyArray, AnyArray]:
@@ -186,20 +184,26 @@ def moments_of(z: Array, logs: AnyArray) -> tuple[Array, Array]:
 
 
 def sums(found: AnyArray, log_base: Array, theta: Array) -> Summary:
-    """Weighted sums over directions θ (J, K) of what was found (13, J, V); without errors."""
+    """Weighted sums over directions θ (J, K) of what was found (13, J, V).
+
+    Their errors are those of the integrals along directions only. An integrand that is wrong by a part ε
+    moves means by about ε deviations.
+    """
     xp, put = namespace(found), device_of(found).put
     there = put(theta)
     log_evidence, share, weights = share_sums(found[LOG_INTEGRAL, ...], found[FRACTION, ...], log_base, theta)
     square = (there * there).T @ (weights * found[FRACTION + 1, ...])
     variance = xp.maximum(square - share * share, xp.zeros_like(share))
+    deviation = xp.sqrt(variance)
+    error = xp.sum(weights * xp.abs(found[RULE_ERROR, ...]), axis=0)
     log_noise = _means_and_deviations(weights, found, LOG_NOISE, put(np.zeros((len(theta), 1))))
     return Summary(
         weights,
         log_evidence,
-        xp.zeros_like(log_evidence),
+        error,
         share,
-        xp.sqrt(variance),
-        xp.zeros_like(share),
+        deviation,
+        error[None, :] * deviation,
         there.T @ (weights * found[SCALE, ...]),
         xp.sum(weights * found[NOISE, ...], axis=0),
         *_means_and_deviations(weights, found, LOG_SCALE, put(np.log(theta))),
@@ -243,17 +247,22 @@ def half_signs(sets: IndexArray) -> Array:
 
 
 def with_errors(answers: Summary, evidence: AnyArray, shares: AnyArray) -> Summary:
-    """Answers with the errors of the log evidence (V,) and the shares (K, V).
+    """Answers whose sums over directions have errors in the log evidence (V,) and the shares (K, V).
 
     Two halves differ little by chance now and then; all K + 1 differences of a target are one size in units
-    of deviations, and no stated error is below their root mean square.
+    of deviations, and no stated error is below their root mean square. To these come the errors along
+    directions, which both halves share.
     """
     xp, deviation = namespace(evidence), answers.share_deviation
     # all weight on one direction has no deviation: no such error is small, and its square is a double
     relative = xp.clip(shares / xp.maximum(deviation, xp.full_like(deviation, 1e-300)), 0.0, 1e100)
     typical = xp.sqrt((evidence**2 + xp.sum(relative**2, axis=0)) / (1 + shares.shape[0]))
     errors = xp.maximum(evidence, typical), xp.maximum(shares, typical[None, :] * deviation)
-    return replace(answers, log_evidence_error=errors[0], share_error=errors[1])
+    return replace(
+        answers,
+        log_evidence_error=answers.log_evidence_error + errors[0],
+        share_error=answers.share_error + errors[1],
+    )
 
 
 def _standard_error(of_sets: AnyArray, xp: Any) -> AnyArray:

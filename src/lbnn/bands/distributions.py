@@ -1,4 +1,4 @@
-"""Distribution functions of shares, scales and noise at a few places."""
+"""Distribution functions of shares at a few places."""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ from lbnn._base.arrays import (
     take_rows,
     to_numpy,
 )
-from lbnn._base.types import AnyArray, Array, IndexArray
+from lbnn._base.types import AnyArray, Array
 from lbnn.bands.direction_sums import (
-    LOG_NOISE,
-    LOG_NOISE_SKEWNESS,
     LOG_RATIO,
     LOG_RATIO_SKEWNESS,
-    LOG_SCALE,
     Summary,
 )
 from lbnn.bands.quadrature import Conditional
@@ -37,19 +34,16 @@ _MIXED = 1024
 _NEAR_END = 0.2
 
 
-def distributions(answers: Summary, found: AnyArray, theta: Array) -> tuple[AnyArray, AnyArray]:
-    """Distribution functions of shares (K, places, V), and of log λ_k and log τ (K + 1, places, V).
+def distributions(answers: Summary, found: AnyArray, theta: Array) -> AnyArray:
+    """Distribution functions of shares at `PLACES`, (K, places, V).
 
-    At `PLACES`. Along each of the directions with the largest weights log s is taken as normal, u and log τ
-    as lognormal from some point on, with their own means, variances and skewness.
+    Along each of the directions with the largest weights u is taken as lognormal from some point on, with its
+    own mean, variance and skewness.
     """
-    xp, device, bands = namespace(found), device_of(found), theta.shape[1]
+    xp, device = namespace(found), device_of(found)
     steps = device.put(PLACES)[None, :, None]
-    means = xp.concat([answers.log_scale_mean, answers.log_noise_mean[None, :]], axis=0)
-    deviations = xp.concat([answers.log_scale_deviation, answers.log_noise_deviation[None, :]], axis=0)
-    logs = means[:, None, :] + deviations[:, None, :] * steps
     places = share_places(answers.share_mean[:, None, :], answers.share_deviation[:, None, :], steps)
-    result, result_logs = xp.zeros_like(places), xp.zeros_like(logs)
+    result = xp.zeros_like(places)
     waiting, count = np.arange(int(places.shape[2])), len(theta)
     while len(waiting):
         # of all points, or of half, a quarter …, which are lattices too, the heaviest if they are enough
@@ -61,39 +55,25 @@ def distributions(answers: Summary, found: AnyArray, theta: Array) -> tuple[AnyA
         if len(own):
             order, weights = take(order, own, axis=1), take(weights, own, axis=1)
             weights = weights / xp.sum(weights, axis=0, keepdims=True)
-            (scale, scale_spread), (noise, noise_spread), (u, spread) = (
-                _mean_and_deviation(found, first, columns, order)
-                for first in (LOG_SCALE, LOG_NOISE, LOG_RATIO)
+            u, square, skewness = (
+                take_rows(take(found[i, ...], columns, axis=1), order)
+                for i in (LOG_RATIO, LOG_RATIO + 1, LOG_RATIO_SKEWNESS)
             )
-            of_u, of_noise = (
-                _skewed(take_rows(take(found[i, ...], columns, axis=1), order))
-                for i in (LOG_RATIO_SKEWNESS, LOG_NOISE_SKEWNESS)
-            )
-            there, there_logs = (take(each, columns, axis=2) for each in (places, logs))
-            below, below_logs = [], []
-            for k in range(bands):
-                direction = xp.reshape(
-                    take(device.put(np.ascontiguousarray(theta[:, k])), xp.reshape(order, (-1,)), axis=0),
-                    order.shape,
-                )
-                middle, rows, log_rows = scale + xp.log(direction), [], []
+            spread = xp.sqrt(xp.maximum(square - u * u, xp.full_like(square, 1e-24)))
+            there, below = take(places, columns, axis=2), _skewed(skewness)
+            found_below = []
+            for k in range(theta.shape[1]):
+                of_band = device.put(np.ascontiguousarray(theta[:, k]))
+                direction = xp.reshape(take(of_band, xp.reshape(order, (-1,)), axis=0), order.shape)
+                rows = []
                 for i in range(len(PLACES)):
                     # share ≤ place ⟺ u ≤ log(part/(1 − part)), part = place/θ_k
                     part = xp.clip(there[k, i, ...][None, :] / direction, 1e-300, 1 - 1e-15)
-                    rows.append(weights * of_u((xp.log(part / (1 - part)) - u) / spread))
-                    away = (there_logs[k, i, ...][None, :] - middle) / scale_spread
-                    log_rows.append(weights * _normal_distribution(away))
-                below.append(xp.stack([xp.sum(each, axis=0) for each in rows]))
-                below_logs.append(xp.stack([xp.sum(each, axis=0) for each in log_rows]))
-            noisy = [
-                xp.sum(weights * of_noise((place[None, :] - noise) / noise_spread), axis=0)
-                for place in (there_logs[bands, i, ...] for i in range(len(PLACES)))
-            ]
-            below_logs.append(xp.stack(noisy))
-            result = add_to_columns(result, columns, xp.stack(below))
-            result_logs = add_to_columns(result_logs, columns, xp.stack(below_logs))
+                    rows.append(xp.sum(weights * below((xp.log(part / (1 - part)) - u) / spread), axis=0))
+                found_below.append(xp.stack(rows))
+            result = add_to_columns(result, columns, xp.stack(found_below))
         waiting, count = waiting[~enough], count // 2
-    return result, result_logs
+    return result
 
 
 def share_places(mean: AnyArray, deviation: AnyArray, steps: AnyArray) -> AnyArray:
@@ -106,15 +86,6 @@ def share_places(mean: AnyArray, deviation: AnyArray, steps: AnyArray) -> AnyArr
     straight, near = mean + deviation * steps, _NEAR_END * deviation + 1e-300
     low, high = (near * xp.exp(xp.clip(each / near - 1, -600.0, 0.0)) for each in (straight, 1 - straight))
     return xp.where(straight < near, low, xp.where(1 - straight < near, 1 - high, straight))
-
-
-def _mean_and_deviation(
-    found: AnyArray, first: int, columns: IndexArray, order: AnyArray
-) -> tuple[AnyArray, AnyArray]:
-    """Of a quantity along directions in an order (rows, v), from its moments in found (13, J, V)."""
-    xp = namespace(found)
-    mean, square = (take_rows(take(found[i, ...], columns, axis=1), order) for i in (first, first + 1))
-    return mean, xp.sqrt(xp.maximum(square - mean * mean, xp.full_like(square, 1e-24)))
 
 
 def _normal_distribution(z: AnyArray) -> AnyArray:

@@ -17,7 +17,6 @@ from lbnn.bands.block_posterior import BlockPosterior
 from lbnn.bands.data import BandKernels, BandTargets
 from lbnn.bands.direction_sums import Group, Summary
 from lbnn.bands.interpolated import surfaces
-from lbnn.bands.options import BandsOptions
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.search import Search
 from lbnn.bands.simplex import FEWEST_POINTS, Rule, fine_rules, first_rules, rules_for
@@ -35,22 +34,27 @@ _LOCATED = 3  # times that lattices are placed anew around the mass found on the
 
 
 def infer_block(
-    kernels: BandKernels, targets: BandTargets, priors: BandPriors, options: BandsOptions
+    kernels: BandKernels,
+    targets: BandTargets,
+    priors: BandPriors,
+    target_error: float,
+    most_directions: int,
+    seed: np.random.SeedSequence,
 ) -> BlockPosterior:
-    """The posterior of a block of targets."""
-    rng, bands = np.random.default_rng(options.seed), len(kernels.used)
-    search = Search(kernels, targets, priors, options)
+    """The posterior of a block of targets: errors aimed at, and directions of a target at most."""
+    rng, bands = np.random.default_rng(seed), len(kernels.used)
+    search = Search(kernels, targets, priors, target_error)
     everything = Group(np.arange(targets.count), np.zeros((0, bands)), (), np.zeros(0, int), None)
     if bands > 2:  # answers are interpolated; in one dimension a finer rule costs little
         everything = search.with_faces(everything)
-    first = _first(priors, bands, options.most_directions, rng)
+    first = _first(priors, bands, most_directions, rng)
     for rule in first:
         everything = search.with_rule(everything, rule)
     waiting: list[Group] = [everything]
     finished: list[tuple[Group, Summary]] = []
     while waiting:
         group = waiting.pop()
-        left, last = options.most_directions - group.count, group.rules[-1]
+        left, last = most_directions - group.count, group.rules[-1]
         begun = len(group.rules) > len(first)  # there is a rule for these targets
         doubling = begun and len(last.points) < _ENOUGH * last.wanted
         ending = bands == 1 or left < (len(last.points) if doubling else FEWEST_POINTS)
@@ -81,7 +85,7 @@ def _by_sums(
     The others are returned, with means (V, K − 1) and covariances (V, K − 1, K − 1) of z.
     """
     summary = group.summary()
-    fine = summary.fine(search.options.target_error)
+    fine = summary.fine(search.target_error)
     if group.count > 1:
         fine &= summary.effective_directions >= _FEWEST_EFFECTIVE
     fine |= everything

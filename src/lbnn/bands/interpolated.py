@@ -189,7 +189,7 @@ def _answers_on(
     lattice: _Lattice, search: Search, columns: IndexArray, smooth: AnyArray, everything: bool, last: bool
 ) -> Interpolated:
     """Answers on a lattice for targets (V,) with the values `smooth` (13, J, V) at the directions."""
-    xp, target_error, matrices = namespace(smooth), search.options.target_error, lattice.matrices
+    xp, target_error, matrices = namespace(smooth), search.target_error, lattice.matrices
     base, theta = lattice.log_base, lattice.theta
 
     def with_prior(matrix: AnyArray) -> tuple[AnyArray, AnyArray]:
@@ -220,12 +220,10 @@ def _answers_on(
     finished |= everything & ~coarse
     members = np.flatnonzero(finished)
     answers = answers.some(members)
-    distribution, log_distribution = distributions(answers, take(found, members, axis=2), theta)
     summary = replace(
         answers,
         weights=lattice.nearest.T @ answers.weights,
-        distribution=distribution,
-        log_distribution=log_distribution,
+        distribution=distributions(answers, take(found, members, axis=2), theta),
         mean_weights=take(mean_weights, members, axis=1),
         error_weights=_error_weights(
             lattice, answers.weights, [take(each[2], members, axis=1) for each in (first, second)]

@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lbnn._base import check
-from lbnn._base.arrays import device_of, namespace
+from lbnn._base.arrays import device_of, namespace, take
 from lbnn._base.blocks import blocks as slices
-from lbnn._base.types import AnyArray, Array, Mask
+from lbnn._base.errors import DataWarning
+from lbnn._base.types import AnyArray, Array, IndexArray, Mask
 from lbnn._base.warn import warn
 from lbnn.bands.block_posterior import BlockPosterior
 from lbnn.bands.data import (
     BandKernels,
+    BandsData,
+    finite_targets,
     kernels_of_blocks,
     kernels_of_grams,
-    require_noise,
+    reproduced,
     squared_units,
-    targets_in_units,
 )
-from lbnn.bands.marginals import logs_below
-from lbnn.bands.options import BandsOptions
+from lbnn.bands.inference import infer_block
 from lbnn.bands.predictive import BandsPredictive, Conditioned, test_kernels
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.simplex import MOST_BANDS
-from lbnn.bands.work import Work, run_blocks
 from lbnn.network import TARGET_ERROR, Network, Seed
 
 #: Directions at most, by default.
 MOST_DIRECTIONS = 2048
 
-_HOST_BLOCK = (
-    4096  # targets of a block, by default: larger ones save eigendecompositions, smaller ones memory
-)
-_DEVICE_BLOCK = 1 << 17
+#: Targets of a block, which chooses its own directions: larger ones save eigendecompositions, smaller ones
+#: memory.
+_HOST_BLOCK, _DEVICE_BLOCK = 4096, 1 << 17
+
+
+class Settings(NamedTuple):
+    """Standard error aimed at, directions of a target at most, and seed."""
+
+    target_error: float
+    most_directions: int
+    seed: int
 
 
 @dataclass(frozen=True, init=False)
@@ -99,10 +105,6 @@ class Bands:
         target_error: float = TARGET_ERROR,
         max_directions: int = MOST_DIRECTIONS,
         seed: Seed = 0,
-        block_size: int | None = None,
-        store: str | os.PathLike[str] | None = None,
-        client: Any = None,
-        progress: bool = True,
         warn_of_errors: bool = True,
     ) -> BandsFit:
         """Condition every target on the data.
@@ -114,6 +116,8 @@ class Bands:
         Y : (p, V) or (p,)
             Targets, without a level. `lbnn.BandedRegressor` integrates one out. Centring targets and inputs
             is nearly the same if there are far fewer columns than rows, and an error if there are as many.
+            One that is not finite, all zero, or reproduced exactly by inputs of fewer columns than rows does
+            not stop the others: its answers are NaN, and `dead_targets` has its number.
         kernels : bool
             Whether `blocks` are kernel matrices.
         noise_variance : float or (V,), optional
@@ -131,22 +135,29 @@ class Bands:
             always computed. They are shared by targets with similar answers. Targets that would need more are
             not `ok`.
         seed : int, numpy.random.SeedSequence or numpy.random.Generator
-        block_size : int, optional
-            Targets that are held at a time. Every block chooses its own directions.
-        store : path, optional
-            A folder that keeps every finished block: calling again with the same data continues after the
-            last one.
-        client : dask.distributed.Client, optional
-            A cluster on which blocks are computed; NumPy arrays only.
-        progress : bool
-            Whether to show a line on a terminal.
         warn_of_errors : bool
-            Whether to give an `AccuracyWarning` for targets that are not `ok`.
+            Whether to give a `DataWarning` for targets without an answer, and an `AccuracyWarning` for others
+            that are not `ok`.
 
         Returns
         -------
         BandsFit
         """
+        settings = Settings(
+            float(check.probability(target_error, "target_error")),
+            check.positive_integer(max_directions, "max_directions"),
+            check.seed(seed),
+        )
+        data = self._data(blocks, Y, kernels, noise_variance, noise_scale)
+        fit = BandsFit(self, data, settings, self._posteriors(data, settings))
+        if warn_of_errors:
+            fit._warn()
+        return fit
+
+    def _data(
+        self, blocks: Sequence[Any], Y: Any, kernels: bool, noise_variance: Any, noise_scale: Any
+    ) -> BandsData:
+        """The data of `condition`, checked."""
         listed = list(blocks)
         if len(listed) != len(self.networks):
             raise ValueError(
@@ -154,64 +165,48 @@ class Bands:
             )
         first = np.array([network.prior_variances[0] for network in self.networks])
         data = (kernels_of_grams if kernels else kernels_of_blocks)(listed, first)
-        targets = _targets(Y, data.examples)
-        units, given = _units(targets, noise_variance, noise_scale)
-        options = BandsOptions(
-            float(check.probability(target_error, "target_error")),
-            check.positive_integer(max_directions, "max_directions"),
-            check.seed(seed),
-        )
-        fit = self._fit(data, targets, units, given, options, block_size, store, client, progress)
-        if warn_of_errors:
-            missing = int(np.count_nonzero(~fit.ok))
-            if missing:
-                warn(
-                    f"{missing} of {len(fit.ok)} targets have stated errors above "
-                    f"target_error={fit._options.target_error:g} (fit.ok is False): increase "
-                    f"max_directions={fit._options.most_directions}, or target_error"
+        targets, live, count = finite_targets(Y, data.examples)
+        if noise_variance is None:
+            exact = reproduced(targets, data)
+            if exact.all():
+                raise ValueError(
+                    "unknown noise needs targets that are not all zero, and that inputs of fewer columns "
+                    f"than rows do not reproduce exactly, got none among {count}: for centred data use "
+                    "lbnn.BandedRegressor, which accounts for the degree of freedom of the intercept, or "
+                    "give noise_variance"
                 )
-        return fit
+            targets, live = take(targets, np.flatnonzero(~exact), axis=1), live[~exact]
+        units, given = _units(targets, live, count, noise_variance, noise_scale)
+        size = _HOST_BLOCK if data.device.host else _DEVICE_BLOCK
+        return BandsData(data, targets, units, given, live, count, tuple(slices(len(live), 1, size)))
 
-    def _loaded(
+    def _posteriors(self, data: BandsData, settings: Settings) -> tuple[BlockPosterior, ...]:
+        """The posteriors of live targets, block by block."""
+        priors = self._priors(data.kernels)
+        return tuple(
+            infer_block(
+                data.kernels,
+                data.block(part),
+                priors,
+                settings.target_error,
+                settings.most_directions,
+                np.random.SeedSequence([settings.seed, number]),
+            )
+            for number, part in enumerate(data.parts)
+        )
+
+    def _restored(
         self,
         blocks: Sequence[Array],
         Y: Array,
         kernels: bool,
         noise_variance: Array | None,
         target_error: float,
-        parts: Sequence[Sequence[int]],
         posteriors: tuple[BlockPosterior, ...],
     ) -> BandsFit:
-        """A fit whose posteriors were kept in a file: K blocks (p, n_k) or kernels (p, p), Y (p, V)."""
-        first = np.array([network.prior_variances[0] for network in self.networks])
-        data = (kernels_of_grams if kernels else kernels_of_blocks)(blocks, first)
-        units, given = _units(Y, noise_variance, None)
-        options = BandsOptions(target_error, MOST_DIRECTIONS, 0)
-        return BandsFit(
-            self, data, Y, units, given, options, tuple(slice(*each) for each in parts), posteriors
-        )
-
-    def _fit(
-        self,
-        kernels: BandKernels,
-        Y: AnyArray,
-        units: Array,
-        given: bool,
-        options: BandsOptions,
-        block_size: int | None,
-        store: Any,
-        client: Any,
-        progress: bool,
-    ) -> BandsFit:
-        """The posteriors of targets Y (p, V) with units (V,), block by block."""
-        if not given:
-            require_noise(Y, kernels)
-        usual = _HOST_BLOCK if kernels.device.host else _DEVICE_BLOCK
-        size = check.positive_integer(block_size or usual, "block_size")
-        parts = list(slices(int(Y.shape[1]), 1, size))
-        work = Work(kernels, self._priors(kernels), given, options)
-        posteriors = run_blocks(work, Y, units, parts, store, client, progress)
-        return BandsFit(self, kernels, Y, units, given, options, tuple(parts), tuple(posteriors))
+        """A fit of K blocks (p, n_k) or kernels (p, p) and Y (p, V) whose posteriors were kept in a file."""
+        data = self._data(blocks, Y, kernels, noise_variance, None)
+        return BandsFit(self, data, Settings(target_error, MOST_DIRECTIONS, 0), posteriors)
 
     def _priors(self, kernels: BandKernels) -> BandPriors:
         laws = [self.networks[band].scale_prior(1).log_scale_law for band in kernels.used]
@@ -242,29 +237,52 @@ class BandsFit:
     direction_count : (V,)
         Directions that were computed for each target.
     ok : (V,) of bool
-        Whether the stated errors, from two sets of directions, are within the target error.
+        Whether the stated errors, from two sets of directions and from finer rules along each of them, are
+        within the target error.
+    dead_targets : (n,)
+        Numbers of targets that have no answer, where all others are NaN: not finite, all zero, or reproduced
+        exactly by inputs of fewer columns than rows.
     """
 
     bands: Bands
-    _kernels: BandKernels = field(repr=False)
-    _Y: AnyArray = field(repr=False)
-    _units: Array = field(repr=False)
-    _given: bool = field(repr=False)
-    _options: BandsOptions = field(repr=False)
-    _parts: tuple[slice, ...] = field(repr=False)
+    _data: BandsData = field(repr=False)
+    _settings: Settings = field(repr=False)
     _posteriors: tuple[BlockPosterior, ...] = field(repr=False)
 
     def __repr__(self) -> str:
         kernels = self._kernels
         return (
-            f"BandsFit(bands={len(kernels.sizes)}, examples={kernels.examples}, targets={len(self._units)}, "
+            f"BandsFit(bands={len(kernels.sizes)}, examples={kernels.examples}, targets={self._data.count}, "
             f"directions={self.directions}, ok={int(self.ok.sum())})"
         )
+
+    @property
+    def _kernels(self) -> BandKernels:
+        return self._data.kernels
+
+    def _warn(self) -> None:
+        """Warn of targets without an answer, and of others that are not ok."""
+        dead, count = self.dead_targets, self._data.count
+        if len(dead):
+            shown = ", ".join(map(str, dead[:10])) + (", …" if len(dead) > 10 else "")
+            warn(
+                f"{len(dead)} of {count} targets have no answer, which is NaN: each must be finite, not all "
+                "zero, and more than what inputs of fewer columns than rows reproduce exactly, got targets "
+                f"{shown} (fit.dead_targets)",
+                DataWarning,
+            )
+        missing = count - int(np.count_nonzero(self.ok)) - len(dead)
+        if missing:
+            warn(
+                f"{missing} of {count} targets have stated errors above target_error="
+                f"{self._settings.target_error:g} (fit.ok is False): increase max_directions="
+                f"{self._settings.most_directions}, or target_error"
+            )
 
     @cached_property
     def log_evidence(self) -> Array:
         """Log evidence of every target, (V,)."""
-        return self._joined("log_evidence") - 0.5 * self._kernels.examples * np.log(self._units)
+        return self._joined("log_evidence") - 0.5 * self._kernels.examples * np.log(self._all_units)
 
     @cached_property
     def log_evidence_error(self) -> Array:
@@ -274,7 +292,7 @@ class BandsFit:
     @cached_property
     def noise_mean(self) -> Array:
         """Posterior mean of the noise variance, (V,)."""
-        return self._joined("noise_mean") * self._units
+        return self._joined("noise_mean") * self._all_units
 
     @cached_property
     def effective_directions(self) -> Array:
@@ -285,14 +303,16 @@ class BandsFit:
     def scale_mean(self) -> Array:
         """Posterior mean of the scales of the bands, (V, K)."""
         prior = [float(network.scale_prior(1).variance) for network in self.bands.networks]
-        inner = self._joined("scale_mean") * self._units[:, None] / self._kernels.sizes[self._kernels.used]
+        inner = (
+            self._joined("scale_mean") * self._all_units[:, None] / self._kernels.sizes[self._kernels.used]
+        )
         return self._of_all_bands(inner, np.array(prior))
 
     @cached_property
     def log_scale_mean(self) -> Array:
         """Posterior mean of the logarithms of the scales, (V, K)."""
         sizes = np.log(self._kernels.sizes[self._kernels.used])
-        inner = self._joined("log_scale_mean") + np.log(self._units)[:, None] - sizes
+        inner = self._joined("log_scale_mean") + np.log(self._all_units)[:, None] - sizes
         return self._of_all_bands(inner, self._prior_logs().mean)
 
     @cached_property
@@ -303,7 +323,7 @@ class BandsFit:
     @cached_property
     def log_noise_mean(self) -> Array:
         """Posterior mean of the logarithm of the noise variance, (V,)."""
-        return self._joined("log_noise_mean") + np.log(self._units)
+        return self._joined("log_noise_mean") + np.log(self._all_units)
 
     @cached_property
     def log_noise_deviation(self) -> Array:
@@ -314,43 +334,6 @@ class BandsFit:
         """The priors of log λ_k of all bands."""
         laws = [network.scale_prior(1).log_scale_law for network in self.bands.networks]
         return BandPriors(tuple(laws), np.zeros(len(laws)))
-
-    def scale_distribution(self, scales: ArrayLike) -> Array:
-        """P(λ_k ≤ x) for positive x (V, K), (V, K); for a band of zeros NaN.
-
-        Integrated along every direction of each target anew, which takes about as long as a prediction.
-        """
-        wanted = check.real_array(scales, "scales")
-        if wanted.shape != self.share_mean.shape or (wanted <= 0).any():
-            raise ValueError(f"scales must be positive and of shape {self.share_mean.shape}, got {scales!r}")
-        z = (np.log(wanted) - self.log_scale_mean) / self.log_scale_deviation
-        found = self._logs_below(z[:, self._kernels.used], None)[0]
-        return self._of_all_bands(found, np.full(len(self.bands.networks), np.nan))
-
-    def noise_distribution(self, noise: ArrayLike) -> Array:
-        """P(τ ≤ x) for positive x (V,), (V,); as `scale_distribution`."""
-        wanted = check.real_array(noise, "noise")
-        if self._given:
-            raise ValueError("the noise variance has a distribution if it is unknown, got noise_variance")
-        if wanted.shape != self.noise_mean.shape or (wanted <= 0).any():
-            raise ValueError(f"noise must be positive and of shape {self.noise_mean.shape}, got {noise!r}")
-        z = (np.log(wanted) - self.log_noise_mean) / self.log_noise_deviation
-        return self._logs_below(None, z)[1]
-
-    def _logs_below(self, scales: Array | None, noise: Array | None) -> tuple[Array, Array]:
-        """P(log λ_k ≤ mean + deviation · z) for z (V, used), and the same of log τ for z (V,)."""
-        parts = [
-            logs_below(
-                self._kernels,
-                targets_in_units(self._Y[:, part], self._units[part], self._given, self._kernels),
-                self.bands._priors(self._kernels),
-                posterior,
-                None if scales is None else scales[part],
-                None if noise is None else noise[part],
-            )
-            for part, posterior in zip(self._parts, self._posteriors, strict=True)
-        ]
-        return np.concatenate([each[0] for each in parts]), np.concatenate([each[1] for each in parts])
 
     @cached_property
     def share_mean(self) -> Array:
@@ -370,7 +353,14 @@ class BandsFit:
     @cached_property
     def ok(self) -> Mask:
         """Mask (V,) of targets whose errors are within the target error."""
-        return np.concatenate([each.ok(self._options.target_error) for each in self._posteriors])
+        found = np.zeros(self._data.count, bool)
+        found[self._data.live] = np.concatenate([e.ok(self._settings.target_error) for e in self._posteriors])
+        return found
+
+    @property
+    def dead_targets(self) -> IndexArray:
+        """Numbers of targets without an answer."""
+        return np.setdiff1d(np.arange(self._data.count), self._data.live)
 
     @property
     def directions(self) -> int:
@@ -390,21 +380,8 @@ class BandsFit:
     def share_quantile(self, q: ArrayLike) -> Array:
         """Quantiles (V, K, levels) of the shares, to about a hundredth of a posterior standard deviation."""
         levels = np.atleast_1d(check.probability(q, "q"))
-        found = np.concatenate([_quantiles(each, levels) for each in self._posteriors])
+        found = self._of_all_targets(np.concatenate([_quantiles(e, levels) for e in self._posteriors]))
         return np.stack([self._of_all_bands(found[..., i]) for i in range(len(levels))], axis=-1)
-
-    def share_distribution(self, shares: ArrayLike) -> Array:
-        """P(share of band k ≤ x) for x (V, K), (V, K)."""
-        wanted = check.real_array(shares, "shares")
-        if wanted.shape != self.share_mean.shape:
-            raise ValueError(f"shares must have shape {self.share_mean.shape}, got {wanted.shape}")
-        inner = wanted[:, self._kernels.used]
-        found = np.empty_like(inner)
-        for part, each in zip(self._parts, self._posteriors, strict=True):
-            for v, k in np.ndindex(inner[part].shape):
-                place, height = _curve(each.share_places[v, k], each.share_distribution[v, k])
-                found[part][v, k] = np.interp(inner[part][v, k], place, height, left=0.0, right=1.0)
-        return self._of_all_bands(found, np.ones(len(self.bands.networks)))
 
     def without(self, band: int) -> BandsFit:
         """The posterior without one band: its scale is zero, a face of the simplex.
@@ -414,18 +391,15 @@ class BandsFit:
         number = range(len(self.bands.networks))[band]
         if len(self._kernels.used) < 2:
             raise ValueError("a fit needs a band, got one band that is not zero")
-        kernels = self._kernels.without(number)
-        size = max(part.stop - part.start for part in self._parts)
-        return self.bands._fit(
-            kernels, self._Y, self._units, self._given, self._options, size, None, None, False
-        )
+        data = replace(self._data, kernels=self._kernels.without(number))
+        return BandsFit(self.bands, data, self._settings, self.bands._posteriors(data, self._settings))
 
     def evidence_for_bands(self) -> Array:
         """Log evidence of all bands less that without band k, (V, K); one fit for each band."""
         columns = [
             self.log_evidence - self.without(band).log_evidence
             if self._kernels.sizes[band] > 0
-            else np.zeros(len(self.ok))
+            else 0 * self.log_evidence
             for band in range(len(self.bands.networks))
         ]
         return np.stack(columns, axis=1)
@@ -450,42 +424,53 @@ class BandsFit:
         """
         first_variances = np.array([network.prior_variances[0] for network in self.bands.networks])
         test = test_kernels(self._kernels, first_variances, blocks, cross_kernels, test_diagonals)
-        conditioned = Conditioned(
-            self._kernels,
-            self.bands._priors(self._kernels),
-            self._Y,
-            self._units,
-            self._given,
-            self._parts,
-            self._posteriors,
-            self._options.target_error,
-            self.dual_coefficients,
+        priors, error = self.bands._priors(self._kernels), self._settings.target_error
+        return BandsPredictive(
+            Conditioned(self._data, priors, self._posteriors, error, self._dual_of_live), test
         )
-        return BandsPredictive(conditioned, test)
 
     @cached_property
     def dual_coefficients(self) -> AnyArray:
         """α_k in the means f_k(x) = Σ_i k_k(x, x_i) α_ki of the bands, (K, p, V), where the data are."""
-        xp, device = namespace(self._Y), device_of(self._Y)
+        return self._data.of_all(self._dual_of_live)
+
+    @cached_property
+    def _dual_of_live(self) -> AnyArray:
+        """The same of live targets, (K, p, L)."""
+        xp, device = namespace(self._data.Y), device_of(self._data.Y)
         inner = xp.concat([each.dual_coefficients for each in self._posteriors], axis=2)
-        units = xp.sqrt(device.put(self._units))
+        units = xp.sqrt(device.put(self._data.units))
         scaled = inner * units[None, None, :]
         if self._kernels.basis is not None:
             scaled = xp.stack([self._kernels.basis @ scaled[k, ...] for k in range(scaled.shape[0])])
         sizes = self._kernels.sizes[self._kernels.used]
-        full = [device.zeros(self._kernels.examples, len(self._units)) for _ in self.bands.networks]
+        full = [device.zeros(self._kernels.examples, len(self._data.units)) for _ in self.bands.networks]
         for position, band in enumerate(self._kernels.used):
             full[band] = scaled[position, ...] / float(sizes[position])
         return xp.stack(full)
 
+    @cached_property
+    def _all_units(self) -> Array:
+        """Squared units of all targets, (V,)."""
+        return self._of_all_targets(self._data.units)
+
     def _joined(self, name: str) -> Array:
-        """A quantity of all blocks of targets, (V, ...)."""
-        return np.concatenate([getattr(each, name) for each in self._posteriors])
+        """A quantity of all targets, (V, ...)."""
+        return self._of_all_targets(np.concatenate([getattr(each, name) for each in self._posteriors]))
+
+    def _of_all_targets(self, live: Array) -> Array:
+        """Values (V, ...) of all targets, NaN for the dead, from those (L, ...) of the live."""
+        if len(live) == self._data.count:
+            return live
+        full = np.full((self._data.count, *live.shape[1:]), np.nan)
+        full[self._data.live] = live
+        return full
 
     def _of_all_bands(self, inner: Array, others: Array | None = None) -> Array:
         """Columns (V, K) of all bands from those that are not zero; `others` (K,), or zeros, for the rest."""
         fill = np.zeros(len(self.bands.networks)) if others is None else others
         full = np.tile(fill, (len(inner), 1))
+        full[self.dead_targets] = np.nan
         full[:, self._kernels.used] = inner
         return full
 
@@ -508,38 +493,17 @@ def _quantiles(posterior: BlockPosterior, levels: Array) -> Array:
     return found
 
 
-def _targets(Y: Any, examples: int) -> AnyArray:
-    """Targets (p, V) in their library; NaN is an error that names the target."""
-    device = device_of(Y)
-    if device.host:
-        array = np.asarray(Y)
-        if array.dtype.kind == "f" and array.ndim in (1, 2) and len(array) == examples:
-            bad = np.flatnonzero(~np.isfinite(array.reshape(examples, -1)).all(axis=0))
-            if len(bad):
-                shown = ", ".join(map(str, bad[:10])) + (", …" if len(bad) > 10 else "")
-                raise ValueError(
-                    f"every target must be finite, got NaN or infinite values in targets {shown}"
-                )
-    return check.targets(Y, examples)[0]
-
-
-def _units(Y: AnyArray, noise_variance: Any, noise_scale: Any) -> tuple[Array, bool]:
-    """Squared units of the targets (V,), and whether they are known noise variances."""
-    count = int(Y.shape[1])
+def _units(
+    Y: AnyArray, live: IndexArray, count: int, noise_variance: Any, noise_scale: Any
+) -> tuple[Array, bool]:
+    """Squared units of the live targets (L,), and whether they are known noise variances."""
     if noise_variance is not None and noise_scale is not None:
         raise ValueError("at most one of noise_variance and noise_scale can be given, got both")
     if noise_variance is not None:
-        return _positive(noise_variance, "noise_variance", count), True
+        return _positive(noise_variance, "noise_variance", count)[live], True
     if noise_scale is not None:
-        return _positive(noise_scale, "noise_scale", count) ** 2, False
-    units = squared_units(Y)
-    zero = np.flatnonzero(units == 0)
-    if len(zero):
-        raise ValueError(
-            "the prior of the noise takes its scale from the target, got only zeros in targets "
-            f"{zero[:10].tolist()}: leave them out, or give noise_scale or noise_variance"
-        )
-    return units, False
+        return _positive(noise_scale, "noise_scale", count)[live] ** 2, False
+    return squared_units(Y), False
 
 
 def _positive(value: Any, name: str, count: int) -> Array:

@@ -30,7 +30,7 @@ from lbnn._base.arrays import device_of, namespace, to_numpy
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn._base.warn import warn
 from lbnn.bands.block_posterior import BlockPosterior
-from lbnn.bands.data import BandKernels, BandTargets, targets_in_units
+from lbnn.bands.data import BandKernels, BandsData, BandTargets
 from lbnn.bands.prior import BandPriors
 from lbnn.bands.quadrature import Conditional, Directions
 
@@ -108,26 +108,16 @@ class Conditioned:
 
     Attributes
     ----------
-    kernels : BandKernels
+    data : BandsData
     priors : BandPriors
-    Y : (p, V)
-    units : (V,)
-        Squared units of the targets, which are noise variances if `given_noise`.
-    given_noise : bool
-    parts : tuple of slice
-        Targets of the blocks.
     posteriors : tuple of BlockPosterior
     target_error : float
-    dual : (K, p, V)
+    dual : (K, p, L)
         Coefficients of the kernels of all bands, as given, in the posterior mean.
     """
 
-    kernels: BandKernels
+    data: BandsData
     priors: BandPriors
-    Y: AnyArray
-    units: Array
-    given_noise: bool
-    parts: tuple[slice, ...]
     posteriors: tuple[BlockPosterior, ...]
     target_error: float
     dual: AnyArray
@@ -142,7 +132,7 @@ class BandsPredictive:
     noise: bool = False
 
     def __repr__(self) -> str:
-        points, targets = int(self.test.cross[0].shape[0]), len(self.fit.units)
+        points, targets = int(self.test.cross[0].shape[0]), self.fit.data.count
         return f"BandsPredictive(points={points}, targets={targets}, noise={self.noise})"
 
     def with_noise(self) -> BandsPredictive:
@@ -152,24 +142,17 @@ class BandsPredictive:
     @cached_property
     def contributions(self) -> AnyArray:
         """Posterior means of each band's function, (K, m, V); they add up to the mean."""
-        xp, device = namespace(self.fit.Y), device_of(self.fit.Y)
-        dual, used = self.fit.dual, self.fit.kernels.used
-        rows, columns = int(self.test.cross[0].shape[0]), len(self.fit.units)
-        full = [device.zeros(rows, columns) for _ in self.fit.kernels.sizes]
-        for position, band in enumerate(used):
-            size = float(self.fit.kernels.sizes[band])
-            full[band] = size * (self.test.cross[position] @ dual[int(band), ...])
-        return xp.stack(full)
+        return self._of_all(self._contributions)
 
     @cached_property
     def mean(self) -> AnyArray:
         """(m, V)."""
-        return namespace(self.fit.Y).sum(self.contributions, axis=0)
+        return self._of_all(self._mean)
 
     @property
     def variance(self) -> Array:
         """(m, V), as NumPy."""
-        return self._moments.variance
+        return self._of_all(self._moments.variance)
 
     @property
     def standard_deviation(self) -> Array:
@@ -179,17 +162,38 @@ class BandsPredictive:
     @property
     def mean_error(self) -> Array:
         """Numerical error of the mean from two halves of the directions, (m, V)."""
-        return self._moments.mean_error
+        return self._of_all(self._moments.mean_error)
 
     @property
     def standard_deviation_error(self) -> Array:
         """Numerical error of the standard deviation from two halves of the directions, (m, V)."""
-        return self._moments.deviation_error
+        return self._of_all(self._moments.deviation_error)
+
+    def _of_all(self, live: AnyArray) -> AnyArray:
+        """(..., V), NaN for targets without an answer, from (..., L) of the others."""
+        return self.fit.data.of_all(live)
+
+    @cached_property
+    def _mean(self) -> AnyArray:
+        """(m, L)."""
+        return namespace(self.fit.data.Y).sum(self._contributions, axis=0)
+
+    @cached_property
+    def _contributions(self) -> AnyArray:
+        """(K, m, L)."""
+        xp, device = namespace(self.fit.data.Y), device_of(self.fit.data.Y)
+        dual, used = self.fit.dual, self.fit.data.kernels.used
+        rows, columns = int(self.test.cross[0].shape[0]), len(self.fit.data.live)
+        full = [device.zeros(rows, columns) for _ in self.fit.data.kernels.sizes]
+        for position, band in enumerate(used):
+            size = float(self.fit.data.kernels.sizes[band])
+            full[band] = size * (self.test.cross[position] @ dual[int(band), ...])
+        return xp.stack(full)
 
     @cached_property
     def _moments(self) -> _Moments:
         """Variances, their errors and those of the means, and the moments of the mixture of densities."""
-        mean = to_numpy(self.mean)
+        mean = to_numpy(self._mean)
         # of value − mean and its square, with the weights of a mixture, of means and of errors
         first, second = (np.zeros((3, *mean.shape)) for _ in range(2))
         for each in self._along_directions():
@@ -230,20 +234,24 @@ class BandsPredictive:
     def pointwise_log_density(self, F: ArrayLike) -> Array:
         """Log density at F (m, V) for every point and target, (m, V)."""
         values = check.real_array(F, "F")
-        shape = int(self.test.cross[0].shape[0]), len(self.fit.units)
+        shape = int(self.test.cross[0].shape[0]), self.fit.data.count
         if values.shape != shape:
             raise ValueError(f"F must be shaped like the mean, {shape}, got F.shape={values.shape}")
+        values = values[:, self.fit.data.live]
         total = np.full(values.shape, -np.inf)
         for columns, weights, means, variances in self._atoms():
             z = (values[None][:, :, columns] - means) ** 2 / variances
             with np.errstate(divide="ignore"):
                 terms = np.log(weights)[:, None, :] - 0.5 * (z + np.log(2 * np.pi * variances))
             total[:, columns] = np.logaddexp(total[:, columns], special.logsumexp(terms, axis=0))
-        return total
+        return self._of_all(total)
 
     def distribution(self, F: ArrayLike) -> Array:
         """P(value ≤ F) for F (m, V) or (n, m, V)."""
-        values = np.asarray(F, float)
+        return self._of_all(self._distribution(np.asarray(F, float)[..., self.fit.data.live]))
+
+    def _distribution(self, values: Array) -> Array:
+        """The same for live targets, (..., L)."""
         total = np.zeros(values.shape)
         for columns, weights, means, variances in self._atoms():
             for weight, mean, variance in zip(weights, means, variances, strict=True):
@@ -255,16 +263,16 @@ class BandsPredictive:
     def quantile(self, q: float) -> Array:
         """Quantiles (m, V): from the distribution function at 61 values around the mean."""
         level = float(check.probability(q, "q"))
-        mean, deviation = to_numpy(self.mean), self.standard_deviation
+        mean, deviation = to_numpy(self._mean), np.sqrt(self._moments.variance)
         grid = mean + deviation * _GRID[:, None, None]
-        heights = self.distribution(grid)
+        heights = self._distribution(grid)
         found = np.empty_like(mean)
         for place in np.ndindex(mean.shape):
             own = np.maximum.accumulate(heights[(slice(None), *place)])
             rising = np.concatenate([[True], np.diff(own) > 0])
             normal = special.ndtri(np.clip(own[rising], 1e-15, 1 - 1e-15))  # nearly straight
             found[place] = np.interp(special.ndtri(level), normal, grid[(slice(None), *place)][rising])
-        return found
+        return self._of_all(found)
 
     def interval(self, probability: float) -> tuple[Array, Array]:
         """Central intervals: lower and upper ends, (m, V) each."""
@@ -276,7 +284,7 @@ class BandsPredictive:
 
         Of the mixture, shifted and scaled to the mean and the variance of every point.
         """
-        mean, moments = to_numpy(self.mean), self._moments
+        mean, moments = to_numpy(self._mean), self._moments
         stretch = np.sqrt(moments.variance / moments.mixture_variance)
         for each in self._along_directions():
             own, columns = stretch[:, each.columns], each.columns
@@ -290,13 +298,13 @@ class BandsPredictive:
             raise ValueError(
                 "deviations need k(x, x) at the new inputs, got cross kernels only: give test_diagonals"
             )
-        fit, kernels = self.fit, self.fit.kernels
-        for part, posterior in zip(fit.parts, fit.posteriors, strict=True):
-            data = targets_in_units(fit.Y[:, part], fit.units[part], fit.given_noise, kernels)
-            directions = Directions(kernels, data, fit.priors)
+        fit = self.fit
+        for part, posterior in zip(fit.data.parts, fit.posteriors, strict=True):
+            data = fit.data.block(part)
+            directions = Directions(fit.data.kernels, data, fit.priors)
             for log_theta, columns, kinds in posterior.by_direction():
                 own, means, variances, variance = self._along(directions, log_theta, data.some(columns))
-                units = fit.units[part][columns]
+                units = fit.data.units[part][columns]
                 yield _Along(
                     part.start + columns,
                     kinds,

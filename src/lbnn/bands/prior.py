@@ -23,7 +23,9 @@ from lbnn._base.types import AnyArray, Array
 from lbnn.scale.gamma_product import GammaProduct
 
 _SHAPE = 8.0  # of a Gamma; the fourth derivative of log densities grows with the shape
-_LOWEST = -1e5  # log density at which a table ends on the right
+#: Log density at which a table ends on the right, and the same in units of the shape of the law: along any
+#: direction of twelve bands the prior's mode has λ_k of at most twelve modes, 8.6 shapes below the maximum.
+_LOWEST, _LOWEST_OF_SHAPE = -1e5, -50.0
 _REACH = 120.0  # length of a table in log λ; e^(−120 · ½) is beyond what any posterior shows
 
 
@@ -86,11 +88,22 @@ class BandPriors:
 
 @dataclass(frozen=True)
 class PriorTable:
-    """A cubic spline with equal steps, on the device of the data."""
+    """A log density of log s as a cubic spline with equal steps, on the device of the data.
+
+    Attributes
+    ----------
+    low, step : float
+    coefficients : tuple of four (cells,)
+        Of 1, x, x², x³.
+    peak, shape : float
+        The mode, and −(second derivative) there, which is the shape if s has the law of a Gamma.
+    """
 
     low: float
     step: float
-    coefficients: tuple[AnyArray, ...]  # of 1, x, x², x³, (cells,) each
+    coefficients: tuple[AnyArray, ...]
+    peak: float
+    shape: float
 
     def __call__(self, x: AnyArray, xp: Any) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Value, slope and curvature at x of any shape."""
@@ -117,8 +130,12 @@ class PriorTable:
 def _table(x: Array, values: Array, device: Device) -> PriorTable:
     """A cubic spline through values (n,) at equidistant x (n,), with straight lines beyond the ends."""
     coefficients = interpolate.CubicSpline(x, values).c[::-1].copy()  # (4, cells), constant first
+    top = int(np.argmax(values[:-1]))
+    slope, shape = coefficients[1, top], -2 * coefficients[2, top]
+    peak = float(x[top] + slope / shape)
     coefficients[2:, [0, -1]] = 0.0
-    return PriorTable(float(x[0]), float(x[1] - x[0]), tuple(device.put(each) for each in coefficients))
+    on_device = tuple(device.put(each) for each in coefficients)
+    return PriorTable(float(x[0]), float(x[1] - x[0]), on_device, peak, float(shape))
 
 
 class _LogDensity:
@@ -143,7 +160,7 @@ def _spline(widths: tuple[float, ...], shift: float, step: float) -> _LogDensity
 
 
 def _right_end(law: GammaProduct) -> float:
-    """Where the log density has fallen to `_LOWEST`."""
+    """Where the log density has fallen to the lowest of a table."""
     x = np.linspace(law.shift, law.shift + 100.0, 2001)
-    below = law.log_density(x) < _LOWEST
+    below = law.log_density(x) < min(_LOWEST, _LOWEST_OF_SHAPE * float((law.shapes * law.multiplicity).sum()))
     return float(x[np.argmax(below)]) if below.any() else float(x[-1])

@@ -41,6 +41,11 @@ _EXTENSION = 4.0  # by which the lattice grows at a time
 _FARTHEST = 600.0  # |u| that the lattice may reach: e^u and its products stay doubles
 _NEWTON = 40  # most steps towards the mode in t
 _NEAR = 0.2  # distance from the mode, in widths, at which they end: nodes reach far beyond
+#: What is left out beyond the last node, in units of its mass: the integrand falls like e^(−|u|/2) at least,
+#: and nodes are at most 1/2 apart, so that it is 1/(1 − e^(−1/4)).
+_BEYOND = 4.5
+_CACHED = 1 << 15  # values of the integrand over t that are held at a time on the host
+_FINER = 1e-3  # of the error of a rule for t: that of the rule with which it is compared
 _FEW_EXAMPLES = 20  # from here on the integrand in t is close enough to a Gaussian for Gauss-Hermite nodes
 
 
@@ -101,6 +106,8 @@ class Conditional:
         E[τ | u] in squared units of the targets.
     noise_spread : (nodes, V)
         Standard deviation of log τ given u.
+    rule_error : (V,)
+        Relative error of the integral, from coarser and finer rules.
     first, stride : (V,)
         Positions of the nodes on the lattice: first + stride · n.
     lattice : (M,)
@@ -112,12 +119,13 @@ class Conditional:
     mass: AnyArray
     noise: AnyArray
     noise_spread: AnyArray
+    rule_error: AnyArray
     first: AnyArray
     stride: AnyArray
     lattice: Array
 
     def moments(self, xp: Any) -> tuple[AnyArray, ...]:
-        """E ω, E ω², E s, E τ, two moments of log s, log τ and u, skewness of u and of log τ.
+        """E ω, E ω², E s, E τ, two moments of log s, log τ and u, skewness of u, and the error of the rule.
 
         (V,) each; ω = e^u/(1 + e^u) is the share of the signal.
         """
@@ -130,16 +138,10 @@ class Conditional:
             xp.sum(self.mass * each, axis=0)
             for each in (fraction, fraction * fraction, scale, self.noise, *powers)
         ]
-        # given u log τ is nearly normal, so that E (a + b)³ = a³ + 3 a E b² for b of mean zero
-        away, spread = self.u - found[-2][None, :], xp.zeros_like(variance)
-        noise = log_noise - found[-4][None, :]
-        return *found, self._skewness(away, spread, xp), self._skewness(noise, variance, xp)
-
-    def _skewness(self, away: AnyArray, variance: AnyArray, xp: Any) -> AnyArray:
-        """Skewness (V,) of a quantity with means `away` from its mean and variances at the nodes."""
-        second = xp.sum(self.mass * (away**2 + variance), axis=0)
-        third = xp.sum(self.mass * (away**3 + 3 * away * variance), axis=0)
-        return third / xp.maximum(second, xp.full_like(second, 1e-60)) ** 1.5
+        away = self.u - found[-2][None, :]
+        second, third = (xp.sum(self.mass * away**power, axis=0) for power in (2, 3))
+        skewness = third / xp.maximum(second, xp.full_like(second, 1e-60)) ** 1.5
+        return *found, skewness, self.rule_error
 
     def log_noise(self, xp: Any) -> AnyArray:
         """E[log τ | u], (nodes, V): log τ is nearly normal given u."""
@@ -172,10 +174,14 @@ class Directions:
         self.kernels, self.targets, self.priors = kernels, targets, priors
         self.xp, self.device = namespace(targets.values), device_of(targets.values)
         self.precision = FINE if len(kernels.used) <= 2 else QUICK
-        # The curvature in u is at most p/4 (p/2 with known noise) plus that of the prior, about the sum of
-        # its shapes, unless the targets are far larger than the prior's: then `given` takes a smaller step.
-        sharp = sum(float((law.shapes * law.multiplicity).sum()) for law in priors.laws)
-        curvature = targets.examples / (2 if targets.given_noise else 4) + sharp
+        # With known noise the curvature in u is at most p/2 plus that of the prior, about the sum of its
+        # shapes. Otherwise it is p/4 plus the precision of log s − log τ, of which log τ has p/2. Where the
+        # targets are far larger than the prior's, `given` takes a smaller step.
+        sharp, half = (
+            sum(float((law.shapes * law.multiplicity).sum()) for law in priors.laws),
+            0.5 * targets.examples,
+        )
+        curvature = half + sharp if targets.given_noise else 0.5 * half + half * sharp / (half + sharp)
         self.step = min(_WIDEST_STEP, self.precision.deviations / math.sqrt(curvature))
         self.range: tuple[float, float] | None = None
 
@@ -219,8 +225,8 @@ class Directions:
             )
             for piece, each in zip(pieces, surveys, strict=True)
         ]
-        log_integral, u, mass, noise, spread, begin, stride = _joined(parts, self.xp)
-        return Conditional(log_integral, u, mass, noise, spread, begin, stride, lattice)
+        log_integral, u, mass, noise, spread, error, begin, stride = _joined(parts, self.xp)
+        return Conditional(log_integral, u, mass, noise, spread, error, begin, stride, lattice)
 
     def _lattice(self, low: float, high: float) -> Array:
         """The coarse lattice (M,): multiples of `_SURVEY` steps."""
@@ -321,8 +327,18 @@ class Directions:
         top = xp.max(log_mass, axis=0)
         mass = xp.exp(log_mass - top[None, :])
         total = xp.sum(mass, axis=0)
-        width = self.step * xp.astype(stride, xp.float64)
-        return top + xp.log(total * width), nodes, mass / total[None, :], noise, spread, first, stride
+        width, mass = self.step * xp.astype(stride, xp.float64), mass / total[None, :]
+        error = _trapezoid_error(mass, present, xp)
+        if not integrand.given_noise:
+            peak = xp.argmax(mass, axis=0)[None, :]
+            there = (
+                take_rows(nodes, peak),
+                take_rows(halves, peak),
+                take_rows(quadratic, take_rows(rows, peak)),
+            )
+            finer = integrand.over_noise(*there, finer=True)[0]
+            error = error + xp.abs(take_rows(log_mass, peak) - finer)[0, :]
+        return top + xp.log(total * width), nodes, mass, noise, spread, error, first, stride
 
     def _largest_step(self, survey: AnyArray) -> AnyArray:
         """Largest distance of nodes, by the largest curvature where the mass is, (V,)."""
@@ -337,6 +353,16 @@ class Directions:
         """Points of the lattice from node to node, for their largest distances (V,)."""
         xp = self.xp
         return xp.astype(xp.maximum(xp.floor(step / self.step), xp.ones_like(step)), xp.int64)
+
+
+def _trapezoid_error(mass: AnyArray, present: AnyArray, xp: Any) -> AnyArray:
+    """Relative error (V,) of the trapezoid rule from its terms (nodes, V): of the step, and beyond the ends.
+
+    Half of the step squares the error, or more: that of every other node is squared.
+    """
+    last = xp.sum(xp.astype(present, xp.int64), axis=0) - 1
+    ends = mass[0, :] + take_rows(mass, last[None, :])[0, :]
+    return (2 * xp.sum(mass[::2, :], axis=0) - 1) ** 2 + _BEYOND * ends
 
 
 def _joined(parts: list[tuple[AnyArray, ...]], xp: Any) -> list[AnyArray]:
@@ -369,16 +395,19 @@ class _Integrand:
     xp: Any
 
     def roughly(self, u: AnyArray, half_determinant: AnyArray, quadratic: AnyArray) -> AnyArray:
-        """Log of the integrand over u, with t at the mode of the likelihood, (nodes, v), up to a constant."""
-        xp = self.xp
+        """Log of the integrand over u by Laplace's method in t, (nodes, v), up to a constant.
+
+        A narrow prior of s = e^(u + t) holds u + t, so that t at the mode of the likelihood alone would show
+        the width of the prior in u, not that of the posterior.
+        """
+        offset = u + self.log_units
         if self.given_noise:
-            return -half_determinant - 0.5 * quadratic + self.table.value(u + self.log_units, xp)
-        t = xp.log(quadratic / self.examples)
-        prior = self.table.value(u + t + self.log_units, xp) + _log_noise_density(t, xp)
-        return -half_determinant - 0.5 * self.examples * t + prior
+            return -half_determinant - 0.5 * quadratic + self.table.value(offset, self.xp)
+        mode, width = self._mode(offset, quadratic)
+        return self._log_value(mode, offset, quadratic) + self.xp.log(width) - half_determinant
 
     def over_noise(
-        self, u: AnyArray, half_determinant: AnyArray, quadratic: AnyArray
+        self, u: AnyArray, half_determinant: AnyArray, quadratic: AnyArray, finer: bool = False
     ) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Log of the integral over t, E[τ | u] and the deviation of t given u, (nodes, V) each."""
         xp = self.xp
@@ -391,10 +420,11 @@ class _Integrand:
         top = self._log_value(mode, offset, quadratic)
         total, first, second = (xp.zeros_like(top) for _ in range(3))
         noise = xp.zeros_like(top)
-        places, log_weights = _rule(self.examples, self.precision.noise_error)
+        places, log_weights = _rule(self.examples, self.precision.noise_error, finer)
         here = device_of(top)
-        # node by node on the host, where arrays stay in the cache; all at once elsewhere, in few calls
-        for part in np.array_split(np.arange(len(places)), len(places) if here.host else 1):
+        # few nodes at a time on the host, where arrays stay in the cache; all at once elsewhere, in few calls
+        at_once = max(1, _CACHED // top.size) if here.host else len(places)
+        for part in blocks(len(places), 1, at_once):
             place = here.put(places[part])[:, None, None]
             t = mode[None, ...] + place * width[None, ...]
             value = self._log_value(t, offset[None, ...], quadratic[None, ...]) - top[None, ...]
@@ -414,13 +444,27 @@ class _Integrand:
     def _mode(self, offset: AnyArray, quadratic: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Mode in t and the width 1/√curvature there, (nodes, v) each; the log integrand is concave in t."""
         xp = self.xp
-        t = xp.log(quadratic / self.examples)
+        t = self._start(offset, quadratic)
         for _ in range(_NEWTON):
             slope, curvature = self._derivatives(t, offset, quadratic)
             t = t + xp.clip(slope / curvature, -1.0, 1.0)
             if float(xp.max(xp.abs(slope) / xp.sqrt(curvature))) < _NEAR:
                 break
         return t, 1 / xp.sqrt(curvature)  # of the last step but one, which is near enough
+
+    def _start(self, offset: AnyArray, quadratic: AnyArray) -> AnyArray:
+        """The mode in t if the prior were that of a Gamma with the same mode and curvature, (nodes, v).
+
+        With w = e^t, a the shape and c = offset − peak, a (c + t) − a e^(c + t) − h t − Q/(2w) is stationary
+        where a e^c w² + (h − a) w = Q/2; h is p/2 less the slope of the prior of t.
+        """
+        xp = self.xp
+        t = xp.log(quadratic / self.examples)
+        linear = 0.5 * self.examples + 0.5 * xp.tanh(0.5 * t) - self.table.shape
+        square = self.table.shape * xp.exp(xp.clip(offset - self.table.peak, -_FARTHEST, _FARTHEST))
+        root = xp.sqrt(linear * linear + 2 * square * quadratic)
+        # of the two forms of the root the one that does not cancel
+        return xp.log(xp.where(linear > 0, quadratic / (linear + root), (root - linear) / (2 * square)))
 
     def _derivatives(self, t: AnyArray, offset: AnyArray, quadratic: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Slope and −(second derivative) of the log integrand in t, (nodes, v) each."""
@@ -438,12 +482,13 @@ def _log_noise_density(t: AnyArray, xp: Any) -> AnyArray:
 
 
 @lru_cache(maxsize=8)
-def _rule(examples: int, error: float) -> tuple[Array, Array]:
+def _rule(examples: int, error: float, finer: bool) -> tuple[Array, Array]:
     """Nodes and log weights (k,) of an integral over t in units of its width around the mode.
 
     With many examples the likelihood exp(−½p(t + e^−t)), in t from its mode, is nearly Gaussian: as many
     Gauss-Hermite nodes as its integral, Γ(½p)(½p)^(−½p), needs. With few it has exponential tails: the
-    trapezoid rule after t = 2 sinh(v/2), which reaches 33 widths on either side.
+    trapezoid rule after t = 2 sinh(v/2), which reaches 33 widths on either side. The finer of two rules, with
+    which the other is compared, has a thousandth of its error, or half of its step.
     """
     half = 0.5 * examples
     if examples >= _FEW_EXAMPLES:
@@ -453,7 +498,8 @@ def _rule(examples: int, error: float) -> tuple[Array, Array]:
             log_weights = np.log(weights) + 0.5 * places**2
             t = places / math.sqrt(half)
             found = special.logsumexp(log_weights - half * (t + np.exp(-t))) - 0.5 * math.log(half)
-            if abs(found - exact) < error:
+            if abs(found - exact) < (_FINER * error if finer else error):
                 return places, log_weights
-    v = 0.4 * np.arange(-18, 19)
-    return 2 * np.sinh(v / 2), np.log(0.4 * np.cosh(v / 2))
+    step = 0.2 if finer else 0.4
+    v = step * np.arange(-round(7.2 / step), round(7.2 / step) + 1)
+    return 2 * np.sinh(v / 2), np.log(step * np.cosh(v / 2))

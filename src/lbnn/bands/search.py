@@ -13,7 +13,6 @@ from lbnn._base.threads import on_every_core, one_ahead
 from lbnn._base.types import AnyArray, Array, IndexArray
 from lbnn.bands.data import BandKernels, BandTargets
 from lbnn.bands.direction_sums import Group
-from lbnn.bands.options import BandsOptions
 from lbnn.bands.prior import BandPriors, PriorTable
 from lbnn.bands.quadrature import QUICK, Directions, Line
 from lbnn.bands.simplex import Rule, face_directions, log_directions
@@ -27,9 +26,9 @@ class Search:
     """The directions of a block of targets, and the integrals along them."""
 
     def __init__(
-        self, kernels: BandKernels, targets: BandTargets, priors: BandPriors, options: BandsOptions
+        self, kernels: BandKernels, targets: BandTargets, priors: BandPriors, target_error: float
     ) -> None:
-        self.kernels, self.targets, self.priors, self.options = kernels, targets, priors, options
+        self.kernels, self.targets, self.priors, self.target_error = kernels, targets, priors, target_error
         self.device = device_of(targets.values)
         self.log_theta: list[Array] = []
         self.lines: dict[int, Line] = {}  # those that are still there in the second pass
@@ -120,8 +119,6 @@ class Search:
                 self.lines[before + number] = line
             conditional = directions.given(line)
             found[number] = xp.stack([conditional.log_integral, *conditional.moments(xp)])
-            done = before + sum(each is not None for each in found)
-            self.options.say(f"{done} directions, now for {targets.count} of {self.targets.count} targets")
 
         if self.device.host:
             integrate(0, directions.line(logs[0]))  # sets the range of the lattice

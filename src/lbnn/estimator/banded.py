@@ -14,10 +14,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from lbnn import archive
+from lbnn._base.errors import DataWarning
 from lbnn._base.types import Array, IndexArray
+from lbnn._base.warn import warn
 from lbnn.bands import Bands, BandsFit, BandsPredictive
 from lbnn.bands.block_posterior import BlockPosterior
 from lbnn.estimator.settings import as_seed
@@ -29,8 +31,8 @@ CANDIDATES: tuple[tuple[int, ...], ...] = ((1, 1), (1,), (3, 3), (3,), (10,))
 _LOOKED_AT = 32  # targets whose evidence is summed to choose among them
 _ROUGH = 0.3  # error of their log evidences; differences between candidates are summed over targets
 
-#: Kind of its files.
-KIND = "banded regressor"
+#: Kind of its files, and the layout of their header and arrays.
+KIND, LAYOUT = "banded regressor", 2
 
 
 class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -56,13 +58,16 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     noise_variance : float, (n_targets,) or None
         Known noise variances; None integrates over them (`Bands.condition`).
     fit_intercept : bool
-    target_error, max_directions, block_size, store
+    target_error, max_directions
         As in `Bands.condition`.
     random_state : int, RandomState or None
 
     Attributes
     ----------
     band_names_ : list of str
+    dead_targets_ : (n,)
+        Numbers of targets without an answer: constant, not finite, or reproduced exactly by columns fewer
+        than samples. Theirs is NaN everywhere, and `ok_` is False.
     band_shares_ : (n_targets, n_bands)
         Posterior mean of the share of variance that each band explains.
     log_evidence_, noise_variance_, ok_ : (n_targets,)
@@ -98,8 +103,6 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "fit_intercept": ["boolean"],
         "target_error": [Interval(Real, 0, 1, closed="neither")],
         "max_directions": [Interval(Integral, 1, None, closed="left")],
-        "block_size": [Interval(Integral, 1, None, closed="left"), None],
-        "store": [str, os.PathLike, None],
         "random_state": ["random_state"],
     }
 
@@ -114,8 +117,6 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         fit_intercept: bool = True,
         target_error: float = 0.1,
         max_directions: int = 1024,
-        block_size: int | None = None,
-        store: Any = None,
         random_state: Any = 0,
     ) -> None:
         self.bands = bands
@@ -126,8 +127,6 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.target_error = target_error
         self.max_directions = max_directions
-        self.block_size = block_size
-        self.store = store
         self.random_state = random_state
 
     # ------------------------------------------------------------------ fit
@@ -139,8 +138,11 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ----------
         X : (n_samples, n_features), or (n_bands, n_samples, n_samples) for precomputed kernels
         y : (n_samples,) or (n_samples, n_targets)
+            One target that is constant or not finite does not stop the others (`dead_targets_`).
         """
         self._validate_params()
+        self._columns: list[IndexArray] | None = None
+        self.band_names_ = self._names()
         data, targets, single = self._training(X, y)
         inner = self._prepare(data, targets, single)
         if isinstance(self.width, str):
@@ -150,29 +152,54 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         else:
             widths = (int(self.width),) if isinstance(self.width, Integral) else tuple(self.width)
             self.evidence_table_ = []
-        fit = self._condition(widths, inner, self.target_error, self.max_directions, self.store)
+        fit = self._condition(widths, inner, self.target_error, self.max_directions)
         self.widths_ = widths
-        return self._describe(fit)
+        self._describe(fit)
+        self._warn(list(getattr(y, "columns", range(len(self.ok_)))))
+        return self
+
+    def _warn(self, names: list[Any]) -> None:
+        """Warn of targets without an answer, and of others that are not ok."""
+        dead = self.dead_targets_
+        if len(dead):
+            shown = ", ".join(str(names[each]) for each in dead[:10]) + (", …" if len(dead) > 10 else "")
+            warn(
+                f"{len(dead)} of {len(names)} targets have no answer, which is NaN: each must be finite, "
+                "vary, and not be reproduced exactly by fewer columns than samples, got "
+                f"{shown} (dead_targets_)",
+                DataWarning,
+            )
+        missing = len(names) - len(dead) - np.count_nonzero(self.ok_)
+        if missing:
+            warn(
+                f"{missing} of {len(names)} targets have stated errors above target_error="
+                f"{self.target_error:g} (ok_ is False): increase max_directions={self.max_directions}, or "
+                "target_error"
+            )
 
     def _training(self, X: Any, y: Any) -> tuple[Any, Array, bool]:
-        names = self._names()
+        """Inputs or kernels, targets (p, V), and whether there was one target without a second axis."""
         if self.kernel == "precomputed":
             data = np.asarray(X, dtype=np.float64)
-            if data.ndim != 3 or data.shape[1] != data.shape[2] or len(data) != len(names):
+            if data.ndim != 3 or data.shape[1] != data.shape[2] or len(data) != len(self.band_names_):
                 raise ValueError(
-                    f"precomputed kernels must have shape ({len(names)}, n_samples, n_samples), one for each "
-                    f"band, got {data.shape}"
+                    f"precomputed kernels must have shape ({len(self.band_names_)}, n_samples, n_samples), "
+                    f"one for each band, got {data.shape}"
                 )
             if not np.isfinite(data).all():
                 raise ValueError("precomputed kernels must be finite, got NaN or infinite values")
-            targets = np.asarray(y, dtype=np.float64)
         else:
-            data, targets = validate_data(
-                self, X, _numbers(y), multi_output=True, y_numeric=True, dtype=np.float64
-            )
-        self._columns = None if self.kernel == "precomputed" else self._resolve()
-        self.band_names_ = names
-        return data, np.reshape(targets, (len(targets), -1)), np.ndim(targets) == 1
+            data = validate_data(self, X, dtype=np.float64)
+            self._columns = self._resolve()
+        if y is None:
+            raise ValueError("BandedRegressor requires y to be passed, but the target y is None")
+        targets = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y")
+        if targets.ndim > 2:
+            raise ValueError(f"y must have one axis or two, got y.shape={targets.shape}")
+        check_consistent_length(targets, data if self._columns is not None else data[0])
+        if not np.isfinite(targets).reshape(len(targets), -1).all(axis=0).any():
+            check_array(targets, ensure_2d=False, input_name="y")  # says what is wrong with every target
+        return data, np.reshape(targets, (len(targets), -1)), targets.ndim == 1
 
     def _names(self) -> list[str]:
         if not len(self.bands):
@@ -205,7 +232,9 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return found
 
     def _kernels(self) -> list[Any]:
-        return [band[2] if len(band) > 2 else self.kernel for band in self.bands]
+        """The kernel of every band."""
+        named = [None if isinstance(band, str) or len(band) < 3 else band[2] for band in self.bands]
+        return [self.kernel if each is None else each for each in named]
 
     @property
     def _linear(self) -> bool:
@@ -222,10 +251,12 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._level = targets.mean(axis=0) if self.fit_intercept else np.zeros(targets.shape[1])
         contrasts = self._contrasts(targets)
         self._unit = np.sqrt((contrasts**2).mean(axis=0))
-        constant = np.flatnonzero(self._unit <= 1e-14 * np.abs(targets).max(axis=0))
-        if len(constant):
+        largest = np.abs(targets).max(axis=0)
+        self._unit = np.where(self._unit > 1e-14 * largest, self._unit, np.nan)  # also where NaN
+        if np.isnan(self._unit).all():
             raise ValueError(
-                f"every target must vary, got constants in targets {constant[:10].tolist()}: leave them out"
+                "one target at least must vary and be finite, got constants in all of "
+                f"{len(self._unit)} targets"
             )
         self._inner_targets = contrasts / self._unit
         if self._linear:
@@ -285,38 +316,33 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         inner: list[Array],
         error: float,
         directions: int,
-        store: Any,
         some: Any = slice(None),
-        quiet: bool = False,
     ) -> BandsFit:
-        noise = self.noise_variance
-        if noise is not None:
-            noise = np.broadcast_to(np.asarray(noise, float), self._unit.shape)[some] / self._unit[some] ** 2
+        """The posterior of some targets, without warnings."""
         return self._networks(widths).condition(
             inner,
             self._inner_targets[:, some],
             kernels=not self._linear,
-            noise_variance=noise,
+            noise_variance=self._noise_units(some),
             target_error=error,
             max_directions=directions,
-            block_size=self.block_size,
-            store=store,
             seed=as_seed(self.random_state),
-            warn_of_errors=not quiet,
+            warn_of_errors=False,
         )
 
     def _compare(self, inner: list[Array]) -> list[dict[str, Any]]:
         """Log evidence of the candidates, summed over some targets, best first."""
-        count = self._inner_targets.shape[1]
-        some = np.unique(np.linspace(0, count - 1, min(count, _LOOKED_AT)).round().astype(int))
+        alive = np.flatnonzero(~np.isnan(self._unit))
+        places = np.linspace(0, len(alive) - 1, min(len(alive), _LOOKED_AT))
+        some = alive[np.unique(places.round().astype(int))]
         table = []
         for widths in CANDIDATES:
-            fit = self._condition(widths, inner, _ROUGH, 8, None, some, quiet=True)
-            error = float(np.sqrt((fit.log_evidence_error**2).sum()))
+            fit = self._condition(widths, inner, _ROUGH, 8, some)
+            error = float(np.sqrt(np.nansum(fit.log_evidence_error**2)))
             table.append(
                 {
                     "widths": widths,
-                    "log_evidence": float(fit.log_evidence.sum()),
+                    "log_evidence": float(np.nansum(fit.log_evidence)),
                     "error": error,
                     "targets": len(some),
                 }
@@ -326,7 +352,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _describe(self, fit: BandsFit) -> BandedRegressor:
         self.fit_ = fit
         rows = self._inner_targets.shape[0]
-        self.band_shares_, self.ok_ = fit.share_mean, fit.ok
+        self.band_shares_, self.ok_, self.dead_targets_ = fit.share_mean, fit.ok, fit.dead_targets
         self.log_evidence_ = fit.log_evidence - rows * np.log(self._unit)
         self.noise_variance_ = fit.noise_mean * self._unit**2
         return self
@@ -349,6 +375,7 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def predictive(self, X: ArrayLike) -> BandedPredictive:
         """The predictive distribution of the function at X; `.with_noise()` for observations."""
+        check_is_fitted(self, "fit_")
         level = self.fit_.noise_mean / len(self._targets) if self.fit_intercept else np.zeros(len(self._unit))
         return BandedPredictive(self._predictive(self._checked(X)), self._level, self._unit, level)
 
@@ -358,27 +385,37 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def band_share_intervals(self, probability: float = 0.9) -> Array:
         """Central posterior intervals of the shares, (n_targets, n_bands, 2)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "fit_")
         return self.fit_.share_interval(probability)
 
     def summary(self) -> str:
         """Describe the fit as text."""
-        check_is_fitted(self)
-        intervals = self.band_share_intervals(0.9)
-        lines = [
+        check_is_fitted(self, "fit_")
+        answered, lines = np.setdiff1d(np.arange(len(self.ok_)), self.dead_targets_), []
+        lines.append(
             f"{len(self.band_names_)} bands, {len(self._targets)} samples, {len(self._unit)} targets, "
             f"networks of widths {self.widths_}; {np.count_nonzero(self.ok_)} of {len(self.ok_)} targets ok "
-            f"({self.fit_.directions} directions)",
-            f"{'band':20} {'mean share':>10}  90% interval, median over targets",
+            f"({self.fit_.directions} directions)"
+        )
+        if len(self.dead_targets_):
+            lines.append(f"{len(self.dead_targets_)} targets have no answer (dead_targets_)")
+        # quantiles, of one posterior or of one number of every target: the middle is inside of the ends
+        levels = [0.05, 0.5, 0.95]
+        if len(answered) == 1:
+            of = "median and 90% interval of the posterior"
+            rows = list(self.fit_.share_quantile(levels)[answered[0]])
+        else:
+            of = f"posterior means of {len(answered)} targets: median, and 5% to 95% of the targets"
+            rows = list(np.quantile(self.band_shares_[answered], levels, axis=0).T)
+        lines.append(f"{'band':20} {'share':>10}  {of}")
+        lines += [
+            f"{name:20} {middle:10.3f}  {low:.3f} to {high:.3f}"
+            for name, (low, middle, high) in zip(self.band_names_, rows, strict=True)
         ]
-        for number, name in enumerate(self.band_names_):
-            low, high = np.median(intervals[:, number], axis=0)
-            lines.append(f"{name:20} {self.band_shares_[:, number].mean():10.3f}  {low:.3f} to {high:.3f}")
-        lines.append(f"{'noise':20} {1 - self.band_shares_.sum(axis=1).mean():10.3f}")
         return "\n".join(lines)
 
     def _checked(self, X: Any) -> Array:
-        check_is_fitted(self)
+        check_is_fitted(self, "fit_")
         if self.kernel == "precomputed":
             data = np.asarray(X, dtype=np.float64)
             if data.ndim != 3 or len(data) != len(self.band_names_) or data.shape[2] != len(self._targets):
@@ -394,7 +431,8 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             assert self._columns is not None
             blocks = [data[:, each] - mean for each, mean in zip(self._columns, self._means, strict=True)]
             return self.fit_.predict(blocks)
-        cross, diagonals = [], []
+        cross: list[Array] = []
+        diagonals: list[Array] = []
         for number, means in enumerate(self._gram_means):
             gram = self._gram(number, data)
             own = gram.mean(axis=1) if self.fit_intercept else np.zeros(len(gram))
@@ -411,32 +449,24 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a file; loading it executes no code."""
-        check_is_fitted(self)
+        check_is_fitted(self, "fit_")
         if not all(isinstance(each, str) for each in self._kernels()):
             raise ValueError("a file holds no functions, got a band whose kernel is a callable")
+        parameters = self.get_params(deep=False) | {
+            "bands": [_plain_band(each) for each in self.bands],
+            "width": self.width if isinstance(self.width, str) else list(np.atleast_1d(self.width).tolist()),
+            "random_state": as_seed(self.random_state),
+        }
+        if self.noise_variance is not None:
+            parameters["noise_variance"] = np.asarray(self.noise_variance, float).tolist()
         about = {
-            "parameters": {
-                **{
-                    name: getattr(self, name)
-                    for name in ("kernel", "prior_scale", "fit_intercept", "target_error", "max_directions")
-                },
-                "width": list(self.widths_),
-                "random_state": as_seed(self.random_state),
-                "noise_variance": None
-                if self.noise_variance is None
-                else np.asarray(self.noise_variance).tolist(),
-            },
-            "bands": [
-                [
-                    name,
-                    None if self._columns is None else self._columns[number].tolist(),
-                    self._kernels()[number],
-                ]
-                for number, name in enumerate(self.band_names_)
-            ],
+            "layout": LAYOUT,
+            "parameters": parameters,
+            "width_is_one_number": isinstance(self.width, Integral),
+            "widths": list(self.widths_),
             "feature_names": list(getattr(self, "feature_names_in_", [])) or None,
             "single": self._single,
-            "parts": [[part.start, part.stop] for part in self.fit_._parts],
+            "blocks": len(self.fit_._posteriors),
             "table": self.evidence_table_,
         }
         arrays = {"X": np.asarray(self._X), "y": self._targets}
@@ -448,45 +478,62 @@ class BandedRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def load(cls, path: str | os.PathLike[str]) -> BandedRegressor:
         """Read a fitted estimator; a file that holds none raises a ValueError."""
         about, arrays = archive.read(path, KIND)
-        parameters = about["parameters"] | {"width": tuple(about["parameters"]["width"])}
-        precomputed = parameters["kernel"] == "precomputed"
-        bands = [name if precomputed else (name, columns, kernel) for name, columns, kernel in about["bands"]]
-        model = cls(bands, **parameters)
-        model.band_names_ = [name for name, _, _ in about["bands"]]
-        model._columns = None if precomputed else [np.array(columns) for _, columns, _ in about["bands"]]
-        if not precomputed:
-            model.n_features_in_ = arrays["X"].shape[1]
-        if about["feature_names"] is not None:
-            model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
-        inner = model._prepare(arrays["X"], arrays["y"], about["single"])
-        posteriors = tuple(
-            BlockPosterior.of_arrays(
-                {
-                    name.removeprefix(f"block{number}."): value
-                    for name, value in arrays.items()
-                    if name.startswith(f"block{number}.")
-                }
+        if about.get("layout") != LAYOUT:
+            raise ValueError(
+                f"{os.fspath(path)!r} must hold a BandedRegressor in layout {LAYOUT}, got layout "
+                f"{about.get('layout')!r} of another version of lbnn: fit it again, or load it there"
             )
-            for number in range(len(about["parts"]))
-        )
-        model.widths_ = parameters["width"]
+        try:
+            return cls._unpacked(about, arrays)
+        except Exception as error:  # what a header of something else leads to cannot be listed
+            raise ValueError(
+                f"{os.fspath(path)!r} must hold a fitted BandedRegressor, got {error!r}"
+            ) from error
+
+    @classmethod
+    def _unpacked(cls, about: dict[str, Any], arrays: dict[str, Array]) -> BandedRegressor:
+        """The estimator from what `save` has written."""
+        parameters = dict(about["parameters"])
+        parameters["bands"] = [_band_of_plain(each) for each in parameters["bands"]]
+        if not isinstance(parameters["width"], str):
+            widths = tuple(int(each) for each in parameters["width"])
+            parameters["width"] = widths[0] if about["width_is_one_number"] else widths
+        model = cls(**parameters)
+        model._columns = None
+        model.band_names_ = model._names()
+        if model.kernel != "precomputed":
+            model.n_features_in_ = arrays["X"].shape[1]
+            if about["feature_names"] is not None:
+                model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
+            model._columns = model._resolve()
+        inner = model._prepare(arrays["X"], arrays["y"], bool(about["single"]))
+        model.widths_ = tuple(int(each) for each in about["widths"])
         model.evidence_table_ = [{**row, "widths": tuple(row["widths"])} for row in about["table"]]
-        bands_of = model._networks(model.widths_)
-        fit = bands_of._loaded(
+        posteriors = [
+            {
+                name.removeprefix(f"block{number}."): value
+                for name, value in arrays.items()
+                if name.startswith(f"block{number}.")
+            }
+            for number in range(about["blocks"])
+        ]
+        fit = model._networks(model.widths_)._restored(
             inner,
             model._inner_targets,
             not model._linear,
-            model._noise_units(),
+            model._noise_units(slice(None)),
             model.target_error,
-            about["parts"],
-            posteriors,
+            tuple(BlockPosterior.of_arrays(each) for each in posteriors),
         )
         return model._describe(fit)
 
-    def _noise_units(self) -> Array | None:
+    def _noise_units(self, some: Any) -> Array | None:
+        """Known noise variances of some targets in units of their deviations."""
         if self.noise_variance is None:
             return None
-        return np.broadcast_to(np.asarray(self.noise_variance, float), self._unit.shape) / self._unit**2
+        given = np.broadcast_to(np.asarray(self.noise_variance, float), self._unit.shape)
+        # a target without a unit has no answer, whatever its noise is
+        return np.asarray((given / np.where(np.isnan(self._unit), 1.0, self._unit) ** 2)[some])
 
 
 @dataclass(frozen=True)
@@ -559,20 +606,6 @@ class BandedPredictive:
         return (self.inner.pointwise_log_density(inside) - np.log(self.unit * wider)).sum(axis=1)
 
 
-def _numbers(y: Any) -> Any:
-    """Targets; NaN is an error that names its target."""
-    array = np.asarray(y)
-    if array.dtype.kind == "f" and array.ndim == 2:
-        bad = np.flatnonzero(~np.isfinite(array).all(axis=0))
-        if len(bad):
-            names = list(getattr(y, "columns", range(array.shape[1])))
-            raise ValueError(
-                "every target must be finite, got NaN or infinite values in targets "
-                f"{[names[each] for each in bad[:10]]}"
-            )
-    return y
-
-
 def _indices(name: Any, columns: Any, count: int, known: dict[str, int]) -> IndexArray:
     """Numbers of columns that are given as names, numbers, a slice or a mask."""
     if isinstance(columns, slice):
@@ -593,6 +626,25 @@ def _indices(name: Any, columns: Any, count: int, known: dict[str, int]) -> Inde
     if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= count):
         raise ValueError(f"columns must be numbers from 0 to {count - 1}, got {columns!r} in band {name!r}")
     return array.astype(np.intp)
+
+
+def _plain_band(band: Any) -> Any:
+    """A band as JSON has it: its name, or [name, columns, ...], slices as {"slice": [start, stop, step]}."""
+    if isinstance(band, str):
+        return band
+    name, columns, *kernel = band
+    if isinstance(columns, slice):
+        ends = [None if each is None else int(each) for each in (columns.start, columns.stop, columns.step)]
+        return [name, {"slice": ends}, *kernel]
+    return [name, columns if isinstance(columns, str) else np.asarray(columns).tolist(), *kernel]
+
+
+def _band_of_plain(band: Any) -> Any:
+    """The inverse of `_plain_band`."""
+    if isinstance(band, str):
+        return band
+    name, columns, *kernel = band
+    return (name, slice(*columns["slice"]) if isinstance(columns, dict) else columns, *kernel)
 
 
 def _kernel(kernel: Any, left: Array, right: Array) -> Array:
