@@ -43,7 +43,7 @@ def measure(
     bands.condition(small[0], small[1], target_error=0.2, max_directions=150)  # loads the libraries
     blocks, Y, ratio = data(place, examples, targets)
     started = time.perf_counter()
-    fit = bands.condition(blocks, Y, target_error=target_error, max_directions=directions, block_size=targets)
+    fit = bands.condition(blocks, Y, target_error=target_error, max_directions=directions)
     seconds = time.perf_counter() - started
     relative = (fit.share_error / fit.share_deviation).max(axis=1)
     edges = [0.01, 0.1, 1.0, 10.0]

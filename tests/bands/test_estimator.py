@@ -238,9 +238,43 @@ def test_command_line(data, tmp_path):
     assert "svg" in (tmp_path / "r.html").read_text(encoding="utf-8")
     done = run("predict", files["m.lbnn"], files["t.csv"], "-o", files["p.csv"])
     assert done.exit_code == 0, done.output
+    joint = run(
+        "predict",
+        files["m.lbnn"],
+        files["t.csv"],
+        "-o",
+        files["p.csv"],
+        "--force",
+        "--joint-covariance",
+        str(tmp_path / "c.npz"),
+    )
+    assert joint.exit_code == 2
+    assert "--joint-covariance is for a model of one network" in joint.output
     predicted = pd.read_csv(tmp_path / "p.csv")
     assert ((predicted.y_low < predicted.y) & (predicted.y < predicted.y_high)).all()
     assert (
         run("fit", files["t.csv"], "-t", "y", "--band", "first=z*", "-o", str(tmp_path / "n.lbnn")).exit_code
         == 2
     )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--ard"],
+        ["--average"],
+        ["--no-integrate"],
+        ["--noise", "coupled"],
+        ["--inputs", "raw"],
+        ["--kernel-param", "length_scale=2"],
+    ],
+)
+def test_options_that_bands_do_not_have_are_refused(data, tmp_path, given):
+    X, Y = data
+    table = tmp_path / "t.csv"
+    pd.DataFrame(X, columns=[f"x{i}" for i in range(9)]).assign(y=Y[:, 0]).to_csv(table, index=False)
+    done = CliRunner().invoke(
+        app, ["fit", str(table), "-t", "y", "--band", "all=x*", "-o", str(tmp_path / "m.lbnn"), *given]
+    )
+    assert done.exit_code == 2
+    assert f"{given[0]} is for fits without --band" in " ".join(done.output.split())

@@ -669,3 +669,17 @@ def test_large_files_with_ids_an_index_and_missing_values(parquet):
     ok("fit", "rest.parquet", "-t", "fat,water", "--drop", "sample", "-o", "n.lbnn", *QUICK)
     ok("predict", "n.lbnn", "rest.parquet", "-o", "q.csv")
     np.testing.assert_allclose(pd.read_csv("p.csv").drop(columns="sample"), pd.read_csv("q.csv"), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("correlation", "shown"), [(0.0, "not coupled"), (0.4, "0.40")])
+def test_targets_that_cannot_be_coupled_have_no_table_of_zeros(correlation, shown):
+    """At infinite width the scale is a multiple of the identity by construction."""
+    from types import SimpleNamespace
+
+    from lbnn.cli.fit_pictures import FitPictures
+    from lbnn.cli.fit_report import _coupling
+
+    matrix = np.array([[1.0, correlation], [correlation, 1.0]])
+    results = SimpleNamespace(names=["y", "z"], correlations=lambda: matrix)
+    assert shown in str(_coupling(results).parts)
+    assert len(FitPictures(results).coupling()) == (correlation != 0)

@@ -16,7 +16,7 @@ from lbnn._base.files import text_writer
 from lbnn.cli.document import Document, Grid, Picture, Section
 from lbnn.cli.files import write_together
 from lbnn.cli.large import is_large
-from lbnn.cli.modelling import BY_EVIDENCE, counted, shown, shown_widths
+from lbnn.cli.modelling import BY_EVIDENCE, ModelOptions, counted, shown, shown_widths
 from lbnn.cli.models import model_writer
 from lbnn.cli.preparing import Columns, read_examples
 from lbnn.cli.problems import BadInputError, console, working
@@ -88,6 +88,11 @@ def _settings(size: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
         raise BadInputError(
             f"--band is for the linear kernel on the command line, got --kernel {shared['kernel']}"
         )
+    options = {"--noise": "noise", "--inputs": "inputs", "--kernel-param": "kernel_params"}
+    usual = ModelOptions().settings(0)
+    given = [option for option, name in options.items() if shared[name] != usual[name]]
+    if given:
+        raise BadInputError(f"{given[0]} is for fits without --band, got both")
     if size["depth"] != BY_EVIDENCE:
         raise BadInputError("--band takes hidden widths, as --width 3 or --width 3,3, got --depth")
     beta = size["beta"]

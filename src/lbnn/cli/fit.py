@@ -144,8 +144,14 @@ def fit(
     partial = missing_targets is MissingTargetValues.allow
     columns, dialect, missing = reading.columns(table, weights, partial), reading.dialect, reading.missing
     transform = target_transform_of(target_transform)
-    by_rows = {"--robust": robust, "--target-transform": transform is not None}
-    _require_combination(bool(band), by_rows, partial or bool(weights), is_large(data))
+    without_bands = {
+        "--robust": robust,
+        "--target-transform": transform is not None,
+        "--ard": ard,
+        "--average": average,
+        "--no-integrate": no_integrate,
+    }
+    _require_combination(bool(band), without_bands, partial or bool(weights), is_large(data))
     if band:
         fit_bands(data, columns, dialect, missing.value, band, size, shared, out, report, as_json)
         return
@@ -165,17 +171,17 @@ def fit(
     _tell(results, preparation, data, out, report, as_json)
 
 
-def _require_combination(bands: bool, by_rows: dict[str, bool], rows_differ: bool, large: bool) -> None:
+def _require_combination(bands: bool, without_bands: dict[str, bool], rows_differ: bool, large: bool) -> None:
     """Raise where options exclude each other; rows differ by their weights or by missing targets.
 
-    `by_rows` are options that bands do not have, and whether they are given.
+    `without_bands` are options that bands do not have, and whether they are given.
     """
     if rows_differ and (bands or large):
         raise BadInputError(
             "--missing-targets allow and --weights are for tables in memory without --band, got "
             f"{'--band' if bands else 'a file that is read in parts'}"
         )
-    given = [name for name, value in by_rows.items() if value]
+    given = [name for name, value in without_bands.items() if value]
     if bands and given:
         raise BadInputError(f"{given[0]} is for fits without --band, got both")
 

@@ -6,6 +6,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from lbnn import plots
 from lbnn.cli.document import Picture
 from lbnn.cli.fit_results import FitResults
@@ -41,6 +43,8 @@ class FitPictures:
         if len(self.names) < 2:
             return []
         matrix = self.results.correlations()
+        if not (matrix - np.eye(len(matrix))).any():
+            return []
         return [
             Picture(
                 "Coupling of the targets, as correlations",

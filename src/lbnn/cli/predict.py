@@ -32,7 +32,7 @@ from lbnn.cli.preparing import Preparation, require_id
 from lbnn.cli.problems import BadInputError, console, say, with_options, working
 from lbnn.cli.reading import Dialect
 from lbnn.cli.tables import Table, listed, read_table, require_distinct
-from lbnn.estimator import LBNNRegressor
+from lbnn.estimator import BandedRegressor, LBNNRegressor
 from lbnn.estimator.extent import large_leverage
 from lbnn.predict.transformed import TransformedPredictive
 
@@ -141,6 +141,11 @@ def _predict_table(
 ) -> None:
     """Predict a table that is held in memory, score it where it has the targets, and write it."""
     names = model.targets
+    if joint_covariance and isinstance(model.estimator, BandedRegressor):
+        raise BadInputError(
+            "--joint-covariance is for a model of one network, got one of bands, whose targets are "
+            "independent: leave it out"
+        )
     X, rows = _features(model, preparation, table)
     table = replace(table, frame=table.frame[rows])
     known = _known_targets(model, table)
