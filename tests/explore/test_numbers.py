@@ -338,19 +338,6 @@ def test_every_preset_in_every_view(preset, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_stills_of_all_presets():
-    from lbnn.paper.gallery import stills
-    from lbnn.paper.page.images import drawing
-
-    with drawing():
-        made = stills()
-    assert [still.preset for still in made] == list(PRESETS)
-    assert all(still.picture.caption and still.picture.alt for still in made)
-
-
-# ---------------------------------------------------------------------- functions drawn from the posterior
-
-
 def test_drawn_functions_have_the_law_of_the_band(monkeypatch):
     """First λ, then a function given it, against the mean and variance of the predictive itself."""
     from lbnn.explore.numbers import function

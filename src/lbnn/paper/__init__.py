@@ -4,7 +4,7 @@ A claim is one equation or statement of the paper, checked against the library b
 the function being checked. `claims` holds them, one file for each section; `routes` the independent ways
 (dense algebra, integrals over the cone, chains over the weights); `page` the page; `runner` runs them.
 `registry` lists them and `compare` gives tolerances, `cli` is the command, `figures`, `theory_figures` and
-`gallery` the pictures, `environment` what a reader needs to repeat a run, `progress` the bar.
+`environment` what a reader needs to repeat a run, `progress` the bar.
 Imports every other folder. To add a claim, write a function in the file of its section (a new section is a
 file and a line in `registry.SECTIONS`):
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from lbnn._base import mathml
 from lbnn.paper import registry
 from lbnn.paper.environment import Environment
-from lbnn.paper.gallery import stills
 from lbnn.paper.page.images import drawing
 from lbnn.paper.page.output import write
 from lbnn.paper.page.render import template
@@ -25,8 +24,6 @@ def run(
     progress: Progress | None = None,
 ) -> list[Outcome]:
     """Check the claims and write index.html, claims.json and figures/ into a folder.
-
-    A run of all claims also draws the presets of `lbnn explore`.
 
     Parameters
     ----------
@@ -75,8 +72,7 @@ def run(
             tell(number, len(claims), claim, None)
             outcomes.append(registry.judge(claim, seed, quick))
             tell(number + 1, len(claims), claim, outcomes[-1])
-        gallery = [] if only else stills()  # not part of a run that asks for some claims
-        write(outcomes, Path(out), Environment(seed, quick, time.perf_counter() - started), gallery)
+        write(outcomes, Path(out), Environment(seed, quick, time.perf_counter() - started))
     return outcomes
 
 

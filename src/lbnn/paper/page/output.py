@@ -8,7 +8,6 @@ from pathlib import Path
 
 from lbnn._base.files import bytes_writer, write_atomically
 from lbnn.paper.environment import Environment
-from lbnn.paper.gallery import Still
 from lbnn.paper.page.images import Image, files
 from lbnn.paper.page.render import render
 from lbnn.paper.registry import Outcome
@@ -16,9 +15,7 @@ from lbnn.paper.registry import Outcome
 FIGURES = "figures"
 
 
-def write(
-    outcomes: Sequence[Outcome], folder: Path, environment: Environment, gallery: Sequence[Still] = ()
-) -> list[Path]:
+def write(outcomes: Sequence[Outcome], folder: Path, environment: Environment) -> list[Path]:
     """Write index.html, claims.json and figures/, and return their paths.
 
     Everything is made first; then each file is written beside its place and moved into it, the page last. So
@@ -28,7 +25,7 @@ def write(
     contents = {f"{FIGURES}/{name}.svg": image.svg for name, image in images.items()}
     contents |= {f"{FIGURES}/{name}.png": image.png for name, image in images.items()}
     contents["claims.json"] = claims_json(outcomes, images).encode()
-    contents["index.html"] = render(outcomes, environment, images, gallery).encode()
+    contents["index.html"] = render(outcomes, environment, images).encode()
     stale = _figures_of_last_report(folder)
     for name, data in contents.items():
         path = folder / name

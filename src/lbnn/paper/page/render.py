@@ -9,9 +9,8 @@ import lbnn
 from lbnn._base import mathml
 from lbnn._base.extras import needed
 from lbnn.paper.environment import Environment
-from lbnn.paper.gallery import Still
 from lbnn.paper.page import words
-from lbnn.paper.page.images import Image, save
+from lbnn.paper.page.images import Image
 from lbnn.paper.registry import VERDICTS, Outcome, section_title
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ def render(
     outcomes: Sequence[Outcome],
     environment: Environment,
     images: Mapping[str, Image],
-    gallery: Sequence[Still] = (),
 ) -> str:
     """The whole page."""
     groups = {
@@ -37,7 +35,6 @@ def render(
         groups=groups,
         corrected=[each.claim for each in outcomes if each.claim.correction],
         images=images,
-        gallery=[(each, save(each.picture)) for each in gallery],
         environment=environment.rows(),
         version=lbnn.__version__,
     )
