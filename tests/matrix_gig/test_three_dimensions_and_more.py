@@ -9,6 +9,7 @@ import pytest
 from scipy import special
 
 from lbnn import MatrixGIG
+from lbnn.matrix_gig.target import CanonicalTarget
 from tests.helpers.problems import random_rotation
 from tests.matrix_gig.test_one_and_two_dimensions import PLANES, PSI, plane
 from tests.referees.matrix_gig import (
@@ -153,3 +154,58 @@ def test_fifteen_dimensions_against_gibbs_chains(name: str) -> None:
     chains, chains_error = gibbs_chains(SCENARIOS[name], np.eye(15), 10.0, seed=414, chains=200, sweeps=200)
     error = np.hypot(errors, chains_error[:-1])
     assert_agrees(values, error, chains[:-1], comparisons=3 * 450, degrees_of_freedom=2 * REPLICATE_FREEDOM)
+
+
+def draws_of_the_logarithm(delta: np.ndarray, nu: float, size: int = 60_000) -> tuple[float, float]:
+    """Log normaliser of MGIG(diag δ, I, ν) and its error from Student draws of S = log X around the mode.
+
+    There X = diag(ν + κ), κ = √(ν² + δ), and the curvature off the diagonal is κ_i + κ_j. In S the invariant
+    measure has the density Π_{i<j} sinh(d_ij/2)/(d_ij/2), d_ij the differences of eigenvalues.
+    """
+    rng, n, degrees = np.random.default_rng(0), len(delta), 8.0
+    kappa = np.sqrt(nu**2 + delta)
+    centre = np.log(nu + kappa)
+    rows, columns = np.tril_indices(n)
+    half = (centre[rows] - centre[columns]) / 2
+    deviations = np.where(rows == columns, 1.0, half / np.where(rows == columns, 1.0, np.sinh(half)))
+    deviations *= 1.15 / np.sqrt(np.where(rows == columns, 1.0, 2.0) * (kappa[rows] + kappa[columns]) / 2)
+    student = rng.standard_normal((size, len(rows))) / np.sqrt(rng.chisquare(degrees, (size, 1)) / degrees)
+    power = (degrees + len(rows)) / 2
+    log_drawn = math.lgamma(power) - math.lgamma(degrees / 2) - len(rows) / 2 * math.log(degrees * math.pi)
+    log_drawn = log_drawn - np.log(deviations).sum() - power * np.log1p((student**2).sum(axis=1) / degrees)
+    logs = np.zeros((size, n, n))
+    logs[:, rows, columns] = logs[:, columns, rows] = student * deviations
+    values, axes = np.linalg.eigh(logs + np.diag(centre))
+    inverse = np.einsum("mia,i,mia,ma->m", axes, delta, axes, np.exp(-values))
+    differences = (values[:, :, None] - values[:, None, :])[:, *np.triu_indices(n, 1)] / 2
+    terms = nu * values.sum(axis=1) - 0.5 * (np.exp(values).sum(axis=1) + inverse) - log_drawn
+    terms += np.log(np.sinh(differences) / differences).sum(axis=1)
+    weights = np.exp(terms - terms.max())
+    error = weights.std() / weights.mean() / math.sqrt(size)
+    return float(terms.max() + math.log(weights.mean())), float(error)
+
+
+@pytest.mark.parametrize(
+    ("delta", "nu"),
+    [
+        ((1.0, 10.0, 100.0, 1000.0), -0.5),
+        pytest.param((1.0, 10.0, 100.0, 1000.0), 0.0, marks=pytest.mark.slow),
+        pytest.param((0.1, 1.0, 10.0, 100.0, 1000.0), -0.5, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_eigenvalues_over_many_decades(delta: tuple[float, ...], nu: float) -> None:
+    """Trajectories reach triangular T that LAPACK calls singular; the inverse law has −ν and the same δ."""
+    truth, error = draws_of_the_logarithm(np.array(delta), abs(nu))
+    law = MatrixGIG(np.eye(len(delta)), np.diag(delta), nu, target_error=0.05)
+    joint = math.hypot(law.log_normalizer_error, error)
+    assert_agrees(law.log_normalizer, joint, truth, comparisons=3, degrees_of_freedom=15)
+
+
+def test_triangular_factors_of_many_decades_have_a_gradient() -> None:
+    """Below a small diagonal entry the others are larger by thirty decades."""
+    target = CanonicalTarget(np.array([1.0, 10.0, 100.0]), 0.5)
+    total = np.array([[[1e-20, 0.0, 0.0], [1e10, 1e-20, 0.0], [1e10, 1e10, 1e-20]]])
+    value, gradient = target.likelihood_gradient(total, np.eye(3))
+    assert np.isfinite(value).all()
+    assert np.isfinite(gradient).all()

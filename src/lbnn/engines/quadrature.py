@@ -1,13 +1,18 @@
-"""Deterministic quadrature over x = log λ: one output, any depth, any temperature.
+"""Deterministic quadrature over x = log λ: one output or data of rank one, any depth, any temperature.
 
 The rule is that of `_base.log_integrals`. Its nodes reach as far as λ^{−1}, λ and λ² times the density have
 mass: in a deep, narrow network E λ lies dozens of standard deviations away from the density's own peak.
 `integrate_over_noise` does the same for many noise variances at once.
+
+With one positive eigenvalue of the Gram matrix the kernel of the last hidden layer is a number λ, and the
+outputs given λ are independent: ỹ_j ~ N(0, τ + g λ). So the integral is that of one output and n_d examples,
+whose law of λ has the hidden layers in reverse order (`rank_one_estimate`).
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
@@ -20,14 +25,22 @@ from lbnn._base.gauss_rule import GaussRule
 from lbnn._base.log_integrals import Integrals, LogFunction, Nodes, integrate
 from lbnn._base.types import Array, ComplexArray, IndexArray
 from lbnn._base.warn import warn
+from lbnn.engines.estimate import Call, Estimate
 from lbnn.engines.inference import Diagnostics, ScaleInference
+from lbnn.engines.policy import GROUPS
+from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, primal_factors
+from lbnn.scale.bartlett import product
 from lbnn.scale.density_table import DensityTable
 from lbnn.scale.gamma_product import GammaProduct
 from lbnn.scale.measure import Exponent, ScaleMeasure, Tails
 from lbnn.scale.phases import LogScaleDensity, Phase, Phases, modes
 from lbnn.scale.prior import ScalePrior
+from lbnn.scale.total_factor import rotate_factors
 
+_DRAWS = 8192  # of rank-one data that are made at least: a few milliseconds
+_LARGEST_SAMPLE = 1 << 25  # floats that scales or coordinates of all draws may fill
 _ROUNDING = 64 * float(np.finfo(float).eps)
 _BLOCK = 1 << 18  # floats of one block of noise variances × nodes × rows: what a cache holds
 
@@ -45,6 +58,47 @@ def infer_quadrature(
     measure = ScaleMeasure(np.exp(nodes.x)[:, None, None], nodes.weights, single_output, tails, law)
     diagnostics = Diagnostics("quadrature", math.inf, ok=nodes.converged, messages=messages(nodes))
     return ScaleInference(measure, likelihood.log_constant + nodes.log_total, 0.0, diagnostics)
+
+
+def rank_one_estimate(target: ScaleTarget, call: Call) -> tuple[Estimate, tuple[str, ...]]:
+    """Exact evidence and independent draws for data of rank one, and what is said of the quadrature.
+
+    The target is that of L, or of the hidden kernel where L has no density of its own.
+    """
+    began, own, shapes = time.perf_counter(), target.likelihood, target.coordinates.shapes[::-1]
+    widths, variances = tuple(each.width for each in shapes), tuple(each.variance for each in shapes)
+    prior = ScalePrior(widths, target.rows, variances)
+    data = own.primal if isinstance(own, HiddenKernelLikelihood) else own
+    assert isinstance(data, GaussianLikelihood)
+    law = QuadratureLaw(prior if data is not own else dual_prior(prior, 1), transposed(data))
+    most = _LARGEST_SAMPLE // max(target.dimension, target.rows**2)
+    size = max(min(max(_DRAWS, math.ceil(call.effective)), most) // GROUPS, 1) * GROUPS
+    rng = call.stream("rank one")
+    factors = law.sample_factors(size, rng)
+    if data is own:
+        factors = rotate_factors(primal_factors(factors, prior, data, rng), target.rotation.T)
+    total = product(factors)
+    assert total is not None
+    with np.errstate(divide="ignore"):
+        diagonal = np.log((total**2).sum(axis=2))
+    estimate = Estimate(
+        "quadrature over the hidden kernel, which is a number",
+        np.zeros(size),
+        np.repeat(np.arange(GROUPS), size // GROUPS),
+        diagonal,
+        lambda: target.coordinates.locate(factors),
+        law.nodes.log_total,
+        0.0,
+        seconds=time.perf_counter() - began,
+    )
+    return estimate, messages(law.nodes)
+
+
+def transposed(data: GaussianLikelihood) -> GaussianLikelihood:
+    """Data of rank one as n_d examples of one output: ỹ_j ~ N(0, τ + g d_j² λ), less the constant."""
+    outputs = data.targets.shape[1]
+    values = data.eigenvalues[0] * data.output_units**2
+    return GaussianLikelihood(values, data.targets.T, 0.0, outputs, data.noise_variance)
 
 
 _NOT_CONVERGED = (

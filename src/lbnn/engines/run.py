@@ -39,8 +39,7 @@ from lbnn.engines.mixture import (
     unfitted_estimate,
 )
 from lbnn.engines.policy import GROUPS
-from lbnn.engines.quadrature import infer_quadrature
-from lbnn.engines.rank_one import rank_one_estimate
+from lbnn.engines.quadrature import infer_quadrature, rank_one_estimate
 from lbnn.engines.relative_rows import plain_estimate, relative_gaussian, relative_rows_apply
 from lbnn.engines.rowwise import rough_rows, row_estimates
 from lbnn.engines.smc import smc_estimate
@@ -130,6 +129,9 @@ def problem_of(prior: ScalePrior, likelihood: ScaleLikelihood) -> Problem:
         completed=not isinstance(likelihood, GaussianLikelihood)
         and likelihood.operations > _CHEAP
         and likelihood.surrogate is not None,
+        number=isinstance(likelihood, GaussianLikelihood)
+        and likelihood.multiplicity == 1
+        and (likelihood.noise_variance > 0 or bool(likelihood.targets.any())),
     )
 
 
@@ -443,10 +445,13 @@ class Sampling:
         )
         return Answer(estimate, 0.0, Diagnostics("prior", float(len(points))))
 
-    def _rank_one(self, last: bool) -> Answer:
+    def _quadrature(self, last: bool) -> Answer:
         """Deterministic evidence and independent draws: there is nothing to check."""
-        estimate = rank_one_estimate(self._scale_target, self.call)
-        return verdict("dual quadrature", estimate, None, self.call, needs_check=False, advice=TAKE_OR_RAISE)
+        target = self._scale_target
+        estimate, doubts = rank_one_estimate(target, self.call)
+        kernel = isinstance(target.likelihood, HiddenKernelLikelihood)  # whose answers are called dual
+        name = "quadrature" if kernel else "dual quadrature"
+        return verdict(name, estimate, None, self.call, needs_check=False, advice=TAKE_OR_RAISE, more=doubts)
 
     def _rough_rows(self, last: bool) -> Answer | None:
         """A few dozen effective draws by rows, without a check; None where these cannot be had."""

@@ -39,6 +39,9 @@ class Problem:
         Whether a singularity at zero temperature is taken into the prior (targets of deficient rank).
     completed : bool
         Whether targets are missing and a completed table gives proposals.
+    number : bool
+        Whether p(Y | λ) has a form where the hidden kernel is a number λ: complete targets, and at zero
+        temperature not all zero.
     """
 
     widths: tuple[int, ...]
@@ -48,6 +51,7 @@ class Problem:
     scale: bool = True
     deficient: bool = False
     completed: bool = False
+    number: bool = True
 
     def entries(self, of: str) -> int:
         """Entries of the triangular root T of the scale, or of the kernel."""
@@ -74,8 +78,8 @@ class Problem:
 
     @property
     def rank_one(self) -> bool:
-        """Whether the hidden kernel is a number and the noise variance positive: quadrature applies."""
-        return self.rank == 1 and self.kernel and self.scale and not self.deficient
+        """Whether the hidden kernel is a number that is integrated by quadrature."""
+        return self.rank == 1 and self.number
 
     def spectral(self, policy: Policy) -> bool:
         """Whether `spectral.sample_narrow` serves: a narrow layer, positive noise variance, moderate sizes.
@@ -212,7 +216,8 @@ def _choice(problem: Problem, rough: bool, policy: Policy) -> Plan:
         return Plan("prior", reason, (Step("prior", "scale", "", reason),))
     if problem.rank_one:
         reason = "data of rank one: the hidden kernel is a number, integrated deterministically"
-        return Plan("dual quadrature", reason, (Step("rank one", "scale", "", reason),))
+        of = "kernel" if problem.deficient or not problem.scale else "scale"  # draws of L without a density
+        return Plan("dual quadrature", reason, (Step("quadrature", of, "", reason),))
     if problem.kernel and problem.outputs > problem.rank:
         steps = _more_outputs_than_data(problem, rough, policy)
         reason = "more outputs than data: the kernel of the last hidden layer is smaller than the scale"

@@ -125,10 +125,14 @@ def _with_unseen(seen: Array, width: int, rng: np.random.Generator) -> Array:
 
 
 def _seen_last_layer(kernel_factor: Array, factor: GaussianLikelihood, rng: np.random.Generator) -> Array:
-    """bᵀ given T and the data, (m, n_d, k): with diag(√g) T = A D Bᵀ one-dimensional regressions along B."""
+    """bᵀ given T and the data, (m, n_d, k): with diag(√g) T = A D Bᵀ one-dimensional regressions along B.
+
+    An output in units of its own has the design d_j diag(√g) T: the same axes, d_j times as long.
+    """
     design = np.sqrt(factor.eigenvalues)[:, None] * kernel_factor
-    left, values, right = np.linalg.svd(design, full_matrices=False)
-    variance = (factor.noise_variance + values**2)[:, :, None]
-    mean = values[:, :, None] * (left.swapaxes(1, 2) @ factor.targets) / variance
+    left, sizes, right = np.linalg.svd(design, full_matrices=False)
+    values = sizes[:, :, None] * factor.output_units
+    variance = factor.noise_variance + values**2
+    mean = values * (left.swapaxes(1, 2) @ factor.targets) / variance
     noise = np.sqrt(factor.noise_variance / variance) * rng.standard_normal(mean.shape)
     return (mean + noise).swapaxes(1, 2) @ right

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from lbnn._base.blocks import blocks
+from lbnn._base.small_matrices import solve_lower
 from lbnn._base.types import Array
 from lbnn.scale.bartlett import BartlettCoordinates, FactorShape
 
@@ -133,7 +134,8 @@ class CanonicalTarget:
 
     def _log_factor(self, total: Array, frame: Array) -> tuple[Array, Array, Array]:
         """f(T) (m,), T⁻¹ (m, N, N), and OᵀΔO T⁻ᵀ (m, N, N)."""
-        inverse = np.asarray(np.linalg.inv(total), float)
+        # Column by column: LAPACK exchanges rows, and finds T singular where its rows differ by far in size.
+        inverse = solve_lower(total, np.broadcast_to(np.eye(self.rows), total.shape))
         spread = (frame.swapaxes(-1, -2) * self.delta) @ frame @ inverse.swapaxes(1, 2)
         square = (inverse * spread.swapaxes(1, 2)).sum(axis=(1, 2))
         logs = np.log(np.diagonal(total, axis1=1, axis2=2))
