@@ -313,6 +313,15 @@ def test_nothing_asks_which_kind_of_noise_it_is():
                 assert not names & {getattr(each, "id", "") for each in ast.walk(node.args[1])}, file
 
 
+def test_coupled_noise_of_little_variance_keeps_its_digits():
+    """At a training input of depth one with G diagonal the variance of the function is g ν/(g + ν)."""
+    lengths, nu = np.array([1.0, 2.0, 3.0]), 1e-8
+    X = math.sqrt(3) * np.diag(lengths)
+    post = lbnn.Network(()).condition(X, np.ones((3, 2)), 1 / nu, noise="coupled")
+    expected = lengths**2 * nu / (lengths**2 + nu)
+    np.testing.assert_allclose(post.predict(X).variance, np.stack([expected] * 2, axis=1), rtol=1e-12)
+
+
 def test_noise_shows_itself():
     problem = problem_of()
     post = lbnn.Network(()).condition(problem.X, problem.Y, [4.0, 0.25], noise="per_output")

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import lbnn
+from lbnn.predict.quantile import mixture_quantile
 
 RNG = np.random.default_rng(0)
 X, NEW = RNG.normal(size=(30, 8)), RNG.normal(size=(4, 8))
@@ -144,3 +145,32 @@ def test_generating_functions_given_an_output_are_infinite_where_they_diverge():
         assert np.isfinite(known.cgf([[source, source]])) == finite
         assert np.isfinite(law.cgf([[0.0, source]])) == finite
         assert known.cgf([[source, 0.0]]) == pytest.approx(0.3 * source)  # the known output alone
+
+
+def test_intervals_where_the_known_outputs_determine_the_others():
+    """Behind one unit without noise: every draw of the scale says where the others are, and no more."""
+    post = lbnn.Network((1,)).condition(X[:6], Y[:6], 2.0, seed=1)
+    told = post.predict(NEW[:2]).given(np.array([[0.5, np.nan, np.nan], [0.3, np.nan, np.nan]]))
+    ends = np.stack(told.interval(0.9))
+    for row, point in enumerate(told.point_laws()):
+        assert point.deviations.max() < 1e-3
+        for column in range(2):
+            order = np.argsort(point.means[:, column])
+            reached = np.searchsorted(np.cumsum(point.weights[order]), [0.05, 0.95])
+            expected = point.means[order[reached], column]
+            np.testing.assert_allclose(ends[:, row, column + 1], expected, atol=1e-3)
+            assert expected[1] - expected[0] > 0.1
+
+
+@pytest.mark.parametrize(("level", "point"), [(0.1, -2.0), (0.4, 1.0), (0.95, 7.0)])
+def test_quantiles_of_points_and_gaussians(level, point):
+    """Of points the one at which the distribution function reaches the level."""
+    weights, means = np.array([0.2, 0.3, 0.5]), np.array([[1.0, 5.0], [-2.0, 5.0], [7.0, 5.0]])
+    points = mixture_quantile(level, weights, means, np.zeros((3, 2)))
+    np.testing.assert_allclose(points, [point, 5.0], rtol=1e-10)
+    mixed = mixture_quantile(level, weights, means[:, :1], np.array([[0.0], [0.0], [2.0]]))[0]
+    below, above = (
+        0.2 * (at >= 1) + 0.3 * (at >= -2) + 0.5 * stats.norm.cdf((at - 7) / 2)
+        for at in (mixed - 1e-9, mixed + 1e-9)
+    )
+    assert below <= level <= above

@@ -198,10 +198,10 @@ class SharedInputs:
     """Test points without inputs of their own; they can be given some."""
 
     def observed(self: Projection, own: float) -> Projection:
-        return PrivateProjection(self, np.ones(self.explained.shape[1]), own=own) if own else self
+        return PrivateProjection(self, *_all_seen(self), own=own) if own else self
 
     def shifted(self: Projection, shared: float) -> Projection:
-        return PrivateProjection(self, np.ones(self.explained.shape[1]), shared=shared) if shared else self
+        return PrivateProjection(self, *_all_seen(self), shared=shared) if shared else self
 
 
 @dataclass(frozen=True)
@@ -334,12 +334,14 @@ class PrivateProjection:
     """Test points where every example has an input of its own besides the shared ones: Gram matrix G + ν I.
 
     Training directions keep their vectors, and g_i becomes g_i + ν. So Φ shrinks by √(g/(g + ν)), and what it
-    loses is unexplained. `own` is the variance of new private inputs (ν for observations, 0 for the function)
-    and `shared` that of one more input that all test points have in common (the level).
+    loses, √(ν/(g + ν)) of it, is unexplained. `own` is the variance of new private inputs (ν for
+    observations, 0 for the function) and `shared` that of one more input that all test points have in common
+    (the level).
     """
 
     inner: Projection
     seen: Array  # g/(g + ν), (r,)
+    hidden: Array  # ν/(g + ν), (r,): one less `seen` would lose its digits
     own: float = 0.0
     shared: float = 0.0
 
@@ -356,8 +358,8 @@ class PrivateProjection:
 
     @cached_property
     def _lost(self) -> AnyArray:
-        """Φ diag(√(1 − seen)), (p̂, r): what the private inputs hide of it."""
-        return self.inner.explained * like(np.sqrt(1 - self.seen), self.inner.explained)
+        """Φ diag(√hidden), (p̂, r): what the private inputs hide of it."""
+        return self.inner.explained * like(np.sqrt(self.hidden), self.inner.explained)
 
     @cached_property
     def unexplained_diagonal(self) -> Array:
@@ -378,6 +380,11 @@ class PrivateProjection:
         own, shared = math.sqrt(self.own) * np.eye(points), np.full((points, 1), math.sqrt(self.shared))
         parts = [self.inner.unexplained_root, self._lost, like(own, self._lost), like(shared, self._lost)]
         return namespace(self._lost).concat(parts, axis=1)
+
+
+def _all_seen(projection: Projection) -> tuple[Array, Array]:
+    """Shares seen and hidden, (r,) each, where training examples have no inputs of their own."""
+    return np.ones(projection.explained.shape[1]), np.zeros(projection.explained.shape[1])
 
 
 def gram_root(gram: AnyArray) -> AnyArray:

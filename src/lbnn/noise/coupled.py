@@ -93,7 +93,8 @@ class CoupledNoise(Noise):
 
     def transform_projection(self, projection: Projection, spectrum: Spectrum) -> Projection:
         """Private inputs of training examples do not reach test points: Φ shrinks by √(g/(g + ν))."""
-        return PrivateProjection(projection, spectrum.eigenvalues / self.eigenvalues(spectrum))
+        total = self.eigenvalues(spectrum)
+        return PrivateProjection(projection, spectrum.eigenvalues / total, self.nu / total)
 
     def require_table(self, prior: ScalePrior, cells: MissingCells) -> None:
         """Raise unless hidden layers are as wide as the outputs, and wide enough for dependent targets.

@@ -37,6 +37,11 @@ class PointLaw:
         return np.exp(self.log_weights)
 
     @property
+    def deviations(self) -> Array:
+        """Of the unknown outputs, (atoms, u): zero where the known ones determine them, up to rounding."""
+        return np.sqrt(np.maximum(np.diagonal(self.covariances, axis1=1, axis2=2), 0.0))
+
+    @property
     def mean(self) -> Array:
         """(u,), of the unknown outputs."""
         return self.weights @ self.means

@@ -475,7 +475,7 @@ class ConditionedPredictive(PredictiveOfAnother):
         result = np.stack([np.where(np.isnan(self.known), 0.0, self.known)] * len(levels))
         for row, law in enumerate(self.point_laws()):
             if len(law.unknown):
-                deviations = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
+                deviations = law.deviations
                 for number, level in enumerate(levels):
                     solved = mixture_quantile(level, law.weights, law.means, deviations)
                     result[number, row, law.unknown] = solved
@@ -487,7 +487,7 @@ class ConditionedPredictive(PredictiveOfAnother):
         means = np.broadcast_to(self.known, (len(law.weights), *self.shape)).copy()
         deviations = np.zeros_like(means)
         means[:, 0, law.unknown] = law.means
-        deviations[:, 0, law.unknown] = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
+        deviations[:, 0, law.unknown] = law.deviations
         return law.weights, means[:, rows], deviations[:, rows]
 
     def _sample(self, size: int, rng: np.random.Generator) -> Array:

@@ -14,21 +14,27 @@ from lbnn._base.types import Array, IndexArray, Mask
 _NEWTON_STEPS = 20
 _MOST_STEPS = 60
 _SETTLED = 1e-11  # of the length on which a tail falls by e: the next Newton step would be its square
+_POINT = 1e-12  # width of an atom that is a point, relative to the means: above their rounding
 _ROUNDING = 1e-14  # relative step at which Newton's method has converged (it does so quadratically)
 
 
 def mixture_quantile(level: float, weights: Array, means: Array, deviations: Array) -> Array:
     """Solve Σ_s w_s Φ((q − mean_s)/deviation_s) = level; means and deviations (atoms, ...) -> (...).
 
-    A deviation of zero means that the scale does not matter there (every atom has the same mean), so that
-    the law is one point.
+    An atom with a deviation of zero is a point. If all of them are the same point, so is the quantile. Else
+    they are taken for Gaussians of the width `_POINT`, relative to the means, and so near is the quantile.
     """
     shape = means.shape[1:]
     means, deviations = means.reshape(len(weights), -1), deviations.reshape(len(weights), -1)
     result = means[0].copy()
-    random = (deviations > 0).all(axis=0)
-    if random.any():
-        result[random] = _solve(level, weights, means[:, random], deviations[:, random])
+    smooth = (deviations > 0).all(axis=0)
+    stepped = ~smooth & ((deviations > 0).any(axis=0) | (np.ptp(means, axis=0) > 0))
+    if smooth.any():
+        result[smooth] = _solve(level, weights, means[:, smooth], deviations[:, smooth])
+    if stepped.any():
+        centres = means[:, stepped]
+        widths = np.maximum(deviations[:, stepped], _POINT * np.abs(centres).max(axis=0))
+        result[stepped] = _bracketed(level, weights, centres, widths)
     return result.reshape(shape)
 
 
