@@ -127,11 +127,7 @@ def _changed(one: Any, rest: tuple[Any, ...], first: float, others: float) -> tu
         return sizes**2, axes, *rest[1:]
     if one.ndim == 2:  # eigenvalues, projections and noise of a narrow posterior, whose axes are its own
         return one * (0.5 * (first + others)) ** 2, *rest
-    units = _units(one.shape[1], first, others)[:, None]
-    if rest:  # T in a frame
-        frame = rest[0]
-        return frame.swapaxes(-1, -2) @ (units * (frame @ one)), *rest
-    return (units * one,)
+    return _units(one.shape[1], first, others)[:, None] * one, *rest  # a root, in any frame
 
 
 def _units(outputs: int, first: float, others: float) -> np.ndarray:
@@ -173,14 +169,10 @@ def after(change: Callable[[Any], Any]) -> Wrap:
 
 #: Where log p(Y | L) is evaluated.
 LIKELIHOOD = (
-    "lbnn.likelihood.gaussian:GaussianLikelihood.log_value",
-    "lbnn.likelihood.gaussian:GaussianLikelihood.value_and_gradient",
-    "lbnn.likelihood.thin_root:ThinScale.log_value",
-    "lbnn.likelihood.thin_root:ThinScale.value_and_gradient",
-    "lbnn.likelihood.thin_root:ThinHiddenKernel.value_and_gradient",
-    "lbnn.likelihood.zero_temperature:ScatterLikelihood.log_value",
-    "lbnn.likelihood.zero_temperature:ScatterLikelihood.value_and_gradient",
-    "lbnn.likelihood.hidden_kernel:HiddenKernelLikelihood.value_and_gradient",
+    "lbnn.likelihood.root:Gaussian.log_value_at",
+    "lbnn.likelihood.root:Gaussian._evaluate",
+    "lbnn.likelihood.root:Scatter.log_value_at",
+    "lbnn.likelihood.root:Scatter._evaluate",
     "lbnn.likelihood.signal_and_noise:SignalNoiseLikelihood.value_and_gradient",
 )
 #: ... of a table with missing cells, which uses that of a complete one, ...

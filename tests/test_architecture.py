@@ -32,6 +32,7 @@ THIN = {"asymptotics", "convergence"}
 STRANGERS = {
     "scale": {"data"},
     "likelihood.gaussian": {"scale", "data"},
+    "likelihood.root": {"scale", "data"},
     "scale.measure": {"scale.prior"},
     "engines": {"data", "noise"},
     "predict": {"engines", "noise"},

@@ -20,19 +20,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu import atoms, bands, many_outputs, one_posterior
+from benchmarks.gpu import bands, many_outputs, one_posterior
 from benchmarks.gpu.devices import LIBRARIES, available, prepare
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-#: Each row: what it runs, its time limit in seconds, and whether it is run with every library.
-ROWS: dict[str, tuple[Callable[[str, bool], dict[str, Any]], float, bool]] = {
-    "posterior": (one_posterior.whole, 75.0, False),
-    "agreement": (one_posterior.agreement, 75.0, False),
-    "atoms": (atoms.atoms, 75.0, True),
-    "many outputs, profile": (many_outputs.profile, 75.0, False),
-    "many outputs, posterior": (many_outputs.posterior, 60.0, False),
-    "bands": (bands.whole, 240.0, False),
+#: Each row: what it runs, and its time limit in seconds.
+ROWS: dict[str, tuple[Callable[[str, bool], dict[str, Any]], float]] = {
+    "posterior": (one_posterior.whole, 75.0),
+    "agreement": (one_posterior.agreement, 75.0),
+    "many outputs, posterior": (many_outputs.posterior, 60.0),
+    "bands": (bands.whole, 240.0),
 }
 
 
@@ -60,21 +58,20 @@ def main() -> None:
 
 
 def plan(only: str, small: bool) -> Iterator[tuple[str, str, float]]:
-    """Rows for libraries that are there: those over atoms for each of them, others for the first."""
+    """Rows for the first library that is there."""
     there = [library for library in LIBRARIES if available(library, small)]
     if not there:
         sys.exit("none of torch, cupy and jax with a GPU is installed here: try --small")
-    for name, (_, limit, every) in ROWS.items():
+    for name, (_, limit) in ROWS.items():
         if any(name.startswith(part) for part in only.split(",")):
-            yield from ((name, library, limit) for library in (there if every else there[:1]))
+            yield name, there[0], limit
 
 
 def in_process(name: str, library: str, limit: float, small: bool) -> dict[str, Any]:
     """The result of one row, or what went wrong with it."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--out", os.devnull, "--row", name, library]
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    environment = os.environ | {"PYTHONPATH": paths} | (threads if "atoms" in name else {})
+    environment = os.environ | {"PYTHONPATH": paths}
     try:
         done = subprocess.run(
             command + ["--small"] * small,

@@ -25,7 +25,7 @@ from joint_limit_report import gap_table, limit_table, read, study, write
 
 import lbnn
 from lbnn._base.types import Array
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
+from lbnn.likelihood.hidden_kernel import dual
 from lbnn.predict.feature_kernel import average_feature_kernel
 from lbnn.theories.comparison import group_error
 from lbnn.theories.limits.kernel_saddle import KernelSaddle
@@ -184,7 +184,7 @@ def laplace_in_kernel(setting: Setting) -> lbnn.asymptotics.Theory:
     """The mode of the density of the hidden kernel, α kept."""
     rank = setting.spectrum.rank
     rate = NaiveRate(setting.widths, 1.0, rank)
-    likelihood = HiddenKernelLikelihood(setting.likelihood)
+    likelihood = dual(setting.likelihood)
     saddle = KernelSaddle(setting, find_saddle(rate, likelihood, np.zeros((rank, rank)), rank))
     return lbnn.asymptotics.Theory(
         "Laplace in K", setting.spectrum, None, None, 1, saddle.kernel_at, saddle._predictive_at

@@ -11,7 +11,6 @@ import pytest
 
 import lbnn
 from lbnn._base.arrays import HOST, device_of, to_numpy
-from lbnn.engines import target as target_module
 from tests.helpers.libraries import device, every_library, put
 from tests.helpers.problems import make_problem
 
@@ -164,34 +163,9 @@ def test_gram_and_moments(library: str) -> None:
 
 
 @every_library
-@pytest.mark.parametrize("name", ["two outputs", "per output", "coupled", "bottleneck"])
-def test_engines_evaluate_where_the_data_live(
-    name: str, library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With every batch moved, however small: the same evidence."""
-    monkeypatch.setattr(target_module, "_WORTH_MOVING", 0.0)
-    used: list[str] = []
-    original = target_module.ScaleTarget._device
-
-    def spied(self: Any, count: int) -> Any:
-        found = original(self, count)
-        used.append(found.library)
-        return found
-
-    monkeypatch.setattr(target_module.ScaleTarget, "_device", spied)
-    data, widths, beta, noise = PROBLEMS[name]
-    got = lbnn.Network(widths).condition(put(data.X, library), put(data.Y, library), beta, noise=noise)
-    assert set(used) == ({"numpy"} if name == "coupled" else {library})  # coupled noise needs no eigenvectors
-    assert got.log_evidence == pytest.approx(posterior(name, "numpy").log_evidence, rel=1e-7)
-
-
-@every_library
 @pytest.mark.parametrize("widths", [(20,), (20, 12)])
 @pytest.mark.parametrize("beta", [4.0, math.inf])
-def test_dual_route_where_the_data_live(
-    beta: float, widths: tuple[int, ...], library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(target_module, "_WORTH_MOVING", 0.0)
+def test_dual_route_where_the_data_live(beta: float, widths: tuple[int, ...], library: str) -> None:
     data = make_problem(3, 6, 8, seed=4)
     network = lbnn.Network(widths)
     expected = network.condition(data.X, data.Y, beta)

@@ -95,19 +95,18 @@ def test_few_rows_have_the_sums_of_all(spectrum: str, targets: str) -> None:
     for noise in (0.0, 1e-14 * typical, 1e-4 * typical, typical, 1e10 * typical):
         whole = plain(g, y, noise)
         got = replace(whole, gauss_rule=few)
-        expected, slope = whole.value_and_gradient(values, vectors)
+        roots = np.sqrt(values)[:, None, :]
+        expected, slope = whole.of_root.value_and_gradient(vectors * roots)
         variance = noise + g[:, None] * values[:, None, :]
         rotated = y @ vectors
         size = (np.abs(np.log(variance)) + rotated**2 / variance).sum(axis=(1, 2))
         blur = 50 * np.finfo(float).eps * (np.abs(y) @ np.abs(vectors))  # what rounding may do to ỹV itself
         size = 1e-12 * size + ((2 * np.abs(rotated) + blur) * blur / variance).sum(axis=(1, 2))
-        for value in (got.log_value(values, vectors), got.value_and_gradient(values, vectors)[0]):
-            assert (np.abs(value - expected) <= size).all()
+        found, few_slope = got.of_root.value_and_gradient(vectors * roots)
+        assert (np.abs(found - expected) <= size).all()
+        assert (np.abs(got.log_value(values, vectors) - whole.log_value(values, vectors)) <= size).all()
         # in the eigenbasis of each scale, relative to the root of the diagonals' product
-        inner, other = (
-            vectors.swapaxes(1, 2) @ each @ vectors
-            for each in (got.value_and_gradient(values, vectors)[1], slope)
-        )
+        inner, other = (vectors.swapaxes(1, 2) @ each / (2 * roots) for each in (few_slope, slope))
         weighted, vague = (np.sqrt(g)[:, None] * each / variance for each in (rotated, blur))
         root = np.sqrt((weighted**2 + g[:, None] / variance).sum(axis=1))
         slack = np.sqrt((vague**2).sum(axis=1))
@@ -130,8 +129,9 @@ def test_gradient_is_the_derivative_of_the_value() -> None:
             likelihood.log_value(*np.linalg.eigh((scale + sign * step * direction)[None]))[0]
             for sign in (1, -1)
         ]
-        gradient = likelihood.value_and_gradient(*np.linalg.eigh(scale[None]))[1][0]
-        slope = float((gradient * direction).sum())
+        root = np.linalg.cholesky(scale)  # with the change ½ D F⁻ᵀ of a root F the scale changes by D
+        gradient = likelihood.of_root.value_and_gradient(root[None])[1][0]
+        slope = 0.5 * float((gradient * np.linalg.solve(root, direction).T).sum())
         assert (sides[0] - sides[1]) / (2 * step) == pytest.approx(
             slope, rel=1e-4, abs=1e-4 * np.abs(gradient).max()
         )

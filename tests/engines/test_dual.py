@@ -14,8 +14,8 @@ from lbnn.engines.policy import POLICY
 from lbnn.engines.verdict import means_message
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import (
-    HiddenKernelLikelihood,
     _seen_last_layer,
+    dual,
     dual_prior,
     primal_factors,
 )
@@ -155,7 +155,7 @@ def test_factor_against_dense_gaussians(noise: float) -> None:
     values, vectors = np.linalg.eigh(root @ root.T)
     covariance = np.sqrt(np.outer(g, g)) * (root @ root.T) + noise * np.eye(3)
     exact = stats.multivariate_normal(np.zeros(3), covariance).logpdf(targets.T).sum()
-    found = factor.log_constant + HiddenKernelLikelihood(factor).log_value(values[None], vectors[None])[0]
+    found = dual(factor).log_constant + dual(factor).log_value(values[None], vectors[None])[0]
     assert found == pytest.approx(exact, rel=1e-10)
 
 

@@ -20,10 +20,10 @@ from lbnn._base.errors import LikelihoodMismatch
 from lbnn._base.small_matrices import gram_eigen
 from lbnn.engines.integrand import IntegrandCheck
 from lbnn.engines.run import deficient_target, dual_target, primal_target
-from lbnn.likelihood import thin_root
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.plain import PlainLikelihood
+from lbnn.likelihood.root import Gaussian, Scatter
 from lbnn.noise.make import make_noise
-from tests.helpers import libraries
 
 P, OUTPUTS, VARIANCE = 7, 4, 1.7
 NOISES = {
@@ -69,7 +69,7 @@ def assert_integrand(target, log_constant, noise, X, Y, seed=1, count=5):
     rng = np.random.default_rng(seed)
     u = rng.normal(size=(count, target.dimension)) * np.linspace(0.5, 1.5, count)[:, None]
     expected = [full_log_density(X, Y, noise, scale, NOISES[noise]) for scale in target.scales(u)]
-    np.testing.assert_allclose(target.integrand(u, count) + log_constant, expected, rtol=1e-9, atol=1e-8)
+    np.testing.assert_allclose(target.integrand(u) + log_constant, expected, rtol=1e-9, atol=1e-8)
     value, gradient = target.value_and_gradient(u)
     np.testing.assert_allclose(value, target.log_density(u), rtol=1e-12)
     step = 1e-5 * np.eye(target.dimension)
@@ -87,8 +87,7 @@ def test_scales_in_every_noise_width_and_depth(noise, wide, depth):
     X, Y = data(inputs=9 if noise == "zero temperature" else 5)
     prior, likelihood, plain = setting(noise, (WIDE if wide else NARROW)[depth], X, Y)
     target = primal_target(prior, likelihood)
-    assert (target._thin is not None) == (not wide)
-    assert (target._scatter is not None) == (noise in ("coupled", "zero temperature"))
+    assert isinstance(target._own, Scatter if noise in ("coupled", "zero temperature") else Gaussian)
     assert_integrand(target, likelihood.log_constant, noise, X, Y)
     turned = target.in_frame(np.linalg.qr(np.random.default_rng(2).normal(size=(OUTPUTS, OUTPUTS)))[0])
     assert_integrand(turned, likelihood.log_constant, noise, X, Y)
@@ -118,7 +117,7 @@ def test_hidden_kernels(noise, widths):
     prior, likelihood, plain = setting(noise, widths, X, Y)
     target = dual_target(prior, likelihood)
     u = np.random.default_rng(4).normal(size=(4, target.dimension))
-    values = target.integrand(u, 4) + likelihood.log_constant
+    values = target.integrand(u) + likelihood.log_constant
     basis = np.linalg.eigh(X @ X.T)[1][:, ::-1]  # of the examples, largest first as the spectrum has it
     roots = np.sqrt(likelihood.eigenvalues)
     tau = 0.0 if noise == "zero temperature" else 1 / NOISES[noise]
@@ -143,10 +142,11 @@ def test_zero_temperature_with_targets_of_deficient_rank(widths):
     X, Y = data(5, 9, 4)
     Y = Y[:, :2] @ np.random.default_rng(1).normal(size=(2, 4))
     prior, likelihood, plain = setting("zero temperature", widths, X, Y)
-    target, null = deficient_target(prior, likelihood)
+    target = deficient_target(prior, likelihood)
+    null = target.rotation[:, :2]
     u = np.random.default_rng(4).normal(size=(5, target.dimension))
     taken_out = 0.5 * len(X) * np.linalg.slogdet(null.T @ target.scales(u) @ null)[1]
-    values = target.integrand(u, 5) + likelihood.log_constant - taken_out
+    values = target.integrand(u) + likelihood.log_constant - taken_out
     gram = VARIANCE * X @ X.T / X.shape[1]
     for scale, value in zip(target.scales(u), values, strict=True):
         expected = stats.multivariate_normal(np.zeros(20), np.kron(gram, scale)).logpdf(Y.ravel())
@@ -167,39 +167,34 @@ def test_condensed_rows(noise, wide):
     assert abs(expected - full_log_density(X, Y, noise, scale, NOISES[noise])) <= bound
 
 
-@libraries.every_library
-@pytest.mark.parametrize("wide", [True, False], ids=["wide", "narrow"])
-@pytest.mark.parametrize("noise", ["independent", "per_output", "coupled"])
-def test_arrays_of_other_libraries(noise, wide, library):
-    if not wide and noise == "coupled":
-        pytest.skip("does not exist behind a layer narrower than the outputs")
-    X, Y = data()
-    prior, likelihood, _ = setting(noise, (WIDE if wide else NARROW)[3], X, Y)
-    moved = primal_target(prior, replace(likelihood, device=libraries.device(library)))
-    u = np.random.default_rng(1).normal(size=(4, moved.dimension))
-    expected = [
-        full_log_density(X, Y, noise, scale, NOISES[noise])
-        for scale in primal_target(prior, likelihood).scales(u)
-    ]
-    many = 10**9  # of so many points at once, which are moved
-    np.testing.assert_allclose(moved.integrand(u, many) + likelihood.log_constant, expected, rtol=1e-9)
-
-
 # ---------------------------------------------------------------- the check of every call
 
 
-def test_units_that_are_dropped_are_an_error(monkeypatch):
-    """The fault that this check is for: the thin form of the likelihood forgot the units of the noise."""
-    differentiated = thin_root.ThinScale._differentiated
+FAULTS = {
+    "units dropped": lambda own: replace(own, basis=None),
+    "a row dropped": lambda own: replace(own, counts=np.append(own.counts[:-1], 0.0)),
+    "targets scaled": lambda own: replace(own, targets=1.001 * own.targets),
+    "noise of another size": lambda own: replace(own, noise=1.001 * own.noise),
+    "a wrong constant": lambda own: replace(own, constant=own.constant + 0.01),
+    "a power too few": lambda own: replace(own, powers=own.powers - [1.0, 0.0]),
+    "scatter scaled": lambda own: replace(own, root=1.001 * own.root),
+}
 
-    def forgetful(self, root, slopes):
-        return differentiated(thin_root.ThinScale(replace(self.likelihood, units=None)), root, slopes)
 
+@pytest.mark.parametrize("widths", [(1,), (3,), (4, 1)], ids=str)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_integrand_is_an_error(fault, widths, monkeypatch):
+    """Narrow and wide: what the plain formula of the data as given must notice."""
+    scatter = fault in ("a wrong constant", "a power too few", "scatter scaled")
+    if scatter and min(widths) < 2:
+        pytest.skip("does not exist behind a layer narrower than the outputs")
     gram, Y = np.eye(2), np.array([[1.0, 0.5], [0.3, -1.0]])
-    lbnn.Network((1,)).condition_gram(gram, Y, [2.0, 20.0], noise="per_output")
-    monkeypatch.setattr(thin_root.ThinScale, "_differentiated", forgetful)
+    given = {"noise": "coupled", "beta": 3.0} if scatter else {"noise": "per_output", "beta": [2.0, 20.0]}
+    lbnn.Network(widths).condition_gram(gram, Y, **given)
+    right = GaussianLikelihood.of_root.func
+    monkeypatch.setattr(GaussianLikelihood, "of_root", property(lambda self: FAULTS[fault](right(self))))
     with pytest.raises(LikelihoodMismatch, match="plain formula gives"):
-        lbnn.Network((1,)).condition_gram(gram, Y, [2.0, 20.0], noise="per_output")
+        lbnn.Network(widths).condition_gram(gram, Y, **given)
 
 
 @pytest.mark.parametrize("fault", ["eigen", "scatter", "kernel", "one output", "depth one"])
@@ -236,7 +231,7 @@ def test_extreme_problems_pass(widths, size, beta):
     else:
         target = primal_target(prior, likelihood)
         u = rng.normal(size=(6, target.dimension))
-        scales, values = target.scales(u), target.integrand(u, 6)
+        scales, values = target.scales(u), target.integrand(u)
     IntegrandCheck(kind.plain_likelihood(spectrum)).scales(scales, values + likelihood.log_constant, 0.05)
 
 

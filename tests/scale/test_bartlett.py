@@ -11,7 +11,7 @@ from scipy import special, stats
 import lbnn
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior
+from lbnn.likelihood.hidden_kernel import dual, dual_prior
 from lbnn.scale.bartlett import _ChiTable
 from lbnn.scale.gamma_product import GammaProduct
 from tests.helpers.problems import Array, make_problem, random_rotation, random_scale
@@ -180,9 +180,7 @@ def dual_target(width: int, outputs: int, beta: float) -> ScaleTarget:
     assert isinstance(factor, GaussianLikelihood)
     prior = lbnn.Network((width,)).scale_prior(outputs)
     rank = len(factor.eigenvalues)
-    return ScaleTarget(
-        dual_prior(prior, rank).coordinates, HiddenKernelLikelihood(factor), random_rotation(rank, 17)
-    )
+    return ScaleTarget(dual_prior(prior, rank).coordinates, dual(factor), random_rotation(rank, 17))
 
 
 TARGETS = {

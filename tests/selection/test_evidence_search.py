@@ -11,7 +11,7 @@ from scipy import stats
 
 import lbnn
 from lbnn.estimator.model import decompose
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
+from lbnn.likelihood.hidden_kernel import dual
 from lbnn.selection import (
     EvidenceData,
     NoiseSpec,
@@ -97,7 +97,7 @@ def test_dual_slopes_are_derivatives_of_the_dual_factor():
 
     def log_likelihood(each):
         factor = data.likelihood(each)
-        value = HiddenKernelLikelihood(factor).log_value(values, vectors)[0]
+        value = dual(factor).log_value(values, vectors)[0]
         return value + factor.log_constant + data.log_jacobian(each)
 
     expected = differences(log_likelihood, h)

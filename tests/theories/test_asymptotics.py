@@ -14,7 +14,7 @@ from scipy import linalg, optimize, stats
 import lbnn
 from lbnn import asymptotics
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
+from lbnn.likelihood.hidden_kernel import dual
 from lbnn.theories.limits import saddle
 from lbnn.theories.limits.kernel_saddle import _change_along_axes
 from lbnn.theories.limits.regimes import as_setting
@@ -404,7 +404,7 @@ def test_highest_of_several_saddles_of_hidden_kernels() -> None:
 def test_change_along_axes() -> None:
     """Both closed forms against the likelihood itself."""
     setting = as_setting(lbnn.Network((9, 14)), lbnn.Spectrum.from_inputs(DATA.X, DATA.Y), 3.0)
-    hidden = HiddenKernelLikelihood(setting.likelihood)
+    hidden = dual(setting.likelihood)
     for change, likelihood, size in (
         (setting.change_along_axes, setting.likelihood, 2),
         (partial(_change_along_axes, setting), hidden, 6),

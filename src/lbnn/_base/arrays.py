@@ -61,11 +61,6 @@ class Device:
         return self.library == "numpy"
 
     @property
-    def compiling(self) -> bool:
-        """Whether these are arrays without a device, inside a function that `jax.jit` compiles."""
-        return not self.host and self.native is None
-
-    @property
     def block_floats(self) -> int:
         """Floats that one block of a batched evaluation should hold here."""
         return _HOST_BLOCK if self.host else _DEVICE_BLOCK
@@ -93,28 +88,6 @@ class Device:
 
 
 HOST = Device("numpy")
-
-
-class DeviceCache:
-    """NumPy arrays and their copies on other devices, each made once.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> DeviceCache(np.ones(2), np.zeros(2)).at(HOST)
-    (array([1., 1.]), array([0., 0.]))
-    """
-
-    def __init__(self, *arrays: NDArray[Any]) -> None:
-        self._copies: dict[Device, tuple[AnyArray, ...]] = {HOST: arrays}
-
-    def at(self, device: Device) -> tuple[AnyArray, ...]:
-        """The arrays on a device, each of the same shape as it was given."""
-        if device.compiling:  # a constant of one program
-            return tuple(device.put(each) for each in self._copies[HOST])
-        if device not in self._copies:
-            self._copies[device] = tuple(device.put(each) for each in self._copies[HOST])
-        return self._copies[device]
 
 
 def device_of(array: AnyArray) -> Device:
@@ -270,27 +243,6 @@ def add_to_columns(array: AnyArray, columns: AnyArray, values: AnyArray) -> AnyA
         return array.index_add_(array.ndim - 1, like(columns, array), values)
     array[..., columns] += values
     return array
-
-
-def on_batches(
-    function: Callable[[AnyArray], tuple[AnyArray, ...]], device: Device
-) -> Callable[[Array], tuple[Array, ...]]:
-    """A function of a batch (m, k) on a device, each result of m rows, as one from NumPy to NumPy.
-
-    JAX compiles it, for each power of two of rows, to which batches are filled up: its operations one by one
-    would be compiled each for every m.
-    """
-    if device.library != "jax":
-        return lambda batch: tuple(to_numpy(each) for each in function(device.put(batch)))
-    program = importlib.import_module("jax").jit(function)
-
-    def run(batch: Array) -> tuple[Array, ...]:
-        """Batch (m, k) filled up to a power of two of rows, each result cut back to m rows."""
-        missing = (1 << (len(batch) - 1).bit_length()) - len(batch)
-        full = np.concatenate([batch, np.zeros((missing, batch.shape[1]))]) if missing else batch
-        return tuple(to_numpy(each[: len(batch)]) for each in program(device.put(full)))
-
-    return run
 
 
 def transposed(matrices: AnyArray) -> AnyArray:

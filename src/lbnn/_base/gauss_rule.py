@@ -19,11 +19,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import DeviceCache
 from lbnn._base.types import Array
 
 _PANEL = 3.0  # widest range of log g that one rule covers: within it 1/(τ + g l) changes by e³ at most
@@ -43,10 +41,10 @@ class GaussRule:
     eigenvalues: Array  # g of the targets, (q,)
     targets: Array  # ỹ, (q, n_d)
 
-    @cached_property
-    def device_cache(self) -> DeviceCache:
-        """Nodes (a, 1), counts, eigenvalues (q, 1) and targets, as arrays on any device."""
-        return DeviceCache(self.nodes[:, None], self.counts, self.eigenvalues[:, None], self.targets)
+    @property
+    def arrays(self) -> tuple[Array, Array, Array, Array]:
+        """Nodes, counts, eigenvalues and targets."""
+        return self.nodes, self.counts, self.eigenvalues, self.targets
 
     def scaled(self, variance: float) -> GaussRule:
         """The same for a Gram matrix that many times as large."""

@@ -11,8 +11,7 @@ import contextlib
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from lbnn._base.arrays import namespace
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import Array
 
 _LARGEST = 12  # columns from which LAPACK wins
 _CORNER = 1e300  # larger than any vᵀA⁻¹v
@@ -115,14 +114,13 @@ def lower_factor(root: Array) -> Array:
     return result
 
 
-def gram_eigen(grams: AnyArray) -> tuple[AnyArray, AnyArray]:
+def gram_eigen(grams: Array) -> tuple[Array, Array]:
     """Eigenvalues (m, w) and eigenvectors of Gram matrices (m, w, w).
 
     Eigenvalues that rounding made zero or negative are kept just above zero.
     """
-    xp = namespace(grams)
-    values, vectors = xp.linalg.eigh(grams)
-    return xp.maximum(values, _TINY * values[:, -1:]), vectors
+    values, vectors = np.linalg.eigh(grams)
+    return np.maximum(values, _TINY * values[:, -1:]), vectors
 
 
 def one_sign(axes: Array) -> Array:

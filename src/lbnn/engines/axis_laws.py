@@ -27,9 +27,7 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood, LikelihoodRatio
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
-from lbnn.likelihood.rank_deficient import RegularLikelihood
 from lbnn.likelihood.views import ViewLikelihood
 from lbnn.scale.total_factor import TotalFactorLaw
 
@@ -129,12 +127,6 @@ def examples_of(likelihood: object, frame: Array) -> Examples | None:
     if isinstance(likelihood, LikelihoodRatio) and not likelihood.denominators:
         parts = [_of_gaussian(factor, frame) for factor in likelihood.numerators if not factor.flat]
         return _joined(parts) if parts else None
-    if isinstance(likelihood, HiddenKernelLikelihood):
-        return _of_hidden_kernel(likelihood.primal, frame)
-    if isinstance(likelihood, RegularLikelihood):
-        rows = _of_gaussian(likelihood.likelihood, frame)
-        free = (np.abs(likelihood.null.T @ frame) > 0.5).any(axis=0)  # axes whose determinant was taken out
-        return Examples(rows.rows, rows.noise, np.where(free, 0.0, rows.count))
     return None
 
 
@@ -146,14 +138,9 @@ def _of_gaussian(factor: GaussianLikelihood, frame: Array) -> Examples:
     units, noise = factor.output_units, (factor.noise_variance / factor.eigenvalues)[:, None]
     rows = factor.targets / units @ frame / np.sqrt(factor.eigenvalues)[:, None]
     noise = np.broadcast_to(noise, rows.shape) if factor.units is None else noise * (units**-2 @ frame**2)
-    return Examples(rows, noise, np.full(rows.shape, factor.multiplicity))
-
-
-def _of_hidden_kernel(primal: GaussianLikelihood, frame: Array) -> Examples:
-    """Every output is a row over the examples, with noise τ/g_i, in a frame (n, n)."""
-    rows = (primal.targets / np.sqrt(primal.eigenvalues)[:, None]).T @ frame
-    noise = (primal.noise_variance / primal.eigenvalues) @ frame**2
-    return Examples(rows, np.broadcast_to(noise, rows.shape), np.ones(rows.shape))
+    count = np.full(rows.shape, factor.multiplicity)
+    count[:, : factor.zeros] = 0.0  # the determinant of these axes was taken out
+    return Examples(rows, noise, count)
 
 
 def _joined(parts: list[Examples]) -> Examples:

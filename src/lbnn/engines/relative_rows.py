@@ -18,7 +18,7 @@ from lbnn._base.types import Array, IndexArray
 from lbnn.engines.estimate import Estimate
 from lbnn.engines.importance import GaussianProposal, bounded_root, find_mode
 from lbnn.engines.target import ScaleTarget, Target, turned_points
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
+from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.relative_rows import RelativeCoordinates
 
 _DIFFERENCE = 1e-4
@@ -63,14 +63,14 @@ class BlockGaussian(GaussianProposal):
 
 
 def relative_rows_apply(target: Target) -> bool:
-    """Whether the last hidden layer is narrower than the outputs and the others; free frame, on the host.
+    """Whether the last hidden layer is narrower than the outputs and the others; free frame.
 
     Not for the hidden kernel: the prior alone determines its rows along weak directions of the data, and
     does so in plain coordinates.
     """
-    if not isinstance(target, ScaleTarget) or isinstance(target.likelihood, HiddenKernelLikelihood):
+    if not isinstance(target, ScaleTarget) or not target.any_frame:
         return False
-    if not target.any_frame or not target.likelihood.device.host:
+    if isinstance(target.likelihood, GaussianLikelihood) and target.likelihood.of_kernel:
         return False
     first, last = target.coordinates.shapes[0], target.coordinates.shapes[-1]
     return last.columns == first.columns < first.rows

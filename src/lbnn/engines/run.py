@@ -57,9 +57,8 @@ from lbnn.engines.verdict import (
     verdict,
 )
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, primal_factors
+from lbnn.likelihood.hidden_kernel import dual, dual_prior, primal_factors
 from lbnn.likelihood.plain import PlainFormula
-from lbnn.likelihood.rank_deficient import RegularLikelihood, zeros_first
 from lbnn.scale.bartlett import product
 from lbnn.scale.measure import ScaleMeasure, Tails, eigen
 from lbnn.scale.prior import ScalePrior
@@ -111,7 +110,7 @@ def infer_atom(prior: ScalePrior, likelihood: ScaleLikelihood, single_output: bo
     return ScaleInference(measure, log_evidence, 0.0, Diagnostics("atom", math.inf))
 
 
-def _gaussian(likelihood: ScaleLikelihood) -> GaussianLikelihood:
+def _gaussian(likelihood: object) -> GaussianLikelihood:
     """The likelihood, where a plan asks for what only data with common axes have."""
     assert isinstance(likelihood, GaussianLikelihood)
     return likelihood
@@ -194,7 +193,7 @@ class Run:
         if of == "kernel":
             return dual_target(self.prior, _gaussian(self.likelihood))
         if self.problem.deficient:
-            return deficient_target(self.prior, _gaussian(self.likelihood))[0]
+            return deficient_target(self.prior, _gaussian(self.likelihood))
         return primal_target(self.prior, self.likelihood)
 
     def _target_of(self, answer: Answer, of: str) -> ScaleTarget:
@@ -216,7 +215,7 @@ class Run:
         lost = ""
         if self.check is not None:
             few = self.check.few(answer.weights)
-            values = likelihood.log_constant + target.integrand(answer.points[few], len(answer.points))
+            values = likelihood.log_constant + target.integrand(answer.points[few])
             lost = self.check.scales(measure.scales[few], values, self.call.target_error)
         kept = replace(answer, estimate=answer.estimate.stored())
         law = SampledLaw(target, kept, measure.scales, self.call.options, draw_posterior)
@@ -226,14 +225,13 @@ class Run:
     def _of_deficient(self, answer: Answer) -> ScaleInference:
         """The same where the determinant of the outputs without targets was taken into the prior."""
         target, prior, likelihood = self._target_of(answer, "scale"), self.prior, self.likelihood
-        assert isinstance(target.likelihood, RegularLikelihood)
-        null = target.likelihood.null
-        zeros = null.shape[1]
+        zeros = _gaussian(target.likelihood).zeros
+        null = target.rotation[:, :zeros]
         exists = min(prior.widths) >= zeros + likelihood.examples + 2
         measure = self._measure(target.scales(answer.points), answer, exists)
         if self.check is not None:
             few = self.check.few(answer.weights)
-            values = target.integrand(answer.points[few], len(answer.points))
+            values = target.integrand(answer.points[few])
             block = null.T @ measure.scales[few] @ null  # C, whose determinant was taken out
             values = values - 0.5 * likelihood.examples * np.linalg.slogdet(block)[1]
             self.check.scales(measure.scales[few], likelihood.log_constant + values, self.call.target_error)
@@ -248,7 +246,7 @@ class Run:
         answer = self._affordable(answer, "kernel")
         if self.check is not None:
             few = self.check.few(answer.weights)
-            values = target.integrand(answer.points[few], len(answer.points))
+            values = target.integrand(answer.points[few])
             self.check.kernels(target.scales(answer.points[few]), likelihood.log_constant + values)
         rng = self.call.stream("factors of the scale given the kernel")
         factors = primal_factors(target.factors(answer.points), prior, likelihood, rng)
@@ -313,20 +311,24 @@ def primal_target(prior: ScalePrior, likelihood: ScaleLikelihood) -> ScaleTarget
     return ScaleTarget(prior.coordinates, likelihood, axes)
 
 
-def deficient_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> tuple[ScaleTarget, Array]:
-    """Zero temperature with targets of deficient rank, and the outputs without targets (n_d, zeros)."""
-    rotation = zeros_first(likelihood)
-    zeros = prior.outputs - int(np.linalg.matrix_rank(likelihood.targets))
-    null = rotation[:, :zeros]
+def deficient_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
+    """Zero temperature with targets of deficient rank; outputs are turned so that zero targets come first.
+
+    There det(C)^{−p/2}, C the leading block of L, is singular where C is, and nothing in the data keeps L
+    away. Bartlett factors are triangular, so that it only takes p degrees of freedom off their first diagonal
+    entries: it belongs to the prior, and what remains is bounded.
+    """
+    rank = int(np.linalg.matrix_rank(likelihood.targets))
+    right, zeros = np.linalg.svd(likelihood.targets, full_matrices=True).Vh, prior.outputs - rank
+    rotation = one_sign(np.concatenate([right[rank:], right[:rank]]).T)
     coordinates = prior._tilted_coordinates(zeros, likelihood.examples)
-    return ScaleTarget(coordinates, RegularLikelihood(likelihood, null), rotation, any_frame=False), null
+    return ScaleTarget(coordinates, replace(likelihood, zeros=zeros), rotation, any_frame=False)
 
 
 def dual_target(prior: ScalePrior, likelihood: GaussianLikelihood) -> ScaleTarget:
     """The posterior of the last hidden kernel Λ in the axes of the data."""
-    coordinates = dual_prior(prior, len(likelihood.eigenvalues)).coordinates
-    axes = principal_axes(likelihood.gradient_rows.T, prior.widths)
-    return ScaleTarget(coordinates, HiddenKernelLikelihood(likelihood), axes)
+    coordinates, data = dual_prior(prior, len(likelihood.eigenvalues)).coordinates, dual(likelihood)
+    return ScaleTarget(coordinates, data, principal_axes(data.gradient_rows, prior.widths))
 
 
 def principal_axes(rows: Array, widths: tuple[int, ...]) -> Array:
@@ -370,7 +372,8 @@ class Sampling:
         self.small = law.dimension <= call.policy.most_for_mixture
         self.limited = self.narrow or (self.small and not completed)  # other estimates follow: little work
         own = target.likelihood if isinstance(target, ScaleTarget) else None
-        self.complete = own is None or isinstance(own, GaussianLikelihood)  # data with common axes
+        rows = isinstance(own, GaussianLikelihood) and not (own.of_kernel or own.zeros)
+        self.complete = own is None or rows  # data with common axes, as a function of L
 
     def run(self, steps: tuple[Step, ...]) -> Answer | None:
         """The answer of the first step that serves; None where a single step of rows does not apply."""

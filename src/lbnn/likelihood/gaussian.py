@@ -1,4 +1,4 @@
-"""The Gaussian likelihood: how the data weigh a scale matrix.
+"""The Gaussian likelihood: the rows by which the data weigh a scale matrix.
 
 With L = V diag(l) Vᵀ, z = ỹV and the noise variance τ = 1/β, the targets given L are independent in the
 eigenbasis, z_ij ~ N(0, τ + g_i l_j), so that
@@ -7,23 +7,21 @@ eigenbasis, z_ij ~ N(0, τ + g_i l_j), so that
 
 This is the paper's dρ/dϖ with its normalisation, and τ = 0 is the zero-temperature limit of it (the prior
 density of Y): one formula for every temperature. Targets may be given in units of their own, Y D with D
-diagonal (`units`), where each output has a noise variance of its own: then D L D stands instead of L.
+diagonal (`units`), where each output has a noise variance of its own: then D L D stands instead of L. What is
+computed from the rows, as a function of a root of L, is in `root`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import HOST, Device, device_of, like, namespace
-from lbnn._base.blocks import blocks, in_blocks
 from lbnn._base.gauss_rule import GaussRule
-from lbnn._base.types import AnyArray, Array
-from lbnn.likelihood import gaussian_xp
+from lbnn._base.types import Array
+from lbnn.likelihood.root import Gaussian, Scatter, Signed
 
 
 @dataclass(frozen=True)
@@ -37,11 +35,12 @@ class GaussianLikelihood:
     noise_variance: float  # τ = 1/β: 0 at zero temperature, inf at β = 0
     multiplicity: float = 1.0  # directions that a row stands for, the others without targets: weight of log D
     gauss_rule: GaussRule | None = None  # a few rows with the same sums, for value and gradient
-    device: Device = HOST  # where the data came from, and batches large enough to be moved are evaluated
     units: Array | None = (
         None  # diagonal of D, (n_d,): targets and noise are those of Y D, whose scale is D L D
     )
     log_jacobian: float = 0.0  # from densities of Y D, or of weighted rows, to those of Y
+    zeros: int = 0  # outputs, first in every frame, whose determinant is left to the prior: `Scatter.without`
+    of_kernel: bool = False  # a function of the hidden kernel: examples stand for outputs
 
     @property
     def flat(self) -> bool:
@@ -124,84 +123,32 @@ class GaussianLikelihood:
             return False
         return int(np.linalg.matrix_rank(self.targets)) == self.targets.shape[1]
 
-    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
+    @cached_property
+    def of_root(self) -> Gaussian | Scatter:
+        """log p(Y | L) less `log_constant`, as a function of a root of L."""
+        outputs = self.targets.shape[1]
+        if self.flat:
+            none = np.zeros(0)
+            return Gaussian(none, none, none, np.zeros((0, outputs)), 1.0)
+        if self.noise_variance > 0:
+            basis = None if self.units is None else np.diag(self.units)
+            return Gaussian(*self._rows.arrays, self.noise_variance, basis)
+        # Σ_i ỹ_i ỹ_iᵀ/g_i in the units of L, and what of log det (g D L D) does not depend on L
+        count = self.multiplicity * len(self.eigenvalues)
+        logs = self.multiplicity * outputs * float(np.log(self.eigenvalues).sum())
+        logs += 2 * count * float(np.log(self.output_units).sum())
+        root = self.targets / np.sqrt(self.eigenvalues)[:, None] / self.output_units
+        triangle = np.asarray(np.linalg.qr(root, mode="r"), float)
+        return Scatter(triangle, np.full(outputs, count), -0.5 * logs)
+
+    def in_frame(self, frame: Array) -> Gaussian | Scatter:
+        """The same as a function of T with F = O T, for a frame O (n_d, n_d), or one for each draw."""
+        own = self.of_root.in_frame(frame)
+        return own.without(self.zeros) if isinstance(own, Scatter) else own
+
+    def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """Log p(Y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m,)."""
-        eigenvalues, vectors = self._in_units(eigenvalues, vectors)
-        if not isinstance(vectors, np.ndarray):
-            return self._on_device(lambda *scales: (gaussian_xp.log_value(*scales),), eigenvalues, vectors)[0]
-        result = np.zeros(len(eigenvalues))
-        if self.flat:
-            return result
-        rows, outputs = self._rows, self.targets.shape[1]
-        for block in blocks(len(result), rows.targets.size):
-            scale = eigenvalues[block].reshape(-1)  # all l_j of all scales in one row: large plain products
-            logs = rows.counts @ np.log(self.noise_variance + rows.nodes[:, None] * scale)
-            variance = rows.eigenvalues[:, None] * scale
-            variance += self.noise_variance
-            if outputs == 1:
-                fit = (rows.targets[:, 0] ** 2) @ np.reciprocal(variance, out=variance)
-            else:
-                rotated = rows.targets @ vectors[block].transpose(1, 0, 2).reshape(outputs, -1)
-                fit = np.einsum("is,is->s", rotated, np.divide(rotated, variance, out=variance))
-            result[block] = -0.5 * (logs + fit).reshape(-1, outputs).sum(axis=1)
-        return result
-
-    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """`log_value` (m,) and its gradient in L (m, n_d, n_d).
-
-        ∂/∂L = V [−½ diag_j Σ_i g_i/D_ij + ½ Σ_i g_i z_ij z_ik/(D_ij D_ik)] Vᵀ with D_ij = τ + g_i l_j: no
-        derivative of eigenvectors, so that degenerate eigenvalues are harmless. In units D: D (∂/∂DLD) D.
-        """
-        value, gradient = self._differentiated(*self._in_units(eigenvalues, vectors))
-        if self.units is None:
-            return value, gradient
-        units = like(self.units, gradient)
-        return value, units[:, None] * gradient * units
-
-    def _differentiated(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The value (m,) and its gradient (m, n_d, n_d) in the scale of the targets, D L D."""
-        if not isinstance(vectors, np.ndarray):
-            value, gradient = self._on_device(gaussian_xp.value_and_gradient, eigenvalues, vectors)
-            return value, gradient
-        value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
-        if self.flat:
-            return value, gradient
-        rows = self._rows
-        root, index = np.sqrt(rows.eigenvalues)[:, None], np.arange(self.targets.shape[1])
-        for block in blocks(len(value), rows.targets.size):
-            scale = eigenvalues[block, None, :]
-            spread = self.noise_variance + rows.nodes[:, None] * scale
-            variance = self.noise_variance + rows.eigenvalues[:, None] * scale
-            rotated = rows.targets @ vectors[block]
-            logs = (rows.counts @ np.log(spread)).sum(axis=1)
-            value[block] = -0.5 * (logs + (rotated**2 / variance).sum(axis=(1, 2)))
-            weighted = root * rotated / variance
-            inner = 0.5 * weighted.swapaxes(1, 2) @ weighted
-            inner[:, index, index] -= 0.5 * ((rows.counts * rows.nodes) @ (1 / spread))
-            gradient[block] = vectors[block] @ inner @ vectors[block].swapaxes(1, 2)
-        return value, gradient
-
-    def _in_units(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Eigenvalues (m, n_d) and eigenvectors of D L D for those of L; the same where D is the identity."""
-        return (
-            (eigenvalues, vectors) if self.units is None else eigen_in_units(eigenvalues, vectors, self.units)
-        )
-
-    def _on_device(
-        self, function: Callable[..., tuple[AnyArray, ...]], eigenvalues: AnyArray, vectors: AnyArray
-    ) -> tuple[AnyArray, ...]:
-        """A function of (rows, τ, l, V) on arrays that are not NumPy's; zeros for data that say nothing."""
-        count, outputs = eigenvalues.shape
-        if self.flat:
-            device = device_of(vectors)
-            return device.zeros(count), device.zeros(count, outputs, outputs)
-        rows = self._rows
-        return in_blocks(
-            lambda values, axes: function(rows, self.noise_variance, values, axes),
-            3 * rows.targets.size,
-            eigenvalues,
-            vectors,
-        )
+        return self.of_root.log_value_at(eigenvalues, vectors)
 
     def turning_region(self) -> tuple[float, float] | None:
         """Range of log l that holds every extremum of log p(Y | L); None where the data say nothing.
@@ -217,25 +164,12 @@ class GaussianLikelihood:
         return (math.log(turns.min()), math.log(turns.max())) if len(turns) else None
 
 
-def eigen_in_units(eigenvalues: AnyArray, vectors: AnyArray, units: Array) -> tuple[AnyArray, AnyArray]:
-    """Eigenvalues (m, n_d) and eigenvectors of D V diag(l) Vᵀ D, from the singular values of D V diag(√l)."""
-    xp = namespace(vectors)
-    root = like(units, vectors)[:, None] * vectors * xp.sqrt(eigenvalues)[:, None, :]
-    left, sizes, _ = xp.linalg.svd(root)
-    return sizes**2, left
-
-
 @dataclass(frozen=True)
 class LikelihoodRatio:
     """A product of likelihood factors over others, in logs: Σ numerators − Σ denominators."""
 
     numerators: tuple[GaussianLikelihood, ...]
     denominators: tuple[GaussianLikelihood, ...] = ()
-
-    @property
-    def device(self) -> Device:
-        """The host: ratios are averaged over atoms that are there."""
-        return HOST
 
     @property
     def operations(self) -> float:
@@ -272,18 +206,14 @@ class LikelihoodRatio:
                 return LikelihoodRatio(self.numerators, rest)
         return LikelihoodRatio((factor, *self.numerators), self.denominators)
 
+    def in_frame(self, frame: Array) -> Signed:
+        """The ratio less `log_constant` as a function of T with F = O T, for a frame O (n_d, n_d)."""
+        return Signed(tuple((sign, factor.in_frame(frame)) for sign, factor in self.signed))
+
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """Log of the ratio less `log_constant`, (m,)."""
         terms = [sign * factor.log_value(eigenvalues, vectors) for sign, factor in self.signed]
         return np.sum(terms, axis=0)
-
-    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
-        """`log_value` (m,) and its gradient in L (m, n_d, n_d)."""
-        value, gradient = np.zeros(len(eigenvalues)), np.zeros_like(vectors)
-        for sign, factor in self.signed:
-            term, slope = factor.value_and_gradient(eigenvalues, vectors)
-            value, gradient = value + sign * term, gradient + sign * slope
-        return value, gradient
 
     def __call__(self, eigenvalues: Array, vectors: Array) -> Array:
         """Log of the ratio, (m,)."""

@@ -18,73 +18,37 @@ bases Q_ℓ of the hidden layers
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from lbnn._base.arrays import Device, like, namespace, transposed
-from lbnn._base.blocks import in_blocks
+from lbnn._base.gauss_rule import GaussRule
 from lbnn._base.small_matrices import lower_root
-from lbnn._base.types import AnyArray, Array
+from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.scale.bartlett import product
 from lbnn.scale.prior import ScalePrior
 
 
-@dataclass(frozen=True)
-class HiddenKernelLikelihood:
-    """log p(Y | Λ) as a function of the hidden kernel Λ (r, r), less the primal factor's constant."""
+def dual(likelihood: GaussianLikelihood) -> GaussianLikelihood:
+    """log p(Y | Λ) as a function of the hidden kernel Λ (r, r): the outputs as rows, in units √g.
 
-    primal: GaussianLikelihood
-
-    @property
-    def operations(self) -> float:
-        """Rough number of floating-point operations of one gradient."""
-        return 20.0 * len(self.primal.eigenvalues) ** 3
-
-    @property
-    def target_moment(self) -> Array:
-        """ỹỹᵀ, (r, r): what it costs to leave targets to the noise."""
-        return self.primal.targets @ self.primal.targets.T
-
-    @property
-    def device(self) -> Device:
-        """That of the data."""
-        return self.primal.device
-
-    def log_value(self, eigenvalues: AnyArray, vectors: AnyArray) -> AnyArray:
-        """−½ n_d log det(K + τ) − ½ tr (K + τ)⁻¹ ỹỹᵀ, (m,)."""
-        return self.value_and_gradient(eigenvalues, vectors)[0]
-
-    def value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The value (m,) and its gradient in Λ (m, r, r).
-
-        The gradient is diag(√g) [−½ n_d M + ½ M ỹỹᵀ M] diag(√g) with M = (K + τ)⁻¹.
-        """
-        value, gradient = in_blocks(
-            self._value_and_gradient, len(self.primal.eigenvalues) ** 2, eigenvalues, vectors
-        )
-        return value, gradient
-
-    def _value_and_gradient(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """The same for one block of kernels, (m,) and (m, r, r)."""
-        root, square = like(np.sqrt(self.primal.eigenvalues), vectors), like(self.target_moment, vectors)
-        outputs = self.primal.targets.shape[1]
-        inverse, log_determinant = self._inverse(eigenvalues, vectors)
-        fit = inverse @ square
-        value = -0.5 * (outputs * log_determinant + namespace(fit).linalg.trace(fit))
-        return value, 0.5 * root[:, None] * (fit @ inverse - outputs * inverse) * root
-
-    def _inverse(self, eigenvalues: AnyArray, vectors: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """(K + τ)⁻¹ (m, r, r) and log det(K + τ) (m,); without noise from the eigenvalues of Λ."""
-        xp, root = namespace(vectors), np.sqrt(self.primal.eigenvalues)
-        roots = like(np.outer(root, root), vectors)
-        if self.primal.noise_variance == 0:
-            inverse = (vectors / eigenvalues[:, None, :]) @ transposed(vectors) / roots
-            return inverse, xp.sum(xp.log(eigenvalues), axis=1) + 2 * float(np.log(root).sum())
-        values, axes = xp.linalg.eigh(roots * ((vectors * eigenvalues[:, None, :]) @ transposed(vectors)))
-        values = xp.maximum(values, xp.zeros_like(values)) + self.primal.noise_variance
-        return (axes / values[:, None, :]) @ transposed(axes), xp.sum(xp.log(values), axis=1)
+    All n_d rows have the strength one, so that a triangle of at most r rows has the same sums.
+    """
+    if likelihood.units is not None:
+        raise ValueError("the hidden kernel has one noise variance for all outputs, got units of the outputs")
+    rows = likelihood.targets.T
+    triangle = np.asarray(np.linalg.qr(rows, mode="r"), float)
+    return GaussianLikelihood(
+        np.ones(len(rows)),
+        rows,
+        0.0,
+        len(rows),
+        likelihood.noise_variance,
+        gauss_rule=GaussRule(np.ones(1), np.full(1, float(len(rows))), np.ones(len(triangle)), triangle),
+        units=np.sqrt(likelihood.eigenvalues),
+        log_jacobian=likelihood.log_constant + 0.5 * rows.size * math.log(2 * math.pi),  # the same constant
+        of_kernel=True,
+    )
 
 
 def dual_prior(prior: ScalePrior, rank: int) -> ScalePrior:

@@ -22,17 +22,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 from scipy import linalg
 
-from lbnn._base.arrays import HOST, Device
 from lbnn._base.blocks import PRODUCT_FLOATS, blocks
 from lbnn._base.chebyshev_panels import ChebyshevPanels, chebyshev_panels, identity_panels
 from lbnn._base.small_matrices import inverses, lower_roots_and_rows
 from lbnn._base.types import Array, IndexArray, Mask
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.root import OfScale, ScaleFunction
 
 _OVERHEAD = 2e4  # operations in the time (some 15 µs) that a gradient takes beside those counted
 _LARGEST = 1 << 23  # floats that products of cells may fill, 64 MB
@@ -42,13 +41,6 @@ _SMALLEST = 0.01  # eigenvalue of that estimate, relative to the largest
 #: 1e-16 of it, times some dozens of terms, is a thousandth. Only nearly singular scales get there.
 _MOST_NATS = 1e11
 _SINGULAR = 1e-13  # inverse condition number of covariances, a thousand times the rounding of doubles
-
-
-class ScaleFunction(Protocol):
-    """A function of the scale with a gradient."""
-
-    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
-        """At scales V diag(l) Vᵀ, l (s, n_d), V (s, n_d, n_d)."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,6 @@ class PartialLikelihood:
     dual_deficient = True  # there is no form in the kernel of the hidden layer
     multiplicity = 1.0
     units = None
-    device: Device = HOST
 
     @property
     def noise_variance(self) -> float:
@@ -144,6 +135,10 @@ class PartialLikelihood:
         return self.complete.target_moment
 
     # -- value and gradient
+
+    def in_frame(self, frame: Array) -> OfScale:
+        """The same as a function of T, L = O T Tᵀ Oᵀ, for a frame O (n, n), or one for each draw."""
+        return OfScale(self, frame)
 
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """Log p(Y_obs | L) less `log_constant`, for scales V diag(l) Vᵀ: l (s, n_d), V (s, n_d, n_d)."""

@@ -20,12 +20,12 @@ from functools import cached_property
 
 import numpy as np
 
-from lbnn._base.arrays import HOST, Device
 from lbnn._base.blocks import blocks
 from lbnn._base.small_matrices import inverses, lower_roots, lower_roots_and_rows
 from lbnn._base.types import Array, IndexArray
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.missing import PartialLikelihood
+from lbnn.likelihood.root import OfScale
 
 # of a gradient, in operations: small factorisations are far from peak speed (8 observations: 5 µs, 15: 11 µs)
 _COST, _OVERHEAD = 4.0, 2e4
@@ -163,7 +163,6 @@ class ViewLikelihood:
     dual_deficient = True  # there is no form in the kernel of the hidden layer
     multiplicity = 1.0
     units = None
-    device: Device = HOST
 
     @property
     def output_units(self) -> Array:
@@ -209,6 +208,10 @@ class ViewLikelihood:
         return np.diag(np.diagonal(self._pull))
 
     # -- value and gradient
+
+    def in_frame(self, frame: Array) -> OfScale:
+        """The same as a function of T, L = O T Tᵀ Oᵀ, for a frame O (n, n), or one for each draw."""
+        return OfScale(self, frame)
 
     def log_value(self, eigenvalues: Array, vectors: Array) -> Array:
         """Log p(y | L) less `log_constant`, for scales V diag(l) Vᵀ: l (m, M), V (m, M, M) -> (m,)."""

@@ -128,9 +128,8 @@ class CoupledNoise(Noise):
         values = np.full(len(root), math.exp(log_mean))
         targets = np.sqrt(values)[:, None] * root
         each = examples / len(root)
-        device, jacobian = spectrum.device, spectrum.log_jacobian
         return GaussianLikelihood(
-            values, targets, 0.0, examples, 0.0, each, device=device, log_jacobian=jacobian
+            values, targets, 0.0, examples, 0.0, each, log_jacobian=spectrum.log_jacobian
         )
 
     def _every_row(self, spectrum: Spectrum) -> GaussianLikelihood:
@@ -138,9 +137,8 @@ class CoupledNoise(Noise):
         rows = self._outside_rows(spectrum)
         values = np.concatenate([self.eigenvalues(spectrum), np.full(len(rows), self.nu)])
         targets = np.concatenate([spectrum.targets, rows])
-        device, jacobian = spectrum.device, spectrum.log_jacobian
         return GaussianLikelihood(
-            values, targets, 0.0, spectrum.examples, 0.0, device=device, log_jacobian=jacobian
+            values, targets, 0.0, spectrum.examples, 0.0, log_jacobian=spectrum.log_jacobian
         )
 
     def _outside_rows(self, spectrum: Spectrum) -> Array:

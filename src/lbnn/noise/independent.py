@@ -45,7 +45,6 @@ class IndependentNoise(Noise):
             spectrum.examples,
             self.tau,
             gauss_rule=spectrum.gauss_rule,
-            device=spectrum.device,
             log_jacobian=spectrum.log_jacobian,
         )
 

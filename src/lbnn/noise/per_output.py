@@ -74,7 +74,6 @@ class PerOutputNoise(Noise):
             data.examples,
             1.0,
             gauss_rule=data.gauss_rule,
-            device=data.device,
             units=np.sqrt(self.betas),
             log_jacobian=0.5 * data.examples * float(np.log(self.betas).sum()) + data.log_jacobian,
         )

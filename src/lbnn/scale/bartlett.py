@@ -17,8 +17,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from scipy import special
 
-from lbnn._base.arrays import DeviceCache, device_of, namespace, take, transposed
-from lbnn._base.types import AnyArray, Array, Mask
+from lbnn._base.types import Array, Mask
 
 _TABLE_END = 6.0  # Φ(−6) = 1e-9
 _FARTHEST_DOWN, _FARTHEST_UP, _FARTHEST_BELOW = 60.0, 1000.0, 1e8  # of diagonal and other coordinates
@@ -49,11 +48,11 @@ class BartlettCoordinates:
         """Whether all factors are square: no layer is narrower than the outputs."""
         return all(shape.rows == shape.columns for shape in self.shapes)
 
-    def factors(self, u: AnyArray) -> list[AnyArray]:
+    def factors(self, u: Array) -> list[Array]:
         """T_d, ..., T_2, each (m, rows, columns)."""
         return self.factors_and_slopes(u)[0]
 
-    def factors_and_slopes(self, u: AnyArray) -> tuple[list[AnyArray], list[AnyArray]]:
+    def factors_and_slopes(self, u: Array) -> tuple[list[Array], list[Array]]:
         """The factors, and the derivatives of the logs of their diagonals in u, each (m, columns)."""
         ends = [0, *accumulate(block.size for block in self.blocks)]
         pieces = [u[:, start:end] for start, end in pairwise(ends)]
@@ -96,15 +95,20 @@ class BartlettCoordinates:
                     gradient[:, columns] += slope
             start += block.size
 
-    def pull_back(self, factors: list[AnyArray], slopes: list[AnyArray], gradient: AnyArray) -> AnyArray:
-        """Gradient in u (m, dimension) from the gradient in T (m, n_d, columns of T_2)."""
+    def pull_back(self, factors: list[Array], slopes: list[Array], gradient: Array) -> Array:
+        """Gradient in u (m, dimension) from the gradient in T (m, n_d, columns of T_2).
+
+        ∂/∂T_ℓ = (T_d ⋯ T_{ℓ+1})ᵀ (∂/∂T) (T_{ℓ−1} ⋯ T_2)ᵀ, one layer after the other.
+        """
+        behind = list(accumulate(factors[:0:-1], lambda product, factor: factor @ product))[::-1]
         pieces = []
-        for index, block in enumerate(self.blocks):
-            after, before = product(factors[:index]), product(factors[index + 1 :])
-            local = gradient if before is None else gradient @ transposed(before)
-            local = local if after is None else transposed(after) @ local
-            pieces.append(block.pull_back(factors[index], slopes[index], local))
-        return namespace(gradient).concat(pieces, axis=1)
+        for index, (block, factor, slope) in enumerate(zip(self.blocks, factors, slopes, strict=True)):
+            last = index == len(behind)
+            local = gradient if last else gradient @ behind[index].swapaxes(1, 2)
+            pieces.append(block.pull_back(factor, slope, local))
+            if not last:
+                gradient = factor.swapaxes(1, 2) @ gradient
+        return np.concatenate(pieces, axis=1)
 
 
 class _FactorBlock:
@@ -117,27 +121,16 @@ class _FactorBlock:
         self.below = np.tril_indices(shape.rows, -1, shape.columns)
         self.size = shape.columns + len(self.below[0])
         self.on_diagonal = self.diagonal * (shape.columns + 1)  # places in a factor, row by row
-        self.entries = np.concatenate([self.on_diagonal, np.ravel_multi_index(self.below, self.shape)])
-        origin = np.full(shape.rows * shape.columns, self.size)  # coordinate of each entry; the last is zero
-        origin[self.entries] = np.arange(self.size)
-        self.places = DeviceCache(self.entries, self.on_diagonal, origin)
+        below = np.ravel_multi_index(self.below, (shape.rows, shape.columns))
+        self.entries = np.concatenate([self.on_diagonal, below])
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.rows, self.columns
-
-    def factor_and_slope(self, piece: AnyArray) -> tuple[AnyArray, AnyArray]:
+    def factor_and_slope(self, piece: Array) -> tuple[Array, Array]:
         """Factors (m, rows, columns) at coordinates (m, size), and ∂ log diagonal/∂u (m, columns)."""
         log_chi, slope = _ChiTable.of(self.degrees).log_chi(piece[:, : self.columns])
-        if isinstance(piece, np.ndarray):
-            factor = np.zeros((len(piece), self.rows, self.columns))
-            factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
-            factor[:, *self.below] = self.root * piece[:, self.columns :]
-            return factor, slope
-        xp, count, there = namespace(piece), piece.shape[0], device_of(piece)
-        entries = self.root * xp.concat([xp.exp(log_chi), piece[:, self.columns :]], axis=1)
-        entries = xp.concat([entries, there.zeros(count, 1)], axis=1)
-        return xp.reshape(take(entries, self.places.at(there)[2], axis=1), (count, *self.shape)), slope
+        factor = np.zeros((len(piece), self.rows, self.columns))
+        factor[:, self.diagonal, self.diagonal] = self.root * np.exp(log_chi)
+        factor[:, *self.below] = self.root * piece[:, self.columns :]
+        return factor, slope
 
     def locate(self, factor: Array) -> Array:
         """Coordinates (m, size) of factors (m, rows, columns)."""
@@ -159,17 +152,15 @@ class _FactorBlock:
         change = np.where(beyond, (degrees - np.exp(2 * log_chi)) * slope + diagonal, 0.0)
         return correction.sum(axis=1), change
 
-    def pull_back(self, factor: AnyArray, slope: AnyArray, gradient: AnyArray) -> AnyArray:
+    def pull_back(self, factor: Array, slope: Array, gradient: Array) -> Array:
         """Gradient in the coordinates (m, size) from that in the factor (m, rows, columns)."""
-        xp, flat = namespace(gradient), (gradient.shape[0], self.rows * self.columns)
-        places, on_diagonal, _ = self.places.at(device_of(gradient))
-        entries = take(xp.reshape(gradient, flat), places, axis=1)
-        diagonal = take(xp.reshape(factor, flat), on_diagonal, axis=1)
+        entries = gradient.reshape(len(gradient), -1).take(self.entries, axis=1)
+        diagonal = factor.reshape(len(factor), -1).take(self.on_diagonal, axis=1)
         along = entries[:, : self.columns] * diagonal * slope
-        return xp.concat([along, self.root * entries[:, self.columns :]], axis=1)
+        return np.concatenate([along, self.root * entries[:, self.columns :]], axis=1)
 
 
-def product(factors: list[AnyArray]) -> AnyArray | None:
+def product(factors: list[Array]) -> Array | None:
     """Matrix product (m, a, z) of a list of batches (m, a, b), (m, b, c), ...; None for an empty list."""
     total = None
     for factor in factors:
@@ -195,23 +186,22 @@ class _ChiTable:
         return _ChiTable(degrees)
 
     @cached_property
-    def device_cache(self) -> DeviceCache:
+    def _cells(self) -> tuple[Array, ...]:
         """Of each cell, row after row: left value, rise and bends at both ends; and where each row begins."""
         left, rise, step = self.values[:, :-1], np.diff(self.values), 1 / _TABLE_DENSITY
         bend_left, bend_right = self.slopes[:, :-1] * step - rise, rise - self.slopes[:, 1:] * step
         cells = (each.ravel() for each in (left, rise, bend_left, bend_right))
-        return DeviceCache(*cells, np.arange(len(left)) * left.shape[1])
+        return *cells, np.arange(len(left)) * left.shape[1]
 
-    def log_chi(self, u: AnyArray) -> tuple[AnyArray, AnyArray]:
+    def log_chi(self, u: Array) -> tuple[Array, Array]:
         """Log χ and its derivative in u, both of the shape of u, (m, columns)."""
-        xp = namespace(u)
-        *cells, starts = self.device_cache.at(device_of(u))
-        inside = xp.clip(u, -_TABLE_END, _TABLE_END)
+        *cells, starts = self._cells
+        inside = np.clip(u, -_TABLE_END, _TABLE_END)
         position = (inside + _TABLE_END) * _TABLE_DENSITY
-        cell = xp.clip(xp.astype(position, xp.int64), 0, len(self.grid) - 2)
-        t = position - xp.astype(cell, xp.float64)
-        index = xp.reshape(cell + starts, (-1,))
-        left, rise, bend_left, bend_right = (xp.reshape(take(each, index, axis=0), u.shape) for each in cells)
+        cell = np.clip(position.astype(int), 0, len(self.grid) - 2)
+        t = position - cell
+        index = (cell + starts).ravel()
+        left, rise, bend_left, bend_right = (each.take(index).reshape(u.shape) for each in cells)
         rest, three = 1 - t, 3 * t
         value = left + t * (rise + rest * (rest * bend_left + t * bend_right))
         slope = rise + rest * (1 - three) * bend_left + t * (2 - three) * bend_right

@@ -27,7 +27,7 @@ from lbnn.engines.relative_rows import block_gaussian, relative_rows_apply, rela
 from lbnn.engines.rowwise import proposals
 from lbnn.engines.run import principal_axes
 from lbnn.engines.target import Likelihood, ScaleTarget
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior
+from lbnn.likelihood.hidden_kernel import dual, dual_prior
 from lbnn.network import Network, condition_with, posterior_with
 from lbnn.posterior import Posterior
 from lbnn.scale.bartlett import BartlettCoordinates
@@ -190,7 +190,7 @@ class DualEvidence(SampledEvidence):
 
     def _likelihood(self, h: Array) -> Likelihood:
         """The likelihood of the hidden kernel at h (n_d + 1,)."""
-        return HiddenKernelLikelihood(self.data.likelihood(h))
+        return dual(self.data.likelihood(h))
 
     def slopes_given(self, h: Array, roots: Array) -> Array:
         """∂f/∂h (m, n_d + 1) given roots (m, r, k) of the hidden kernels."""

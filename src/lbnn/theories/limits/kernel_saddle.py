@@ -13,7 +13,7 @@ import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.data.projection import GramProjection, Projection
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood
+from lbnn.likelihood.hidden_kernel import dual
 from lbnn.predict.conditional import ConditionalProcess
 from lbnn.predict.network import NetworkPredictive
 from lbnn.scale.measure import ScaleMeasure
@@ -86,7 +86,7 @@ def _hidden_kernel(setting: Setting) -> Array:
         root = targets / np.sqrt(setting.spectrum.eigenvalues)[:, None]
         squares, vectors = np.linalg.eigh(root @ root.T)
         return (vectors * prior.stationary(np.maximum(squares, 0.0), targets.shape[1])) @ vectors.T
-    likelihood = HiddenKernelLikelihood(setting.likelihood)
+    likelihood = dual(setting.likelihood).of_root
     axes = np.linalg.svd(setting.standardised_targets)[0]
     return find_saddle(
         prior, likelihood, partial(_change_along_axes, setting), setting.log_scale_range(), axes
@@ -114,5 +114,5 @@ def _change_along_axes(setting: Setting, values: Array, vectors: Array, grid: Ar
 def _log_evidence(setting: Setting, hidden: Array) -> float:
     """log p(Y | Λ) + Σ ψ for Λ (r, r): leading order."""
     values, vectors = np.linalg.eigh(hidden[None])
-    log_likelihood = HiddenKernelLikelihood(setting.likelihood).log_value(values, vectors)[0]
+    log_likelihood = dual(setting.likelihood).log_value(values, vectors)[0]
     return setting.likelihood.log_constant + float(log_likelihood + setting.wide_prior.rate(values[0]).sum())

@@ -228,7 +228,7 @@ def renormalised(setting: Setting) -> Theory:
     else:
         axes = np.linalg.svd(setting.standardised_targets.T)[0]
         scale = find_saddle(
-            prior, setting.likelihood, setting.change_along_axes, setting.log_scale_range(), axes
+            prior, setting.likelihood.of_root, setting.change_along_axes, setting.log_scale_range(), axes
         )
     rate = float(prior.rate(np.linalg.eigvalsh(scale)).sum())
     log_evidence = setting.log_likelihood(scale) + rate

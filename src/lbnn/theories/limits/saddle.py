@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy import optimize
 from scipy.sparse import linalg
 
 from lbnn._base.types import Array
+from lbnn.likelihood.root import RootLikelihood
 from lbnn.theories.limits.wide_prior import WidePrior
 
 #: Largest derivative left over, relative to the number of hidden units. Rounding leaves up to
@@ -23,20 +23,12 @@ _SCAN_STEP = 0.25  # of log l: the log likelihood is a sum of logistic curves of
 _SMALLEST_GAIN = 1e-6  # of Φ: above its rounding, and maxima this close in height have the same weight
 
 
-class Likelihood(Protocol):
-    """A log likelihood with its gradient: of L, or of the hidden kernel in the dual problem."""
-
-    def value_and_gradient(self, eigenvalues: Array, vectors: Array) -> tuple[Array, Array]:
-        """Values (m,) and gradients (m, n, n) at V diag(l) Vᵀ."""
-        ...
-
-
 @dataclass(frozen=True)
 class LogScaleObjective:
     """Φ(L) = Σ_j ψ(l_j) + log p(Y | L) as a function of the symmetric matrix H = log L."""
 
     prior: WidePrior
-    likelihood: Likelihood
+    likelihood: RootLikelihood  # of L, or of the hidden kernel in the dual problem
     size: int
 
     @property
@@ -51,8 +43,9 @@ class LogScaleObjective:
         """
         logs, vectors = np.linalg.eigh(self.matrix(coordinates))
         values = np.exp(logs)
-        value, gradient = self.likelihood.value_and_gradient(values[None], vectors[None])
-        inner = vectors.T @ gradient[0] @ vectors
+        roots = np.sqrt(values)
+        value, gradient = self.likelihood.value_and_gradient((vectors * roots)[None])
+        inner = vectors.T @ gradient[0] / (2 * roots)  # ∂/∂F = 2 (∂/∂L) F at F = V diag(√l)
         inner[np.diag_indices(self.size)] += self.prior.log_slope(values) / values
         slope = vectors @ (inner * _divided_differences(logs)) @ vectors.T
         return float(self.prior.rate(values).sum() + value[0]), self.coordinates(slope)
@@ -77,7 +70,7 @@ ChangeAlongAxes = Callable[[Array, Array, Array], Array]
 
 def find_saddle(
     prior: WidePrior,
-    likelihood: Likelihood,
+    likelihood: RootLikelihood,
     change: ChangeAlongAxes,
     log_range: tuple[float, float],
     axes: Array,
