@@ -38,7 +38,7 @@ STRANGERS = {
     "predict": {"engines", "noise"},
     "predict.network": {"data.spectrum", "scale.prior"},
     "predict.feature_kernel": {"data.spectrum", "scale.prior"},
-    "matrix_gig": {"data.spectrum", "likelihood", "noise", "predict"},
+    "matrix_gig": {"data.spectrum", "noise", "predict"},
     "selection": {"theories", "cross_validation"},
     "archive": {"predict"},
 }

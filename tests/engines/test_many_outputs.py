@@ -156,9 +156,11 @@ def test_laws_of_axes_show_both_phases() -> None:
 # ---------------------------------------------------------------- through the front door
 
 
-def gradient(target: ScaleTarget, L: Array) -> Array:
+def twice_slope(target: ScaleTarget, L: Array) -> Array:
+    """2 L ∂f/∂L = F (∂f/∂F)ᵀ for any root F of L."""
     values, vectors = np.linalg.eigh(L)
-    return target.likelihood.value_and_gradient(values[None], vectors[None])[1][0]
+    root = vectors * np.sqrt(values)
+    return root @ target.likelihood.of_root.value_and_gradient(root[None])[1][0].T
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_stein_identity(data: Problem, width: int, beta: float) -> None:
     outputs = data.Y.shape[1]
 
     def identity(L: Array) -> Array:
-        stein = width * (np.eye(outputs) - L) + 2 * L @ gradient(target, L)
+        stein = width * (np.eye(outputs) - L) + twice_slope(target, L)
         return np.diagonal(target.rotation.T @ stein @ target.rotation)
 
     value, error = post.scale.expect_with_error(identity)

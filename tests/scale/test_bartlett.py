@@ -218,8 +218,11 @@ def test_gradient_where_eigenvalues_of_the_scale_coincide() -> None:
         values, vectors = np.linalg.eigh(np.eye(3) + step * direction)
         return float(factor.log_value(values[None], vectors[None])[0])
 
-    _, gradient = factor.value_and_gradient(np.ones((1, 3)), np.eye(3)[None])
-    np.testing.assert_allclose(np.sum(gradient * direction), (value(1e-5) - value(-1e-5)) / 2e-5, rtol=1e-7)
+    _, gradient = factor.of_root.value_and_gradient(
+        np.eye(3)[None]
+    )  # of F = 1, whose change is half that of L
+    change = 0.5 * np.sum(gradient * direction)
+    np.testing.assert_allclose(change, (value(1e-5) - value(-1e-5)) / 2e-5, rtol=1e-7)
 
 
 def test_far_away_points_are_impossible_rather_than_an_overflow() -> None:

@@ -59,6 +59,7 @@ from lbnn.engines.verdict import (
 from lbnn.likelihood.gaussian import GaussianLikelihood
 from lbnn.likelihood.hidden_kernel import dual, dual_prior, primal_factors
 from lbnn.likelihood.plain import PlainFormula
+from lbnn.likelihood.root import Scatter
 from lbnn.scale.bartlett import product
 from lbnn.scale.measure import ScaleMeasure, Tails, eigen
 from lbnn.scale.prior import ScalePrior
@@ -373,7 +374,7 @@ class Sampling:
         self.limited = self.narrow or (self.small and not completed)  # other estimates follow: little work
         own = target.likelihood if isinstance(target, ScaleTarget) else None
         rows = isinstance(own, GaussianLikelihood) and not (own.of_kernel or own.zeros)
-        self.complete = own is None or rows  # data with common axes, as a function of L
+        self.complete = rows or isinstance(own, Scatter)  # data with common axes, as a function of L
 
     def run(self, steps: tuple[Step, ...]) -> Answer | None:
         """The answer of the first step that serves; None where a single step of rows does not apply."""

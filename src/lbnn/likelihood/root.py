@@ -193,18 +193,24 @@ class Scatter(RootLikelihood):
         return self.constant - 0.5 * (np.log(eigenvalues) @ self.powers + white.sum(axis=(1, 2)))
 
     def _evaluate(self, root: Array, slope: bool) -> tuple[Array, Array | None]:
-        """The gradient (m, n, k) is T⁻ᵀ (W Wᵀ − diag p) Q with W = T⁻¹Rᵀ; its lower triangle where F = T."""
+        """The gradient (m, n, k) is T⁻ᵀ (W Wᵀ − diag p) Q with W = T⁻¹Rᵀ; its lower triangle where F = T.
+
+        −∞, and entries of the gradient that are zero, where T⁻¹ leaves double precision.
+        """
         lower, right = _triangular(root)
         target = self.root.swapaxes(-1, -2)
-        white = _solve(lower, np.broadcast_to(target, (len(root), *target.shape[-2:])))
         logs = np.log(np.abs(np.diagonal(lower, axis1=1, axis2=2))) @ self.powers
-        value = self.constant - logs - 0.5 * np.einsum("mij,mij->m", white, white)
-        if not slope:
-            return value, None
-        inner = white @ white.swapaxes(1, 2)
-        index = np.arange(inner.shape[1])
-        inner[:, index, index] -= self.powers
-        gradient = _solve(lower, inner, transposed=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            white = _solve(lower, np.broadcast_to(target, (len(root), *target.shape[-2:])))
+            value = self.constant - logs - 0.5 * np.einsum("mij,mij->m", white, white)
+            value = np.where(np.isfinite(value), value, -np.inf)
+            if not slope:
+                return value, None
+            inner = white @ white.swapaxes(1, 2)
+            index = np.arange(inner.shape[1])
+            inner[:, index, index] -= self.powers
+            gradient = _solve(lower, inner, transposed=True)
+            gradient = np.where(np.isfinite(gradient), gradient, 0.0)
         return value, gradient if right is None else gradient @ right
 
 

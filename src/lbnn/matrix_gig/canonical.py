@@ -1,5 +1,10 @@
 """Canonical matrix generalised inverse Gaussians, MGIG(diag(δ), I, ν), ν ≥ 0: one class for each way.
 
+The density is ∝ det(X)^{ν − (N+1)/2} etr(−½ Δ X⁻¹ − ½ X), Δ = diag(δ). With X = T Tᵀ the factor etr(−½X)
+makes the entries of T below the diagonal standard normal and, with the power of the determinant and the
+Jacobian, T_ii a χ variable of 2ν − i + 1 degrees of freedom. At least one degree is taken, and the difference
+kept as a power: what is left is a `Scatter`, and bounded. So the law is sampled as a posterior of the scale.
+
 Every class computes the log normaliser, the diagonals of E X and E X⁻¹ (the law does not change when the sign
 of a coordinate does, so both are diagonal), their errors, and weighted independent draws.
 """
@@ -19,7 +24,9 @@ from lbnn.engines.estimate import Answer
 from lbnn.engines.importance import GaussianProposal, laplace_proposal, weighted_draws
 from lbnn.engines.inference import Diagnostics, InferenceOptions
 from lbnn.engines.run import draw_posterior
-from lbnn.matrix_gig.target import CanonicalTarget
+from lbnn.engines.target import ScaleTarget
+from lbnn.likelihood.root import Scatter
+from lbnn.scale.bartlett import BartlettCoordinates, FactorShape
 from lbnn.scale.measure import ScaleMeasure
 
 Estimate = tuple[Array, Array]  # value and standard error
@@ -49,19 +56,40 @@ def solve_canonical(delta: Array, nu: float, options: InferenceOptions) -> Canon
     Closed form (δ = 0 or N = 1), quadrature (N = 2) or sampling.
     """
     if not delta.any():
-        return WishartCanonical(CanonicalTarget(delta, nu))
+        return WishartCanonical(delta, nu)
     if len(delta) == 1:
         return ScalarCanonical(float(delta[0]), nu)
     if len(delta) == 2:
         return PlanarCanonical(delta, nu)
-    return SampledCanonical(CanonicalTarget(delta, nu), options)
+    return SampledCanonical(delta, nu, options)
+
+
+def bartlett_target(delta: Array, nu: float) -> ScaleTarget:
+    """MGIG(diag(δ), I, ν) in coordinates u of T, X = T Tᵀ, δ (N,) ascending.
+
+    T may be taken in any frame where no degree of freedom depends on the place of a zero δ.
+    """
+    exact = 2 * nu - np.arange(len(delta))
+    degrees = np.where(delta > 0, np.maximum(exact, 1.0), exact)
+    shape = FactorShape(len(delta), len(delta), 1, 1.0, tuple(map(float, degrees)))
+    likelihood = Scatter(np.diag(np.sqrt(delta)), degrees - exact)
+    any_frame = bool((delta > 0).all() or 2 * nu >= len(delta))
+    return ScaleTarget(BartlettCoordinates((shape,)), likelihood, np.eye(len(delta)), any_frame)
+
+
+def log_base(target: ScaleTarget) -> float:
+    """Log ∫ of the kernel without likelihood: 2^N Π 2^{d_i/2 − 1} Γ(d_i/2) · (2π)^{N(N−1)/4}."""
+    degrees, size = target.coordinates.shapes[0].degrees, target.rows
+    diagonal = sum((d / 2 - 1) * math.log(2) + math.lgamma(d / 2) for d in degrees)
+    return size * math.log(2) + diagonal + size * (size - 1) / 4 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
 class WishartCanonical:
     """δ = 0: the Wishart law with 2ν degrees of freedom."""
 
-    target: CanonicalTarget
+    delta: Array
+    nu: float
 
     @property
     def diagnostics(self) -> Diagnostics:
@@ -69,19 +97,20 @@ class WishartCanonical:
 
     @property
     def log_normalizer(self) -> tuple[float, float]:
-        return self.target.log_base, 0.0
+        return log_base(bartlett_target(self.delta, self.nu)), 0.0
 
     @property
     def mean(self) -> Estimate:
-        return np.full(self.target.rows, 2 * self.target.nu), np.zeros(self.target.rows)
+        return np.full(len(self.delta), 2 * self.nu), np.zeros(len(self.delta))
 
     @property
     def inverse_mean(self) -> Estimate:
-        excess = 2 * self.target.nu - self.target.rows - 1
-        return np.full(self.target.rows, 1 / excess if excess > 0 else math.inf), np.zeros(self.target.rows)
+        excess = 2 * self.nu - len(self.delta) - 1
+        return np.full(len(self.delta), 1 / excess if excess > 0 else math.inf), np.zeros(len(self.delta))
 
     def weighted_sample(self, size: int, rng: np.random.Generator) -> Estimate:
-        return self.target.scales(rng.standard_normal((size, self.target.dimension))), np.zeros(size)
+        target = bartlett_target(self.delta, self.nu)
+        return target.scales(rng.standard_normal((size, target.dimension))), np.zeros(size)
 
 
 @dataclass(frozen=True)
@@ -176,7 +205,7 @@ class PlanarCanonical:
         return np.array([float((weights * value).sum()) for value in values]), np.zeros(2)
 
     def weighted_sample(self, size: int, rng: np.random.Generator) -> Estimate:
-        target = CanonicalTarget(self.delta, self.nu)
+        target = bartlett_target(self.delta, self.nu)
         points, log_weights = weighted_draws(target, laplace_proposal(target), size, rng)
         return target.scales(points), log_weights
 
@@ -184,8 +213,10 @@ class PlanarCanonical:
 class SampledCanonical:
     """N ≥ 3: importance sampling in Bartlett coordinates, sequential Monte Carlo where that fails."""
 
-    def __init__(self, target: CanonicalTarget, options: InferenceOptions) -> None:
-        self.target, self.options = target, options
+    def __init__(self, delta: Array, nu: float, options: InferenceOptions) -> None:
+        """Of δ (N,)."""
+        self.delta, self.nu, self.options = delta, nu, options
+        self.target = bartlett_target(delta, nu)
 
     @cached_property
     def _draws(self) -> Answer:
@@ -207,7 +238,7 @@ class SampledCanonical:
 
     @property
     def log_normalizer(self) -> tuple[float, float]:
-        return self._draws.log_evidence + self.target.log_base, self._draws.log_evidence_error
+        return self._draws.log_evidence + log_base(self.target), self._draws.log_evidence_error
 
     @property
     def mean(self) -> Estimate:
@@ -217,8 +248,8 @@ class SampledCanonical:
     def inverse_mean(self) -> Estimate:
         inverse = np.linalg.inv(self._measure.scales)
         value, error = self._diagonal(np.diagonal(inverse, axis1=1, axis2=2))
-        missing = int((self.target.delta == 0).sum())
-        exists = (self.target.delta > 0) | (2 * self.target.nu > missing + 1)
+        missing = int((self.delta == 0).sum())
+        exists = (self.delta > 0) | (2 * self.nu > missing + 1)
         return np.where(exists, value, math.inf), np.where(exists, error, 0.0)
 
     def _diagonal(self, values: Array) -> Estimate:

@@ -154,8 +154,9 @@ class _FactorBlock:
 
     def pull_back(self, factor: Array, slope: Array, gradient: Array) -> Array:
         """Gradient in the coordinates (m, size) from that in the factor (m, rows, columns)."""
-        entries = gradient.reshape(len(gradient), -1).take(self.entries, axis=1)
-        diagonal = factor.reshape(len(factor), -1).take(self.on_diagonal, axis=1)
+        flat = len(gradient), self.rows * self.columns
+        entries = gradient.reshape(flat).take(self.entries, axis=1)
+        diagonal = factor.reshape(flat).take(self.on_diagonal, axis=1)
         along = entries[:, : self.columns] * diagonal * slope
         return np.concatenate([along, self.root * entries[:, self.columns :]], axis=1)
 
