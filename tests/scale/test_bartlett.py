@@ -218,9 +218,7 @@ def test_gradient_where_eigenvalues_of_the_scale_coincide() -> None:
         values, vectors = np.linalg.eigh(np.eye(3) + step * direction)
         return float(factor.log_value(values[None], vectors[None])[0])
 
-    _, gradient = factor.of_root.value_and_gradient(
-        np.eye(3)[None]
-    )  # of F = 1, whose change is half that of L
+    _, gradient = factor.of_root.value_and_gradient(np.eye(3)[None])  # F changes by half as much
     change = 0.5 * np.sum(gradient * direction)
     np.testing.assert_allclose(change, (value(1e-5) - value(-1e-5)) / 2e-5, rtol=1e-7)
 
