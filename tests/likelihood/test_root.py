@@ -259,3 +259,34 @@ def test_narrow_roots_keep_the_value_at_little_noise(noise, largest):
     likelihood = GaussianLikelihood(g, seen + np.sqrt(noise) * rng.standard_normal((8, 5)), 0.0, 8, noise)
     found = errors(likelihood.of_root.value_and_gradient(root), expected(likelihood, root))
     assert max(found) < largest
+
+
+# ---------------------------------------------------------------- slopes along the targets
+
+
+@pytest.mark.parametrize("name", ["independent", "per output", "narrow", "hidden kernel, narrow"])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_slopes_along_targets(name, axis):
+    """The value where one output, or one row, is 1 ± ε times as large."""
+    make, outputs, columns = PROBLEMS[name]
+    rng = np.random.default_rng(6)
+    own, root = make(rng).of_root, rng.standard_normal((DRAWS, outputs, columns))
+    found = own.target_slopes(root, axis)
+    for k in range(found.shape[1]):
+        units = np.ones(own.targets.shape)
+        units[(slice(None), k) if axis == 1 else k] += 1e-5
+        ahead, behind = (
+            replace(own, targets=own.targets * each).log_value(root) for each in (units, 2 - units)
+        )
+        np.testing.assert_allclose(found[:, k], (ahead - behind) / 2e-5, rtol=1e-6, atol=1e-7)
+
+
+def test_slopes_along_targets_without_noise():
+    rng = np.random.default_rng(6)
+    own, root = rows(rng, 7, 4, 0.0).of_root, rng.standard_normal((DRAWS, 4, 4))
+    found = own.target_slopes(root)
+    for k in range(4):
+        units = np.ones(4)
+        units[k] += 1e-5
+        ahead, behind = (replace(own, root=own.root * each).log_value(root) for each in (units, 2 - units))
+        np.testing.assert_allclose(found[:, k], (ahead - behind) / 2e-5, rtol=1e-6)

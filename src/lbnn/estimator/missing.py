@@ -161,7 +161,7 @@ def _slope(data: EvidenceData, h: Array, scale: Array, targets: Array, posterior
     complete = EvidenceData(spectrum, spectrum.outside, data.noise_variance)
     if posterior.noise.coupling:
         complete = coupled(complete)
-    return np.asarray(complete.slopes(h, np.maximum(values, 0.0)[None], axes[None])[0])
+    return np.asarray(complete.slopes(h, (axes * np.sqrt(np.maximum(values, 0.0)))[None])[0])
 
 
 def explained_by_rows(posterior: Posterior) -> Array:

@@ -98,6 +98,24 @@ class Gaussian(RootLikelihood):
             gradient = self.basis.swapaxes(-1, -2) @ gradient
         return value, gradient
 
+    def target_slopes(self, root: Array, axis: int) -> Array:
+        """Σ ỹ ∂/∂ỹ log p = −Σ ỹ (τ + g L)⁻¹ỹ over the rows (axis 1), (m, n), or the outputs (2), (m, q)."""
+        seen = root if self.basis is None else self.basis @ root
+        sums = []
+        for block in blocks(len(root), self.targets.size):
+            axes, _, scale = _axes(seen[block], self._resolution)
+            turned = self.targets @ axes
+            solved = turned / (self.noise + self.strengths[:, None] * scale[:, None, :]) @ axes.swapaxes(1, 2)
+            if scale.shape[1] < root.shape[1]:
+                solved += (self.targets - turned @ axes.swapaxes(1, 2)) / self.noise
+            sums.append(-(self.targets * solved).sum(axis=axis))
+        return np.concatenate(sums)
+
+    @property
+    def _resolution(self) -> float:
+        """τ/g of the strongest row."""
+        return self.noise / float(self.nodes.max(initial=np.finfo(float).tiny))
+
     def _blocks(self, count: int, rows: int, columns: int) -> list[slice]:
         """Of draws, such that the largest array of a block stays in the cache."""
         longest = max(len(self.targets), len(self.nodes), rows, columns)
@@ -111,8 +129,7 @@ class Gaussian(RootLikelihood):
         Outside of V, where k < n, rows have the variance τ, and ∂/∂F gains (1 − VVᵀ) ỹᵀ(g z/D)/τ B. No
         derivative of V enters, so that equal eigenvalues are harmless.
         """
-        resolution = self.noise / float(self.nodes.max(initial=np.finfo(float).tiny))
-        axes, inside, scale = _axes(root, resolution)
+        axes, inside, scale = _axes(root, self._resolution)
         value, white, spread = self._along(axes, scale)
         if not slope:
             return value, None
@@ -186,6 +203,12 @@ class Scatter(RootLikelihood):
         """
         free = np.arange(len(self.powers)) < zeros
         return replace(self, root=np.where(free, 0.0, self.root), powers=np.where(free, 0.0, self.powers))
+
+    def target_slopes(self, root: Array) -> Array:
+        """Σ ỹ ∂/∂ỹ log p over the rows, −diag(L⁻¹RᵀR), (m, n)."""
+        lower, _ = _triangular(root)
+        target = np.broadcast_to(self.root.T, (len(root), *self.root.T.shape))
+        return -(target * _solve(lower, _solve(lower, target), transposed=True)).sum(axis=2)
 
     def log_value_at(self, eigenvalues: Array, vectors: Array) -> Array:
         """The value (m,) at scales V diag(l) Vᵀ, l (m, n), V (m, n, n), where all powers are equal."""

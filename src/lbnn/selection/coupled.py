@@ -10,12 +10,13 @@ scatter S = Y_wᵀ K⁻¹ Y_w,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lbnn._base.types import Array
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.root import Scatter
 from lbnn.noise.coupled import CoupledNoise
 from lbnn.selection.data import EvidenceData
 from lbnn.selection.parameters import NOISE_RANGE
@@ -55,20 +56,18 @@ class CoupledData(EvidenceData):
         """log p(Y_w | L) at h (n_d + 1,), from n_d rows."""
         return self.noise_at(h).likelihood(self.whitened(h).scaled(math.exp(h[-1])))
 
-    def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
-        """∂f/∂h at scales V diag(l) Vᵀ: l (m, n_d), V (m, n_d, n_d) -> (m, n_d + 1).
+    def slopes(self, h: Array, roots: Array) -> Array:
+        """∂f/∂h at scales F Fᵀ with roots F (m, n_d, k), (m, n_d + 1).
 
-        ∂S/∂log κ = −Y_wᵀ K⁻¹ (κG) K⁻¹ Y_w, and ∂S/∂log u_j halves row and column j.
+        ∂S/∂log u_j halves row and column j, and ∂S/∂log κ = −Y_wᵀ K⁻¹ (κG) K⁻¹ Y_w.
         """
-        data, noise = self.whitened(h).scaled(math.exp(h[-1])), self.noise_at(h)
-        variance, outside = noise.eigenvalues(data), noise.outside
+        data, own = self.whitened(h).scaled(math.exp(h[-1])), self.likelihood(h).of_root
+        assert isinstance(own, Scatter)
+        variance = self.noise_at(h).eigenvalues(data)
         seen = 1 - 1 / variance
-        scatter = data.targets.T @ (data.targets / variance[:, None]) + outside.T @ outside
-        change = data.targets.T @ (data.targets * (seen / variance)[:, None])
-        precision = (vectors / scale_values[:, None, :]) @ vectors.swapaxes(1, 2)
-        by_unit = 0.5 * (precision * scatter).sum(2) - 0.5 * data.examples
-        by_scale = 0.5 * (precision * change).sum((1, 2)) - 0.5 * self.outputs * seen.sum()
-        return np.column_stack([by_unit, by_scale])
+        change = replace(own, root=data.targets * np.sqrt(seen / variance)[:, None])
+        by_scale = -0.5 * (change.target_slopes(roots).sum(axis=1) + self.outputs * seen.sum())
+        return np.column_stack([-0.5 * own.target_slopes(roots) - 0.5 * data.examples, by_scale])
 
 
 def _rank(rows: Array, smallest: float) -> int:

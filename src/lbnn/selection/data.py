@@ -12,16 +12,17 @@ the last sum the Jacobian of the whitening. The hyperparameters are h = (log u_1
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from lbnn._base.blocks import blocks
 from lbnn._base.types import Array
 from lbnn.data.spectrum import Spectrum
 from lbnn.likelihood.gaussian import GaussianLikelihood
+from lbnn.likelihood.hidden_kernel import dual
+from lbnn.likelihood.root import Gaussian, RootLikelihood, Scatter
 from lbnn.noise.independent import IndependentNoise
 from lbnn.noise.kind import Noise
 
@@ -76,45 +77,26 @@ class EvidenceData:
             log_jacobian=data.log_jacobian,
         )
 
-    def slopes(self, h: Array, scale_values: Array, vectors: Array) -> Array:
-        """∂f/∂h at scales V diag(l) Vᵀ: l (m, k), V (m, n_d, k) -> (m, n_d + 1); k < n_d needs noise.
+    def slopes(self, h: Array, roots: Array) -> Array:
+        """∂f/∂h at scales F Fᵀ with roots F (m, n_d, k), (m, n_d + 1).
 
         By Fisher's identity their average over the posterior of L is the gradient of the log evidence. The
-        targets outside of V have the variance τ.
+        prior scale multiplies L, and the square roots of the units divide the targets.
         """
-        likelihood, result = self.likelihood(h), np.empty((len(scale_values), self.outputs + 1))
-        outside, thin = self._slopes_outside(h), vectors.shape[2] < self.outputs
-        all_noise = 0.5 * (likelihood.targets**2).sum(axis=0) / self.noise_variance if thin else 0.0
-        for block in blocks(len(result), likelihood.targets.size):
-            signal = likelihood.eigenvalues[:, None] * scale_values[block, None, :]
-            variance = self.noise_variance + signal
-            rotated = likelihood.targets @ vectors[block]
-            fit = rotated / variance
-            if thin:
-                fitted = rotated * signal / variance / self.noise_variance  # z/τ − z/D
-                by_unit = all_noise - 0.5 * (vectors[block] * (likelihood.targets.T @ fitted)).sum(2)
-            else:
-                by_unit = 0.5 * (vectors[block] * (likelihood.targets.T @ fit)).sum(2)
-            by_scale = -0.5 * (signal / variance * (1 - rotated * fit)).sum((1, 2))
-            result[block] = np.column_stack([by_unit + outside, by_scale])
-        return result
+        own = self.likelihood(h).of_root
+        by_unit = own.target_slopes(roots) if isinstance(own, Scatter) else own.target_slopes(roots, 1)
+        return self._slopes(h, own, roots, by_unit)
 
-    def dual_slopes(self, h: Array, kernels: Array) -> Array:
-        """∂f/∂h given the hidden kernel Λ (m, r, r) instead of L, (m, n_d + 1); for finite noise.
+    def dual_slopes(self, h: Array, roots: Array) -> Array:
+        """∂f/∂h at hidden kernels F Fᵀ with roots F (m, r, k) instead of L, (m, n_d + 1); needs noise."""
+        own = replace(dual(self.likelihood(h)), gauss_rule=None).of_root  # every output is a row
+        assert isinstance(own, Gaussian)
+        return self._slopes(h, own, roots, own.target_slopes(roots, 2))
 
-        See `likelihood.hidden_kernel`. With M = (diag(√κg) Λ diag(√κg) + τ)⁻¹, f is ½ n_d log det M −
-        ½ tr M ỹỹᵀ plus terms without Λ.
-        """
-        likelihood, result = self.likelihood(h), np.empty((len(kernels), self.outputs + 1))
-        root, identity = np.sqrt(likelihood.eigenvalues), np.eye(len(likelihood.eigenvalues))
-        for block in blocks(len(result), 4 * identity.size):
-            inverse = np.linalg.inv(root[:, None] * kernels[block] * root + self.noise_variance * identity)
-            fit = inverse @ likelihood.targets
-            misfit = (likelihood.targets * fit).sum(1)
-            taken = len(root) - self.noise_variance * np.trace(inverse, axis1=1, axis2=2)
-            by_scale = misfit.sum(1) - self.noise_variance * (fit**2).sum((1, 2)) - self.outputs * taken
-            result[block] = np.column_stack([0.5 * misfit + self._slopes_outside(h), 0.5 * by_scale])
-        return result
+    def _slopes(self, h: Array, own: RootLikelihood, roots: Array, by_unit: Array) -> Array:
+        """∂f/∂h (m, n_d + 1) from roots (m, n, k) and Σ ỹ ∂/∂ỹ of every output (m, n_d)."""
+        by_scale = 0.5 * (roots * own.value_and_gradient(roots)[1]).sum(axis=(1, 2))
+        return np.column_stack([self._slopes_outside(h) - 0.5 * by_unit, by_scale])
 
     def _slopes_outside(self, h: Array) -> Array:
         """∂f/∂log u_j of the terms without L: the Jacobian and the targets outside the range of G, (n_d,)."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from lbnn._base.log_sums import log_sum_exp
 from lbnn._base.quasi_random import scrambled_normal_points
-from lbnn._base.small_matrices import gram_eigen, one_sign
+from lbnn._base.small_matrices import one_sign
 from lbnn._base.types import Array
 from lbnn._base.warn import collected
 from lbnn.engines import InferenceOptions
@@ -79,7 +79,7 @@ class QuadratureEvidence:
         """Log evidence at h (n_d + 1,) and its gradient, shaped like h."""
         with collected():  # the final answer has messages of its own
             posterior = condition(self.data, self.widths, h)
-        slopes = self.data.slopes(h, *posterior.scale.eigen)
+        slopes = self.data.slopes(h, np.sqrt(posterior.scale.scales))
         return posterior.log_evidence + self.data.log_jacobian(h), posterior.scale.average(slopes)
 
 
@@ -176,10 +176,7 @@ class SampledEvidence:
 
     def slopes_given(self, h: Array, roots: Array) -> Array:
         """∂f/∂h (m, n_d + 1) given roots (m, n_d, k) of the scales."""
-        if roots.shape[2] < roots.shape[1] and self.data.noise_variance:
-            axes, sizes, _ = np.linalg.svd(roots, full_matrices=False)
-            return self.data.slopes(h, sizes**2, axes)
-        return self.data.slopes(h, *gram_eigen(roots @ roots.swapaxes(1, 2)))
+        return self.data.slopes(h, roots)
 
 
 class DualEvidence(SampledEvidence):
@@ -194,7 +191,7 @@ class DualEvidence(SampledEvidence):
 
     def slopes_given(self, h: Array, roots: Array) -> Array:
         """∂f/∂h (m, n_d + 1) given roots (m, r, k) of the hidden kernels."""
-        return self.data.dual_slopes(h, roots @ roots.swapaxes(1, 2))
+        return self.data.dual_slopes(h, roots)
 
 
 class RowEvidence:
