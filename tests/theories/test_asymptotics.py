@@ -331,7 +331,7 @@ def warm_objective() -> LogScaleObjective:
     """Two outputs, two hidden layers, β = 3."""
     values, vectors = np.linalg.eigh(DATA.gram)
     factor = GaussianLikelihood(values, vectors.T @ DATA.Y, 0.0, 6, 1 / 3.0)
-    return LogScaleObjective(WidePrior((9, 14), 1.2), factor, 2)
+    return LogScaleObjective(WidePrior((9, 14), 1.2), factor.of_root, 2)
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
