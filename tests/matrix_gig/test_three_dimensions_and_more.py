@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from lbnn import MatrixGIG
-from lbnn.matrix_gig.target import CanonicalTarget
+from lbnn.matrix_gig.canonical import bartlett_target
 from tests.helpers.problems import random_rotation
 from tests.matrix_gig.test_one_and_two_dimensions import PLANES, PSI, plane
 from tests.referees.matrix_gig import (
@@ -204,7 +204,7 @@ def test_eigenvalues_over_many_decades(delta: tuple[float, ...], nu: float) -> N
 
 def test_triangular_factors_of_many_decades_have_a_gradient() -> None:
     """Below a small diagonal entry the others are larger by thirty decades."""
-    target = CanonicalTarget(np.array([1.0, 10.0, 100.0]), 0.5)
+    target = bartlett_target(np.array([1.0, 10.0, 100.0]), 0.5)
     total = np.array([[[1e-20, 0.0, 0.0], [1e10, 1e-20, 0.0], [1e10, 1e10, 1e-20]]])
     value, gradient = target.likelihood_gradient(total, np.eye(3))
     assert np.isfinite(value).all()

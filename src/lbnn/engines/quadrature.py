@@ -30,7 +30,7 @@ from lbnn.engines.inference import Diagnostics, ScaleInference
 from lbnn.engines.policy import GROUPS
 from lbnn.engines.target import ScaleTarget
 from lbnn.likelihood.gaussian import GaussianLikelihood
-from lbnn.likelihood.hidden_kernel import HiddenKernelLikelihood, dual_prior, primal_factors
+from lbnn.likelihood.hidden_kernel import dual_prior, primal_factors
 from lbnn.scale.bartlett import product
 from lbnn.scale.density_table import DensityTable
 from lbnn.scale.gamma_product import GammaProduct
@@ -68,15 +68,14 @@ def rank_one_estimate(target: ScaleTarget, call: Call) -> tuple[Estimate, tuple[
     began, own, shapes = time.perf_counter(), target.likelihood, target.coordinates.shapes[::-1]
     widths, variances = tuple(each.width for each in shapes), tuple(each.variance for each in shapes)
     prior = ScalePrior(widths, target.rows, variances)
-    data = own.primal if isinstance(own, HiddenKernelLikelihood) else own
-    assert isinstance(data, GaussianLikelihood)
-    law = QuadratureLaw(prior if data is not own else dual_prior(prior, 1), transposed(data))
+    assert isinstance(own, GaussianLikelihood)
+    law = QuadratureLaw(prior if own.of_kernel else dual_prior(prior, 1), as_one_output(own))
     most = _LARGEST_SAMPLE // max(target.dimension, target.rows**2)
     size = max(min(max(_DRAWS, math.ceil(call.effective)), most) // GROUPS, 1) * GROUPS
     rng = call.stream("rank one")
     factors = law.sample_factors(size, rng)
-    if data is own:
-        factors = rotate_factors(primal_factors(factors, prior, data, rng), target.rotation.T)
+    if not own.of_kernel:
+        factors = rotate_factors(primal_factors(factors, prior, own, rng), target.rotation.T)
     total = product(factors)
     assert total is not None
     with np.errstate(divide="ignore"):
@@ -94,11 +93,13 @@ def rank_one_estimate(target: ScaleTarget, call: Call) -> tuple[Estimate, tuple[
     return estimate, messages(law.nodes)
 
 
-def transposed(data: GaussianLikelihood) -> GaussianLikelihood:
-    """Data of rank one as n_d examples of one output: ỹ_j ~ N(0, τ + g d_j² λ), less the constant."""
-    outputs = data.targets.shape[1]
-    values = data.eigenvalues[0] * data.output_units**2
-    return GaussianLikelihood(values, data.targets.T, 0.0, outputs, data.noise_variance)
+def as_one_output(data: GaussianLikelihood) -> GaussianLikelihood:
+    """Data of rank one, or of a hidden kernel that is a number, as examples of one output, less the constant.
+
+    ỹ_j ~ N(0, τ + g d_j² λ) for every output j.
+    """
+    values = data.eigenvalues * data.output_units**2
+    return GaussianLikelihood(values, data.targets.reshape(-1, 1), 0.0, len(values), data.noise_variance)
 
 
 _NOT_CONVERGED = (

@@ -453,8 +453,7 @@ class Sampling:
         """Deterministic evidence and independent draws: there is nothing to check."""
         target = self._scale_target
         estimate, doubts = rank_one_estimate(target, self.call)
-        kernel = isinstance(target.likelihood, HiddenKernelLikelihood)  # whose answers are called dual
-        name = "quadrature" if kernel else "dual quadrature"
+        name = "quadrature" if _gaussian(target.likelihood).of_kernel else "dual quadrature"
         return verdict(name, estimate, None, self.call, needs_check=False, advice=TAKE_OR_RAISE, more=doubts)
 
     def _rough_rows(self, last: bool) -> Answer | None:
